@@ -9,14 +9,14 @@ RECORDS ?= 400000
 SEQUENCES ?= 200
 STEPS ?= 10
 VERSITYGW := v1.8.0
-# Tests with real components; those that need a store, a cluster or a Connect server have targets of their own.
-HERE := integration and not (store or cluster or connect)
+# Tests with real components; those that need a store, a cluster, YARN or a Connect server have targets of their own.
+HERE := integration and not (store or cluster or connect or yarn)
 # Folders that contain them: collecting all other tests takes pytest half a minute.
 WITH_PARTS := tests/faults tests/integration tests/security tests/sequences tests/stores
 # Otherwise, hundreds of processes would each compile the same modules again.
 unexport PYTHONDONTWRITEBYTECODE
 .DEFAULT_GOAL := help
-.PHONY: help setup class-archive setup-airflow2 setup-spark41 setup-spark42 demo ui stop broker test test-airflow2-spark35 test-spark41 test-spark42 test-pythons test-s3 test-stores test-clusters test-connect matrix unit check format coverage mutate docs bench test-compose soak lock lock-jars audit licences clean
+.PHONY: help setup class-archive setup-airflow2 setup-spark41 setup-spark42 demo ui stop broker test test-airflow2-spark35 test-spark41 test-spark42 test-pythons test-s3 test-stores test-clusters test-connect test-yarn matrix unit check format coverage mutate docs bench test-compose soak lock lock-jars audit licences clean
 
 help: ## list the targets
 	@grep -E '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z0-9-]+):.*## (.*)/  make \1|\2/' | column -t -s '|' 2>/dev/null \
@@ -76,6 +76,9 @@ test-pythons: ## run the tests that need no Java on Python 3.10 and 3.12, in sep
 test-s3: class-archive ## run the S3 tests against Versity's S3 Gateway, a real server; needs Go
 	@GOBIN=$(CURDIR)/.demo/bin go install github.com/versity/versitygw/cmd/versitygw@$(VERSITYGW)
 	@TESTS_VERSITYGW=$(CURDIR)/.demo/bin/versitygw $(PYTHON_ENV) -m pytest tests/stores tests/faults -k s3
+
+test-yarn: class-archive ## run the jobs on a YARN of one node, with drivers in client and in cluster mode: 10 minutes
+	@$(PYTHON_ENV) -m pytest -m yarn tests/integration
 
 matrix: setup ## run all test suites and write the results to docs/matrix.json and the README
 	@KAFKA_DRAIN_MATRIX=1 $(PYTHON_ENV) -m pytest -m "not integration"

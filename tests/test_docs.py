@@ -117,3 +117,17 @@ def test_metrics_page_names_every_metric() -> None:
     rows = re.findall(r"^\| (`.+?`) \|", section, flags=re.M)
 
     assert {name.strip("`") for row in rows for name in row.split(", ")} == told.keys()
+
+
+def test_engines_name_tests() -> None:
+    """Each test that the table of engines names is there, and each cell names one or says none."""
+    page = (ROOT / "docs" / "engines.md").read_text()
+    table = page.partition("| job |")[2].partition("\n\n")[0]
+    rows = [re.split(r" \| ", row.strip("| ")) for row in table.splitlines()[2:]]
+    sources = "".join(path.read_text() for path in (ROOT / "tests").rglob("test_*.py"))
+
+    assert len(rows) == 8
+    for _, *cells in rows:
+        assert len(cells) == 6
+        for cell in cells:
+            assert cell == "not run" or f"\ndef {cell.strip('`')}(" in sources, cell

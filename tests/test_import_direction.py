@@ -70,7 +70,9 @@ EXECUTOR_SIDE_LATER = {"fastavro", "upath"}
 SPARK_SIDE = {"pyspark", "py4j", "kafka_drain", "kafka_drain_spark"}
 
 # The jobs whose tasks run our own code on executors: they read files, one sends to Kafka as well.
+# A driver in the cluster reads and writes the documents of run folders.
 ON_EXECUTORS = {
+    "kafka_drain_spark.driver": SPARK_SIDE | {"pydantic", "upath"},
     "kafka_drain_spark.executors": SPARK_SIDE | {"pyarrow"},
     "kafka_drain_spark.send": SPARK_SIDE | {"pyarrow", "confluent_kafka"},
     "kafka_drain_spark.validate": SPARK_SIDE | {"pyarrow", "xxhash"},

@@ -6,7 +6,7 @@ import logging
 import os
 from base64 import b64decode
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
 from airflow.providers.common.compat.sdk import (
@@ -122,7 +122,7 @@ def spark_connection(conn_id: str) -> SparkConnection:
 
     Raises:
         ConfigError: If the connection doesn't exist (Airflow's provider would fall back to YARN),
-            it names no master, the driver wouldn't run on this machine, or a setting isn't
+            it names no master, the master doesn't have the deploy mode, or a setting isn't
             accepted.
     """
     from kafka_drain.spark.connect import is_connect
@@ -136,11 +136,6 @@ def spark_connection(conn_id: str) -> SparkConnection:
         raise ConfigError(f"{who} has no host; expected the Spark master, for example local[*]")
     if connection.conn_type == "spark_connect" or is_connect(_master(connection)):
         return _connect_server(connection)
-    if (mode := extra.get("deploy-mode")) not in (None, "", "client"):
-        raise ConfigError(
-            f"{who} has deploy-mode {mode!r}; accepted: client. The driver reads its job spec from "
-            "this machine and writes its result to it; executors may run anywhere"
-        )
     binary = extra.get("spark-binary") or SPARK_BINARIES[0]
     if binary not in SPARK_BINARIES:
         accepted = ", ".join(SPARK_BINARIES)
@@ -157,7 +152,11 @@ def spark_connection(conn_id: str) -> SparkConnection:
         keytab = b64decode(extra.get("keytab") or "", validate=True)
     except ValueError as error:
         raise ConfigError(f"{who} has a keytab that isn't valid base64") from error
-    return SparkConnection(_master(connection), options, binary, keytab)
+    try:
+        mode = extra.get("deploy-mode") or "client"
+        return SparkConnection(_master(connection), options, binary, keytab, deploy_mode=mode)
+    except ConfigError as error:
+        raise ConfigError(f"{who}: {error}") from error
 
 
 def _connect_server(connection: Any) -> SparkConnection:
@@ -183,11 +182,11 @@ def spark_engine(pipeline: Pipeline) -> Iterator[None]:
     """
     from kafka_drain.spark.submit import for_master
 
-    try:
-        master = spark_connection(pipeline.spark_conn_id).master
-    except ConfigError:
-        master = ""
-    with for_master(master):
+    master, mode = "", "client"
+    with suppress(ConfigError):
+        connection = spark_connection(pipeline.spark_conn_id)
+        master, mode = connection.master, connection.deploy_mode
+    with for_master(master, mode):
         yield
 
 

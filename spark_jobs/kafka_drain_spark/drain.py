@@ -341,3 +341,5 @@ def follow(
             print(line, flush=True)
             last = line
     batches.update(query)
+    # Whoever reads the result writes them too; it may be killed before.
+    notes.write(batches.notes)

@@ -21,7 +21,7 @@ from pyspark.sql import SparkSession
 
 from kafka_drain.config.spark_conf import DEFAULT_LOG_LEVELS
 from kafka_drain.errors import KafkaDrainError
-from kafka_drain.spark.job_spec import SPECS, write_private
+from kafka_drain.spark.job_spec import RUN_OPTION, SPECS, write_private
 from kafka_drain_spark.session import (
     SPARK_ERRORS,
     is_on_connect,
@@ -61,8 +61,17 @@ class JobFailed(Exception):
 
 
 def main(kind: str, *paths: str) -> int:
-    """Run jobs of one kind, each with its own spec; return the process's exit code."""
+    """Run jobs of one kind, each with its own spec; return the process's exit code.
+
+    Args:
+        kind: The kind.
+        paths: The paths of the specs; after `RUN_OPTION`, those of run folders.
+    """
     work = getattr(import_module(f"kafka_drain_spark.{kind}"), f"run_{kind}")
+    if paths[0] == RUN_OPTION:
+        # By name, because it needs packages that no other driver does.
+        code: int = import_module("kafka_drain_spark.driver").drive(kind, paths[1:], work)
+        return code
     specs: list[Any] = [SPECS[kind].read(Path(path)) for path in paths]
     if is_on_connect():
         signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
@@ -80,11 +89,25 @@ def _end_with_parent() -> None:
     os._exit(1)
 
 
-def run_jobs(specs: Sequence[S], work: Callable[[SparkSession, S], dict[str, Any]]) -> int:
+def write_result(spec: Spec, result: dict[str, Any]) -> None:
+    """Write a job's result file."""
+    write_private(Path(spec.result_path), result)
+
+
+def run_jobs(
+    specs: Sequence[S],
+    work: Callable[[SparkSession, S], dict[str, Any]],
+    write: Callable[[S, dict[str, Any]], None] = write_result,
+) -> int:
     """Run jobs one after another in one session; return the process's exit code.
 
-    Each job writes its result file, and a failed job doesn't stop the others. The result of a
+    Each job's result is written, and a failed job doesn't stop the others. The result of a
     failed job has an `error`, which the caller raises, so that the log needs no stack trace.
+
+    Args:
+        specs: The jobs.
+        work: Runs one.
+        write: Writes the result of one.
     """
     began = time.monotonic()
     try:
@@ -93,7 +116,7 @@ def run_jobs(specs: Sequence[S], work: Callable[[SparkSession, S], dict[str, Any
         versions = {"spark_version": spark.version}
     except (KafkaDrainError, *SPARK_ERRORS) as error:
         for spec in specs:
-            write_private(Path(spec.result_path), failed_result(error))
+            write(spec, failed_result(error))
         return 1
     session_seconds = round(time.monotonic() - began, 1)
     if address := ui_address(spark):
@@ -109,7 +132,7 @@ def run_jobs(specs: Sequence[S], work: Callable[[SparkSession, S], dict[str, Any
                 result = failed_result(error)
                 print(f"ERROR {result['error']}", flush=True)
                 failed = 1
-            write_private(Path(spec.result_path), result)
+            write(spec, result)
     finally:
         stop(spark)
     return failed

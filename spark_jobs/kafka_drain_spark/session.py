@@ -101,7 +101,11 @@ def open_session() -> SparkSession:
     if is_on_connect():
         return _remote_session(str(uuid4()))
     forget_numpy()
-    return SparkSession.builder.getOrCreate()
+    spark = SparkSession.builder.getOrCreate()
+    # Where HADOOP_CONF_DIR names an HDFS, a path without a scheme would be there. Only now, because
+    # YARN's staging folder has to be there.
+    spark.sparkContext._jsc.hadoopConfiguration().set("fs.defaultFS", "file:///")
+    return spark
 
 
 def own_session(spark: SparkSession, key: str) -> SparkSession:

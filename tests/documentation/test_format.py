@@ -9,6 +9,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
+from uuid import uuid4
 
 import pytest
 from jsonschema import Draft202012Validator
@@ -69,11 +70,13 @@ from kafka_drain.republish.verifying.matching import PartitionMatch
 from kafka_drain.republish.verifying.offset_map import Block, OffsetMap
 from kafka_drain.schemas.decoding import plan_values
 from kafka_drain.schemas.registry import SchemaRegistry
+from kafka_drain.spark.run_folder import RunDocument, RunFolder, job_key
 from kafka_drain.storage.lease import FoundLease, LeaseDocument, find_lease, hold_lease
 from kafka_drain.storage.sealed_json import seal as seal_document
 from kafka_drain.windows import window_jobs
 from kafka_drain.windows.reprocess.plan import Cut
 from kafka_drain.windows.reprocess.run import open_reprocess, plan_reprocess, prepare_group
+from kafka_drain.windows.window_jobs import now_text
 from tests.documentation.blocks import ROOT
 from tests.fake_registry import fake_registry
 from tests.kafka_drain.fake_cluster import FakeCluster, Log, fake_application
@@ -135,13 +138,16 @@ PATTERNS: Mapping[str, str] = {
     rf"{_GROUP}-applied\.json": "group-applied",
     rf"{_GROUP}-undone\.json": "group-undone",
     r"republish/openings/\d{8}\.json": "opening-claim",
+    r"runs/[^/]+/run\.json": "run",
+    r"runs/[^/]+/progress\.json": "run-progress",
     r"republish/openings/\d{8}\.decided\.json": "opening-decision",
 }
-#: Files of other formats: records, Spark's own, and a report's page.
+#: Files of other formats: records, Spark's own, a report's page, and what a job's two sides share.
 OTHERS = (
     r"(generations|windows)/[^/]+/data/.+",
     r"generations/\d{4,}/checkpoint/.+",
     r"reports/[^/]+\.html",
+    r"runs/[^/]+/(spec|result)\.json",
 )
 
 #: So many values the page shows in place of their type.
@@ -440,6 +446,20 @@ def translate(run: RepublishRun, cluster_id: str) -> None:
     records.mark_undone(record)
 
 
+def leave_run(root: UPath) -> None:
+    """Leave what a job in the cluster leaves that was killed."""
+    run = RunDocument(
+        kind="drain",
+        key=job_key("drain", {}),
+        submitted_at=now_text(),
+        lease=uuid4().hex,
+        archive=str(root),
+    )
+    folder = RunFolder.new(root, "one")
+    folder.write(run, {})
+    folder.write_progress(1, ["drain flights: 9 offsets planned"])
+
+
 MADE: Mapping[str, Callable[[Path], Archive]] = {
     "drained": drained,
     "decoded": decoded,
@@ -459,6 +479,7 @@ def documents(tmp_path_factory: pytest.TempPathFactory) -> Documents:
             patch.setattr(module, "prepare_application", fake_application)
         for name, make in MADE.items():
             root = make(tmp_path_factory.mktemp(name) / "archive").root
+            leave_run(root)
             with (
                 hold_lease(root, run="tests", say=print),
                 hold_lease(root / "windows", run="tests", say=print),

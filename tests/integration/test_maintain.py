@@ -35,8 +35,8 @@ from kafka_drain.maintenance.maintain import plan_maintenance, run_maintenance
 from kafka_drain.offsets import TopicPartition
 from kafka_drain.proof.validation import validate_archive
 from kafka_drain.republish.planning.runs import list_runs
+from kafka_drain.spark.engine import SparkRunner
 from kafka_drain.spark.job_spec import CompactSpec, write_private
-from kafka_drain.spark.runner import SparkRunner
 from kafka_drain.spark.submit import SparkApplication
 from kafka_drain.storage.lease import hold_lease, utc_now
 from kafka_drain.windows.backfill import refuse_incomplete

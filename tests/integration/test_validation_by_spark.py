@@ -9,7 +9,6 @@ import pytest
 
 from benchmarks.synthetic import Linker, SyntheticArchive, SyntheticCluster, unseal_newest
 from kafka_drain.archive.archive import Archive
-from kafka_drain.cli.foreground import runner_of
 from kafka_drain.config.pipeline import Pipeline
 from kafka_drain.errors import SparkJobError
 from kafka_drain.kafka.cluster import KafkaCluster
@@ -19,6 +18,7 @@ from kafka_drain.proof.executor_reading import read_by_spark
 from kafka_drain.proof.open_generation import MANY_FILES
 from kafka_drain.proof.report import Report
 from kafka_drain.proof.validation import validate_archive
+from kafka_drain.spark.runner import SparkConnection, runner_for
 from kafka_drain.spark.submit import SparkApplication
 
 pytestmark = [pytest.mark.integration, pytest.mark.cluster]
@@ -41,7 +41,7 @@ def pipeline_of(archive: Archive) -> Pipeline:
 
 def by_spark(archive: Archive) -> ReadFiles:
     """Read files with a real spark-submit."""
-    return read_by_spark(pipeline_of(archive), runner_of("local[2]"))
+    return read_by_spark(pipeline_of(archive), runner_for(SparkConnection("local[2]")))
 
 
 def validate(
@@ -70,7 +70,7 @@ def test_validation_of_many_files(tmp_path: Path) -> None:
         archive,
         read_by_spark(
             pipeline_of(archive),
-            runner_of("local[2]"),
+            runner_for(SparkConnection("local[2]")),
         ),
     )
 

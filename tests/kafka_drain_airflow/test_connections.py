@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import sys
 from base64 import b64encode
 from pathlib import Path
 from typing import Any
@@ -13,8 +14,9 @@ import pytest
 
 from kafka_drain.config.pipeline import Pipeline
 from kafka_drain.errors import ConfigError, MachineError
+from kafka_drain.spark.place import Place
 from kafka_drain.spark.runner import SparkConnection
-from kafka_drain.spark.submit import SparkApplication, prepare_application
+from kafka_drain.spark.submit import SparkApplication, prepare_application, spark_home
 from kafka_drain_airflow.connections import (
     archive_access,
     listed,
@@ -193,6 +195,44 @@ def test_spark_connection_client_mode(
     assert found == SparkConnection("yarn", [])
 
 
+def test_spark_connection_cluster_mode(monkeypatch: pytest.MonkeyPatch) -> None:
+    """On YARN, the driver may run in the cluster."""
+    found = spark(monkeypatch, host="yarn", extra={"deploy-mode": "cluster"})
+
+    assert (found.deploy_mode, found.place) == ("cluster", Place.CLUSTER)
+
+
+def test_spark_engine_cluster_mode(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """A driver in the cluster gets nothing of this machine's paths and programs."""
+    spark(monkeypatch, host="yarn", extra={"deploy-mode": "cluster"})
+    pipeline = Pipeline(name="p", topics=["t"], archive=str(tmp_path), spark_conn_id="cluster")
+
+    def prepare() -> SparkApplication:
+        return prepare_application(
+            *("p",),
+            kind="validate",
+            spec_path=tmp_path / "spec",
+            pipeline=pipeline,
+            folder=tmp_path,
+            needs_connector=False,
+        )
+
+    with spark_engine(pipeline):
+        there = prepare()
+    here = prepare()
+
+    assert "PYSPARK_PYTHON" in here.environment
+    assert "PYSPARK_PYTHON" not in there.environment
+    own = {"spark.yarn.maxAppAttempts", "spark.yarn.submit.waitAppCompletion"}
+    assert there.conf.keys() - here.conf.keys() == own
+    assert here.conf.keys() - there.conf.keys() >= {"spark.pyspark.driver.python"}
+    paths = (sys.executable, str(spark_home()))
+    assert not [value for value in there.conf.values() if value.startswith(paths)]
+    assert "SharedArchiveFile" not in there.conf["spark.driver.extraJavaOptions"]
+    assert "-Duser.timezone=UTC" in there.conf["spark.driver.extraJavaOptions"]
+    assert there.archive == str(tmp_path)
+
+
 def test_spark_connection_extras(monkeypatch: pytest.MonkeyPatch) -> None:
     """Settings for YARN, Kubernetes and Kerberos become spark-submit options."""
     extra = {
@@ -221,8 +261,16 @@ def test_spark_connection_extras(monkeypatch: pytest.MonkeyPatch) -> None:
     [
         ({}, "'cluster' has no host; expected the Spark master"),
         (
-            {"host": "yarn", "extra": {"deploy-mode": "cluster"}},
-            "'cluster' has deploy-mode 'cluster'; accepted: client",
+            {"host": "local[2]", "extra": {"deploy-mode": "cluster"}},
+            "'cluster': deploy mode 'cluster' isn't possible with the master local[2]",
+        ),
+        (
+            {"host": "k8s://https://h", "extra": {"deploy-mode": "cluster"}},
+            "'cluster': deploy mode 'cluster' isn't possible with the master k8s://https://h",
+        ),
+        (
+            {"host": "yarn", "extra": {"deploy-mode": "far"}},
+            "'cluster': deploy mode 'far' isn't possible with the master yarn",
         ),
         (
             {"host": "yarn", "extra": {"spark-binary": "/tmp/mine"}},

@@ -313,6 +313,30 @@ def test_lease_on_s3_many_at_once(bucket: str, stale: bool) -> None:
     assert len(refused) == len(takers) - 1
 
 
+def test_lease_on_s3_shared(bucket: str) -> None:
+    """A driver and its caller that renew their lease at the same moment both keep it."""
+    root, said = locate(f"{bucket}/archive"), list[str]()
+    caller = Lease(root, run="r", say=said.append)
+    caller.acquire()
+    driver = Lease(root, run="r", say=said.append, token=caller.token)
+    driver.acquire()
+
+    def renew(lease: Lease) -> None:
+        for _ in range(20):
+            lease.renew()
+
+    threads = [threading.Thread(target=renew, args=(lease,)) for lease in (caller, driver)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+
+    assert (said, caller.lost.is_set(), driver.lost.is_set()) == ([], False, False)
+    caller.release()
+    driver.renew()
+    assert driver.lost.is_set()
+
+
 YEARS = timedelta(days=1_200)
 
 

@@ -50,7 +50,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     # By name, like the commands, which have loaded it: `--help` must not need its library.
     terminal = import_module("kafka_drain.cli.console")
     try:
-        with _for_master(getattr(options, "master", "")):
+        with _for_master(options):
             code: int = options.command(options)
         return code
     except (ConfigError, ArchiveError) as error:
@@ -78,12 +78,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
         terminal.end_progress(keep=True)
 
 
-def _for_master(master: str) -> AbstractContextManager[None]:
-    """Return the context for a command with a Spark master; only Spark Connect needs one."""
-    if not master.startswith("sc://"):
+def _for_master(options: argparse.Namespace) -> AbstractContextManager[None]:
+    """Return the context for a command whose driver runs elsewhere; others need none."""
+    master, mode = getattr(options, "master", ""), getattr(options, "deploy_mode", "client")
+    if not master.startswith("sc://") and mode == "client":
         return nullcontext()
     prepared: AbstractContextManager[None] = import_module("kafka_drain.spark.submit").for_master(
-        master
+        master, mode
     )
     return prepared
 

@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -35,20 +36,24 @@ from kafka_drain.proof.note_files import notes_folder, write_notes
 from kafka_drain.proof.topic_ids import ReadFrom, refuse_other_lives, write_read_from
 from kafka_drain.schemas.decoding import ValuePlan, plan_values
 from kafka_drain.schemas.registry import SchemaRegistry
+from kafka_drain.spark.engine import Found, SparkRunner, StillRunningError, find_again
 from kafka_drain.spark.errors import too_far_records
 from kafka_drain.spark.job import SparkJob, private_folder
 from kafka_drain.spark.job_spec import DrainSpec
-from kafka_drain.spark.runner import SparkRunner
 from kafka_drain.spark.submit import (
+    SparkApplication,
     check_spark_version,
     for_offsets,
-    is_for_connect,
     kafka_options,
+    may_outlive,
     prepare_application,
 )
 from kafka_drain.storage.json_files import clear_unfinished
 from kafka_drain.storage.lease import Clock, hold_lease, refuse_while_held, utc_now
 from kafka_drain.storage.paths import hadoop_path
+
+#: Returns the application that an earlier process started with the same jobs.
+FindAgain = Callable[[SparkApplication], "Found | None"]
 
 #: How often what seems to be damage is looked at, beside a query that may be writing.
 LOOKS = 3
@@ -62,6 +67,7 @@ class DrainJob(SparkJob):
         plan: The plan that preflight returned.
         values: How values are decoded.
         cluster: The cluster to drain from.
+        is_found: Whether an earlier process started it, and its result wasn't read.
     """
 
     what = "drain"
@@ -69,6 +75,12 @@ class DrainJob(SparkJob):
     plan: DrainPlan
     values: ValuePlan
     cluster: KafkaCluster
+    is_found: bool = False
+
+    @property
+    def nothing_to_run(self) -> bool:
+        """Whether nothing is new, and nothing runs."""
+        return self.plan.nothing_new and not self.is_found
 
     def result(self) -> dict[str, Any]:
         """Read the Spark job's result and return it as a small dict.
@@ -122,6 +134,7 @@ def open_drain(
     acknowledge_expired: Collection[str] = (),
     registry: SchemaRegistry | None = None,
     clock: Clock = utc_now,
+    find: FindAgain = lambda _: None,
 ) -> Iterator[DrainJob]:
     """Prepare a drain as the archive's only writer until the context exits.
 
@@ -137,6 +150,8 @@ def open_drain(
         acknowledge_expired: Offsets acknowledged as expired, as `topic:partition:start-end`.
         registry: The registry of the values' schemas.
         clock: Returns the current time; replaced in tests.
+        find: Returns the application that an earlier process started for this drain. Its driver
+            holds the lease, which this process then shares.
 
     Raises:
         LockedError: When another drain holds the lease; nothing was changed.
@@ -144,15 +159,23 @@ def open_drain(
     """
     root = Archive.at(pipeline.archive).root
     try:
-        check_beside_query(
+        checked = check_beside_query(
             lambda: check_drain(pipeline, cluster, folder, acknowledge_expired, registry)
         )
     except (ArchiveError, CheckpointError, DataLossError, OSError):
         # A concurrent drain's writes can look like damage.
         refuse_while_held(root, clock=clock)
         raise
-    with hold_lease(root, run=run, say=say, clock=clock):
-        yield prepare_drain(pipeline, cluster, folder, acknowledge_expired, registry)
+    found = find(checked.application)
+    shared = found.leases.get(hadoop_path(root)) if found else None
+    with hold_lease(root, run=run, say=say, clock=clock, token=shared) as lease:
+        job = prepare_drain(pipeline, cluster, folder, acknowledge_expired, registry)
+        application = replace(job.application, leases={hadoop_path(root): lease.token})
+        try:
+            yield replace(job, application=application, is_found=found is not None)
+        except StillRunningError:
+            lease.left.set()
+            raise
 
 
 def check_drain(
@@ -197,9 +220,9 @@ def check_drain(
 
 
 def check_beside_query(check: Callable[[], DrainJob], pause: float = 1.0) -> DrainJob:
-    """Check a drain; on Spark Connect, look again at what seems to be damage.
+    """Check a drain; where one may outlive its process, look again at what seems to be damage.
 
-    A query that a killed client left may write between two reads. Real damage stays.
+    A query that a killed process left may write between two reads. Real damage stays.
 
     Args:
         check: Checks everything.
@@ -208,7 +231,7 @@ def check_beside_query(check: Callable[[], DrainJob], pause: float = 1.0) -> Dra
     Raises:
         KafkaDrainError: When a check fails.
     """
-    for _ in range(LOOKS if is_for_connect() else 0):
+    for _ in range(LOOKS if may_outlive() else 0):
         try:
             return check()
         except CheckpointError:
@@ -382,10 +405,11 @@ def run_drain(
             say=say,
             acknowledge_expired=acknowledge_expired,
             registry=registry,
+            find=partial(find_again, runner),
         ) as job,
     ):
         show(job.plan.lines())
-        return job.plan, nothing_new(job.plan) if job.plan.nothing_new else job.run(runner)
+        return job.plan, nothing_new(job.plan) if job.nothing_to_run else job.run(runner)
 
 
 def nothing_new(plan: DrainPlan) -> dict[str, Any]:

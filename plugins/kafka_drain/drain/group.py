@@ -13,12 +13,13 @@ from typing import Any
 
 from kafka_drain.config.groups import check_group
 from kafka_drain.config.pipeline import Pipeline
-from kafka_drain.drain.drain import DrainJob, nothing_new, open_drain
+from kafka_drain.drain.drain import DrainJob, FindAgain, nothing_new, open_drain
 from kafka_drain.drain.preflight import DrainPlan
 from kafka_drain.errors import KafkaDrainError, SparkJobError, TransientError
 from kafka_drain.kafka.cluster import KafkaCluster
 from kafka_drain.schemas.registry import SchemaRegistry
-from kafka_drain.spark.runner import NoServerError, SparkRunner
+from kafka_drain.spark.engine import SparkRunner
+from kafka_drain.spark.runner import NoServerError
 from kafka_drain.spark.submit import SparkApplication
 
 
@@ -50,6 +51,7 @@ def open_group(
     run: str,
     say: Callable[[str], None],
     registry_of: Callable[[Pipeline], SchemaRegistry | None] = lambda pipeline: None,
+    find: FindAgain = lambda _: None,
 ) -> Iterator[GroupJob]:
     """Prepare the drains of a group, each as its archive's only writer until the context exits.
 
@@ -60,6 +62,7 @@ def open_group(
         run: Name of the run to show to the user.
         say: Receives messages about leases.
         registry_of: Returns the registry of the schemas of a pipeline's values.
+        find: See `open_drain`.
 
     Raises:
         ConfigError: When the pipelines can't form a group.
@@ -78,13 +81,14 @@ def open_group(
                     run=run,
                     say=say,
                     registry=registry_of(pipeline),
+                    find=find,
                 )
                 job = leases.enter_context(opened)
             except KafkaDrainError as error:
                 group.failures[pipeline.name] = error
                 continue
             group.plans[pipeline.name] = job.plan
-            if job.plan.nothing_new:
+            if job.nothing_to_run:
                 group.results[pipeline.name] = nothing_new(job.plan)
             else:
                 group.jobs[pipeline.name] = job
@@ -98,7 +102,8 @@ def _application(jobs: list[DrainJob]) -> SparkApplication:
     largest = max(jobs, key=lambda job: job.plan.offsets)
     specs = [str(path) for job in jobs for path in job.application.specs]
     arguments = [largest.application.kind, *specs]
-    return replace(largest.application, name="drain_group", arguments=arguments)
+    leases = {root: token for job in jobs for root, token in job.application.leases.items()}
+    return replace(largest.application, name="drain_group", arguments=arguments, leases=leases)
 
 
 def run_group(group: GroupJob, runner: SparkRunner) -> None:

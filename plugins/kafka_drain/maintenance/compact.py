@@ -29,9 +29,9 @@ from kafka_drain.maintenance.compaction_proof import prove_compaction
 from kafka_drain.proof.sealed_files import damage_of
 from kafka_drain.proof.sealing import Identity, seal_window
 from kafka_drain.schemas.decoding import frozen_values
+from kafka_drain.spark.engine import SparkRunner
 from kafka_drain.spark.job import private_folder
 from kafka_drain.spark.job_spec import CompactSpec
-from kafka_drain.spark.runner import SparkRunner
 from kafka_drain.spark.submit import prepare_application
 from kafka_drain.storage.paths import hadoop_path
 from kafka_drain.windows.obsolete_files import next_number

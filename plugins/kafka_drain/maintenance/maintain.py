@@ -27,7 +27,7 @@ from kafka_drain.maintenance.compaction_plan import Compaction
 from kafka_drain.maintenance.retention import Deletion, plan_deletions, seal_deletions
 from kafka_drain.progress import Progress
 from kafka_drain.republish.planning.follow import followers, has_sent
-from kafka_drain.spark.runner import SparkRunner
+from kafka_drain.spark.engine import SparkRunner
 from kafka_drain.storage.lease import Clock, hold_lease, utc_now
 from kafka_drain.windows.obsolete_files import remove_superseded, remove_unsealed
 from kafka_drain.windows.reprocess.refusals import abandoning

@@ -15,9 +15,9 @@ from kafka_drain.errors import SparkJobError
 from kafka_drain.findings import Finding
 from kafka_drain.metadata_log.manifest import SinkFile
 from kafka_drain.proof.committed_files import FilesRead, ReadFiles
+from kafka_drain.spark.engine import SparkRunner
 from kafka_drain.spark.job import SparkJob, private_folder
 from kafka_drain.spark.job_spec import ValidateSpec
-from kafka_drain.spark.runner import SparkRunner
 from kafka_drain.spark.submit import prepare_application
 
 

@@ -12,6 +12,9 @@ from typing import Any, TypeVar
 #: `conf`, the session's configuration, and `py_files`, the zip with our packages.
 CONNECT_VARIABLE = "KAFKA_DRAIN_CONNECT"
 
+#: What comes before the run folders of jobs, in the place of the paths of their specs.
+RUN_OPTION = "--runs"
+
 S = TypeVar("S", bound="JobSpec")
 
 
@@ -90,15 +93,22 @@ class DrainSpec(JobSpec):
     def query_key(self) -> str:
         """Identify the query: drains with equal keys read and write the same in the same way."""
         decisive = {
-            name: value for name, value in asdict(self).items() if name not in _OF_ONE_ATTEMPT
+            name: value for name, value in asdict(self).items() if name not in OF_ONE_ATTEMPT
         }
         return hashlib.sha256(json.dumps(decisive, sort_keys=True).encode()).hexdigest()[:12]
 
 
-#: What may differ between two attempts of a drain that run the same query.
-_OF_ONE_ATTEMPT = {"log_levels", "start", "planned_end", "result_path", "secrets_path"} | {
+#: What may differ between two attempts of a job that read and write the same.
+OF_ONE_ATTEMPT = {
+    "answers_path",
     "first_unlisted",
+    "log_levels",
+    "path",
+    "planned_end",
+    "result_path",
+    "secrets_path",
     "skipped",
+    "start",
 }
 
 

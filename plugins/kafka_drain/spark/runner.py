@@ -12,12 +12,14 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import ClassVar, Protocol
+from typing import ClassVar
 
 from kafka_drain.errors import SparkJobError
 from kafka_drain.progress import Level, Line, SparkUiLine, read_progress_line
-from kafka_drain.spark.connect import TOKEN_VARIABLE, ConnectAddress, is_connect
+from kafka_drain.spark.connect import TOKEN_VARIABLE, ConnectAddress
+from kafka_drain.spark.engine import Found, run_on
 from kafka_drain.spark.job_spec import CONNECT_VARIABLE, write_private
+from kafka_drain.spark.place import Place, check_deploy_mode, place_of
 from kafka_drain.spark.submit import SparkApplication
 
 #: Time that a Spark Connect server has to accept a connection.
@@ -35,17 +37,6 @@ _JOB_ERROR = re.compile(r"ERROR ")
 _LOG = re.compile(r"\d\d/\d\d/\d\d \d\d:\d\d:\d\d (?P<level>WARN|ERROR|FATAL) ")
 
 
-class SparkRunner(Protocol):
-    """Runs an application and waits until it finishes."""
-
-    def __call__(self, application: SparkApplication, /) -> None:
-        """Run an application.
-
-        Raises:
-            SparkJobError: When it failed; the results of its jobs may say why.
-        """
-
-
 @dataclass(frozen=True)
 class SparkConnection:
     """Where applications run, and with which credentials.
@@ -56,6 +47,10 @@ class SparkConnection:
         binary: Name or path of the spark-submit program.
         keytab: Content of a Kerberos keytab; empty for none.
         token: Token for a Spark Connect server; empty for none.
+        deploy_mode: Where spark-submit starts the driver: `client` or `cluster`.
+
+    Raises:
+        ConfigError: When the master has no such deploy mode.
     """
 
     master: str
@@ -63,10 +58,22 @@ class SparkConnection:
     binary: str = "spark-submit"
     keytab: bytes = field(default=b"", repr=False)
     token: str = field(default="", repr=False)
+    deploy_mode: str = "client"
+
+    def __post_init__(self) -> None:
+        check_deploy_mode(self.master, self.deploy_mode)
+
+    @property
+    def place(self) -> Place:
+        """Where the driver runs."""
+        return place_of(self.master, self.deploy_mode)
 
 
 class SparkProcess:
-    """Runs applications in a process of their own, one at a time.
+    """An engine whose applications are child processes, one at a time.
+
+    Their drivers, or a Spark Connect server's client, end with this process or soon after it:
+    nothing is found again here. What runs on a server is found by the next client.
 
     Args:
         connection: Where applications run.
@@ -83,6 +90,7 @@ class SparkProcess:
         self._connection = connection
         self._hear = hear
         self._process: subprocess.Popen[str] | None = None
+        self._folder: tempfile.TemporaryDirectory[str] | None = None
 
     def __call__(self, application: SparkApplication) -> None:
         """Run an application.
@@ -90,7 +98,49 @@ class SparkProcess:
         Raises:
             SparkJobError: When it failed.
         """
+        run_on(self, application)
+
+    def find(self, _: SparkApplication) -> Found | None:
+        """Return nothing."""
+        return None
+
+    def submit(self, application: SparkApplication) -> str:
+        """Start an application, and return the id of its process.
+
+        Raises:
+            SparkJobError: When it can't be started.
+        """
         raise NotImplementedError
+
+    def poll(self, application_id: str) -> bool:
+        """Hear the next line that the application prints; return whether it has ended.
+
+        Raises:
+            SparkJobError: When it failed.
+        """
+        process = self._process
+        assert process is not None
+        assert str(process.pid) == application_id
+        for line in process.stdout or ():
+            assert self._hear is not None
+            self._hear(read_spark_line(line))
+            return False
+        code = process.wait()
+        self._forget()
+        if code:
+            raise SparkJobError(f"{self._what()} failed with exit code {code}")
+        return True
+
+    def cancel(self, _: str) -> None:
+        """End the interrupted application; Ctrl-C in a terminal interrupts Spark as well."""
+        process = self._process
+        if process is None:
+            return
+        with suppress(subprocess.TimeoutExpired):
+            process.wait(timeout=self.last_seconds)
+        process.kill()
+        process.wait()
+        self._forget()
 
     def stop(self) -> None:
         """Stop the running application, if any."""
@@ -103,59 +153,77 @@ class SparkProcess:
         except subprocess.TimeoutExpired:
             process.kill()
 
-    def _run(
-        self, command: Sequence[str], environment: Mapping[str, str], *, watched: bool = False
-    ) -> int:
-        """Run a command; one that is watched reads from a pipe that ends with this process."""
-        with subprocess.Popen(
-            command,
-            env=environment,
-            stdin=subprocess.PIPE if watched else None,
-            stdout=sys.stderr if self._hear is None else subprocess.PIPE,
-            stderr=None if self._hear is None else subprocess.STDOUT,
-            text=True,
-            errors="replace",
-        ) as process:
-            self._process = process
-            try:
-                for line in process.stdout or ():
-                    assert self._hear is not None
-                    self._hear(read_spark_line(line))
-                return process.wait()
-            except BaseException:
-                # Ctrl-C in a terminal interrupts Spark as well, which then cleans up.
-                with suppress(subprocess.TimeoutExpired):
-                    process.wait(timeout=self.last_seconds)
-                process.kill()
-                raise
-            finally:
-                self._process = None
+    def _what(self) -> str:
+        """Return what runs, for messages."""
+        return "spark-submit"
+
+    def _private(self) -> Path:
+        """Return a private folder that is removed when the application has ended."""
+        # Created with mode 0700.
+        self._folder = tempfile.TemporaryDirectory(prefix="kafka-drain-")
+        return Path(self._folder.name)
+
+    def _start(
+        self,
+        command: Sequence[str],
+        environment: Mapping[str, str],
+        *,
+        watched: bool = False,
+        heard: bool = False,
+    ) -> str:
+        """Start a command; one that is watched reads from a pipe that ends with this process.
+
+        One that is heard prints to this process, even if nobody listens to it.
+        """
+        passes = self._hear is None and not heard
+        try:
+            self._process = subprocess.Popen(
+                command,
+                env=environment,
+                stdin=subprocess.PIPE if watched else None,
+                stdout=sys.stderr if passes else subprocess.PIPE,
+                stderr=None if passes else subprocess.STDOUT,
+                text=True,
+                errors="replace",
+            )
+        except OSError:
+            self._forget()
+            raise
+        return str(self._process.pid)
+
+    def _forget(self) -> None:
+        process, self._process = self._process, None
+        for pipe in (process.stdin, process.stdout) if process else ():
+            if pipe is not None:
+                pipe.close()
+        if self._folder is not None:
+            self._folder.cleanup()
+            self._folder = None
 
 
 class SparkSubmit(SparkProcess):
     """Runs applications with spark-submit."""
 
-    def __call__(self, application: SparkApplication) -> None:
-        """Run an application.
-
-        Raises:
-            SparkJobError: When spark-submit failed.
-        """
+    def submit(self, application: SparkApplication) -> str:
+        """Start spark-submit, which is the driver."""
         connection = self._connection
-        # mkdtemp creates it with mode 0700.
-        with tempfile.TemporaryDirectory(prefix="kafka-drain-") as folder:
-            options = list(connection.options)
-            if connection.keytab:
-                keytab = Path(folder) / "keytab"
-                keytab.touch(mode=0o600)
-                keytab.write_bytes(connection.keytab)
-                options += ["--keytab", str(keytab)]
-            code = self._run(
-                application.command(connection.master, options, connection.binary),
-                run_environment(application, connection.master),
-            )
-        if code:
-            raise SparkJobError(f"spark-submit failed with exit code {code}")
+        return self._start(
+            application.command(
+                connection.master,
+                [*connection.options, *self._login()],
+                connection.binary,
+            ),
+            run_environment(application, connection.master),
+        )
+
+    def _login(self) -> list[str]:
+        """Return spark-submit's options for Kerberos."""
+        if not self._connection.keytab:
+            return []
+        keytab = self._private() / "keytab"
+        keytab.touch(mode=0o600)
+        keytab.write_bytes(self._connection.keytab)
+        return ["--keytab", str(keytab)]
 
 
 def read_spark_line(printed: str) -> Line:
@@ -180,39 +248,40 @@ class SparkConnect(SparkProcess):
     #: The client stops its query first, which finishes the tasks that are writing.
     last_seconds = 20.0
 
-    def __call__(self, application: SparkApplication) -> None:
-        """Run an application.
+    def submit(self, application: SparkApplication) -> str:
+        """Start the client of a server.
 
         Raises:
             NoServerError: When the server doesn't answer.
-            SparkJobError: When the application failed.
         """
         address = ConnectAddress.parse(self._connection.master)
         _require_server(address)
-        with tempfile.TemporaryDirectory(prefix="kafka-drain-") as folder:
-            settings = Path(folder) / "connect.json"
-            write_private(
-                settings, {"conf": application.conf, "py_files": str(application.py_files)}
-            )
-            environment = {
-                **os.environ,
-                # Not on the command line: it may contain a token.
-                "SPARK_REMOTE": address.url(self._connection.token),
-                CONNECT_VARIABLE: str(settings),
-                "PYTHONPATH": os.pathsep.join(_import_path(application)),
-            }
-            environment.pop(TOKEN_VARIABLE, None)
-            command = [sys.executable, str(application.path), *application.arguments]
-            code = self._run(command, environment, watched=True)
-        if code:
-            raise SparkJobError(f"the client of {address} failed with exit code {code}")
+        settings = self._private() / "connect.json"
+        write_private(settings, {"conf": application.conf, "py_files": str(application.py_files)})
+        environment = {
+            **os.environ,
+            # Not on the command line: it may contain a token.
+            "SPARK_REMOTE": address.url(self._connection.token),
+            CONNECT_VARIABLE: str(settings),
+            "PYTHONPATH": os.pathsep.join(_import_path(application)),
+        }
+        environment.pop(TOKEN_VARIABLE, None)
+        command = [sys.executable, str(application.path), *application.arguments]
+        return self._start(command, environment, watched=True)
+
+    def _what(self) -> str:
+        return f"the client of {ConnectAddress.parse(self._connection.master)}"
 
 
 def runner_for(
     connection: SparkConnection, hear: Callable[[Line], None] | None = None
 ) -> SparkProcess:
-    """Return the runner for a connection: a Spark Connect server's client, or spark-submit."""
-    kind = SparkConnect if is_connect(connection.master) else SparkSubmit
+    """Return the runner for a connection: the engine for where its drivers run."""
+    if connection.place is Place.CLUSTER:
+        from kafka_drain.spark.cluster_mode import SparkCluster
+
+        return SparkCluster(connection, hear)
+    kind = SparkConnect if connection.place is Place.SERVER else SparkSubmit
     return kind(connection, hear)
 
 

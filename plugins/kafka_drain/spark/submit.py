@@ -8,7 +8,7 @@ import zipfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -24,36 +24,44 @@ from kafka_drain.errors import ConfigError, MachineError
 from kafka_drain.kafka.client_config import KafkaConfig
 from kafka_drain.spark import java
 from kafka_drain.spark.cds import archive_name, find_class_archive, sharing_options
-from kafka_drain.spark.connect import is_connect
 from kafka_drain.spark.errors import OF_THE_SERVER
 from kafka_drain.spark.installed import require_unmixed_pyspark
 from kafka_drain.spark.jars import fetch as jar_files
 from kafka_drain.spark.job_spec import write_private
+from kafka_drain.spark.place import Place, place_of
+from kafka_drain.storage.paths import hadoop_path, locate
 from kafka_drain.storage.s3 import spark_conf_for
+
+#: Settings of an application whose driver runs in YARN. A second attempt by YARN would begin with a
+#: spec of the past; Airflow's retry makes a new one.
+IN_CLUSTER = {
+    "spark.yarn.maxAppAttempts": "1",
+    "spark.yarn.submit.waitAppCompletion": "false",
+}
 
 #: A drain of this number of offsets or fewer finishes before Java's second compiler pays off.
 SHORT_JOB_OFFSETS = 200_000
 
-#: Whether the applications that are being prepared run on a Spark Connect server.
-_ON_CONNECT: ContextVar[bool] = ContextVar("on_connect", default=False)
+#: Where the drivers of the applications run that are being prepared.
+_PLACE: ContextVar[Place] = ContextVar("place", default=Place.HERE)
 
 
 @contextmanager
-def for_master(master: str) -> Iterator[None]:
+def for_master(master: str, deploy_mode: str = "client") -> Iterator[None]:
     """Say which master the applications are for that the body prepares.
 
     On Spark Connect, this machine needs neither Java nor jars.
     """
-    token = _ON_CONNECT.set(is_connect(master))
+    token = _PLACE.set(place_of(master, deploy_mode))
     try:
         yield
     finally:
-        _ON_CONNECT.reset(token)
+        _PLACE.reset(token)
 
 
-def is_for_connect() -> bool:
-    """Return whether `for_master` named a Spark Connect server."""
-    return _ON_CONNECT.get()
+def may_outlive() -> bool:
+    """Return whether what `for_master` named runs on when the process that started it is killed."""
+    return _PLACE.get() is not Place.HERE
 
 
 @dataclass(frozen=True)
@@ -70,6 +78,9 @@ class SparkApplication:
         driver_memory: Heap size of the driver.
         environment: Environment variables to add.
         on_connect: Whether it is for a Spark Connect server.
+        archive: The archive's folder.
+        leases: The leases that a driver in the cluster renews: the token of each, by the archive's
+            folder.
     """
 
     name: str
@@ -81,6 +92,8 @@ class SparkApplication:
     driver_memory: str
     environment: dict[str, str]
     on_connect: bool = False
+    archive: str = ""
+    leases: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def kind(self) -> str:
@@ -241,7 +254,7 @@ def prepare_application(
         ConfigError: When the pipeline names jars, but the master is a Spark Connect server.
         MachineError: When Java, pyspark, a jar or the application is missing.
     """
-    if is_for_connect():
+    if _PLACE.get() is Place.SERVER:
         return _for_connect(name, kind, spec_path, pipeline, folder, fixed or {})
     machine_java = java.require_java()
     if not (spark_home() / "jars").is_dir():
@@ -252,17 +265,24 @@ def prepare_application(
     path = _application_path()
     in_store = spark_conf_for(pipeline.archive, os.environ)
     # For the driver only: spark.pyspark.python sets the executors' Python.
-    python = {"spark.pyspark.driver.python": sys.executable}
+    in_cluster = _PLACE.get() is Place.CLUSTER
+    python = IN_CLUSTER if in_cluster else {"spark.pyspark.driver.python": sys.executable}
     conf = {**DEFAULTS, **python, **in_store, **pipeline.spark_conf, **FIXED, **(fixed or {})}
     jars = pipeline.jars or connector_jars(needs_connector)
-    local = [jar for jar in jars if jar.startswith("/")]
+    local = [jar for jar in jars if jar.startswith("/") and not in_cluster]
     class_path = [*local, *filter(None, [conf.get("spark.driver.extraClassPath")])]
     if class_path:
         # Java loads only classes on its initial class path from the CDS archive.
         conf["spark.driver.extraClassPath"] = os.pathsep.join(class_path)
-    archive = find_class_archive(archive_name(machine_java, spark_home(), jars))
+    classes = find_class_archive(archive_name(machine_java, spark_home(), jars))
+    sharing = [] if in_cluster else sharing_options(classes)
+    elsewhere = "" if in_cluster else java_options_elsewhere(os.environ)
     limits = AVRO_LIMITS if pipeline.values and pipeline.values.encoding == "avro" else ()
-    add_java_options(conf, sharing_options(archive), java_options_elsewhere(os.environ), limits)
+    add_java_options(conf, sharing, elsewhere, limits)
+    environment = spark_environment(machine_java, os.environ)
+    if in_cluster:
+        # Spark would hand it to the nodes, which have a Python of their own.
+        del environment["PYSPARK_PYTHON"]
     return SparkApplication(
         name=name,
         path=path,
@@ -272,7 +292,8 @@ def prepare_application(
         jars=[*jars, *(store_jars() if in_store and not pipeline.jars else [])],
         py_files=_zip_packages(path, folder),
         driver_memory=pipeline.driver_memory,
-        environment=spark_environment(machine_java, os.environ),
+        environment=environment,
+        archive=str(hadoop_path(locate(pipeline.archive))),
     )
 
 

@@ -106,6 +106,7 @@ def hold_lease(
     seconds: float = SECONDS,
     clock: Clock = utc_now,
     wait: Callable[[float], object] = time.sleep,
+    token: str | None = None,
 ) -> Iterator[Lease]:
     """Take the lease, renew it from a thread while the body runs, and release it.
 
@@ -118,6 +119,7 @@ def hold_lease(
         seconds: Duration of the lease without renewal; it is renewed every third of that.
         clock: Returns the time; replaced in tests.
         wait: Waits for a number of seconds, between checks of a lease from the future.
+        token: That of a lease to share with its holder: a driver that this process follows.
 
     Raises:
         LockedError: When another drain holds it.
@@ -126,7 +128,7 @@ def hold_lease(
     """
     require_reachable(root)
     made = [folder for folder in (root, *root.parents) if is_local(root) and not folder.exists()]
-    lease = Lease(root, run=run, say=say, seconds=seconds, clock=clock, wait=wait)
+    lease = Lease(root, run=run, say=say, seconds=seconds, clock=clock, wait=wait, token=token)
     try:
         lease.acquire()
         ended = threading.Event()
@@ -137,7 +139,8 @@ def hold_lease(
         finally:
             ended.set()
             thread.join()
-            lease.release()
+            if not lease.left.is_set():
+                lease.release()
     finally:
         # Innermost first; stops at the first folder that isn't empty.
         with suppress(OSError):
@@ -178,6 +181,7 @@ class Lease:
         path: Path of the lock.json.
         token: Distinguishes this holder's lease from all others.
         lost: Set when this holder no longer has the lease.
+        left: To be set to leave the lease, at the end, to a driver that shares it.
     """
 
     def __init__(
@@ -189,9 +193,12 @@ class Lease:
         seconds: float = SECONDS,
         clock: Clock = utc_now,
         wait: Callable[[float], object] = time.sleep,
+        token: str | None = None,
     ) -> None:
         self.path = root / NAME
-        self.token = uuid.uuid4().hex
+        self.token = token or uuid.uuid4().hex
+        self._is_shared = token is not None
+        self.left = threading.Event()
         self.lost = threading.Event()
         self._root = root
         self._run = run
@@ -223,6 +230,11 @@ class Lease:
                 continue
             is_renewed = None if watched is None else found != watched
             takeover = found.takeover(now, self._lasts, token=self.token, is_renewed=is_renewed)
+            if takeover is Takeover.OWN and self._is_shared:
+                # Its other holder may have died, or never have lived.
+                if self._replace(found):
+                    return
+                continue
             if takeover is Takeover.OWN:
                 # The store had written it, but its response was lost.
                 self._expires_at = found.expires_at or now
@@ -276,8 +288,13 @@ class Lease:
                 document = self._document(now + self._lasts)
                 if replace_document(self.path, document, found.version):
                     self._expires_at = now + self._lasts
-                else:
-                    self._lose(find_lease(self._root))
+                    return
+                found = find_lease(self._root)
+                if found is None or found.token != self.token:
+                    self._lose(found)
+                elif found.expires_at is not None:
+                    # Renewed by who shares it.
+                    self._expires_at = found.expires_at
         except Exception as error:
             # Each store has its own exceptions, and none may kill the renewing thread.
             self._say(f"{self._root}: the lease couldn't be renewed: {error}")

@@ -19,8 +19,8 @@ from kafka_drain.kafka.cluster import KafkaCluster
 from kafka_drain.offsets import count, subtract
 from kafka_drain.proof.sealing import Identity
 from kafka_drain.proof.window_checks import check_files, refuse_fewer
+from kafka_drain.spark.engine import SparkRunner
 from kafka_drain.spark.job import private_folder
-from kafka_drain.spark.runner import SparkRunner
 from kafka_drain.storage.lease import wait_for_lease
 from kafka_drain.windows.backfill_plan import BackfillPlan, own_windows, standing_windows
 from kafka_drain.windows.window_jobs import (

@@ -26,8 +26,8 @@ from kafka_drain.kafka.cluster import KafkaCluster
 from kafka_drain.proof.report import Report
 from kafka_drain.proof.sealing import Identity
 from kafka_drain.proof.validation import validate_archive
+from kafka_drain.spark.engine import SparkRunner
 from kafka_drain.spark.job import private_folder
-from kafka_drain.spark.runner import SparkRunner
 from kafka_drain.storage.lease import hold_lease, wait_for_lease
 from kafka_drain.windows.manifest_rebuild import rebuild_manifest
 from kafka_drain.windows.receipt_repair import (

@@ -42,7 +42,7 @@ from kafka_drain.proof.topic_ids import refuse_other_lives
 from kafka_drain.schemas.decoding import frozen_values
 from kafka_drain.spark.errors import too_far_records
 from kafka_drain.spark.job import SparkJob
-from kafka_drain.spark.job_spec import WindowSpec
+from kafka_drain.spark.job_spec import WindowSpec, read_result
 from kafka_drain.spark.submit import (
     for_offsets,
     kafka_options,
@@ -75,8 +75,9 @@ class WindowJob(SparkJob):
 
     @property
     def data(self) -> UPath:
-        """The folder of this attempt's files."""
-        return self.window.data / self.attempt
+        """The folder of this attempt's files, or of an earlier attempt's that was followed."""
+        followed = (read_result(self.result_path) or {}).get("attempt")
+        return self.window.data / (followed or self.attempt)
 
     def too_far(self) -> list[str]:
         """Name the records with a timestamp that Spark can't represent."""
@@ -390,7 +391,7 @@ def read_written(
     # A batch write has no manifest: after _SUCCESS, every file in its folder was written by it.
     listing = list_data_files(job.data)
     sink_files = [
-        SinkFile(f"{job.attempt}/{path}", size, 0, 0, "_SUCCESS")
+        SinkFile(f"{job.data.name}/{path}", size, 0, 0, "_SUCCESS")
         for path, size in sorted(listing.items())
     ]
     window = job.window

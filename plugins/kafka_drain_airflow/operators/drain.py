@@ -106,7 +106,7 @@ class KafkaDrainOperator(SparkJobOperator):
         plan, result = run_drain(
             pipeline,
             cluster,
-            self.run_application,
+            self.runner,
             run=context["run_id"],
             say=self.log.warning,
             show=self.say_plan,

@@ -83,6 +83,7 @@ class KafkaDrainGroupOperator(SparkJobOperator):
                     run=context["run_id"],
                     say=self.log.warning,
                     registry_of=schema_registry,
+                    find=self.find_application,
                 ) as group,
             ):
                 self.say_plan(line for plan in group.plans.values() for line in plan.lines())

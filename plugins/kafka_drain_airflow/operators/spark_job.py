@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from airflow.providers.common.compat.sdk import BaseOperatorLink
     from airflow.providers.openlineage.extractors import OperatorLineage
 
+    from kafka_drain.spark.engine import FindingRunner, Found
     from kafka_drain.spark.runner import SparkProcess
     from kafka_drain.spark.submit import SparkApplication
     from kafka_drain_airflow.observability.lineage import Lineage
@@ -68,18 +69,44 @@ class SparkJobOperator(BaseOperator):
     def run_application(self, application: SparkApplication) -> None:
         """Run a Spark application to completion; its output goes to the task's log.
 
+        In cluster mode, an application that an earlier try of this task started is followed.
+
         Raises:
             ConfigError: If the Spark connection doesn't exist, or sets an unsupported deploy mode.
-            SparkJobError: If spark-submit failed, or the Spark Connect server doesn't answer.
+            SparkJobError: If the application failed, or the Spark Connect server doesn't answer.
         """
+        engine = self._engine()
+        master = spark_connection(self.pipeline.spark_conn_id).master
+        self.log.info("%s runs on %s", application.name, master)
+        engine(application)
+
+    def find_application(self, application: SparkApplication) -> Found | None:
+        """Return the application that an earlier try of this task started, if it can be found.
+
+        Raises:
+            ConfigError: If the Spark connection doesn't exist, or sets an unsupported deploy mode.
+            LockedError: If an application with other options drains the archive.
+        """
+        found = self._engine().find(application)
+        if found is not None:
+            self.log.info("found again: %s", found.id or "the result of an earlier try")
+        return found
+
+    @property
+    def runner(self) -> FindingRunner:
+        """What runs this task's applications, and finds those of earlier tries."""
+        from kafka_drain.spark.engine import FindingRunner
+
+        return FindingRunner(self.run_application, self.find_application)
+
+    def _engine(self) -> SparkProcess:
         from kafka_drain.spark.runner import runner_for
 
-        connection = spark_connection(self.pipeline.spark_conn_id)
-        self.log.info("%s runs on %s", application.name, connection.master)
-        self._spark = runner_for(connection, self.say)
-        self._spark(application)
+        if self._spark is None:
+            self._spark = runner_for(spark_connection(self.pipeline.spark_conn_id), self.say)
+        return self._spark
 
     def on_kill(self) -> None:
-        """Stop what runs: spark-submit, or the query of a Spark Connect server."""
+        """Stop what runs: spark-submit, the query of a Spark Connect server, or YARN's driver."""
         if self._spark is not None:
             self._spark.stop()

@@ -194,6 +194,7 @@ def test_submit_at_terminal() -> None:
 
 SUBMIT = """
 import sys
+from argparse import Namespace
 from kafka_drain.cli.foreground import runner_of
 
 PROGRAM = '''
@@ -210,7 +211,7 @@ class Application:
     def command(self, master, options, binary):
         return [sys.executable, "-c", PROGRAM]
 
-runner_of("local[1]")(Application())
+runner_of(Namespace(master="local[1]", deploy_mode="client"))(Application())
 """
 
 
@@ -227,6 +228,7 @@ def test_submit_interrupted() -> None:
 
 INTERRUPTED = """
 import sys
+from argparse import Namespace
 from kafka_drain.cli import main as cli
 from kafka_drain.cli.commands import inspect
 from kafka_drain.cli.foreground import runner_of
@@ -243,7 +245,8 @@ class Application:
     def command(self, master, options, binary):
         return [sys.executable, "-c", PROGRAM]
 
-inspect.run = lambda options: runner_of("local[1]")(Application())
+here = Namespace(master="local[1]", deploy_mode="client")
+inspect.run = lambda options: runner_of(here)(Application())
 sys.exit(cli.main(["inspect", "/archive"]))
 """
 

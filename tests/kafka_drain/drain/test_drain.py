@@ -31,6 +31,7 @@ from kafka_drain.errors import (
     ConfigError,
     DataLossError,
     KafkaDrainError,
+    LockedError,
     SparkJobError,
 )
 from kafka_drain.findings import errors
@@ -41,8 +42,11 @@ from kafka_drain.proof.content_checks import Taken
 from kafka_drain.proof.note_files import noted_content
 from kafka_drain.proof.offset_checks import Segment
 from kafka_drain.schemas.decoding import ValuePlan
+from kafka_drain.spark.engine import Found, StillRunningError
 from kafka_drain.spark.job_spec import DrainSpec
 from kafka_drain.spark.submit import for_master
+from kafka_drain.storage.lease import Lease, find_lease
+from kafka_drain.storage.paths import locate
 from tests.forks import run_forked
 from tests.integration.killed_steps import kill_at_change
 from tests.kafka_drain.fake_cluster import FakeCluster, Log, fake_application
@@ -310,6 +314,64 @@ def test_check_beside_query(
         else:
             assert check_beside_query(check, pause=0) is job
             assert len(made) == checks
+
+
+# a drain whose driver outlived the process that submitted it
+
+
+@pytest.fixture
+def first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
+    """Opens the first drain of an archive; anything that runs is what `find` says."""
+    monkeypatch.setattr("kafka_drain.drain.drain.prepare_application", fake_application)
+    cluster: Any = FakeCluster({A0: Log(end=10)})
+    pipeline = Pipeline(name="p", topics=["a"], archive=str(tmp_path / "archive"))
+
+    def start(find: Any, say: Any = print) -> Any:
+        return open_drain(pipeline, cluster, tmp_path, run="r", say=say, find=find)
+
+    return start
+
+
+def test_open_drain_shares_lease(first: Any, tmp_path: Path) -> None:
+    """A drain that is followed shares the lease of its driver, which another process can't take."""
+    root, said = locate(tmp_path / "archive"), list[str]()
+    driver = Lease(root, run="killed", say=said.append)
+    driver.acquire()
+    with pytest.raises(LockedError), first(lambda _: None):
+        pass
+
+    with first(lambda _: Found("a_1", {str(root): driver.token})) as job:
+        driver.renew()
+
+        assert job.is_found
+        assert not job.nothing_to_run
+        assert job.application.leases == {str(root): driver.token}
+
+    assert said == []
+    assert find_lease(root) is None
+
+
+def test_open_drain_of_its_own(first: Any, tmp_path: Path) -> None:
+    """A drain that is submitted hands its own lease to its driver."""
+    root = locate(tmp_path / "archive")
+
+    with first(lambda _: None) as job:
+        lease = find_lease(root)
+
+        assert lease is not None
+        assert job.application.leases == {str(root): lease.token}
+        assert not job.is_found
+
+
+@pytest.mark.parametrize(("error", "stays"), [(StillRunningError, True), (SparkJobError, False)])
+def test_open_drain_left(
+    first: Any, tmp_path: Path, error: type[SparkJobError], stays: bool
+) -> None:
+    """The lease of a driver that can't be followed any more is left to it."""
+    with pytest.raises(error), first(lambda _: None):
+        raise error("silence")
+
+    assert (find_lease(locate(tmp_path / "archive")) is not None) is stays
 
 
 # the archive's note of the sink's retention

@@ -639,6 +639,50 @@ def test_acquire_own(root: UPath, make_lease: Any) -> None:
     assert lock(root)["token"] == lease.token
 
 
+@pytest.mark.parametrize(
+    ("token", "ago", "taken"),
+    [
+        ("same", 0, True),
+        ("same", 59, True),
+        # Its other holder was killed before this one began.
+        ("same", 61, True),
+        ("other", 59, False),
+        ("other", 61, True),
+    ],
+)
+def test_acquire_shared(
+    root: UPath, clock: Clock, said: list[str], token: str, ago: float, taken: bool
+) -> None:
+    """Who shares a lease gets it for its full duration; another's only when that has run out."""
+    Lease(root, run="r", say=said.append, clock=clock, token=token).acquire()
+    clock.move(ago)
+    shared = Lease(root, run="r", say=said.append, clock=clock, token="same")
+
+    if not taken:
+        with pytest.raises(LockedError):
+            shared.acquire()
+        return
+    shared.acquire()
+    clock.move(59)
+    shared.renew()
+
+    assert lock(root)["token"] == "same"
+    assert not shared.lost.is_set()
+
+
+def test_hold_lease_left(root: UPath, said: list[str]) -> None:
+    """A lease that is left to a driver stays, and is the driver's to renew."""
+    with hold_lease(root, run="r", say=said.append) as lease:
+        driver = Lease(root, run="r", say=said.append, token=lease.token)
+        driver.acquire()
+        lease.left.set()
+
+    driver.renew()
+
+    assert lock(root)["token"] == lease.token
+    assert (said, driver.lost.is_set()) == ([], False)
+
+
 def test_refuse_while_held_from_future(
     root: UPath, from_future: dict[str, Any], clock: Clock
 ) -> None:

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from upath import UPath
 
-from kafka_drain.errors import ArchiveError, MachineError
+from kafka_drain.errors import ArchiveError, ConfigError, MachineError
 from kafka_drain.storage.paths import (
     hadoop_path,
     is_local,
@@ -62,6 +62,13 @@ def test_list_folder(is_in_store: bool, tmp_path: Path, bucket: str) -> None:
     assert list_folder(root / "c") == {"d.json": False}
     assert list_folder(root / "e") == {}
     assert list_folder(root / "a.json") == {}
+
+
+@pytest.mark.parametrize("scheme", ["hdfs", "webhdfs", "swebhdfs", "viewfs"])
+def test_locate_in_hdfs(scheme: str) -> None:
+    """HDFS is refused by name, before its driver fails for reasons of its own."""
+    with pytest.raises(ConfigError, match=f"{scheme}://n:8020/a is in an HDFS.* object store"):
+        locate(f"{scheme}://n:8020/a")
 
 
 def test_locate_without_package(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from datetime import datetime, timezone
 from pathlib import Path
 
@@ -106,6 +107,21 @@ def test_finish_backfill_fewer_records(backfilled: Backfilled) -> None:
 
     assert backfilled.read() == before
     assert all((backfilled.made.root / path).is_file() for path in backfilled.old)
+
+
+def test_finish_backfill_followed(backfilled: Backfilled) -> None:
+    """A window that an earlier attempt's driver has written is sealed where it is."""
+    before, plan = backfilled.read(), backfilled.plan()
+    earlier = backfilled.drained(plan, ROWS)
+    retried = backfilled.drained(plan, {P0: dense(0, 1)})
+    _write_result(retried, ROWS)
+    result = json.loads(retried.result_path.read_text())
+    retried.result_path.write_text(json.dumps(result | {"attempt": earlier.attempt}))
+
+    receipt = backfilled.finish(plan, retried)
+
+    assert {file.path.split("/")[3] for file in receipt.files} == {earlier.attempt}
+    assert backfilled.read() == before
 
 
 def test_finish_backfill_force(backfilled: Backfilled) -> None:

@@ -41,6 +41,12 @@ def add_spark(parser: argparse.ArgumentParser, master: str = "Spark master (%(de
     """Add the Spark master and its configuration."""
     parser.add_argument("--master", default="local[*]", help=master)
     parser.add_argument(
+        "--deploy-mode",
+        choices=("client", "cluster"),
+        default="client",
+        help="where the driver runs: in this command (%(default)s), or in YARN",
+    )
+    parser.add_argument(
         *("--spark-conf", "--conf"),
         metavar="NAME=VALUE",
         action="append",

@@ -38,7 +38,7 @@ def run(options: argparse.Namespace) -> int:
     def carry_out() -> dict[str, Any]:
         if plan.nothing_to_do:
             return {}
-        runner = runner_of(options.master)
+        runner = runner_of(options)
         return run_backfill(plan, pipeline, cluster, runner, run="terminal", say=say)
 
     return answer_plan(options, plan, carry_out)

@@ -72,7 +72,7 @@ def run(options: argparse.Namespace) -> int:
     _, result = run_drain(
         pipeline,
         cluster,
-        runner_of(options.master),
+        runner_of(options),
         run="terminal",
         say=say,
         show=say_lines,

@@ -27,7 +27,7 @@ def run(options: argparse.Namespace) -> int:
         return answer_fields(options, plan.to_dict())
     # It plans, and says its plan, after it has removed what a killed run left behind.
     figures = run_maintenance(
-        pipeline, cluster_from(options), runner_of(options.master), run="terminal", say=say
+        pipeline, cluster_from(options), runner_of(options), run="terminal", say=say
     )
     return answer_fields(options, figures)
 

@@ -49,7 +49,7 @@ def run(options: argparse.Namespace) -> int:
         report = run_repair(
             request,
             lambda: pipeline_from(options),
-            runner_of(options.master),
+            runner_of(options),
             run="terminal",
             say=say,
         )

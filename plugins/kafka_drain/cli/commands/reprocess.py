@@ -36,7 +36,7 @@ def run(options: argparse.Namespace) -> int:
     archive.require()  # without one, there is no pipeline either
     pipeline, cluster = pipeline_from(options), cluster_from(options)
     plan = plan_reprocess(pipeline, cluster, cut)
-    runner = runner_of(options.master)
+    runner = runner_of(options)
     return answer_plan(
         options,
         plan,

@@ -49,7 +49,7 @@ def run(options: argparse.Namespace) -> int:
                 cluster,
                 pipeline_from(options),
                 folder,
-                runner_of(options.master),
+                runner_of(options),
                 options.processes,
             )
             receipt = republish.execute(engines, utc_now)

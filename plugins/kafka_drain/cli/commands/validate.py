@@ -66,5 +66,5 @@ def _by_spark(options: argparse.Namespace) -> ReadFiles:
 
     return read_by_spark(
         pipeline_from(options),
-        runner_of(options.master),
+        runner_of(options),
     )

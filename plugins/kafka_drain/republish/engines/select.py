@@ -21,7 +21,7 @@ from kafka_drain.republish.engines.worker_main import Job, VerifyJob
 from kafka_drain.republish.planning.plan import AT_LEAST_ONCE, RepublishPlan
 from kafka_drain.republish.sending.shard_sender import SendJob
 from kafka_drain.republish.verifying.matching import PartitionMatch
-from kafka_drain.spark.runner import SparkRunner
+from kafka_drain.spark.engine import SparkRunner
 
 
 class Engines:

@@ -28,6 +28,7 @@ CONNECTOR = "connector"
 BROKER = "broker"
 S3 = "s3"
 TOOLS = "tools"
+HADOOP = "hadoop"
 
 #: The configurations for each minor version of Spark.
 _FOR_SPARK = {
@@ -45,7 +46,7 @@ _DEFAULT_SPARK = "4.0"
 BROKERS = {"4.1.0": BROKER, "4.0.0": "broker-kafka40", "4.4.0": "broker-kafka44"}
 
 CONFS = (*(conf for confs in _FOR_SPARK.values() for conf in confs.values()), *BROKERS.values())
-CONFS += (TOOLS,)
+CONFS += (TOOLS, HADOOP)
 
 
 def cache_folder() -> Path:

@@ -26,8 +26,8 @@ from kafka_drain.errors import ArchiveError, ConfigError
 from kafka_drain.kafka.cluster import KafkaCluster
 from kafka_drain.proof.sealing import Identity
 from kafka_drain.proof.window_checks import refuse_fewer
+from kafka_drain.spark.engine import SparkRunner
 from kafka_drain.spark.job import private_folder
-from kafka_drain.spark.runner import SparkRunner
 from kafka_drain.storage.lease import hold_lease
 from kafka_drain.windows.obsolete_files import next_number, remove_superseded
 from kafka_drain.windows.reprocess.plan import (

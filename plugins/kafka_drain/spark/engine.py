@@ -1,0 +1,121 @@
+"""What an engine is: it submits Spark applications, polls and cancels them, and finds them again.
+
+Three implement it: spark-submit in client mode and the client of a Spark Connect server
+(`runner`), whose applications are child processes, and spark-submit in cluster mode
+(`cluster_mode`), whose drivers outlive the process that started them. Opens nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Protocol
+
+from kafka_drain.errors import SparkJobError
+
+if TYPE_CHECKING:
+    from kafka_drain.spark.submit import SparkApplication
+
+
+class StillRunningError(SparkJobError):
+    """Raised when an application can't be followed any more: it goes on, and a retry finds it."""
+
+
+@dataclass(frozen=True)
+class Found:
+    """An application that an earlier process started, and whose result nobody has read.
+
+    Attributes:
+        id: Its id.
+        leases: The leases that its driver renews: the token of each, by the archive's folder.
+    """
+
+    id: str
+    leases: Mapping[str, str] = field(default_factory=dict)
+
+
+class SparkRunner(Protocol):
+    """Runs an application and waits until it finishes."""
+
+    def __call__(self, application: SparkApplication, /) -> None:
+        """Run an application.
+
+        Raises:
+            SparkJobError: When it failed; the results of its jobs may say why.
+        """
+
+
+class Engine(Protocol):
+    """Runs Spark applications somewhere."""
+
+    def find(self, application: SparkApplication, /) -> Found | None:
+        """Return an application that an earlier process started with the same jobs.
+
+        Raises:
+            LockedError: When another application drains the archive.
+        """
+
+    def submit(self, application: SparkApplication, /) -> str:
+        """Start an application, and return its id.
+
+        Raises:
+            SparkJobError: When it can't be started.
+        """
+
+    def poll(self, application_id: str, /) -> bool:
+        """Wait a moment for news of an application; return whether it has ended.
+
+        Raises:
+            SparkJobError: When it has failed, or was cancelled.
+        """
+
+    def cancel(self, application_id: str, /) -> None:
+        """End an application; does nothing if it has ended."""
+
+
+def run_on(engine: Engine, application: SparkApplication) -> None:
+    """Run an application to its end: one that is found again, or a new one.
+
+    Cancels it when interrupted.
+
+    Raises:
+        SparkJobError: When it failed.
+    """
+    found = engine.find(application)
+    application_id = found.id if found else engine.submit(application)
+    try:
+        while not engine.poll(application_id):
+            pass
+    except SparkJobError:
+        raise
+    except BaseException:
+        engine.cancel(application_id)
+        raise
+
+
+@dataclass(frozen=True)
+class FindingRunner:
+    """A runner that finds again what it runs.
+
+    Attributes:
+        run: Runs an application.
+        find: See `Engine.find`.
+    """
+
+    run: SparkRunner
+    find: Callable[[SparkApplication], Found | None]
+
+    def __call__(self, application: SparkApplication) -> None:
+        """Run an application; see `SparkRunner`."""
+        self.run(application)
+
+
+def find_again(runner: object, application: SparkApplication) -> Found | None:
+    """Return what a runner finds of an earlier process; nothing if it is just a function.
+
+    Raises:
+        LockedError: As `Engine.find` does.
+    """
+    find = getattr(runner, "find", None)
+    found: Found | None = find(application) if find else None
+    return found

@@ -1,0 +1,51 @@
+"""Where the driver of a Spark application runs, by master and deploy mode. Opens nothing."""
+
+from __future__ import annotations
+
+from enum import Enum
+
+from kafka_drain.errors import ConfigError
+from kafka_drain.spark.connect import is_connect
+
+#: Why a master has no cluster mode, by the start of its name.
+_NO_CLUSTER_MODE = {
+    "local": "the driver of a local master runs in the spark-submit process; leave it out",
+    "spark:": "standalone clusters don't run Python applications so; leave it out",
+    "sc:": "a Spark Connect server is the driver; leave it out",
+    "k8s:": "it has never been run on Kubernetes; use client mode, or a Spark Connect server there",
+}
+
+
+class Place(Enum):
+    """Where the driver of an application runs."""
+
+    #: In a child process of this one: spark-submit in client mode.
+    HERE = "client"
+    #: In the cluster: spark-submit in cluster mode.
+    CLUSTER = "cluster"
+    #: In a Spark Connect server.
+    SERVER = "connect"
+
+
+def place_of(master: str, deploy_mode: str = "client") -> Place:
+    """Return where the driver of applications on a master runs."""
+    if is_connect(master):
+        return Place.SERVER
+    return Place.CLUSTER if deploy_mode == "cluster" else Place.HERE
+
+
+def check_deploy_mode(master: str, deploy_mode: str) -> None:
+    """Refuse a deploy mode that a master doesn't have, or that kafka-drain doesn't offer there.
+
+    Raises:
+        ConfigError: When it isn't `client`, or `cluster` with the master `yarn`.
+    """
+    if deploy_mode == "client" or (deploy_mode == "cluster" and master == "yarn"):
+        return
+    why = next(
+        (text for start, text in _NO_CLUSTER_MODE.items() if master.startswith(start)),
+        "accepted: client, and with the master yarn, cluster",
+    )
+    if deploy_mode != "cluster":
+        why = "accepted: client, and with the master yarn, cluster"
+    raise ConfigError(f"deploy mode {deploy_mode!r} isn't possible with the master {master}: {why}")

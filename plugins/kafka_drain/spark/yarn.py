@@ -1,0 +1,186 @@
+"""A YARN ResourceManager's REST API: find applications by tag, ask for their state, end them."""
+
+from __future__ import annotations
+
+import getpass
+import json
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from urllib.error import HTTPError, URLError
+from urllib.parse import quote
+from urllib.request import Request, urlopen
+from xml.etree import ElementTree
+
+from kafka_drain.errors import ConfigError
+from kafka_drain.spark.engine import StillRunningError
+
+#: States of applications that haven't ended.
+_ALIVE = ("NEW", "NEW_SAVING", "SUBMITTED", "ACCEPTED", "RUNNING")
+_SECONDS = 10.0
+_VARIABLES = ("HADOOP_CONF_DIR", "YARN_CONF_DIR")
+
+
+class NoAnswerError(StillRunningError):
+    """Raised when no ResourceManager answers; what it runs goes on."""
+
+
+@dataclass(frozen=True)
+class YarnApplication:
+    """What the ResourceManager says of an application.
+
+    Attributes:
+        id: Its id, `application_…`.
+        state: Its state, for example `RUNNING`.
+        final_status: `SUCCEEDED`, `FAILED` or `KILLED` when it has ended.
+        diagnostics: Why it failed, if YARN knows.
+        tags: Its tags.
+    """
+
+    id: str
+    state: str
+    final_status: str = "UNDEFINED"
+    diagnostics: str = ""
+    tags: frozenset[str] = frozenset()
+
+    @property
+    def is_alive(self) -> bool:
+        """Whether it hasn't ended."""
+        return self.state in _ALIVE
+
+    @property
+    def has_succeeded(self) -> bool:
+        """Whether it has ended without an error."""
+        return self.state == "FINISHED" and self.final_status == "SUCCEEDED"
+
+    @classmethod
+    def from_dict(cls, answer: Mapping[str, Any]) -> YarnApplication:
+        """Return the application of an answer in JSON."""
+        return cls(
+            id=answer["id"],
+            state=answer["state"],
+            final_status=answer.get("finalStatus", "UNDEFINED"),
+            diagnostics=answer.get("diagnostics") or "",
+            tags=frozenset(filter(None, (answer.get("applicationTags") or "").split(","))),
+        )
+
+
+@dataclass(frozen=True)
+class ResourceManager:
+    """A ResourceManager, or several of which one is active.
+
+    Attributes:
+        addresses: The URLs of their web servers.
+    """
+
+    addresses: Sequence[str]
+
+    @classmethod
+    def of(cls, environment: Mapping[str, str]) -> ResourceManager:
+        """Return the one that spark-submit uses: of the folder `$HADOOP_CONF_DIR`.
+
+        Raises:
+            ConfigError: When the variable isn't set, or the folder has no `yarn-site.xml`.
+        """
+        folder = next((environment[name] for name in _VARIABLES if environment.get(name)), None)
+        if folder is None:
+            raise ConfigError(
+                "the master is yarn, but HADOOP_CONF_DIR isn't set; set it to the folder of the "
+                "cluster's yarn-site.xml and core-site.xml"
+            )
+        path = Path(folder) / "yarn-site.xml"
+        try:
+            return cls(addresses_in(path.read_text()))
+        except (OSError, ElementTree.ParseError) as error:
+            raise ConfigError(
+                f"{path} can't be read: {error}; HADOOP_CONF_DIR has to name the folder of the "
+                "cluster's configuration"
+            ) from error
+
+    def tagged(self, tag: str, *, alive: bool = True) -> list[YarnApplication]:
+        """Return the applications with a tag: those that haven't ended, or all that it remembers.
+
+        Raises:
+            NoAnswerError: When no ResourceManager answers.
+            ConfigError: When it requires a login.
+        """
+        states = f"&states={','.join(_ALIVE)}" if alive else ""
+        answer = self._ask(f"apps?applicationTags={quote(tag)}{states}")
+        return [YarnApplication.from_dict(one) for one in (answer["apps"] or {}).get("app", [])]
+
+    def application(self, application_id: str) -> YarnApplication:
+        """Return an application.
+
+        Raises:
+            NoAnswerError: When no ResourceManager answers, or it doesn't know the application.
+            ConfigError: When it requires a login.
+        """
+        return YarnApplication.from_dict(self._ask(f"apps/{quote(application_id)}")["app"])
+
+    def kill(self, application_id: str) -> None:
+        """End an application.
+
+        Raises:
+            NoAnswerError: When no ResourceManager answers.
+            ConfigError: When it requires a login.
+        """
+        # YARN's own idea of a user, where it doesn't ask for Kerberos.
+        path = f"apps/{quote(application_id)}/state?user.name={quote(getpass.getuser())}"
+        self._ask(path, {"state": "KILLED"})
+
+    def _ask(self, path: str, content: Mapping[str, str] | None = None) -> Any:
+        errors = []
+        for address in self.addresses:
+            request = Request(
+                f"{address}/ws/v1/cluster/{path}",
+                data=None if content is None else json.dumps(content).encode(),
+                headers={"Accept": "application/json", "Content-Type": "application/json"},
+                method="GET" if content is None else "PUT",
+            )
+            try:
+                with urlopen(request, timeout=_SECONDS) as response:
+                    return json.load(response)
+            except HTTPError as error:
+                with error:
+                    if error.code in (401, 403):
+                        raise ConfigError(
+                            f"the ResourceManager at {address} answers {error.code} "
+                            f"{error.reason}: its REST API requires a login that kafka-drain "
+                            "doesn't have (SPNEGO, for example); use deploy mode client"
+                        ) from error
+                errors.append(f"{address}: {error}")
+            except (URLError, OSError, ValueError) as error:
+                errors.append(f"{address}: {error}")
+        raise NoAnswerError(f"no ResourceManager answers: {'; '.join(errors)}")
+
+
+def addresses_in(yarn_site: str) -> list[str]:
+    """Return the URLs of the ResourceManagers' web servers, from a `yarn-site.xml`.
+
+    Raises:
+        ElementTree.ParseError: When it isn't XML.
+    """
+    found = {
+        each.findtext("name", "").strip(): each.findtext("value", "").strip()
+        for each in ElementTree.fromstring(yarn_site).iter("property")
+    }
+
+    def value(name: str, otherwise: str = "") -> str:
+        text = found.get(name, otherwise)
+        return re.sub(r"\$\{([^}]+)\}", lambda match: found.get(match[1], match[0]), text)
+
+    is_secure = value("yarn.http.policy") == "HTTPS_ONLY"
+    scheme, kind, port = ("https", "webapp.https", 8090) if is_secure else ("http", "webapp", 8088)
+    ids = value("yarn.resourcemanager.ha.rm-ids").split(",")
+    several = value("yarn.resourcemanager.ha.enabled") == "true"
+    suffixes = [f".{one.strip()}" for one in ids if one.strip()] if several else [""]
+    return [
+        f"{scheme}://"
+        + value(
+            f"yarn.resourcemanager.{kind}.address{suffix}",
+            f"{value(f'yarn.resourcemanager.hostname{suffix}', 'localhost')}:{port}",
+        )
+        for suffix in suffixes
+    ]

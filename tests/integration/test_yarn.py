@@ -1,0 +1,386 @@
+"""Every kind of job on YARN: a real ResourceManager, NodeManager and HDFS; drivers in the cluster.
+
+The archive is a folder that this machine and the node share. `make test-yarn` runs it.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pyarrow.dataset as ds
+import pytest
+
+from kafka_drain.archive.archive import Archive
+from kafka_drain.archive.generation_state import read_state
+from kafka_drain.archive.inspection import committed_files
+from kafka_drain.config.pipeline import Pipeline
+from kafka_drain.drain.group import open_group, raise_failures, run_group
+from kafka_drain.proof.executor_reading import read_by_spark
+from kafka_drain.proof.validation import validate_archive
+from kafka_drain.spark.runner import SparkConnection, runner_for
+from kafka_drain.spark.submit import for_master, spark_home
+from tests.faults.injection import wait_for
+from tests.yarn_cluster import YarnCluster, yarn_cluster
+
+pytestmark = [pytest.mark.integration, pytest.mark.yarn]
+
+ROOT = Path(__file__).parents[2]
+RECORDS = 2000
+#: For a drain of many batches.
+SLOW = ("--source-option", "maxOffsetsPerTrigger=100")
+PATIENCE = 600.0
+
+#: Small enough for two cores, and Spark's jars from where they are.
+CONF = {
+    "spark.yarn.jars": f"local:{spark_home()}/jars/*",
+    "spark.pyspark.python": sys.executable,
+    "spark.executor.instances": "1",
+    "spark.executor.memory": "512m",
+    "spark.driver.memory": "600m",
+    "spark.yarn.am.memory": "512m",
+}
+
+
+@pytest.fixture(scope="module")
+def yarn(tmp_path_factory: pytest.TempPathFactory) -> Iterator[YarnCluster]:
+    """The one cluster of these tests."""
+    with yarn_cluster(tmp_path_factory.mktemp("yarn")) as cluster:
+        yield cluster
+
+
+@pytest.fixture
+def topic(make_topic: Any, send: Any) -> str:
+    """A topic with records in two partitions."""
+    name: str = make_topic(partitions=2)
+    fill(send, name)
+    return name
+
+
+def fill(send: Any, topic: str, records: int = RECORDS) -> None:
+    for partition in (0, 1):
+        values = [(b"k", b"%d" % n, None, 1_767_225_600_000 + n) for n in range(records // 2)]
+        send(topic, values, partition=partition)
+
+
+def arguments(yarn: YarnCluster, servers: str, mode: str = "cluster") -> list[str]:
+    """The options of a command that runs Spark on YARN."""
+    conf = [part for name, value in CONF.items() for part in ("--conf", f"{name}={value}")]
+    return ["--bootstrap-servers", servers, "--master", "yarn", "--deploy-mode", mode, *conf]
+
+
+def start(yarn: YarnCluster, *words: object) -> subprocess.Popen[str]:
+    """Start a command in a process group of its own."""
+    path = os.pathsep.join(str(ROOT / name) for name in ("plugins", "spark_jobs", "."))
+    return subprocess.Popen(
+        [sys.executable, "-m", "kafka_drain.cli", *map(str, words)],
+        env={**os.environ, "PYTHONPATH": path, "HADOOP_CONF_DIR": str(yarn.conf)},
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+        # A run of tests in the background ignores it.
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
+    )
+
+
+def command(yarn: YarnCluster, *words: object) -> tuple[str, str]:
+    """Run a command; return what it printed."""
+    with start(yarn, *words) as process:
+        out, err = process.communicate(timeout=PATIENCE)
+    assert process.returncode == 0, f"{err}\n{yarn.said()}"
+    return out, err
+
+
+def assert_exact(archive: Path, cluster: Any, records: int = RECORDS) -> None:
+    """Assert that an archive holds each record once, and that this is proven."""
+    report = validate_archive(Archive.at(str(archive)), cluster, deep=True)
+    assert report.complete, report.findings
+    assert (report.offsets, report.records) == (records, records)
+    files = [file["path"] for file in committed_files(Archive.at(str(archive)))]
+    rows = ds.dataset(files).to_table(columns=["partition", "offset"])
+    pairs = zip(rows["partition"].to_pylist(), rows["offset"].to_pylist(), strict=True)
+    found = Counter(pairs)
+    assert (len(found), set(found.values())) == (records, {1})
+
+
+def run_folders(archive: Path) -> list[str]:
+    return sorted(path.name for path in archive.glob("runs/*"))
+
+
+def test_client_mode(
+    yarn: YarnCluster, topic: str, tmp_path: Path, cluster: Any, bootstrap_servers: str
+) -> None:
+    """With the driver in spark-submit, executors run on YARN's node."""
+    archive, before = tmp_path / "archive", len(yarn.applications())
+
+    out, _ = command(
+        yarn,
+        *("drain", archive, "--topic", topic, "--json"),
+        *arguments(yarn, bootstrap_servers, "client"),
+    )
+
+    assert json.loads(out)["records"] == RECORDS
+    assert len(yarn.applications()) == before + 1
+    assert not run_folders(archive)
+    assert_exact(archive, cluster)
+
+
+def test_drain_and_republish(
+    yarn: YarnCluster,
+    topic: str,
+    tmp_path: Path,
+    cluster: Any,
+    bootstrap_servers: str,
+    read: Any,
+) -> None:
+    """A drain, and both ways of a republish on executors, with their drivers in the cluster."""
+    archive = tmp_path / "archive"
+    options = arguments(yarn, bootstrap_servers)
+
+    out, err = command(yarn, "drain", archive, "--topic", topic, "--json", *options)
+
+    assert json.loads(out)["records"] == RECORDS
+    assert f"{RECORDS:,} offsets planned" in err
+    assert f"{RECORDS:,} of {RECORDS:,} offsets (100 %)" in err
+    assert_exact(archive, cluster)
+    for number, how in enumerate((["--engine", "spark"], ["--delivery", "at_least_once"])):
+        target = f"{topic}.copy{number}"
+        sending = ("--target-topic", target, "--create-target", "--apply")
+        command(yarn, "republish", archive, *options, *sending, *how)
+        assert {p: [r[1] for r in rows] for p, rows in read(target).items()} == {
+            p: [r[1] for r in rows] for p, rows in read(topic).items()
+        }
+    assert not run_folders(archive)
+    assert not [*archive.glob("lock.json")]
+
+
+#: When the command is killed, and how many applications there may have been in the end.
+PHASES = {"submitting": (1, 2), "accepted": (1, 1), "running": (1, 1), "ended": (1, 1)}
+
+
+def kill_in(phase: str, yarn: YarnCluster, process: subprocess.Popen[str], archive: Path) -> None:
+    """Kill a command in a phase of its drain; what it has started goes on."""
+    before = len(yarn.applications())
+
+    def submitted() -> bool:
+        return len(yarn.applications()) > before
+
+    def committed() -> bool:
+        return len([*archive.glob("generations/0001/checkpoint/commits/[0-9]*")]) > 2
+
+    reached: dict[str, Callable[[], bool]] = {
+        "submitting": lambda: bool(run_folders(archive)),
+        "accepted": submitted,
+        "running": committed,
+        "ended": committed,
+    }
+    wait_for(lambda: reached[phase]() or process.poll() is not None, phase, patience=PATIENCE)
+    assert process.poll() is None, f"{process.communicate()}\n{yarn.said()}"
+    if phase == "ended":
+        # It can't read the result, but lives.
+        process.send_signal(signal.SIGSTOP)
+        wait_for(yarn.is_quiet, "the application's end", patience=PATIENCE)
+    os.kill(process.pid, signal.SIGKILL)
+    process.communicate()
+
+
+def follow(process: subprocess.Popen[str]) -> tuple[str, str, float | None]:
+    """Return what a drain printed, and the seconds until it saw its driver's progress."""
+    assert process.stdout is not None
+    assert process.stderr is not None
+    began, watched, lines = time.monotonic(), None, []
+    for line in process.stderr:
+        lines.append(line)
+        if watched is None and " offsets (" in line:
+            watched = round(time.monotonic() - began, 1)
+    return process.stdout.read(), "".join(lines), watched
+
+
+@pytest.mark.parametrize("phase", PHASES)
+def test_killed_worker(
+    phase: str, yarn: YarnCluster, topic: str, tmp_path: Path, cluster: Any, bootstrap_servers: str
+) -> None:
+    """After SIGKILL, the retry follows the same application to its end; the archive is exact."""
+    archive = tmp_path / "archive"
+    known = {app["id"] for app in yarn.applications()}
+    words = ["drain", archive, "--topic", topic, "--json", *arguments(yarn, bootstrap_servers)]
+    words += SLOW
+    kill_in(phase, yarn, start(yarn, *words), archive)
+
+    began, answers = time.monotonic(), []
+    while True:
+        with start(yarn, *words) as process:
+            out, err, watched = follow(process)
+        answers.append((out, err))
+        if process.returncode == 0:
+            sys.stdout.write(f"{phase}: watched again after {watched} s\n")
+            break
+        # The lease of a worker that was killed before its driver lived.
+        assert "is being drained by" in answers[-1][1], f"{answers}\n{yarn.said()}"
+        assert time.monotonic() - began < PATIENCE
+        time.sleep(5)
+
+    wait_for(yarn.is_quiet, "the end of all applications", patience=PATIENCE)
+    new = [app for app in yarn.applications() if app["id"] not in known]
+    least, most = PHASES[phase]
+    assert least <= len(new) <= most, new
+    if most == 1:
+        assert new[0]["finalStatus"] == "SUCCEEDED"
+        assert json.loads(answers[-1][0])["records"] == RECORDS
+    assert_exact(archive, cluster)
+    assert not [*archive.glob("lock.json")]
+
+
+def test_interrupted(
+    yarn: YarnCluster, topic: str, tmp_path: Path, cluster: Any, bootstrap_servers: str
+) -> None:
+    """Ctrl-C ends the application; the next drain resumes after its last batch."""
+    archive = tmp_path / "archive"
+    words = ["drain", archive, "--topic", topic, *arguments(yarn, bootstrap_servers)]
+    process = start(yarn, *words, *SLOW)
+    commits = archive / "generations/0001/checkpoint/commits"
+    wait_for(
+        lambda: process.poll() is not None or len([*commits.glob("[0-9]*")]) > 1,
+        "batches",
+        patience=PATIENCE,
+    )
+
+    os.killpg(process.pid, signal.SIGINT)
+    process.communicate(timeout=120)
+
+    assert yarn.applications()[-1]["finalStatus"] == "KILLED"
+    assert len([*commits.glob("[0-9]*")]) < RECORDS // 100
+    assert not [*archive.glob("lock.json")]
+    command(yarn, *words)
+    assert_exact(archive, cluster)
+
+
+def test_window_and_compact(
+    yarn: YarnCluster,
+    make_topic: Callable[..., str],
+    send: Any,
+    tmp_path: Path,
+    cluster: Any,
+    bootstrap_servers: str,
+) -> None:
+    """A backfill's window is drained, and small files are compacted, by drivers in the cluster."""
+    topic, archive = make_topic(partitions=2), tmp_path / "archive"
+    kafka = ("--bootstrap-servers", bootstrap_servers)
+    options = arguments(yarn, bootstrap_servers)
+    fill(send, topic)
+    latest = ("--source-option", "startingOffsets=latest", "--master", "local[1]")
+    command(yarn, "drain", archive, "--topic", topic, *kafka, *latest)
+    fill(send, topic)
+    many = ("--source-option", "maxOffsetsPerTrigger=500")
+    command(yarn, "drain", archive, "--topic", topic, *kafka, *latest, *many)
+    command(yarn, "validate", archive, *kafka)
+
+    window = ("--start", "2026-01-01T00:00Z", "--end", "2026-01-02T00:00Z")
+    command(yarn, "backfill", archive, *options, *window)
+    command(yarn, "roll", archive, *kafka)
+    command(yarn, "maintain", archive, *options, "--apply")
+
+    assert [*(archive / "windows").glob("compact_*")]
+    assert not run_folders(archive)
+    assert_exact(archive, cluster, 2 * RECORDS)
+
+
+def test_killed_backfill(
+    yarn: YarnCluster,
+    make_topic: Callable[..., str],
+    send: Any,
+    tmp_path: Path,
+    cluster: Any,
+    bootstrap_servers: str,
+) -> None:
+    """The retry of a killed backfill follows the application that writes its window."""
+    topic, archive = make_topic(partitions=2), tmp_path / "archive"
+    kafka = ("--bootstrap-servers", bootstrap_servers)
+    fill(send, topic)
+    latest = ("--source-option", "startingOffsets=latest", "--master", "local[1]")
+    command(yarn, "drain", archive, "--topic", topic, *kafka, *latest)
+    fill(send, topic)
+    command(yarn, "drain", archive, "--topic", topic, *kafka, *latest)
+    command(yarn, "validate", archive, *kafka)
+    window = ("--start", "2026-01-01T00:00Z", "--end", "2026-01-02T00:00Z")
+    words = ("backfill", archive, *arguments(yarn, bootstrap_servers), *window)
+    before = len(yarn.applications())
+    process = start(yarn, *words)
+    wait_for(lambda: len(yarn.applications()) > before, "the application", patience=PATIENCE)
+    os.kill(process.pid, signal.SIGKILL)
+    process.communicate()
+
+    command(yarn, *words)
+
+    assert len(yarn.applications()) == before + 1
+    assert not run_folders(archive)
+    assert_exact(archive, cluster, 2 * RECORDS)
+
+
+def test_group_and_validation_by_executors(
+    yarn: YarnCluster,
+    make_topic: Callable[..., str],
+    send: Any,
+    tmp_path: Path,
+    cluster: Any,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A group's drains share a driver in the cluster; executors read files for a validation."""
+    monkeypatch.setenv("HADOOP_CONF_DIR", str(yarn.conf))
+    topics = [make_topic(partitions=2) for _ in range(2)]
+    for topic in topics:
+        fill(send, topic)
+    conf = {name: value for name, value in CONF.items() if name != "spark.driver.memory"}
+    pipelines = [
+        Pipeline(
+            name=f"p{number}",
+            topics=[topic],
+            archive=str(tmp_path / f"{number}"),
+            spark_conf=conf,
+            driver_memory="600m",
+        )
+        for number, topic in enumerate(topics)
+    ]
+    runner = runner_for(SparkConnection("yarn", deploy_mode="cluster"), print)
+    (tmp_path / "run").mkdir()
+    before = len(yarn.applications())
+
+    with (
+        for_master("yarn", "cluster"),
+        open_group(
+            pipelines,
+            {"kafka_default": cluster},
+            tmp_path / "run",
+            run="tests",
+            say=print,
+            find=runner.find,
+        ) as group,
+    ):
+        run_group(group, runner)
+    raise_failures(group)
+
+    assert {name: r["records"] for name, r in group.results.items()} == dict.fromkeys(
+        ("p0", "p1"), RECORDS
+    )
+    assert len(yarn.applications()) == before + 1
+    archive = Archive.at(pipelines[0].archive)
+    snapshot = archive.snapshot()
+    assert snapshot.open_generation is not None
+    listed = [*read_state(snapshot, snapshot.open_generation).manifest.files.values()]
+    with for_master("yarn", "cluster"):
+        read = read_by_spark(pipelines[0], runner)
+        files, findings = read(archive.generation(1), listed, "parquet", print)
+    assert (len(files), findings) == (len(listed), [])
+    for pipeline in pipelines:
+        assert not run_folders(Path(pipeline.archive))
+        assert_exact(Path(pipeline.archive), cluster)

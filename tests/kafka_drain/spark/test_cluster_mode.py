@@ -1,0 +1,382 @@
+"""Applications in cluster mode: submitted, followed, cancelled and found again."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kafka_drain.errors import LockedError, SparkJobError
+from kafka_drain.progress import Line
+from kafka_drain.spark.cluster_mode import SparkCluster
+from kafka_drain.spark.run_folder import RunFolder
+from kafka_drain.spark.runner import SparkConnection, runner_for
+from kafka_drain.spark.submit import SparkApplication
+from kafka_drain.spark.yarn import NoAnswerError, YarnApplication
+from kafka_drain.storage.paths import locate
+
+CONNECTION = SparkConnection("yarn", ["--queue", "night"], deploy_mode="cluster")
+
+#: In the place of spark-submit: notes its arguments, and what its files hold.
+SUBMIT = "import json, sys; json.dump(sys.argv[1:], open({note!r}, 'w')); {then}"
+
+
+@dataclass(frozen=True)
+class Application(SparkApplication):
+    """An application that a Python program submits."""
+
+    program: str = ""
+
+    def command(self, master: str, options: Sequence[str] = (), binary: str = "") -> list[str]:
+        return [sys.executable, "-c", self.program, master, *options, *self.arguments]
+
+
+@dataclass
+class Yarn:
+    """A ResourceManager with one application, known by all tags once it was submitted."""
+
+    states: list[YarnApplication | Exception]
+    note: Path
+    killed: list[str] = field(default_factory=list)
+    calls: list[str] = field(default_factory=list)
+
+    def tagged(self, tag: str, *, alive: bool = True) -> list[YarnApplication]:
+        if not self.note.exists() or not self.states:
+            return []
+        tags = json.loads(self.note.read_text())
+        known = next(part for part in tags if part.startswith("spark.yarn.tags="))
+        names = known.removeprefix("spark.yarn.tags=").split(",")
+        state = self.states[0]
+        if tag not in names or (alive and not is_alive(state)):
+            return []
+        known_state = RUNNING if isinstance(state, Exception) else state
+        return [replace(known_state, tags=frozenset(names))]
+
+    def application(self, application_id: str) -> YarnApplication:
+        self.calls.append(application_id)
+        state = self.states.pop(0) if len(self.states) > 1 else self.states[0]
+        if isinstance(state, Exception):
+            raise state
+        return state
+
+    def kill(self, application_id: str) -> None:
+        self.killed.append(application_id)
+        self.states[:] = [KILLED]
+
+
+def is_alive(state: YarnApplication | Exception) -> bool:
+    return not isinstance(state, Exception) and state.is_alive
+
+
+RUNNING = YarnApplication("a_1", "RUNNING")
+SUCCEEDED = YarnApplication("a_1", "FINISHED", "SUCCEEDED")
+FAILED = YarnApplication("a_1", "FINISHED", "FAILED", "out of memory")
+KILLED = YarnApplication("a_1", "KILLED", "KILLED")
+
+
+@dataclass
+class World:
+    """An archive, a private folder of a caller, and a cluster."""
+
+    archive: Path
+    private: Path
+    heard: list[str] = field(default_factory=list)
+
+    def application(self, *numbers: int, kind: str = "drain", then: str = "", **spec: Any) -> Any:
+        """An application with a job of each number."""
+        paths = []
+        for number in numbers or (0,):
+            secrets = self.private / f"secrets{number}.json"
+            secrets.write_text('{"kafka.sasl.jaas.config": "s3cret"}')
+            path = self.private / f"{number}.json"
+            content = {
+                "archive": str(self.archive / str(number)),
+                "start": "{}",
+                "planned_end": "{}",
+                "result_path": str(self.private / f"result{number}.json"),
+                "secrets_path": str(secrets),
+            }
+            path.write_text(json.dumps(content | spec))
+            paths.append(str(path))
+        return Application(
+            name="a",
+            path=Path("main.py"),
+            arguments=[kind, *paths],
+            conf={},
+            jars=[],
+            py_files=Path("p.zip"),
+            driver_memory="1g",
+            environment={},
+            archive=str(self.archive / "0"),
+            leases={str(self.archive / "0"): "token"},
+            program=SUBMIT.format(note=str(self.note), then=then or "pass"),
+        )
+
+    @property
+    def note(self) -> Path:
+        return self.private / "submitted"
+
+    def engine(self, *states: YarnApplication | Exception) -> tuple[SparkCluster, Yarn]:
+        yarn = Yarn(list(states), self.note)
+        engine = SparkCluster(CONNECTION, self.heard.append, yarn)  # type: ignore[arg-type]
+        engine.poll_seconds = 0.01  # type: ignore[misc]
+        engine.last_seconds = 0.2  # type: ignore[misc]
+        return engine, yarn
+
+    def folders(self, number: int = 0) -> list[RunFolder]:
+        return RunFolder.all_of(locate(self.archive / str(number)))
+
+    def result(self, number: int = 0) -> Any:
+        return json.loads((self.private / f"result{number}.json").read_text())
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> World:
+    """An archive and a private folder."""
+    (tmp_path / "private").mkdir()
+    return World(tmp_path / "archives", tmp_path / "private")
+
+
+def test_runner_for_cluster(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """The deploy mode chooses the engine, whose ResourceManager is that of spark-submit."""
+    (tmp_path / "yarn-site.xml").write_text("<configuration/>")
+    monkeypatch.setenv("HADOOP_CONF_DIR", str(tmp_path))
+
+    assert type(runner_for(CONNECTION)) is SparkCluster
+
+
+def test_submit_arguments(world: World) -> None:
+    """The driver gets run folders; secrets go as files of the application, in no run folder."""
+    engine, _ = world.engine(RUNNING)
+
+    assert engine.find(world.application()) is None
+    assert engine.submit(world.application()) == "a_1"
+
+    (folder,) = world.folders()
+    submitted = json.loads(world.note.read_text())
+    assert submitted[:5] == ["yarn", "--queue", "night", "--deploy-mode", "cluster"]
+    assert submitted[submitted.index("--files") + 1] == (
+        f"{world.private / 'secrets0.json'}#secrets-000.json"
+    )
+    assert submitted[-3:] == ["drain", "--runs", str(folder.path)]
+    spec = folder.spec()
+    assert (spec["result_path"], spec["secrets_path"]) == ("result-000.json", "secrets-000.json")
+    run = folder.run()
+    assert run is not None
+    assert (run.kind, run.lease) == ("drain", "token")
+    written = [path.read_text() for path in Path(str(folder.path)).iterdir()]
+    assert not [text for text in written if "s3cret" in text]
+
+
+def test_run_to_its_end(world: World) -> None:
+    """What the driver prints is heard once; its result comes to where the caller reads it."""
+    engine, yarn = world.engine(RUNNING, RUNNING, RUNNING, SUCCEEDED)
+    application = world.application()
+    polled = iter([(1, ["one"]), (1, ["one"]), (3, ["one", "two", "three"])])
+
+    def state(application_id: str) -> YarnApplication:
+        (folder,) = world.folders()
+        if (progress := next(polled, None)) is not None:
+            folder.write_progress(*progress)
+        folder.write_result({"records": 3})
+        return Yarn.application(yarn, application_id)
+
+    yarn.application = state  # type: ignore[method-assign]
+
+    engine(application)
+
+    assert world.heard == ["one", "two", "three"]
+    assert world.result() == {"records": 3}
+    assert not world.folders()
+
+
+@pytest.mark.parametrize(
+    ("last", "says"), [(FAILED, "a_1 ended as FAILED 'out of memory'"), (KILLED, "as KILLED")]
+)
+@pytest.mark.parametrize("result", [None, {"error": "java.lang.X"}])
+def test_run_failed(world: World, last: YarnApplication, says: str, result: Any) -> None:
+    """An application that failed is an error, whose reason is in the result if there is one."""
+    engine, yarn = world.engine(RUNNING, last)
+
+    def state(application_id: str) -> YarnApplication:
+        if result:
+            world.folders()[0].write_result(result)
+        return Yarn.application(yarn, application_id)
+
+    yarn.application = state  # type: ignore[method-assign]
+
+    with pytest.raises(SparkJobError, match=f"{says}.*yarn logs -applicationId a_1"):
+        engine(world.application())
+
+    assert (world.private / "result0.json").exists() is bool(result)
+    assert not world.folders()
+
+
+def test_submit_failed(world: World) -> None:
+    """When spark-submit fails, its last lines say why."""
+    engine, _ = world.engine()
+    application = world.application(then="print('no such queue'); sys.exit(3)")
+
+    with pytest.raises(SparkJobError, match="spark-submit failed with exit code 3"):
+        engine(application)
+
+    assert world.heard == ["no such queue"]
+
+
+def test_submit_quiet(world: World) -> None:
+    """A successful submission shows warnings only."""
+    engine, _ = world.engine(RUNNING)
+    warning = "26/11/24 11:56:03 WARN Utils: a"
+
+    engine.submit(world.application(then=f"print('26/11/24 11:56:03 INFO b'); print({warning!r})"))
+
+    assert world.heard == [warning]
+    assert isinstance(world.heard[0], Line)
+
+
+def submitted(world: World, **spec: Any) -> RunFolder:
+    """Submit an application, and forget it as a killed process does."""
+    engine, _ = world.engine(RUNNING)
+    engine.submit(world.application(**spec))
+    return world.folders()[0]
+
+
+DONE, ERROR = {"records": 1}, {"error": "java.lang.X"}
+
+
+@pytest.mark.parametrize(
+    ("kind", "state", "result", "is_new", "found"),
+    [
+        ("drain", RUNNING, None, False, "a_1"),
+        ("drain", RUNNING, None, True, "a_1"),
+        ("drain", RUNNING, DONE, False, "a_1"),
+        ("drain", SUCCEEDED, DONE, False, ""),
+        ("drain", SUCCEEDED, DONE, True, None),
+        ("drain", SUCCEEDED, ERROR, False, None),
+        ("drain", SUCCEEDED, None, False, None),
+        ("window", RUNNING, None, False, "a_1"),
+        ("window", SUCCEEDED, DONE, False, None),
+        ("sink", RUNNING, None, False, "a_1"),
+        ("sink", SUCCEEDED, DONE, False, None),
+        ("send", RUNNING, None, False, None),
+        ("validate", RUNNING, None, False, None),
+        ("validate", SUCCEEDED, DONE, False, None),
+        ("compact", RUNNING, None, False, None),
+    ],
+)
+def test_find_again(
+    world: World,
+    kind: str,
+    state: YarnApplication,
+    result: Any,
+    is_new: bool,
+    found: str | None,
+) -> None:
+    """What runs is found, and its lease; of what has ended, a drain if nothing is new since."""
+    folder = submitted(world, kind=kind)
+    if result:
+        folder.write_result(result)
+    engine, _ = world.engine(state)
+    retried = world.application(
+        kind=kind, start='{"t":{"0":3}}', planned_end='{"t":{"0":4}}' if is_new else '{"t":{"0":3}}'
+    )
+
+    again = engine.find(retried)
+
+    assert (again and again.id) == found
+    if again and again.id:
+        assert again.leases == {str(world.archive / "0"): "token"}
+    # What has ended and isn't wanted, is no later run's either.
+    is_over = again is None and state is SUCCEEDED and result is not None
+    assert world.folders() == ([] if is_over else [folder])
+
+
+def test_follow_found(world: World) -> None:
+    """What is found isn't submitted again."""
+    submitted(world).write_result({"records": 1})
+    before = world.note.read_text()
+    engine, yarn = world.engine(RUNNING, SUCCEEDED)
+
+    engine(world.application())
+
+    assert (world.result(), yarn.calls) == ({"records": 1}, ["a_1", "a_1"])
+    assert world.note.read_text() == before
+
+
+def test_follow_found_and_submit_rest(world: World) -> None:
+    """Of a group, the jobs that run already are followed, and the others submitted after them."""
+    submitted(world).write_result({"records": 1})
+    engine, yarn = world.engine(RUNNING, SUCCEEDED)
+    calls = []
+
+    def state(application_id: str) -> YarnApplication:
+        calls.append([len(world.folders(0)), len(world.folders(1))])
+        for folder in world.folders(1):
+            folder.write_result({"records": 2})
+        return Yarn.application(yarn, application_id)
+
+    yarn.application = state  # type: ignore[method-assign]
+
+    engine(world.application(0, 1))
+
+    assert (world.result(0), world.result(1)) == ({"records": 1}, {"records": 2})
+    assert calls[0] == [1, 0]
+
+
+def test_find_other_options(world: World) -> None:
+    """A drain with other options isn't followed, and none starts beside it."""
+    submitted(world)
+    engine, _ = world.engine(RUNNING)
+
+    with pytest.raises(LockedError, match=r"by a_1 with other options .*yarn application -kill"):
+        engine.find(world.application(pipeline="q"))
+
+
+@pytest.mark.parametrize(("state", "kind"), [(SUCCEEDED, "drain"), (RUNNING, "window")])
+def test_find_beside(world: World, state: YarnApplication, kind: str) -> None:
+    """An ended drain of other options, and a job of another kind, are in nobody's way."""
+    submitted(world)
+    engine, _ = world.engine(state)
+
+    assert engine.find(world.application(kind=kind, pipeline="q")) is None
+
+
+def test_poll_silence(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A ResourceManager may be silent for a while; in the end the application is left running."""
+    engine, _ = world.engine(NoAnswerError("silence"), NoAnswerError("silence"), RUNNING)
+    engine.submit(world.application())
+    assert [engine.poll("a_1"), engine.poll("a_1"), engine.poll("a_1")] == [False] * 3
+
+    engine, yarn = world.engine(NoAnswerError("silence"))
+    monkeypatch.setattr("kafka_drain.spark.cluster_mode.PATIENCE_SECONDS", -1.0)
+    with pytest.raises(NoAnswerError):
+        engine.poll("a_1")
+    assert yarn.killed == []
+
+
+@pytest.mark.parametrize("how", ["cancel", "stop"])
+def test_end_application(world: World, how: str) -> None:
+    """Whoever is interrupted or stopped ends the application."""
+    engine, yarn = world.engine(RUNNING)
+    application_id = engine.submit(world.application())
+
+    if how == "cancel":
+        engine.cancel(application_id)
+    else:
+        engine.stop()
+
+    assert yarn.killed == ["a_1"]
+
+
+def test_stop_nothing(world: World) -> None:
+    """To stop what doesn't run is nothing."""
+    engine, yarn = world.engine(RUNNING)
+
+    engine.stop()
+
+    assert yarn.killed == []

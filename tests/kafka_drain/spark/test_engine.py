@@ -1,0 +1,82 @@
+"""The contract of engines: submit, poll, cancel, find again."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+
+from kafka_drain.errors import SparkJobError
+from kafka_drain.spark.engine import (
+    FindingRunner,
+    Found,
+    find_again,
+    run_on,
+)
+
+APPLICATION: Any = object()
+
+
+@dataclass
+class Recorder:
+    """An engine that notes what is asked of it; its application says `news` and ends."""
+
+    news: list[Any]
+    found: Found | None = None
+    asked: list[str] = field(default_factory=list)
+
+    def find(self, _: Any) -> Found | None:
+        return self.found
+
+    def submit(self, _: Any) -> str:
+        self.asked.append("submit")
+        return "new"
+
+    def poll(self, application_id: str) -> bool:
+        self.asked.append(f"poll {application_id}")
+        news = self.news.pop(0)
+        if isinstance(news, BaseException):
+            raise news
+        return bool(news)
+
+    def cancel(self, application_id: str) -> None:
+        self.asked.append(f"cancel {application_id}")
+
+
+@pytest.mark.parametrize(
+    ("found", "asked"),
+    [
+        (None, ["submit", "poll new", "poll new"]),
+        (Found("old"), ["poll old", "poll old"]),
+    ],
+)
+def test_run_on_found_or_submitted(found: Found | None, asked: list[str]) -> None:
+    """What is found again isn't submitted a second time, only followed."""
+    engine = Recorder([False, True], found)
+
+    run_on(engine, APPLICATION)
+
+    assert engine.asked == asked
+
+
+@pytest.mark.parametrize(
+    ("error", "cancels"),
+    [(SparkJobError("failed"), False), (KeyboardInterrupt(), True), (ValueError(), True)],
+)
+def test_run_on_error(error: BaseException, cancels: bool) -> None:
+    """An interrupted run ends its application; one that has failed has nothing to end."""
+    engine = Recorder([error])
+
+    with pytest.raises(type(error)):
+        run_on(engine, APPLICATION)
+
+    assert ("cancel new" in engine.asked) is cancels
+
+
+def test_find_again_runners() -> None:
+    """A plain function finds nothing; a runner that can, is asked."""
+    found = Found("old")
+
+    assert find_again(lambda _: None, APPLICATION) is None
+    assert find_again(FindingRunner(lambda _: None, lambda _: found), APPLICATION) is found

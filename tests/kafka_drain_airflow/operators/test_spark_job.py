@@ -1,0 +1,74 @@
+"""Operators run their applications on the engine of their Spark connection."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[3]
+
+# In a separate process: importing Airflow changes logging and warnings permanently.
+ASK = """
+import json, sys, warnings
+warnings.simplefilter("ignore")
+from kafka_drain_airflow import KafkaDrainOperator, Pipeline
+pipeline = Pipeline(name="p", topics=["t"], archive="/archive")
+def of(error):
+    return [type(error).__name__, str(error)]
+try:
+    made = KafkaDrainOperator(task_id="task", pipeline=pipeline, **json.loads(sys.argv[1]))
+    engine = made._engine()
+    made.on_kill()
+    found = None if type(engine).__name__ == "SparkCluster" else made.runner.find(None)
+    print(json.dumps([type(engine).__name__, found, made._engine() is engine]))
+except Exception as error:
+    print(json.dumps(of(error)))
+"""
+
+
+def ask(tmp_path: Path, connection: dict[str, Any], arguments: dict[str, Any]) -> Any:
+    """Make an operator with a connection; return its engine, or its error."""
+    (tmp_path / "yarn-site.xml").write_text("<configuration/>")
+    ended = subprocess.run(
+        [sys.executable, "-c", ASK, json.dumps(arguments)],
+        env={
+            **os.environ,
+            "PYTHONPATH": str(ROOT / "plugins"),
+            "AIRFLOW_HOME": str(tmp_path),
+            "AIRFLOW_CONN_SPARK_DEFAULT": json.dumps({"conn_type": "spark"} | connection),
+            "HADOOP_CONF_DIR": str(tmp_path),
+        },
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    return json.loads(ended.stdout.splitlines()[-1])
+
+
+@pytest.mark.parametrize(
+    ("connection", "engine"),
+    [
+        ({"host": "local[2]"}, "SparkSubmit"),
+        ({"host": "yarn"}, "SparkSubmit"),
+        ({"host": "yarn", "extra": {"deploy-mode": "cluster"}}, "SparkCluster"),
+        ({"host": "k8s://https://h", "port": 443}, "SparkSubmit"),
+        ({"host": "sc://h"}, "SparkConnect"),
+    ],
+)
+def test_engine_of_connection(tmp_path: Path, connection: dict[str, Any], engine: str) -> None:
+    """The connection chooses the engine, without Airflow's Spark or Kubernetes provider."""
+    assert ask(tmp_path, connection, {}) == [engine, None, True]
+
+
+def test_engine_not_by_argument(tmp_path: Path) -> None:
+    """An argument of Airflow's own Spark operator doesn't pass by the connection's check."""
+    kind, message = ask(tmp_path, {"host": "local[2]"}, {"deploy_mode": "cluster"})
+
+    assert kind in ("TypeError", "AirflowException")
+    assert "deploy_mode" in message

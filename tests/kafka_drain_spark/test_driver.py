@@ -1,0 +1,133 @@
+"""A driver in the cluster: its jobs, its lease, its progress and its results."""
+
+from __future__ import annotations
+
+import io
+import sys
+from datetime import datetime, timedelta, timezone
+from pathlib import Path
+
+import pytest
+
+from kafka_drain.errors import LockedError
+from kafka_drain.spark.run_folder import RunDocument, RunFolder
+from kafka_drain.storage.lease import Lease, find_lease
+from kafka_drain.storage.paths import locate
+from kafka_drain_spark.driver import Printed, drive, keep_lease
+
+
+def run_of(archive: Path, lease: str) -> RunDocument:
+    return RunDocument(kind="drain", key="k", submitted_at="", lease=lease, archive=str(archive))
+
+
+def lease_of(archive: Path, token: str, *, ago: float = 0) -> Lease:
+    """A lease that was taken some seconds ago."""
+    then = datetime.now(timezone.utc) - timedelta(seconds=ago)
+    lease = Lease(locate(archive), run="r", say=print, token=token, clock=lambda: then)
+    lease.acquire()
+    return lease
+
+
+@pytest.mark.parametrize("ago", [0, 59, 300])
+def test_keep_lease_renewed(tmp_path: Path, ago: float) -> None:
+    """A driver renews its caller's lease, also one that ran out, and leaves it to run out."""
+    lease_of(tmp_path, "mine", ago=ago)
+
+    with keep_lease(run_of(tmp_path, "mine"), lambda: None) as lease:
+        found = find_lease(locate(tmp_path))
+
+        assert found is not None
+        assert found.expires_at is not None
+        assert (found.token, found.run) == ("mine", "r")
+        assert found.expires_at > datetime.now(timezone.utc) + timedelta(seconds=50)
+        lease.renew()
+        assert not lease.lost.is_set()
+
+    assert find_lease(locate(tmp_path)) is not None
+
+
+def test_keep_lease_of_another(tmp_path: Path) -> None:
+    """A driver that starts when another run has taken the archive, doesn't begin."""
+    lease_of(tmp_path, "theirs")
+
+    with (
+        pytest.raises(LockedError, match="is being drained by"),
+        keep_lease(run_of(tmp_path, "mine"), lambda: None),
+    ):
+        pass
+
+
+def test_keep_lease_released(tmp_path: Path) -> None:
+    """A driver that starts when its caller has given up, doesn't begin."""
+    with (
+        pytest.raises(LockedError, match="nobody waits for it"),
+        keep_lease(run_of(tmp_path, "mine"), lambda: None),
+    ):
+        pass
+
+
+def test_renew_beside_another_holder(tmp_path: Path) -> None:
+    """Caller and driver renew the same lease; when both are gone, it belongs to the next one."""
+    caller = lease_of(tmp_path, "both")
+    with keep_lease(run_of(tmp_path, "both"), lambda: None) as driver:
+        for _ in range(3):
+            caller.renew()
+            driver.renew()
+        assert not driver.lost.is_set()
+
+    assert not caller.lost.is_set()
+
+
+@pytest.mark.parametrize("lease", ["", "mine"])
+def test_drive_refused(tmp_path: Path, lease: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """What keeps a driver from beginning is its jobs' result, with its type."""
+    folder = RunFolder.new(locate(tmp_path), "one")
+    if lease:
+        folder.write(run_of(tmp_path, lease), {})
+
+    assert drive("drain", [str(folder.path)], lambda *_: {}) == 1
+
+    result = folder.result()
+    assert result is not None
+    assert result["error_type"] == ("LockedError" if lease else "ArchiveError")
+    assert "ERROR " in capsys.readouterr().out
+    assert folder.progress().lines == [f"ERROR {result['error']}"]
+
+
+def test_printed_lines(tmp_path: Path) -> None:
+    """Whole lines go to the folder, the last ones, and all of them to where they went before."""
+    folder, output = RunFolder.new(locate(tmp_path), "one"), io.StringIO()
+    printed = Printed([folder], output)
+
+    printed.write("one\ntw")
+    printed.show()
+    assert (folder.progress().printed, folder.progress().lines) == (1, ["one"])
+    printed.write("o\n" + "more\n" * 200)
+    printed.show()
+
+    assert output.getvalue() == "one\ntwo\n" + "more\n" * 200
+    assert folder.progress().printed == 202
+    assert folder.progress().lines == ["more"] * 100
+
+
+def test_printed_shown(tmp_path: Path) -> None:
+    """What is printed in the place of standard output is shown at the latest at the end."""
+    folder, before = RunFolder.new(locate(tmp_path), "one"), sys.stdout
+
+    with Printed([folder], io.StringIO()).shown():
+        sys.stdout.write("hello\n")
+
+    assert sys.stdout is before
+    assert folder.progress().lines == ["hello"]
+
+
+def test_printed_folder_gone(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Progress that can't be written ends no job."""
+    folder = RunFolder.new(locate(tmp_path), "one")
+    (tmp_path / "runs").write_text("a file")
+    printed = Printed([folder], io.StringIO())
+
+    printed.write("one\n")
+    printed.show()
+
+    assert "WARNING" in capsys.readouterr().err
