@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["FAILED", "INTERRUPTED", "MEANINGS", "OK", "USAGE"]
-
 OK, FAILED, USAGE = 0, 1, 2
 #: The conventional exit code of shells for SIGINT.
 INTERRUPTED = 130
