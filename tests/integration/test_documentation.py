@@ -40,6 +40,8 @@ def why_not(options: Namespace) -> str:
         return "needs a run that was begun: test_runs.py runs it"
     if options.name == "spark-server" or getattr(options, "master", "").startswith("sc://"):
         return "needs a server: test_spark_connect.py runs it"
+    if getattr(options, "master", "") == "yarn":
+        return "needs a cluster: test_yarn.py runs it"
     return ""
 
 
