@@ -124,11 +124,13 @@ class LocalPostgres:
             send(pid, number)
             until = time.monotonic() + seconds
             while time.monotonic() < until:
-                # A child of this process stays a zombie until it is waited for.
-                if self._child is not None:
+                # A child of this process stays a zombie until it is waited for; only once, because
+                # its Popen object must learn that it has ended.
+                if self._child is not None and self._child.pid == pid:
                     self._child.poll()
-                with suppress(ChildProcessError):
-                    os.waitpid(pid, os.WNOHANG)
+                else:
+                    with suppress(ChildProcessError):
+                        os.waitpid(pid, os.WNOHANG)
                 if not self._is_ours(pid):
                     self._child = None
                     return True
