@@ -160,17 +160,19 @@ def plan_roll(
         KafkaUnavailableError: When Kafka doesn't answer.
     """
     snapshot = archive.snapshot()
-    document, generation = snapshot.document, snapshot.open_generation
-    if generation is None:
+    if snapshot.open_generation is None:
         raise ArchiveError(f"{archive.root} has no generation yet; drain first")
     cluster_id = cluster.cluster_id()
-    if document.cluster_id != cluster_id:
+    if snapshot.document.cluster_id != cluster_id:
         raise ArchiveError(
-            f"{archive.root} was drained from Kafka cluster {document.cluster_id}, but the "
-            f"connection leads to cluster {cluster_id}; correct the connection"
+            f"{archive.root} was drained from Kafka cluster {snapshot.document.cluster_id}, but "
+            f"the connection leads to cluster {cluster_id}; correct the connection"
         )
     # If the receipts end earlier than recorded, the newest may be lost.
-    refuse_damage(check_sealed_state(snapshot, windows=False).findings, archive.root)
+    sealed = check_sealed_state(snapshot, windows=False)
+    refuse_damage(sealed.findings, archive.root)
+    snapshot = sealed.snapshot
+    generation = snapshot.generations[-1]
     state = read_state(snapshot, generation)
     known = snapshot.topic_ids(generation)
     ends = state.sealed_ends
@@ -192,7 +194,7 @@ def plan_roll(
     starts = {tp: offset for tp, offset in starts.items() if tp not in unwanted}
     return RollPlan(
         archive=archive,
-        document=document,
+        document=snapshot.document,
         closed=generation,
         reason=_reason(state, recreated, gone, left_out),
         starting_offsets=starts,

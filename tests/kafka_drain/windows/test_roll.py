@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ import pytest
 from kafka_drain.archive.archive import Archive
 from kafka_drain.archive.files import archive_files
 from kafka_drain.archive.generation import Generation
+from kafka_drain.archive.snapshot import Snapshot
 from kafka_drain.cli.main import main
 from kafka_drain.config.pipeline import Pipeline
 from kafka_drain.data_files.reader import read_offsets
@@ -275,6 +277,41 @@ def test_roll_voids_repair_of_unsealed(archive: Archive) -> None:
         report = validate_archive(archive, cluster, deep=True)
         assert (errors(report.findings), report.receipts_written) == ([], written)
     assert records_in(archive, P0) == list(range(END + 8))
+
+
+@dataclass(frozen=True)
+class Earlier(Archive):
+    """An archive whose first snapshot was begun some time ago."""
+
+    begun: Snapshot
+
+    def snapshot(self) -> Snapshot:
+        return self.begun
+
+
+def test_plan_roll_sealed_meanwhile(archive: Archive) -> None:
+    """Where the first look was at a moving archive, the roll is planned from the second one.
+
+    Planned from the first, the next generation would drain a sealed batch again, and keep the
+    window that holds what it drains.
+    """
+    generation, cluster = archive.generation(2), cluster_with(gone=Log(end=9))
+    begun = archive.snapshot()
+    assert begun.generations[-1].receipt_names() == []
+    assert begun.folders == {}
+    add_batch(generation, 0, END, 50)
+    assert validate_archive(archive, cluster).receipts_written == 1
+    drained, _ = add_batch(generation, 1, 50, 58)
+    cut(generation, 1, drained, range(50, 55))
+    seal_rows(archive, "repair_1", {P0: range(55, 58)})
+    shutil.rmtree(str(generation.checkpoint))
+    validate_archive(archive, cluster)
+
+    plan = plan_roll(Earlier(archive.root, begun), cluster)
+
+    assert plan.closed.receipt_names() == generation.receipt_names()
+    assert plan.starting_offsets == {P0: 50, P1: 50}
+    assert plan.voided == ["repair_1"]
 
 
 def gives_up(archive: Archive) -> FakeCluster:

@@ -18,6 +18,7 @@ from pathlib import Path
 from kafka_drain.archive.archive import Archive
 from kafka_drain.archive.files import archive_files
 from kafka_drain.archive.fold import WindowKind
+from kafka_drain.archive.journal.checks import refuse_unsound
 from kafka_drain.archive.receipts import Receipt
 from kafka_drain.archive.window import Window
 from kafka_drain.config.pipeline import Pipeline
@@ -99,6 +100,7 @@ def plan_reprocess(
         raise ConfigError("the start is missing; give a batch, a time or offsets")
     topic_ids = {name: topic.id for name, topic in topics.items()}
     closes = plan_roll(archive, cluster).closed
+    snapshot = refuse_unsound(snapshot).snapshot
     receipts = comparable_receipts(
         [receipt for generation in snapshot.generations for receipt in generation.receipts()],
         topic_ids,
