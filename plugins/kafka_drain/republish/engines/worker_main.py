@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any, TypeAlias
 
-from kafka_drain.errors import ArchiveError, KafkaDrainError
+from kafka_drain.errors import KafkaDrainError
 from kafka_drain.offsets import TopicPartition
 from kafka_drain.republish.planning.plan import RepublishPlan
 from kafka_drain.republish.planning.runs import RepublishRun
@@ -74,10 +74,7 @@ def run_job(job: Job, stopped: Callable[[], bool]) -> dict[str, Any]:
 @lru_cache(maxsize=1)
 def _plan(root: str, key: str) -> RepublishPlan:
     """Read a run's plan once for all its target partitions; a plan never changes."""
-    plan = RepublishRun(locate(root), key).plan()
-    if plan is None:
-        raise ArchiveError(f"run {key} in {root} has no plan.json; restore it from a copy")
-    return plan
+    return RepublishRun(locate(root), key).require_plan()
 
 
 def _read_job(document: dict[str, Any]) -> Job:

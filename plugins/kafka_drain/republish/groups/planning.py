@@ -17,7 +17,6 @@ from kafka_drain.republish.groups.translation import (
     parse_offsets,
     plan_translation,
 )
-from kafka_drain.republish.planning.plan import RepublishPlan
 from kafka_drain.republish.planning.runs import RepublishRun, list_runs, run_key
 from kafka_drain.republish.verifying.offset_map import OffsetMap, originals_map, started_map
 
@@ -171,14 +170,14 @@ def _other_maps(
     Raises:
         ArchiveError: When the plan of a run that has sent is missing: its records may be anywhere.
     """
-    chosen = _plan_of(run)
+    chosen = run.require_plan()
     targets = {(target.topic, target.id) for target in chosen.targets}
     begun: list[tuple[str, OffsetMap]] = []
     found: list[tuple[str, OffsetMap]] = []
     for other in list_runs(archive.root):
         if not (other.is_opened or other.has_ended):
             continue
-        plan = _plan_of(other)
+        plan = other.require_plan()
         if plan.cluster_id != offset_map.cluster_id:
             continue
         same = {t.topic for t in plan.targets if (t.topic, t.id) in targets}
@@ -189,16 +188,6 @@ def _other_maps(
         elif other.key != run.key:
             found.append((plan.created_at, _within(read_map(other), same)))
     return [there for _, there in sorted(begun, key=_age)], [t for _, t in sorted(found, key=_age)]
-
-
-def _plan_of(run: RepublishRun) -> RepublishPlan:
-    plan = run.plan()
-    if plan is None:
-        raise ArchiveError(
-            f"{run.folder / 'plan.json'} is missing, expected the plan of a run that has sent "
-            "records; restore it from a copy. Nothing was changed"
-        )
-    return plan
 
 
 def _originals(
@@ -275,8 +264,7 @@ def _check_targets(run: RepublishRun, cluster: KafkaCluster, plan: TranslationPl
     """Check that the target topics are the ones republished to, and that they hold the offsets."""
     after = plan.after
     described = cluster.topics({tp.topic for tp in after})
-    republished = run.plan()
-    ids = {target.topic: target.id for target in republished.targets} if republished else {}
+    ids = {target.topic: target.id for target in run.require_plan().targets}
     for tp in after:
         topic = described[tp.topic]
         known = ids.get(tp.topic) or topic.id
@@ -291,8 +279,7 @@ def _check_targets(run: RepublishRun, cluster: KafkaCluster, plan: TranslationPl
 
 def _unmapped(run: RepublishRun, offset_map: OffsetMap) -> list[str]:
     """Return a note about source partitions of which nothing is left in a compacted target."""
-    republished = run.plan()
-    sent = {shard.source for shard in republished.shards} if republished else set()
+    sent = {shard.source for shard in run.require_plan().shards}
     gone = sorted(sent.difference(offset_map.sources()))
     if not gone:
         return []

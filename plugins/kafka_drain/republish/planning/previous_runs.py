@@ -9,7 +9,7 @@ from upath import UPath
 from kafka_drain.errors import ConfigError
 from kafka_drain.republish.planning.documents import SentJson
 from kafka_drain.republish.planning.plan import RepublishPlan
-from kafka_drain.republish.planning.runs import RepublishRun, list_runs
+from kafka_drain.republish.planning.runs import list_runs
 from kafka_drain.republish.planning.shards import Shard
 
 #: What two entries must have in common before their records can be the same.
@@ -47,7 +47,8 @@ def refuse_repeated(root: UPath, plan: RepublishPlan) -> None:
     """Refuse a plan with records that another run has sent, or is sending, to the same topic.
 
     Raises:
-        ConfigError: Names the run and the records; or a run whose records are unknown.
+        ConfigError: Names the run and the records.
+        ArchiveError: When the plan of a run that started to send is missing.
     """
     planned = sent(plan)
     for run in list_runs(root):
@@ -57,22 +58,12 @@ def refuse_repeated(root: UPath, plan: RepublishPlan) -> None:
         if receipt is not None:
             entries, verb = receipt["sent"], "has sent"
         elif run.is_opened:
-            entries, verb = sent(_plan_of(run)), "started to send"
+            way_out = ", or allow repeated records with --repeat (repeat in Airflow)"
+            entries, verb = sent(run.require_plan(way_out)), "started to send"
         else:
             continue
         if (now := _first_overlap(entries, planned)) is not None:
             raise repeats_error(run.key, verb, now)
-
-
-def _plan_of(run: RepublishRun) -> RepublishPlan:
-    plan = run.plan()
-    if plan is None:
-        raise ConfigError(
-            f"run {run.key} started to send, but its plan is missing: it is unknown which records "
-            "would be duplicated. Restore its plan.json from a copy, or allow repeated records "
-            "with --repeat (repeat in Airflow). Nothing was sent"
-        )
-    return plan
 
 
 def is_of_same_run(plan: RepublishPlan, key: str) -> bool:

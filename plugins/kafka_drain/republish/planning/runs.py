@@ -80,6 +80,23 @@ class RepublishRun:
         """
         return self._plan(self._plans())
 
+    def require_plan(self, way_out: str = "") -> RepublishPlan:
+        """Read the plan of a run that has started to send: without it, its records are unknown.
+
+        Args:
+            way_out: What else can be done if it is missing; continues the advice.
+
+        Raises:
+            ArchiveError: When it is missing, or its bytes were changed.
+        """
+        plan = self.plan()
+        if plan is None:
+            raise ArchiveError(
+                f"{self.folder / 'plan.json'} is missing, so it is unknown which records run "
+                f"{self.key} has sent; restore it from a copy{way_out}. Nothing was changed"
+            )
+        return plan
+
     def _plans(self) -> int:
         """Return the number of plans so far; only a run that hasn't opened gets another one."""
         names = list_folder(self.folder)

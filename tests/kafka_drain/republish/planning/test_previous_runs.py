@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from upath import UPath
 
-from kafka_drain.errors import ConfigError
+from kafka_drain.errors import ArchiveError, ConfigError
 from kafka_drain.offsets import OffsetRange, TopicPartition, merge
 from kafka_drain.republish.planning.plan import RepublishPlan, Target
 from kafka_drain.republish.planning.previous_runs import (
@@ -169,7 +169,7 @@ def test_refuse_repeated_plan_lost(tmp_path: Path) -> None:
     note(root, plan_of("before", 10, 20), is_done=False)
     before = RepublishRun(root, "before")
     (before.folder / "plan.json").unlink()
-    with pytest.raises(ConfigError, match=r"run before started to send, but its plan is missing"):
+    with pytest.raises(ArchiveError, match=r"plan\.json is missing.* run before .* with --repeat"):
         refuse_repeated(root, plan_of("now", 0, 10))
 
     before.write_receipt(receipt_of(sent=sent(plan_of("before", 10, 20))))
