@@ -308,8 +308,26 @@ def _offsets(rows: Iterable[OffsetRow]) -> dict[TopicPartition, list[OffsetRange
     return found
 
 
-class ObservedRow(Row):
-    """What a run observed of one partition; see `Observation`."""
+#: How long a partition may wait behind an ongoing transaction: the longest timeout that a producer
+#: can request (the brokers' transaction.max.timeout.ms, 15 minutes by default).
+STALL_SECONDS = 15 * 60.0
+
+
+class Observation(Row):
+    """A run's observation of one partition.
+
+    Attributes:
+        topic: The topic.
+        partition: The partition.
+        run: Name of the run; a retry isn't another run.
+        at: Time of the run, in seconds since 1970.
+        earliest: First offset that Kafka still had.
+        last_stable: Last stable offset.
+        high_watermark: High watermark.
+        waiting_since: When the partition was first seen at this last stable offset with records
+            behind it, in seconds since 1970; None if nothing is waiting.
+        waiting_run: The run that saw that first.
+    """
 
     topic: str
     partition: int
@@ -321,6 +339,29 @@ class ObservedRow(Row):
     waiting_since: float | None = None
     waiting_run: str = ""
 
+    @property
+    def hidden(self) -> int:
+        """Last stable offset lag: number of offsets behind an open transaction."""
+        return self.high_watermark - self.last_stable
+
+    @property
+    def is_stalled(self) -> bool:
+        """Whether an earlier run already saw the partition at this offset, too long ago."""
+        return self.waiting_run != self.run and self.stands_still_at(self.last_stable, self.at)
+
+    def stands_still_at(self, last_stable: int, now: float) -> bool:
+        """Return whether a partition has been waiting at an offset for too long.
+
+        Args:
+            last_stable: Its current last stable offset, with records behind it.
+            now: Current time, in seconds since 1970.
+        """
+        return (
+            self.waiting_since is not None
+            and self.last_stable == last_stable
+            and now - self.waiting_since >= STALL_SECONDS
+        )
+
 
 class ObservedDocument(Document):
     """`observed.json`: what Kafka held at the last validation.
@@ -329,7 +370,7 @@ class ObservedDocument(Document):
         partitions: A row for each partition.
     """
 
-    partitions: list[ObservedRow]
+    partitions: list[Observation]
 
 
 class TopicRow(Row):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping
 from datetime import datetime
 
-from kafka_drain.archive.watermarks import Observation
+from kafka_drain.archive.watermarks import Observations
 from kafka_drain.config.offset_ranges import range_name
 from kafka_drain.config.pipeline import Pipeline
 from kafka_drain.config.schedules import interval_seconds
@@ -105,7 +105,7 @@ def readable_offsets(
 
 
 def hidden_warnings(
-    hidden: Offsets, end: Offsets, observed: Mapping[TopicPartition, Observation], now: datetime
+    hidden: Offsets, end: Offsets, observed: Observations, now: datetime
 ) -> list[str]:
     """Warn of offsets behind open transactions, especially if open for longer than permitted."""
     if not hidden:

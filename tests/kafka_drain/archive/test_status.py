@@ -13,7 +13,7 @@ from upath import UPath
 from kafka_drain.archive.archive import Archive
 from kafka_drain.archive.receipts import FileSet, KafkaBounds, Receipt, SealedPartition
 from kafka_drain.archive.status import make_overview, read_overview, write_overview
-from kafka_drain.archive.watermarks import Observation
+from kafka_drain.archive.watermarks import Observations, observe
 from kafka_drain.errors import ArchiveError
 from kafka_drain.kafka.topics import TopicSettings
 from kafka_drain.offsets import OffsetRange, TopicPartition
@@ -83,9 +83,10 @@ def receipt(newest: dict[TopicPartition, int]) -> Receipt:
     )
 
 
-def observed(**high: int) -> dict[TopicPartition, Observation]:
+def observed(**high: int) -> Observations:
     tps = {"p0": P0, "p1": P1}
-    return {tps[name]: Observation("r", 0.0, 0, mark, mark) for name, mark in high.items()}
+    bounds = {tps[name]: KafkaBounds(0, mark, mark) for name, mark in high.items()}
+    return observe({}, bounds, "r", 0.0)
 
 
 def test_make_overview_behind() -> None:

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from kafka_drain.archive.archive import Archive
+from kafka_drain.archive.documents import STALL_SECONDS
 from kafka_drain.archive.receipts import KafkaBounds
 from kafka_drain.archive.watermarks import (
-    STALL_SECONDS,
     expiry_warnings,
     observe,
     read_observations,
