@@ -138,8 +138,9 @@ def open_drain(
 ) -> Iterator[DrainJob]:
     """Prepare a drain as the archive's only writer until the context exits.
 
-    Checks twice: before taking the lease, so that a refused drain leaves nothing behind, and while
-    holding it, so that the plan is of an archive that no other process changes.
+    Plans twice: before taking the lease, so that a refused drain leaves nothing behind, and while
+    holding it, so that the plan is of an archive that no other process changes. The application is
+    assembled once.
 
     Args:
         pipeline: The pipeline to drain.
@@ -158,9 +159,10 @@ def open_drain(
         KafkaDrainError: When a check fails; nothing was changed.
     """
     root = Archive.at(pipeline.archive).root
+    base = drain_application(pipeline, folder)
     try:
         checked = check_beside_query(
-            lambda: check_drain(pipeline, cluster, folder, acknowledge_expired, registry)
+            lambda: check_drain(pipeline, cluster, folder, acknowledge_expired, registry, base)
         )
     except (ArchiveError, CheckpointError, DataLossError, OSError):
         # A concurrent drain's writes can look like damage.
@@ -169,7 +171,7 @@ def open_drain(
     found = find(checked.application)
     shared = found.leases.get(hadoop_path(root)) if found else None
     with hold_lease(root, run=run, say=say, clock=clock, token=shared) as lease:
-        job = prepare_drain(pipeline, cluster, folder, acknowledge_expired, registry)
+        job = prepare_drain(pipeline, cluster, folder, acknowledge_expired, registry, base)
         application = replace(job.application, leases={hadoop_path(root): lease.token})
         try:
             yield replace(job, application=application, is_found=found is not None)
@@ -178,12 +180,30 @@ def open_drain(
             raise
 
 
+def drain_application(pipeline: Pipeline, folder: Path) -> SparkApplication:
+    """Assemble the application of a drain, whatever its plan; check that it could start.
+
+    Raises:
+        ConfigError: When the installed Spark doesn't support one of the pipeline's options.
+        MachineError: When Java, pyspark or a jar is missing.
+    """
+    check_spark_version(pipeline)
+    return prepare_application(
+        f"drain_{pipeline.name}",
+        kind="drain",
+        spec_path=folder / "drain.json",
+        pipeline=pipeline,
+        folder=folder,
+    )
+
+
 def check_drain(
     pipeline: Pipeline,
     cluster: KafkaCluster,
     folder: Path,
     acknowledge_expired: Collection[str] = (),
     registry: SchemaRegistry | None = None,
+    base: SparkApplication | None = None,
 ) -> DrainJob:
     """Check everything and write the job spec; change nothing outside the run's folder.
 
@@ -193,19 +213,12 @@ def check_drain(
         folder: A private folder for this run (mode 0700); receives the spec and the secrets.
         acknowledge_expired: Offsets acknowledged as expired, as `topic:partition:start-end`.
         registry: The registry of the values' schemas.
+        base: The drain's application; None to assemble it.
 
     Raises:
         KafkaDrainError: When a check fails; nothing was changed.
     """
-    check_spark_version(pipeline)
-    spec_path = folder / "drain.json"
-    application = prepare_application(
-        f"drain_{pipeline.name}",
-        kind="drain",
-        spec_path=spec_path,
-        pipeline=pipeline,
-        folder=folder,
-    )
+    base = base or drain_application(pipeline, folder)
     plan = preflight(pipeline, cluster, acknowledge_expired=acknowledge_expired)
     generation = plan.generation or plan.archive.generation(1)
     drained = plan.generation if generation.checkpoint.exists() else None
@@ -214,8 +227,8 @@ def check_drain(
     # Refuses a connection that Java can't use.
     spec = compile_spec(pipeline, plan, generation, cluster, folder)
     spec = replace(spec, values=values.spec)
-    spec.write(spec_path)
-    application = for_offsets(application, plan.offsets)
+    spec.write(folder / "drain.json")
+    application = for_offsets(base, plan.offsets)
     return DrainJob(application, Path(spec.result_path), plan, values, cluster)
 
 
@@ -245,6 +258,7 @@ def prepare_drain(
     folder: Path,
     acknowledge_expired: Collection[str] = (),
     registry: SchemaRegistry | None = None,
+    base: SparkApplication | None = None,
 ) -> DrainJob:
     """Check everything, write the job spec, and open the first generation if there is none.
 
@@ -256,12 +270,13 @@ def prepare_drain(
         folder: A private folder for this run (mode 0700); receives the spec and the secrets.
         acknowledge_expired: Offsets acknowledged as expired, as `topic:partition:start-end`.
         registry: The registry of the values' schemas.
+        base: The drain's application; None to assemble it.
 
     Raises:
         KafkaDrainError: When a check fails; nothing was changed.
     """
     job = check_beside_query(
-        lambda: check_drain(pipeline, cluster, folder, acknowledge_expired, registry)
+        lambda: check_drain(pipeline, cluster, folder, acknowledge_expired, registry, base)
     )
     plan = job.plan
     generation = plan.generation or plan.archive.generation(1)

@@ -363,6 +363,24 @@ def test_open_drain_of_its_own(first: Any, tmp_path: Path) -> None:
         assert not job.is_found
 
 
+def test_open_drain_assembled_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A drain is planned twice, before and under the lease; its application is assembled once."""
+    made: list[str] = []
+
+    def assemble(name: str, **options: Any) -> Any:
+        made.append(name)
+        return fake_application(name, **options)
+
+    monkeypatch.setattr("kafka_drain.drain.drain.prepare_application", assemble)
+    cluster: Any = FakeCluster({A0: Log(end=10)})
+    pipeline = Pipeline(name="p", topics=["a"], archive=str(tmp_path / "archive"))
+
+    with open_drain(pipeline, cluster, tmp_path, run="r", say=print) as job:
+        assert job.plan.offsets == 10
+
+    assert made == ["drain_p"]
+
+
 @pytest.mark.parametrize(("error", "stays"), [(StillRunningError, True), (SparkJobError, False)])
 def test_open_drain_left(
     first: Any, tmp_path: Path, error: type[SparkJobError], stays: bool
