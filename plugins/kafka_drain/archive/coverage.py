@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from kafka_drain.archive.generation import Generation
 from kafka_drain.archive.receipts import Receipt
 from kafka_drain.archive.snapshot import Snapshot, SnapshotGeneration
-from kafka_drain.offsets import OffsetRange, TopicPartition, merge, overlapping
+from kafka_drain.offsets import OffsetRange, TopicPartition, merge
 
 Ranges = Mapping[TopicPartition, Sequence[OffsetRange]]
 
@@ -28,18 +28,14 @@ class Owned:
     ranges: dict[TopicPartition, list[OffsetRange]]
     sealed: dict[TopicPartition, int]
     generations: list[SnapshotGeneration] = field(default_factory=list)
-    windows: list[Receipt] = field(default_factory=list)
+    windows: Sequence[Receipt] = ()
 
     def receipts_of(self, wanted: Ranges) -> list[str]:
         """Return the receipts that prove some offsets, as paths relative to the archive."""
         names: list[str] = []
         for generation in self.generations:
             names += _span(generation, wanted)
-        return names + [
-            receipt.where
-            for receipt in self.windows
-            if any(overlapping(wanted.get(p.tp, []), p.range) for p in receipt.partitions)
-        ]
+        return names + [receipt.where for receipt in self.windows if receipt.covers(wanted)]
 
     def first_timestamp(self, tp: TopicPartition, offset: int) -> int | None:
         """Return the lowest timestamp, in milliseconds, of the segment containing an offset."""
@@ -62,17 +58,7 @@ class Owned:
             for name in generation.receipt_names()
         ]
         sealed += [(receipt.where, receipt) for receipt in self.windows]
-        return [
-            where
-            for where, receipt in sealed
-            if any(
-                part.first_timestamp is not None
-                and part.last_timestamp is not None
-                and part.first_timestamp < to_ms
-                and part.last_timestamp >= from_ms
-                for part in receipt.partitions
-            )
-        ]
+        return [where for where, receipt in sealed if receipt.covers_time(from_ms, to_ms)]
 
 
 def read_owned(
@@ -108,7 +94,7 @@ def read_owned(
             ranges[tp].append(OffsetRange(start, max(start, end)))
             if is_open:
                 sealed[tp] = ends.get(tp, start)
-    windows = [window.receipt for window in snapshot.fold.of_topics(topic_ids)]
+    windows = snapshot.fold.of_topics(topic_ids).receipts
     for tp, held in snapshot.fold.held_of(topic_ids).items():
         ranges.setdefault(tp, []).extend(held)
     return Owned({tp: merge(rs) for tp, rs in ranges.items()}, sealed, counting, windows)

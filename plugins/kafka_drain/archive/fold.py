@@ -14,7 +14,7 @@ from enum import Enum, auto
 from functools import cached_property
 from typing import Generic, Protocol, TypeVar
 
-from kafka_drain.archive.receipts import Receipt
+from kafka_drain.archive.receipts import Receipt, SealedFile
 from kafka_drain.offsets import OffsetRange, TopicPartition, merge
 
 #: A partition, and the id of the topic that its offsets belong to.
@@ -103,9 +103,26 @@ class Fold(Generic[W]):
         """Return what becomes of the files once some are deleted."""
         return replace(self, deleted=self.deleted.union(paths))
 
+    def but(self, keys: Collection[str]) -> Fold[W]:
+        """Return what the other windows make of the files."""
+        return self.only({*self.keys}.difference(keys))
+
+    @property
+    def keys(self) -> list[str]:
+        """The windows' names."""
+        return [window.key for window in self.windows]
+
     def of_kind(self, *kinds: WindowKind) -> list[W]:
         """Return the windows of some kinds."""
         return [window for window in self.windows if window.kind in kinds]
+
+    def of_interval(self, interval: str) -> Fold[W]:
+        """Return the windows of a data interval, given the name of its first one."""
+        return self.only([key for key in self.keys if is_of_interval(key, interval)])
+
+    def standing_for(self, interval: str) -> Fold[W]:
+        """Return the windows that hold the records of a data interval: its own, and repairs."""
+        return self.with_repairs(self.of_interval(interval).keys)
 
     @property
     def superseding(self) -> list[W]:
@@ -131,6 +148,16 @@ class Fold(Generic[W]):
     def gone(self) -> frozenset[str]:
         """The files that were intact when they were replaced: nothing needs them any more."""
         return self.deleted | replaced_by(window.receipt for window in self.superseding)
+
+    @property
+    def drained_again(self) -> frozenset[str]:
+        """The files whose records windows have read again from Kafka, or deleted."""
+        return frozenset(path for receipt in self.receipts for path in receipt.drained_again)
+
+    @property
+    def live_files(self) -> dict[str, SealedFile]:
+        """The windows' own files that readers get, by path, in the order of sealing."""
+        return {f.path: f for receipt in self.by_time for f in self.live(receipt.files)}
 
     @cached_property
     def gone_by_owner(self) -> Mapping[str, int]:
@@ -172,6 +199,24 @@ class Fold(Generic[W]):
                 return replaced
             replaced = more
 
+    def relied_on(self, there: Collection[str]) -> Fold[W]:
+        """Return the windows that readers depend on once some superseded files are removed.
+
+        These are the windows that supersede the files; if another window replaces a window's own
+        files, that one is included too, and so on.
+        """
+        found: dict[str, W] = {}
+        asked = set(there)
+        while asked:
+            more = {
+                window.key: window
+                for window in self.superseding
+                if window.key not in found and not asked.isdisjoint(window.receipt.replaces)
+            }
+            found |= more
+            asked = {file.path for window in more.values() for file in window.receipt.files}
+        return self.only(found)
+
     def taken(self, paths: Collection[str]) -> dict[str, frozenset[str]]:
         """Return which of some files windows have replaced, by window."""
         wanted = frozenset(paths)
@@ -196,9 +241,9 @@ class Fold(Generic[W]):
                 if held.intersection(w.receipt.replaces)
                 or any(file.path in found.replaced for file in w.receipt.files)
             }
-            if more <= {window.key for window in found.windows}:
+            if more.issubset(found.keys):
                 return found
-            found = self.only({*more, *(window.key for window in found.windows)})
+            found = self.only(more.union(found.keys))
 
     @cached_property
     def held(self) -> Mapping[Partition, list[OffsetRange]]:
@@ -216,16 +261,23 @@ class Fold(Generic[W]):
             if topic_id == topic_ids.get(tp.topic, "")
         }
 
-    def of_topics(self, topic_ids: Mapping[str, str]) -> list[W]:
+    def of_topics(self, topic_ids: Mapping[str, str]) -> Fold[W]:
         """Return the windows that cover offsets of a topic with one of the given ids."""
-        return [
-            window
-            for window in self.windows
-            if any(
-                window.receipt.topics.get(part.tp.topic, "") == topic_ids.get(part.tp.topic, "")
-                for part in window.receipt.partitions
-            )
-        ]
+        return self.only(
+            [
+                receipt.window
+                for receipt in self.receipts
+                if any(
+                    receipt.topics.get(part.tp.topic, "") == topic_ids.get(part.tp.topic, "")
+                    for part in receipt.partitions
+                )
+            ]
+        )
+
+
+def is_of_interval(key: str, interval: str) -> bool:
+    """Return whether a window is the first one of a data interval, or has replaced it since."""
+    return key == interval or key.startswith(f"{interval}_")
 
 
 def replaced_by(windows: Iterable[Receipt]) -> frozenset[str]:

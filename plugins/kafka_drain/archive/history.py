@@ -271,10 +271,8 @@ def _read_windows(snapshot: Snapshot, history: History) -> None:
         if key not in known and window.is_sealed:
             receipt = window.receipt
             history.spans[key] = Span.of(receipt)
-            # A compaction, which names the receipts that it rewrote, keeps records as they are.
-            if not receipt.provenance:
-                again = history.unknown.keys() & set(receipt.replaces)
-                history.drained_again[key] = frozenset(again)
+            again = history.unknown.keys() & set(receipt.drained_again)
+            history.drained_again[key] = frozenset(again)
 
 
 class Histories:

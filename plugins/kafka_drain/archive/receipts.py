@@ -7,7 +7,7 @@ hash in the next one reveals it. Opens nothing.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields
 from typing import Annotated, Any
 
@@ -16,7 +16,7 @@ from pydantic import PlainSerializer, PlainValidator
 from kafka_drain.archive.format_version import FORMAT_VERSION, READABLE
 from kafka_drain.errors import TerminalError
 from kafka_drain.gaps import GapReason
-from kafka_drain.offsets import OffsetRange, TopicPartition, count
+from kafka_drain.offsets import OffsetRange, TopicPartition, count, overlapping
 from kafka_drain.storage.sealed_json import SealError, check_seal, seal
 from kafka_drain.storage.typed_json import DocumentError, Shape
 
@@ -357,6 +357,28 @@ class Receipt:
     def records(self) -> int:
         """Number of records in its files."""
         return sum(part.records for part in self.partitions)
+
+    @property
+    def drained_again(self) -> Collection[str]:
+        """Files that this window replaces with records that it has read from Kafka, or deleted.
+
+        A compaction, which names the receipts that it rewrote, keeps the records as they are.
+        """
+        return () if self.provenance else self.replaces
+
+    def covers(self, wanted: Mapping[TopicPartition, Sequence[OffsetRange]]) -> bool:
+        """Return whether the segment covers any of the offsets, sorted and disjoint for each."""
+        return any(overlapping(wanted.get(part.tp, ()), part.range) for part in self.partitions)
+
+    def covers_time(self, from_ms: int, to_ms: int) -> bool:
+        """Return whether its records may be in a time range, which ends before `to_ms`."""
+        return any(
+            part.first_timestamp is not None
+            and part.last_timestamp is not None
+            and part.first_timestamp < to_ms
+            and part.last_timestamp >= from_ms
+            for part in self.partitions
+        )
 
     def to_bytes(self) -> bytes:
         """Return the sealed content of the receipt's file."""

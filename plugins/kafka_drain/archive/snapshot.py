@@ -6,15 +6,17 @@ No other module reads `archive.json` or lists `windows/`.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import re
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 from upath import UPath
 
 from kafka_drain.archive.copies import copy_path
 from kafka_drain.archive.documents import ArchiveDocument, GenerationDocument, WindowPlan
-from kafka_drain.archive.fold import Fold, WindowKind
+from kafka_drain.archive.fold import Fold, WindowKind, is_of_interval
 from kafka_drain.archive.generation import Generation, number_of
 from kafka_drain.archive.journal.entries import Journal
 from kafka_drain.archive.journal.files import read_journal
@@ -26,6 +28,11 @@ from kafka_drain.storage.paths import list_folder, require_reachable
 
 #: Number of a generation's newest receipts that are kept in memory: what a validation charts.
 KEPT_RECEIPTS = 50
+
+#: Names of the windows that supersede intact files, sealed or not.
+_NUMBERED = re.compile(
+    rf"(?:{'|'.join(kind.value for kind in WindowKind if kind.supersedes)})_(\d+)"
+)
 
 
 @dataclass(frozen=True)
@@ -167,6 +174,14 @@ class SnapshotWindow(Window):
             return self._read
         raise self._read or ReceiptError(f"window {self.key} isn't sealed")
 
+    def can_continue(self, plan: Mapping[str, Any]) -> bool:
+        """Return whether it was never sealed, and its plan says all of this.
+
+        Raises:
+            ArchiveError: When it has no plan, or it was changed.
+        """
+        return not self.is_sealed and self.plan.content().items() >= plan.items()
+
     @property
     def is_begun(self) -> bool:
         """Whether its folder isn't empty, as it is if the run was killed right at the start."""
@@ -258,6 +273,21 @@ class Snapshot:
         """The windows that have a receipt, even a damaged one."""
         return [window for window in self.folders.values() if window.is_sealed]
 
+    @property
+    def unsealed(self) -> list[SnapshotWindow]:
+        """The windows that were begun, and have no receipt."""
+        return [window for window in self.windows if not window.is_sealed]
+
+    @property
+    def next_number(self) -> int:
+        """The next free number for a window that supersedes intact files."""
+        found = map(_NUMBERED.match, self.folders)
+        return 1 + max((int(numbered[1]) for numbered in found if numbered), default=0)
+
+    def of_interval(self, interval: str) -> list[SnapshotWindow]:
+        """Return the windows of a data interval, sealed or not, given the name of its first one."""
+        return [window for window in self.windows if is_of_interval(window.key, interval)]
+
     def is_sealed(self, key: str) -> bool:
         """Return whether there is a window of that name, and it has a receipt."""
         return key in self.folders and self.folders[key].is_sealed
@@ -272,6 +302,10 @@ class Snapshot:
         if damaged := [window for window in self.sealed if not window.is_readable]:
             damaged[0].receipt  # noqa: B018 - raises
         return self.readable_fold
+
+    def fold_of(self, keys: Collection[str]) -> Fold[SnapshotWindow]:
+        """Return what some windows make of the files; one without a receipt raises when asked."""
+        return Fold(tuple(window for window in self.windows if window.key in keys))
 
     @cached_property
     def readable_fold(self) -> Fold[SnapshotWindow]:

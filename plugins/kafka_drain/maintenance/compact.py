@@ -34,7 +34,6 @@ from kafka_drain.spark.job import private_folder
 from kafka_drain.spark.job_spec import CompactSpec
 from kafka_drain.spark.submit import prepare_application
 from kafka_drain.storage.paths import hadoop_path
-from kafka_drain.windows.obsolete_files import next_number
 from kafka_drain.windows.window_jobs import (
     WindowJob,
     freeze_window,
@@ -107,7 +106,7 @@ def prepare_compaction(
 ) -> WindowJob:
     """Freeze a compaction's window, and assemble the arguments of spark-submit."""
     group, snapshot = compaction.group, archive.snapshot()
-    window = Window(archive.root, f"compact_{next_number(snapshot):04d}")
+    window = Window(archive.root, f"compact_{snapshot.next_number:04d}")
     freeze_window(
         window,
         group.ranges,

@@ -23,7 +23,6 @@ from kafka_drain.gaps import Gap, GapReason
 from kafka_drain.intervals import milliseconds, time_text
 from kafka_drain.offsets import OffsetRange, TopicPartition, merge
 from kafka_drain.proof.sealing import Identity, seal_deletion
-from kafka_drain.windows.obsolete_files import next_number
 from kafka_drain.windows.rewrite_groups import FileGroup
 from kafka_drain.windows.window_jobs import freeze_window, now_text, seal_superseding
 
@@ -114,7 +113,7 @@ def seal_deletions(
 
 def _seal(archive: Archive, deletion: Deletion, *, run: str, say: Callable[[str], None]) -> Receipt:
     ranges, snapshot = _held(archive, deletion.files), archive.snapshot()
-    window = Window(archive.root, f"retention_{next_number(snapshot):04d}")
+    window = Window(archive.root, f"retention_{snapshot.next_number:04d}")
     paths = sorted(file.path for file in deletion.files)
     freeze_window(
         window,

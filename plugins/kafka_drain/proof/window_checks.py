@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from kafka_drain.archive.fold import Fold, replaced_by
+from kafka_drain.archive.fold import Fold
 from kafka_drain.archive.generation import list_data_files
 from kafka_drain.archive.receipts import Receipt, SealedFile, records_of
 from kafka_drain.archive.snapshot import Snapshot, SnapshotWindow
@@ -43,9 +43,9 @@ class HeldByWindows:
         """Return the offsets that windows hold or explain, for topics with the same ids."""
         return self.whole.held_of(identity.topics)
 
-    def of_same_topics(self, identity: Identity) -> list[SnapshotWindow]:
+    def of_same_topics(self, identity: Identity) -> Sequence[SnapshotWindow]:
         """Return the windows that hold a topic with the same id."""
-        return self.whole.of_topics(identity.topics)
+        return self.whole.of_topics(identity.topics).windows
 
     def without_replaced(
         self, files: Iterable[CommittedFile]
@@ -106,10 +106,7 @@ def check_windows(snapshot: Snapshot, *, deep: bool) -> CheckedWindows:
     """Check the sealed windows of an archive; those without a receipt hold nothing yet."""
     # A damaged receipt is a finding of its own, where the archive is compared with its journal.
     fold = snapshot.readable_fold
-    found = {
-        window.key: check_files(window, window.receipt, deep=deep, superseded=fold.gone)
-        for window in fold.windows
-    }
+    found = check_files_of(fold, deep=deep, superseded=fold.gone)
     broken = {key: {str(finding.subject) for finding in each} for key, each in found.items()}
     replaced = fold.replaced_by_whole(broken)
     figures, damaged, whole = [], [], set()
@@ -122,9 +119,7 @@ def check_windows(snapshot: Snapshot, *, deep: bool) -> CheckedWindows:
         elif not fold.is_gone(receipt):
             whole.add(window.key)
     intact = fold.only(whole)
-    # A compaction, which names the receipts that it rewrote, keeps records as they are.
-    drained_again = replaced_by(r for r in intact.receipts if not r.provenance)
-    held = HeldByWindows(intact, replaced, fold.gone, drained_again, damaged)
+    held = HeldByWindows(intact, replaced, fold.gone, intact.drained_again, damaged)
     findings = [held.excuse(finding) for each in found.values() for finding in each]
     return CheckedWindows(held, figures, findings)
 
@@ -135,6 +130,16 @@ def _replaced(window: SnapshotWindow) -> Mapping[str, Any] | None:
     except ArchiveError:
         # The comparison of sealed state with the journal reports it.
         return None
+
+
+def check_files_of(
+    windows: Fold[SnapshotWindow], *, deep: bool, superseded: Collection[str]
+) -> dict[str, list[Finding]]:
+    """Compare the files of each window with its receipt, as `check_files` does."""
+    return {
+        window.key: check_files(window, window.receipt, deep=deep, superseded=superseded)
+        for window in windows.windows
+    }
 
 
 def check_files(

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -18,11 +19,11 @@ from kafka_drain.errors import LockedError, ManifestInvalidError
 from kafka_drain.kafka.cluster import KafkaCluster
 from kafka_drain.offsets import count, subtract
 from kafka_drain.proof.sealing import Identity
-from kafka_drain.proof.window_checks import check_files, refuse_fewer
+from kafka_drain.proof.window_checks import check_files_of, refuse_fewer
 from kafka_drain.spark.engine import SparkRunner
 from kafka_drain.spark.job import private_folder
 from kafka_drain.storage.lease import wait_for_lease
-from kafka_drain.windows.backfill_plan import BackfillPlan, own_windows, standing_windows
+from kafka_drain.windows.backfill_plan import BackfillPlan
 from kafka_drain.windows.window_jobs import (
     WindowJob,
     freeze_window,
@@ -115,10 +116,9 @@ def finish_backfill(
     return sealed
 
 
-def sealed_windows(plan: BackfillPlan) -> list[Receipt]:
+def sealed_windows(plan: BackfillPlan) -> Sequence[Receipt]:
     """Return the receipts of the interval's own windows."""
-    own = own_windows(plan.archive.snapshot(), Window(plan.archive.root, plan.interval.key))
-    return [window.receipt for window in own if window.is_sealed]
+    return plan.archive.snapshot().fold.of_interval(plan.interval.key).receipts
 
 
 def _remove_replaced(plan: BackfillPlan) -> None:
@@ -127,8 +127,7 @@ def _remove_replaced(plan: BackfillPlan) -> None:
     The oldest goes first: the window that replaces its files must be present as long as it is.
     The windows' plans stay, because they contain the interval's frozen offsets.
     """
-    own = Window(plan.archive.root, plan.interval.key)
-    standing = standing_windows(plan.archive.snapshot(), own)
+    standing = plan.archive.snapshot().fold.standing_for(plan.interval.key)
     for receipt in standing.by_time:
         if receipt.window == plan.window.key:
             continue
@@ -172,14 +171,10 @@ def refuse_incomplete(plan: BackfillPlan) -> None:
             f"{plan.interval}: {plan.left:,} offsets are in no segment: {', '.join(left[:5])}; "
             "run the interval's backfill again"
         )
-    snapshot = plan.archive.snapshot()
-    standing = standing_windows(snapshot, Window(plan.archive.root, plan.interval.key))
-    replaced = snapshot.fold.replaced
-    found = [
-        finding
-        for window in standing.windows
-        for finding in check_files(window, window.receipt, deep=False, superseded=replaced)
-    ]
+    fold = plan.archive.snapshot().fold
+    standing = fold.standing_for(plan.interval.key)
+    checked = check_files_of(standing, deep=False, superseded=fold.replaced)
+    found = list(chain.from_iterable(checked.values()))
     if found:
         raise ManifestInvalidError(
             f"{plan.interval}: {'; '.join(map(str, found[:5]))}; run `kafka-drain repair "

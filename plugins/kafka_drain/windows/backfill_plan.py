@@ -17,7 +17,7 @@ from typing import Any
 
 from kafka_drain.archive.archive import Archive
 from kafka_drain.archive.coverage import Owned, read_owned
-from kafka_drain.archive.fold import Fold, WindowKind
+from kafka_drain.archive.fold import WindowKind
 from kafka_drain.archive.journal.checks import refuse_unsound
 from kafka_drain.archive.receipts import SealedFile, records_of
 from kafka_drain.archive.snapshot import Snapshot, SnapshotWindow
@@ -274,18 +274,6 @@ def _expired(
     }
 
 
-def own_windows(snapshot: Snapshot, window: Window) -> list[SnapshotWindow]:
-    """Return an interval's window and those that have replaced it, sealed or not."""
-    return [
-        w for w in snapshot.windows if w.key == window.key or w.key.startswith(f"{window.key}_")
-    ]
-
-
-def standing_windows(snapshot: Snapshot, window: Window) -> Fold[SnapshotWindow]:
-    """Return the sealed windows that contain an interval's records: its own, and their repairs."""
-    return snapshot.fold.with_repairs({w.key for w in own_windows(snapshot, window)})
-
-
 def _refuse_expired(
     interval: Interval,
     offsets: Mapping[TopicPartition, OffsetRange],
@@ -337,7 +325,7 @@ def _replaced(
         ArchiveError: When maintenance has compacted or deleted files of the window, or a repair's
             files contain records of this window and of others.
     """
-    standing = standing_windows(snapshot, window)
+    standing = snapshot.fold.standing_for(window.key)
     held: dict[TopicPartition, list[OffsetRange]] = {}
     for w in standing.windows:
         for part in w.receipt.partitions if w.kind is not WindowKind.REPAIR else ():
@@ -350,7 +338,7 @@ def _replaced(
             f"window {window.key} may be the only copy of {', '.join(expired[:5])}: Kafka's "
             "earliest offset is later. Nothing was changed; run it without force"
         )
-    files = {f.path: f for r in standing.by_time for f in standing.live(r.files)}
+    files = standing.live_files
     if not files:
         return window, ranges, []
     _refuse_shared(window, standing.of_kind(WindowKind.REPAIR), held, files)
@@ -364,8 +352,8 @@ def _replaced(
         )
     # A killed attempt's window is reused if its receipt will replace the same files: they must be
     # superseded at the moment of sealing, or readers would take both.
-    own = own_windows(snapshot, window)
-    begun = (w for w in own if not w.is_sealed and w.plan.replaces == sorted(files))
+    own = snapshot.of_interval(window.key)
+    begun = (w for w in own if w.can_continue({"replaces": sorted(files)}))
     following = next(begun, Window(snapshot.root, f"{window.key}_{len(own) + 1}"))
     replaced = [files[path] for path in sorted(files)]
     return following, {tp: rs for tp, rs in whole.items() if rs}, replaced

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Collection
 
 from upath import UPath
@@ -10,23 +9,12 @@ from upath import UPath
 from kafka_drain.archive.archive import Archive
 from kafka_drain.archive.generation import Generation, list_data_files
 from kafka_drain.archive.journal.checks import refuse_unsound
-from kafka_drain.archive.snapshot import Snapshot, SnapshotWindow
 from kafka_drain.progress import Progress, Ticker
-from kafka_drain.proof.window_checks import check_files
+from kafka_drain.proof.window_checks import check_files_of
 from kafka_drain.republish.planning.runs import list_runs
 from kafka_drain.storage.lease import utc_now
 from kafka_drain.storage.paths import is_local
-from kafka_drain.windows.removal import ReplacingWindow, relied_on, removable
-
-#: Names of the windows that supersede intact files, sealed or not.
-_NUMBERED = re.compile(r"(?:reprocess|compact|retention)_(\d+)")
-
-
-def next_number(snapshot: Snapshot) -> int:
-    """Return the next free number for a window that replaces intact files."""
-    return 1 + max(
-        (int(found[1]) for found in map(_NUMBERED.match, snapshot.folders) if found), default=0
-    )
+from kafka_drain.windows.removal import removable
 
 
 def remove_unsealed(archive: Archive, say: Callable[[str], None]) -> None:
@@ -36,8 +24,8 @@ def remove_unsealed(archive: Archive, say: Callable[[str], None]) -> None:
         ManifestInvalidError: When something sealed is missing or changed: a window whose receipt
             was lost must not be mistaken for one that was never sealed.
     """
-    for window in refuse_unsound(archive.snapshot()).snapshot.windows:
-        if window.is_maintained and not window.is_sealed:
+    for window in refuse_unsound(archive.snapshot()).snapshot.unsealed:
+        if window.is_maintained:
             say(f"remove {archive.root}: removing window {window.key}, which was never sealed")
             window.folder.fs.rm(window.folder.path, recursive=True)
 
@@ -61,14 +49,8 @@ def remove_superseded(archive: Archive, say: Callable[[str], None]) -> dict[str,
     """
     snapshot = refuse_unsound(archive.snapshot()).snapshot
     gone = snapshot.fold.gone
-    sealed = snapshot.fold.superseding
     there = _there(archive, gone)
-    relied = relied_on(map(_replacing, sealed), there)
-    damage = {
-        window.key: check_files(window, window.receipt, deep=True, superseded=gone)
-        for window in sealed
-        if window.key in relied
-    }
+    damage = check_files_of(snapshot.fold.relied_on(there), deep=True, superseded=gone)
     needed = _needed(archive) if there else {}
     paths = removable(there, frozenset().union(*needed.values()), damage)
     for run, files_of_run in needed.items():
@@ -93,11 +75,6 @@ def remove_superseded(archive: Archive, say: Callable[[str], None]) -> dict[str,
             _retire(generation)
     say(f"remove {archive.root}: removed {files:,} superseded files, {size:,} bytes")
     return {"removed_files": files, "removed_bytes": size}
-
-
-def _replacing(window: SnapshotWindow) -> ReplacingWindow:
-    receipt = window.receipt
-    return ReplacingWindow(window.key, frozenset(f.path for f in receipt.files), receipt.replaces)
 
 
 def _there(archive: Archive, paths: Collection[str]) -> frozenset[str]:

@@ -252,9 +252,7 @@ class _Look:
         )
 
     def _look_at_windows(self) -> None:
-        documents = self._noted.documents
-        noted = {path.split("/")[1] for path in documents if path.startswith("windows/")}
-        for key in sorted(noted.union(Snapshot(self._root).folders)):
+        for key in sorted(self._noted.windows.union(Snapshot(self._root).folders)):
             name = f"windows/{key}"
             self._look_at_beginning(self._root / name, name, "plan.json")
             where = f"{name}/receipt.json"

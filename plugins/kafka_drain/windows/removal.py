@@ -2,42 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Mapping, Sequence
 
 from kafka_drain.errors import ManifestInvalidError
 from kafka_drain.findings import Finding
-
-
-@dataclass(frozen=True)
-class ReplacingWindow:
-    """A sealed window that replaces intact files.
-
-    Attributes:
-        key: The window's name.
-        files: Its own files, relative to the archive.
-        replaces: The files that it replaces.
-    """
-
-    key: str
-    files: Collection[str]
-    replaces: Collection[str]
-
-
-def relied_on(windows: Iterable[ReplacingWindow], there: Collection[str]) -> frozenset[str]:
-    """Return the windows that readers depend on once the given files are gone.
-
-    These are the windows that replace the files; if another window replaces a window's own files,
-    that one is included too, and so on.
-    """
-    left = list(windows)
-    found: set[str] = set()
-    asked = set(there)
-    while asked:
-        more = [w for w in left if w.key not in found and not asked.isdisjoint(w.replaces)]
-        found |= {window.key for window in more}
-        asked = {path for window in more for path in window.files}
-    return frozenset(found)
 
 
 def removable(

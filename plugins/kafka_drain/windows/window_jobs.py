@@ -100,8 +100,8 @@ def open_window(
         ArchiveError: When a window of that name has another plan.
     """
     plan = _plan(ranges, replaces, pipeline.format, pipeline.partition_by)
-    for begun in archive.snapshot().windows:
-        if not begun.is_sealed and begun.plan.content().items() >= plan.items():
+    for begun in archive.snapshot().unsealed:
+        if begun.can_continue(plan):
             return Window(archive.root, begun.key)
     window = Window(archive.root, key)
     if not _create(window, {"kind": WindowKind.REPAIR.value} | plan):
@@ -268,7 +268,7 @@ def seal_proven(archive: Archive, window: Window, receipt: Receipt) -> Receipt:
             same offsets, in the meantime: readers would get records twice. A retry plans again.
     """
     state = refuse_unsound(archive.snapshot(), filling=True)
-    if not any(other.window == receipt.window for other in state.windows):
+    if not state.snapshot.is_sealed(receipt.window):
         _refuse_replaced(state, receipt)
         _refuse_overlap(state, receipt)
     sync_files(archive.root, (file.path for file in receipt.files))

@@ -90,7 +90,7 @@ def test_read_owned_topic_made_again(made: MadeArchive) -> None:
 
     assert found.ranges == {P0: [], P1: [], U0: [R(0, 7)]}
     assert found.sealed == {U0: 0}
-    assert found.windows == []
+    assert found.windows == ()
     made.open_generation(t="id-2")
     start(made, {P0: 0})
     made.seal({P0: dense(0, 3)})

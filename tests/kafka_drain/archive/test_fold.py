@@ -231,8 +231,8 @@ def test_held() -> None:
     assert found.held == {(P0, "id"): [R(0, 6), R(8, 10)], (P0, "old"): [R(0, 99)]}
     assert found.held_of({"t": "id"}) == {P0: [R(0, 6), R(8, 10)]}
     assert found.held_of({"u": "id"}) == {}
-    assert [each.key for each in found.of_topics({"t": "old"})] == ["c"]
-    assert [each.key for each in found.of_topics({"t": "id"})] == ["a", "b"]
+    assert found.of_topics({"t": "old"}).keys == ["c"]
+    assert found.of_topics({"t": "id"}).keys == ["a", "b"]
 
 
 @pytest.mark.parametrize(
@@ -252,7 +252,7 @@ def test_held_without_id(sealed: dict[str, str], asked: dict[str, str], is_held:
 
     assert found.held == {(P0, sealed.get("t", "")): [R(0, 5)]}
     assert found.held_of(asked) == ({P0: [R(0, 5)]} if is_held else {})
-    assert [each.key for each in found.of_topics(asked)] == ["a"] * is_held
+    assert found.of_topics(asked).keys == ["a"] * is_held
 
 
 def test_with_repairs_of_repair() -> None:
@@ -270,6 +270,96 @@ def test_by_time() -> None:
     )
 
     assert [receipt.window for receipt in found.by_time] == ["b", "a"]
+
+
+@pytest.mark.parametrize(
+    ("key", "is_own"),
+    [
+        ("1_2", True),
+        ("1_2_2", True),
+        ("1_2_10", True),
+        ("1_23", False),
+        ("1_2x", False),
+        ("1", False),
+        ("0_1", False),
+    ],
+)
+def test_of_interval(key: str, is_own: bool) -> None:
+    """An interval's windows are its first one, and those that count from 2 after its name."""
+    found = fold(window(key, WindowKind.BACKFILL), repair("r", f"windows/{key}/0"), repair("s"))
+
+    assert found.of_interval("1_2").keys == [key] * is_own
+    assert found.standing_for("1_2").keys == [key, "r"] * is_own
+
+
+def test_but() -> None:
+    """The windows of a fold, and the others, are all of them."""
+    found = fold(repair("a"), repair("b"), repair("c"))
+
+    assert found.keys == ["a", "b", "c"]
+    assert found.only(["c", "a", "x"]).keys == ["a", "c"]
+    assert found.but(["c", "a", "x"]).keys == ["b"]
+
+
+@pytest.mark.parametrize("kind", WindowKind)
+@pytest.mark.parametrize("names_receipts", [False, True])
+def test_drained_again(kind: WindowKind, names_receipts: bool) -> None:
+    """Records are as they were where a window names the receipts that it rewrote."""
+    own = window("a", kind, [G0, A0])
+    receipt = replace(own.receipt, provenance={"r": "sha"} if names_receipts else {})
+    found = fold(SealedWindow(receipt, kind), repair("b", G1))
+
+    assert found.drained_again == ({G1} if names_receipts else {G0, A0, G1})
+
+
+def test_live_files() -> None:
+    """The oldest window's files come first; replaced ones are left out."""
+    newer = window("a", WindowKind.BACKFILL, files=2, sealed_at="2")
+    found = fold(newer, window("b", WindowKind.REPAIR, [A1], sealed_at="1"))
+
+    assert list(found.live_files.items()) == [
+        (B0, found.windows[1].receipt.files[0]),
+        (A0, newer.receipt.files[0]),
+    ]
+
+
+@pytest.mark.parametrize("order", [1, -1])
+@pytest.mark.parametrize(
+    ("there", "relied"),
+    [
+        ([], []),
+        (["g1"], ["b", "c", "d"]),
+        (["g1", "g2"], ["b", "c", "d"]),
+        (["windows/b/0"], ["c", "d"]),
+        (["windows/c/0"], ["d"]),
+        (["g3"], ["e"]),
+        (["windows/c/0", "g3"], ["d", "e"]),
+        # Nothing stands for these, or a repair, which supersedes nothing.
+        (["windows/d/0"], []),
+        (["windows/b/1", "windows/e/0", "other", "g4"], []),
+    ],
+)
+def test_relied_on(order: int, there: list[str], relied: list[str]) -> None:
+    """Where a window stands for another's files it is relied on too, however many there are."""
+    windows = [
+        window("b", WindowKind.COMPACTION, ["g1", "g2"], files=2),
+        window("c", WindowKind.REPROCESS, ["windows/b/0"]),
+        window("d", WindowKind.RETENTION, ["windows/c/0"]),
+        window("e", WindowKind.COMPACTION, ["g3"]),
+        repair("r", "g4"),
+    ]
+
+    assert sorted(fold(*windows[::order]).relied_on(there).keys) == relied
+
+
+def test_relied_on_circle() -> None:
+    """Windows that claim to stand for each other end the search."""
+    found = fold(
+        window("a", WindowKind.COMPACTION, [B0]),
+        window("b", WindowKind.COMPACTION, [A0]),
+    )
+
+    assert found.relied_on([A0]).keys == ["a", "b"]
 
 
 def test_owner_of() -> None:

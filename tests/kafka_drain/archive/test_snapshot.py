@@ -143,6 +143,72 @@ def test_windows_begun(made: MadeArchive) -> None:
     assert len(snapshot.sealed) == 4
 
 
+@pytest.mark.parametrize(
+    ("names", "number"),
+    [
+        ([], 1),
+        (["20260101T000000Z_20260102T000000Z", "repair_9", "compact"], 1),
+        (["compact_0001"], 2),
+        # A reprocess numbers its windows after this number.
+        (["reprocess_0007_0012", "retention_0003"], 8),
+    ],
+)
+def test_next_number(tmp_path: Path, names: list[str], number: int) -> None:
+    """Windows that stand for intact files count from 1, sealed or not; others don't count."""
+    made = MadeArchive(tmp_path / "archive", {"t": "id"})
+    for name in names:
+        (Path(str(made.root)) / "windows" / name).mkdir(parents=True)
+
+    assert made.archive.snapshot().next_number == number
+
+
+@pytest.mark.parametrize(
+    ("plan", "is_sealed", "asked", "continues"),
+    [
+        ({"replaces": ["a"]}, False, {"replaces": ["a"]}, True),
+        ({"replaces": ["a"], "format": "avro"}, False, {"replaces": ["a"]}, True),
+        ({"replaces": ["a"]}, False, {"replaces": ["a"], "format": "avro"}, False),
+        ({"replaces": ["a"]}, False, {"replaces": ["a", "b"]}, False),
+        ({"replaces": ["a"]}, True, {"replaces": ["a"]}, False),
+    ],
+)
+def test_can_continue(
+    tmp_path: Path, plan: dict[str, Any], is_sealed: bool, asked: dict[str, Any], continues: bool
+) -> None:
+    """An attempt is continued by one with the same plan, as long as it isn't sealed."""
+    made = MadeArchive(tmp_path / "archive", {"t": "id"})
+    made.seal_window("w", {P0: dense(0, 10)}, **plan)
+    if not is_sealed:
+        (made.root / "windows/w/receipt.json").unlink()
+
+    snapshot = made.archive.snapshot()
+
+    assert [window.key for window in snapshot.unsealed] == ["w"] * (not is_sealed)
+    assert snapshot.folders["w"].can_continue(asked) is continues
+
+
+def test_of_interval(made: MadeArchive) -> None:
+    """An interval's windows are named, sealed or not."""
+    first = "20260101T000000Z_20260102T000000Z"
+    (Path(str(made.root)) / "windows" / f"{first}_2" / "data").mkdir(parents=True)
+    (Path(str(made.root)) / "windows" / f"{first}X").mkdir()
+
+    found = made.archive.snapshot().of_interval(first)
+
+    assert [window.key for window in found] == [first, f"{first}_2"]
+
+
+def test_fold_of(made: MadeArchive) -> None:
+    """A window that isn't sealed any more isn't left out: what it holds isn't known."""
+    (made.root / "windows/repair_1/receipt.json").unlink()
+
+    snapshot = made.archive.snapshot()
+
+    assert snapshot.fold_of(["compact_0002", "x"]).keys == ["compact_0002"]
+    with pytest.raises(ReceiptError, match="repair_1 isn't sealed"):
+        _ = snapshot.fold_of(["compact_0002", "repair_1"]).replaced
+
+
 def test_sealed_receipt_damaged(made: MadeArchive) -> None:
     """A damaged receipt is a seal all the same; whoever needs what it says gets the error."""
     path = Path(str(made.root / "windows/repair_1/receipt.json"))

@@ -218,7 +218,7 @@ def test_held_by_windows(made: MadeArchive) -> None:
     assert held.ranges(same) == {P0: [R(0, 20)]}
     assert held.ranges(other) == {}
     assert [window.key for window in held.of_same_topics(same)] == [REPAIR, "repair_2"]
-    assert held.of_same_topics(other) == []
+    assert held.of_same_topics(other) == ()
 
 
 def test_without_replaced(made: MadeArchive) -> None:

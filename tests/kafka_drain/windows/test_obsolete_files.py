@@ -16,7 +16,6 @@ from kafka_drain.republish.planning.runs import RepublishRun
 from kafka_drain.storage.lease import utc_now
 from kafka_drain.windows import obsolete_files as superseding
 from kafka_drain.windows.obsolete_files import (
-    next_number,
     remove_superseded,
     remove_unsealed,
 )
@@ -288,16 +287,6 @@ def test_remove_unsealed(case: Superseded) -> None:
         "removing window compact_0002, which was never sealed",
         "removing window retention_0003, which was never sealed",
     ]
-
-
-def test_next_number(case: Superseded) -> None:
-    """Windows that stand for sound files count from 1, sealed or not; others don't count."""
-    empty = MadeArchive(Path(str(case.made.root)).with_name("empty"), {"t": "id"})
-    assert next_number(empty.archive.snapshot()) == 1
-    assert next_number(case.made.archive.snapshot()) == 2
-    for key in ("reprocess_0007", "repair_0009"):
-        case.plan(key)
-    assert next_number(case.made.archive.snapshot()) == 8
 
 
 def test_superseded_files(case: Superseded) -> None:

@@ -8,45 +8,9 @@ import pytest
 
 from kafka_drain.errors import ManifestInvalidError
 from kafka_drain.findings import Finding, Reason
-from kafka_drain.windows.removal import ReplacingWindow, relied_on, removable
+from kafka_drain.windows.removal import removable
 
 DAMAGE = Finding(Reason.FILE_SIZE, "windows/b/data/1", "has 3 bytes, was sealed with 4")
-
-#: b stands for the files of a generation, c for one of b's, d for c's; e has files of its own.
-WINDOWS = [
-    ReplacingWindow("e", {"e1"}, {"g3"}),
-    ReplacingWindow("d", {"d1"}, {"c1"}),
-    ReplacingWindow("c", {"c1"}, {"b1"}),
-    ReplacingWindow("b", {"b1", "b2"}, {"g1", "g2"}),
-]
-
-
-@pytest.mark.parametrize(
-    ("there", "relied"),
-    [
-        (set(), set()),
-        ({"g1"}, {"b", "c", "d"}),
-        ({"g1", "g2"}, {"b", "c", "d"}),
-        ({"b1"}, {"c", "d"}),
-        ({"c1"}, {"d"}),
-        ({"g3"}, {"e"}),
-        ({"c1", "g3"}, {"d", "e"}),
-        # Nothing stands for these.
-        ({"d1"}, set()),
-        ({"b2", "e1", "other"}, set()),
-    ],
-)
-def test_relied_on(there: set[str], relied: set[str]) -> None:
-    """Where a window stands for another's files it is relied on too, however many there are."""
-    assert relied_on(WINDOWS, there) == relied
-    assert relied_on(reversed(WINDOWS), there) == relied
-
-
-def test_relied_on_circle() -> None:
-    """Windows that claim to stand for each other end the search."""
-    circle = [ReplacingWindow("a", {"a1"}, {"b1"}), ReplacingWindow("b", {"b1"}, {"a1"})]
-
-    assert relied_on(circle, {"a1"}) == {"a", "b"}
 
 
 @pytest.mark.parametrize(("there", "is_needed"), list(product((False, True), repeat=2)))

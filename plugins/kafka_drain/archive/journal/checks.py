@@ -383,11 +383,10 @@ class _Look:
     def _look_at_windows(self) -> list[Receipt]:
         """Return the valid receipts of the sealed windows."""
         noted = self._journal.noted.documents
-        folders = {"/".join(path.split("/")[:2]) for path in noted if path.startswith("windows/")}
-        there = {window.name: window for window in self._snapshot.folders.values()}
+        there = self._snapshot.folders
         receipts = []
-        for folder in sorted({*there, *folders}):
-            window = there.get(folder)
+        for key in sorted(self._journal.noted.windows.union(there)):
+            window, folder = there.get(key), f"windows/{key}"
             path = f"{folder}/receipt.json"
             receipt, seen = None, None
             if window is not None and window.is_sealed:

@@ -116,6 +116,11 @@ class Noted:
     def __bool__(self) -> bool:
         return bool(self.tips or self.documents or self.forgotten)
 
+    @property
+    def windows(self) -> set[str]:
+        """Names of the windows of which something is noted, even if only that it was removed."""
+        return {path.split("/")[1] for path in self.documents if path.startswith("windows/")}
+
     def plus(self, more: Noted) -> Noted:
         """Return the union of both, regardless of the order in which they were noted.
 

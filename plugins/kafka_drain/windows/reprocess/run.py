@@ -30,7 +30,7 @@ from kafka_drain.proof.window_checks import refuse_fewer
 from kafka_drain.spark.engine import SparkRunner
 from kafka_drain.spark.job import private_folder
 from kafka_drain.storage.lease import hold_lease
-from kafka_drain.windows.obsolete_files import next_number, remove_superseded
+from kafka_drain.windows.obsolete_files import remove_superseded
 from kafka_drain.windows.reprocess.plan import (
     OFFSETS_PER_GROUP,
     Cut,
@@ -112,7 +112,7 @@ def plan_reprocess(
         if file.sealed is not None and topic_ids.items() >= file.topic_ids.items()
     ]
     groups = plan_groups(receipts, files, cut, offsets_per_group)
-    number = next_number(snapshot)
+    number = snapshot.next_number
     plan = ReprocessPlan(
         archive=archive,
         since=str(cut),

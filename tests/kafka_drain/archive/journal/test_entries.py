@@ -315,3 +315,13 @@ def test_fold_journal_problems() -> None:
     assert fold_journal([], None) == Journal()
     last = fold_journal([(1, good[1]), (2, None)], None)
     assert (last.newest, last.sha256) == (2, None)
+
+
+def test_noted_windows() -> None:
+    """A window is named by its receipt or plan, even by removed ones; nothing else does."""
+    paths = ["windows/a/receipt.json", "windows/b/plan.json", "windows/b/receipt.json"]
+    others = ["archive.json", "generations/0001/generation.json", "holes/windows/t"]
+    noted = Noted(documents=dict.fromkeys(paths, REMOVED) | dict.fromkeys(others, "sha"))
+
+    assert noted.windows == {"a", "b"}
+    assert Noted().windows == set()
