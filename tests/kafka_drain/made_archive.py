@@ -43,7 +43,12 @@ class MadeArchive:
     Args:
         folder: Where it is made.
         topic_ids: Ids of its topics.
+
+    Attributes:
+        nul_header_names: What the receipts of its next files say of header names.
     """
+
+    nul_header_names: bool | None = None
 
     def __init__(self, folder: Path, topic_ids: Mapping[str, str]) -> None:
         self.archive = Archive.at(str(folder))
@@ -214,4 +219,5 @@ class MadeArchive:
             bytes=len(buffer.getvalue()),
             sha256=hashlib.sha256(buffer.getvalue()).hexdigest(),
             contents=tuple(read_offsets(target, "parquet", topic_of(path))),
+            nul_header_names=self.nul_header_names,
         )

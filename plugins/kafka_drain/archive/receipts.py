@@ -154,12 +154,15 @@ class SealedFile:
         bytes: Size in bytes.
         sha256: SHA-256 of its bytes.
         contents: Its contents per partition.
+        nul_header_names: Whether a header's name has a NUL, which Kafka's client can't send; None
+            if unknown. Then a republish has to read the file to find out.
     """
 
     path: str
     bytes: int
     sha256: str
     contents: tuple[SealedContent, ...]
+    nul_header_names: bool | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -384,7 +387,11 @@ class Receipt:
         """Return the sealed content of the receipt's file."""
         values = {name: getattr(self, name) for name in _NAMES if name != "format_version"}
         values["files_so_far"] = _FilesSoFar(**asdict(self.files_so_far))
-        return seal(_SHAPE.dump(_Document(format_version=FORMAT_VERSION, **values)))
+        document = _SHAPE.dump(_Document(format_version=FORMAT_VERSION, **values))
+        for file in document["files"]:
+            if file["nul_header_names"] is None:
+                del file["nul_header_names"]
+        return seal(document)
 
 
 @dataclass(frozen=True, slots=True)

@@ -66,6 +66,7 @@ class CommittedFile:
         batch: The batch that the manifest lists the file in; None if the manifest dropped it.
         fingerprint: XOR of its records' hashes, in hexadecimal; None if a record's time can't be
             represented.
+        nul_header_names: Whether a header's name has a NUL; None if unknown, like the fingerprint.
     """
 
     path: str
@@ -74,6 +75,7 @@ class CommittedFile:
     contents: tuple[FileOffsets, ...]
     batch: int | None = None
     fingerprint: str | None = None
+    nul_header_names: bool | None = None
 
     @property
     def records(self) -> int:

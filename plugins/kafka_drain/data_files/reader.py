@@ -295,6 +295,24 @@ def may_have_nul_names(path: DataPath, file_format: str) -> bool:
         return scans[file_format](path)
 
 
+def offset_of_nul(batch: pa.RecordBatch) -> int | None:
+    """Return the offset of the first record with a NUL in a header name; None if there is none.
+
+    Args:
+        batch: Has the columns `headers` and `offset`.
+    """
+    column = batch["headers"]
+    names = column.flatten()
+    if not len(names):
+        return None
+    with_nul = pc.match_substring(names.field("key"), "\0")
+    if not pc.any(with_nul).as_py():
+        return None
+    at = with_nul.to_pylist().index(True)
+    row: int = pc.list_parent_indices(column)[at].as_py()
+    return int(batch["offset"][row].as_py())
+
+
 def read_records(
     path: DataPath, file_format: str, batch_bytes: int, wanted: Wanted | None = None
 ) -> Iterator[pa.RecordBatch]:

@@ -6,11 +6,18 @@ Spark's executors use this module too; they don't need fsspec for local files.
 from __future__ import annotations
 
 import hashlib
+from typing import NamedTuple
 
 import pyarrow as pa
 
 from kafka_drain.data_files.file_offsets import CommittedFile, FileOffsets
-from kafka_drain.data_files.reader import read_contents, read_offsets, read_records, topic_of
+from kafka_drain.data_files.reader import (
+    offset_of_nul,
+    read_contents,
+    read_offsets,
+    read_records,
+    topic_of,
+)
 from kafka_drain.data_files.records import DataPath, TimestampError, path_of
 from kafka_drain.data_files.xxhash64 import batch_fingerprint, records_fingerprint
 from kafka_drain.errors import DataFileError
@@ -47,14 +54,15 @@ def read_file(
             detail = f"{size:,} bytes; the manifest says {sink_file.size:,}"
             return Finding(Reason.FILE_SIZE, where, detail)
         sha256 = file_sha256(path)
-        contents, fingerprint = _read_contents(path, file_format, topic_of(sink_file.path))
+        read = _read_contents(path, file_format, topic_of(sink_file.path))
         return CommittedFile(
             path=where,
             bytes=size,
             sha256=sha256,
-            contents=tuple(contents),
+            contents=tuple(read.offsets),
             batch=sink_file.batch,
-            fingerprint=fingerprint,
+            fingerprint=read.fingerprint,
+            nul_header_names=read.nul_header_names,
         )
     except FileNotFoundError:
         return Finding(Reason.FILE_MISSING, where, f"listed in manifest file {sink_file.log}")
@@ -65,21 +73,27 @@ def read_file(
         return Finding(Reason.FILE_CORRUPT, where, f"can't be read: {error}")
 
 
-def _read_contents(
-    path: DataPath, file_format: str, topic: str | None
-) -> tuple[list[FileOffsets], str | None]:
-    """Return a file's offsets, and its fingerprint if its timestamps can be represented."""
-    value = 0
+class _Contents(NamedTuple):
+    """What a file holds; only its offsets are known if a timestamp can't be represented."""
+
+    offsets: list[FileOffsets]
+    fingerprint: str | None = None
+    nul_header_names: bool | None = None
+
+
+def _read_contents(path: DataPath, file_format: str, topic: str | None) -> _Contents:
+    value, nul_header_names = 0, False
 
     def look(batch: pa.RecordBatch) -> None:
-        nonlocal value
+        nonlocal value, nul_header_names
         value ^= batch_fingerprint(batch, topic)
+        nul_header_names = nul_header_names or offset_of_nul(batch) is not None
 
     try:
-        contents = read_contents(path, file_format, topic, _BATCH_BYTES, look)
+        offsets = read_contents(path, file_format, topic, _BATCH_BYTES, look)
     except TimestampError:
-        return read_offsets(path, file_format, topic), None
-    return contents, f"{value:016x}"
+        return _Contents(read_offsets(path, file_format, topic))
+    return _Contents(offsets, f"{value:016x}", nul_header_names)
 
 
 def file_sha256(path: DataPath) -> str:

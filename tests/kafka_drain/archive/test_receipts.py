@@ -90,7 +90,14 @@ partitions = st.builds(
     records_so_far=number,
     gaps_so_far=st.dictionaries(reason, number, max_size=3),
 )
-files = st.builds(SealedFile, text, number, hexadecimal, st.lists(contents, max_size=3).map(tuple))
+files = st.builds(
+    SealedFile,
+    text,
+    number,
+    hexadecimal,
+    st.lists(contents, max_size=3).map(tuple),
+    nul_header_names=st.none() | st.booleans(),
+)
 receipts = st.builds(
     Receipt,
     pipeline=text,
@@ -179,6 +186,12 @@ def as_documented(receipt: Receipt) -> dict[str, Any]:
                     }
                     for content in file.contents
                 ],
+                # Earlier releases didn't look, so nor does a receipt of theirs say it.
+                **(
+                    {}
+                    if file.nul_header_names is None
+                    else {"nul_header_names": file.nul_header_names}
+                ),
             }
             for file in receipt.files
         ],

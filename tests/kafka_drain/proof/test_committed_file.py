@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Callable
+import json
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import IO, Any
 
@@ -11,12 +12,15 @@ import pytest
 from upath import UPath
 
 from kafka_drain.archive.receipts import SealedFile
+from kafka_drain.data_files.file_offsets import CommittedFile
 from kafka_drain.data_files.reader import read_offsets, read_records
 from kafka_drain.errors import DataFileError, StoreUnavailableError
 from kafka_drain.findings import Finding, Reason
 from kafka_drain.metadata_log.manifest import SinkFile
 from kafka_drain.proof.committed_file import file_sha256, read_file
 from kafka_drain.proof.sealed_files import damage_of
+from kafka_drain.proof.sealing import Identity, seal_window
+from tests.kafka_drain.republish.planning.test_header_names import ROWS, write
 
 
 class StoredFile:
@@ -93,6 +97,36 @@ def test_read_file_unreadable(tmp_path: Path) -> None:
     assert isinstance(found, Finding)
     assert (found.reason, found.where) == (Reason.FILE_CORRUPT, "data/part-0.parquet")
     assert "can't be read: [Errno 21]" in found.detail
+
+
+@pytest.mark.parametrize("file_format", ["parquet", "orc", "avro", "json"])
+@pytest.mark.parametrize(
+    ("numbers", "expected"),
+    [([0, 1, 4], False), ([0, 2], True), ([3, 4, 0], True), (range(6), True)],
+)
+def test_read_file_nul_header_names(
+    tmp_path: Path, file_format: str, numbers: Iterable[int], expected: bool
+) -> None:
+    """What is sealed says of each file whether a header's name has a NUL, in any format."""
+    (tmp_path / "data").mkdir()
+    written = write(tmp_path, file_format, [ROWS[number] for number in numbers], "data")
+    size = (tmp_path / written.path).stat().st_size
+
+    found = read_file(str(tmp_path), "data", SinkFile("x", size, 0, 0, "0"), file_format)
+
+    assert isinstance(found, CommittedFile)
+    assert found.nul_header_names is expected
+    # As an executor of Spark hands it over.
+    assert CommittedFile.from_dict(json.loads(json.dumps(found.to_dict()))) == found
+    [sealed] = _sealed(found)
+    assert sealed.nul_header_names is expected
+
+
+def _sealed(file: CommittedFile) -> Sequence[SealedFile]:
+    identity = Identity("p", "c", {})
+    return seal_window(
+        (), [file], (), identity=identity, window="w", replaces=(), fingerprint=None, sealed_at=""
+    ).files
 
 
 def test_damage_of_unreadable(tmp_path: Path) -> None:

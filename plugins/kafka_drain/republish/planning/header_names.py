@@ -7,34 +7,18 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-import pyarrow as pa
-import pyarrow.compute as pc
-
-from kafka_drain.data_files.reader import may_have_nul_names, read_columns, topic_of
+from kafka_drain.data_files.reader import (
+    may_have_nul_names,
+    offset_of_nul,
+    read_columns,
+    topic_of,
+)
 from kafka_drain.data_files.records import path_of
 from kafka_drain.errors import DataFileError, SourceRecordError
 from kafka_drain.offsets import TopicPartition
 from kafka_drain.republish.planning.row_filter import wanted_rows
 from kafka_drain.republish.planning.selection import Rows
 from kafka_drain.republish.planning.shards import ShardFile
-
-
-def offset_of_nul(batch: pa.RecordBatch) -> int | None:
-    """Return the offset of the first record with a NUL in a header name; None if there is none.
-
-    Args:
-        batch: Has the columns `headers` and `offset`.
-    """
-    column = batch["headers"]
-    names = column.flatten()
-    if not len(names):
-        return None
-    with_nul = pc.match_substring(names.field("key"), "\0")
-    if not pc.any(with_nul).as_py():
-        return None
-    at = with_nul.to_pylist().index(True)
-    row: int = pc.list_parent_indices(column)[at].as_py()
-    return int(batch["offset"][row].as_py())
 
 
 def nul_error(source: TopicPartition, offset: int, said: str) -> SourceRecordError:
@@ -54,6 +38,8 @@ def nul_error(source: TopicPartition, offset: int, said: str) -> SourceRecordErr
 
 def refuse_nul(root: str, file: ShardFile, selected: Mapping[TopicPartition, Rows]) -> None:
     """Refuse a file with a selected record that has a NUL in a header name.
+
+    Needed for a file whose receipt doesn't say that none has.
 
     Only what this needs is read, in bounded memory: the columns of Parquet and ORC at 0.1 µs per
     record, the text of JSON at 2 µs. Avro is decoded as a whole, at 4 to 9 µs per record.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime
 
@@ -140,7 +140,9 @@ def make_plan(
     )
     targets, notes = plan_targets(snapshot.root, cluster, needs, request, now)
     if apply and request.delivery == EXACTLY_ONCE:
-        _refuse_nul(snapshot, parts, say)
+        _refuse_nul(
+            snapshot, parts, {f.path for f, s in sealed if s.nul_header_names is False}, say
+        )
     if apply and not all(target.id for target in targets):
         # Only after all checks: a request that is refused leaves no topics behind.
         create_targets(snapshot.root, cluster, needs, now)
@@ -301,13 +303,22 @@ def _count(
 def _refuse_nul(
     snapshot: Snapshot,
     parts: Mapping[tuple[TopicPartition, str], _Part],
+    without: Collection[str],
     say: Callable[[str], None],
 ) -> None:
-    """Refuse header names that Kafka's client can't send; each file is read once."""
+    """Refuse header names that Kafka's client can't send; each file is read once.
+
+    Args:
+        snapshot: The archive.
+        parts: The selected parts.
+        without: Files that have none, according to their receipts; they aren't read.
+        say: Called with progress lines.
+    """
     files: dict[str, tuple[ShardFile, dict[TopicPartition, Rows]]] = {}
     for (tp, _), part in parts.items():
         for file in part.files:
-            files.setdefault(file.path, (file, {}))[1][tp] = part.rows
+            if file.path not in without:
+                files.setdefault(file.path, (file, {}))[1][tp] = part.rows
     ticker = Ticker("check header names", Progress("files", len(files)), say)
     for number, (file, selected) in enumerate(files.values()):
         refuse_nul(str(snapshot.root), file, selected)

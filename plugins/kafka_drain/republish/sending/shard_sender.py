@@ -25,6 +25,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from confluent_kafka import KafkaError, KafkaException, Producer
 
+from kafka_drain.data_files.reader import offset_of_nul
 from kafka_drain.data_files.scalars import number
 from kafka_drain.errors import (
     DeliveryError,
@@ -37,7 +38,7 @@ from kafka_drain.errors import (
 )
 from kafka_drain.offsets import TopicPartition
 from kafka_drain.republish.planning.chains import place
-from kafka_drain.republish.planning.header_names import nul_error, offset_of_nul
+from kafka_drain.republish.planning.header_names import nul_error
 from kafka_drain.republish.planning.placement import partition_of_key
 from kafka_drain.republish.planning.shards import ProgressSlot, Shard
 from kafka_drain.republish.sending.arrow_records import provenance, rows_of

@@ -13,11 +13,11 @@ import pyarrow.parquet as pq
 import pytest
 from pyarrow import orc
 
-from kafka_drain.data_files.reader import may_have_nul_names
+from kafka_drain.data_files.reader import may_have_nul_names, offset_of_nul
 from kafka_drain.data_files.records import SCHEMA
 from kafka_drain.errors import DataFileError, SourceRecordError
 from kafka_drain.offsets import OffsetRange, TopicPartition
-from kafka_drain.republish.planning.header_names import offset_of_nul, refuse_nul
+from kafka_drain.republish.planning.header_names import refuse_nul
 from kafka_drain.republish.planning.selection import Rows
 from kafka_drain.republish.planning.shards import ShardFile
 

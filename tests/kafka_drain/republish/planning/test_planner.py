@@ -21,6 +21,7 @@ from kafka_drain.archive.topic_settings import write_topic_settings
 from kafka_drain.errors import (
     ArchiveError,
     ConfigError,
+    DataFileError,
     ManifestInvalidError,
     NotSealedError,
     SourceRecordError,
@@ -407,6 +408,29 @@ def test_make_plan_header_name_with_nul(
     with pytest.raises(SourceRecordError, match=r"offset 9 of t-1 has .*nothing was sent"):
         plan_of(made.archive, cluster, **asked)
     assert cluster.topic_names() == []
+
+
+@pytest.mark.parametrize("apply", [False, True])
+@pytest.mark.parametrize("delivery", ["exactly_once", "at_least_once"])
+@pytest.mark.parametrize("said", [None, False, True])
+def test_make_plan_reads_header_names(
+    tmp_path: Path, apply: bool, delivery: str, said: bool | None
+) -> None:
+    """A file is read for its header names unless its receipt says that none has a NUL."""
+    made = MadeArchive(tmp_path / "archive", {"t": "id"})
+    made.nul_header_names = said
+    # Otherwise the files are read for records that are too large for the target.
+    write_topic_settings(made.root, {"t": TopicSettings(1, 1, 1 << 20)})
+    [file] = made.seal({TopicPartition("t", 0): dense(0, 9)})
+    # Of the size that was sealed: whoever reads it fails.
+    (made.root / file.path).write_bytes(b"\0" * file.bytes)
+    asked: dict[str, Any] = {"files": made.files, "apply": apply, "delivery": delivery}
+
+    if apply and delivery == "exactly_once" and said is not False:
+        with pytest.raises(DataFileError, match="not readable as Parquet"):
+            plan_of(made.archive, **asked)
+    else:
+        assert plan_of(made.archive, **asked).records == 9
 
 
 def test_make_plan_topic_made_again(tmp_path: Path) -> None:
