@@ -73,11 +73,10 @@ def topic(make_topic: Any, send: Any) -> str:
     return name
 
 
-def pipeline_of(topic: str, archive: str) -> Pipeline:
+def pipeline_of(topic: str, archive: str, **options: Any) -> Pipeline:
     """Drains in several batches."""
-    return Pipeline(
-        name="p", topics=[topic], archive=archive, source_options={"maxOffsetsPerTrigger": RECORDS}
-    )
+    several = {"maxOffsetsPerTrigger": RECORDS}
+    return Pipeline(name="p", topics=[topic], archive=archive, source_options=several, **options)
 
 
 @pytest.fixture
@@ -164,8 +163,8 @@ def test_republish_on_s3_reads_once(
     """
     from s3fs.core import S3File
 
-    pipeline = pipeline_of(topic, f"{bucket}/folder/archive")
-    drain(pipeline.model_copy(update={"format": file_format}))
+    pipeline = pipeline_of(topic, f"{bucket}/folder/archive", format=file_format)
+    drain(pipeline)
     archive = Archive.at(pipeline.archive)
     assert validate_archive(archive, cluster).complete
     files = [file for receipt in archive.generation(1).receipts() for file in receipt.files]
