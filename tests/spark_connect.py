@@ -1,4 +1,4 @@
-"""A Spark Connect server for tests, its clients, and what an archive must hold after them.
+"""A Spark Connect server for tests, and its clients.
 
 A client runs in the Python that TESTS_CONNECT_PYTHON names: that of an environment which has
 pyspark-client alone. Without the variable, this test run's own Python is the client.
@@ -12,20 +12,20 @@ import signal
 import subprocess
 import sys
 import time
-from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
-import pyarrow.dataset as ds
-
-from kafka_drain.archive.archive import Archive
-from kafka_drain.archive.inspection import committed_files
-from kafka_drain.kafka.cluster import KafkaCluster
-from kafka_drain.proof.validation import validate_archive
 from tests.faults.injection import wait_for
+from tests.filled_topic import (
+    RECORDS,
+    assert_exact,
+    assert_once,
+    drain_second_half,
+    fill,
+    offsets_in,
+)
 
 __all__ = [
     "PYTHON",
@@ -36,6 +36,7 @@ __all__ = [
     "assert_once",
     "client",
     "command_lines",
+    "drain_second_half",
     "environment",
     "fill",
     "offsets_in",
@@ -46,7 +47,6 @@ __all__ = [
 
 ROOT = Path(__file__).parents[1]
 PYTHON = os.environ.get("TESTS_CONNECT_PYTHON", sys.executable)
-RECORDS = 2000
 PATIENCE = 200.0
 
 
@@ -220,35 +220,6 @@ def command_lines() -> Iterator[bytes]:
     for path in Path("/proc").glob("[0-9]*/cmdline"):
         with suppress(OSError):
             yield path.read_bytes()
-
-
-def fill(send: Any, topic: str, records: int = RECORDS) -> None:
-    """Send as many records to a topic, half of them to each of its two partitions."""
-    for partition in (0, 1):
-        values = [(b"k", b"%d" % n, None, 1_767_225_600_000 + n) for n in range(records // 2)]
-        send(topic, values, partition=partition)
-
-
-def offsets_in(archive: Path) -> Counter[tuple[int, int]]:
-    """Count how often each offset of each partition is in an archive's committed files."""
-    files = [file["path"] for file in committed_files(Archive.at(str(archive)))]
-    rows = ds.dataset(files).to_table(columns=["partition", "offset"])
-    pairs = zip(rows["partition"].to_pylist(), rows["offset"].to_pylist(), strict=True)
-    return Counter(pairs)
-
-
-def assert_exact(archive: Path, cluster: KafkaCluster, records: int = RECORDS) -> None:
-    """Assert that an archive holds each record once, and that this is proven."""
-    report = validate_archive(Archive.at(str(archive)), cluster, deep=True)
-    assert report.complete, report.findings
-    assert (report.offsets, report.records) == (records, records)
-    assert_once(archive, records)
-
-
-def assert_once(archive: Path, records: int = RECORDS) -> None:
-    """Assert that an archive's files hold as many records, and each of them once."""
-    found = offsets_in(archive)
-    assert (len(found), set(found.values())) == (records, {1})
 
 
 def remove_lease(archive: Path) -> None:

@@ -29,6 +29,7 @@ from tests.spark_connect import (
     assert_exact,
     client,
     command_lines,
+    drain_second_half,
     fill,
     start_client,
     without_java,
@@ -89,13 +90,8 @@ def test_window_and_compact(
     """A backfill's window is drained, and small files are compacted, on the server."""
     topic, archive = make_topic(partitions=2), tmp_path / "archive"
     kafka = ("--bootstrap-servers", bootstrap_servers, "--master", server.master)
-    fill(send, topic)
-    latest = ("--source-option", "startingOffsets=latest")
-    client("drain", archive, "--topic", topic, *kafka, *latest)
-    fill(send, topic)
     many = ("--source-option", "maxOffsetsPerTrigger=500")
-    client("drain", archive, "--topic", topic, *kafka, *latest, *many)
-    client("validate", archive, *kafka)
+    drain_second_half(client, send, topic, archive, *kafka, drain=many)
 
     client(
         "backfill", archive, *kafka, "--start", "2026-01-01T00:00Z", "--end", "2026-01-02T00:00Z"

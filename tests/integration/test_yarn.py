@@ -11,30 +11,27 @@ import signal
 import subprocess
 import sys
 import time
-from collections import Counter
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
-import pyarrow.dataset as ds
 import pytest
 
 from kafka_drain.archive.archive import Archive
 from kafka_drain.archive.generation_state import read_state
-from kafka_drain.archive.inspection import committed_files
 from kafka_drain.config.pipeline import Pipeline
 from kafka_drain.drain.group import open_group, raise_failures, run_group
 from kafka_drain.proof.executor_reading import read_by_spark
-from kafka_drain.proof.validation import validate_archive
 from kafka_drain.spark.runner import SparkConnection, runner_for
 from kafka_drain.spark.submit import for_master, spark_home
 from tests.faults.injection import wait_for
+from tests.filled_topic import RECORDS, assert_exact, drain_second_half, fill
 from tests.yarn_cluster import YarnCluster, yarn_cluster
 
 pytestmark = [pytest.mark.integration, pytest.mark.yarn]
 
 ROOT = Path(__file__).parents[2]
-RECORDS = 2000
 #: For a drain of many batches.
 SLOW = ("--source-option", "maxOffsetsPerTrigger=100")
 PATIENCE = 600.0
@@ -65,12 +62,6 @@ def topic(make_topic: Any, send: Any) -> str:
     return name
 
 
-def fill(send: Any, topic: str, records: int = RECORDS) -> None:
-    for partition in (0, 1):
-        values = [(b"k", b"%d" % n, None, 1_767_225_600_000 + n) for n in range(records // 2)]
-        send(topic, values, partition=partition)
-
-
 def arguments(yarn: YarnCluster, servers: str, mode: str = "cluster") -> list[str]:
     """The options of a command that runs Spark on YARN."""
     conf = [part for name, value in CONF.items() for part in ("--conf", f"{name}={value}")]
@@ -99,18 +90,6 @@ def command(yarn: YarnCluster, *words: object) -> tuple[str, str]:
         out, err = process.communicate(timeout=PATIENCE)
     assert process.returncode == 0, f"{err}\n{yarn.said()}"
     return out, err
-
-
-def assert_exact(archive: Path, cluster: Any, records: int = RECORDS) -> None:
-    """Assert that an archive holds each record once, and that this is proven."""
-    report = validate_archive(Archive.at(str(archive)), cluster, deep=True)
-    assert report.complete, report.findings
-    assert (report.offsets, report.records) == (records, records)
-    files = [file["path"] for file in committed_files(Archive.at(str(archive)))]
-    rows = ds.dataset(files).to_table(columns=["partition", "offset"])
-    pairs = zip(rows["partition"].to_pylist(), rows["offset"].to_pylist(), strict=True)
-    found = Counter(pairs)
-    assert (len(found), set(found.values())) == (records, {1})
 
 
 def run_folders(archive: Path) -> list[str]:
@@ -277,13 +256,8 @@ def test_window_and_compact(
     topic, archive = make_topic(partitions=2), tmp_path / "archive"
     kafka = ("--bootstrap-servers", bootstrap_servers)
     options = arguments(yarn, bootstrap_servers)
-    fill(send, topic)
-    latest = ("--source-option", "startingOffsets=latest", "--master", "local[1]")
-    command(yarn, "drain", archive, "--topic", topic, *kafka, *latest)
-    fill(send, topic)
-    many = ("--source-option", "maxOffsetsPerTrigger=500")
-    command(yarn, "drain", archive, "--topic", topic, *kafka, *latest, *many)
-    command(yarn, "validate", archive, *kafka)
+    many, here = ("--source-option", "maxOffsetsPerTrigger=500"), ("--master", "local[1]")
+    drain_second_half(partial(command, yarn), send, topic, archive, *kafka, *here, drain=many)
 
     window = ("--start", "2026-01-01T00:00Z", "--end", "2026-01-02T00:00Z")
     command(yarn, "backfill", archive, *options, *window)
@@ -305,13 +279,8 @@ def test_killed_backfill(
 ) -> None:
     """The retry of a killed backfill follows the application that writes its window."""
     topic, archive = make_topic(partitions=2), tmp_path / "archive"
-    kafka = ("--bootstrap-servers", bootstrap_servers)
-    fill(send, topic)
-    latest = ("--source-option", "startingOffsets=latest", "--master", "local[1]")
-    command(yarn, "drain", archive, "--topic", topic, *kafka, *latest)
-    fill(send, topic)
-    command(yarn, "drain", archive, "--topic", topic, *kafka, *latest)
-    command(yarn, "validate", archive, *kafka)
+    here = ("--bootstrap-servers", bootstrap_servers, "--master", "local[1]")
+    drain_second_half(partial(command, yarn), send, topic, archive, *here)
     window = ("--start", "2026-01-01T00:00Z", "--end", "2026-01-02T00:00Z")
     words = ("backfill", archive, *arguments(yarn, bootstrap_servers), *window)
     before = len(yarn.applications())
