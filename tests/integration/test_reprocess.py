@@ -20,7 +20,6 @@ from kafka_drain.kafka.cluster import KafkaCluster
 from kafka_drain.offsets import TopicPartition
 from kafka_drain.proof.validation import validate_archive
 from kafka_drain.spark.job_spec import WindowSpec, write_private
-from kafka_drain.windows.obsolete_files import remove_superseded
 from kafka_drain.windows.reprocess.abandon import abandon_reprocess, plan_abandon
 from kafka_drain.windows.reprocess.plan import Cut, parse_cut
 from kafka_drain.windows.reprocess.run import (
@@ -31,6 +30,7 @@ from kafka_drain.windows.reprocess.run import (
     prepare_group,
 )
 from kafka_drain.windows.reprocess.state import ReprocessPlan, newest_generation
+from kafka_drain.windows.superseded_files import remove_superseded
 from tests.brute_force import data_files, offsets_in_files
 from tests.forks import run_forked
 from tests.integration.killed_steps import finish_reprocess_until, open_reprocess_until

@@ -33,7 +33,7 @@ from kafka_drain.errors import (
 from kafka_drain.kafka.cluster import KafkaCluster
 from kafka_drain.offsets import OffsetRange, to_spark_json
 from kafka_drain.proof.note_files import notes_folder, write_notes
-from kafka_drain.proof.topic_ids import ReadFrom, refuse_other_lives, write_read_from
+from kafka_drain.proof.topic_ids import ReadFrom, refuse_other_incarnations, write_read_from
 from kafka_drain.schemas.decoding import ValuePlan, plan_values
 from kafka_drain.schemas.registry import SchemaRegistry
 from kafka_drain.spark.engine import Found, SparkRunner, StillRunningError, find_again
@@ -453,7 +453,7 @@ def _confirm_topics(job: DrainJob, last_batch: int) -> None:
             f"`kafka-drain validate {plan.archive.root}` to see what to do with the archive"
         )
     meant = {name: topic.id for name, topic in plan.topics.items()}
-    refuse_other_lives(
+    refuse_other_incarnations(
         job.cluster,
         meant,
         "its new batches will never be sealed. Run `kafka-drain roll "

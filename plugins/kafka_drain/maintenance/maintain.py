@@ -29,10 +29,10 @@ from kafka_drain.progress import Progress
 from kafka_drain.republish.planning.follow import followers, has_sent
 from kafka_drain.spark.engine import SparkRunner
 from kafka_drain.storage.lease import Clock, hold_lease, utc_now
-from kafka_drain.windows.obsolete_files import remove_superseded, remove_unsealed
 from kafka_drain.windows.reprocess.refusals import abandoning
 from kafka_drain.windows.reprocess.state import unfinished_reprocess
 from kafka_drain.windows.roll import WAIT_SECONDS, due_for_roll, roll_between_drains
+from kafka_drain.windows.superseded_files import remove_superseded, remove_unsealed
 
 
 @dataclass(frozen=True)

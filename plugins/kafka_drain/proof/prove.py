@@ -27,7 +27,7 @@ from kafka_drain.proof.offset_checks import (
 )
 from kafka_drain.proof.sealing import Identity, seal_segment
 from kafka_drain.proof.segment_proof import CheckedSegment, provable
-from kafka_drain.proof.topic_lives import made_again, other_lives
+from kafka_drain.proof.topic_incarnations import made_again, other_incarnations
 
 
 @dataclass(frozen=True, slots=True)
@@ -194,7 +194,7 @@ def _of_same_topics(
     kept: list[CheckedSegment] = []
     for each in proven:
         part = each.part
-        other = other_lives(
+        other = other_incarnations(
             evidence.identity.topics,
             topics_read(part),
             evidence.ids_after_read if part.last_batch <= evidence.read_up_to else {},

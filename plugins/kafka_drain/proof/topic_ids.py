@@ -9,7 +9,7 @@ from kafka_drain.archive.documents import ReadFromDocument
 from kafka_drain.archive.generation import Generation
 from kafka_drain.errors import TopicError
 from kafka_drain.kafka.cluster import KafkaCluster
-from kafka_drain.proof.topic_lives import made_again, other_lives
+from kafka_drain.proof.topic_incarnations import made_again, other_incarnations
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +54,7 @@ def topic_ids_now(cluster: KafkaCluster, names: Collection[str]) -> dict[str, st
     return {name: topic.id for name, topic in there.items()}
 
 
-def refuse_other_lives(cluster: KafkaCluster, meant: Mapping[str, str], what: str) -> None:
+def refuse_other_incarnations(cluster: KafkaCluster, meant: Mapping[str, str], what: str) -> None:
     """Refuse what Spark has read unless its topics are still the expected ones.
 
     Args:
@@ -66,6 +66,6 @@ def refuse_other_lives(cluster: KafkaCluster, meant: Mapping[str, str], what: st
         TopicError: Names the topics of which another incarnation may have been read.
         KafkaUnavailableError: When Kafka doesn't respond.
     """
-    other = other_lives(meant, meant, {}, topic_ids_now(cluster, meant))
+    other = other_incarnations(meant, meant, {}, topic_ids_now(cluster, meant))
     if other:
         raise TopicError(f"{made_again(other)}: {what}")

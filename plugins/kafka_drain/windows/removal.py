@@ -1,4 +1,4 @@
-"""Decide which files may be replaced, and which superseded ones removed. Opens nothing."""
+"""Decide which superseded files may be removed. Opens nothing."""
 
 from __future__ import annotations
 

@@ -38,7 +38,7 @@ from kafka_drain.proof.content_checks import Taken, compare_content, content_of,
 from kafka_drain.proof.gap_explanation import explain_gaps, gap_findings
 from kafka_drain.proof.offset_checks import check_duplicates, check_within, without_held
 from kafka_drain.proof.sealing import Identity, seal_window
-from kafka_drain.proof.topic_ids import refuse_other_lives
+from kafka_drain.proof.topic_ids import refuse_other_incarnations
 from kafka_drain.schemas.decoding import frozen_values
 from kafka_drain.spark.errors import too_far_records
 from kafka_drain.spark.job import SparkJob
@@ -334,7 +334,7 @@ def prove_window(
     """
     window, ranges, plan = job.window, job.ranges, job.window.read_plan()
     result, files, findings = read_written(job, say)
-    _refuse_other_lives(job, cluster, identity)
+    _refuse_other_incarnations(job, cluster, identity)
     gaps = explain_gaps(
         without_held(ranges, files), identity=identity, cluster=cluster, windows={}, acknowledged={}
     )
@@ -352,7 +352,7 @@ def prove_window(
     )
 
 
-def _refuse_other_lives(job: WindowJob, cluster: KafkaCluster, identity: Identity) -> None:
+def _refuse_other_incarnations(job: WindowJob, cluster: KafkaCluster, identity: Identity) -> None:
     """Refuse the records unless cluster and topics are still those of the plan."""
     cluster_id = cluster.cluster_id()
     if cluster_id != identity.cluster_id:
@@ -361,7 +361,7 @@ def _refuse_other_lives(job: WindowJob, cluster: KafkaCluster, identity: Identit
             f"connection leads to {cluster_id}; nothing was sealed: correct the connection"
         )
     meant = {tp.topic: identity.topics.get(tp.topic, "") for tp in job.ranges}
-    refuse_other_lives(
+    refuse_other_incarnations(
         cluster,
         meant,
         f"window {job.window.key} isn't sealed. If the topic was recreated, `kafka-drain roll "

@@ -280,8 +280,8 @@ def test_generations_copied(name: str, tmp_path: Path) -> None:
     assert [file.path for file in archive_files(snapshot)] == [file.path for file in files]
 
 
-def test_topic_lives(tmp_path: Path) -> None:
-    """A topic's life begins with the first generation that counts in its id."""
+def test_topic_incarnations(tmp_path: Path) -> None:
+    """A topic's incarnation begins with the first generation that counts in its id."""
     made = MadeArchive(tmp_path / "archive", {"t": "old"})
     made.seal({P0: dense(0, 3)})
     made.open_generation(t="new")

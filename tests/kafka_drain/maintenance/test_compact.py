@@ -15,7 +15,7 @@ from kafka_drain.maintenance.compaction_plan import Compaction
 from kafka_drain.offsets import TopicPartition
 from kafka_drain.proof.content_checks import content_of
 from kafka_drain.spark.job_spec import write_private
-from kafka_drain.windows.obsolete_files import remove_superseded, remove_unsealed
+from kafka_drain.windows.superseded_files import remove_superseded, remove_unsealed
 from kafka_drain.windows.window_jobs import WindowJob
 from tests.kafka_drain.fake_cluster import fake_application
 from tests.kafka_drain.made_archive import MadeArchive, dense

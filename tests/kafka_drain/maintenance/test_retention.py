@@ -15,7 +15,7 @@ from kafka_drain.errors import LockedError, ManifestInvalidError
 from kafka_drain.gaps import GapReason
 from kafka_drain.maintenance.retention import Deletion, is_too_old, plan_deletions, seal_deletions
 from kafka_drain.offsets import OffsetRange, TopicPartition
-from kafka_drain.windows.obsolete_files import remove_superseded
+from kafka_drain.windows.superseded_files import remove_superseded
 from tests.kafka_drain.made_archive import EPOCH, NOW, MadeArchive
 
 P0, P1 = TopicPartition("t", 0), TopicPartition("t", 1)

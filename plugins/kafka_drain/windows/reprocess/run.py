@@ -30,7 +30,6 @@ from kafka_drain.proof.window_checks import refuse_fewer
 from kafka_drain.spark.engine import SparkRunner
 from kafka_drain.spark.job import private_folder
 from kafka_drain.storage.lease import hold_lease
-from kafka_drain.windows.obsolete_files import remove_superseded
 from kafka_drain.windows.reprocess.plan import (
     OFFSETS_PER_GROUP,
     Cut,
@@ -49,6 +48,7 @@ from kafka_drain.windows.reprocess.state import (
     unfinished_reprocess,
 )
 from kafka_drain.windows.roll import plan_roll, roll
+from kafka_drain.windows.superseded_files import remove_superseded
 from kafka_drain.windows.window_jobs import (
     WindowJob,
     freeze_window,

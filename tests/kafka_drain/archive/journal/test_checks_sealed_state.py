@@ -47,11 +47,11 @@ from kafka_drain.proof.report import Report
 from kafka_drain.proof.sealing import Identity, seal_deletion, seal_window
 from kafka_drain.proof.validation import validate_archive
 from kafka_drain.windows.backfill_plan import plan_backfill
-from kafka_drain.windows.obsolete_files import remove_superseded, remove_unsealed
 from kafka_drain.windows.receipt_repair import repair_documents
 from kafka_drain.windows.repair_plan import plan_repair
 from kafka_drain.windows.reprocess.abandon import plan_abandon
 from kafka_drain.windows.roll import plan_roll
+from kafka_drain.windows.superseded_files import remove_superseded, remove_unsealed
 from kafka_drain.windows.window_jobs import freeze_window, seal_superseding
 from tests.kafka_drain.fake_cluster import Log
 from tests.kafka_drain.golden import (

@@ -1,4 +1,4 @@
-"""Which life of a topic was read."""
+"""Which incarnation of a topic was read."""
 
 from __future__ import annotations
 
@@ -10,46 +10,46 @@ from upath import UPath
 
 from kafka_drain.archive.archive import Archive
 from kafka_drain.proof.topic_ids import ReadFrom, read_from, write_read_from
-from kafka_drain.proof.topic_lives import Life, life_of, other_lives
+from kafka_drain.proof.topic_incarnations import Incarnation, incarnation_of, other_incarnations
 from kafka_drain.storage.json_files import write_document
 
 OLD, NEW = "old", "new"
 
 #: By the archive's id, the id when Spark had read, and the id that the topic has now.
 TABLE = {
-    (OLD, OLD, OLD): Life.SAME,
-    (OLD, OLD, NEW): Life.SAME,
-    (OLD, OLD, None): Life.SAME,
-    (OLD, NEW, OLD): Life.OTHER,
-    (OLD, NEW, NEW): Life.OTHER,
-    (OLD, NEW, None): Life.OTHER,
-    (OLD, None, OLD): Life.SAME,
-    (OLD, None, NEW): Life.UNKNOWN,
-    (OLD, None, None): Life.UNKNOWN,
-    **{(None, *rest): Life.UNKNOWN for rest in product((OLD, NEW, None), repeat=2)},
+    (OLD, OLD, OLD): Incarnation.SAME,
+    (OLD, OLD, NEW): Incarnation.SAME,
+    (OLD, OLD, None): Incarnation.SAME,
+    (OLD, NEW, OLD): Incarnation.OTHER,
+    (OLD, NEW, NEW): Incarnation.OTHER,
+    (OLD, NEW, None): Incarnation.OTHER,
+    (OLD, None, OLD): Incarnation.SAME,
+    (OLD, None, NEW): Incarnation.UNKNOWN,
+    (OLD, None, None): Incarnation.UNKNOWN,
+    **{(None, *rest): Incarnation.UNKNOWN for rest in product((OLD, NEW, None), repeat=2)},
 }
 
 
 @pytest.mark.parametrize(
     "case", list(product((OLD, None), (OLD, NEW, None), (OLD, NEW, None))), ids=repr
 )
-def test_life_of(case: tuple[str | None, str | None, str | None]) -> None:
+def test_incarnation_of(case: tuple[str | None, str | None, str | None]) -> None:
     """The id after the read decides; the id of now only where it is still that of the archive."""
-    assert life_of(*case) is TABLE[case]
+    assert incarnation_of(*case) is TABLE[case]
 
 
-def test_other_lives() -> None:
-    """Topics of which another life may have been read are named, each with both ids."""
+def test_other_incarnations() -> None:
+    """Topics of which another incarnation may have been read are named, each with both ids."""
     meant = {"a": "1", "b": "2", "c": "3", "d": "4"}
 
-    found = other_lives(meant, meant, {"a": "1", "b": "9"}, {"a": "8", "c": "7"})
+    found = other_incarnations(meant, meant, {"a": "1", "b": "9"}, {"a": "8", "c": "7"})
 
     assert found == [
         "b has topic id 9, the archive has 2",
         "c has topic id 7, the archive has 3",
         "d no longer exists, the archive has 4",
     ]
-    assert other_lives(meant, ["a"], {}, {"a": "1"}) == []
+    assert other_incarnations(meant, ["a"], {}, {"a": "1"}) == []
 
 
 def test_read_from(tmp_path: Path) -> None:
@@ -86,5 +86,5 @@ def test_read_from_damaged(tmp_path: Path, content: str) -> None:
 
 
 def test_life_text() -> None:
-    """A life is shown as its value."""
-    assert [str(life) for life in Life] == ["same", "other", "unknown"]
+    """An incarnation is shown as its value."""
+    assert [str(life) for life in Incarnation] == ["same", "other", "unknown"]

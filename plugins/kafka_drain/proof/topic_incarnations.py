@@ -10,7 +10,7 @@ from collections.abc import Collection, Mapping
 from enum import Enum
 
 
-class Life(str, Enum):
+class Incarnation(str, Enum):
     """Which incarnation of a topic Spark has read."""
 
     SAME = "same"
@@ -21,7 +21,7 @@ class Life(str, Enum):
         return str(self.value)
 
 
-def life_of(meant: str | None, after_read: str | None, now: str | None) -> Life:
+def incarnation_of(meant: str | None, after_read: str | None, now: str | None) -> Incarnation:
     """Return which incarnation of a topic was read, given that preflight saw the expected one.
 
     Args:
@@ -30,14 +30,14 @@ def life_of(meant: str | None, after_read: str | None, now: str | None) -> Life:
         now: The current topic id; None when the topic no longer exists.
     """
     if meant is None:
-        return Life.UNKNOWN
+        return Incarnation.UNKNOWN
     if after_read is not None:
-        return Life.SAME if after_read == meant else Life.OTHER
+        return Incarnation.SAME if after_read == meant else Incarnation.OTHER
     # It may have been recreated before or after it was read.
-    return Life.SAME if now == meant else Life.UNKNOWN
+    return Incarnation.SAME if now == meant else Incarnation.UNKNOWN
 
 
-def other_lives(
+def other_incarnations(
     meant: Mapping[str, str],
     names: Collection[str],
     after_read: Mapping[str, str | None],
@@ -54,7 +54,7 @@ def other_lives(
     found = []
     for name in sorted(names):
         seen = after_read.get(name)
-        if life_of(meant.get(name), seen, now.get(name)) == Life.SAME:
+        if incarnation_of(meant.get(name), seen, now.get(name)) == Incarnation.SAME:
             continue
         is_there = seen or now.get(name)
         what = f"has topic id {is_there}" if is_there else "no longer exists"

@@ -14,8 +14,8 @@ from kafka_drain.errors import ManifestInvalidError
 from kafka_drain.offsets import TopicPartition
 from kafka_drain.republish.planning.runs import RepublishRun
 from kafka_drain.storage.lease import utc_now
-from kafka_drain.windows import obsolete_files as superseding
-from kafka_drain.windows.obsolete_files import (
+from kafka_drain.windows import superseded_files as superseding
+from kafka_drain.windows.superseded_files import (
     remove_superseded,
     remove_unsealed,
 )
