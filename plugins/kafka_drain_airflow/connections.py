@@ -64,8 +64,10 @@ def archive_access(pipeline: Pipeline) -> Iterator[None]:
     """Give the body access to the archive's store with the pipeline's `archive_conn_id`.
 
     While the body runs, the connection's credentials are in this process's environment, as AWS's
-    own variables: child processes such as Spark's driver inherit them, and they don't appear on any
-    command line.
+    own variables: child processes such as Spark's driver inherit them, they don't appear on any
+    command line, and threads find them when they open the archive by its URL. A value that is
+    passed on, or a context variable, would have to reach all of these. A task has a process of its
+    own, so nothing else sees them.
 
     Raises:
         ConfigError: If the connection doesn't exist or has a setting that isn't accepted.
