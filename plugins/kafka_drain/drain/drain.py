@@ -262,15 +262,8 @@ def prepare_drain(
 ) -> DrainJob:
     """Check everything, write the job spec, and open the first generation if there is none.
 
-    The caller must hold the archive's lease; `open_drain` takes it.
-
-    Args:
-        pipeline: The pipeline to drain.
-        cluster: The cluster to drain from.
-        folder: A private folder for this run (mode 0700); receives the spec and the secrets.
-        acknowledge_expired: Offsets acknowledged as expired, as `topic:partition:start-end`.
-        registry: The registry of the values' schemas.
-        base: The drain's application; None to assemble it.
+    The caller must hold the archive's lease; `open_drain` takes it. See `check_drain` for the
+    arguments.
 
     Raises:
         KafkaDrainError: When a check fails; nothing was changed.
