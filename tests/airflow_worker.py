@@ -13,7 +13,7 @@ import sys
 import threading
 import time
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
@@ -25,7 +25,7 @@ from typing import Any
 from demo.local_airflow import LocalAirflow
 from kafka_drain.config.pipeline import Pipeline
 
-__all__ = ["HOUR", "NOON", "ApiServer", "Task", "Worker", "airflow_worker", "at"]
+__all__ = ["HOUR", "NOON", "ApiServer", "Drained", "Task", "Worker", "airflow_worker", "at"]
 
 ROOT = Path(__file__).resolve().parents[1]
 NOON = 1_768_046_400_000  # 2026-01-10 12:00 UTC, in milliseconds
@@ -62,6 +62,12 @@ worker.RECORDS_PER_PROCESS = {records_per_process}
 create_dags(Pipeline(**{pipeline!r}))
 """
 
+GROUP_DAGS = """
+from kafka_drain_airflow import Pipeline, create_group_dags
+
+create_group_dags({name!r}, [Pipeline(**each) for each in {pipelines!r}])
+"""
+
 
 def at(milliseconds: int) -> str:
     """Return a time in the format of Airflow and its forms."""
@@ -78,11 +84,18 @@ class ApiServer(ThreadingHTTPServer):
     Args:
         run: The task's DAG run in its responses.
         is_gone_at: End of the address of the request during which it goes away, for good.
+        store: Holds the task's state store, by key; it outlives a try.
     """
 
-    def __init__(self, run: dict[str, Any], is_gone_at: str | None = None) -> None:
+    def __init__(
+        self,
+        run: dict[str, Any],
+        is_gone_at: str | None = None,
+        store: dict[str, Any] | None = None,
+    ) -> None:
         super().__init__(("127.0.0.1", 0), _Answers)
         self.run = run
+        self.store = {} if store is None else store
         self.is_gone_at = is_gone_at
         self.is_gone = False
         #: Once set, it responds as for a task that was marked as failed.
@@ -115,6 +128,12 @@ class _Answers(BaseHTTPRequestHandler):
         code, answer = 200, dict[str, Any]()
         if path.endswith("/run"):
             answer = {"dag_run": self.server.run, "max_tries": 2, "should_retry": True}
+        elif path.startswith("store/ti/"):
+            key = path.rpartition("/")[2]
+            if self.command == "PUT":
+                self.server.store[key] = body["value"]
+            code = 200 if key in self.server.store else 404
+            answer = {"value": self.server.store.get(key)}
         elif self.server.is_marked_failed.is_set() and not path.startswith("xcoms/"):
             code, answer = 409, {"detail": {"reason": "not_running", "current_state": "failed"}}
         elif path.endswith("/state"):
@@ -145,7 +164,7 @@ class Task:
 
     def wait_until(self, reached: Callable[[], object], what: str) -> None:
         """Wait for a condition while the task runs."""
-        deadline = time.monotonic() + PATIENCE
+        deadline = time.monotonic() + self.worker.patience
         while not reached():
             assert not self.ended.done(), f"ended before {what}: {self.said()[-3000:]}"
             assert time.monotonic() < deadline, f"no {what}: {self.said()[-3000:]}"
@@ -154,7 +173,7 @@ class Task:
     def end(self) -> Any:
         """Wait for it to exit, and return its process's exit code."""
         try:
-            return self.ended.result(PATIENCE)
+            return self.ended.result(self.worker.patience)
         finally:
             if not self.server.is_gone:
                 self.server.go()
@@ -182,6 +201,9 @@ class Worker:
 
     airflow: LocalAirflow
     process: subprocess.Popen[str]
+    patience: float = PATIENCE
+    #: Airflow's task state store: what each DAG's task has put into it, by key.
+    stores: dict[str, dict[str, Any]] = field(default_factory=dict)
     threads: ThreadPoolExecutor = field(default_factory=lambda: ThreadPoolExecutor(1))
 
     def write_dags(self, pipeline: Pipeline, records_per_process: int = 200_000) -> None:
@@ -189,6 +211,12 @@ class Worker:
         named = pipeline.model_dump(exclude_unset=True)
         text = DAGS.format(pipeline=named, records_per_process=records_per_process)
         (self.airflow.dags / f"{pipeline.name}.py").write_text(text)
+
+    def write_group(self, name: str, pipelines: Sequence[Pipeline]) -> None:
+        """Write the DAG file of a group of pipelines."""
+        named = [pipeline.model_dump(exclude_unset=True) for pipeline in pipelines]
+        text = GROUP_DAGS.format(name=name, pipelines=named)
+        (self.airflow.dags / f"group_{name}.py").write_text(text)
 
     def start(self, dag_id: str, task_id: str, is_gone_at: str | None = None, **run: Any) -> Task:
         """Start a try of a task of a DAG run."""
@@ -203,7 +231,7 @@ class Worker:
             **dict.fromkeys(("data_interval_start", "data_interval_end", "end_date")),
             **run,
         }
-        server = ApiServer(run, is_gone_at)
+        server = ApiServer(run, is_gone_at, self.stores.setdefault(dag_id, {}))
         ids = {name: str(uuid.uuid4()) for name in ("id", "dag_version_id")}
         task = {"dag_id": dag_id, "task_id": task_id, "run_id": run["run_id"], "try_number": 1}
         log, dag = f"{ids['id']}.log", f"{dag_id.partition('_')[2]}.py"
@@ -214,6 +242,12 @@ class Worker:
     def terminate(self) -> None:
         """Stop it as a shutdown does: its supervisor passes the signal on to the task."""
         self.process.send_signal(signal.SIGTERM)
+
+    def kill_task(self) -> None:
+        """Kill the process of the running task, a fork of its supervisor; nothing else."""
+        children = Path(f"/proc/{self.process.pid}/task").glob("*/children")
+        for child in {int(pid) for path in children for pid in path.read_text().split()}:
+            os.kill(child, signal.SIGKILL)
 
     def processes(self) -> dict[int, str]:
         """Return id and command of each process that its tasks started and that still runs."""
@@ -252,8 +286,39 @@ class Worker:
         raise AssertionError(f"the worker ended with {self.process.wait()}")
 
 
+class Drained:
+    """A pipeline, its archive, and its drains.
+
+    Args:
+        worker: Runs the drains.
+        pipeline: The pipeline.
+    """
+
+    def __init__(self, worker: Worker, pipeline: Pipeline) -> None:
+        self._worker, self._name = worker, pipeline.name
+        self.archive = Path(pipeline.archive)
+        worker.write_dags(pipeline)
+
+    def start(self) -> Task:
+        """Start an attempt of the drain."""
+        return self._worker.start(f"drain_{self._name}", "drain")
+
+    @property
+    def batches(self) -> int:
+        """The number of batches that the query has committed."""
+        return len([*self.archive.glob("generations/0001/checkpoint/commits/[0-9]*")])
+
+    def start_until_mid_query(self) -> Task:
+        """Start a drain, and wait until it is in mid-query."""
+        started = self.start()
+        started.wait_until(lambda: self.batches > 1, "batches")
+        return started
+
+
 @contextmanager
-def airflow_worker(folder: Path, bootstrap_servers: str, **variables: str) -> Iterator[Worker]:
+def airflow_worker(
+    folder: Path, bootstrap_servers: str, *, patience: float = PATIENCE, **variables: str
+) -> Iterator[Worker]:
     """Run a worker of Airflow, with further environment variables: no scheduler, no database."""
     (folder / "dags").mkdir()
     airflow = LocalAirflow(folder, bootstrap_servers, dags=folder / "dags")
@@ -279,7 +344,7 @@ def airflow_worker(folder: Path, bootstrap_servers: str, **variables: str) -> It
             start_new_session=True,
         )
     with process:
-        worker = Worker(airflow, process)
+        worker = Worker(airflow, process, patience)
         with worker.threads:
             try:
                 yield worker

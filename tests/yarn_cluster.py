@@ -7,6 +7,7 @@ import json
 import os
 import signal
 import subprocess
+import sys
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -31,6 +32,16 @@ log4j.appender.console=org.apache.log4j.ConsoleAppender
 log4j.appender.console.layout=org.apache.log4j.PatternLayout
 log4j.appender.console.layout.ConversionPattern=%d %p %c: %m%n
 """
+#: Small enough for two cores, and Spark's jars from where they are.
+CONF = {
+    "spark.yarn.jars": f"local:{spark_home()}/jars/*",
+    "spark.pyspark.python": sys.executable,
+    "spark.executor.instances": "1",
+    "spark.executor.memory": "512m",
+    "spark.driver.memory": "600m",
+    "spark.yarn.am.memory": "512m",
+}
+
 _FINISHED = ("FINISHED", "FAILED", "KILLED")
 
 
@@ -146,6 +157,8 @@ def _settings(folder: Path, *ports: int) -> Mapping[str, Mapping[str, object]]:
             "yarn.nodemanager.vmem-check-enabled": "false",
             "yarn.nodemanager.pmem-check-enabled": "false",
             "yarn.nodemanager.disk-health-checker.enable": "false",
+            # It looks once all the same, and wouldn't use a disk that is fuller.
+            "yarn.nodemanager.disk-health-checker.max-disk-utilization-per-disk-percentage": "100",
             # The logs of containers are what a failed test shows.
             "yarn.nodemanager.delete.debug-delay-sec": 3600,
         },

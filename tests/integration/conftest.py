@@ -1,4 +1,4 @@
-"""What the tests of Spark Connect share: one server, and a topic for each test."""
+"""What tests of Spark Connect and of YARN share: one server, one cluster, a topic for each test."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import pytest
 from demo.broker.ports import free_ports
 from kafka_drain.spark.submit import spark_version
 from tests.spark_connect import Server, fill
+from tests.yarn_cluster import YarnCluster, yarn_cluster
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -28,6 +29,13 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     yield found
     if not found.has_ended():
         assert found.stop() == 0, found.said()
+
+
+@pytest.fixture(scope="session")
+def yarn(tmp_path_factory: pytest.TempPathFactory) -> Iterator[YarnCluster]:
+    """The one YARN of this test run."""
+    with yarn_cluster(tmp_path_factory.mktemp("yarn")) as cluster:
+        yield cluster
 
 
 @pytest.fixture

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-import signal
 import sys
 import time
 from collections.abc import Iterator
@@ -15,7 +13,7 @@ from typing import Any
 import pytest
 
 from kafka_drain.config.pipeline import Pipeline
-from tests.airflow_worker import Task, Worker, airflow_worker
+from tests.airflow_worker import Drained, Worker, airflow_worker
 from tests.faults.injection import wait_for
 from tests.spark_connect import RECORDS, Server, assert_exact, remove_lease
 
@@ -43,43 +41,19 @@ def worker(
         yield running
 
 
-class Drained:
-    """A pipeline on the server, its archive, and its drains."""
-
-    def __init__(self, worker: Worker, name: str, topic: str, archive: Path) -> None:
-        self._worker, self._name, self.archive = worker, name, archive
-        worker.write_dags(
-            Pipeline(
-                name=name,
-                topics=[topic],
-                archive=str(archive),
-                spark_conn_id="warm",
-                source_options={"maxOffsetsPerTrigger": MAX_OFFSETS},
-            )
-        )
-
-    def start(self) -> Task:
-        """Start an attempt of the drain."""
-        return self._worker.start(f"drain_{self._name}", "drain")
-
-    @property
-    def batches(self) -> int:
-        """The number of batches that the query has committed."""
-        return len([*self.archive.glob("generations/0001/checkpoint/commits/[0-9]*")])
-
-    def start_until_mid_query(self) -> Task:
-        """Start a drain, and wait until it is in mid-query."""
-        started = self.start()
-        started.wait_until(lambda: self.batches > 1, "batches")
-        return started
-
-
-def kill_task(worker: Worker) -> None:
-    """Kill the process of the running task, a fork of its supervisor; nothing else."""
-    parent = worker.process.pid
-    children = Path(f"/proc/{parent}/task").glob("*/children")
-    for child in {int(pid) for path in children for pid in path.read_text().split()}:
-        os.kill(child, signal.SIGKILL)
+@pytest.fixture
+def drained(worker: Worker, topic: str, tmp_path: Path, request: pytest.FixtureRequest) -> Drained:
+    """A pipeline on the server whose archive doesn't exist yet."""
+    return Drained(
+        worker,
+        Pipeline(
+            name=request.node.name,
+            topics=[topic],
+            archive=str(tmp_path / "archive"),
+            spark_conn_id="warm",
+            source_options={"maxOffsetsPerTrigger": MAX_OFFSETS},
+        ),
+    )
 
 
 def clients(worker: Worker) -> list[str]:
@@ -87,14 +61,13 @@ def clients(worker: Worker) -> list[str]:
     return [command for command in worker.processes().values() if "main.py" in command]
 
 
-def test_task_killed_in_mid_query(worker: Worker, topic: str, tmp_path: Path, cluster: Any) -> None:
+def test_task_killed_in_mid_query(worker: Worker, drained: Drained, cluster: Any) -> None:
     """A task's process is killed: its client ends, the query goes on, and the retry adopts it."""
-    drained = Drained(worker, "killed", topic, tmp_path / "archive")
     killed = drained.start_until_mid_query()
     metadata = drained.archive / "generations/0001/checkpoint/metadata"
     known = json.loads(metadata.read_text())["id"]
 
-    kill_task(worker)
+    worker.kill_task()
 
     killed.end()
     assert killed.server.results == []
@@ -111,9 +84,8 @@ def test_task_killed_in_mid_query(worker: Worker, topic: str, tmp_path: Path, cl
     assert_exact(drained.archive, cluster)
 
 
-def test_task_marked_failed(worker: Worker, topic: str, tmp_path: Path, cluster: Any) -> None:
+def test_task_marked_failed(worker: Worker, drained: Drained, cluster: Any) -> None:
     """A task that is marked as failed ends its query: the next drain finds none."""
-    drained = Drained(worker, "marked", topic, tmp_path / "archive")
     marked = drained.start_until_mid_query()
 
     marked.server.is_marked_failed.set()

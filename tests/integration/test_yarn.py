@@ -11,7 +11,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -24,10 +24,10 @@ from kafka_drain.config.pipeline import Pipeline
 from kafka_drain.drain.group import open_group, raise_failures, run_group
 from kafka_drain.proof.executor_reading import read_by_spark
 from kafka_drain.spark.runner import SparkConnection, runner_for
-from kafka_drain.spark.submit import for_master, spark_home
+from kafka_drain.spark.submit import for_master
 from tests.faults.injection import wait_for
 from tests.filled_topic import RECORDS, assert_exact, drain_second_half, fill
-from tests.yarn_cluster import YarnCluster, yarn_cluster
+from tests.yarn_cluster import CONF, YarnCluster
 
 pytestmark = [pytest.mark.integration, pytest.mark.yarn]
 
@@ -35,23 +35,6 @@ ROOT = Path(__file__).parents[2]
 #: For a drain of many batches.
 SLOW = ("--source-option", "maxOffsetsPerTrigger=100")
 PATIENCE = 600.0
-
-#: Small enough for two cores, and Spark's jars from where they are.
-CONF = {
-    "spark.yarn.jars": f"local:{spark_home()}/jars/*",
-    "spark.pyspark.python": sys.executable,
-    "spark.executor.instances": "1",
-    "spark.executor.memory": "512m",
-    "spark.driver.memory": "600m",
-    "spark.yarn.am.memory": "512m",
-}
-
-
-@pytest.fixture(scope="module")
-def yarn(tmp_path_factory: pytest.TempPathFactory) -> Iterator[YarnCluster]:
-    """The one cluster of these tests."""
-    with yarn_cluster(tmp_path_factory.mktemp("yarn")) as cluster:
-        yield cluster
 
 
 @pytest.fixture

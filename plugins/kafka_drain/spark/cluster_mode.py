@@ -1,8 +1,8 @@
-"""Run applications with spark-submit in YARN's cluster mode, and find them again by their tags.
+"""Run applications with spark-submit in cluster mode, and find them again by their tags.
 
 The driver runs in the cluster and outlives the process that submitted it. What the two tell each
-other goes through run folders in the archives (`run_folder`); secrets go with spark-submit's
-`--files` into the application's staging folder, which YARN lets only its user read.
+other goes through run folders in the archives (`run_folder`), and secrets through the cluster
+manager (`cluster_manager`).
 """
 
 from __future__ import annotations
@@ -20,15 +20,16 @@ from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any, ClassVar
 
-from kafka_drain.errors import LockedError, SparkJobError
+from kafka_drain.errors import ConfigError, LockedError, SparkJobError
 from kafka_drain.progress import Level, Line
+from kafka_drain.spark.cluster_manager import ClusterApplication, ClusterManager, NoAnswerError
 from kafka_drain.spark.engine import Found, run_on
 from kafka_drain.spark.job_spec import RUN_OPTION, write_private
+from kafka_drain.spark.place import is_kubernetes
 from kafka_drain.spark.run_folder import RunDocument, RunFolder, job_key, name_of
 from kafka_drain.spark.runner import SparkConnection, SparkSubmit, read_spark_line
 from kafka_drain.spark.submit import SparkApplication
-from kafka_drain.spark.yarn import NoAnswerError, ResourceManager, YarnApplication
-from kafka_drain.storage.paths import locate
+from kafka_drain.storage.paths import hadoop_path, locate
 
 #: Number of lines of a failed spark-submit that are shown.
 LAST_LINES = 30
@@ -38,7 +39,7 @@ FOLLOWED = ("drain", "window", "sink")
 
 #: How long a submitted application may stay unknown.
 KNOWN_SECONDS = 30.0
-#: How long the ResourceManager may be silent.
+#: How long the cluster manager may be silent.
 PATIENCE_SECONDS = 300.0
 
 
@@ -79,7 +80,7 @@ def jobs_of(application: SparkApplication) -> list[Job]:
 
 
 class SparkCluster(SparkSubmit):
-    """Runs applications with spark-submit in cluster mode, on YARN.
+    """Runs applications with spark-submit in cluster mode, on YARN or Kubernetes.
 
     Attributes:
         poll_seconds: Time between two looks at a running application.
@@ -87,7 +88,8 @@ class SparkCluster(SparkSubmit):
     Args:
         connection: Where applications run.
         hear: Receives each line that the driver prints; None to pass them to standard error.
-        manager: The ResourceManager; None for the one in `$HADOOP_CONF_DIR`.
+        manager: The cluster manager; None for the one that the connection names.
+        started: Receives the id of each application that is submitted or found again.
     """
 
     last_seconds = 20.0
@@ -97,15 +99,23 @@ class SparkCluster(SparkSubmit):
         self,
         connection: SparkConnection,
         hear: Callable[[Line], None] | None = None,
-        manager: ResourceManager | None = None,
+        manager: ClusterManager | None = None,
+        started: Callable[[str], object] = str,
     ) -> None:
         super().__init__(connection, hear)
-        self._yarn = manager or ResourceManager.of(os.environ)
+        self._known = manager
+        self._started = started
         self._id = ""
         self._runs: list[tuple[Job, RunFolder]] = []
         self._rest: list[Job] = []
         self._heard = 0
+        self._waits_for = ""
         self._silent_since: float | None = None
+
+    @property
+    def _manager(self) -> ClusterManager:
+        assert self._known is not None, "find comes first"
+        return self._known
 
     def __call__(self, application: SparkApplication) -> None:
         """Run an application: follow what is found of it, and submit the rest.
@@ -113,7 +123,7 @@ class SparkCluster(SparkSubmit):
         Raises:
             SparkJobError: When it failed.
         """
-        run_on(self, application)
+        run_on(self, application, self._started)
         if self._rest:
             rest = [str(job.path) for job in self._rest]
             self(replace(application, arguments=[application.kind, *rest]))
@@ -123,9 +133,12 @@ class SparkCluster(SparkSubmit):
 
         Raises:
             LockedError: When an application of other options drains one of the archives.
-            ConfigError: When the ResourceManager requires a login.
+            ConfigError: When the configuration doesn't say where the cluster manager is, or that
+                requires other rights.
+            MachineError: When a package for it isn't installed.
             NoAnswerError: When it doesn't answer.
         """
+        self._known = self._known or manager_of(self._connection, application.conf)
         self._id, self._runs, self._rest = "", [], []
         leases = {}
         for job in jobs_of(application):
@@ -139,14 +152,16 @@ class SparkCluster(SparkSubmit):
             run = folder.run()
             if app is not None and run is not None:
                 leases[job.archive] = run.lease
+                # Its submitter may have been killed before it handed them over.
+                self._manager.hand_over(found_id, _secrets_of(job, folder.spec()))
         if not self._runs:
             self._rest = []
             return None
         return Found(self._id, leases)
 
-    def _find(self, job: Job, kind: str) -> tuple[RunFolder | None, YarnApplication | None]:
+    def _find(self, job: Job, kind: str) -> tuple[RunFolder | None, ClusterApplication | None]:
         """Return the newest run of a job that is running or left a result, and its application."""
-        alive = {tag: app for app in self._yarn.tagged(job.tag) for tag in app.tags}
+        alive = {tag: app for app in self._manager.tagged(job.tag) for tag in app.tags}
         for folder in job.folders():
             run, app = folder.run(), alive.get(folder.path.name)
             if run is None or run.archive != job.archive:
@@ -161,7 +176,7 @@ class SparkCluster(SparkSubmit):
                 raise LockedError(
                     f"{job.archive} is being drained by {app.id} with other options since "
                     f"{run.submitted_at}; try again when it has ended, or end it with "
-                    f"`yarn application -kill {app.id}`"
+                    f"`{app.kill_command}`"
                 )
         return None, None
 
@@ -170,20 +185,28 @@ class SparkCluster(SparkSubmit):
 
         Raises:
             SparkJobError: When spark-submit failed.
-            ConfigError: When the ResourceManager requires a login.
+            ConfigError: When the cluster manager requires other rights, or another configuration.
         """
         run = name_of(datetime.now(timezone.utc), uuid.uuid4().hex[:12])
-        files, tags = [], ["kafka-drain", run]
+        secrets: dict[str, Path] = {}
+        tags, specs = ["kafka-drain", run], []
         for number, job in enumerate(jobs_of(application)):
             spec = dict(job.spec)
             spec["result_path"] = f"result-{number:03d}.json"
             if "answers_path" in spec:
                 spec["answers_path"] = f"answers-{number:03d}.jsonl"
             if spec.get("secrets_path"):
-                name = f"secrets-{number:03d}.json"
-                files.append(f"{spec['secrets_path']}#{name}")
-                spec["secrets_path"] = name
-            folder = RunFolder.new(locate(job.archive), run)
+                path = Path(self._manager.secrets_folder) / f"secrets-{number:03d}.json"
+                spec["secrets_path"] = str(path)
+                secrets |= _secrets_of(job, spec)
+            tags.append(job.tag)
+            specs.append(spec)
+            self._runs.append((job, RunFolder.new(locate(job.archive), run)))
+        folders = [str(folder.path) for _, folder in self._runs]
+        options = [*self._connection.options, *self._login(), "--deploy-mode", "cluster"]
+        code = str(hadoop_path(self._runs[0][1].path))
+        options += self._manager.options(run, list(dict.fromkeys(tags)), secrets, code)
+        for (job, folder), spec in zip(self._runs, specs, strict=True):
             document = RunDocument(
                 kind=application.kind,
                 key=job.key,
@@ -192,24 +215,18 @@ class SparkCluster(SparkSubmit):
                 archive=job.archive,
             )
             folder.write(document, spec)
-            tags.append(job.tag)
-            self._runs.append((job, folder))
-        options = [*self._connection.options, *self._login(), "--deploy-mode", "cluster"]
-        options += ["--conf", f"spark.yarn.tags={','.join(dict.fromkeys(tags))}"]
-        if files:
-            options += ["--files", ",".join(files)]
-        folders = [str(folder.path) for _, folder in self._runs]
         elsewhere = replace(application, arguments=[application.kind, RUN_OPTION, *folders])
         command = elsewhere.command(self._connection.master, options, self._connection.binary)
         try:
-            code = self._submit(command, {**os.environ, **application.environment})
-            self._id = self._submitted(run, code)
+            ended = self._submit(command, {**os.environ, **application.environment})
+            self._id = self._submitted(run, ended)
+            self._manager.hand_over(self._id, secrets)
         except SparkJobError:
             raise
         except BaseException:
             super().cancel("")
-            for app in self._yarn.tagged(run):
-                self._yarn.kill(app.id)
+            for app in self._manager.tagged(run):
+                self._manager.kill(app.id)
             raise
         return self._id
 
@@ -233,12 +250,13 @@ class SparkCluster(SparkSubmit):
     def _submitted(self, run: str, code: int) -> str:
         """Return the id of the application that was submitted as a run."""
         deadline = time.monotonic() + (KNOWN_SECONDS if code == 0 else 0)
-        while not (found := self._yarn.tagged(run, alive=False)):
+        while not (found := self._manager.tagged(run, alive=False)):
             if time.monotonic() >= deadline:
                 raise SparkJobError(
                     f"spark-submit failed with exit code {code}"
                     if code
-                    else f"YARN doesn't know the application {run} that spark-submit submitted"
+                    else f"{self._manager.name} doesn't know the application {run} that "
+                    "spark-submit submitted"
                 )
             time.sleep(self.poll_seconds)
         return found[0].id
@@ -247,14 +265,14 @@ class SparkCluster(SparkSubmit):
         """Hear what the driver has printed; return whether the application has ended.
 
         Raises:
-            SparkJobError: When it failed or was cancelled, or the ResourceManager has been silent
+            SparkJobError: When it failed or was cancelled, or the cluster manager has been silent
                 for five minutes: the application goes on, and a retry finds it.
         """
         if not application_id:
             self._collect()
             return True
         try:
-            app = self._yarn.application(application_id)
+            app = self._manager.application(application_id)
             self._silent_since = None
         except NoAnswerError:
             now = time.monotonic()
@@ -264,16 +282,19 @@ class SparkCluster(SparkSubmit):
             time.sleep(self.poll_seconds)
             return False
         self._hear_progress()
+        if app.waits_for != self._waits_for:
+            self._waits_for = app.waits_for
+            self._say(read_spark_line(f"{app.id} waits: {app.waits_for or 'no longer'}"))
         if app.is_alive:
             time.sleep(self.poll_seconds)
             return False
         self._hear_progress()
-        self._collect()
-        if not app.has_succeeded:
-            raise SparkJobError(
-                f"{app.id} ended as {app.final_status} {app.diagnostics[:500].strip()!r}; its log: "
-                f"`yarn logs -applicationId {app.id}`"
-            )
+        has_results = self._collect()
+        if not (has_results if app.has_succeeded is None else app.has_succeeded):
+            why = f"{app.id} ended as {app.outcome}; its log: `{app.log_command}`"
+            # Whoever misses the result says that the log has the reason.
+            self._say(Line(why, Level.ERROR))
+            raise SparkJobError(why)
         return True
 
     def cancel(self, application_id: str) -> None:
@@ -289,9 +310,9 @@ class SparkCluster(SparkSubmit):
     def _kill(self, application_id: str) -> None:
         if not application_id:
             return
-        self._yarn.kill(application_id)
+        self._manager.kill(application_id)
         deadline = time.monotonic() + self.last_seconds
-        while self._yarn.application(application_id).is_alive and time.monotonic() < deadline:
+        while self._manager.application(application_id).is_alive and time.monotonic() < deadline:
             time.sleep(0.2)
 
     def _say(self, line: Line) -> None:
@@ -309,10 +330,16 @@ class SparkCluster(SparkSubmit):
         for line in progress.lines[-new:] if new > 0 else ():
             self._say(read_spark_line(line))
 
-    def _collect(self) -> None:
-        """Bring the results to where the jobs expect them, and remove the run folders."""
+    def _collect(self) -> bool:
+        """Bring the results to where the jobs expect them, and remove the run folders.
+
+        Returns:
+            Whether each job has left a result that isn't an error.
+        """
+        complete = True
         for job, folder in self._runs:
             result = folder.result()
+            complete = complete and result is not None and "error" not in result
             if result is not None:
                 if "answers_path" in job.spec and "error" not in result:
                     answers = Path(job.spec["answers_path"])
@@ -320,10 +347,42 @@ class SparkCluster(SparkSubmit):
                     answers.write_text(folder.answers())
                 write_private(Path(job.spec["result_path"]), result | folder.attempt())
             folder.remove()
+        if self._id and any(job.spec.get("secrets_path") for job, _ in self._runs):
+            try:
+                self._manager.clean_up(self._id)
+            except (ConfigError, NoAnswerError) as error:
+                self._say(Line(f"{error}; the secrets of {self._id} remain", Level.WARNING))
         self._runs, self._id, self._heard = [], "", 0
+        return complete
 
 
-def _is_wanted(job: Job, kind: str, app: YarnApplication | None, folder: RunFolder) -> bool:
+def manager_of(connection: SparkConnection, conf: Mapping[str, str]) -> ClusterManager:
+    """Return the cluster manager of a connection.
+
+    Args:
+        connection: Names it.
+        conf: Spark's configuration.
+
+    Raises:
+        ConfigError: When the configuration doesn't say where it is.
+        MachineError: When a package for it isn't installed.
+    """
+    if is_kubernetes(connection.master):
+        from kafka_drain.spark.kubernetes import Kubernetes
+
+        return Kubernetes.of(connection, conf)
+    from kafka_drain.spark.yarn import ResourceManager
+
+    return ResourceManager.of(os.environ)
+
+
+def _secrets_of(job: Job, spec: Mapping[str, Any]) -> dict[str, Path]:
+    """Return the job's file with secrets, by the name that its spec for the driver gives it."""
+    name = Path(spec.get("secrets_path") or "").name
+    return {name: Path(job.spec["secrets_path"])} if name else {}
+
+
+def _is_wanted(job: Job, kind: str, app: ClusterApplication | None, folder: RunFolder) -> bool:
     """Return whether an earlier run of a job takes the place of another one.
 
     Of runs that have ended, only a drain's result is, and only if nothing is new since.

@@ -73,10 +73,17 @@ class Engine(Protocol):
         """End an application; does nothing if it has ended."""
 
 
-def run_on(engine: Engine, application: SparkApplication) -> None:
+def run_on(
+    engine: Engine, application: SparkApplication, started: Callable[[str], object] = str
+) -> None:
     """Run an application to its end: one that is found again, or a new one.
 
     Cancels it when interrupted.
+
+    Args:
+        engine: Runs it.
+        application: The application.
+        started: Receives its id, unless it has ended before.
 
     Raises:
         SparkJobError: When it failed.
@@ -84,6 +91,8 @@ def run_on(engine: Engine, application: SparkApplication) -> None:
     found = engine.find(application)
     application_id = found.id if found else engine.submit(application)
     try:
+        if application_id:
+            started(application_id)
         while not engine.poll(application_id):
             pass
     except SparkJobError:

@@ -12,7 +12,6 @@ _NO_CLUSTER_MODE = {
     "local": "the driver of a local master runs in the spark-submit process; leave it out",
     "spark:": "standalone clusters don't run Python applications so; leave it out",
     "sc:": "a Spark Connect server is the driver; leave it out",
-    "k8s:": "it has never been run on Kubernetes; use client mode, or a Spark Connect server there",
 }
 
 
@@ -34,18 +33,24 @@ def place_of(master: str, deploy_mode: str = "client") -> Place:
     return Place.CLUSTER if deploy_mode == "cluster" else Place.HERE
 
 
+def is_kubernetes(master: str) -> bool:
+    """Return whether a master is a Kubernetes API server."""
+    return master.startswith("k8s:")
+
+
 def check_deploy_mode(master: str, deploy_mode: str) -> None:
     """Refuse a deploy mode that a master doesn't have, or that kafka-drain doesn't offer there.
 
     Raises:
-        ConfigError: When it isn't `client`, or `cluster` with the master `yarn`.
+        ConfigError: When it isn't `client`, or `cluster` on YARN or Kubernetes.
     """
-    if deploy_mode == "client" or (deploy_mode == "cluster" and master == "yarn"):
+    has_cluster_mode = master == "yarn" or is_kubernetes(master)
+    if deploy_mode == "client" or (deploy_mode == "cluster" and has_cluster_mode):
         return
+    accepted = "accepted: client, and on YARN and Kubernetes, cluster"
     why = next(
-        (text for start, text in _NO_CLUSTER_MODE.items() if master.startswith(start)),
-        "accepted: client, and with the master yarn, cluster",
+        (text for start, text in _NO_CLUSTER_MODE.items() if master.startswith(start)), accepted
     )
     if deploy_mode != "cluster":
-        why = "accepted: client, and with the master yarn, cluster"
+        why = accepted
     raise ConfigError(f"deploy mode {deploy_mode!r} isn't possible with the master {master}: {why}")

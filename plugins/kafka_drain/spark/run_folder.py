@@ -144,11 +144,18 @@ class RunFolder:
         return read_bytes(self.path / "answers.jsonl").decode()
 
     def remove(self) -> None:
-        """Remove the folder; does nothing if it is gone."""
-        for name in list_folder(self.path):
-            (self.path / name).unlink(missing_ok=True)
-        if is_local(self.path) and self.path.exists():
-            self.path.rmdir()
+        """Remove the folder, and the code that Spark put into it; does nothing if it is gone."""
+        _remove(self.path)
+
+
+def _remove(folder: UPath) -> None:
+    for name, is_folder in list_folder(folder).items():
+        if is_folder:
+            _remove(folder / name)
+        else:
+            (folder / name).unlink(missing_ok=True)
+    if is_local(folder) and folder.exists():
+        folder.rmdir()
 
 
 def name_of(time: datetime, token: str) -> str:

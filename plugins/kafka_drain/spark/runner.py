@@ -274,13 +274,21 @@ class SparkConnect(SparkProcess):
 
 
 def runner_for(
-    connection: SparkConnection, hear: Callable[[Line], None] | None = None
+    connection: SparkConnection,
+    hear: Callable[[Line], None] | None = None,
+    started: Callable[[str], object] = str,
 ) -> SparkProcess:
-    """Return the runner for a connection: the engine for where its drivers run."""
+    """Return the runner for a connection: the engine for where its drivers run.
+
+    Args:
+        connection: Where applications run.
+        hear: See `SparkProcess`.
+        started: Receives the id of each application that outlives this process.
+    """
     if connection.place is Place.CLUSTER:
         from kafka_drain.spark.cluster_mode import SparkCluster
 
-        return SparkCluster(connection, hear)
+        return SparkCluster(connection, hear, started=started)
     kind = SparkConnect if connection.place is Place.SERVER else SparkSubmit
     return kind(connection, hear)
 

@@ -32,8 +32,8 @@ from kafka_drain.spark.place import Place, place_of
 from kafka_drain.storage.paths import hadoop_path, locate
 from kafka_drain.storage.s3 import spark_conf_for
 
-#: Settings of an application whose driver runs in YARN. A second attempt by YARN would begin with a
-#: spec of the past; Airflow's retry makes a new one.
+#: Settings of an application whose driver runs in the cluster. A second attempt by YARN would begin
+#: with a spec of the past; Airflow's retry makes a new one.
 IN_CLUSTER = {
     "spark.yarn.maxAppAttempts": "1",
     "spark.yarn.submit.waitAppCompletion": "false",

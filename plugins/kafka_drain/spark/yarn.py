@@ -8,23 +8,19 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 from urllib.error import HTTPError, URLError
 from urllib.parse import quote
 from urllib.request import Request, urlopen
 from xml.etree import ElementTree
 
 from kafka_drain.errors import ConfigError
-from kafka_drain.spark.engine import StillRunningError
+from kafka_drain.spark.cluster_manager import NoAnswerError
 
 #: States of applications that haven't ended.
 _ALIVE = ("NEW", "NEW_SAVING", "SUBMITTED", "ACCEPTED", "RUNNING")
 _SECONDS = 10.0
 _VARIABLES = ("HADOOP_CONF_DIR", "YARN_CONF_DIR")
-
-
-class NoAnswerError(StillRunningError):
-    """Raised when no ResourceManager answers; what it runs goes on."""
 
 
 @dataclass(frozen=True)
@@ -55,6 +51,26 @@ class YarnApplication:
         """Whether it has ended without an error."""
         return self.state == "FINISHED" and self.final_status == "SUCCEEDED"
 
+    @property
+    def waits_for(self) -> str:
+        """Nothing: what YARN says changes with each heartbeat of its nodes."""
+        return ""
+
+    @property
+    def outcome(self) -> str:
+        """How it ended, and why."""
+        return f"{self.final_status} {self.diagnostics[:500].strip()!r}"
+
+    @property
+    def kill_command(self) -> str:
+        """The command that ends it."""
+        return f"yarn application -kill {self.id}"
+
+    @property
+    def log_command(self) -> str:
+        """The command that shows its log."""
+        return f"yarn logs -applicationId {self.id}"
+
     @classmethod
     def from_dict(cls, answer: Mapping[str, Any]) -> YarnApplication:
         """Return the application of an answer in JSON."""
@@ -76,6 +92,9 @@ class ResourceManager:
     """
 
     addresses: Sequence[str]
+    name: ClassVar[str] = "YARN"
+    #: The working directory of its container.
+    secrets_folder: ClassVar[str] = ""
 
     @classmethod
     def of(cls, environment: Mapping[str, str]) -> ResourceManager:
@@ -129,6 +148,25 @@ class ResourceManager:
         # YARN's own idea of a user, where it doesn't ask for Kerberos.
         path = f"apps/{quote(application_id)}/state?user.name={quote(getpass.getuser())}"
         self._ask(path, {"state": "KILLED"})
+
+    def options(
+        self, run: str, tags: Sequence[str], secrets: Mapping[str, Path], code: str
+    ) -> list[str]:
+        """Return the options that tag an application, and send it its secrets as files.
+
+        They go to the application's staging folder, which YARN lets only its user read.
+        """
+        files = [f"{path}#{name}" for name, path in secrets.items()]
+        return [
+            *("--conf", f"spark.yarn.tags={','.join(tags)}"),
+            *(("--files", ",".join(files)) if files else ()),
+        ]
+
+    def hand_over(self, application_id: str, secrets: Mapping[str, Path]) -> None:
+        """Do nothing: spark-submit has sent them."""
+
+    def clean_up(self, application_id: str) -> None:
+        """Do nothing: Spark removes the staging folder."""
 
     def _ask(self, path: str, content: Mapping[str, str] | None = None) -> Any:
         errors = []

@@ -22,6 +22,10 @@ if TYPE_CHECKING:
     from kafka_drain_airflow.observability.lineage import Lineage
 
 
+#: Key of an application's id in Airflow's task state store.
+STATE_KEY = "spark_application"
+
+
 class SparkJobOperator(BaseOperator):
     """Runs kafka-drain's Spark applications through the pipeline's Spark connection.
 
@@ -43,12 +47,14 @@ class SparkJobOperator(BaseOperator):
         self._progress = TaskProgress(None)
         self._lineage: Lineage | None = None
         self._spark: SparkProcess | None = None
+        self._state: Any = None
 
     def pre_execute(self, context: Any) -> None:
         """Show the Archive button while the task runs, and start storing its progress."""
         super().pre_execute(context)
         show_archive(context, self)
         self._progress = TaskProgress(context.get("ti"))
+        self._state = context.get("task_state_store")  # since Airflow 3.3
 
     def say_plan(self, lines: Iterable[str]) -> None:
         """Log the task's plan, and keep it for Airflow's UI."""
@@ -103,10 +109,21 @@ class SparkJobOperator(BaseOperator):
         from kafka_drain.spark.runner import runner_for
 
         if self._spark is None:
-            self._spark = runner_for(spark_connection(self.pipeline.spark_conn_id), self.say)
+            connection = spark_connection(self.pipeline.spark_conn_id)
+            self._spark = runner_for(connection, self.say, self._remember)
         return self._spark
 
+    def _remember(self, application: str) -> None:
+        """Show an application's id in Airflow's task state store; nothing is decided by it."""
+        self.log.info("the driver runs in the cluster: %s", application)
+        if self._state is None:
+            return
+        try:
+            self._state.set(STATE_KEY, application)
+        except Exception as error:  # whatever the configured backend raises
+            self.log.warning("Airflow's task state store doesn't take its id: %s", error)
+
     def on_kill(self) -> None:
-        """Stop what runs: spark-submit, the query of a Spark Connect server, or YARN's driver."""
+        """Stop what runs: spark-submit, a Spark Connect server's query, or a cluster's driver."""
         if self._spark is not None:
             self._spark.stop()

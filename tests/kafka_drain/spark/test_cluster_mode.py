@@ -4,20 +4,21 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 
 from kafka_drain.errors import LockedError, SparkJobError
 from kafka_drain.progress import Line
+from kafka_drain.spark.cluster_manager import NoAnswerError
 from kafka_drain.spark.cluster_mode import SparkCluster
 from kafka_drain.spark.run_folder import RunFolder
 from kafka_drain.spark.runner import SparkConnection, runner_for
 from kafka_drain.spark.submit import SparkApplication
-from kafka_drain.spark.yarn import NoAnswerError, YarnApplication
+from kafka_drain.spark.yarn import ResourceManager, YarnApplication
 from kafka_drain.storage.paths import locate
 
 CONNECTION = SparkConnection("yarn", ["--queue", "night"], deploy_mode="cluster")
@@ -44,6 +45,19 @@ class Yarn:
     note: Path
     killed: list[str] = field(default_factory=list)
     calls: list[str] = field(default_factory=list)
+    handed: list[tuple[str, ...]] = field(default_factory=list)
+    cleaned: list[str] = field(default_factory=list)
+    name: ClassVar[str] = "YARN"
+    secrets_folder: ClassVar[str] = ""
+
+    def options(self, *arguments: Any) -> list[str]:
+        return ResourceManager([]).options(*arguments)
+
+    def hand_over(self, application_id: str, secrets: Mapping[str, Path]) -> None:
+        self.handed.append((application_id, *sorted(secrets)))
+
+    def clean_up(self, application_id: str) -> None:
+        self.cleaned.append(application_id)
 
     def tagged(self, tag: str, *, alive: bool = True) -> list[YarnApplication]:
         if not self.note.exists() or not self.states:
@@ -123,7 +137,7 @@ class World:
 
     def engine(self, *states: YarnApplication | Exception) -> tuple[SparkCluster, Yarn]:
         yarn = Yarn(list(states), self.note)
-        engine = SparkCluster(CONNECTION, self.heard.append, yarn)  # type: ignore[arg-type]
+        engine = SparkCluster(CONNECTION, self.heard.append, yarn)
         engine.poll_seconds = 0.01  # type: ignore[misc]
         engine.last_seconds = 0.2  # type: ignore[misc]
         return engine, yarn
@@ -305,6 +319,8 @@ def test_follow_found(world: World) -> None:
     engine(world.application())
 
     assert (world.result(), yarn.calls) == ({"records": 1}, ["a_1", "a_1"])
+    # Its submitter may have been killed before it handed them over.
+    assert (yarn.handed, yarn.cleaned) == ([("a_1", "secrets-000.json")], ["a_1"])
     assert world.note.read_text() == before
 
 

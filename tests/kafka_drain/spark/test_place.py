@@ -15,6 +15,7 @@ from kafka_drain.spark.place import Place, check_deploy_mode, place_of
         ("spark://h:7077", "client", Place.HERE),
         ("yarn", "client", Place.HERE),
         ("k8s://https://h:443", "client", Place.HERE),
+        ("k8s://https://h:443", "cluster", Place.CLUSTER),
         ("yarn", "cluster", Place.CLUSTER),
         ("sc://h:15002", "client", Place.SERVER),
     ],
@@ -31,10 +32,9 @@ def test_place_of_accepted(master: str, mode: str, place: Place) -> None:
     [
         ("local[2]", "cluster", "runs in the spark-submit process"),
         ("spark://h:7077", "cluster", "standalone clusters don't run Python"),
-        ("k8s://https://h", "cluster", "never been run on Kubernetes"),
         ("sc://h:15002", "cluster", "a Spark Connect server is the driver"),
-        ("mesos://h", "cluster", "accepted: client, and with the master yarn, cluster"),
-        ("yarn", "Cluster", "accepted: client, and with the master yarn, cluster"),
+        ("mesos://h", "cluster", "accepted: client, and on YARN and Kubernetes, cluster"),
+        ("yarn", "Cluster", "accepted: client, and on YARN and Kubernetes, cluster"),
         ("local[2]", "", "accepted: client"),
     ],
 )

@@ -13,7 +13,8 @@ from typing import Any
 import pytest
 
 from kafka_drain.errors import ConfigError
-from kafka_drain.spark.yarn import NoAnswerError, ResourceManager, YarnApplication, addresses_in
+from kafka_drain.spark.cluster_manager import NoAnswerError
+from kafka_drain.spark.yarn import ResourceManager, YarnApplication, addresses_in
 
 #: As a ResourceManager of Hadoop 3.4.1 answered, without the figures.
 RUNNING = {
