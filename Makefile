@@ -10,13 +10,13 @@ SEQUENCES ?= 200
 STEPS ?= 10
 VERSITYGW := v1.8.0
 # Tests with real components; those that need a store, a cluster, YARN or a Connect server have targets of their own.
-HERE := integration and not (store or cluster or connect or yarn)
+HERE := integration and not (store or cluster or connect or kubernetes or yarn)
 # Folders that contain them: collecting all other tests takes pytest half a minute.
 WITH_PARTS := tests/faults tests/integration tests/security tests/sequences tests/stores
 # Otherwise, hundreds of processes would each compile the same modules again.
 unexport PYTHONDONTWRITEBYTECODE
 .DEFAULT_GOAL := help
-.PHONY: help setup class-archive setup-airflow2 setup-spark41 setup-spark42 demo ui stop broker test test-airflow2-spark35 test-spark41 test-spark42 test-pythons test-s3 test-stores test-clusters test-connect test-yarn matrix unit check format coverage mutate docs bench test-compose soak lock lock-jars audit licences clean
+.PHONY: help setup class-archive setup-airflow2 setup-spark41 setup-spark42 demo ui stop broker test test-airflow2-spark35 test-spark41 test-spark42 test-pythons test-s3 test-stores test-clusters test-connect test-kubernetes test-yarn matrix unit check format coverage mutate docs bench test-compose soak lock lock-jars audit licences clean
 
 help: ## list the targets
 	@grep -E '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z0-9-]+):.*## (.*)/  make \1|\2/' | column -t -s '|' 2>/dev/null \
@@ -76,6 +76,9 @@ test-pythons: ## run the tests that need no Java on Python 3.10 and 3.12, in sep
 test-s3: class-archive ## run the S3 tests against Versity's S3 Gateway, a real server; needs Go
 	@GOBIN=$(CURDIR)/.demo/bin go install github.com/versity/versitygw/cmd/versitygw@$(VERSITYGW)
 	@TESTS_VERSITYGW=$(CURDIR)/.demo/bin/versitygw $(PYTHON_ENV) -m pytest tests/stores tests/faults -k s3
+
+test-kubernetes: class-archive ## run drivers and executors in the pods of a stand-in for Kubernetes: 5 minutes
+	@$(PYTHON_ENV) -m pytest -m kubernetes tests/integration
 
 test-yarn: class-archive ## run the jobs on a YARN of one node, with drivers in client and in cluster mode: 10 minutes
 	@$(PYTHON_ENV) -m pytest -m yarn tests/integration
@@ -143,7 +146,7 @@ soak: setup ## kill republishes repeatedly, and run random sequences (KILLS=50 Z
 lock: setup ## regenerate the lock files from pyproject.toml and requirements*.txt
 	@for name in requirements requirements-airflow2; do \
 	  .venv/bin/uv pip compile pyproject.toml -c $$name.txt --universal --python-version 3.10 \
-	    --generate-hashes --extra spark --extra demo --extra s3 --extra postgres --group dev $$(test $$name != requirements || echo --group docs --group mutation) \
+	    --generate-hashes --extra spark --extra demo --extra s3 --extra kubernetes --extra postgres --group dev $$(test $$name != requirements || echo --group docs --group mutation) \
 	    --no-annotate --quiet -o $$name.lock || exit; done
 	@.venv/bin/uv pip compile pyproject.toml -c requirements.lock --universal --python-version 3.10 \
 	  --generate-hashes --extra spark-and-connect --extra s3 --extra postgres --no-annotate --quiet -o requirements-docker.lock

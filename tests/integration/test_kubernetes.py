@@ -145,9 +145,7 @@ def test_drain_and_republish(
     assert_exact(archive, cluster)
 
 
-def test_worker_killed(
-    cluster_of_pods: Cluster, topic: str, tmp_path: Path, cluster: Any
-) -> None:
+def test_worker_killed(cluster_of_pods: Cluster, topic: str, tmp_path: Path, cluster: Any) -> None:
     """The worker is killed in mid-query: the retry follows the same pod to its end."""
     archive = tmp_path / "archive"
     words = ["drain", archive, "--topic", topic, "--json", *SLOW]
@@ -163,9 +161,7 @@ def test_worker_killed(
     assert_exact(archive, cluster)
 
 
-def test_driver_evicted(
-    cluster_of_pods: Cluster, topic: str, tmp_path: Path, cluster: Any
-) -> None:
+def test_driver_evicted(cluster_of_pods: Cluster, topic: str, tmp_path: Path, cluster: Any) -> None:
     """The driver's pod is deleted in mid-query: the drain fails, and the next one resumes."""
     archive = tmp_path / "archive"
     words = ["drain", archive, "--topic", topic]

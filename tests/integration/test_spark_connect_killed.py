@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -301,6 +301,15 @@ WINDOW_MOMENTS = {
 }
 
 
+def many_partitions(make_topic: Callable[..., str], send: Any) -> str:
+    """Make a topic whose records are in many small files after a drain."""
+    topic = make_topic(partitions=WINDOW_PARTITIONS)
+    for partition in range(WINDOW_PARTITIONS):
+        values = [(b"k", b"%d" % n, None, 1_767_225_600_000 + n) for n in range(50)]
+        send(topic, values, partition=partition)
+    return topic
+
+
 @pytest.mark.parametrize("moment", WINDOW_MOMENTS)
 def test_window_killed(
     moment: str,
@@ -315,10 +324,7 @@ def test_window_killed(
 
     A window isn't followed: each try writes to a folder of its own, and only one is sealed.
     """
-    topic = make_topic(partitions=WINDOW_PARTITIONS)
-    for partition in range(WINDOW_PARTITIONS):
-        values = [(b"k", b"%d" % n, None, 1_767_225_600_000 + n) for n in range(50)]
-        send(topic, values, partition=partition)
+    topic = many_partitions(make_topic, send)
     drained = Drained(server, topic, tmp_path, bootstrap_servers)
     drained.start("--source-option", "startingOffsets=latest").end()
     times = ("--start", "2026-01-01T00:00Z", "--end", "2026-01-02T00:00Z")
@@ -337,6 +343,69 @@ def test_window_killed(
     assert report.complete, report.findings
     assert [window["records"] for window in report.windows] == [RECORDS]
     assert_once(drained.archive)
+
+
+def test_compaction_killed(
+    server: Server,
+    make_topic: Callable[..., str],
+    send: Any,
+    tmp_path: Path,
+    bootstrap_servers: str,
+    cluster: Any,
+) -> None:
+    """A compaction's client is killed while it writes: nothing is replaced; the retry replaces."""
+    drained = Drained(server, many_partitions(make_topic, send), tmp_path, bootstrap_servers)
+    drained.start("--json").end()
+    kafka = drained.command[4:6]
+    for each in ("validate", "roll", "validate"):
+        client(each, drained.archive, *kafka)
+    command = ("maintain", drained.archive, *drained.command[4:8], "--apply")
+
+    kill_while_it_writes(drained, command)
+
+    assert_exact(drained.archive, cluster)
+    end_at_last(drained, command)
+    assert len([*drained.archive.glob("windows/compact_*/receipt.json")]) == 1
+    assert_exact(drained.archive, cluster)
+
+
+def test_repair_killed(
+    server: Server,
+    make_topic: Callable[..., str],
+    send: Any,
+    tmp_path: Path,
+    bootstrap_servers: str,
+    cluster: Any,
+) -> None:
+    """A repair's client is killed while it writes: the retry drains the lost records once."""
+    drained = Drained(server, many_partitions(make_topic, send), tmp_path, bootstrap_servers)
+    drained.start("--json").end()
+    client("validate", drained.archive, *drained.command[4:6])
+    for file in drained.archive.glob("generations/0001/data/*/*/*.parquet"):
+        file.unlink()
+    command = ("repair", drained.archive, *drained.command[4:8], "--apply")
+
+    kill_while_it_writes(drained, command)
+
+    end_at_last(drained, command)
+    report = validate_archive(Archive.at(str(drained.archive)), cluster, deep=True)
+    assert report.complete, report.findings
+    assert_once(drained.archive)
+
+
+def kill_while_it_writes(drained: Drained, command: Sequence[object]) -> None:
+    """Kill the client of a job that writes a window, while its tasks write."""
+    started = start_client(drained.folder, *command)
+    windows = drained.archive / "windows"
+    started.wait_until(lambda: any(windows.glob(f"*/{WINDOW_MOMENTS['during']}")), "its write")
+    started.kill()
+    assert not [*windows.glob("*/receipt.json")]
+
+
+def end_at_last(drained: Drained, command: Sequence[object]) -> None:
+    """Run a command again, without the killed one's lease."""
+    (drained.archive / "lock.json").unlink(missing_ok=True)
+    start_client(drained.folder, *command).end()
 
 
 #: Drains a group, as the operator does.

@@ -26,7 +26,7 @@ from kafka_drain.proof.executor_reading import read_by_spark
 from kafka_drain.spark.runner import SparkConnection, runner_for
 from kafka_drain.spark.submit import for_master
 from tests.faults.injection import wait_for
-from tests.filled_topic import RECORDS, assert_exact, drain_second_half, fill
+from tests.filled_topic import RECORDS, assert_exact, assert_once, drain_second_half, fill
 from tests.yarn_cluster import CONF, YarnCluster
 
 pytestmark = [pytest.mark.integration, pytest.mark.yarn]
@@ -35,6 +35,7 @@ ROOT = Path(__file__).parents[2]
 #: For a drain of many batches.
 SLOW = ("--source-option", "maxOffsetsPerTrigger=100")
 PATIENCE = 600.0
+PARTITIONS = 40
 
 
 @pytest.fixture
@@ -277,6 +278,97 @@ def test_killed_backfill(
     assert len(yarn.applications()) == before + 1
     assert not run_folders(archive)
     assert_exact(archive, cluster, 2 * RECORDS)
+
+
+def many_partitions(make_topic: Callable[..., str], send: Any) -> str:
+    """Make a topic whose records are in many small files after a drain."""
+    topic = make_topic(partitions=PARTITIONS)
+    for partition in range(PARTITIONS):
+        values = [(b"k", b"%d" % n, None, 1_767_225_600_000 + n) for n in range(50)]
+        send(topic, values, partition=partition)
+    return topic
+
+
+def kill_while_it_writes(yarn: YarnCluster, archive: Path, *words: object) -> None:
+    """Kill a command while executors write its window."""
+    process = start(yarn, *words)
+    writing = "windows/*/data/*/_temporary/0/*"
+    wait_for(
+        lambda: any(archive.glob(writing)) or process.poll() is not None,
+        "its write",
+        patience=PATIENCE,
+        pause=0.01,
+    )
+    assert process.poll() is None, f"{process.communicate()}\n{yarn.said()}"
+    os.kill(process.pid, signal.SIGKILL)
+    process.communicate()
+    assert not [*archive.glob("windows/*/receipt.json")]
+
+
+def end_at_last(yarn: YarnCluster, *words: object) -> None:
+    """Run a command again until the killed one's lease has run out."""
+    began = time.monotonic()
+    while True:
+        with start(yarn, *words) as process:
+            _, err = process.communicate(timeout=PATIENCE)
+        if process.returncode == 0:
+            return
+        assert "is being drained by" in err, f"{err}\n{yarn.said()}"
+        assert time.monotonic() - began < PATIENCE
+        time.sleep(5)
+
+
+def test_killed_compaction(
+    yarn: YarnCluster,
+    make_topic: Callable[..., str],
+    send: Any,
+    tmp_path: Path,
+    cluster: Any,
+    bootstrap_servers: str,
+) -> None:
+    """Killed while its driver writes, a compaction has replaced nothing; the next one replaces."""
+    archive = tmp_path / "archive"
+    kafka = ("--bootstrap-servers", bootstrap_servers)
+    topic = many_partitions(make_topic, send)
+    command(yarn, "drain", archive, "--topic", topic, *kafka, "--master", "local[2]")
+    for each in ("validate", "roll", "validate"):
+        command(yarn, each, archive, *kafka)
+    words = ("maintain", archive, *arguments(yarn, bootstrap_servers), "--apply")
+
+    kill_while_it_writes(yarn, archive, *words)
+
+    assert_exact(archive, cluster)
+    end_at_last(yarn, *words)
+    wait_for(yarn.is_quiet, "the end of all applications", patience=PATIENCE)
+    assert len([*archive.glob("windows/compact_*/receipt.json")]) == 1
+    assert_exact(archive, cluster)
+
+
+def test_killed_repair(
+    yarn: YarnCluster,
+    make_topic: Callable[..., str],
+    send: Any,
+    tmp_path: Path,
+    cluster: Any,
+    bootstrap_servers: str,
+) -> None:
+    """Killed while its driver writes, a repair is run again: the lost records are there once."""
+    archive = tmp_path / "archive"
+    kafka = ("--bootstrap-servers", bootstrap_servers)
+    topic = many_partitions(make_topic, send)
+    command(yarn, "drain", archive, "--topic", topic, *kafka, "--master", "local[2]")
+    command(yarn, "validate", archive, *kafka)
+    for file in archive.glob("generations/0001/data/*/*/*.parquet"):
+        file.unlink()
+    words = ("repair", archive, *arguments(yarn, bootstrap_servers), "--apply")
+
+    kill_while_it_writes(yarn, archive, *words)
+
+    end_at_last(yarn, *words)
+    wait_for(yarn.is_quiet, "the end of all applications", patience=PATIENCE)
+    report = validate_archive(Archive.at(str(archive)), cluster, deep=True)
+    assert report.complete, report.findings
+    assert_once(archive)
 
 
 def test_group_and_validation_by_executors(

@@ -195,16 +195,20 @@ def test_spark_connection_client_mode(
     assert found == SparkConnection("yarn", [])
 
 
-def test_spark_connection_cluster_mode(monkeypatch: pytest.MonkeyPatch) -> None:
-    """On YARN, the driver may run in the cluster."""
-    found = spark(monkeypatch, host="yarn", extra={"deploy-mode": "cluster"})
+@pytest.mark.parametrize("host", ["yarn", "k8s://https://h"])
+def test_spark_connection_cluster_mode(monkeypatch: pytest.MonkeyPatch, host: str) -> None:
+    """On YARN and Kubernetes, the driver may run in the cluster."""
+    found = spark(monkeypatch, host=host, extra={"deploy-mode": "cluster"})
 
     assert (found.deploy_mode, found.place) == ("cluster", Place.CLUSTER)
 
 
-def test_spark_engine_cluster_mode(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+@pytest.mark.parametrize("host", ["yarn", "k8s://https://h"])
+def test_spark_engine_cluster_mode(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, host: str
+) -> None:
     """A driver in the cluster gets nothing of this machine's paths and programs."""
-    spark(monkeypatch, host="yarn", extra={"deploy-mode": "cluster"})
+    spark(monkeypatch, host=host, extra={"deploy-mode": "cluster"})
     pipeline = Pipeline(name="p", topics=["t"], archive=str(tmp_path), spark_conn_id="cluster")
 
     def prepare() -> SparkApplication:
@@ -228,6 +232,9 @@ def test_spark_engine_cluster_mode(monkeypatch: pytest.MonkeyPatch, tmp_path: Pa
     assert here.conf.keys() - there.conf.keys() >= {"spark.pyspark.driver.python"}
     paths = (sys.executable, str(spark_home()))
     assert not [value for value in there.conf.values() if value.startswith(paths)]
+    # What Airflow's own Spark operator hands to the nodes: the worker's JAVA_HOME and PATH.
+    for conf in (here.conf, there.conf):
+        assert not [name for name in conf if "appMasterEnv" in name or "driverEnv" in name]
     assert "SharedArchiveFile" not in there.conf["spark.driver.extraJavaOptions"]
     assert "-Duser.timezone=UTC" in there.conf["spark.driver.extraJavaOptions"]
     assert there.archive == str(tmp_path)
@@ -265,8 +272,8 @@ def test_spark_connection_extras(monkeypatch: pytest.MonkeyPatch) -> None:
             "'cluster': deploy mode 'cluster' isn't possible with the master local[2]",
         ),
         (
-            {"host": "k8s://https://h", "extra": {"deploy-mode": "cluster"}},
-            "'cluster': deploy mode 'cluster' isn't possible with the master k8s://https://h",
+            {"host": "spark://h", "extra": {"deploy-mode": "cluster"}},
+            "'cluster': deploy mode 'cluster' isn't possible with the master spark://h",
         ),
         (
             {"host": "yarn", "extra": {"deploy-mode": "far"}},

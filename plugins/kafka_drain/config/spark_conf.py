@@ -78,9 +78,10 @@ _ELSEWHERE = {
     "spark.submit.pyFiles": "kafka-drain ships its own package",
 }
 
-#: Hadoop settings that contain a store's credentials.
+#: Settings of Hadoop and Kubernetes that contain credentials.
 _SECRET = re.compile(
-    r"(secret|access|account)[.]key|session[.]token|password|encryption[.]key", re.IGNORECASE
+    r"(secret|access|account)[.]key|session[.]token|password|encryption[.]key|oauthToken$",
+    re.IGNORECASE,
 )
 
 LOG_LEVELS = ("TRACE", "DEBUG", "INFO", "WARN", "ERROR", "OFF")
@@ -107,8 +108,9 @@ def check_spark_conf(conf: Mapping[str, Any]) -> dict[str, str]:
         if _SECRET.search(name):
             raise ConfigError(
                 f"{name!r} doesn't belong in spark_conf: it would be visible on spark-submit's "
-                "command line; pass the store's credentials in the environment, with "
-                "archive_conn_id, or through Hadoop's credential provider"
+                "command line; pass a store's credentials in the environment, with "
+                "archive_conn_id, or through Hadoop's credential provider, and Kubernetes's token "
+                "as a file (oauthTokenFile)"
             )
         if name in _ELSEWHERE:
             raise ConfigError(f"{name!r} doesn't belong in spark_conf: {_ELSEWHERE[name]}")

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from pathlib import Path
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from kafka_drain.spark.engine import StillRunningError
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 
 class NoAnswerError(StillRunningError):

@@ -11,7 +11,7 @@ from typing import Any, ClassVar
 
 import pytest
 
-from kafka_drain.errors import LockedError, SparkJobError
+from kafka_drain.errors import ConfigError, LockedError, SparkJobError
 from kafka_drain.progress import Line
 from kafka_drain.spark.cluster_manager import NoAnswerError
 from kafka_drain.spark.cluster_mode import SparkCluster
@@ -387,6 +387,86 @@ def test_end_application(world: World, how: str) -> None:
         engine.stop()
 
     assert yarn.killed == ["a_1"]
+
+
+@dataclass(frozen=True)
+class Pod(YarnApplication):
+    """An application whose end only its result tells, or that says why it waits."""
+
+    waits: str = ""
+
+    @property
+    def has_succeeded(self) -> bool | None:  # type: ignore[override]
+        return None
+
+    @property
+    def waits_for(self) -> str:
+        return self.waits
+
+
+@pytest.mark.parametrize(
+    ("results", "fails"), [([DONE, DONE], False), ([DONE, ERROR], True), ([DONE, None], True)]
+)
+def test_application_gone(world: World, results: list[Any], fails: bool) -> None:
+    """What no longer exists has succeeded if each of its jobs left a result without an error."""
+    engine, _ = world.engine(Pod("a_1", "Gone"))
+    application_id = engine.submit(world.application(0, 1))
+    for number, result in enumerate(results):
+        if result is not None:
+            world.folders(number)[0].write_result(result)
+
+    if fails:
+        with pytest.raises(SparkJobError, match="a_1 ended as UNDEFINED"):
+            engine.poll(application_id)
+    else:
+        assert engine.poll(application_id)
+
+
+def test_poll_waits(world: World) -> None:
+    """Why an application doesn't start is said when it changes, not each time."""
+    waits = [Pod("a_1", "NEW", waits=why) for why in ("no image", "no image", "")]
+    engine, _ = world.engine(*waits)
+    engine.submit(world.application())
+
+    assert not any(engine.poll("a_1") for _ in range(4))
+
+    assert world.heard == ["a_1 waits: no image", "a_1 waits: no longer"]
+
+
+def test_started_id(world: World) -> None:
+    """Whoever asked for it is told the id once, of what is submitted and of what is found."""
+    for states in ([RUNNING, SUCCEEDED], [RUNNING, SUCCEEDED]):
+        told: list[str] = []
+        yarn = Yarn(list(states), world.note)
+        engine = SparkCluster(CONNECTION, world.heard.append, yarn, told.append)
+        engine.poll_seconds = 0.01  # type: ignore[misc]
+        engine(world.application())
+        assert told == ["a_1"]
+
+
+def test_clean_up_refused(world: World) -> None:
+    """A Secret that can't be removed doesn't fail what has succeeded."""
+    engine, yarn = world.engine(RUNNING, SUCCEEDED)
+
+    def refuse(_: str) -> None:
+        raise ConfigError("no right")
+
+    yarn.clean_up = refuse  # type: ignore[method-assign]
+
+    engine(world.application())
+
+    assert world.heard[-1] == "no right; the secrets of a_1 remain"
+
+
+@pytest.mark.parametrize(("secrets", "cleaned"), [(True, ["a_1"]), (False, [])])
+def test_clean_up_asked(world: World, secrets: bool, cleaned: list[str]) -> None:
+    """Secrets are removed at the end; without any, no right to do so is needed."""
+    engine, yarn = world.engine(RUNNING, SUCCEEDED)
+
+    engine(world.application(**({} if secrets else {"secrets_path": ""})))
+
+    assert yarn.cleaned == cleaned
+    assert yarn.handed == [("a_1", "secrets-000.json") if secrets else ("a_1",)]
 
 
 def test_stop_nothing(world: World) -> None:

@@ -119,6 +119,7 @@ def test_pipeline_connection_without_store() -> None:
         "spark.hadoop.fs.s3a.access.key",
         "spark.hadoop.fs.s3a.bucket.b.secret.key",
         "spark.hadoop.fs.s3a.session.token",
+        "spark.kubernetes.authenticate.submission.oauthToken",
         "spark.hadoop.fs.azure.account.key.x.dfs.core.windows.net",
         "spark.hadoop.fs.s3a.proxy.password",
     ],

@@ -58,6 +58,7 @@ def ask(tmp_path: Path, connection: dict[str, Any], arguments: dict[str, Any]) -
         ({"host": "yarn"}, "SparkSubmit"),
         ({"host": "yarn", "extra": {"deploy-mode": "cluster"}}, "SparkCluster"),
         ({"host": "k8s://https://h", "port": 443}, "SparkSubmit"),
+        ({"host": "k8s://h", "extra": {"deploy-mode": "cluster"}}, "SparkCluster"),
         ({"host": "sc://h"}, "SparkConnect"),
     ],
 )
@@ -72,3 +73,47 @@ def test_engine_not_by_argument(tmp_path: Path) -> None:
 
     assert kind in ("TypeError", "AirflowException")
     assert "deploy_mode" in message
+
+
+@pytest.mark.parametrize("argument", ["deploy_mode", "conf", "conn_id", "application_args"])
+@pytest.mark.parametrize("host", ["local[2]", "k8s://https://h"])
+def test_no_argument_of_spark_operator(tmp_path: Path, host: str, argument: str) -> None:
+    """What Airflow's own Spark operator would take is refused by name, not overwritten."""
+    kind, message = ask(tmp_path, {"host": host}, {argument: "x"})
+
+    assert kind in ("TypeError", "AirflowException")
+    assert argument in message
+
+
+REMEMBER = """
+import json, sys, warnings
+warnings.simplefilter("ignore")
+from kafka_drain_airflow import KafkaDrainOperator, Pipeline
+made = KafkaDrainOperator(
+    task_id="task", pipeline=Pipeline(name="p", topics=["t"], archive="/archive")
+)
+class Store(dict):
+    def set(self, key, value):
+        if key in self:
+            raise RuntimeError("the store is down")
+        self[key] = value
+store = Store()
+made._remember("a_0")  # before Airflow 3.3
+made._state = store
+made._remember("a_1")
+made._remember("a_2")
+print(json.dumps(store))
+"""
+
+
+def test_task_state_store(tmp_path: Path) -> None:
+    """An application's id is in Airflow's task state store; a store that is down fails no task."""
+    ended = subprocess.run(
+        [sys.executable, "-c", REMEMBER],
+        env={**os.environ, "PYTHONPATH": str(ROOT / "plugins"), "AIRFLOW_HOME": str(tmp_path)},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+
+    assert json.loads(ended.stdout.splitlines()[-1]) == {"spark_application": "a_1"}
