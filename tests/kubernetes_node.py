@@ -22,6 +22,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from kafka_drain.spark.java import require_java
 from kafka_drain.spark.submit import spark_home
 from tests.fake_kubernetes import FakeKubernetes, Object
 
@@ -74,14 +75,14 @@ class Node:
         mounts = self._mount(pod, container, folder)
         if name not in self.kubernetes.pods:
             return
-        variables = {each["name"]: _value(each) for each in container.get("env", [])}
+        variables = {each["name"]: _value(each, name) for each in container.get("env", [])}
         variables = {key: _moved(value, mounts) for key, value in variables.items()}
         arguments = [_moved(each, mounts) for each in container["args"]]
         with (folder / "log").open("wb") as log:
             process = subprocess.Popen(
                 _command(arguments, variables),
                 env=variables
-                | {"JAVA_HOME": os.environ["JAVA_HOME"], "PATH": os.environ["PATH"]}
+                | {"JAVA_HOME": str(_java().parents[1]), "PATH": os.environ["PATH"]}
                 | {"SPARK_HOME": str(spark_home()), "HOME": str(folder)},
                 cwd=folder,
                 stdout=log,
@@ -115,9 +116,14 @@ class Node:
                 mounts[mount["mountPath"]] = volume["hostPath"]["path"]
                 continue
             local.mkdir(exist_ok=True)
+            mounts[mount["mountPath"]] = str(local)
             for file, data in self._data(pod, volume):
                 (local / file).write_bytes(data)
-            mounts[mount["mountPath"]] = str(local)
+        for properties in folder.glob("*/spark.properties"):
+            text = properties.read_text()
+            for path, place in mounts.items():
+                text = text.replace(f"={path}/", f"={place}/")
+            properties.write_text(text)
         return mounts
 
     def _data(self, pod: Object, volume: Object) -> Iterator[tuple[str, bytes]]:
@@ -131,17 +137,24 @@ class Node:
                 if pod["metadata"]["name"] not in self.kubernetes.pods:
                     return
                 time.sleep(0.05)
+            names = {each["key"]: each["path"] for each in volume[key].get("items", [])}
             for file, text in found["data"].items():
+                file = names.get(file, file)
                 if kind == "secrets":
                     yield file, base64.b64decode(text)
                 else:
                     yield file, re.sub(r"(spark.driver.host=).*", rf"\g<1>{IP}", text).encode()
 
 
-def _value(variable: dict[str, Any]) -> str:
+def _java() -> Path:
+    return require_java().path.resolve()
+
+
+def _value(variable: dict[str, Any], pod: str) -> str:
     if "valueFrom" in variable:
-        assert variable["valueFrom"]["fieldRef"]["fieldPath"] == "status.podIP"
-        return IP
+        return {"status.podIP": IP, "metadata.name": pod}[
+            variable["valueFrom"]["fieldRef"]["fieldPath"]
+        ]
     return str(variable.get("value", ""))
 
 
@@ -170,7 +183,7 @@ def _command(arguments: list[str], variables: dict[str, str]) -> list[str]:
         "--podName": "SPARK_EXECUTOR_POD_NAME",
     }
     return [
-        f"{os.environ['JAVA_HOME']}/bin/java",
+        str(_java()),
         *options,
         f"-Xmx{variables['SPARK_EXECUTOR_MEMORY']}",
         *("-cp", f"{spark_home()}/jars/*"),
