@@ -28,6 +28,8 @@ ALLOWED = frozenset(
 # say which BSD licence it is, but any of them would be allowed.
 NAMES = {
     "3-Clause BSD License": "BSD-3-Clause",
+    # All that kubernetes-validate says; its licence file is that of version 2.0.
+    "Apache": "Apache-2.0",
     "Apache Software License": "Apache-2.0",
     "BSD License": "BSD-3-Clause",
     "CC0": "CC0-1.0",

@@ -114,10 +114,13 @@ def _owners(content: Object) -> list[str]:
 
 def _matches(content: Object, requirement: str) -> bool:
     labels = content["metadata"].get("labels", {})
-    name, found, value = requirement.partition("=")
-    if found:
+    name, differs, value = requirement.partition("!=")
+    if differs:
+        return bool(labels.get(name) != value)
+    name, equals, value = requirement.partition("=")
+    if equals:
         return bool(labels.get(name) == value.lstrip("="))
-    return name not in labels if name.startswith("!") else name in labels
+    return requirement.lstrip("!") not in labels if name.startswith("!") else name in labels
 
 
 class _Answers(BaseHTTPRequestHandler):

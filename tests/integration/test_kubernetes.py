@@ -134,6 +134,7 @@ def test_drain_and_republish(
     assert f"{RECORDS:,} of {RECORDS:,} offsets (100 %)" in err
     (driver,) = cluster_of_pods.drivers()
     assert cluster_of_pods.phase(driver) == "Succeeded"
+    assert_exact(archive, cluster)
     for number, how in enumerate((["--engine", "spark"], ["--delivery", "at_least_once"])):
         target = f"{topic}.copy{number}"
         sending = ("--target-topic", target, "--create-target", "--apply")
@@ -142,7 +143,6 @@ def test_drain_and_republish(
             p: [r[1] for r in rows] for p, rows in read(topic).items()
         }
     assert not [*archive.glob(f"{RUNS}/*")]
-    assert_exact(archive, cluster)
 
 
 def test_worker_killed(cluster_of_pods: Cluster, topic: str, tmp_path: Path, cluster: Any) -> None:
