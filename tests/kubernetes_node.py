@@ -78,6 +78,10 @@ class Node:
         variables = {each["name"]: _value(each, name) for each in container.get("env", [])}
         variables = {key: _moved(value, mounts) for key, value in variables.items()}
         arguments = [_moved(each, mounts) for each in container["args"]]
+        for spec in (Path(each) / "spec.json" for each in arguments):
+            if spec.is_file():
+                # It names the Secret's mount.
+                _move_in(spec, '"', mounts)
         with (folder / "log").open("wb") as log:
             process = subprocess.Popen(
                 _command(arguments, variables),
@@ -120,10 +124,7 @@ class Node:
             for file, data in self._data(pod, volume):
                 (local / file).write_bytes(data)
         for properties in folder.glob("*/spark.properties"):
-            text = properties.read_text()
-            for path, place in mounts.items():
-                text = text.replace(f"={path}/", f"={place}/")
-            properties.write_text(text)
+            _move_in(properties, "=", mounts)
         return mounts
 
     def _data(self, pod: Object, volume: Object) -> Iterator[tuple[str, bytes]]:
@@ -163,6 +164,13 @@ def _moved(text: str, mounts: dict[str, str]) -> str:
         if text == path or text.startswith(f"{path}/"):
             return folder + text.removeprefix(path)
     return text
+
+
+def _move_in(file: Path, before: str, mounts: dict[str, str]) -> None:
+    text = file.read_text()
+    for path, folder in mounts.items():
+        text = text.replace(f"{before}{path}/", f"{before}{folder}/")
+    file.write_text(text)
 
 
 def _command(arguments: list[str], variables: dict[str, str]) -> list[str]:
