@@ -61,6 +61,19 @@ def test_run_folder_damaged(tmp_path: Path) -> None:
         run.spec()
 
 
+def test_remove_with_code(tmp_path: Path) -> None:
+    """What spark-submit has put into folders of its own, on Kubernetes, goes too."""
+    run = folder(tmp_path, name_of(datetime.now(timezone.utc), "x"))
+    run.write(RUN, SPEC)
+    code = Path(str(run.path)) / "spark-upload-1"
+    code.mkdir()
+    (code / "main.py").write_text("")
+
+    run.remove()
+
+    assert not Path(str(run.path)).exists()
+
+
 def test_new_removes_old(tmp_path: Path) -> None:
     """A result that nobody has read for a week is removed by the next run."""
     now = datetime.now(timezone.utc)
