@@ -20,6 +20,7 @@ __all__ = [
     "assert_once",
     "drain_second_half",
     "fill",
+    "many_partitions",
     "offsets_in",
 ]
 
@@ -31,6 +32,15 @@ def fill(send: Any, topic: str, records: int = RECORDS) -> None:
     for partition in (0, 1):
         values = [(b"k", b"%d" % n, None, 1_767_225_600_000 + n) for n in range(records // 2)]
         send(topic, values, partition=partition)
+
+
+def many_partitions(make_topic: Callable[..., str], send: Any, partitions: int = 40) -> str:
+    """Make a topic whose records are in many small files after a drain."""
+    topic = make_topic(partitions=partitions)
+    for partition in range(partitions):
+        values = [(b"k", b"%d" % n, None, 1_767_225_600_000 + n) for n in range(50)]
+        send(topic, values, partition=partition)
+    return topic
 
 
 def offsets_in(archive: Path) -> Counter[tuple[int, int]]:

@@ -21,8 +21,9 @@ import yaml
 from kafka_drain.spark.run_folder import NAME as RUNS
 from tests.fake_kubernetes import FakeKubernetes, fake_kubernetes
 from tests.faults.injection import wait_for
+from tests.filled_topic import RECORDS, assert_exact
 from tests.kubernetes_node import Node, node
-from tests.spark_connect import RECORDS, assert_exact, environment
+from tests.spark_connect import environment
 
 pytestmark = [pytest.mark.integration, pytest.mark.kubernetes]
 

@@ -18,6 +18,7 @@ from demo.broker.ports import free_ports
 from kafka_drain.archive.archive import Archive
 from kafka_drain.proof.validation import validate_archive
 from tests.faults.injection import wait_for
+from tests.filled_topic import many_partitions
 from tests.spark_connect import (
     RECORDS,
     Client,
@@ -35,7 +36,6 @@ pytestmark = [pytest.mark.integration, pytest.mark.connect]
 #: A drain of 50 batches, which is in mid-query for longer than a client takes to start.
 SLOW = ("--source-option", "maxOffsetsPerTrigger=40")
 BATCHES = RECORDS // 40
-WINDOW_PARTITIONS = 40
 #: A drain that takes longer than the sessions of `forgetful_server` last.
 SLOWER = ("--source-option", "maxOffsetsPerTrigger=10")
 FOLLOWS = "is running; following it"
@@ -299,15 +299,6 @@ WINDOW_MOMENTS = {
     "during": "data/*/_temporary/0/*",
     "after": "data/*/_SUCCESS",
 }
-
-
-def many_partitions(make_topic: Callable[..., str], send: Any) -> str:
-    """Make a topic whose records are in many small files after a drain."""
-    topic = make_topic(partitions=WINDOW_PARTITIONS)
-    for partition in range(WINDOW_PARTITIONS):
-        values = [(b"k", b"%d" % n, None, 1_767_225_600_000 + n) for n in range(50)]
-        send(topic, values, partition=partition)
-    return topic
 
 
 @pytest.mark.parametrize("moment", WINDOW_MOMENTS)

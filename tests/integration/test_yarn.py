@@ -23,10 +23,18 @@ from kafka_drain.archive.generation_state import read_state
 from kafka_drain.config.pipeline import Pipeline
 from kafka_drain.drain.group import open_group, raise_failures, run_group
 from kafka_drain.proof.executor_reading import read_by_spark
+from kafka_drain.proof.validation import validate_archive
 from kafka_drain.spark.runner import SparkConnection, runner_for
 from kafka_drain.spark.submit import for_master
 from tests.faults.injection import wait_for
-from tests.filled_topic import RECORDS, assert_exact, assert_once, drain_second_half, fill
+from tests.filled_topic import (
+    RECORDS,
+    assert_exact,
+    assert_once,
+    drain_second_half,
+    fill,
+    many_partitions,
+)
 from tests.yarn_cluster import CONF, YarnCluster
 
 pytestmark = [pytest.mark.integration, pytest.mark.yarn]
@@ -35,7 +43,6 @@ ROOT = Path(__file__).parents[2]
 #: For a drain of many batches.
 SLOW = ("--source-option", "maxOffsetsPerTrigger=100")
 PATIENCE = 600.0
-PARTITIONS = 40
 
 
 @pytest.fixture
@@ -278,15 +285,6 @@ def test_killed_backfill(
     assert len(yarn.applications()) == before + 1
     assert not run_folders(archive)
     assert_exact(archive, cluster, 2 * RECORDS)
-
-
-def many_partitions(make_topic: Callable[..., str], send: Any) -> str:
-    """Make a topic whose records are in many small files after a drain."""
-    topic = make_topic(partitions=PARTITIONS)
-    for partition in range(PARTITIONS):
-        values = [(b"k", b"%d" % n, None, 1_767_225_600_000 + n) for n in range(50)]
-        send(topic, values, partition=partition)
-    return topic
 
 
 def kill_while_it_writes(yarn: YarnCluster, archive: Path, *words: object) -> None:

@@ -15,7 +15,7 @@ import pytest
 from kafka_drain.config.pipeline import Pipeline
 from tests.airflow_worker import Drained, Task, Worker, airflow_worker
 from tests.faults.injection import wait_for
-from tests.spark_connect import RECORDS, assert_exact, fill
+from tests.filled_topic import RECORDS, assert_exact, fill
 from tests.yarn_cluster import CONF, YarnCluster
 
 pytestmark = [
