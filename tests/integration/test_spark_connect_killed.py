@@ -394,8 +394,9 @@ def kill_while_it_writes(drained: Drained, command: Sequence[object]) -> None:
 
 
 def end_at_last(drained: Drained, command: Sequence[object]) -> None:
-    """Run a command again, without the killed one's lease."""
-    (drained.archive / "lock.json").unlink(missing_ok=True)
+    """Run a command again, without the killed one's leases."""
+    for lease in drained.archive.rglob("lock.json"):
+        lease.unlink()
     start_client(drained.folder, *command).end()
 
 
