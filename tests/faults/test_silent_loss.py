@@ -15,7 +15,7 @@ from confluent_kafka import TopicPartition as KafkaTopicPartition
 from confluent_kafka.admin import AdminClient
 
 from kafka_drain.archive.archive import Archive
-from kafka_drain.archive.watermarks import STALL_SECONDS
+from kafka_drain.archive.documents import STALL_SECONDS
 from kafka_drain.config.pipeline import Pipeline
 from kafka_drain.drain.preflight import preflight
 from kafka_drain.errors import CheckpointError, DataLossError
