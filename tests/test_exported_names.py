@@ -22,8 +22,8 @@ SOURCES = (ROOT / "plugins", ROOT / "spark_jobs")
 PUBLIC = {
     "kafka_drain": """
         ArchiveError AuthenticationError AuthorizationError CheckpointError ConfigError
-        DataFileError DataLossError DeliveryError GroupError GroupInUseError KafkaDrainError
-        KafkaUnavailableError LockedError MachineError ManifestInvalidError NotSealedError
+        DataFileError DataLossError DeliveryError EvidenceError GroupError GroupInUseError
+        KafkaDrainError KafkaUnavailableError LockedError MachineError ManifestInvalidError NotSealedError
         OpenTransactionError Pipeline ProgressError RegistryUnavailableError SourceRecordError
         SparkJobError StoreUnavailableError SupersededError TerminalError TopicError TransientError
         VerifyError __version__

@@ -10,6 +10,7 @@
     │   ├── DataLossError             Kafka no longer has offsets that the drain still needs
     │   ├── ManifestInvalidError      validation found damage in an archive
     │   ├── DataFileError             a data file can't be read
+    │   ├── EvidenceError             signed evidence was changed, or isn't signed by a given key
     │   ├── SourceRecordError         a record can't be kept as it was sent, or can't be resent
     │   ├── AuthenticationError       Kafka or the Schema Registry rejects the credentials
     │   ├── AuthorizationError        a Kafka ACL is missing; the message names it
@@ -46,6 +47,7 @@ __all__ = [
     "DataFileError",
     "DataLossError",
     "DeliveryError",
+    "EvidenceError",
     "GroupError",
     "GroupInUseError",
     "KafkaDrainError",
@@ -110,6 +112,10 @@ class ManifestInvalidError(TerminalError):
 
 class DataFileError(TerminalError):
     """Raised when a data file can't be read; the message says why."""
+
+
+class EvidenceError(TerminalError):
+    """Raised when signed evidence was changed, or isn't signed by a given key."""
 
 
 class SourceRecordError(TerminalError):

@@ -301,6 +301,24 @@ class Reason(str, Enum):
         "sealed, replaced or removed. Without a copy: `kafka-drain repair --new-journal --apply`, "
         "which accepts the archive as it is",
     )
+    WITNESS_DIFFERS = (
+        "witness_differs",
+        "error",
+        "the witness, which is kept outside the archive, has seen a receipt that the archive "
+        "doesn't have, or has with another hash: the archive was rewritten, or replaced by an older "
+        "copy",
+        "find out who wrote to the archive, and restore it from a copy that agrees with the "
+        "witness; `kafka-drain verify-evidence` shows what the witness holds. If receipts were "
+        "given up deliberately, name a new witness and keep the old one. Until then nothing is "
+        "sealed",
+    )
+    WITNESS_DAMAGED = (
+        "witness_damaged",
+        "error",
+        "lines of the witness were changed or removed, or aren't signed by a known key",
+        "restore the witness from a copy; after a change of keys, name the former public key. "
+        "Otherwise name a new witness and keep the old one. Until then nothing is sealed",
+    )
     CHECKSUM_MISMATCH = (
         "checksum_mismatch",
         "error",
@@ -348,6 +366,10 @@ OF_SEALED = frozenset(
         Reason.JOURNAL_DAMAGED,
     }
 )
+
+
+#: Findings that the archive isn't the one that its witness has seen.
+OF_WITNESS = frozenset({Reason.WITNESS_DIFFERS, Reason.WITNESS_DAMAGED})
 
 
 @dataclass(frozen=True, slots=True)

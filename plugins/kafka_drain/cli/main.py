@@ -33,6 +33,9 @@ COMMANDS = {
     "files": "list the committed data files, one per line",
     "republish": "send an archive's records to Kafka",
     "translate-group": "plan, commit or undo a consumer group's offsets after a republish",
+    "drill": "restore a part of an archive to scratch topics, verify it, and remove them",
+    "verify-evidence": "verify signed evidence offline, with nothing but a public key",
+    "evidence-key": "create a key pair that signs evidence",
     "jars": "fetch the jars that Spark needs; no other command downloads any",
     "spark-server": "start a Spark Connect server for --master sc://…, until it is interrupted",
     "class-archive": (

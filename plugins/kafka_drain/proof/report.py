@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timezone
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from kafka_drain.archive.archive import Archive
 from kafka_drain.archive.documents import ReportDocument
@@ -26,6 +26,9 @@ from kafka_drain.proof.offset_checks import Segment
 from kafka_drain.proof.window_checks import CheckedWindows
 from kafka_drain.storage.json_files import write_text
 from kafka_drain.storage.lease import utc_now
+
+if TYPE_CHECKING:
+    from kafka_drain.evidence.signing import Signer
 
 #: Number of batches in the report.
 BATCHES = 100
@@ -370,6 +373,38 @@ def write_report(archive: Archive, report: Report, run: str | None = None) -> st
     ReportDocument.model_validate(document).write(path)
     write_text(path.with_suffix(".html"), report_page(document, path.name))
     return str(path)
+
+
+def sign_report(
+    archive: Archive, report: Report, report_path: str, signer: Signer, now: datetime
+) -> str:
+    """Sign a report that was written, and tell the witness unless something is wrong.
+
+    Args:
+        archive: The archive.
+        report: The report.
+        report_path: The path that `write_report` returned.
+        signer: The key and the witness.
+        now: The time.
+
+    Returns:
+        The path of the signed statement.
+
+    Raises:
+        ArchiveError: When the archive can't be written.
+        EvidenceError: When the witness can't be.
+    """
+    # Not at the top: most validations sign nothing.
+    from kafka_drain.evidence.signing import sign, tell_witness
+
+    name = report_path.rpartition("/")[2]
+    files = [f"reports/{name}"]
+    document = report.to_dict()
+    key = name.removesuffix(".json")
+    path = sign(archive, signer, "validation", key, document, files, now)
+    if report.complete:
+        tell_witness(archive, signer, now)
+    return path
 
 
 def note_overview(archive: Archive, report: Report, report_path: str) -> dict[str, Any]:

@@ -12,7 +12,7 @@ from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 from datetime import datetime
 from types import MappingProxyType
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from kafka_drain.archive.archive import Archive
 from kafka_drain.archive.copies import keep_copies
@@ -35,7 +35,14 @@ from kafka_drain.archive.watermarks import (
 )
 from kafka_drain.config.offset_ranges import parse_acknowledgements
 from kafka_drain.errors import ArchiveError
-from kafka_drain.findings import OF_SEALED, Finding, Reason, errors, without_echoes
+from kafka_drain.findings import (
+    OF_SEALED,
+    OF_WITNESS,
+    Finding,
+    Reason,
+    errors,
+    without_echoes,
+)
 from kafka_drain.gaps import Gap
 from kafka_drain.kafka.cluster import KafkaCluster
 from kafka_drain.offsets import TopicPartition
@@ -61,12 +68,15 @@ from kafka_drain.proof.window_checks import HeldByWindows, check_windows
 from kafka_drain.storage.lease import Clock, is_held, utc_now
 from kafka_drain.storage.paths import sync_files
 
+if TYPE_CHECKING:
+    from kafka_drain.evidence.signing import Signer
+
 Scope = Literal["open", "all"]
 
 _NOTHING: Ranges = MappingProxyType({})
 
 #: Findings after which nothing is noted in the journal. A repair may fill a hole.
-_NOT_NOTED = OF_SEALED | {Reason.SEGMENT_HOLE}
+_NOT_NOTED = OF_SEALED | OF_WITNESS | {Reason.SEGMENT_HOLE}
 
 
 @dataclass(frozen=True)
@@ -118,6 +128,7 @@ def validate_archive(
     clock: Clock = utc_now,
     read_many: ReadFiles = read_committed_files,
     writes: bool = True,
+    signer: Signer | None = None,
 ) -> Report:
     """Validate an archive, and seal the batches that are proven complete.
 
@@ -135,9 +146,11 @@ def validate_archive(
         clock: The time; replaced in tests.
         read_many: Reads the new files if there are very many of them.
         writes: Whether to seal and to take notes; otherwise nothing in the archive is changed.
+        signer: Its witness is compared with the archive; None for none. Nothing is signed here.
 
     Raises:
-        ConfigError: When an acknowledged range can't be parsed.
+        ConfigError: When an acknowledged range can't be parsed, or the witness is in the archive.
+        EvidenceError: When the witness can't be read.
         ArchiveError: When the folder isn't an archive, or belongs to another Kafka cluster.
         KafkaUnavailableError: When Kafka has to be asked and doesn't answer.
     """
@@ -170,6 +183,11 @@ def validate_archive(
     _explain_windows(validation)
     _explain_holes(validation)
     report.findings += [*sealed.findings, *sealed.warnings]
+    if signer is not None:
+        # Not at the top: most validations sign nothing, and start without the library for it.
+        from kafka_drain.evidence.signing import check_witness
+
+        report.findings += check_witness(archive, signer, whole=whole)
     if deep:
         report.findings += check_copies(archive.root, sealed.journal.noted, sealed.topic_ids)
     previous: str | None = None
@@ -252,7 +270,8 @@ def _evidence(
             kafka_not_asked=validation.cluster is None,
             state=bool(errors(state.findings)),
             broken_chain=not found.sealed.chain_is_whole,
-            journal=bool(sealed.findings),
+            journal=bool(sealed.findings)
+            or any(finding.reason in OF_WITNESS for finding in validation.report.findings),
         ),
     )
 

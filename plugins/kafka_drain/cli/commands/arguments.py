@@ -7,12 +7,15 @@ import json
 import os
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from kafka_drain.errors import ConfigError
 from kafka_drain.kafka.client_config import KafkaConfig
 from kafka_drain.kafka.cluster import KafkaCluster
 from kafka_drain.schemas.registry import SchemaRegistry
+
+if TYPE_CHECKING:
+    from kafka_drain.evidence.signing import Signer
 
 _BOOTSTRAP_VARIABLE = "KAFKA_BOOTSTRAP_SERVERS"
 
@@ -82,6 +85,29 @@ def add_format(parser: argparse.ArgumentParser, *, otherwise: Sequence[str]) -> 
 def add_deep(parser: argparse.ArgumentParser) -> None:
     """Add the flag that reads all bytes."""
     parser.add_argument("--deep", action="store_true", help="read all bytes of sealed files")
+
+
+def add_evidence(parser: argparse.ArgumentParser, *, witness: bool = False) -> None:
+    """Add the key that signs what the command finds, and the witness if it has one."""
+    parser.add_argument(
+        "--evidence-key",
+        metavar="FILE",
+        help="sign the result with this private key (see evidence-key), in the archive's evidence/",
+    )
+    if witness:
+        parser.add_argument(
+            "--witness",
+            metavar="FILE|kafka:TOPIC",
+            help="compare the archive with this file or topic outside of it, and append what it "
+            "has now; needs --evidence-key",
+        )
+        parser.add_argument(
+            "--former-key",
+            metavar="FILE",
+            action="append",
+            default=[],
+            help="public key that signed earlier lines of the witness; can be repeated",
+        )
 
 
 def add_acknowledgement(parser: argparse.ArgumentParser) -> None:
@@ -174,3 +200,30 @@ def pairs(option: str, texts: Sequence[str]) -> dict[str, str]:
             raise ConfigError(f"{option} {pair!r} is not acceptable; accepted: NAME=VALUE")
         parsed[name] = value
     return parsed
+
+
+def signer_from(options: argparse.Namespace) -> Signer | None:
+    """Return who signs, and the witness; None without a key.
+
+    Raises:
+        ConfigError: When there is a witness without a key, or a key that isn't acceptable.
+    """
+    witness = getattr(options, "witness", None)
+    if options.evidence_key is None:
+        if witness is not None:
+            raise ConfigError("--witness needs --evidence-key: each of its lines is signed")
+        return None
+    # Not at the top: the library for it takes longer to import than most commands run.
+    from kafka_drain.evidence.keys import PublicKey, SigningKey
+    from kafka_drain.evidence.signing import Signer
+    from kafka_drain.evidence.witness import open_witness
+
+    return Signer(
+        SigningKey.read(options.evidence_key),
+        [PublicKey.read(path) for path in getattr(options, "former_key", ())],
+        None if witness is None else open_witness(_absolute(witness), lambda: cluster_from(options)),
+    )
+
+
+def _absolute(witness: str) -> str:
+    return witness if witness.startswith("kafka:") else str(Path(witness).absolute())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+from typing import TYPE_CHECKING
 
 from rich.console import Console
 from rich.text import Text
@@ -11,7 +12,7 @@ from kafka_drain.archive.archive import Archive
 from kafka_drain.cli.console import answer, fits_screen, new_table, print_lines, print_table
 from kafka_drain.cli.exit_codes import FAILED, OK
 from kafka_drain.findings import errors
-from kafka_drain.proof.report import Report, note_overview, write_report
+from kafka_drain.proof.report import Report, note_overview, sign_report, write_report
 from kafka_drain.proof.report_text import (
     SHOWN,
     gaps_text,
@@ -19,18 +20,32 @@ from kafka_drain.proof.report_text import (
     report_heading,
     report_lines,
 )
+from kafka_drain.storage.lease import utc_now
+
+if TYPE_CHECKING:
+    from kafka_drain.evidence.signing import Signer
 
 _COLOURS = {"error": "red", "warning": "yellow"}
 
 
 def answer_report(
-    options: argparse.Namespace, archive: Archive, report: Report, *, writes: bool = True
+    options: argparse.Namespace,
+    archive: Archive,
+    report: Report,
+    *,
+    writes: bool = True,
+    signer: Signer | None = None,
 ) -> int:
-    """Write the report beside the archive if `writes`, print it and return the exit code."""
-    path = None
+    """Write the report into the archive if `writes`, print it and return the exit code.
+
+    With a signer, the report is signed as well, and the witness told.
+    """
+    path = evidence = None
     if writes:
         path = write_report(archive, report)
         note_overview(archive, report, path)
+        if signer is not None:
+            evidence = sign_report(archive, report, path, signer, utc_now())
 
     def show(console: Console) -> None:
         if fits_screen(console):
@@ -39,8 +54,11 @@ def answer_report(
             print_lines(console, report_lines(report))
         if path is not None:
             print_lines(console, [f"report: {path}"])
+        if evidence is not None:
+            print_lines(console, [f"evidence: {evidence}"])
 
-    answer(options, report.to_dict() | {"report": path}, show)
+    signed = {} if evidence is None else {"evidence": evidence}
+    answer(options, report.to_dict() | {"report": path} | signed, show)
     return FAILED if errors(report.findings) else OK
 
 

@@ -9,9 +9,11 @@ from typing import Any
 from kafka_drain.archive.archive import Archive
 from kafka_drain.cli.commands.arguments import (
     add_apply,
+    add_evidence,
     add_job,
     cluster_from,
     pairs,
+    signer_from,
 )
 from kafka_drain.cli.commands.pipeline_arguments import pipeline_from
 from kafka_drain.cli.commands.plan_answer import acts, answer_fields, say_dry_run
@@ -20,6 +22,7 @@ from kafka_drain.cli.exit_codes import OK
 from kafka_drain.cli.foreground import runner_of
 from kafka_drain.config.checks import integer
 from kafka_drain.republish.engines.select import Engines
+from kafka_drain.republish.evidence import sign_run
 from kafka_drain.republish.planning.abandon import unfinished_run
 from kafka_drain.republish.planning.plan import RepublishPlan
 from kafka_drain.republish.planning.request import RepublishRequest
@@ -35,7 +38,7 @@ def run(options: argparse.Namespace) -> int:
     archive = Archive.at(options.archive)
     if options.abandon:
         return _abandon(archive, options)
-    request, cluster = request_of(options), cluster_from(options)
+    request, cluster, signer = request_of(options), cluster_from(options), signer_from(options)
     republish = plan_republish(
         archive, cluster, request, now=utc_now(), say=say, apply=acts(options)
     )
@@ -58,6 +61,8 @@ def run(options: argparse.Namespace) -> int:
             for name, value in receipt.items()
             if name not in ("sent", "through", "request")
         }
+        if signer is not None and republish.run.has_ended:
+            result["evidence"] = sign_run(archive, republish.run, signer, utc_now())
     shown = {k: v for k, v in result.items() if not isinstance(v, (dict, list))}
     answer(options, result, print_fields(shown))
     say_dry_run(options, "send it")
@@ -115,6 +120,7 @@ def add_arguments(republish: argparse.ArgumentParser) -> None:
         help="send nothing, but end a run that won't be resumed: maintenance may then remove its "
         "files; end its processes first",
     )
+    add_evidence(republish)
     add_apply(republish, "send; without it, only the plan is shown and nothing is sent")
     groups: dict[str, argparse._ArgumentGroup] = {}
     for name, option in RepublishRequest.options().items():

@@ -10,10 +10,12 @@ from kafka_drain.cli.commands.arguments import (
     add_archive,
     add_deep,
     add_dry_run,
+    add_evidence,
     add_kafka,
     add_spark,
     cluster_from,
     names_kafka,
+    signer_from,
 )
 from kafka_drain.cli.commands.plan_answer import acts, say_dry_run
 from kafka_drain.cli.commands.report_answer import answer_report
@@ -35,6 +37,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_deep(parser)
     add_spark(parser, "Spark master, used if more than 10,000 files are new (%(default)s)")
     add_acknowledgement(parser)
+    add_evidence(parser, witness=True)
     add_dry_run(parser)
 
 
@@ -42,6 +45,7 @@ def run(options: argparse.Namespace) -> int:
     """Validate an archive and seal what is proven."""
     archive = Archive.at(options.archive)
     cluster = cluster_from(options) if names_kafka(options) else None
+    signer = signer_from(options)
     report = validate_archive(
         archive,
         cluster,
@@ -52,8 +56,9 @@ def run(options: argparse.Namespace) -> int:
         # Made only if there are many files: it needs Java.
         read_many=lambda *asked: _by_spark(options)(*asked),  # noqa: PLW0108
         writes=acts(options),
+        signer=signer,
     )
-    code = answer_report(options, archive, report, writes=acts(options))
+    code = answer_report(options, archive, report, writes=acts(options), signer=signer)
     say_dry_run(options, "seal what is proven and write the report")
     return code
 

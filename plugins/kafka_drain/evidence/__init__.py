@@ -1,0 +1,1 @@
+"""Signed evidence: statements that can be verified offline, and a witness outside the archive."""

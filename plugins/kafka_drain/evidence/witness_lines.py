@@ -1,0 +1,136 @@
+"""The lines of a witness: a signed chain of what an archive's newest receipts were. Opens nothing.
+
+Each line is an envelope whose document has the hash of an earlier line of the same archive. So a
+line in the middle can't be changed or removed, whoever has the key; whoever may cut the witness
+can remove its newest lines, and whoever has the key as well can write others.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from kafka_drain.errors import EvidenceError
+from kafka_drain.evidence.envelope import Envelope, Verifier
+from kafka_drain.evidence.statement import Statement
+
+
+@dataclass(frozen=True)
+class WitnessLine:
+    """A line of a witness.
+
+    Attributes:
+        number: Its number among all lines, from 1.
+        statement: What it says.
+        key_id: Id of the key that it names.
+        sha256: Hash of its bytes, which later lines name.
+        previous: Hash of an earlier line; None in an archive's first line.
+        is_signed: Whether its signature is by a known key, and correct.
+        is_of_known_key: Whether the key that it names is known.
+    """
+
+    number: int
+    statement: Statement
+    key_id: str
+    sha256: str
+    previous: str | None
+    is_signed: bool
+    is_of_known_key: bool
+
+
+def parse_lines(lines: Iterable[bytes], keys: Mapping[str, Verifier]) -> list[WitnessLine]:
+    """Parse the lines of a witness; lines that aren't, such as an unfinished one, are left out.
+
+    What they hid is found by the hash in a later line.
+
+    Args:
+        lines: The lines.
+        keys: Known public keys, by id.
+    """
+    found = []
+    for number, line in enumerate(lines, 1):
+        try:
+            envelope = Envelope.parse(line)
+            statement = Statement.parse(envelope.payload)
+        except EvidenceError:
+            continue
+        if statement.kind != "witness":
+            continue
+        try:
+            envelope.verify(keys)
+            is_signed = True
+        except EvidenceError:
+            is_signed = False
+        previous = statement.document.get("previous")
+        found.append(
+            WitnessLine(
+                number=number,
+                statement=statement,
+                key_id=envelope.key_id,
+                sha256=hashlib.sha256(line).hexdigest(),
+                previous=None if previous is None else str(previous),
+                is_signed=is_signed,
+                is_of_known_key=envelope.key_id in keys,
+            )
+        )
+    return found
+
+
+def lines_about(lines: Iterable[WitnessLine], archive_id: str, pipeline: str) -> list[WitnessLine]:
+    """Return the lines about an archive: those with its id, or of its pipeline."""
+    return [
+        line
+        for line in lines
+        if line.statement.archive_id == archive_id or line.statement.pipeline == pipeline
+    ]
+
+
+def check_lines(lines: Sequence[WitnessLine]) -> str:
+    """Describe what is wrong with the lines about one archive; empty if nothing is.
+
+    A line of a key that isn't known, such as one before a rotation, is covered by the hash in a
+    later line. The newest line must be signed by a known key.
+
+    Args:
+        lines: The lines, oldest first.
+    """
+    earlier: set[str] = set()
+    for line in lines:
+        if line.is_of_known_key and not line.is_signed:
+            return f"line {line.number} has a wrong signature"
+        if (line.previous is None) != (not earlier):
+            return (
+                f"line {line.number} begins a new chain, expected the hash of an earlier line"
+                if earlier
+                else f"line {line.number} follows a line that is gone: the beginning is missing"
+            )
+        if line.previous is not None and line.previous not in earlier:
+            return f"line {line.number} follows a line that was changed or removed"
+        earlier.add(line.sha256)
+    if lines and not lines[-1].is_signed:
+        return f"line {lines[-1].number}, the newest, is signed by the unknown key {lines[-1].key_id}"
+    return ""
+
+
+def next_statement(
+    lines: Sequence[WitnessLine], heads: Mapping[str, str], statement: Statement
+) -> Statement | None:
+    """Return the statement of an archive's next line; None if there is nothing new.
+
+    Args:
+        lines: The lines about the archive, oldest first.
+        heads: Its newest receipts.
+        statement: The archive and the time; the rest is filled in.
+    """
+    if not heads or (lines and dict(lines[-1].statement.heads) == dict(heads)):
+        return None
+    previous = lines[-1].sha256 if lines else None
+    return Statement(
+        kind="witness",
+        signed_at=statement.signed_at,
+        archive_id=statement.archive_id,
+        pipeline=statement.pipeline,
+        heads=heads,
+        document={"previous": previous},
+    )
