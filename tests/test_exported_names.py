@@ -23,9 +23,9 @@ PUBLIC = {
     "kafka_drain": """
         ArchiveError AuthenticationError AuthorizationError CheckpointError ConfigError
         DataFileError DataLossError DeliveryError EvidenceError GroupError GroupInUseError
-        KafkaDrainError KafkaUnavailableError LockedError MachineError ManifestInvalidError NotSealedError
-        OpenTransactionError Pipeline ProgressError RegistryUnavailableError SourceRecordError
-        SparkJobError StoreUnavailableError SupersededError TerminalError TopicError TransientError
+        KafkaDrainError KafkaUnavailableError LockedError MachineError ManifestInvalidError
+        NotSealedError OpenTransactionError Pipeline ProgressError RegistryUnavailableError
+        SourceRecordError SparkJobError StoreUnavailableError SupersededError TerminalError TopicError TransientError
         VerifyError __version__
     """,
     "kafka_drain_airflow": """

@@ -305,8 +305,8 @@ class Reason(str, Enum):
         "witness_differs",
         "error",
         "the witness, which is kept outside the archive, has seen a receipt that the archive "
-        "doesn't have, or has with another hash: the archive was rewritten, or replaced by an older "
-        "copy",
+        "doesn't have, or has with another hash: the archive was rewritten, or replaced by an "
+        "older copy",
         "find out who wrote to the archive, and restore it from a copy that agrees with the "
         "witness; `kafka-drain verify-evidence` shows what the witness holds. If receipts were "
         "given up deliberately, name a new witness and keep the old one. Until then nothing is "

@@ -615,3 +615,117 @@ class ReportDocument(Document):
     batches: list[BatchRow]
     gaps: list[GapRow]
     findings: list[FindingRow]
+
+
+class DrillStarted(VersionedDocument):
+    """`drills/<drill>/started.json`: a drill in progress, and what it may leave behind.
+
+    Attributes:
+        drill: The drill's name.
+        started_at: Time of its start, in ISO 8601.
+        cluster_id: Id of the Kafka cluster that it restores to.
+        run: Key of its republish.
+        topics: Its scratch topics: name, and topic id once the topic exists, else empty.
+    """
+
+    without_version = None
+
+    drill: str
+    started_at: str
+    cluster_id: str
+    run: str
+    topics: dict[str, str]
+
+
+class SampleRow(Row):
+    """What a drill restores.
+
+    Attributes:
+        kind: `newest_hour`, `random_day` or `whole`.
+        from_time: First timestamp, in ISO 8601; None for no bound.
+        to_time: End of the timestamps, exclusive; None for no bound.
+        seed: Seed that a random day was chosen by.
+    """
+
+    kind: Literal["newest_hour", "random_day", "whole"]
+    from_time: str | None
+    to_time: str | None
+    seed: int
+
+
+class DecodedRow(Row):
+    """How many of the restored values were decoded.
+
+    Attributes:
+        values: Number of values that were looked at.
+        decoded: Number of values that were decoded.
+        without_schema: Number of values that name no schema, such as tombstones.
+        unknown_schemas: Ids of schemas that values name and the archive doesn't have.
+        undecodable: Number of values that their schema doesn't decode.
+    """
+
+    values: int
+    decoded: int
+    without_schema: int
+    unknown_schemas: list[int]
+    undecodable: int
+
+
+class ProblemRow(Row):
+    """A reason why a drill failed.
+
+    Attributes:
+        step: What failed: `plan`, `restore`, `decode` or `clean_up`.
+        error: Type of the error.
+        detail: What was seen and what to do.
+        transient: Whether a later drill may succeed without a change.
+    """
+
+    step: Literal["plan", "restore", "decode", "clean_up"]
+    error: str
+    detail: str
+    transient: bool
+
+
+class DrillDocument(VersionedDocument):
+    """`drills/<drill>/result.json`: the result of a drill.
+
+    Attributes:
+        drill: The drill's name.
+        pipeline: Name of the pipeline.
+        verdict: `passed` if every record of the sample was restored once and verified.
+        started_at: Time of its start, in ISO 8601.
+        finished_at: Time of its end, in ISO 8601.
+        sample: What it restored.
+        cluster_id: Id of the Kafka cluster that it restored to.
+        topics: Scratch topic by source topic.
+        records: Number of records of the sample; None if there was no plan.
+        rto_seconds: Seconds from the start until everything was verified; None if it wasn't.
+        rpo_seconds: Age in seconds of the newest sealed record at the start; None if unknown.
+        newest_record: Timestamp of that record, in ISO 8601.
+        drained_through: Time of the newest seal, in ISO 8601.
+        verification: What the verification found by comparing each partition.
+        decoded: What decoding found; None if the archive knows no schema.
+        problems: Why it failed; empty if it passed.
+        left: Scratch topics that couldn't be removed; the next drill removes them.
+    """
+
+    without_version = None
+
+    drill: str
+    pipeline: str
+    verdict: Literal["passed", "failed"]
+    started_at: str
+    finished_at: str
+    sample: SampleRow | None
+    cluster_id: str
+    topics: dict[str, str]
+    records: int | None
+    rto_seconds: float | None
+    rpo_seconds: float | None
+    newest_record: str | None
+    drained_through: str | None
+    verification: dict[str, Any] | None
+    decoded: DecodedRow | None
+    problems: list[ProblemRow]
+    left: list[str]

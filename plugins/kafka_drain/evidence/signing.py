@@ -1,4 +1,4 @@
-"""Sign what a run has found, and keep it: `evidence/` in the archive, and the witness outside it."""
+"""Sign what a run has found: into the archive's `evidence/`, and to the witness outside of it."""
 
 from __future__ import annotations
 

@@ -109,7 +109,9 @@ def check_lines(lines: Sequence[WitnessLine]) -> str:
             return f"line {line.number} follows a line that was changed or removed"
         earlier.add(line.sha256)
     if lines and not lines[-1].is_signed:
-        return f"line {lines[-1].number}, the newest, is signed by the unknown key {lines[-1].key_id}"
+        return (
+            f"line {lines[-1].number}, the newest, is signed by the unknown key {lines[-1].key_id}"
+        )
     return ""
 
 

@@ -278,6 +278,42 @@ class KafkaCluster:
         while not self.has_topic(name) and time.monotonic() < deadline:
             time.sleep(BACKOFF_SECONDS)
 
+    def delete_topic(self, name: str, topic_id: str | None = None) -> bool:
+        """Delete a topic, and wait until it is gone.
+
+        Args:
+            name: The topic.
+            topic_id: The topic's id; a topic with another one is left alone. None for any.
+
+        Returns:
+            Whether it was there and is gone.
+
+        Raises:
+            TopicError: When Kafka refuses.
+            KafkaUnavailableError: When it is still there after the timeout.
+        """
+        found = self._describe([name], ("DELETE",)).get(name)
+        if found is None or topic_id not in (None, found.id):
+            return False
+
+        def ask(admin: AdminClient) -> None:
+            futures = admin.delete_topics([name], request_timeout=self._timeout)
+            try:
+                answer_of(futures[name], self._timeout)
+            except KafkaException as error:
+                if error.args[0].code() != KafkaError.UNKNOWN_TOPIC_OR_PART:
+                    raise
+
+        self._ask(ask)
+        deadline = time.monotonic() + self._timeout
+        while self.has_topic(name):
+            if time.monotonic() >= deadline:
+                raise KafkaUnavailableError(
+                    f"topic {name} is still there {self._timeout:g} s after it was deleted"
+                )
+            time.sleep(BACKOFF_SECONDS)
+        return True
+
     def check_new_topic(self, name: str, settings: TopicSettings) -> None:
         """Ask Kafka whether it would create a topic, without creating it.
 

@@ -74,7 +74,7 @@ def test_envelope_something_else(content: bytes) -> None:
 
 def test_verify_unknown_key() -> None:
     """A key that isn't given proves nothing; both are named."""
-    with pytest.raises(EvidenceError, match="names key key-1, which isn't among .*key-2"):
+    with pytest.raises(EvidenceError, match=r"names key key-1, which isn't among .*key-2"):
         GOOD.verify({"key-2": signed})
 
 

@@ -116,7 +116,7 @@ def test_read_other_keys(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="holds an encrypted key"):
         SigningKey.parse(encrypted, "it")
     for parse in (SigningKey.parse, PublicKey.parse):
-        with pytest.raises(ConfigError, match="holds no (private|public) key in PEM"):
+        with pytest.raises(ConfigError, match=r"holds no (private|public) key in PEM"):
             parse("text", "it")
     with pytest.raises(ConfigError, match="can't be read: No such file"):
         SigningKey.read(tmp_path / "none")

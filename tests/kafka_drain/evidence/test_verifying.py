@@ -72,7 +72,7 @@ def test_verify_witness(evidence: Evidence) -> None:
 
     assert found.to_dict()["lines"] == 2
     assert "2 lines, none changed" in found.proven[0]
-    with pytest.raises(EvidenceError, match="it isn't whole: line 1 has a wrong signature|line 1"):
+    with pytest.raises(EvidenceError, match="it isn't whole: line 1 has a wrong signature"):
         verify_evidence("it", first.replace(b"a", b"b", 1) + second, keys)
     with pytest.raises(EvidenceError, match="line 1 follows a line that is gone"):
         verify_evidence("it", second * 2, keys)
@@ -115,7 +115,7 @@ def test_compare_with_archive(evidence: Evidence, tmp_path: Path) -> None:
             compare_with_archive(each, root)
     other = sealed_copy(tmp_path / "other")
     other.identify()
-    with pytest.raises(EvidenceError, match="but .*other has id"):
+    with pytest.raises(EvidenceError, match=r"but .*other has id"):
         compare_with_archive(found[0], str(other.root))
 
 

@@ -221,7 +221,9 @@ def signer_from(options: argparse.Namespace) -> Signer | None:
     return Signer(
         SigningKey.read(options.evidence_key),
         [PublicKey.read(path) for path in getattr(options, "former_key", ())],
-        None if witness is None else open_witness(_absolute(witness), lambda: cluster_from(options)),
+        None
+        if witness is None
+        else open_witness(_absolute(witness), lambda: cluster_from(options)),
     )
 
 

@@ -61,7 +61,9 @@ def _show(console: Console, verified: Verified) -> None:
     document = verified.to_dict()
     print_lines(console, [f"{verified.name}: the signature is correct", ""])
     fields = {name: document[name] for name in ("kind", "signed_at", "pipeline", "archive", "key")}
-    print_fields({name: value for name, value in fields.items() if value} | said_of(document))(console)
+    print_fields({name: value for name, value in fields.items() if value} | said_of(document))(
+        console
+    )
     print_lines(console, ["", "proven:", *(f"- {text}" for text in verified.proven)])
     print_lines(console, ["", "not proven:", *(f"- {text}" for text in verified.not_proven)])
 

@@ -1,0 +1,74 @@
+"""The drills of an archive, in `drills/<drill>/`."""
+
+from __future__ import annotations
+
+import re
+from contextlib import suppress
+
+from upath import UPath
+
+from kafka_drain.archive.documents import DrillDocument, DrillStarted
+from kafka_drain.storage.json_files import write_document
+from kafka_drain.storage.paths import list_folder
+
+#: The archive's folder of drills.
+FOLDER = "drills"
+
+#: Number of the newest drills that are looked at.
+NEWEST = 24
+
+#: A drill's name: its start, which sorts by time, and random digits.
+_NAME = re.compile(r"\d{8}T\d{6}Z-[0-9a-f]{8}")
+
+
+def drill_names(root: UPath) -> list[str]:
+    """Return the names of an archive's drills, oldest first."""
+    return sorted(filter(_NAME.fullmatch, list_folder(root / FOLDER)))
+
+
+def read_drills(root: UPath, newest: int = NEWEST) -> list[DrillDocument]:
+    """Return the results of the newest drills that have ended, oldest first.
+
+    A result that can't be read is left out: it proves nothing.
+    """
+    names = drill_names(root)[-newest:]
+    found = (DrillDocument.read_note(root / FOLDER / name / "result.json") for name in names)
+    return [result for result in found if result is not None]
+
+
+def unfinished_drills(root: UPath) -> list[DrillStarted]:
+    """Return the drills that may have left something behind, oldest first.
+
+    Raises:
+        ArchiveError: When the note of one was changed.
+    """
+    left = []
+    for name in drill_names(root):
+        with suppress(FileNotFoundError):
+            left.append(DrillStarted.read(root / FOLDER / name / "started.json"))
+    return left
+
+
+def write_started(root: UPath, started: DrillStarted) -> None:
+    """Note what a drill makes, before it makes it.
+
+    Raises:
+        ArchiveError: When the archive can't be written.
+    """
+    started.write(root / FOLDER / started.drill / "started.json")
+
+
+def forget_started(root: UPath, drill: str) -> None:
+    """Remove the note of what a drill made: nothing of it is left."""
+    (root / FOLDER / drill / "started.json").unlink(missing_ok=True)
+
+
+def write_result(root: UPath, result: DrillDocument) -> str:
+    """Write the result of a drill; return its path relative to the archive.
+
+    Raises:
+        ArchiveError: When the archive can't be written.
+    """
+    where = f"{FOLDER}/{result.drill}/result.json"
+    write_document(root / where, result.content())
+    return where

@@ -1,0 +1,150 @@
+"""`kafka-drain drill`: restore a part of an archive, verify it, and remove it again."""
+
+from __future__ import annotations
+
+import argparse
+from datetime import timedelta
+from typing import Any
+
+from kafka_drain.archive.archive import Archive
+from kafka_drain.archive.drill_status import DrillState, DrillStatus
+from kafka_drain.archive.drills import read_drills
+from kafka_drain.cli.commands.arguments import (
+    add_archive,
+    add_dry_run,
+    add_evidence,
+    json_file,
+    pairs,
+    signer_from,
+)
+from kafka_drain.cli.commands.pipeline_arguments import pipeline_from
+from kafka_drain.cli.commands.plan_answer import acts, answer_plan
+from kafka_drain.cli.console import answer, print_fields, say
+from kafka_drain.cli.exit_codes import FAILED, OK
+from kafka_drain.config.checks import integer
+from kafka_drain.drills.drill import DrillRequest, plan_drill, run_drill
+from kafka_drain.drills.sample import SAMPLES, check_kind
+from kafka_drain.drills.scratch import PREFIX
+from kafka_drain.errors import ConfigError
+from kafka_drain.kafka.client_config import KafkaConfig
+from kafka_drain.kafka.cluster import KafkaCluster
+from kafka_drain.republish.engines.select import Engines
+from kafka_drain.spark.job import private_folder
+from kafka_drain.storage.lease import utc_now
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the command's arguments."""
+    add_archive(parser)
+    parser.add_argument(
+        "--to-bootstrap",
+        metavar="HOST:PORT",
+        help="brokers of the cluster that gets the scratch topics",
+    )
+    parser.add_argument(
+        "--to-kafka-config",
+        metavar="FILE",
+        help="JSON file with librdkafka settings of that cluster, for those that must not be on a "
+        "command line",
+    )
+    parser.add_argument(
+        "--sample",
+        metavar="|".join(name.replace("_", "-") for name in SAMPLES),
+        default="random-day",
+        help="what to restore (%(default)s)",
+    )
+    parser.add_argument(
+        "--seed", metavar="N", help="seed of the random day, to repeat a drill (random)"
+    )
+    parser.add_argument(
+        "--prefix", default=PREFIX, help="beginning of the scratch topics' names (%(default)s)"
+    )
+    parser.add_argument(
+        "--topic-config",
+        metavar="NAME=VALUE",
+        action="append",
+        default=[],
+        help="setting of the scratch topics, as the topics of a real restore would have it; can be "
+        "repeated",
+    )
+    parser.add_argument(
+        "--check",
+        action="store_true",
+        help="restore nothing, but fail if the newest drill failed or none has passed within "
+        "--max-age",
+    )
+    parser.add_argument(
+        "--max-age", metavar="DAYS", help="with --check: age at which a drill is too old"
+    )
+    add_evidence(parser)
+    add_dry_run(parser)
+
+
+def run(options: argparse.Namespace) -> int:
+    """Run a drill, show what it would restore, or check the newest ones."""
+    archive = Archive.at(options.archive)
+    archive.require()
+    if options.check:
+        return _check(options, archive)
+    if options.max_age is not None:
+        raise ConfigError("--max-age needs --check: it is about the drills so far")
+    seed = None if options.seed is None else int(integer(0)("--seed", options.seed))
+    request = DrillRequest(
+        sample=check_kind(options.sample),
+        seed=seed,
+        prefix=options.prefix,
+        topic_config=pairs("--topic-config", options.topic_config),
+    )
+    if not acts(options):
+        return answer_plan(options, plan_drill(archive, request), lambda: None)
+    cluster, signer = _target(options), signer_from(options)
+    with private_folder() as folder:
+        pipeline = pipeline_from(options)
+        # Only the worker's engine sends: a drill must not depend on Spark.
+        engines = Engines(str(archive.root), cluster, pipeline, folder, _no_spark)
+        result = run_drill(
+            archive,
+            cluster,
+            engines,
+            request,
+            run="terminal",
+            say=say,
+            clock=utc_now,
+            signer=signer,
+        )
+    document = result.content()
+    shown = {k: v for k, v in document.items() if v is not None and not isinstance(v, (dict, list))}
+    answer(options, document, print_fields(shown))
+    return OK if result.verdict == "passed" else FAILED
+
+
+def _check(options: argparse.Namespace, archive: Archive) -> int:
+    days = None if options.max_age is None else int(integer(1)("--max-age", options.max_age))
+    max_age = None if days is None else timedelta(days=days)
+    status = DrillStatus.of(read_drills(archive.root), max_age, utc_now())
+    document: dict[str, Any] = {
+        "state": status.state.value,
+        "detail": status.words,
+        "newest": status.newest.drill if status.newest else None,
+        "passed": status.passed.drill if status.passed else None,
+    }
+    answer(options, document, print_fields(document))
+    return OK if status.state is DrillState.OK else FAILED
+
+
+def _target(options: argparse.Namespace) -> KafkaCluster:
+    settings: dict[str, Any] = {}
+    if options.to_kafka_config:
+        settings |= json_file(options.to_kafka_config)
+    if options.to_bootstrap:
+        settings["bootstrap.servers"] = options.to_bootstrap
+    if not settings:
+        raise ConfigError(
+            "no target given; pass --to-bootstrap or --to-kafka-config: a drill restores to a "
+            "cluster that you name"
+        )
+    return KafkaCluster(KafkaConfig(settings))
+
+
+def _no_spark(*_: object) -> None:
+    raise AssertionError("a drill starts no Spark application")

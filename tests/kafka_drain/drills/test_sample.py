@@ -1,0 +1,76 @@
+"""The choice of a drill's sample."""
+
+from __future__ import annotations
+
+from datetime import datetime, timezone
+
+import pytest
+
+from kafka_drain.drills.sample import SAMPLES, check_kind, choose_sample, iso_of, newest_of
+from kafka_drain.errors import ConfigError
+
+DAY = 86_400_000
+#: Three days, of which the second has no record; and times that no calendar has.
+FOREVER = (1 << 63) - 1
+SPANS = [(0, DAY - 1), (2 * DAY + 5, 2 * DAY + 7_200_000), (-5, -1), (FOREVER, FOREVER)]
+
+
+def time(milliseconds: int) -> datetime:
+    """A time by its milliseconds since 1970."""
+    return datetime.fromtimestamp(milliseconds / 1000, timezone.utc)
+
+
+def test_choose_newest_hour() -> None:
+    """The newest hour ends with the newest record, which is in it."""
+    sample = choose_sample("newest_hour", 1, SPANS)
+    end = 2 * DAY + 7_200_000 + 1
+
+    assert (sample.from_time, sample.to_time) == (time(end - 3_600_000), time(end))
+    assert str(sample).startswith("newest hour, 1970-01-03T01:00:00.001+00:00 to ")
+
+
+def test_choose_newest_hour_at_epoch() -> None:
+    """The newest hour doesn't begin before timestamps do."""
+    assert choose_sample("newest_hour", 1, [(0, 0)]).from_time == time(0)
+
+
+def test_choose_random_day() -> None:
+    """Each day with a record is chosen by some seed, no other day by any; a seed's day is one."""
+    chosen = {seed: choose_sample("random_day", seed, SPANS) for seed in range(50)}
+
+    assert {sample.from_time for sample in chosen.values()} == {time(0), time(2 * DAY)}
+    for sample in chosen.values():
+        assert sample.from_time
+        assert sample.to_time
+        assert (sample.to_time - sample.from_time).days == 1
+    again = {seed: choose_sample("random_day", seed, reversed(SPANS)) for seed in chosen}
+    assert chosen == again
+
+
+def test_choose_whole() -> None:
+    """The whole has no bounds, and so has anything that has no timestamps."""
+    assert str(choose_sample("whole", 1, SPANS)) == "the whole archive"
+    for kind in SAMPLES:
+        sample = choose_sample(kind, 1, SPANS[2:])
+        assert (sample.kind, sample.from_time, sample.to_time) == ("whole", None, None)
+        assert sample.row().content()["kind"] == "whole"
+
+
+def test_newest_of() -> None:
+    """The newest record is the newest of the calendar."""
+    assert newest_of(SPANS) == 2 * DAY + 7_200_000
+    assert iso_of(newest_of(SPANS)) == "1970-01-03T02:00:00.000+00:00"
+    assert newest_of(SPANS[2:]) is None
+    assert iso_of(None) is None
+
+
+@pytest.mark.parametrize("kind", ["newest-hour", "random_day", "whole"])
+def test_check_kind(kind: str) -> None:
+    """A kind is written with hyphens or underscores."""
+    assert check_kind(kind) in SAMPLES
+
+
+def test_check_kind_unknown() -> None:
+    """Another kind is refused, naming those that exist."""
+    with pytest.raises(ConfigError, match="accepted: newest_hour, random_day, whole"):
+        check_kind("everything")
