@@ -25,11 +25,11 @@ PUBLIC = {
         DataFileError DataLossError DeliveryError EvidenceError GroupError GroupInUseError
         KafkaDrainError KafkaUnavailableError LockedError MachineError ManifestInvalidError
         NotSealedError OpenTransactionError Pipeline ProgressError RegistryUnavailableError
-        SourceRecordError SparkJobError StoreUnavailableError SupersededError TerminalError TopicError TransientError
-        VerifyError __version__
+        SourceRecordError SparkJobError StoreUnavailableError SupersededError TerminalError
+        TopicError TransientError VerifyError __version__
     """,
     "kafka_drain_airflow": """
-        KafkaDrainGroupOperator KafkaDrainOperator MaintainOperator Pipeline PreflightOperator
+        DrillOperator KafkaDrainGroupOperator KafkaDrainOperator MaintainOperator Pipeline PreflightOperator
         ReprocessOperator RepublishToKafkaOperator ValidateManifestOperator create_dags
         create_group_dags
     """,

@@ -9,6 +9,7 @@ from kafka_drain.config.pipeline import Pipeline
 from kafka_drain_airflow.dag_factory import create_dags, create_group_dags
 from kafka_drain_airflow.operators.drain import KafkaDrainOperator
 from kafka_drain_airflow.operators.drain_group import KafkaDrainGroupOperator
+from kafka_drain_airflow.operators.drill import DrillOperator
 from kafka_drain_airflow.operators.maintain import MaintainOperator
 from kafka_drain_airflow.operators.preflight import PreflightOperator
 from kafka_drain_airflow.operators.reprocess import ReprocessOperator
@@ -16,6 +17,7 @@ from kafka_drain_airflow.operators.republish import RepublishToKafkaOperator
 from kafka_drain_airflow.operators.validate import ValidateManifestOperator
 
 __all__ = [
+    "DrillOperator",
     "KafkaDrainGroupOperator",
     "KafkaDrainOperator",
     "MaintainOperator",

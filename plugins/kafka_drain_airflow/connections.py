@@ -20,6 +20,7 @@ from kafka_drain.storage.s3 import scheme_of, variables_of
 
 if TYPE_CHECKING:
     from kafka_drain.config.pipeline import Pipeline
+    from kafka_drain.evidence.signing import Signer
     from kafka_drain.kafka.cluster import KafkaCluster
     from kafka_drain.schemas.registry import SchemaRegistry
     from kafka_drain.spark.runner import SparkConnection
@@ -57,6 +58,43 @@ def schema_registry(pipeline: Pipeline) -> SchemaRegistry | None:
         return None
     require_connection(conn_id, "Generic", '{"url": "https://host:8081"} as its extra')
     return SchemaRegistry(BaseHook.get_connection(conn_id).extra_dejson)
+
+
+def evidence_signer(pipeline: Pipeline) -> Signer | None:
+    """Return who signs a pipeline's evidence, and its witness; None if nobody does.
+
+    The connection's password is the private key in PEM; instead, its extra may name a file of the
+    worker as `key_file`. The extra's `former_public_keys` are those that it replaced, in PEM.
+
+    Raises:
+        ConfigError: If the connection doesn't exist or its key isn't acceptable.
+    """
+    conn_id = pipeline.evidence_conn_id
+    if conn_id is None:
+        return None
+    # Not at the top: DAG files import this module, and most pipelines sign nothing.
+    from kafka_drain.evidence.keys import PublicKey, SigningKey
+    from kafka_drain.evidence.signing import Signer
+    from kafka_drain.evidence.witness import open_witness
+
+    require_connection(conn_id, "Generic", "the private key in PEM as its password")
+    connection, who = BaseHook.get_connection(conn_id), f"the Airflow connection {conn_id!r}"
+    extra = connection.extra_dejson
+    if connection.password:
+        key = SigningKey.parse(connection.password, who)
+    elif extra.get("key_file"):
+        key = SigningKey.read(str(extra["key_file"]))
+    else:
+        raise ConfigError(
+            f"{who} has no key; expected the private key in PEM as its password, or key_file in "
+            "its extra. `kafka-drain evidence-key FILE` creates one"
+        )
+    former = [PublicKey.parse(pem, who) for pem in listed(extra.get("former_public_keys"))]
+    if pipeline.witness is None:
+        return Signer(key, former)
+    conn_id_of_topic = pipeline.witness_conn_id or pipeline.kafka_conn_id
+    witness = open_witness(pipeline.witness, lambda: kafka_cluster(conn_id_of_topic))
+    return Signer(key, former, witness)
 
 
 @contextmanager

@@ -8,12 +8,14 @@ from typing import Any
 
 from airflow.providers.common.compat.sdk import DAG, Param
 
+from kafka_drain.config.drill import SAMPLES, Drill
 from kafka_drain.config.groups import check_group
 from kafka_drain.config.pipeline import Pipeline
 from kafka_drain_airflow.forms.republish import apply_param, republish_params, time_param
 from kafka_drain_airflow.observability.archive_events import archive_asset, replaced_alias
 from kafka_drain_airflow.operators.drain import KafkaDrainOperator
 from kafka_drain_airflow.operators.drain_group import DoneOperator, KafkaDrainGroupOperator
+from kafka_drain_airflow.operators.drill import DrillCheckOperator, DrillOperator
 from kafka_drain_airflow.operators.maintain import MaintainOperator
 from kafka_drain_airflow.operators.preflight import PreflightOperator
 from kafka_drain_airflow.operators.reprocess import ReprocessOperator
@@ -47,7 +49,8 @@ def create_dags(
             more notifiers or functions, in the form Airflow accepts for failed tasks.
 
     Returns:
-        The DAGs by id: `drain_<name>`, `republish_<name>`, `reprocess_<name>`, `maintain_<name>`.
+        The DAGs by id: `drain_<name>`, `republish_<name>`, `reprocess_<name>`, `maintain_<name>`,
+        and `drill_<name>` if the pipeline declares drills.
     """
     common = _common(start_date, default_args, [pipeline.name, *tags])
     schedule = drain_schedule(pipeline.schedule, start_date)
@@ -116,6 +119,8 @@ def _pipeline_dags(
         _reprocess_dag(pipeline, common),
         _maintain_dag(pipeline, common),
     ]
+    if pipeline.drill is not None:
+        dags.append(_drill_dag(pipeline, pipeline.drill, common))
     return {dag.dag_id: dag for dag in dags}
 
 
@@ -395,4 +400,53 @@ resumes its work. The log ends with the number of files and bytes before and aft
             apply="{{ params.apply or dag_run.run_type != 'manual' }}",
             **DRY_RUN,
         )
+    return dag
+
+
+def _drill_dag(pipeline: Pipeline, settings: Drill, common: dict[str, Any]) -> DAG:
+    with DAG(
+        dag_id=f"drill_{pipeline.name}",
+        schedule=settings.schedule,
+        description=f"Try to restore a part of {pipeline.archive}, and verify it",
+        render_template_as_native_obj=True,
+        params={
+            "sample": Param(
+                default=settings.sample,
+                enum=list(SAMPLES),
+                title="Sample",
+                description="newest_hour: the hour that ends with the newest record. random_day: a "
+                "day (UTC) with records. whole: everything.",
+            ),
+            "seed": Param(
+                default=None,
+                type=["null", "integer"],
+                minimum=0,
+                title="Seed",
+                description="Seed of the random day, to repeat a drill. Empty: a random one, which "
+                "the result names.",
+            ),
+        },
+        doc_md=f"""
+### Drill {pipeline.name}
+
+Tries a restore of `{pipeline.archive}`, without anything that anybody else uses.
+
+| task | what it does |
+| --- | --- |
+| `drill` | sends a sample to scratch topics, which it creates, exactly once; reads it back, compares and decodes it; measures RTO and RPO; removes the topics |
+| `check` | fails if the newest drill failed, or none has passed for {settings.max_age_days} days |
+
+The result is kept in the archive's `drills/` and shown on its page. A drill that was killed leaves
+topics named `{settings.prefix}.…`, which the next one removes.
+""",
+        **common,
+    ) as dag:
+        drill = DrillOperator(
+            task_id="drill",
+            pipeline=pipeline,
+            sample="{{ params.sample }}",
+            seed="{{ params.seed }}",
+        )
+        check = DrillCheckOperator(task_id="check", pipeline=pipeline, trigger_rule="all_done")
+        drill >> check
     return dag

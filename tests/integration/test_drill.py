@@ -55,12 +55,14 @@ class Drilled:
         self.archive = made.archive
         rows = [{"id": 7, "schema": ORDER, "subject": "one-value", "version": 1}]
         SchemasDocument.model_validate({"schemas": rows}).write(self.archive.root / "schemas.json")
-        self.large = made.seal({TopicPartition(self.two, 0): dense(20, 21)}, value=b"large" + LARGE)
+        newest = {TopicPartition(self.two, 0): dense(20, 21, first_ms=1_767_100_000_000)}
+        self.large = made.seal(newest, value=b"large" + LARGE)
+        made.open_generation()
         settings = {name: TopicSettings(2, 1) for name in names}
         write_topic_settings(self.archive.root, settings)
         self.key = folder / "key"
         if not self.key.exists():
-            assert kafka_drain("evidence-key", str(self.key)).returncode == 0
+            assert kafka_drain("evidence-key", str(self.key)).code == 0
 
     def run(self, *more: str, sample: str = "whole") -> tuple[int, DrillDocument]:
         """Run a drill by the command line; return exit code and result."""
@@ -70,8 +72,8 @@ class Drilled:
             *("--to-bootstrap", self.servers, "--sample", sample),
             *("--evidence-key", str(self.key), *more),
         )
-        assert "Traceback" not in done.stderr
-        return done.returncode, read_drills(self.archive.root)[-1]
+        assert "Traceback" not in done.err
+        return done.code, read_drills(self.archive.root)[-1]
 
     def evidence(self, drill: DrillDocument) -> Path:
         """Return the drill's evidence."""
@@ -104,13 +106,13 @@ def check_offline(drilled: Drilled, drill: DrillDocument) -> None:
     compare_with_archive(verified, str(drilled.archive.root))
     verify = ("verify-evidence", str(copy), "--public-key", f"{drilled.key}.pub")
     copy.write_bytes(path.read_bytes())
-    assert kafka_drain(*verify).returncode == 0
+    assert kafka_drain(*verify).code == 0
     changed = bytearray(path.read_bytes())
     changed[len(changed) // 2] ^= 1
     copy.write_bytes(changed)
     done = kafka_drain(*verify)
-    assert done.returncode == 1
-    assert "was changed" in done.stderr
+    assert done.code == 1
+    assert "was changed" in done.err
 
 
 def test_drill(drilled: Drilled, cluster: KafkaCluster) -> None:
@@ -165,7 +167,6 @@ def test_drill_file_made_bad(drilled: Drilled, cluster: KafkaCluster) -> None:
 
 def test_drill_schema_deleted(drilled: Drilled, cluster: KafkaCluster) -> None:
     """A drill finds that a schema which restored values name is gone from the archive."""
-    SchemasDocument.model_validate({"schemas": []}).write(drilled.archive.root / "schemas.json")
     rows = [{"id": 8, "schema": ORDER, "subject": "one-value", "version": 2}]
     SchemasDocument.model_validate({"schemas": rows}).write(drilled.archive.root / "schemas.json")
     code, drill = drilled.run()
@@ -264,12 +265,12 @@ def test_drill_killed(
 def test_drill_beside_another(drilled: Drilled) -> None:
     """A second drill at the same time is refused, and removes nothing of the first."""
     done = kafka_drain("drill", str(drilled.archive.root), "--check")
-    assert done.returncode == 1
-    assert "no drill has passed yet" in done.stdout
+    assert done.code == 1
+    assert "no drill has passed yet" in done.out
     with hold_lease(drilled.archive.root / "drills", run="first", say=print):
         done = kafka_drain("drill", str(drilled.archive.root), "--to-bootstrap", drilled.servers)
-    assert done.returncode == 1
-    assert "first" in done.stderr
+    assert done.code == 1
+    assert "first" in done.err
     assert read_drills(drilled.archive.root) == []
     assert drilled.run()[0] == 0
-    assert kafka_drain("drill", str(drilled.archive.root), "--check").returncode == 0
+    assert kafka_drain("drill", str(drilled.archive.root), "--check").code == 0

@@ -9,6 +9,7 @@ from pydantic import Field, field_validator, model_validator
 from typing_extensions import Self
 
 from kafka_drain.config.checks import refuse
+from kafka_drain.config.drill import Drill
 from kafka_drain.config.model import ConfigModel
 from kafka_drain.config.sink_options import (
     COMPRESSIONS,
@@ -61,6 +62,13 @@ class Pipeline(ConfigModel):
         target_file_bytes: Target size of compacted files, in bytes.
         retention_days: Age in days of the newest record after which maintenance deletes a file;
             None to keep files forever.
+        evidence_conn_id: Airflow connection with the key that signs reports, republishes and
+            drills; None to sign nothing.
+        witness: File outside the archive, as an absolute path, or topic, as `kafka:<topic>`, with
+            which each validation compares the archive; None for none.
+        witness_conn_id: Airflow connection of type Kafka for a witness that is a topic; None for
+            `kafka_conn_id`.
+        drill: Restores that are tried on a schedule, as `drill_<name>`; None for none.
 
     Raises:
         ConfigError: When a key is unknown or a value isn't acceptable; names the key, the value and
@@ -91,6 +99,10 @@ class Pipeline(ConfigModel):
     max_generation_days: Annotated[int, Field(ge=1)] = 7
     target_file_bytes: Annotated[int, Field(ge=1 << 16)] = 256 << 20
     retention_days: Annotated[int, Field(ge=1)] | None = None
+    evidence_conn_id: str | None = None
+    witness: str | None = None
+    witness_conn_id: str | None = None
+    drill: Drill | None = None
     driver_memory: Annotated[str, Field(pattern=r"^\d+[mgMG]$")] = "1g"
 
     @field_validator("topics")
@@ -137,6 +149,14 @@ class Pipeline(ConfigModel):
             )
         return archive if archive.endswith("://") else archive.rstrip("/") or "/"
 
+    @field_validator("witness")
+    @classmethod
+    def _check_witness(cls, witness: str | None) -> str | None:
+        if witness is not None and not re.fullmatch(r"/.+|kafka:.+", witness):
+            accepted = "the absolute path of a file outside the archive, or kafka:<topic>"
+            raise refuse("witness", witness, accepted)
+        return witness
+
     @field_validator("partition_by")
     @classmethod
     def _check_partition_by(cls, columns: list[str]) -> list[str]:
@@ -177,6 +197,7 @@ class Pipeline(ConfigModel):
                 "values.subjects is missing: a pipeline with several topics has to name the "
                 "subjects of the Schema Registry that have their schemas"
             )
+        self._check_evidence()
         compressions = COMPRESSIONS[self.format]
         if not self.compression:
             object.__setattr__(self, "compression", compressions[0])
@@ -186,6 +207,17 @@ class Pipeline(ConfigModel):
         checked = check_sink_options(self.format, self.sink_options)
         object.__setattr__(self, "sink_options", checked)
         return self
+
+    def _check_evidence(self) -> None:
+        if self.witness is not None and self.evidence_conn_id is None:
+            raise ConfigError(
+                "witness needs evidence_conn_id: each of its lines is signed; name the connection "
+                "that has the key"
+            )
+        if self.witness is not None and self.witness.startswith(f"{self.archive.rstrip('/')}/"):
+            raise refuse("witness", self.witness, "a file outside the archive, or kafka:<topic>")
+        if self.witness_conn_id is not None and not (self.witness or "").startswith("kafka:"):
+            raise ConfigError("witness_conn_id is only for a witness that is a topic; leave it out")
 
     def with_log_level(self, level: str) -> Pipeline:
         """Return this pipeline with another level for Spark's Kafka and sink classes.

@@ -26,10 +26,10 @@ from kafka_drain.archive.files import ArchiveFile, archive_files
 from kafka_drain.archive.format_version import FORMAT_VERSION
 from kafka_drain.archive.snapshot import Snapshot
 from kafka_drain.archive.topic_settings import noted_topic_settings
+from kafka_drain.config.drill import PREFIX, SampleKind
 from kafka_drain.drills.decoding import Decoding
-from kafka_drain.drills.sample import Sample, SampleKind, choose_sample, iso_of, newest_of
+from kafka_drain.drills.sample import Sample, choose_sample, iso_of, newest_of
 from kafka_drain.drills.scratch import (
-    PREFIX,
     Scratch,
     remove_leftovers,
     scratch_name,

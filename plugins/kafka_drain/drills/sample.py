@@ -6,13 +6,10 @@ import random
 from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime, timedelta, timezone
-from typing import Literal, get_args
 
 from kafka_drain.archive.documents import SampleRow
+from kafka_drain.config.drill import SAMPLES, SampleKind
 from kafka_drain.errors import ConfigError
-
-SampleKind = Literal["newest_hour", "random_day", "whole"]
-SAMPLES: tuple[SampleKind, ...] = get_args(SampleKind)
 
 _HOUR_MS = 3_600_000
 _DAY_MS = 24 * _HOUR_MS

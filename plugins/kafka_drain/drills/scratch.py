@@ -19,9 +19,6 @@ from kafka_drain.progress import Level, Line
 from kafka_drain.republish.planning.runs import RepublishRun
 from kafka_drain.republish.planning.targets import LONGEST_NAME
 
-#: Begins the names of scratch topics.
-PREFIX = "kafka-drain-drill"
-
 #: Settings of the source that a restore depends on; a scratch topic gets no other.
 _LIKE_SOURCE = ("max.message.bytes", "compression.type")
 #: Records keep their timestamps, and old ones aren't deleted while they are verified.

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping
 from datetime import datetime, timedelta
 from typing import Any
 
+from kafka_drain.archive.drill_status import DrillState, DrillStatus
 from kafka_drain.findings import Finding, Reason
 from kafka_drain.progress import duration_text
 
@@ -16,7 +17,10 @@ _KINDS = {Reason.OFFSET_MISSING: "LOST", Reason.STALLED: "STALLED"}
 
 
 def alerts_of(
-    findings: Iterable[Finding], overview: Mapping[str, Any], now: datetime
+    findings: Iterable[Finding],
+    overview: Mapping[str, Any],
+    now: datetime,
+    drills: DrillStatus | None = None,
 ) -> list[dict[str, str]]:
     """Return the alerts of a validation.
 
@@ -24,6 +28,7 @@ def alerts_of(
         The kind and message of each. LOST: an offset is in no file, without a harmless reason.
         DAMAGED: anything else that makes the archive incomplete. STALLED: a partition is stuck
         behind an open transaction. EXPIRING: Kafka may delete undrained records within 24 hours.
+        DRILL: the newest drill failed, or none has passed for too long.
     """
     alerts = [
         {"kind": _KINDS.get(finding.reason, "DAMAGED"), "message": str(finding)}
@@ -39,4 +44,6 @@ def alerts_of(
                 f"of them {when}; drain more often, or raise the topic's retention"
             )
             alerts.append({"kind": "EXPIRING", "message": message})
+    if drills is not None and drills.state is not DrillState.OK:
+        alerts.append({"kind": "DRILL", "message": drills.words})
     return alerts

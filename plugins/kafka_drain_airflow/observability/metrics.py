@@ -9,12 +9,16 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from datetime import datetime, timezone
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from airflow.providers.common.compat.sdk import Stats
 
+if TYPE_CHECKING:
+    from kafka_drain.archive.drill_status import DrillStatus
+
 _DRAIN = ("offsets", "records", "seconds", "offsets_per_second")
 _REPUBLISH = ("records", "seconds", "records_per_second")
+_DRILL = ("rto_seconds", "rpo_seconds", "records")
 _OVERVIEW = ("records", "offsets", "files", "bytes", "lag", "unsealed_segments")
 
 
@@ -45,6 +49,19 @@ def tell_overview(
         told["archive.hours_to_expiry"] = round(left.total_seconds() / 3600, 2)
     for kind in ("gaps", "findings"):
         told |= {f"archive.{kind}.{name}": number for name, number in overview[kind].items()}
+    _tell(pipeline, told)
+
+
+def tell_drills(pipeline: str, status: DrillStatus) -> None:
+    """Report an archive's drills.
+
+    Sets drill.ok (1 or 0), and of the last drill that passed .hours_since, .rto_seconds,
+    .rpo_seconds and .records.
+    """
+    told: dict[str, float | None] = {"drill.ok": int(status.state == "ok")}
+    if status.passed is not None and status.age is not None:
+        told["drill.hours_since"] = round(status.age.total_seconds() / 3600, 2)
+        told |= {f"drill.{name}": getattr(status.passed, name) for name in _DRILL}
     _tell(pipeline, told)
 
 

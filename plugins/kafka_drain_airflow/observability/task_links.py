@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from airflow.providers.common.compat.sdk import BaseOperator, Context, TaskInstanceKey
 
 #: Prefixes of a pipeline's DAG ids; the archive's page shows the progress of each DAG.
-KINDS = ("drain", "republish", "reprocess", "maintain")
+KINDS = ("drain", "republish", "reprocess", "maintain", "drill")
 #: Prefixes of a group's DAG id, and of its task ids that validate a pipeline's archive.
 GROUP, VALIDATION = "drain_group_", "validate_"
 

@@ -14,6 +14,7 @@ from kafka_drain.errors import TransientError
 from kafka_drain.republish.planning.request import RepublishRequest
 from kafka_drain_airflow.connections import (
     archive_access,
+    evidence_signer,
     kafka_cluster,
     listed,
     spark_engine,
@@ -123,6 +124,7 @@ class RepublishToKafkaOperator(ApplyOperator):
         """
         from kafka_drain.archive.archive import Archive
         from kafka_drain.republish.engines.select import Engines
+        from kafka_drain.republish.evidence import sign_run
         from kafka_drain.republish.run import plan_republish
         from kafka_drain.spark.job import private_folder
         from kafka_drain.storage.lease import utc_now
@@ -135,10 +137,11 @@ class RepublishToKafkaOperator(ApplyOperator):
             private_folder() as folder,
         ):
             cluster = kafka_cluster(self.pipeline.kafka_conn_id)
+            archive, signer = Archive.at(self.pipeline.archive), evidence_signer(self.pipeline)
             request = self._request(context)
             applies = self.applies()
             self._republish = republish = plan_republish(
-                Archive.at(self.pipeline.archive),
+                archive,
                 cluster,
                 request,
                 now=utc_now(),
@@ -162,6 +165,8 @@ class RepublishToKafkaOperator(ApplyOperator):
                 receipt = republish.execute(self._engines, utc_now)
             written = {k: v for k, v in receipt.items() if k not in ("sent", "through", "request")}
             tell_republish(self.pipeline.name, receipt)
+            if signer is not None and republish.run.has_ended:
+                self.say(f"evidence: {sign_run(archive, republish.run, signer, utc_now())}")
             servers = cluster.config.bootstrap_servers
             sent = _records_of_targets(republish.plan.shards)
             self._lineage = republish_lineage(servers, self.pipeline.archive, sent)

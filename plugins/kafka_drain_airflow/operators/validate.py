@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from kafka_drain.config.pipeline import Pipeline
 from kafka_drain_airflow.connections import (
     archive_access,
+    evidence_signer,
     kafka_cluster,
     listed,
     spark_engine,
@@ -48,7 +49,7 @@ class ValidateManifestOperator(SparkJobOperator):
     :param scope: ``open`` checks the generation that drains append to, ``all`` every generation
     :param on_alert_callback: one or more notifiers or functions, called with the task's context
         plus ``alerts`` when something needs attention. Each alert has a ``kind`` (``LOST``,
-        ``DAMAGED``, ``STALLED`` or ``EXPIRING``) and a ``message``
+        ``DAMAGED``, ``STALLED``, ``EXPIRING`` or ``DRILL``) and a ``message``
     :param acknowledge_expired: expired offsets to accept, as ``topic:partition:start-end``
         (templated)
     :param mode: ``window`` to validate a window in a run that isn't a backfill run (templated)
@@ -104,13 +105,20 @@ class ValidateManifestOperator(SparkJobOperator):
         from kafka_drain.events.segment_events import segment_events
         from kafka_drain.proof.alerts import alerts_of
         from kafka_drain.proof.executor_reading import read_by_spark
-        from kafka_drain.proof.report import note_overview, raise_findings, write_report
+        from kafka_drain.proof.report import (
+            note_overview,
+            raise_findings,
+            sign_report,
+            write_report,
+        )
         from kafka_drain.proof.report_text import report_lines
         from kafka_drain.proof.validation import validate_archive
         from kafka_drain.storage.lease import utc_now
-        from kafka_drain_airflow.observability.metrics import tell_overview
+        from kafka_drain_airflow.observability.metrics import tell_drills, tell_overview
+        from kafka_drain_airflow.operators.drill import drill_status
 
         archive = Archive.at(self.pipeline.archive)
+        signer = evidence_signer(self.pipeline)
         publication = begin_publication(archive, context.get("run_id"))
         report = validate_archive(
             archive,
@@ -120,6 +128,7 @@ class ValidateManifestOperator(SparkJobOperator):
             acknowledge_expired=listed(self.acknowledge_expired),
             run=context.get("run_id"),
             read_many=read_by_spark(self.pipeline, self.run_application),
+            signer=signer,
         )
         path = write_report(archive, report, context.get("run_id"))
         if "ti" in context:
@@ -130,7 +139,14 @@ class ValidateManifestOperator(SparkJobOperator):
         self.log.info("report: %s", path)
         overview = note_overview(archive, report, path)
         tell_overview(self.pipeline.name, overview, report.seconds)
-        self._alert(context, alerts_of(report.findings, overview, utc_now()))
+        drills = drill_status(self.pipeline, utc_now())
+        if drills is not None:
+            tell_drills(self.pipeline.name, drills)
+        self._alert(context, alerts_of(report.findings, overview, utc_now(), drills))
+        if signer is not None:
+            # After the alerts: a witness that can't be written doesn't keep them back.
+            path_of_evidence = sign_report(archive, report, path, signer, utc_now())
+            self.log.info("evidence: %s", path_of_evidence)
         raise_findings(report, path)
         summary = report.summary() | {"report": path}
         # Includes segments sealed by an attempt that failed afterwards, or by the command line.

@@ -6,7 +6,8 @@ from datetime import datetime, timezone
 
 import pytest
 
-from kafka_drain.drills.sample import SAMPLES, check_kind, choose_sample, iso_of, newest_of
+from kafka_drain.config.drill import SAMPLES
+from kafka_drain.drills.sample import check_kind, choose_sample, iso_of, newest_of
 from kafka_drain.errors import ConfigError
 
 DAY = 86_400_000

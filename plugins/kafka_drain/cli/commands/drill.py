@@ -22,9 +22,9 @@ from kafka_drain.cli.commands.plan_answer import acts, answer_plan
 from kafka_drain.cli.console import answer, print_fields, say
 from kafka_drain.cli.exit_codes import FAILED, OK
 from kafka_drain.config.checks import integer
+from kafka_drain.config.drill import PREFIX, SAMPLES
 from kafka_drain.drills.drill import DrillRequest, plan_drill, run_drill
-from kafka_drain.drills.sample import SAMPLES, check_kind
-from kafka_drain.drills.scratch import PREFIX
+from kafka_drain.drills.sample import check_kind
 from kafka_drain.errors import ConfigError
 from kafka_drain.kafka.client_config import KafkaConfig
 from kafka_drain.kafka.cluster import KafkaCluster

@@ -1,0 +1,42 @@
+"""The pipeline key `drill`: restores that are tried on a schedule."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal, get_args
+
+from pydantic import BaseModel, ConfigDict, Field, field_validator
+
+SampleKind = Literal["newest_hour", "random_day", "whole"]
+SAMPLES: tuple[SampleKind, ...] = get_args(SampleKind)
+
+#: Begins the names of scratch topics.
+PREFIX = "kafka-drain-drill"
+
+
+class Drill(BaseModel):
+    """Restores of a pipeline's archive that are tried on a schedule.
+
+    Attributes:
+        schedule: Schedule of `drill_<name>`, in Airflow's notation; None to run only on demand.
+        sample: What is restored: `newest_hour`, `random_day` or `whole`.
+        kafka_conn_id: Airflow connection of the cluster that gets the scratch topics; None for the
+            pipeline's own.
+        max_age_days: Age in days of the last drill that passed at which an alert is raised.
+        prefix: Begins the names of the scratch topics.
+        topic_config: Settings of the scratch topics, in addition to the source's limits.
+    """
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    schedule: str | None = "@weekly"
+    sample: SampleKind = "random_day"
+    kafka_conn_id: str | None = None
+    max_age_days: Annotated[int, Field(ge=1)] = 14
+    prefix: Annotated[str, Field(pattern=r"^[a-zA-Z0-9._-]+$", max_length=100)] = PREFIX
+    topic_config: dict[str, str] = {}
+
+    @field_validator("topic_config", mode="before")
+    @classmethod
+    def _as_text(cls, config: Any) -> Any:
+        # Kafka's settings are text; numbers are what people write.
+        return {k: str(v) for k, v in config.items()} if isinstance(config, dict) else config

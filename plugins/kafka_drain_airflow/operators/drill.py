@@ -1,0 +1,149 @@
+"""Try a restore of an archive: a drill, and a check that one has passed recently."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime, timedelta
+from typing import TYPE_CHECKING, Any
+
+from airflow.providers.common.compat.sdk import AirflowFailException, BaseOperator
+
+from kafka_drain.config.drill import Drill
+from kafka_drain.config.pipeline import Pipeline
+from kafka_drain.errors import DeliveryError
+from kafka_drain_airflow.connections import (
+    archive_access,
+    evidence_signer,
+    kafka_cluster,
+    terminal_errors_fail,
+)
+from kafka_drain_airflow.operators.spark_job import SparkJobOperator
+
+if TYPE_CHECKING:
+    from airflow.providers.common.compat.sdk import Context
+
+    from kafka_drain.archive.drill_status import DrillStatus
+    from kafka_drain.republish.engines.select import Engines
+
+
+def drill_status(pipeline: Pipeline, now: datetime) -> DrillStatus | None:
+    """Return the status of a pipeline's drills; None if it declares none."""
+    from kafka_drain.archive.archive import Archive
+    from kafka_drain.archive.drill_status import DrillStatus
+    from kafka_drain.archive.drills import read_drills
+
+    if pipeline.drill is None:
+        return None
+    max_age = timedelta(days=pipeline.drill.max_age_days)
+    return DrillStatus.of(read_drills(Archive.at(pipeline.archive).root), max_age, now)
+
+
+class DrillOperator(SparkJobOperator):
+    """Restore a sample of an archive to scratch topics, verify and decode it, and remove them.
+
+    Everything runs on the worker; no Spark application is started. A drill that fails still keeps
+    its result in the archive. If it is killed, the next one removes its topics.
+
+    Returns the result: drill, verdict, sample, records, rto_seconds, rpo_seconds and more.
+
+    :param pipeline: the pipeline, whose ``drill`` settings apply
+    :param sample: what to restore instead of the pipeline's setting (templated)
+    :param seed: seed of a random day; None for a random one, which the result names (templated)
+    """
+
+    template_fields: Sequence[str] = (*SparkJobOperator.template_fields, "sample", "seed")
+    ui_color = "#e8daef"
+
+    def __init__(
+        self, *, sample: str | None = None, seed: int | str | None = None, **kwargs: Any
+    ) -> None:
+        super().__init__(**kwargs)
+        self.sample = sample
+        self.seed = seed
+        self._engines: Engines | None = None
+
+    def execute(self, context: Context) -> dict[str, Any]:  # type: ignore[override]
+        """Run the drill.
+
+        Raises:
+            AirflowFailException: If the drill failed; names the first problem.
+            DeliveryError: If it failed by something that may pass; a retry runs another drill.
+            LockedError: If another drill of the archive is running; a retry may help.
+        """
+        from kafka_drain.archive.archive import Archive
+        from kafka_drain.config.checks import integer
+        from kafka_drain.drills.drill import DrillRequest, run_drill
+        from kafka_drain.drills.sample import check_kind
+        from kafka_drain.republish.engines.select import Engines
+        from kafka_drain.spark.job import private_folder
+        from kafka_drain.storage.lease import utc_now
+
+        settings = self.pipeline.drill or Drill()
+        with terminal_errors_fail(), archive_access(self.pipeline), private_folder() as folder:
+            cluster = kafka_cluster(settings.kafka_conn_id or self.pipeline.kafka_conn_id)
+            archive = Archive.at(self.pipeline.archive)
+            self._engines = Engines(
+                str(archive.root), cluster, self.pipeline, folder, self.run_application
+            )
+            is_seeded = self.seed not in (None, "")
+            request = DrillRequest(
+                sample=check_kind(self.sample or settings.sample),
+                seed=int(integer(0)("seed", self.seed)) if is_seeded else None,
+                prefix=settings.prefix,
+                topic_config=settings.topic_config,
+            )
+            result = run_drill(
+                archive,
+                cluster,
+                self._engines,
+                request,
+                run=str(context.get("run_id")),
+                say=self.say,
+                clock=utc_now,
+                signer=evidence_signer(self.pipeline),
+            )
+        if result.verdict == "passed":
+            return result.content()
+        text = f"drill {result.drill} failed: {result.problems[0].detail}"
+        if all(problem.transient for problem in result.problems):
+            raise DeliveryError(text)
+        raise AirflowFailException(text)
+
+    def on_kill(self) -> None:
+        """Stop the senders; the next drill removes the topics."""
+        if self._engines is not None:
+            self._engines.stop()
+        super().on_kill()
+
+
+class DrillCheckOperator(BaseOperator):
+    """Fail if a pipeline's newest drill failed, or none has passed for ``max_age_days``.
+
+    :param pipeline: the pipeline
+    """
+
+    ui_color = "#e8daef"
+
+    def __init__(self, *, pipeline: Pipeline, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.pipeline = pipeline
+
+    def execute(self, context: Context) -> dict[str, Any]:
+        """Judge the drills, and set their metrics.
+
+        Raises:
+            AirflowFailException: If they aren't as they should be; says why.
+        """
+        from kafka_drain.archive.drill_status import DrillState
+        from kafka_drain.storage.lease import utc_now
+        from kafka_drain_airflow.observability.metrics import tell_drills
+
+        with terminal_errors_fail(), archive_access(self.pipeline):
+            status = drill_status(self.pipeline, utc_now())
+        if status is None:
+            return {"state": None}
+        tell_drills(self.pipeline.name, status)
+        self.log.info("%s", status.words)
+        if status.state is not DrillState.OK:
+            raise AirflowFailException(status.words)
+        return {"state": status.state.value, "detail": status.words}
