@@ -429,12 +429,13 @@ def _drill_dag(pipeline: Pipeline, settings: Drill, common: dict[str, Any]) -> D
         doc_md=f"""
 ### Drill {pipeline.name}
 
-Tries a restore of `{pipeline.archive}`, without anything that anybody else uses.
+Tries a restore of `{pipeline.archive}`, in topics that nobody else uses, and measures how long it
+takes (RTO) and how old the newest archived record is (RPO).
 
 | task | what it does |
 | --- | --- |
-| `drill` | sends a sample to scratch topics, which it creates, exactly once; reads it back, compares and decodes it; measures RTO and RPO; removes the topics |
-| `check` | fails if the newest drill failed, or none has passed for {settings.max_age_days} days |
+| `drill` | restores a sample to scratch topics, verifies and decodes it, removes the topics |
+| `check` | fails if the newest drill failed, or none passed for {settings.max_age_days} days |
 
 The result is kept in the archive's `drills/` and shown on its page. A drill that was killed leaves
 topics named `{settings.prefix}.…`, which the next one removes.

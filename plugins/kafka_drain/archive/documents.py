@@ -708,6 +708,7 @@ class DrillDocument(VersionedDocument):
         decoded: What decoding found; None if the archive knows no schema.
         problems: Why it failed; empty if it passed.
         left: Scratch topics that couldn't be removed; the next drill removes them.
+        max_age_days: Age in days at which it is too old to rely on; None for none.
     """
 
     without_version = None
@@ -729,3 +730,4 @@ class DrillDocument(VersionedDocument):
     decoded: DecodedRow | None
     problems: list[ProblemRow]
     left: list[str]
+    max_age_days: int | None

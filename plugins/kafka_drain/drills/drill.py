@@ -67,6 +67,7 @@ class DrillRequest:
         prefix: Begins the names of the scratch topics.
         topic_config: Settings of the scratch topics, in addition to those of the source.
         decoded: Number of values that are decoded of each partition.
+        max_age_days: Age in days at which the drill is too old, for the archive's page.
     """
 
     sample: SampleKind = "random_day"
@@ -74,6 +75,7 @@ class DrillRequest:
     prefix: str = PREFIX
     topic_config: Mapping[str, str] = field(default_factory=dict)
     decoded: int = DECODED
+    max_age_days: int | None = None
 
 
 @dataclass(frozen=True)
@@ -374,6 +376,7 @@ def _result(drill: _Drill) -> DrillDocument:
         "decoded": drill.decoded.content() if drill.decoded is not None else None,
         "problems": [problem.content() for problem in drill.problems],
         "left": drill.left,
+        "max_age_days": drill.request.max_age_days,
     }
     return DrillDocument.model_validate(result)
 

@@ -6,11 +6,13 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
+from kafka_drain.archive.documents import DrillDocument
 from kafka_drain.archive.history import COLUMNS, Cell, History, SealedRun, Span, UnknownFile
 from kafka_drain.gaps import is_harmless
 from kafka_drain.offsets import TopicPartition
 from kafka_drain.pages.archive_status import ACTIVE, Proof, cell_colour, ended_of, proof_of
 from kafka_drain.pages.drawings import Bar, Box, Drawing, Figure, Label, bar_chart
+from kafka_drain.pages.drills import show_drills
 from kafka_drain.pages.humanize import is_web_address, many, size_text, time_text
 from kafka_drain.pages.overview import (
     REFRESH,
@@ -79,6 +81,7 @@ def archive_page(
     doing: Sequence[Doing] = (),
     drains: Sequence[Drained] = (),
     placed: Placed = NOTHING,
+    drills: Sequence[DrillDocument] = (),
 ) -> str:
     """Return the page of an archive.
 
@@ -90,6 +93,7 @@ def archive_page(
         doing: Progress of the newest task of each of its DAGs.
         drains: The newest drains, oldest first.
         placed: Where the last validation's findings are.
+        drills: The newest drills, oldest first.
     """
     proofs = _Proofs(row, placed, history.still_unknown)
     runs = history.runs[-COLUMNS:]
@@ -109,6 +113,7 @@ def archive_page(
         figures=[*_spans(history, proofs), *_charts(runs, proofs), *_throughput(drains)],
         receipts=list(reversed(history.runs[-RECEIPTS:])),
         receipts_address=receipts,
+        drills=show_drills(drills, now),
         now=now.isoformat(),
     )
 

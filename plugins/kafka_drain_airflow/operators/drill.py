@@ -91,6 +91,7 @@ class DrillOperator(SparkJobOperator):
                 seed=int(integer(0)("seed", self.seed)) if is_seeded else None,
                 prefix=settings.prefix,
                 topic_config=settings.topic_config,
+                max_age_days=settings.max_age_days,
             )
             result = run_drill(
                 archive,

@@ -143,11 +143,12 @@ class ValidateManifestOperator(SparkJobOperator):
         if drills is not None:
             tell_drills(self.pipeline.name, drills)
         self._alert(context, alerts_of(report.findings, overview, utc_now(), drills))
-        if signer is not None:
-            # After the alerts: a witness that can't be written doesn't keep them back.
-            path_of_evidence = sign_report(archive, report, path, signer, utc_now())
-            self.log.info("evidence: %s", path_of_evidence)
-        raise_findings(report, path)
+        try:
+            if signer is not None:
+                self.log.info("evidence: %s", sign_report(archive, report, path, signer, utc_now()))
+        finally:
+            # What is wrong with the archive comes before what is wrong with its witness.
+            raise_findings(report, path)
         summary = report.summary() | {"report": path}
         # Includes segments sealed by an attempt that failed afterwards, or by the command line.
         sealed = list(publication.receipts(report.sealed))

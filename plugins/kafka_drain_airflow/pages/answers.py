@@ -15,6 +15,8 @@ from typing import Any
 from urllib.parse import quote
 
 from kafka_drain.archive.archive import Archive
+from kafka_drain.archive.documents import DrillDocument
+from kafka_drain.archive.drills import read_drills
 from kafka_drain.archive.history import Histories, History
 from kafka_drain.archive.receipts import ReceiptError
 from kafka_drain.errors import KafkaDrainError
@@ -113,10 +115,12 @@ def archive(session: Any, dag_id: str, readable: Collection[str]) -> Answer:
     if not rows:
         return _not_found(f"{dag_id} isn't a DAG that drains to an archive.")
     [row], history, placed = rows, History(), NOTHING
+    tried: list[DrillDocument] = []
     if not row.problem:
         try:
             history = _histories.of(Archive.at(row.archive))
             placed = placed_findings(row.archive, row.overview, history)
+            tried = read_drills(Archive.at(row.archive).root)
         except (KafkaDrainError, ReceiptError, OSError) as error:
             row = replace(row, problem=f"{row.archive}: {error}")
     groups = groups_of(session, [dag_id]).get(dag_id, [])
@@ -124,7 +128,8 @@ def archive(session: Any, dag_id: str, readable: Collection[str]) -> Answer:
     doing = progress_of(session, shown)
     drains = drains_of(session, dag_id, [group for group in groups if group in shown])
     now = datetime.now(timezone.utc)
-    page = archive_page(row, history, now, f"{row.page}/receipts", doing, drains, placed)
+    address = f"{row.page}/receipts"
+    page = archive_page(row, history, now, address, doing, drains, placed, tried)
     return Answer(page, headers=PAGE_HEADERS)
 
 

@@ -64,6 +64,7 @@ def drill(days_ago: float, verdict: str = "passed", **changes: Any) -> DrillDocu
         "decoded": None,
         "problems": [] if verdict == "passed" else [problem],
         "left": [],
+        "max_age_days": 14,
     }
     return DrillDocument.model_validate(document | changes)
 

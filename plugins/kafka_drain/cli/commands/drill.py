@@ -73,9 +73,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="restore nothing, but fail if the newest drill failed or none has passed within "
         "--max-age",
     )
-    parser.add_argument(
-        "--max-age", metavar="DAYS", help="with --check: age at which a drill is too old"
-    )
+    parser.add_argument("--max-age", metavar="DAYS", help="age at which a drill is too old (never)")
     add_evidence(parser)
     add_dry_run(parser)
 
@@ -86,14 +84,13 @@ def run(options: argparse.Namespace) -> int:
     archive.require()
     if options.check:
         return _check(options, archive)
-    if options.max_age is not None:
-        raise ConfigError("--max-age needs --check: it is about the drills so far")
     seed = None if options.seed is None else int(integer(0)("--seed", options.seed))
     request = DrillRequest(
         sample=check_kind(options.sample),
         seed=seed,
         prefix=options.prefix,
         topic_config=pairs("--topic-config", options.topic_config),
+        max_age_days=_max_age(options),
     )
     if not acts(options):
         return answer_plan(options, plan_drill(archive, request), lambda: None)
@@ -119,7 +116,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _check(options: argparse.Namespace, archive: Archive) -> int:
-    days = None if options.max_age is None else int(integer(1)("--max-age", options.max_age))
+    days = _max_age(options)
     max_age = None if days is None else timedelta(days=days)
     status = DrillStatus.of(read_drills(archive.root), max_age, utc_now())
     document: dict[str, Any] = {
@@ -130,6 +127,10 @@ def _check(options: argparse.Namespace, archive: Archive) -> int:
     }
     answer(options, document, print_fields(document))
     return OK if status.state is DrillState.OK else FAILED
+
+
+def _max_age(options: argparse.Namespace) -> int | None:
+    return None if options.max_age is None else int(integer(1)("--max-age", options.max_age))
 
 
 def _target(options: argparse.Namespace) -> KafkaCluster:
