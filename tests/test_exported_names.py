@@ -29,9 +29,9 @@ PUBLIC = {
         TopicError TransientError VerifyError __version__
     """,
     "kafka_drain_airflow": """
-        DrillOperator KafkaDrainGroupOperator KafkaDrainOperator MaintainOperator Pipeline PreflightOperator
-        ReprocessOperator RepublishToKafkaOperator ValidateManifestOperator create_dags
-        create_group_dags
+        DrillOperator KafkaDrainGroupOperator KafkaDrainOperator MaintainOperator Pipeline
+        PreflightOperator ReprocessOperator RepublishToKafkaOperator ValidateManifestOperator
+        create_dags create_group_dags
     """,
     "kafka_drain.reading": "archive_dataset archive_paths segments_filter",
     "kafka_drain.iceberg": "Registration register_archive",

@@ -55,3 +55,24 @@ def test_group_dag_alone_is_scheduled(dags: dict[str, Any]) -> None:
     assert dags["drain_group_hourly"]["schedule"] == ["CronDataIntervalTimetable", "0 * * * *"]
     for name in "ab":
         assert dags[f"drain_{name}"]["schedule"] == ["BackfillTimetable", "Backfills only"]
+
+
+def test_drill_dag(tmp_path_factory: pytest.TempPathFactory) -> None:
+    """A pipeline that declares drills has a DAG for them, with a check that always runs."""
+    folder = tmp_path_factory.mktemp("drills")
+    (folder / "drills.py").write_text(
+        "from kafka_drain_airflow import Pipeline, create_dags\n"
+        "create_dags(Pipeline(name='p', topics=['t'], archive='/a', drill={'max_age_days': 9}))\n"
+    )
+    bag = run_python(LOAD_BAG, Path(folder), tmp_path_factory.mktemp("airflow"))
+    assert bag["errors"] == {}
+    dag = bag["dags"]["drill_p"]
+
+    assert dag["schedule"][1] == "0 0 * * 0"
+    assert dag["tasks"]["drill"]["downstream"] == ["check"]
+    assert dag["tasks"]["check"]["trigger_rule"] == "all_done"
+    assert dag["params"]["sample"]["default"] == "random_day"
+    assert "none passed for 9 days" in dag["doc_md"]
+    for name in ("sample", "seed"):
+        assert dag["params"][name]["title"]
+        assert len(dag["params"][name]["description"]) > 20

@@ -6,9 +6,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from enum import Enum
+from typing import TYPE_CHECKING
 
-from kafka_drain.archive.documents import DrillDocument
 from kafka_drain.progress import duration_text
+
+if TYPE_CHECKING:
+    from kafka_drain.archive.documents import DrillDocument
 
 
 class DrillState(str, Enum):

@@ -8,8 +8,6 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from kafka_drain.archive.documents import DecodedRow
-
 #: Confluent's wire format: a zero byte, the schema id in four bytes, the record.
 _HEADER = 5
 
@@ -97,13 +95,3 @@ class Decoding:
                 "schema that they name; compare schemas.json with a copy"
             )
         return ""
-
-    def row(self) -> DecodedRow:
-        """Return the figures as part of a drill's result."""
-        return DecodedRow(
-            values=self.values,
-            decoded=self.decoded,
-            without_schema=self.without_schema,
-            unknown_schemas=sorted(self.unknown),
-            undecodable=self.undecodable,
-        )

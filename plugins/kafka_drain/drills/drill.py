@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from kafka_drain.archive.archive import Archive
 from kafka_drain.archive.documents import (
-    DecodedRow,
     DrillDocument,
     DrillStarted,
     ProblemRow,
@@ -28,7 +27,7 @@ from kafka_drain.archive.snapshot import Snapshot
 from kafka_drain.archive.topic_settings import noted_topic_settings
 from kafka_drain.config.drill import PREFIX, SampleKind
 from kafka_drain.drills.decoding import Decoding
-from kafka_drain.drills.sample import Sample, choose_sample, iso_of, newest_of
+from kafka_drain.drills.sample import Sample, choose_sample, iso_of, newest_of, text_of
 from kafka_drain.drills.scratch import (
     Scratch,
     remove_leftovers,
@@ -103,7 +102,7 @@ class DrillPlan:
 
     def to_dict(self) -> dict[str, Any]:
         """Return the plan as JSON types."""
-        return {**self.sample.row().content(), "topics": dict(self.partitions)}
+        return {**_sample_row(self.sample), "topics": dict(self.partitions)}
 
 
 def plan_drill(archive: Archive, request: DrillRequest) -> DrillPlan:
@@ -172,7 +171,7 @@ class _Drill:
     records: int | None = None
     rto_seconds: float | None = None
     verification: dict[str, Any] | None = None
-    decoded: DecodedRow | None = None
+    decoding: Decoding | None = None
     problems: list[ProblemRow] = field(default_factory=list)
     left: list[str] = field(default_factory=list)
 
@@ -334,7 +333,7 @@ def _decode(drill: _Drill) -> None:
                 left -= batch.num_rows
                 if left <= 0:
                     break
-    drill.decoded = decoding.row()
+    drill.decoding = decoding
     if decoding.problem:
         drill.fail("decode", "SchemaError", decoding.problem)
 
@@ -364,7 +363,7 @@ def _result(drill: _Drill) -> DrillDocument:
         "verdict": "failed" if drill.problems else "passed",
         "started_at": drill.started_at.isoformat(timespec="milliseconds"),
         "finished_at": drill.clock().isoformat(timespec="milliseconds"),
-        "sample": plan.sample.row().content() if plan is not None else None,
+        "sample": _sample_row(plan.sample) if plan is not None else None,
         "cluster_id": _cluster_id(drill.cluster),
         "topics": drill.topics,
         "records": drill.records,
@@ -373,12 +372,31 @@ def _result(drill: _Drill) -> DrillDocument:
         "newest_record": iso_of(newest),
         "drained_through": plan.drained_through if plan is not None else None,
         "verification": drill.verification,
-        "decoded": drill.decoded.content() if drill.decoded is not None else None,
+        "decoded": _decoded_row(drill.decoding) if drill.decoding is not None else None,
         "problems": [problem.content() for problem in drill.problems],
         "left": drill.left,
         "max_age_days": drill.request.max_age_days,
     }
     return DrillDocument.model_validate(result)
+
+
+def _sample_row(sample: Sample) -> dict[str, Any]:
+    return {
+        "kind": sample.kind,
+        "from_time": text_of(sample.from_time),
+        "to_time": text_of(sample.to_time),
+        "seed": sample.seed,
+    }
+
+
+def _decoded_row(decoding: Decoding) -> dict[str, Any]:
+    return {
+        "values": decoding.values,
+        "decoded": decoding.decoded,
+        "without_schema": decoding.without_schema,
+        "unknown_schemas": sorted(decoding.unknown),
+        "undecodable": decoding.undecodable,
+    }
 
 
 def _cluster_id(cluster: KafkaCluster) -> str:

@@ -7,7 +7,6 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime, timedelta, timezone
 
-from kafka_drain.archive.documents import SampleRow
 from kafka_drain.config.drill import SAMPLES, SampleKind
 from kafka_drain.errors import ConfigError
 
@@ -37,20 +36,11 @@ class Sample:
     to_time: datetime | None = None
     seed: int = 0
 
-    def row(self) -> SampleRow:
-        """Return it as part of a drill's result."""
-        return SampleRow(
-            kind=self.kind,
-            from_time=_text(self.from_time),
-            to_time=_text(self.to_time),
-            seed=self.seed,
-        )
-
     def __str__(self) -> str:
         if self.from_time is None:
             return "the whole archive"
         kind = self.kind.replace("_", " ")
-        return f"{kind}, {_text(self.from_time)} to {_text(self.to_time)}"
+        return f"{kind}, {text_of(self.from_time)} to {text_of(self.to_time)}"
 
 
 def newest_of(spans: Iterable[Span]) -> int | None:
@@ -60,7 +50,7 @@ def newest_of(spans: Iterable[Span]) -> int | None:
 
 def iso_of(milliseconds: int | None) -> str | None:
     """Return a timestamp of the calendar in ISO 8601."""
-    return None if milliseconds is None else _text(_time(milliseconds))
+    return None if milliseconds is None else text_of(_time(milliseconds))
 
 
 def choose_sample(kind: SampleKind, seed: int, spans: Iterable[Span]) -> Sample:
@@ -102,5 +92,6 @@ def _time(milliseconds: int) -> datetime:
     return _EPOCH + timedelta(milliseconds=milliseconds)
 
 
-def _text(time: datetime | None) -> str | None:
+def text_of(time: datetime | None) -> str | None:
+    """Return a time in ISO 8601."""
     return None if time is None else time.isoformat(timespec="milliseconds")

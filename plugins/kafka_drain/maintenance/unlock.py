@@ -25,8 +25,8 @@ from kafka_drain.storage.lease_takeover import Takeover, clock_ahead
 from kafka_drain.storage.paths import require_reachable
 
 #: Folders with leases: of runs that write generations, of maintenance, of runs that note a
-#: reprocess, and of runs that seal windows.
-_FOLDERS = ("", "maintenance", "maintenance/reprocess", "windows")
+#: reprocess, of runs that seal windows, and of drills.
+_FOLDERS = ("", "maintenance", "maintenance/reprocess", "windows", "drills")
 
 _LASTS = timedelta(seconds=SECONDS)
 

@@ -8,12 +8,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from typing import TYPE_CHECKING
 
-from kafka_drain.archive.documents import DrillDocument
 from kafka_drain.archive.drill_status import DrillState, DrillStatus
 from kafka_drain.pages.drawings import Bar, Figure, bar_chart
 from kafka_drain.pages.humanize import many, time_text
 from kafka_drain.progress import duration_text
+
+if TYPE_CHECKING:
+    from kafka_drain.archive.documents import DrillDocument
 
 _KINDS = {
     DrillState.OK: "good",
@@ -76,14 +79,12 @@ def _trend(drills: Sequence[DrillDocument]) -> Figure:
 def _bar(drill: DrillDocument) -> Bar:
     sample = drill.sample.kind.replace("_", " ") if drill.sample else "no sample"
     records = "" if drill.records is None else f", {many(drill.records, 'record')}"
+    took = "" if drill.rto_seconds is None else f" in {_duration(drill.rto_seconds)}"
     why = "".join(f": {problem.detail}" for problem in drill.problems[:1])
     return Bar(
         round(drill.rto_seconds or 0),
         time_text(drill.started_at)[5:10],
-        f"{time_text(drill.started_at)}, {sample}{records}: {drill.verdict}"
-        f" in {_duration(drill.rto_seconds)}{why}"
-        if drill.rto_seconds is not None
-        else f"{time_text(drill.started_at)}, {sample}{records}: {drill.verdict}{why}",
+        f"{time_text(drill.started_at)}, {sample}{records}: {drill.verdict}{took}{why}",
         "covered" if drill.verdict == "passed" else "damaged",
     )
 

@@ -51,6 +51,10 @@ def test_pipeline_defaults() -> None:
         "max_generation_days": 7,
         "target_file_bytes": 256 << 20,
         "retention_days": None,
+        "evidence_conn_id": None,
+        "witness": None,
+        "witness_conn_id": None,
+        "drill": None,
     }
     assert make().isolation_level == "read_committed"
 
@@ -380,3 +384,47 @@ def test_with_log_level() -> None:
     }
     with pytest.raises(ConfigError, match="accepted: TRACE, DEBUG"):
         pipeline.with_log_level("LOUD")
+
+
+def test_pipeline_drill() -> None:
+    """Drills have defaults of their own, and settings of topics are text."""
+    drill = make(drill={"topic_config": {"max.message.bytes": 5}}).drill
+    assert drill is not None
+
+    assert drill.model_dump() == {
+        "schedule": "@weekly",
+        "sample": "random_day",
+        "kafka_conn_id": None,
+        "max_age_days": 14,
+        "prefix": "kafka-drain-drill",
+        "topic_config": {"max.message.bytes": "5"},
+    }
+    for bad in ({"sample": "all"}, {"max_age_days": 0}, {"prefix": "a b"}, {"shedule": "@daily"}):
+        with pytest.raises(ConfigError, match=f"drill.{next(iter(bad))}"):
+            make(drill=bad)
+
+
+EVIDENCE = {"evidence_conn_id": "key"}
+
+
+@pytest.mark.parametrize(
+    ("keys", "words"),
+    [
+        ({"witness": "/w"}, "witness needs evidence_conn_id"),
+        ({**EVIDENCE, "witness": "w"}, "accepted: the absolute path"),
+        ({**EVIDENCE, "witness": "s3://bucket/w"}, "accepted: the absolute path"),
+        ({**EVIDENCE, "witness": "/archive/w"}, "a file outside the archive"),
+        ({**EVIDENCE, "witness": "/w", "witness_conn_id": "k"}, "only for a witness that is a"),
+        ({"witness_conn_id": "k"}, "only for a witness that is a topic"),
+    ],
+)
+def test_pipeline_witness_refused(keys: dict[str, str], words: str) -> None:
+    """A witness needs a key and a place outside the archive."""
+    with pytest.raises(ConfigError, match=words):
+        make(**keys)
+
+
+def test_pipeline_witness() -> None:
+    """A witness is a file outside the archive, or a topic, perhaps of another cluster."""
+    for keys in ({"witness": "/archive2/w"}, {"witness": "kafka:w", "witness_conn_id": "k"}):
+        assert make(**EVIDENCE, **keys).witness == keys["witness"]

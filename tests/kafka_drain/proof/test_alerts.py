@@ -6,8 +6,12 @@ from datetime import datetime, timedelta, timezone
 
 import pytest
 
+from kafka_drain.archive.documents import DrillDocument
+from kafka_drain.archive.drill_status import DrillStatus
 from kafka_drain.findings import Finding, Reason
 from kafka_drain.proof.alerts import alerts_of
+from tests.kafka_drain.archive.test_drill_status import NOW as DRILLED
+from tests.kafka_drain.archive.test_drill_status import drill
 
 NOW = datetime(2026, 11, 22, 12, tzinfo=timezone.utc)
 
@@ -48,3 +52,21 @@ def test_alerts_of_expiry(hours: float, words: str | None) -> None:
 def test_alerts_of_nothing() -> None:
     """A complete archive that nothing threatens is nobody's concern."""
     assert alerts_of([], {"expires_at": None, "lag": 5}, NOW) == []
+
+
+@pytest.mark.parametrize(
+    ("drills", "words"),
+    [
+        ([], "no drill has passed yet"),
+        ([drill(9)], "9 days 0 h ago, more than 7 days"),
+        ([drill(1, "failed")], "it broke"),
+        ([drill(1)], None),
+    ],
+)
+def test_alerts_of_drills(drills: list[DrillDocument], words: str | None) -> None:
+    """Drills that failed, are too old, or never passed are told; others aren't."""
+    status = DrillStatus.of(drills, timedelta(days=7), DRILLED)
+    found = alerts_of([], {}, NOW, status)
+
+    assert [alert["kind"] for alert in found] == ([] if words is None else ["DRILL"])
+    assert all(str(words) in alert["message"] for alert in found)

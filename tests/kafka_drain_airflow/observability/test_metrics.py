@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from datetime import datetime, timezone
+from datetime import datetime, timedelta, timezone
 from typing import Any
 
 import pytest
 
+from kafka_drain.archive.drill_status import DrillStatus
 from kafka_drain_airflow.observability import metrics
+from tests.kafka_drain.archive.test_drill_status import NOW as DRILLED
+from tests.kafka_drain.archive.test_drill_status import drill
 
 NOW = datetime(2026, 11, 22, 12, tzinfo=timezone.utc)
 
@@ -96,3 +99,21 @@ def test_tell_republish(told: Gauges) -> None:
         "kafka_drain.orders.republish.seconds": 2.0,
         "kafka_drain.orders.republish.records_per_second": 4,
     }
+
+
+def test_tell_drills(told: Gauges) -> None:
+    """Drills report whether they are as they should be, and the last one that passed."""
+    drills = [drill(2), drill(1, "failed")]
+    metrics.tell_drills("orders", DrillStatus.of(drills, timedelta(days=7), DRILLED))
+
+    assert told.values == {
+        "kafka_drain.orders.drill.ok": 0,
+        "kafka_drain.orders.drill.hours_since": 48,
+        "kafka_drain.orders.drill.rto_seconds": 1.5,
+        "kafka_drain.orders.drill.rpo_seconds": 60,
+        "kafka_drain.orders.drill.records": 5,
+    }
+    metrics.tell_drills("eu", DrillStatus.of(drills[:1], timedelta(days=7), DRILLED))
+    metrics.tell_drills("us", DrillStatus.of([], None, DRILLED))
+    assert told.values["kafka_drain.eu.drill.ok"] == 1
+    assert [name for name in told.values if ".us." in name] == ["kafka_drain.us.drill.ok"]

@@ -13,7 +13,7 @@ from kafka_drain.config.pipeline import Pipeline
 from tests.kafka_drain.golden import P0, golden_cluster, golden_copy, sealed_copy
 
 PLANS_FIRST = {"republish", "translate-group", "repair", "reprocess", "maintain"}
-ACTS_AT_ONCE = {"drain", "validate"}
+ACTS_AT_ONCE = {"drill", "drain", "validate"}
 #: Act at once, unless they replace or discard something.
 BOTH = {"backfill", "roll"}
 
