@@ -21,6 +21,8 @@ from kafka_drain.archive.archive import Archive
 from kafka_drain.archive.copies import keep_copies
 from kafka_drain.archive.documents import (
     ArchiveDocument,
+    DrillDocument,
+    DrillStarted,
     GenerationDocument,
     HeadDocument,
     IdentityDocument,
@@ -35,6 +37,7 @@ from kafka_drain.archive.documents import (
     TopicsDocument,
     WindowPlan,
 )
+from kafka_drain.archive.drills import write_result, write_started
 from kafka_drain.archive.files import archive_files
 from kafka_drain.archive.journal import entries
 from kafka_drain.archive.journal.checks import note_of_holes
@@ -47,6 +50,8 @@ from kafka_drain.archive.watermarks import observe, write_observations
 from kafka_drain.config.pipeline import Pipeline
 from kafka_drain.errors import ArchiveError, KafkaDrainError
 from kafka_drain.events.published import begin_publication, note_windows
+from kafka_drain.evidence.keys import SigningKey
+from kafka_drain.evidence.signing import Signer, sign
 from kafka_drain.findings import Reason
 from kafka_drain.gaps import GapReason
 from kafka_drain.kafka.consumer_groups import Committed
@@ -79,6 +84,7 @@ from kafka_drain.windows.reprocess.run import open_reprocess, plan_reprocess, pr
 from kafka_drain.windows.window_jobs import now_text
 from tests.documentation.blocks import ROOT
 from tests.fake_registry import fake_registry
+from tests.kafka_drain.archive.test_drill_status import drill
 from tests.kafka_drain.fake_cluster import FakeCluster, Log, fake_application
 from tests.kafka_drain.golden import (
     END,
@@ -116,7 +122,7 @@ PATTERNS: Mapping[str, str] = {
     r"topics\.json": "topics",
     r"observed\.json": "observed",
     r"overview\.json": "overview",
-    r"((windows|maintenance|maintenance/reprocess)/)?lock\.json": "lease",
+    r"((windows|maintenance|maintenance/reprocess|drills)/)?lock\.json": "lease",
     r"generations/\d{4,}/generation\.json": "generation",
     rf"generations/\d{{4,}}/receipts/{_BATCH}\.json": "receipt",
     rf"generations/\d{{4,}}/fingerprints/{_BATCH}\.json": "fingerprint",
@@ -127,6 +133,9 @@ PATTERNS: Mapping[str, str] = {
     r"journal\.json": "journal-head",
     r"maintenance/reprocess\.json": "reprocess",
     r"reports/[^/]+\.json": "report",
+    r"evidence/(validation|republish|drill)/[^/]+\.json": "evidence",
+    r"drills/[^/]+/started\.json": "drill-started",
+    r"drills/[^/]+/result\.json": "drill-result",
     r"told/generations\.json": "told-generations",
     r"told/windows/[^/]+\.json": "told-window",
     r"republish/[^/]+/plan(\.\d+)?\.json": "republish-plan",
@@ -460,8 +469,38 @@ def leave_run(root: UPath) -> None:
     folder.write_progress(1, ["drain flights: 9 offsets planned"])
 
 
+def drilled(folder: Path) -> Archive:
+    """An archive after drills of which one was killed, and with evidence of another."""
+    archive = sealed_copy(folder)
+    document: Any = golden_cluster()
+    started = DrillStarted(
+        format_version=1,
+        drill="20260101T000000Z-00000001",
+        started_at=NOW.isoformat(),
+        cluster_id=document.cluster_id(),
+        run="a run",
+        topics={"kafka-drain-drill.20260101T000000Z-00000001.flights": "id"},
+    )
+    write_started(archive.root, started)
+    decoded = {
+        "values": 2,
+        "decoded": 1,
+        "without_schema": 0,
+        "unknown_schemas": [7],
+        "undecodable": 1,
+    }
+    for number, verdict in enumerate(("passed", "failed"), 2):
+        name = f"20260101T000000Z-0000000{number}"
+        result = drill(number, verdict, drill=name, decoded=decoded, left=["a topic"])
+        where = write_result(archive.root, result)
+        key = SigningKey.create(folder.parent / verdict)
+        sign(archive, Signer(key), "drill", name, result.content(), [where], NOW)
+    return archive
+
+
 MADE: Mapping[str, Callable[[Path], Archive]] = {
     "drained": drained,
+    "drilled": drilled,
     "decoded": decoded,
     "maintained": maintained,
     "backfilled": backfilled,
@@ -680,6 +719,8 @@ def read_lease(path: UPath, content: bytes) -> FoundLease:
 #: Reads a document of each schema; those of republishes have readers of their own.
 READERS: Mapping[str, Callable[[UPath, bytes], object]] = {
     "archive": ArchiveDocument.parse,
+    "drill-result": DrillDocument.parse,
+    "drill-started": DrillStarted.parse,
     "generation": GenerationDocument.parse,
     "identity": IdentityDocument.parse,
     "journal-entry": of_sealed(lambda content, name: parse_entry(content)),
@@ -870,7 +911,11 @@ def test_page_shows_each_path(documents: Documents) -> None:
         shown = re.sub(r"^\d{8}(\.decided)?\.json$", r"00000001\1.json", shown)
         shown = re.sub(r"^plan\.\d+\.json$", "plan.2.json", shown)
         shown = re.sub(r"^.+-\d{8}T\d{12}Z(.*)$", r"<group>-<time>\1", shown)
-        for folder, stands_for in (("reports/", "<run>.json"), ("told/windows/", "<name>.json")):
+        for folder, stands_for in (
+            ("reports/", "<run>.json"),
+            ("told/windows/", "<name>.json"),
+            ("evidence/", "<name>.json"),
+        ):
             shown = stands_for if path.startswith(folder) else shown
 
         assert shown in tree, path
