@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from kafka_drain.archive.drill_status import DrillStatus
 from kafka_drain.cli.main import COMMANDS
 from kafka_drain.config.pipeline import Pipeline
 from kafka_drain.config.sink_options import _COMMON, _PER_FORMAT, COMPRESSIONS
@@ -18,6 +19,7 @@ from kafka_drain.findings import Reason
 from kafka_drain.gaps import GapReason
 from kafka_drain_airflow.observability import metrics
 from tests.documentation.blocks import DOCUMENTS
+from tests.kafka_drain.archive.test_drill_status import NOW, drill
 
 ROOT = Path(__file__).resolve().parents[1]
 README = (ROOT / "README.md").read_text()
@@ -113,6 +115,7 @@ def test_metrics_page_names_every_metric() -> None:
         metrics.tell_drain("any", dict.fromkeys(metrics._DRAIN, 1))
         metrics.tell_republish("any", dict.fromkeys(metrics._REPUBLISH, 1))
         metrics.tell_overview("any", overview, 1.0)
+        metrics.tell_drills("any", DrillStatus.of([drill(1)], None, NOW))
     section = AIRFLOW_UI.partition("## Metrics")[2].partition("\n## ")[0]
     rows = re.findall(r"^\| (`.+?`) \|", section, flags=re.M)
 

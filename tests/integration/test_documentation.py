@@ -32,6 +32,10 @@ def why_not(options: Namespace) -> str:
     """Return why a command is only parsed; empty if it is run."""
     if options.name in ("jars", "class-archive"):
         return "changes this machine's caches: `make setup` and `make class-archive` run it"
+    if options.name in ("evidence-key", "verify-evidence") or getattr(
+        options, "evidence_key", None
+    ):
+        return "needs a key, or creates one: test_evidence.py runs it"
     if options.name == "reprocess" and options.apply:
         return "drains again with Spark: test_reprocess.py runs it"
     if options.name == "reprocess" and options.abandon:
@@ -67,6 +71,8 @@ class Example:
             options.archive = self.archive
         if given.get("bootstrap_servers"):
             options.bootstrap_servers = self.cluster.config.bootstrap_servers
+        if given.get("to_bootstrap"):
+            options.to_bootstrap = self.cluster.config.bootstrap_servers
         for name in ("topic", "topics"):
             if given.get(name):
                 setattr(options, name, [self.topic])

@@ -1,4 +1,4 @@
-"""The pipeline key `drill`: restores that are tried on a schedule."""
+"""The pipeline key `drill`: restores that are tried on a schedule. Opens nothing."""
 
 from __future__ import annotations
 
