@@ -9,7 +9,9 @@ from typing import Any
 
 import yaml
 
+from kafka_drain.archive.drill_status import DrillStatus
 from kafka_drain_airflow.observability import metrics
+from tests.kafka_drain.archive.test_drill_status import NOW, drill
 
 GRAFANA = Path(__file__).resolve().parents[1] / "docs" / "grafana"
 DASHBOARD = json.loads((GRAFANA / "kafka-drain.json").read_text())
@@ -52,6 +54,7 @@ def sent() -> dict[str, dict[str, str]]:
         metrics.tell_overview("orders", overview, 1.0)
         metrics.tell_drain("orders", dict.fromkeys(metrics._DRAIN, 1))
         metrics.tell_republish("orders", dict.fromkeys(metrics._REPUBLISH, 1))
+        metrics.tell_drills("orders", DrillStatus.of([drill(1)], None, NOW))
     finally:
         metrics.Stats = before  # type: ignore[misc]
     return dict(prometheus_name(name) for name in names)
@@ -71,7 +74,7 @@ def test_dashboard_asks_for_what_is_sent() -> None:
     """No panel waits for a metric that nobody sends."""
     asked = set(re.findall(r"kafka_drain_\w+", json.dumps(DASHBOARD)))
 
-    assert len(DASHBOARD["panels"]) == 12
+    assert len(DASHBOARD["panels"]) == 14
     assert asked <= sent().keys()
     # Everything but what other figures say as well.
     assert sent().keys() - asked == {"kafka_drain_drain_records", "kafka_drain_archive_offsets"}

@@ -127,7 +127,9 @@ def test_drill(drilled: Drilled, cluster: KafkaCluster) -> None:
     assert drill.rpo_seconds is not None
     assert drill.newest_record == "2025-12-30T13:06:40.020+00:00"
     assert drill.verification is not None
-    assert drill.verification["lost"] == drill.verification["duplicates"] == 0
+    assert drill.verification["is_exact"] is True
+    assert drill.verification["lost"] == drill.verification["twice"] == 0
+    assert sum(each["found"] for each in drill.verification["partitions"]) == 61
     assert drill.decoded is not None
     assert (drill.decoded.decoded, drill.decoded.without_schema) == (60, 1)
     assert cluster.topic_names() == before

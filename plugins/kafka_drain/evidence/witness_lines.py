@@ -8,7 +8,7 @@ can remove its newest lines, and whoever has the key as well can write others.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from kafka_drain.errors import EvidenceError
@@ -90,29 +90,40 @@ def check_lines(lines: Sequence[WitnessLine]) -> str:
     """Describe what is wrong with the lines about one archive; empty if nothing is.
 
     A line of a key that isn't known, such as one before a rotation, is covered by the hash in a
-    later line. The newest line must be signed by a known key.
+    later line. The newest line must be signed by a known key. Two validations at the same moment
+    may both follow one line, or both begin; but no line is repeated later, which would make an
+    older state the newest.
 
     Args:
         lines: The lines, oldest first.
     """
     earlier: set[str] = set()
+    before: WitnessLine | None = None
     for line in lines:
-        if line.is_of_known_key and not line.is_signed:
-            return f"line {line.number} has a wrong signature"
-        if (line.previous is None) != (not earlier):
-            return (
-                f"line {line.number} begins a new chain, expected the hash of an earlier line"
-                if earlier
-                else f"line {line.number} follows a line that is gone: the beginning is missing"
-            )
-        if line.previous is not None and line.previous not in earlier:
-            return f"line {line.number} follows a line that was changed or removed"
+        problem = _check_line(line, lines[0], before, earlier)
+        if problem:
+            return f"line {line.number} {problem}"
         earlier.add(line.sha256)
-    if lines and not lines[-1].is_signed:
-        return (
-            f"line {lines[-1].number}, the newest, is signed by the unknown key {lines[-1].key_id}"
-        )
+        before = line
+    if before is not None and not before.is_signed:
+        return f"line {before.number}, the newest, is signed by the unknown key {before.key_id}"
     return ""
+
+
+def _check_line(
+    line: WitnessLine, first: WitnessLine, before: WitnessLine | None, earlier: Container[str]
+) -> str:
+    if line.is_of_known_key and not line.is_signed:
+        return "has a wrong signature"
+    if before is None:
+        gone = "follows a line that is gone: the beginning is missing"
+        return "" if line.previous is None else gone
+    if line.sha256 in earlier:
+        return "" if line.sha256 == before.sha256 else "repeats an earlier line"
+    if line.previous is None:
+        is_same = dict(line.statement.heads) == dict(first.statement.heads)
+        return "" if is_same else "begins a new chain, expected the hash of an earlier line"
+    return "" if line.previous in earlier else "follows a line that was changed or removed"
 
 
 def next_statement(

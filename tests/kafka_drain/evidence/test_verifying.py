@@ -72,8 +72,11 @@ def test_verify_witness(evidence: Evidence) -> None:
 
     assert found.to_dict()["lines"] == 2
     assert "2 lines, none changed" in found.proven[0]
-    with pytest.raises(EvidenceError, match="it isn't whole: line 1 has a wrong signature"):
-        verify_evidence("it", first.replace(b"a", b"b", 1) + second, keys)
+    for place in range(0, len(content), 7):
+        changed = bytearray(content)
+        changed[place] ^= 1
+        with pytest.raises(EvidenceError, match=r"^it "):
+            verify_evidence("it", bytes(changed), keys)
     with pytest.raises(EvidenceError, match="line 1 follows a line that is gone"):
         verify_evidence("it", second * 2, keys)
     with pytest.raises(EvidenceError, match="has a line 2 that isn't signed evidence"):

@@ -85,7 +85,11 @@ def test_check_lines_whole() -> None:
         ((three()[0], three()[2]), "line 2 follows a line that was changed or removed"),
         ((three()[1], three()[0], three()[2]), "line 1 follows a line that is gone"),
         ((three()[0], three()[2], three()[1]), "line 2 follows a line that was changed or removed"),
-        ((*three(), three()[0]), "line 4 begins a new chain"),
+        # Old lines at the end would make an old state the newest.
+        ((*three(), three()[0]), "line 4 repeats an earlier line"),
+        ((*three(), three()[1]), "line 4 repeats an earlier line"),
+        ((*three(), three()[2]), ""),
+        ((*three(), *appended([], "d")), "line 4 begins a new chain"),
         # Cut at its end, a witness can't show it: what is left is whole.
         (three()[:2], ""),
         # Bytes that aren't a line change nothing, if they hide none.
@@ -132,6 +136,12 @@ def test_check_lines_at_once() -> None:
 
     assert check_lines(parsed(two)) == ""
     assert check_lines(parsed(appended(two, "f"))) == ""
+    about = Statement("witness", "a moment later", "id", "flights")
+    begun = next_statement([], {"receipt": "a"}, about)
+    assert begun is not None
+    both = [three()[0], key("mine").sign(begun).to_bytes()]
+    assert check_lines(parsed(both)) == ""
+    assert check_lines(parsed(appended(both, "b"))) == ""
 
 
 def test_lines_about() -> None:
