@@ -30,12 +30,17 @@ TREE = ROOT / "build" / "mutation"
 
 #: The modules that make decisions, each with tests in addition to the one of the same name.
 DECIDING = {
+    "archive.drill_status": "",
     "archive.fold": "",
     "archive.journal.entries": "",
     "archive.journal.identity": "",
     "archive.receipt_chain": "",
     "archive.segment_overlaps": "",
     "config.offset_ranges": "",
+    "drills.decoding": "",
+    "drills.sample": "",
+    "evidence.envelope": "",
+    "evidence.witness_lines": "",
     "kafka.acls": "",
     "maintenance.compaction_plan": "maintenance/test_compaction_proof.py",
     "maintenance.compaction_proof": "",

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import threading
 from pathlib import Path
 from typing import Any
+from uuid import uuid4
 
 import pytest
 
@@ -15,6 +17,7 @@ from kafka_drain.evidence.witness import WitnessTopic
 from kafka_drain.evidence.witness_lines import check_lines
 from kafka_drain.findings import Reason
 from kafka_drain.kafka.cluster import KafkaCluster
+from kafka_drain.offsets import TopicPartition
 from tests.integration.command_line import kafka_drain
 from tests.kafka_drain.evidence.test_signing import (
     add_generation,
@@ -23,6 +26,7 @@ from tests.kafka_drain.evidence.test_signing import (
     validated,
 )
 from tests.kafka_drain.golden import sealed_copy
+from tests.kafka_drain.made_archive import MadeArchive, dense
 
 pytestmark = pytest.mark.integration
 
@@ -63,6 +67,32 @@ def test_commands_refused(tmp_path: Path) -> None:
 
     assert (done.code, "so that others can use the key" in done.err) == (2, True)
     assert not (tmp_path / "archive" / "evidence").exists()
+
+
+def test_republish_signed(tmp_path: Path, cluster: KafkaCluster, make_topic: Any) -> None:
+    """The receipt of a republish is signed, with the hashes of its files; a retry signs again."""
+    source = f"source-{uuid4().hex[:8]}"
+    made = MadeArchive(tmp_path / "archive", {source: "id"})
+    made.seal({TopicPartition(source, 0): dense(0, 20)})
+    made.open_generation()
+    key, target = tmp_path / "key", make_topic(1, **{"retention.ms": "-1"})
+    assert kafka_drain("evidence-key", key).code == 0
+    servers = ("--bootstrap-servers", cluster.config.bootstrap_servers, "--target-topic", target)
+    command = ("republish", made.root, *servers, "--evidence-key", key, "--json")
+    assert "evidence" not in json.loads(kafka_drain(*command).out)
+    for _ in range(2):
+        done = kafka_drain(*command, "--apply")
+        assert done.code == 0, done.err
+        path = json.loads(done.out)["evidence"]
+        done = kafka_drain("verify-evidence", path, "--public-key", f"{key}.pub", "--json")
+        signed = json.loads(done.out)
+
+        assert (signed["kind"], signed["document"]["records"]) == ("republish", 20)
+        assert signed["document"]["verification"]["is_exact"] is True
+        for file, digest in signed["files"].items():
+            content = (tmp_path / "archive" / file).read_bytes()
+            assert hashlib.sha256(content).hexdigest() == digest
+        assert len(signed["files"]) == 2
 
 
 def test_topic_as_witness(tmp_path: Path, cluster: KafkaCluster, make_topic: Any) -> None:
