@@ -39,7 +39,7 @@ from kafka_drain.kafka.cluster import KafkaCluster
 from kafka_drain.kafka.consumer_groups import ConsumerGroups
 from kafka_drain.offsets import OffsetRange, TopicPartition
 from kafka_drain.republish.planning.request import RepublishRequest
-from kafka_drain.republish.planning.runs import run_key
+from kafka_drain.republish.planning.runs import drill_run, run_key
 from kafka_drain.republish.run import Engine, plan_republish
 from kafka_drain.storage.lease import Clock, hold_lease
 
@@ -269,7 +269,7 @@ def _prepare(drill: _Drill, groups: ConsumerGroups) -> Scratch:
         drill=drill.name,
         started_at=drill.started_at.isoformat(timespec="milliseconds"),
         cluster_id=cluster.cluster_id(),
-        run=run_key(drill.name),
+        run=run_key(drill_run(drill.name)),
         topics={},
     )
     scratch = Scratch(archive, cluster, started)
@@ -299,7 +299,7 @@ def _restore(drill: _Drill, engine: Engine, began: float) -> None:
         from_time=sample.from_time,
         to_time=sample.to_time,
         sealed_only=True,
-        run_name=drill.name,
+        run_name=drill_run(drill.name),
         engine="worker",
     )
     republish = plan_republish(

@@ -11,7 +11,8 @@ from kafka_drain.drills.decoding import Decoding
 
 ORDER = {"type": "record", "name": "Order", "fields": [{"name": "id", "type": "long"}]}
 NAME = {"type": "record", "name": "Name", "fields": [{"name": "name", "type": "string"}]}
-SCHEMAS = {7: ORDER, 9: NAME}
+EMPTY = {"type": "record", "name": "Empty", "fields": []}
+SCHEMAS = {7: ORDER, 9: NAME, 11: EMPTY}
 
 
 def value(id_: int, schema: dict[str, object], record: dict[str, object]) -> bytes:
@@ -29,8 +30,13 @@ GOOD = [value(7, ORDER, {"id": 5}), value(9, NAME, {"name": "x"})]
     [
         ([], 0, 0, [], 0, ""),
         (GOOD, 2, 0, [], 0, ""),
-        ([None, b"", b"text", b"\0\0\0\0"], 0, 4, [], 0, ""),
+        ([None, None, b"", b"text", b"\0\0\0\0"], 0, 5, [], 0, ""),
         ([*GOOD, value(8, ORDER, {"id": 5})], 2, 0, [8], 1, "doesn't have schema 8"),
+        # Ids have four bytes, the highest first; nothing but the id is enough for an empty record.
+        ([value(0x01_02_03_07, ORDER, {"id": 5})], 0, 0, [0x01_02_03_07], 1, "schema 16909063"),
+        ([value(0x07_00_00_00, ORDER, {"id": 5})], 0, 0, [0x07_00_00_00], 1, "schema 117440512"),
+        ([b"\0\0\0\0\x0b"], 1, 0, [], 0, ""),
+        ([b"\0\0\0\0\x08", b"\0\0\0\0\x0a"], 0, 0, [8, 10], 2, "doesn't have schema 8, 10"),
         # Cut short, with something after it, and of another schema than it says.
         ([GOOD[1][:-1]], 0, 0, [], 1, "1 of 1 restored values don't decode"),
         ([GOOD[0] + b"x"], 0, 0, [], 1, "1 of 1 restored values don't decode"),

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from datetime import datetime, timezone
+from datetime import datetime, timedelta, timezone
 
 import pytest
 
 from kafka_drain.config.drill import SAMPLES
-from kafka_drain.drills.sample import check_kind, choose_sample, iso_of, newest_of
+from kafka_drain.drills.sample import check_kind, choose_sample, iso_of, newest_of, text_of
 from kafka_drain.errors import ConfigError
 
 DAY = 86_400_000
+EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
 #: Three days, of which the second has no record; and times that no calendar has.
 FOREVER = (1 << 63) - 1
 SPANS = [(0, DAY - 1), (2 * DAY + 5, 2 * DAY + 7_200_000), (-5, -1), (FOREVER, FOREVER)]
@@ -27,7 +28,9 @@ def test_choose_newest_hour() -> None:
     end = 2 * DAY + 7_200_000 + 1
 
     assert (sample.from_time, sample.to_time) == (time(end - 3_600_000), time(end))
-    assert str(sample).startswith("newest hour, 1970-01-03T01:00:00.001+00:00 to ")
+    assert (sample.kind, sample.seed) == ("newest_hour", 1)
+    first, last = "1970-01-03T01:00:00.001+00:00", "1970-01-03T02:00:00.001+00:00"
+    assert str(sample) == f"newest hour, {first} to {last}"
 
 
 def test_choose_newest_hour_at_epoch() -> None:
@@ -40,7 +43,8 @@ def test_choose_random_day() -> None:
     chosen = {seed: choose_sample("random_day", seed, SPANS) for seed in range(50)}
 
     assert {sample.from_time for sample in chosen.values()} == {time(0), time(2 * DAY)}
-    for sample in chosen.values():
+    for seed, sample in chosen.items():
+        assert (sample.kind, sample.seed) == ("random_day", seed)
         assert sample.from_time
         assert sample.to_time
         assert (sample.to_time - sample.from_time).days == 1
@@ -54,6 +58,7 @@ def test_choose_whole() -> None:
     for kind in SAMPLES:
         sample = choose_sample(kind, 1, SPANS[2:])
         assert (sample.kind, sample.from_time, sample.to_time) == ("whole", None, None)
+        assert sample.seed == 1
 
 
 def test_newest_of() -> None:
@@ -61,7 +66,18 @@ def test_newest_of() -> None:
     assert newest_of(SPANS) == 2 * DAY + 7_200_000
     assert iso_of(newest_of(SPANS)) == "1970-01-03T02:00:00.000+00:00"
     assert newest_of(SPANS[2:]) is None
-    assert iso_of(None) is None
+    assert newest_of([(-1, 0)]) == 0
+    assert iso_of(None) is text_of(None) is None
+
+
+def test_calendar_ends() -> None:
+    """The last millisecond of the calendar counts, and the one after it doesn't."""
+    end = 221_845_392_000_000
+
+    assert newest_of([(end - 1, end)]) == end - 1
+    assert choose_sample("newest_hour", 1, [(end - 1, end)]).to_time == EPOCH + timedelta(
+        milliseconds=end
+    )
 
 
 @pytest.mark.parametrize("kind", ["newest-hour", "random_day", "whole"])

@@ -66,6 +66,8 @@ def test_next_statement() -> None:
 
     assert following.document["previous"] == hashlib.sha256(three()[-1]).hexdigest()
     assert following.heads == {"receipt": "d"}
+    assert (following.archive_id, following.signed_at) == ("id", "now")
+    assert (following.kind, following.pipeline) == ("witness", "flights")
     assert next_statement(lines, {"receipt": "c"}, about) is None
     assert next_statement(lines, {}, about) is None
     assert next_statement([], {}, about) is None
@@ -156,5 +158,10 @@ def test_lines_about() -> None:
 
 
 def test_parse_lines_other_statements() -> None:
-    """Signed statements of other kinds aren't lines."""
-    assert parsed([key("mine").sign(Statement("drill", "now")).to_bytes()]) == []
+    """Signed statements of other kinds aren't lines; the lines after them are."""
+    other = key("mine").sign(Statement("drill", "now")).to_bytes()
+    found = parsed([other, *three(), *appended([], "x", by="thief")])
+
+    assert [line.number for line in found] == [2, 3, 4, 5]
+    assert [line.is_signed for line in found] == [True, True, True, False]
+    assert [line.key_id for line in found[2:]] == [key("mine").public.id, key("thief").public.id]

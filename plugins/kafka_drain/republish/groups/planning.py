@@ -24,6 +24,8 @@ from kafka_drain.republish.verifying.offset_map import OffsetMap, originals_map,
 def find_run(archive: Archive, name: str | None) -> RepublishRun:
     """Return the republish with a given name, or the only one that has an offset map.
 
+    Runs of drills don't count: their targets are gone.
+
     Raises:
         ConfigError: When there is none, or several and no name was given; lists them.
     """
@@ -32,7 +34,8 @@ def find_run(archive: Archive, name: str | None) -> RepublishRun:
         for run in named:
             if run.offset_map() is not None:
                 return run
-    runs = [run for run in list_runs(archive.root) if run.offset_map() is not None]
+    made = (run for run in list_runs(archive.root) if not run.is_of_drill)
+    runs = [run for run in made if run.offset_map() is not None]
     if len(runs) == 1 and not name:
         return runs[0]
     by_age = {run.key: plan.created_at if (plan := run.plan()) else "" for run in runs}

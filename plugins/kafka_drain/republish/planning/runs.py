@@ -36,6 +36,9 @@ _FOLDER = "republish"
 
 _NUMBERED = re.compile(r"plan\.(\d+)\.json")
 
+#: Key of a drill's run.
+_DRILL = re.compile(r"drill-\d{8}T\d{6}Z-[0-9a-f]{8}-[0-9a-f]{12}")
+
 #: A folder next to the runs' folders. It can't collide with a run's key, as those end in a hash.
 OPENINGS = "openings"
 
@@ -48,6 +51,11 @@ def run_key(name: str) -> str:
     """
     readable = re.sub(r"[^A-Za-z0-9_.]+", "-", name.partition("{")[0]).strip("-.")[:48]
     return f"{readable}-{hashlib.sha256(name.encode()).hexdigest()[:12]}"
+
+
+def drill_run(drill: str) -> str:
+    """Return the name of a drill's run."""
+    return f"drill {drill}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +74,11 @@ class RepublishRun:
     def folder(self) -> UPath:
         """The run's folder."""
         return self.root / _FOLDER / self.key
+
+    @property
+    def is_of_drill(self) -> bool:
+        """Whether a drill made it: its target is gone."""
+        return _DRILL.fullmatch(self.key) is not None
 
     @property
     def abandoning(self) -> str:

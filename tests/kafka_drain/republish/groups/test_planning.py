@@ -9,9 +9,9 @@ import pytest
 from upath import UPath
 
 from kafka_drain.archive.archive import Archive
-from kafka_drain.errors import ArchiveError
-from kafka_drain.republish.groups.planning import plan_group
-from kafka_drain.republish.planning.runs import RepublishRun
+from kafka_drain.errors import ArchiveError, ConfigError
+from kafka_drain.republish.groups.planning import find_run, plan_group
+from kafka_drain.republish.planning.runs import RepublishRun, drill_run, run_key
 from kafka_drain.republish.verifying.offset_map import started_map
 from tests.kafka_drain.republish.planning.test_previous_runs import note, plan_of
 
@@ -38,3 +38,17 @@ def test_plan_group_plan_lost(lost: str, is_done: bool, tmp_path: Path) -> None:
             group="g",
             to_group="g",
         )
+
+
+def test_find_run_beside_drills(tmp_path: Path) -> None:
+    """Without a name, the only run is found; those of drills don't count, as targets are gone."""
+    archive = Archive(UPath(tmp_path))
+    drills = [run_key(drill_run(f"2026010{day}T000000Z-0000000{day}")) for day in (1, 2)]
+    for key in drills:
+        RepublishRun(archive.root, key).write_offset_map(b"{}")
+    with pytest.raises(ConfigError, match="runs with an offset map, newest last: none"):
+        find_run(archive, None)
+    RepublishRun(archive.root, "drill-of-mine").write_offset_map(b"{}")
+
+    assert find_run(archive, None).key == "drill-of-mine"
+    assert find_run(archive, drills[0]).key == drills[0]
