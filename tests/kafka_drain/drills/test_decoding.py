@@ -38,7 +38,7 @@ GOOD = [value(7, ORDER, {"id": 5}), value(9, NAME, {"name": "x"})]
         ([b"\0\0\0\0\x0b"], 1, 0, [], 0, ""),
         ([b"\0\0\0\0\x08", b"\0\0\0\0\x0a"], 0, 0, [8, 10], 2, "doesn't have schema 8, 10"),
         # Cut short, with something after it, and of another schema than it says.
-        ([GOOD[1][:-1]], 0, 0, [], 1, "1 of 1 restored values don't decode"),
+        ([GOOD[1][:-1]] * 2, 0, 0, [], 2, "2 of 2 restored values don't decode"),
         ([GOOD[0] + b"x"], 0, 0, [], 1, "1 of 1 restored values don't decode"),
         ([value(9, ORDER, {"id": -40})], 0, 0, [], 1, "1 of 1 restored values don't decode"),
     ],
