@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 from uuid import uuid4
 
 import pytest
@@ -17,6 +18,8 @@ from fastavro import parse_schema, schemaless_writer
 from kafka_drain.archive.documents import DrillDocument, SchemasDocument
 from kafka_drain.archive.drills import read_drills, unfinished_drills
 from kafka_drain.archive.topic_settings import write_topic_settings
+from kafka_drain.config.drill import Drill
+from kafka_drain.config.pipeline import Pipeline
 from kafka_drain.evidence.keys import PublicKey, trusted
 from kafka_drain.evidence.verifying import compare_with_archive, verify_evidence
 from kafka_drain.kafka.cluster import KafkaCluster
@@ -24,6 +27,7 @@ from kafka_drain.kafka.consumer_groups import ConsumerGroups
 from kafka_drain.kafka.topics import TopicSettings
 from kafka_drain.offsets import TopicPartition
 from kafka_drain.storage.lease import hold_lease
+from kafka_drain_airflow.operators.drill import DrillCheckOperator, DrillOperator
 from tests.integration.command_line import kafka_drain
 from tests.kafka_drain.made_archive import MadeArchive, dense
 
@@ -276,3 +280,32 @@ def test_drill_beside_another(drilled: Drilled) -> None:
     assert read_drills(drilled.archive.root) == []
     assert drilled.run()[0] == 0
     assert kafka_drain("drill", str(drilled.archive.root), "--check").code == 0
+
+
+def test_drill_operators(
+    drilled: Drilled, cluster: KafkaCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The tasks of `drill_<name>` restore by Airflow's connections, sign, and check."""
+    kafka = {"conn_type": "kafka", "extra": {"bootstrap.servers": drilled.servers}}
+    monkeypatch.setenv("AIRFLOW_CONN_KAFKA_DEFAULT", json.dumps(kafka))
+    key = {"conn_type": "generic", "password": drilled.key.read_text()}
+    monkeypatch.setenv("AIRFLOW_CONN_EVIDENCE", json.dumps(key))
+    pipeline = Pipeline(
+        name="made",
+        topics=[drilled.one],
+        archive=str(drilled.archive.root),
+        evidence_conn_id="evidence",
+        drill={"sample": "whole", "topic_config": {"max.message.bytes": 10_000}},
+    )
+    context: Any = {"run_id": "a run"}
+    with pytest.raises(Exception, match=r"max\.message\.bytes=10000"):
+        DrillOperator(task_id="drill", pipeline=pipeline).execute(context)
+    with pytest.raises(Exception, match=r"failed: .*max\.message\.bytes=10000"):
+        DrillCheckOperator(task_id="check", pipeline=pipeline).execute(context)
+    fits = pipeline.model_copy(update={"drill": Drill(sample="whole")})
+    result = DrillOperator(task_id="drill", pipeline=fits).execute(context)
+
+    assert (result["verdict"], result["records"], result["max_age_days"]) == ("passed", 61, 14)
+    assert DrillCheckOperator(task_id="check", pipeline=fits).execute(context)["state"] == "ok"
+    assert scratch(cluster) == []
+    check_offline(drilled, read_drills(drilled.archive.root)[-1])
