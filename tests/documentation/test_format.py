@@ -36,6 +36,7 @@ from kafka_drain.archive.documents import (
     ToldWindowDocument,
     TopicsDocument,
     WindowPlan,
+    WitnessDocument,
 )
 from kafka_drain.archive.drills import write_result, write_started
 from kafka_drain.archive.files import archive_files
@@ -51,7 +52,8 @@ from kafka_drain.config.pipeline import Pipeline
 from kafka_drain.errors import ArchiveError, KafkaDrainError
 from kafka_drain.events.published import begin_publication, note_windows
 from kafka_drain.evidence.keys import SigningKey
-from kafka_drain.evidence.signing import Signer, sign
+from kafka_drain.evidence.signing import Signer, sign, tell_witness
+from kafka_drain.evidence.witness import WitnessFile
 from kafka_drain.findings import Reason
 from kafka_drain.gaps import GapReason
 from kafka_drain.kafka.consumer_groups import Committed
@@ -134,6 +136,7 @@ PATTERNS: Mapping[str, str] = {
     r"maintenance/reprocess\.json": "reprocess",
     r"reports/[^/]+\.json": "report",
     r"evidence/(validation|republish|drill)/[^/]+\.json": "evidence",
+    r"evidence/witness\.json": "witness-note",
     r"drills/[^/]+/started\.json": "drill-started",
     r"drills/[^/]+/result\.json": "drill-result",
     r"told/generations\.json": "told-generations",
@@ -494,7 +497,9 @@ def drilled(folder: Path) -> Archive:
         result = drill(number, verdict, drill=name, decoded=decoded, left=["a topic"])
         where = write_result(archive.root, result)
         key = SigningKey.create(folder.parent / verdict)
-        sign(archive, Signer(key), "drill", name, result.content(), [where], NOW)
+        signer = Signer(key, witness=WitnessFile(folder.parent / f"{verdict}.jsonl"))
+        sign(archive, signer, "drill", name, result.content(), [where], NOW)
+        tell_witness(archive, signer, NOW)
     return archive
 
 
@@ -737,6 +742,7 @@ READERS: Mapping[str, Callable[[UPath, bytes], object]] = {
     "told-window": ToldWindowDocument.parse,
     "topics": TopicsDocument.parse,
     "window-plan": WindowPlan.parse,
+    "witness-note": WitnessDocument.parse,
 }
 #: Keys that no reader needs: sealing computes the first anew.
 NOT_NEEDED = {
@@ -914,7 +920,7 @@ def test_page_shows_each_path(documents: Documents) -> None:
         for folder, stands_for in (
             ("reports/", "<run>.json"),
             ("told/windows/", "<name>.json"),
-            ("evidence/", "<name>.json"),
+            ("evidence/drill/", "<name>.json"),
         ):
             shown = stands_for if path.startswith(folder) else shown
 

@@ -617,6 +617,18 @@ class ReportDocument(Document):
     findings: list[FindingRow]
 
 
+class WitnessDocument(Document):
+    """`evidence/witness.json`: what the archive told its witness last.
+
+    Attributes:
+        witness: The witness: a file, or `kafka:` and a topic.
+        line: SHA-256 of the line.
+    """
+
+    witness: str
+    line: str
+
+
 class DrillStarted(VersionedDocument):
     """`drills/<drill>/started.json`: a drill in progress, and what it may leave behind.
 

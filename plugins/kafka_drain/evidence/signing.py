@@ -12,6 +12,7 @@ from typing import Any
 from upath import UPath
 
 from kafka_drain.archive.archive import Archive
+from kafka_drain.archive.documents import WitnessDocument
 from kafka_drain.archive.journal.files import read_journal
 from kafka_drain.errors import ConfigError
 from kafka_drain.evidence.heads import compare_heads, heads_of
@@ -84,7 +85,7 @@ def check_witness(archive: Archive, signer: Signer, *, whole: bool) -> list[Find
     refuse_inside(archive, witness)
     archive_id, pipeline = archive.identity() or "", archive.snapshot().document.pipeline
     lines = signer.lines(archive_id, pipeline, witness.lines())
-    problem = check_lines(lines)
+    problem = check_lines(lines) or _lacks(archive, witness, lines)
     if problem:
         return [Finding(Reason.WITNESS_DAMAGED, witness.name, problem)]
     other = [line for line in lines if line.statement.archive_id != archive_id]
@@ -100,6 +101,26 @@ def check_witness(archive: Archive, signer: Signer, *, whole: bool) -> list[Find
         Finding(Reason.WITNESS_DIFFERS, found.path, found.detail)
         for found in compare_heads(archive.root, seen, entries)
     ]
+
+
+def _lacks(archive: Archive, witness: Witness, lines: Sequence[WitnessLine]) -> str:
+    """Describe what a witness lacks that this archive has told it; empty if nothing.
+
+    A missing mount must not look like a new witness, nor may its newest lines be cut off.
+    """
+    told = WitnessDocument.read_note(_note_path(archive))
+    if told is None or told.witness != witness.name:
+        return ""
+    if told.line in {line.sha256 for line in lines}:
+        return ""
+    return (
+        f"lacks the line with hash {told.line}, which this archive told it last: it was cut off, "
+        "or isn't the same file or topic"
+    )
+
+
+def _note_path(archive: Archive) -> UPath:
+    return archive.root / FOLDER / "witness.json"
 
 
 def sign(
@@ -161,11 +182,20 @@ def tell_witness(archive: Archive, signer: Signer, now: datetime) -> bool:
     heads = heads_of(read_journal(archive.root))
     about = Statement("witness", now.isoformat(timespec="milliseconds"), archive_id, pipeline)
 
+    told: list[bytes] = []
+
     def next_line(lines: list[bytes]) -> bytes | None:
         statement = next_statement(signer.lines(archive_id, pipeline, lines), heads, about)
-        return None if statement is None else signer.key.sign(statement).to_bytes()
+        if statement is None:
+            return None
+        told.append(signer.key.sign(statement).to_bytes())
+        return told[-1]
 
-    return signer.witness.append(next_line)
+    is_told = signer.witness.append(next_line)
+    if is_told:
+        line = hashlib.sha256(told[-1]).hexdigest()
+        WitnessDocument(witness=signer.witness.name, line=line).write(_note_path(archive))
+    return is_told
 
 
 def _sha256(path: UPath) -> str:

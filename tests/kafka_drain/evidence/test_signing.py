@@ -166,6 +166,25 @@ def test_witness_changed(tmp_path: Path, signer: Signer) -> None:
     assert len(path.read_bytes().splitlines()) == 2
 
 
+@pytest.mark.parametrize("left", [0, 1])
+def test_witness_cut_off(left: int, tmp_path: Path, signer: Signer) -> None:
+    """A witness without its newest lines, or without any as if not mounted, isn't a new one."""
+    archive = sealed_copy(tmp_path / "archive")
+    validated(archive, signer)
+    add_generation(archive)
+    validated(archive, signer)
+    path = tmp_path / "witness.jsonl"
+    lines = path.read_bytes().splitlines(keepends=True)
+    path.write_bytes(b"".join(lines[:left]))
+
+    assert reasons(validated(archive, signer)) == {Reason.WITNESS_DAMAGED}
+    assert len(path.read_bytes().splitlines()) == left
+    # A witness of another name is a new one.
+    other = Signer(signer.key, witness=WitnessFile(tmp_path / "other.jsonl"))
+    assert reasons(validated(archive, other)) == set()
+    assert len((tmp_path / "other.jsonl").read_bytes().splitlines()) == 1
+
+
 def test_witness_after_rotation(tmp_path: Path, signer: Signer) -> None:
     """With another key, a witness is continued if the former public key is named."""
     archive = sealed_copy(tmp_path / "archive")

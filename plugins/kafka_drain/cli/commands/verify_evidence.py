@@ -44,7 +44,10 @@ def run(options: argparse.Namespace) -> int:
     """Verify the evidence, and say what it proves and what it doesn't."""
     content = _content(options.file)
     rotations = [_envelope(path) for path in options.rotation]
-    keys = trusted(map(PublicKey.read, options.public_key), rotations)
+    try:
+        keys = trusted(map(PublicKey.read, options.public_key), rotations)
+    except EvidenceError as error:
+        raise EvidenceError(f"--rotation {error}") from error
     verified = verify_evidence(options.file, content, keys)
     if options.archive:
         verified = compare_with_archive(verified, options.archive)
