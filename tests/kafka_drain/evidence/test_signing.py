@@ -151,6 +151,30 @@ def test_archive_rewritten(
     assert reasons(validate_archive(archive, golden_cluster(), deep=True)) == set()
 
 
+def test_archive_rewritten_and_told(tmp_path: Path, signer: Signer) -> None:
+    """If the rewritten archive was told to the witness, older lines still contradict it."""
+    archive = sealed_copy(tmp_path / "archive")
+    validated(archive, signer)
+    made_anew(archive)
+    assert tell_witness(archive, signer, NOW)
+
+    assert (
+        reasons(validate_archive(archive, golden_cluster(), signer=signer, scope="open")) == set()
+    )
+    whole = validate_archive(archive, golden_cluster(), signer=signer)
+    assert reasons(whole) == {Reason.WITNESS_DIFFERS}
+
+
+def test_archive_of_another_id(tmp_path: Path, signer: Signer) -> None:
+    """An archive with the same receipts and another id isn't the one that the witness knows."""
+    archive = sealed_copy(tmp_path / "archive")
+    validated(archive, signer)
+    (tmp_path / "archive" / "identity.json").write_text(json.dumps({"id": "0" * 32}))
+    [found] = errors(validate_archive(archive, golden_cluster(), signer=signer).findings)
+
+    assert (found.reason, found.subject) == (Reason.WITNESS_DIFFERS, "identity.json")
+
+
 def test_witness_changed(tmp_path: Path, signer: Signer) -> None:
     """A witness with a line changed is an error of its own, and is told nothing."""
     archive = sealed_copy(tmp_path / "archive")
