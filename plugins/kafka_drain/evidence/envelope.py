@@ -60,7 +60,7 @@ class Envelope:
             )
         except (ValueError, KeyError, TypeError, RecursionError, binascii.Error) as error:
             raise EvidenceError(
-                "isn't signed evidence: expected a DSSE envelope with one signature"
+                "isn't signed evidence, or was changed: expected a DSSE envelope with one signature"
             ) from error
         if envelope.to_bytes() != content:
             raise EvidenceError("was changed: it isn't byte for byte what was written")
