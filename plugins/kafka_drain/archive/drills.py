@@ -33,7 +33,12 @@ def read_drills(root: UPath, newest: int = NEWEST) -> list[DrillDocument]:
     """
     names = drill_names(root)[-newest:]
     found = (DrillDocument.read_note(root / FOLDER / name / "result.json") for name in names)
-    return [result for result in found if result is not None]
+    # Names have seconds, and two drills may start in one.
+    return sorted((result for result in found if result is not None), key=_started_at)
+
+
+def _started_at(result: DrillDocument) -> str:
+    return result.started_at
 
 
 def unfinished_drills(root: UPath) -> list[DrillStarted]:

@@ -33,7 +33,7 @@ def test_read_drills(tmp_path: Path) -> None:
     """The newest results are read, oldest first; what isn't a result is left out."""
     root = UPath(tmp_path)
     assert read_drills(root) == []
-    results = [drill(1, drill=name) for name in NAMES]
+    results = [drill(9 - day, drill=name) for day, name in enumerate(NAMES)]
     for result in results:
         where = write_result(root, result)
         assert where == f"drills/{result.drill}/result.json"
@@ -46,6 +46,17 @@ def test_read_drills(tmp_path: Path) -> None:
     assert drill_names(root) == [*NAMES, torn.name]
     assert read_drills(root) == results
     assert read_drills(root, 2) == results[-1:]
+
+
+def test_read_drills_of_one_second(tmp_path: Path) -> None:
+    """Of two drills that started in the same second, the later one is the newest."""
+    root = UPath(tmp_path)
+    first = drill(2, drill="20260101T000000Z-00000009")
+    second = drill(1, drill="20260101T000000Z-00000001")
+    for result in (first, second):
+        write_result(root, result)
+
+    assert read_drills(root) == [first, second]
 
 
 def test_unfinished_drills(tmp_path: Path) -> None:
