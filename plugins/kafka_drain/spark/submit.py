@@ -39,6 +39,14 @@ IN_CLUSTER = {
     "spark.yarn.submit.waitAppCompletion": "false",
 }
 
+#: On a Spark Connect server, each session has a class loader of its own: what Spark compiles for a
+#: query is compiled again in each, and starts slow again. Only jobs that send code to executors need it.
+SHARED_CLASSES = {
+    "spark.sql.artifact.isolation.enabled": "false",
+    "spark.sql.artifact.isolation.alwaysApplyClassloader": "false",
+}
+_SEND_CODE = ("send", "validate")
+
 #: A drain of this number of offsets or fewer finishes before Java's second compiler pays off.
 SHORT_JOB_OFFSETS = 200_000
 
@@ -319,7 +327,8 @@ def _for_connect(
         for key, value in spark_conf_for(pipeline.archive, os.environ).items()
     }
     defaults = {key: value for key, value in DEFAULTS.items() if key.startswith("spark.sql.")}
-    conf = {**defaults, **in_store, **pipeline.spark_conf, **FIXED, **fixed}
+    classes = {} if kind in _SEND_CODE else SHARED_CLASSES
+    conf = {**defaults, **classes, **in_store, **pipeline.spark_conf, **FIXED, **fixed}
     return SparkApplication(
         name=name,
         path=path,
