@@ -158,8 +158,8 @@ def add_java_options(
 #: until then it occupies a processor.
 SHORT_JOB_OFFSETS = 200_000
 
-#: With this number or fewer, compiling the query doesn't pay off either: Spark's compiler, Janino, is
-#: in a signed jar, whose classes no CDS archive can hold. Spark's interpreter returns the same.
+#: With this number or fewer, compiling the query doesn't pay off either: Spark's compiler, Janino,
+#: is in a signed jar, whose classes no CDS archive can hold. Spark's interpreter returns the same.
 TINY_JOB_OFFSETS = 20_000
 _INTERPRETED = {
     "spark.sql.codegen.wholeStage": "false",
