@@ -134,7 +134,8 @@ docs: setup ## build the documentation site in build/site; needs Python 3.11
 	@echo "build/site/index.html"
 
 bench: class-archive ## run all benchmarks against alternatives: about two hours (ONLY="drain republish" ROUNDS=5)
-	@$(PYTHON_ENV) -m benchmarks --rounds $(ROUNDS) $(ONLY)
+	@sh scripts/connect_client.sh .venv-connect
+	@TESTS_CONNECT_PYTHON=$(CURDIR)/.venv-connect/bin/python $(PYTHON_ENV) -m benchmarks --rounds $(ROUNDS) $(ONLY)
 
 test-compose: setup ## build, use and remove the Docker stack: 2 minutes, 7 the first time (DATA_FOLDER=…)
 	@$(PYTHON_ENV) -m scripts.compose_test $(if $(DATA_FOLDER),--data-folder $(DATA_FOLDER))
