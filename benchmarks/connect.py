@@ -65,11 +65,13 @@ def measure_connect(folder: Path, rounds: int, say: Say) -> tuple[dict[str, Any]
         costs = take_turns(tiny, rounds, say, "connect tiny")
         figures["tiny"] = {"records": TINY, "arms": figures_of(costs, TINY)}
         marks += _marks_of_tiny(costs)
-        for kind, (records, owed) in DATASETS.items():
+        for kind, (records, scripts) in DATASETS.items():
+            owed = dict(scripts)
+            if JARS and kind == "orders":
+                owed["kafka connect"] = None
             say(f"connect: sending {records:,} records: {kind}")
             measured(produce, servers, kind, records, kind)
             arms = ConnectArms(servers, kind, folder / "out", server.pid)
-            owed = owed | ({"kafka connect": None} if JARS and kind == "orders" else {})
             costs = take_turns(arms.named(("ours", *owed)), rounds, say, f"connect {kind}")
             figures[kind] = {"records": records, "arms": figures_of(costs, records)}
             for base, least in owed.items():
@@ -219,7 +221,7 @@ class ConnectArms(Arms):
         self, command: list[str], more: Mapping[str, str] = MappingProxyType({})
     ) -> tuple[str, Cost]:
         with Meter(self.server_pid) as meter:
-            printed, cost = run_command(command, _environment() | more)
+            printed, cost = run_command(command, {**_environment(), **more})
         return printed, replace(cost, cpu_seconds=cost.cpu_seconds + meter.cost.cpu_seconds)
 
 
