@@ -52,7 +52,7 @@ def measure_connect(folder: Path, rounds: int, say: Say) -> tuple[dict[str, Any]
         RuntimeError: If an arm's files don't hold what Kafka holds, or a drain isn't proven.
     """
     figures: dict[str, Any] = {"partitions": PARTITIONS, "rounds": rounds}
-    marks = []
+    marks: list[Mark] = []
     folder.mkdir(parents=True)
     with LocalKafka(folder / "broker") as broker, running_server(folder / "log") as server:
         servers = broker.bootstrap_servers
