@@ -79,7 +79,7 @@ def fetch(conf: str, say: Callable[[str], None] = lambda line: None) -> list[Pat
         MachineError: When the cache can't be written, the repository doesn't have the jars that
             the lock names, or there are none for the installed pyspark.
     """
-    conf = _for_spark(conf)
+    name, conf = conf, _for_spark(conf)
     jars = _locked(conf)
     folder = _folder(conf, jars)
     if not all(_is_as_locked(folder, jar) for jar in jars):
@@ -87,7 +87,7 @@ def fetch(conf: str, say: Callable[[str], None] = lambda line: None) -> list[Pat
             folder.mkdir(parents=True, exist_ok=True)
             missing = [jar for jar in jars if not _is_as_locked(folder, jar)]
             if missing:
-                maven.download(missing, folder, f"{conf} jars", say)
+                maven.download(missing, folder, f"{name} jars", say)
     return [folder / jar.name for jar in jars]
 
 
@@ -99,13 +99,13 @@ def verified(conf: str) -> list[Path]:
         MachineError: When a jar is missing or has a different size, or there are none for the
             installed pyspark.
     """
-    conf = _for_spark(conf)
+    name, conf = conf, _for_spark(conf)
     jars = _locked(conf)
     folder = _folder(conf, jars)
     wrong = [problem for jar in jars if (problem := _problem(folder / jar.name, jar.size))]
     if wrong:
         seen = f"in {folder}, {'; '.join(wrong)}" if folder.exists() else f"{folder} doesn't exist"
-        raise MachineError(f"the {conf} jars are incomplete: {seen}; run `kafka-drain jars`")
+        raise MachineError(f"the {name} jars are incomplete: {seen}; run `kafka-drain jars`")
     return [folder / jar.name for jar in jars]
 
 

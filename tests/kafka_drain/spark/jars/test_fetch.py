@@ -281,11 +281,16 @@ def test_import_leaves_the_network_alone() -> None:
 def test_verified_fits_spark(
     pyspark: str, conf: str, folder: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Spark's jars are those for the installed pyspark; the broker has its own."""
+    """Spark's jars are those for the installed pyspark; the broker has its own.
+
+    The message names them as they were asked for; the folder tells the rest.
+    """
     monkeypatch.setenv("KAFKA_DRAIN_CACHE", str(tmp_path))
     monkeypatch.setattr(jars, "version", lambda name: pyspark)
 
-    with pytest.raises(MachineError, match=rf"/{folder}-[0-9a-f]{{12}} doesn't exist"):
+    with pytest.raises(
+        MachineError, match=rf"the {conf} jars are .*/{folder}-[0-9a-f]{{12}} doesn't exist"
+    ):
         jars.verified(conf)
 
 
