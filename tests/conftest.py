@@ -68,7 +68,7 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
     # The parts of `make test` run at the same time.
     with README.open() as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
-        note(kind_of(session.config.option.markexpr), counts)
+        note(kind_of(session.config.option.markexpr), counts, utc_now().date().isoformat())
         show()
 
 

@@ -43,12 +43,13 @@ def kind_of(markers: str) -> str:
     return _PARTS.get(re.sub(r"^integration and not \(.*?\) and ", "", markers), "with Spark")
 
 
-def note(kind: str, counts: Mapping[str, int], path: Path = MATRIX) -> None:
+def note(kind: str, counts: Mapping[str, int], day: str, path: Path = MATRIX) -> None:
     """Note what a run of pytest in this environment came to.
 
     Args:
         kind: The result of `kind_of`.
         counts: How many tests passed, were skipped and failed.
+        day: When, as YYYY-MM-DD: other rows may be of older code.
         path: Where it is noted; what is known of other environments stays. Of one environment,
             either a run of all tests with real parts is kept or runs of parts, the newer.
     """
@@ -65,7 +66,7 @@ def note(kind: str, counts: Mapping[str, int], path: Path = MATRIX) -> None:
         tests.pop(ALL, None)
     elif kind == ALL:
         row["tests"] = tests = {each: tests[each] for each in tests if each not in _PARTS.values()}
-    tests[kind] = dict(counts)
+    tests[kind] = {**counts, "day": day}
     ordered = [rows[each] for each in sorted(rows, reverse=True)]
     path.write_text(json.dumps(ordered, indent=1) + "\n")
 
@@ -85,14 +86,14 @@ def table(rows: Iterable[Mapping[str, Any]]) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _cell(counts: Mapping[str, int] | None) -> str:
+def _cell(counts: Mapping[str, Any] | None) -> str:
     if counts is None:
         return "not run"
     text = f"{counts['passed']:,} passed"
     for kind in ("failed", "skipped"):
         if counts[kind]:
             text += f", {counts[kind]:,} {kind}"
-    return text
+    return f"{text} ({counts['day']})"
 
 
 def shown(readme: str) -> str:

@@ -13,6 +13,7 @@ import pytest
 from tests.matrix import MATRIX, README, kind_of, note, shown, table
 
 COUNTS = {"passed": 9, "failed": 0, "skipped": 0}
+DAY = "2026-11-24"
 
 
 def test_readme_shows_matrix() -> None:
@@ -34,20 +35,20 @@ HERE = "integration and not (store or cluster or connect or yarn)"
 @pytest.mark.parametrize(
     ("markers", "cells"),
     [
-        ("not integration", "9 passed | not run"),
-        ("integration", "not run | 9 passed"),
-        (f"{HERE} and spark", "not run | with Spark: 9 passed"),
-        (f"{HERE} and airflow and not spark", "not run | with Airflow: 9 passed"),
-        (f"{HERE} and not (airflow or spark)", "not run | with neither: 9 passed"),
-        ("store", "not run | on a store: 9 passed"),
-        ("cluster", "not run | on clusters: 9 passed"),
-        ("connect", "not run | by Connect: 9 passed"),
-        ("yarn", "not run | on YARN: 9 passed"),
+        ("not integration", "9 passed (2026-11-24) | not run"),
+        ("integration", "not run | 9 passed (2026-11-24)"),
+        (f"{HERE} and spark", "not run | with Spark: 9 passed (2026-11-24)"),
+        (f"{HERE} and airflow and not spark", "not run | with Airflow: 9 passed (2026-11-24)"),
+        (f"{HERE} and not (airflow or spark)", "not run | with neither: 9 passed (2026-11-24)"),
+        ("store", "not run | on a store: 9 passed (2026-11-24)"),
+        ("cluster", "not run | on clusters: 9 passed (2026-11-24)"),
+        ("connect", "not run | by Connect: 9 passed (2026-11-24)"),
+        ("yarn", "not run | on YARN: 9 passed (2026-11-24)"),
     ],
 )
 def test_table_kinds(markers: str, cells: str) -> None:
     """A run of some of the tests isn't shown as one of all."""
-    row = {"versions": {"spark": "4.2.0"}, "tests": {kind_of(markers): COUNTS}}
+    row = {"versions": {"spark": "4.2.0"}, "tests": {kind_of(markers): COUNTS | {"day": DAY}}}
 
     assert table([row]).splitlines()[-1] == f"| 4.2.0 | {cells} |"
 
@@ -80,7 +81,7 @@ def test_note_all_or_parts(noted: list[str], then: str, kept: set[str], tmp_path
     path = tmp_path / "matrix.json"
 
     for markers in [*noted, then]:
-        note(kind_of(markers), COUNTS, path)
+        note(kind_of(markers), COUNTS, DAY, path)
 
     [row] = json.loads(path.read_text())
     assert set(row["tests"]) == kept
@@ -95,8 +96,8 @@ def test_note(tmp_path: Path) -> None:
     }
     path.write_text(json.dumps([other]))
 
-    note("without Java", {"passed": 1, "failed": 1, "skipped": 0}, path)
-    note("without Java", {"passed": 1_234, "failed": 0, "skipped": 2}, path)
+    note("without Java", {"passed": 1, "failed": 1, "skipped": 0}, DAY, path)
+    note("without Java", {"passed": 1_234, "failed": 0, "skipped": 2}, DAY, path)
 
     first, second = json.loads(path.read_text())
     assert first == other
@@ -105,4 +106,8 @@ def test_note(tmp_path: Path) -> None:
         "spark": version("pyspark"),
         "python": f"{sys.version_info.major}.{sys.version_info.minor}",
     }
-    assert table([second]).splitlines()[-1].endswith("| 1,234 passed, 2 skipped | not run |")
+    assert (
+        table([second])
+        .splitlines()[-1]
+        .endswith("| 1,234 passed, 2 skipped (2026-11-24) | not run |")
+    )
