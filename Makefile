@@ -13,10 +13,12 @@ VERSITYGW := v1.8.0
 HERE := integration and not (store or cluster or connect or kubernetes or yarn)
 # Folders that contain them: collecting all other tests takes pytest half a minute.
 WITH_PARTS := tests/faults tests/integration tests/security tests/sequences tests/stores
+# The tests with Spark that depend most on the broker's version.
+KAFKA44_SPARK := $(patsubst %,tests/integration/test_%.py,round_trip values republish translate_group kafka_codes unkept_record)
 # Otherwise, hundreds of processes would each compile the same modules again.
 unexport PYTHONDONTWRITEBYTECODE
 .DEFAULT_GOAL := help
-.PHONY: help setup class-archive setup-airflow2 setup-spark41 setup-spark42 demo ui stop broker test test-airflow2-spark35 test-spark41 test-spark42 test-pythons test-s3 test-stores test-clusters test-connect test-kubernetes test-yarn matrix unit check format coverage mutate docs bench test-compose soak lock lock-jars audit licences clean
+.PHONY: help setup class-archive setup-airflow2 setup-spark41 setup-spark42 demo ui stop broker test test-airflow2-spark35 test-spark41 test-spark42 test-kafka44 test-pythons test-s3 test-stores test-clusters test-connect test-kubernetes test-yarn matrix unit check format coverage mutate docs bench test-compose soak lock lock-jars audit licences clean
 
 help: ## list the targets
 	@grep -E '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z0-9-]+):.*## (.*)/  make \1|\2/' | column -t -s '|' 2>/dev/null \
@@ -67,6 +69,10 @@ test-spark41: setup-spark41 ## run the tests that need Spark on Spark 4.1.1, in 
 test-spark42: setup-spark42 ## run the tests that need Spark on Spark 4.2.0, in .venv-spark42
 	@.venv-spark42/bin/kafka-drain class-archive || echo "make: continuing without a CDS archive"
 	@.venv-spark42/bin/python -m pytest -m '$(HERE) and spark' $(WITH_PARTS)
+
+test-kafka44: setup ## run the tests without Spark or Airflow, and those of drains and republishes, on Kafka 4.4.0
+	@DEMO_KAFKA=4.4.0 $(PYTHON_ENV) -m pytest -m '$(HERE) and not (airflow or spark)' $(WITH_PARTS)
+	@DEMO_KAFKA=4.4.0 $(PYTHON_ENV) -m pytest -m '$(HERE) and spark' $(KAFKA44_SPARK)
 
 test-pythons: ## run the tests that need no Java on Python 3.10 and 3.12, in separate environments
 	@for python in python3.10 python3.12; do \
