@@ -18,7 +18,7 @@ KAFKA44_SPARK := $(patsubst %,tests/integration/test_%.py,round_trip values repu
 # Otherwise, hundreds of processes would each compile the same modules again.
 unexport PYTHONDONTWRITEBYTECODE
 .DEFAULT_GOAL := help
-.PHONY: help setup class-archive setup-airflow2 setup-spark41 setup-spark42 demo ui stop broker test test-airflow2-spark35 test-spark41 test-spark42 test-kafka44 test-pythons test-s3 test-stores test-clusters test-connect test-kubernetes test-yarn matrix unit check format coverage mutate docs bench test-compose soak lock lock-jars audit licences clean
+.PHONY: help setup class-archive setup-airflow2 setup-spark40 setup-spark42 demo ui stop broker test test-airflow2-spark35 test-spark40 test-spark42 test-kafka44 test-pythons test-s3 test-stores test-clusters test-connect test-kubernetes test-yarn matrix unit check format coverage mutate docs bench test-compose soak lock lock-jars audit licences clean
 
 help: ## list the targets
 	@grep -E '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z0-9-]+):.*## (.*)/  make \1|\2/' | column -t -s '|' 2>/dev/null \
@@ -62,9 +62,9 @@ test-airflow2-spark35: setup-airflow2 ## run the tests on Airflow 2.11.2 and Spa
 	@.venv-airflow2/bin/python -m pytest -m "not integration"
 	@.venv-airflow2/bin/python -m pytest -m integration
 
-test-spark41: setup-spark41 ## run the tests that need Spark on Spark 4.1.1, in .venv-spark41
-	@.venv-spark41/bin/kafka-drain class-archive || echo "make: continuing without a CDS archive"
-	@.venv-spark41/bin/python -m pytest -m '$(HERE) and spark' $(WITH_PARTS)
+test-spark40: setup-spark40 ## run the tests that need Spark on Spark 4.0.2, in .venv-spark40
+	@.venv-spark40/bin/kafka-drain class-archive || echo "make: continuing without a CDS archive"
+	@.venv-spark40/bin/python -m pytest -m '$(HERE) and spark' $(WITH_PARTS)
 
 test-spark42: setup-spark42 ## run the tests that need Spark on Spark 4.2.0, in .venv-spark42
 	@.venv-spark42/bin/kafka-drain class-archive || echo "make: continuing without a CDS archive"
@@ -92,7 +92,7 @@ test-yarn: class-archive ## run the jobs on a YARN of one node, with drivers in 
 matrix: setup ## run all test suites and write the results to docs/matrix.json and the README
 	@KAFKA_DRAIN_MATRIX=1 $(PYTHON_ENV) -m pytest -m "not integration"
 	@KAFKA_DRAIN_MATRIX=1 $(PYTHON_ENV) -m pytest -m integration
-	@KAFKA_DRAIN_MATRIX=1 $(MAKE) --no-print-directory test-airflow2-spark35 test-spark41 test-spark42
+	@KAFKA_DRAIN_MATRIX=1 $(MAKE) --no-print-directory test-airflow2-spark35 test-spark40 test-spark42
 	@KAFKA_DRAIN_MATRIX=1 $(MAKE) --no-print-directory test-pythons
 
 class-archive: setup # makes Spark start faster; optional, as Spark also works without it
@@ -101,7 +101,7 @@ class-archive: setup # makes Spark start faster; optional, as Spark also works w
 setup-airflow2: # like setup, for Airflow 2 and Spark 3.5
 	@sh scripts/setup.sh .venv-airflow2 requirements-airflow2.lock
 
-setup-spark41 setup-spark42: setup-spark%: # like setup, with the pyspark of requirements-spark*.lock
+setup-spark40 setup-spark42: setup-spark%: # like setup, with the pyspark of requirements-spark*.lock
 	@sh scripts/setup.sh .venv-spark$* requirements.lock without-jars
 	@.venv-spark$*/bin/uv pip install --quiet --python .venv-spark$* --no-deps --require-hashes \
 	  -r requirements-spark$*.lock
@@ -157,7 +157,7 @@ lock: setup ## regenerate the lock files from pyproject.toml and requirements*.t
 	    --no-annotate --quiet -o $$name.lock || exit; done
 	@.venv/bin/uv pip compile pyproject.toml -c requirements.lock --universal --python-version 3.10 \
 	  --generate-hashes --extra spark-and-connect --extra s3 --extra postgres --no-annotate --quiet -o requirements-docker.lock
-	@for spark in 4.1.1 4.2.0; do \
+	@for spark in 4.0.2 4.2.0; do \
 	  echo pyspark==$$spark | .venv/bin/uv pip compile - --no-deps --universal --python-version 3.10 \
 	    --generate-hashes --no-annotate --quiet -o requirements-spark$$(echo $$spark | tr -d . | cut -c 1-2).lock \
 	    || exit; done

@@ -33,14 +33,14 @@ HADOOP = "hadoop"
 #: The configurations for each minor version of Spark.
 _FOR_SPARK = {
     "3.5": {CONNECTOR: "connector-spark35", S3: "s3-spark35"},
-    "4.0": {CONNECTOR: CONNECTOR, S3: S3},
-    "4.1": {CONNECTOR: "connector-spark41", S3: "s3-spark41"},
+    "4.0": {CONNECTOR: "connector-spark40", S3: "s3-spark40"},
+    "4.1": {CONNECTOR: CONNECTOR, S3: S3},
     "4.2": {CONNECTOR: "connector-spark42"},
 }
 #: The names whose jars depend on Spark's version.
 _OF_SPARK = (CONNECTOR, S3)
 #: Where pyspark isn't installed, as while an image is built.
-_DEFAULT_SPARK = "4.0"
+_DEFAULT_SPARK = "4.1"
 
 #: The broker's configuration for each version of Kafka; the first is the default.
 BROKERS = {"4.1.0": BROKER, "4.0.0": "broker-kafka40", "4.4.0": "broker-kafka44"}
