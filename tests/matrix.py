@@ -28,6 +28,7 @@ _PARTS = {
     "store": "on a store",
     "cluster": "on clusters",
     "connect": "by Connect",
+    "kubernetes": "on Kubernetes",
     "yarn": "on YARN",
 }
 

@@ -29,7 +29,7 @@ def test_matrix_has_no_failure() -> None:
             assert counts["failed"] == 0
 
 
-HERE = "integration and not (store or cluster or connect or yarn)"
+HERE = "integration and not (store or cluster or connect or kubernetes or yarn)"
 
 
 @pytest.mark.parametrize(
@@ -43,6 +43,7 @@ HERE = "integration and not (store or cluster or connect or yarn)"
         ("store", "not run | on a store: 9 passed (2026-11-24)"),
         ("cluster", "not run | on clusters: 9 passed (2026-11-24)"),
         ("connect", "not run | by Connect: 9 passed (2026-11-24)"),
+        ("kubernetes", "not run | on Kubernetes: 9 passed (2026-11-24)"),
         ("yarn", "not run | on YARN: 9 passed (2026-11-24)"),
     ],
 )
