@@ -462,6 +462,18 @@ class HeadDocument(Document):
     sha256: str
 
 
+class ClusterHeadDocument(Document):
+    """`cluster.json`: the newest moment of the cluster.
+
+    Attributes:
+        number: Number of the moment.
+        sha256: Its hash.
+    """
+
+    number: int
+    sha256: str
+
+
 class PieceRow(Row):
     """A window of a reprocess.
 

@@ -59,6 +59,8 @@ class Pipeline(ConfigModel):
         max_generation_days: Age in days after which maintenance rolls over to a new generation, so
             that the files of the old one can be compacted.
         target_file_bytes: Target size of compacted files, in bytes.
+        describe_cluster: Parts of the cluster that each validation describes in the archive, any of
+            groups, topics, acls, users and brokers; an empty list for none.
         retention_days: Age in days of the newest record after which maintenance deletes a file;
             None to keep files forever.
 
@@ -90,6 +92,9 @@ class Pipeline(ConfigModel):
     max_manifest_lines: Annotated[int, Field(ge=1)] = 50_000
     max_generation_days: Annotated[int, Field(ge=1)] = 7
     target_file_bytes: Annotated[int, Field(ge=1 << 16)] = 256 << 20
+    describe_cluster: list[Literal["groups", "topics", "acls", "users", "brokers"]] = [
+        *("groups", "topics", "acls", "users", "brokers")
+    ]
     retention_days: Annotated[int, Field(ge=1)] | None = None
     driver_memory: Annotated[str, Field(pattern=r"^\d+[mgMG]$")] = "1g"
 

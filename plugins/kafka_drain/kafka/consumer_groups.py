@@ -183,7 +183,7 @@ class ConsumerGroups:
         wanted = [KafkaTopicPartition(tp.topic, tp.partition) for tp in partitions]
         if not wanted:
             return {}
-        with _Reader(self.config, group) as consumer:
+        with OffsetReader(self.config, group) as consumer:
             answers = self._ask(
                 group,
                 READ,
@@ -311,7 +311,7 @@ class _GroupNotFound(GroupError):
     """Raised when a group doesn't exist; never leaves this module."""
 
 
-class _Reader:
+class OffsetReader:
     """A consumer that has no subscription and joins no group."""
 
     def __init__(self, config: KafkaConfig, group: str) -> None:

@@ -15,6 +15,8 @@ from types import MappingProxyType
 from typing import Literal
 
 from kafka_drain.archive.archive import Archive
+from kafka_drain.archive.cluster_documents import MomentName
+from kafka_drain.archive.cluster_moments import newest_name
 from kafka_drain.archive.copies import keep_copies
 from kafka_drain.archive.journal.checks import (
     SealedState,
@@ -39,6 +41,7 @@ from kafka_drain.findings import OF_SEALED, Finding, Reason, errors, without_ech
 from kafka_drain.gaps import Gap
 from kafka_drain.kafka.cluster import KafkaCluster
 from kafka_drain.offsets import TopicPartition
+from kafka_drain.proof.cluster_capture import Describe, capture, check_descriptions
 from kafka_drain.proof.committed_files import ReadFiles, read_committed_files
 from kafka_drain.proof.content_checks import Reread, SegmentFiles
 from kafka_drain.proof.copy_checks import check_copies
@@ -86,6 +89,7 @@ class _Validation:
         clock: The time.
         say: Takes lines of progress.
         read_many: Reads very many new files.
+        moment: The newest description of the cluster; None for none.
         report: Takes the figures and findings, for people.
         explained: Holes whose loss is explained.
     """
@@ -102,6 +106,7 @@ class _Validation:
     clock: Clock
     say: Callable[[str], None]
     read_many: ReadFiles
+    moment: MomentName | None
     report: Report
     explained: list[Hole] = field(default_factory=list)
 
@@ -117,6 +122,7 @@ def validate_archive(
     run: str | None = None,
     clock: Clock = utc_now,
     read_many: ReadFiles = read_committed_files,
+    describe: Describe | None = None,
     writes: bool = True,
 ) -> Report:
     """Validate an archive, and seal the batches that are proven complete.
@@ -134,6 +140,7 @@ def validate_archive(
         run: Name of the run, which tells a retry from another run; None for the time.
         clock: The time; replaced in tests.
         read_many: Reads the new files if there are very many of them.
+        describe: Describes the cluster before anything is sealed; None to write no description.
         writes: Whether to seal and to take notes; otherwise nothing in the archive is changed.
 
     Raises:
@@ -152,6 +159,12 @@ def validate_archive(
     report.findings += unreadable_notes(archive.root, newest)
     checked = check_windows(snapshot, deep=deep)
     report.add_windows(checked)
+    if cluster is not None and describe is not None and writes:
+        moment = capture(snapshot, describe, clock)
+    else:
+        moment = newest_name(snapshot.root)
+    receipts = [*sealed.newest.values()]
+    report.findings += check_descriptions(snapshot, moment, receipts, whole=whole)
     validation = _Validation(
         archive=archive,
         snapshot=snapshot,
@@ -165,6 +178,7 @@ def validate_archive(
         clock=clock,
         say=say,
         read_many=read_many,
+        moment=moment,
         report=report,
     )
     _explain_windows(validation)
@@ -248,6 +262,7 @@ def _evidence(
         previous=found.sealed.last_hash,
         journal=sealed.journal.newest,
         sealed_at=validation.now.isoformat(timespec="milliseconds"),
+        cluster=validation.moment if validation.moment and validation.moment.sha256 else None,
         blockers=Blockers(
             kafka_not_asked=validation.cluster is None,
             state=bool(errors(state.findings)),

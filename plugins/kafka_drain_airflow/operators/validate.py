@@ -103,6 +103,7 @@ class ValidateManifestOperator(SparkJobOperator):
         from kafka_drain.events.published import begin_publication
         from kafka_drain.events.segment_events import segment_events
         from kafka_drain.proof.alerts import alerts_of
+        from kafka_drain.proof.cluster_capture import describe_with
         from kafka_drain.proof.executor_reading import read_by_spark
         from kafka_drain.proof.report import note_overview, raise_findings, write_report
         from kafka_drain.proof.report_text import report_lines
@@ -120,6 +121,7 @@ class ValidateManifestOperator(SparkJobOperator):
             acknowledge_expired=listed(self.acknowledge_expired),
             run=context.get("run_id"),
             read_many=read_by_spark(self.pipeline, self.run_application),
+            describe=describe_with(cluster.config, self.pipeline.describe_cluster, self._say),
         )
         path = write_report(archive, report, context.get("run_id"))
         if "ti" in context:

@@ -51,6 +51,7 @@ def test_pipeline_defaults() -> None:
         "max_generation_days": 7,
         "target_file_bytes": 256 << 20,
         "retention_days": None,
+        "describe_cluster": ["groups", "topics", "acls", "users", "brokers"],
     }
     assert make().isolation_level == "read_committed"
 
