@@ -16,11 +16,14 @@ from jsonschema import Draft202012Validator
 from pydantic import TypeAdapter
 from upath import UPath
 
-from kafka_drain.archive import receipts
+from kafka_drain.archive import cluster_documents, receipts
 from kafka_drain.archive.archive import Archive
+from kafka_drain.archive.cluster_documents import parse_moment, parse_settings
+from kafka_drain.archive.cluster_moments import note_moment
 from kafka_drain.archive.copies import keep_copies
 from kafka_drain.archive.documents import (
     ArchiveDocument,
+    ClusterHeadDocument,
     GenerationDocument,
     HeadDocument,
     IdentityDocument,
@@ -79,6 +82,7 @@ from kafka_drain.windows.reprocess.run import open_reprocess, plan_reprocess, pr
 from kafka_drain.windows.window_jobs import now_text
 from tests.documentation.blocks import ROOT
 from tests.fake_registry import fake_registry
+from tests.kafka_drain.cluster_states import CLUSTER
 from tests.kafka_drain.fake_cluster import FakeCluster, Log, fake_application
 from tests.kafka_drain.golden import (
     END,
@@ -125,6 +129,9 @@ PATTERNS: Mapping[str, str] = {
     r"windows/[^/]+/receipt\.json": "receipt",
     rf"journal/{_BATCH}\.json": "journal-entry",
     r"journal\.json": "journal-head",
+    rf"cluster/{_BATCH}\.json": "cluster-moment",
+    r"cluster/settings/[0-9a-f]{64}\.json": "cluster-settings",
+    r"cluster\.json": "cluster-head",
     r"maintenance/reprocess\.json": "reprocess",
     r"reports/[^/]+\.json": "report",
     r"told/generations\.json": "told-generations",
@@ -236,6 +243,8 @@ def places(document: Any, keys: tuple[str, ...]) -> Iterator[dict[str, Any]]:
 def drained(folder: Path) -> Archive:
     """An archive after drains, validations and a repair, with values that are decoded."""
     archive = golden_copy(folder)
+    noted_at = "2026-01-01T12:00:00.000+00:00"
+    note_moment(archive.root, CLUSTER, asked_at=noted_at, answered_at=noted_at)
     publication = begin_publication(archive, None)
     seal(archive)
     generation = open_next(archive, "parquet", ["topic"])
@@ -680,6 +689,9 @@ def read_lease(path: UPath, content: bytes) -> FoundLease:
 #: Reads a document of each schema; those of republishes have readers of their own.
 READERS: Mapping[str, Callable[[UPath, bytes], object]] = {
     "archive": ArchiveDocument.parse,
+    "cluster-head": ClusterHeadDocument.parse,
+    "cluster-moment": of_sealed(parse_moment),
+    "cluster-settings": of_sealed(parse_settings),
     "generation": GenerationDocument.parse,
     "identity": IdentityDocument.parse,
     "journal-entry": of_sealed(lambda content, name: parse_entry(content)),
@@ -697,8 +709,17 @@ READERS: Mapping[str, Callable[[UPath, bytes], object]] = {
     "topics": TopicsDocument.parse,
     "window-plan": WindowPlan.parse,
 }
+#: The types of sealed documents.
+SEALED: Mapping[str, Any] = {
+    "receipt": receipts._Document,
+    "journal-entry": entries._Document,
+    "cluster-moment": cluster_documents._MomentFile,
+    "cluster-settings": cluster_documents._SettingsFile,
+}
 #: Keys that no reader needs: sealing computes the first anew.
 NOT_NEEDED = {
+    "cluster-moment": {"sha256"},
+    "cluster-settings": {"sha256"},
     "generation": {"format_version", "generation", "topics"},
     "journal-entry": {"sha256"},
     "receipt": {"sha256"},
@@ -761,7 +782,7 @@ def test_reader_wrong_type(name: str, documents: Documents, tmp_path: Path) -> N
     path = UPath(tmp_path / "lock.json")
     for key, is_required, changed, held in edits(name, documents):
         may_be_null = not is_required or key in NOT_NEEDED.get(name, ())
-        if key == "sha256" and name in ("receipt", "journal-entry"):
+        if key == "sha256" and name in SEALED:
             continue
         last = key.rpartition(".")[2].removesuffix("[]")
         allowed = next(schema for each, schema, _ in named(SCHEMAS[name]) if each == key)
@@ -790,8 +811,8 @@ def test_reader_something_else(name: str, content: bytes, tmp_path: Path) -> Non
     """A file that isn't a JSON object is refused."""
     reader = READERS[name]
     kind = ValueError if name == "journal-entry" else KafkaDrainError
-    if name in ("receipt", "journal-entry"):
-        parse = parse_receipt if name == "receipt" else parse_entry
+    if name in SEALED:
+        parse = {"receipt": parse_receipt, "journal-entry": parse_entry}.get(name, parse_moment)
         with pytest.raises(kind):
             parse(content)
         return
@@ -829,10 +850,10 @@ def model_keys(schema: dict[str, Any], root: dict[str, Any], before: str = "") -
 @pytest.mark.parametrize("name", READERS)
 def test_type_names_keys_of_schema(name: str) -> None:
     """The type of a document names the keys of its schema, and no other."""
-    kind = {"receipt": receipts._Document, "journal-entry": entries._Document}.get(name)
+    kind = SEALED.get(name)
     kind = kind or {"lease": LeaseDocument}.get(name) or getattr(READERS[name], "__self__", None)
     schema = TypeAdapter(kind).json_schema(mode="serialization")
-    found = model_keys(schema, schema) | ({"sha256"} if kind.__name__ == "_Document" else set())
+    found = model_keys(schema, schema) | ({"sha256"} if name in SEALED else set())
     expected = {key for key, _, _ in named(SCHEMAS[name])}
     if name == "window-plan":
         found -= {"format_version"}
@@ -867,6 +888,7 @@ def test_page_shows_each_path(documents: Documents) -> None:
     for _, path, _ in documents:
         name = path.rpartition("/")[2]
         shown = re.sub(r"^\d{12}\.json$", "00000000000", name)
+        shown = re.sub(r"^[0-9a-f]{64}\.json$", "<sha256>.json", shown)
         shown = re.sub(r"^\d{8}(\.decided)?\.json$", r"00000001\1.json", shown)
         shown = re.sub(r"^plan\.\d+\.json$", "plan.2.json", shown)
         shown = re.sub(r"^.+-\d{8}T\d{12}Z(.*)$", r"<group>-<time>\1", shown)

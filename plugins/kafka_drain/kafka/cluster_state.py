@@ -6,7 +6,7 @@ Plain values; opens nothing.
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from enum import Enum
 
 
@@ -65,7 +65,7 @@ class PartResult:
     """
 
     outcome: Outcome
-    detail: str = ""
+    detail: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,7 +122,7 @@ class TopicState:
     partitions: int
     replication_factor: int
     config: Mapping[str, str]
-    inherited: Mapping[str, str] = field(default_factory=dict)
+    inherited: Mapping[str, str]
 
     @property
     def effective(self) -> dict[str, str]:

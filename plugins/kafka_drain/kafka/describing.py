@@ -124,7 +124,7 @@ class ClusterDescriber:
 
         def ask(part: Part, question: Callable[[], tuple[T, str]]) -> T | None:
             if part not in parts:
-                found[part] = PartResult(Outcome.OFF)
+                found[part] = PartResult(Outcome.OFF, "")
                 return None
             try:
                 answer, detail = question()
@@ -140,7 +140,7 @@ class ClusterDescriber:
 
         cluster_id, may_describe = self._identity()
         if not cluster_id:
-            unanswered = dict.fromkeys(ASKED, PartResult(Outcome.UNANSWERED))
+            unanswered = dict.fromkeys(ASKED, PartResult(Outcome.UNANSWERED, ""))
             return ClusterState("", {**unanswered, **found}, Settings(), None)
         brokers = ask(Part.BROKERS, self._brokers)
         described = ask(Part.TOPICS, lambda: self._topics(topics))

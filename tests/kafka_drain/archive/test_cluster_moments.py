@@ -27,36 +27,8 @@ from kafka_drain.archive.cluster_moments import (
     read_settings,
 )
 from kafka_drain.findings import Reason
-from kafka_drain.kafka.cluster_state import (
-    Acl,
-    Broker,
-    ClusterState,
-    GroupOffset,
-    GroupState,
-    Outcome,
-    Part,
-    PartResult,
-    ScramUser,
-    Settings,
-    TopicState,
-)
-
-SETTINGS = Settings(
-    brokers=(Broker(1, "kafka", 9092, None),),
-    topics=(TopicState("orders", "id-1", 2, 1, {"retention.ms": "-1"}, {"min": "1"}),),
-    acls=(Acl("topic", "orders", "literal", "User:a", "*", "read", "allow"),),
-    users=(ScramUser("a", "SCRAM-SHA-512", 4096),),
-)
-
-
-def group(offset: int) -> GroupState:
-    offsets = (GroupOffset("orders", 0, offset, None, ""),)
-    return GroupState("billing", "classic", "empty", offsets)
-
-
-def state(offset: int = 1, settings: Settings = SETTINGS, **outcomes: Outcome) -> ClusterState:
-    parts = {part: PartResult(outcomes.get(str(part), Outcome.CAPTURED)) for part in Part}
-    return ClusterState("cluster-1", parts, settings, (group(offset),))
+from kafka_drain.kafka.cluster_state import ClusterState, Outcome, Part
+from tests.kafka_drain.cluster_states import SETTINGS, group, state
 
 
 def note(root: Path, at: int, seen: ClusterState) -> MomentName:
