@@ -28,7 +28,7 @@ from kafka_drain.archive.cluster_documents import (
 from kafka_drain.archive.documents import ClusterHeadDocument
 from kafka_drain.errors import ArchiveError
 from kafka_drain.findings import Finding, Reason
-from kafka_drain.kafka.cluster_state import ClusterState, Part, Settings
+from kafka_drain.kafka.cluster_state import ClusterState, Outcome, Part, Settings
 from kafka_drain.storage.json_files import create_text, write_text
 from kafka_drain.storage.paths import list_folder, read_bytes
 from kafka_drain.storage.sealed_json import check_seal
@@ -97,13 +97,14 @@ def newest_name(root: UPath) -> MomentName | None:
 
 
 def moments(root: UPath) -> Iterator[Moment]:
-    """Yield all moments that can be read, newest first."""
+    """Yield the intact moments, newest first; `check_moments` says what is wrong with others."""
     newest = newest_name(root)
+    expected = newest.sha256 if newest else None
     for number in range(newest.number if newest else 0, 0, -1):
-        try:
-            yield read_moment(root, number)
-        except (FileNotFoundError, ClusterDocumentError):
-            continue
+        seen = _look(root, number, expected)
+        expected = seen.moment.previous if seen.moment else None
+        if seen.damage is None and seen.moment is not None:
+            yield seen.moment
 
 
 def moment_at(root: UPath, at: datetime | None, part: Part) -> Moment | None:
@@ -115,9 +116,8 @@ def moment_at(root: UPath, at: datetime | None, part: Part) -> Moment | None:
         part: The part.
     """
     for moment in moments(root):
-        if at is not None and datetime.fromisoformat(moment.answered_at) > at:
-            continue
-        if moment.parts[part].outcome == "captured":
+        is_later = at is not None and datetime.fromisoformat(moment.answered_at) > at
+        if not is_later and moment.parts[part].outcome == Outcome.CAPTURED:
             return moment
     return None
 

@@ -10,6 +10,7 @@ from kafka_drain.errors import ArchiveError, ConfigError, TopicError
 from kafka_drain.kafka.cluster import KafkaCluster
 from kafka_drain.kafka.consumer_groups import ConsumerGroups, offsets_of
 from kafka_drain.offsets import OffsetRange, TopicPartition
+from kafka_drain.republish.groups.archived import ArchivedOffsets
 from kafka_drain.republish.groups.records import GroupRecords
 from kafka_drain.republish.groups.translation import (
     TranslationPlan,
@@ -73,6 +74,7 @@ def plan_group(
     to_group: str,
     source: KafkaCluster | None = None,
     offsets_file: str = "",
+    archived: ArchivedOffsets | None = None,
     apply: bool = False,
 ) -> TranslationPlan:
     """Plan a group's offsets in the target of a republish.
@@ -88,6 +90,7 @@ def plan_group(
         to_group: The group that gets the new offsets.
         source: The cluster that was drained; None if it is the target cluster.
         offsets_file: CSV file with the group's offsets in the source, instead of asking the source.
+        archived: The group's offsets in the source as the archive has them, instead of asking it.
         apply: Whether the new offsets will be committed afterwards.
 
     Returns:
@@ -117,7 +120,11 @@ def plan_group(
             "finish, and fewer records will be read again"
         )
     ends: dict[TopicPartition, int] = {}
-    if offsets_file:
+    if archived is not None:
+        archived.check_topics(_drained_ids(offset_map))
+        committed = archived.committed
+        notes.append(archived.note())
+    elif offsets_file:
         committed = parse_offsets(_read(offsets_file), group, offsets_file)
     else:
         source = source or cluster
@@ -227,6 +234,13 @@ def _has_places(run: RepublishRun) -> bool:
         return False
     verification = receipt["verification"]
     return verification is not None and not verification["out_of_order"]
+
+
+def _drained_ids(offset_map: OffsetMap) -> dict[str, set[str]]:
+    found: dict[str, set[str]] = {}
+    for part in offset_map.partitions:
+        found.setdefault(part.source.topic, set()).add(part.source_topic_id)
+    return found
 
 
 def _check_source(archive: Archive, source: KafkaCluster, found: str) -> None:

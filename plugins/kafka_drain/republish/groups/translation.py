@@ -84,6 +84,11 @@ class TranslationPlan:
         """The offset to commit for each target partition."""
         return {row.target: row.offset for row in sorted(self.rows, key=lambda row: row.target)}
 
+    @property
+    def read_again(self) -> int:
+        """Maximum number of records that the group reads again; none is skipped."""
+        return sum(row.read_again for row in self.rows)
+
     def with_current(self, current: Mapping[TopicPartition, int]) -> TranslationPlan:
         """Return the plan with the offsets that the target group has committed now."""
         return replace(
@@ -98,6 +103,7 @@ class TranslationPlan:
             "cluster_id": self.cluster_id,
             "group": self.group,
             "to_group": self.to_group,
+            "read_again": self.read_again,
             "rows": [row.to_dict() for row in self.rows],
             "notes": list(self.notes),
         }

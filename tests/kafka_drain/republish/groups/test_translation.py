@@ -175,6 +175,7 @@ def test_plan_document() -> None:
         "cluster_id": "cluster",
         "group": "g",
         "to_group": "h",
+        "read_again": 8,
         "rows": [
             {
                 "source_topic": "a",
@@ -197,7 +198,7 @@ def test_plan_document() -> None:
                 "translated": 20,
                 "offset": 20,
                 "current": 7,
-                "read_again": 0,
+                "read_again": 8,
                 "note": "no committed offset: from the first republished record",
             },
         ],
