@@ -42,6 +42,7 @@ FLOORS = {
         "republish",
         "windows",
         "maintenance",
+        "recovery",
         "events",
         "cli",
     ),

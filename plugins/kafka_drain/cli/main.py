@@ -32,6 +32,9 @@ COMMANDS = {
     "inspect": "show the contents of an archive",
     "files": "list the committed data files, one per line",
     "republish": "send an archive's records to Kafka",
+    "plan-recovery": (
+        "compare topics, ACLs and users of the archived cluster with another one; restore some"
+    ),
     "translate-group": "plan, commit or undo a consumer group's offsets after a republish",
     "jars": "fetch the jars that Spark needs; no other command downloads any",
     "spark-server": "start a Spark Connect server for --master sc://…, until it is interrupted",
