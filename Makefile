@@ -18,7 +18,7 @@ KAFKA44_SPARK := $(patsubst %,tests/integration/test_%.py,round_trip values repu
 # Otherwise, hundreds of processes would each compile the same modules again.
 unexport PYTHONDONTWRITEBYTECODE
 .DEFAULT_GOAL := help
-.PHONY: help setup class-archive setup-airflow2 setup-spark40 setup-spark42 demo ui stop broker test test-airflow2-spark35 test-spark40 test-spark42 test-kafka44 test-pythons test-s3 test-stores test-clusters test-connect test-kubernetes test-yarn matrix unit check format coverage mutate docs bench test-compose soak lock lock-jars audit licences clean
+.PHONY: help setup class-archive setup-airflow2 setup-spark40 setup-spark42 demo demo-recovery ui stop broker test test-airflow2-spark35 test-spark40 test-spark42 test-kafka44 test-pythons test-s3 test-stores test-clusters test-connect test-kubernetes test-yarn matrix unit check format coverage mutate docs bench test-compose soak lock lock-jars audit licences clean
 
 help: ## list the targets
 	@grep -E '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z0-9-]+):.*## (.*)/  make \1|\2/' | column -t -s '|' 2>/dev/null \
@@ -29,6 +29,9 @@ setup: ## create .venv from the lock file and fetch the jars (checks Python and 
 
 demo: setup ## drain, validate, backfill and republish 336,776 flights with a real Kafka, Spark and Airflow
 	@$(PYTHON_ENV) -m demo run
+
+demo-recovery: setup ## destroy a cluster, and restore it to another one from the archive alone
+	@$(PYTHON_ENV) -m demo recovery
 
 ui: setup ## start a broker and Airflow on PostgreSQL, with the UI on http://127.0.0.1:8080 (PORT=…)
 	@$(PYTHON_ENV) -m demo ui --port $(PORT)

@@ -176,7 +176,7 @@ def test_compare_acls_unknown(outcome: Outcome) -> None:
     found = rows(archived(acls=(READ, WRITE)), target(about_acls=outcome))
 
     assert brief(found) == [("acls", "by hand", "", "2 ACLs", None)]
-    assert rows(archived(), target(acls=outcome)) == []
+    assert rows(archived(), target(about_acls=outcome)) == []
 
 
 @pytest.mark.parametrize(

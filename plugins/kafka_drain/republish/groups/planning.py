@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
@@ -17,6 +18,7 @@ from kafka_drain.republish.groups.translation import (
     check_held,
     parse_offsets,
     plan_translation,
+    untouched,
 )
 from kafka_drain.republish.planning.runs import RepublishRun, list_runs, run_key
 from kafka_drain.republish.verifying.offset_map import OffsetMap, originals_map, started_map
@@ -153,6 +155,7 @@ def plan_group(
         committed=committed,
         source_ends=ends,
     )
+    plan = _with_untouched(archive, run, offset_map, cluster, plan, committed)
     _check_targets(run, cluster, plan)
     notes += _unmapped(run, offset_map)
     described = groups.describe(to_group)
@@ -241,6 +244,31 @@ def _drained_ids(offset_map: OffsetMap) -> dict[str, set[str]]:
     for part in offset_map.partitions:
         found.setdefault(part.source.topic, set()).add(part.source_topic_id)
     return found
+
+
+def _with_untouched(
+    archive: Archive,
+    run: RepublishRun,
+    offset_map: OffsetMap,
+    cluster: KafkaCluster,
+    plan: TranslationPlan,
+    committed: Mapping[TopicPartition, int],
+) -> TranslationPlan:
+    """Add offsets in target partitions that got no record, unless the group has its own there."""
+    republished = _plan_of(run)
+    sources = set(offset_map.sources()) | committed.keys()
+    is_in_place = offset_map.cluster_id == archive.snapshot().document.cluster_id
+    topics = {tp.topic for tp in sources} if is_in_place else set()
+    starts = {tp: at for tp, at in republished.starts().items() if tp.topic not in topics}
+    rows = untouched(offset_map, committed, starts, is_original=republished.placement == "original")
+    earliest = cluster.earliest([row.target for row in rows])
+    # Retention may have removed records of others.
+    rows = [
+        replace(row, translated=at, offset=at)
+        for row in rows
+        for at in [max(row.offset, earliest[row.target])]
+    ]
+    return replace(plan, rows=(*plan.rows, *rows))
 
 
 def _check_source(archive: Archive, source: KafkaCluster, found: str) -> None:

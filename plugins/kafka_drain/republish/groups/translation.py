@@ -169,6 +169,36 @@ def plan_translation(
     )
 
 
+def untouched(
+    offset_map: OffsetMap,
+    committed: Mapping[TopicPartition, int],
+    starts: Mapping[TopicPartition, int],
+    *,
+    is_original: bool,
+) -> list[Row]:
+    """Return where a group continues in target partitions that got no record.
+
+    Without an offset there, `auto.offset.reset` would decide, and by default it skips what arrives
+    before the first consumer does.
+
+    Args:
+        offset_map: Where the runs' records went.
+        committed: The group's offsets in the source.
+        starts: End of each target partition when the run's plan was made.
+        is_original: Whether partitions kept their numbers.
+    """
+    leads = {part.source.topic: part.target.topic for part in offset_map.partitions}
+    got = {part.target for part in offset_map.partitions}
+    rows: dict[TopicPartition, Row] = {}
+    for source, at in sorted(committed.items()):
+        for target, start in starts.items():
+            fits = not is_original or target.partition == source.partition
+            if leads.get(source.topic) == target.topic and fits and target not in got:
+                note = "got no record: from where the run started"
+                rows.setdefault(target, Row(source, at, target, start, start, note))
+    return [rows[target] for target in sorted(rows)]
+
+
 def _by_pair(
     offset_map: OffsetMap, sources: Iterable[TopicPartition]
 ) -> dict[tuple[TopicPartition, TopicPartition], list[PartitionMap]]:
