@@ -214,7 +214,7 @@ def test_plan_document() -> None:
                 "translated": 58,
                 "offset": 20,
                 "current": 7,
-                "read_again": 0,
+                "read_again": 8,
                 "note": "8 records are read again; another source partition lags",
             },
             {
@@ -226,7 +226,7 @@ def test_plan_document() -> None:
                 "translated": 20,
                 "offset": 20,
                 "current": 7,
-                "read_again": 8,
+                "read_again": 0,
                 "note": "no committed offset: from the first republished record",
             },
         ],
