@@ -191,7 +191,7 @@ def _fill(servers: str) -> None:
     ]
     credential = ScramCredentialInfo(ScramMechanism.SCRAM_SHA_512, 4096)
     user = UserScramCredentialUpsertion(USER, credential, b"known to A alone")
-    asked = [admin.create_topics(new), admin.create_acls(rights)]
+    asked: list[dict[Any, Any]] = [admin.create_topics(new), admin.create_acls(rights)]
     for future in [f for futures in asked for f in futures.values()]:
         future.result(20)
     for future in admin.alter_user_scram_credentials([user]).values():

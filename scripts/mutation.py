@@ -54,6 +54,8 @@ DECIDING = {
     "proof.segment_proof": "",
     "proof.topic_incarnations": "",
     "proof.window_checks": "",
+    "recovery.diff": "",
+    "recovery.safety": "",
     "republish.groups.translation": "",
     "republish.planning.binding": "",
     "republish.planning.follow": "",

@@ -10,11 +10,15 @@ from typing import Any
 
 import pytest
 
+from kafka_drain.archive.archive import Archive
 from kafka_drain.cli.main import parser
 from kafka_drain.config.pipeline import Pipeline
 from kafka_drain.kafka.cluster import KafkaCluster
+from kafka_drain.kafka.cluster_state import ASKED
 from kafka_drain.kafka.consumer_groups import Committed, ConsumerGroups
 from kafka_drain.offsets import TopicPartition
+from kafka_drain.proof.cluster_capture import describe_with
+from kafka_drain.proof.validation import validate_archive
 from tests.documentation.blocks import Code, python_blocks
 from tests.documentation.shell import Command, commands
 
@@ -75,6 +79,18 @@ class Example:
                 setattr(options, name, given[name] + page)
         return options
 
+    def is_lost(self, other: KafkaCluster) -> None:
+        """Let a group have read half, and a validation note it; then there is another cluster.
+
+        The page on recovery starts where the cluster is gone.
+        """
+        group = f"billing-recovery{self.suffix}"
+        self.target = self.topic
+        self.has_group(group)
+        describe = describe_with(self.cluster.config, ASKED, print)
+        validate_archive(Archive.at(self.archive), self.cluster, describe=describe)
+        self.cluster = other
+
     def has_group(self, group: str) -> None:
         """Let a group have read half of each partition, and previously looked at the target."""
         if group not in self.groups:
@@ -103,14 +119,19 @@ def example(
 
 
 def test_documented_commands(
-    example: Example, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    example: Example,
+    other_cluster: KafkaCluster,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     """Every `kafka-drain` line on every page works, in the order of its page."""
     failed, run = [], 0
-    page = ""
+    page, drained = "", example.cluster
     for command in commands():
         if command.page != page:
-            page = command.page
+            page, example.cluster = command.page, drained
+            if page == "recovery.md":
+                example.is_lost(other_cluster)
             monkeypatch.delenv(SERVERS, raising=False)
         if command.words[0] in ("export", "."):
             monkeypatch.setenv(SERVERS, example.cluster.config.bootstrap_servers)
