@@ -65,7 +65,7 @@ class Example:
     def options(self, command: Command) -> Namespace:
         """Parse a documented command, and replace its names with ours."""
         options = parser().parse_args(command.words[1:])
-        page = "-" + command.page.removesuffix(".md").replace("/", "-") + self.suffix
+        page = self.page_name(command.page)
         given = vars(options)
         if given.get("archive"):
             options.archive = self.archive
@@ -79,14 +79,17 @@ class Example:
                 setattr(options, name, given[name] + page)
         return options
 
-    def is_lost(self, other: KafkaCluster) -> None:
+    def page_name(self, page: str) -> str:
+        """Return what is added to the names that a page uses."""
+        return "-" + page.removesuffix(".md").replace("/", "-") + self.suffix
+
+    def is_lost(self, page: str, other: KafkaCluster) -> None:
         """Let a group have read half, and a validation note it; then there is another cluster.
 
         The page on recovery starts where the cluster is gone.
         """
-        group = f"billing-recovery{self.suffix}"
         self.target = self.topic
-        self.has_group(group)
+        self.has_group(f"billing{self.page_name(page)}")
         describe = describe_with(self.cluster.config, ASKED, print)
         validate_archive(Archive.at(self.archive), self.cluster, describe=describe)
         self.cluster = other
@@ -130,8 +133,8 @@ def test_documented_commands(
     for command in commands():
         if command.page != page:
             page, example.cluster = command.page, drained
-            if page == "recovery.md":
-                example.is_lost(other_cluster)
+            if page.endswith("recovery.md"):
+                example.is_lost(page, other_cluster)
             monkeypatch.delenv(SERVERS, raising=False)
         if command.words[0] in ("export", "."):
             monkeypatch.setenv(SERVERS, example.cluster.config.bootstrap_servers)

@@ -9,6 +9,7 @@ import pytest
 
 from kafka_drain.kafka.cluster_state import (
     ASKED,
+    UNAVAILABLE_PARTS,
     Acl,
     Broker,
     ClusterState,
@@ -202,6 +203,111 @@ def test_compare_groups() -> None:
 
     assert (row.kind, row.action, row.name) == (Kind.GROUPS, Action.BY_HAND, "billing")
     assert "translate-group ARCHIVE --from-archive --group billing" in row.note
+
+
+def test_compare_rows() -> None:
+    """Each row says all that a user needs, and has what is applied."""
+    other = replace(TOPIC, name="payments", partitions=1)
+    there = replace(TOPIC, partitions=4, config={"segment.ms": "5", "retention.bytes": "-1"})
+    wide = replace(READ, principal="User:*")
+    second = replace(USER, name="b")
+    ours = archived((TOPIC, other), (wide,), (USER, second), groups=(group(4),))
+    values = {"retention.ms": "-1", "min.insync.replicas": "1"}
+    found = compare(ours, target((there,), (WRITE,), (USER,), values=values))
+
+    assert [tuple(row.to_dict().values()) for row in found] == [
+        (
+            *("topics", "orders", "", "leave", "3 partitions", "4 partitions", ""),
+            "Kafka can't remove partitions; original partitions fit, or --placement key",
+        ),
+        (
+            *("configs", "orders", "min.insync.replicas", "change", "2", "1", ""),
+            "set by the brokers of the archived cluster",
+        ),
+        (
+            *("configs", "orders", "retention.ms", "change", "1000", "-1"),
+            *("deletes records that it keeps now", ""),
+        ),
+        (
+            *("configs", "orders", "retention.bytes", "leave", None, "-1", ""),
+            "set for the restore; kafka-configs.sh --delete-config removes it",
+        ),
+        ("configs", "orders", "segment.ms", "leave", None, "5", "", "only on the target"),
+        (
+            *("topics", "payments", "", "add"),
+            "1 partitions, replication factor 2, min.insync.replicas=2, retention.ms=1000",
+            *(None, ""),
+            "created without a limit of retention, so that restored records aren't deleted at "
+            "once; compare again when they are verified",
+        ),
+        (
+            *("acls", "allow User:* from * to read topic orders", "", "add", "there", None),
+            *("allows everybody", ""),
+        ),
+        (
+            *("acls", "allow User:a from * to write topic orders", "", "leave", None, "there"),
+            *("", "only on the target"),
+        ),
+        (
+            *("users", "b", "", "by hand", "SCRAM-SHA-512", None, ""),
+            "a credential never leaves its cluster: kafka-configs.sh --alter --entity-type users "
+            "--entity-name b --add-config 'SCRAM-SHA-512=[iterations=4096,password=…]'",
+        ),
+        (
+            *("groups", "billing", "", "by hand", "1 offset", None, ""),
+            "after the republish: kafka-drain translate-group ARCHIVE --from-archive --group "
+            "billing",
+        ),
+        ("quotas", "all", "", "by hand", None, None, "", UNAVAILABLE_PARTS[Part.QUOTAS]),
+        ("versions", "all", "", "by hand", None, None, "", UNAVAILABLE_PARTS[Part.VERSIONS]),
+    ]
+    keys = ["kind", "name", "setting", "action", "archived", "target", "lowers_safety", "note"]
+    assert [*found[0].to_dict()] == keys
+    items = [TOPIC, TOPIC, TOPIC, TOPIC, other, wide, WRITE]
+    assert [row.item for row in found if row.item is not None] == items
+
+
+def test_compare_by_hand() -> None:
+    """What isn't known of the target, or isn't in the archive, is said in words."""
+    two = replace(group(1), offsets=group(1).offsets * 2)
+    unknown = target(about_acls=Outcome.UNSUPPORTED)
+    unknown.state.parts[Part.USERS] = PartResult(Outcome.NOT_AUTHORISED, "")  # type: ignore[index]
+    as_of = dict.fromkeys([Part.ACLS, Part.USERS, Part.GROUPS], "noon")
+    found = rows(
+        archived(acls=(READ,), users=(USER,), groups=(two,), parts={}, as_of=as_of), unknown
+    )
+
+    assert [tuple(row.to_dict().values()) for row in found] == [
+        (
+            *("topics", "all", "", "by hand", None, None, ""),
+            "not in the archive: never described; nothing can be compared",
+        ),
+        (
+            *("acls", "all", "", "by hand", "1 ACLs", None, ""),
+            "the target's ACLs are unsupported (): it has no authorizer, or this user lacks "
+            "Describe on the cluster",
+        ),
+        (
+            *("users", "a", "", "by hand", "SCRAM-SHA-512", None, ""),
+            "the target's users aren't known; a credential never leaves its cluster: "
+            "kafka-configs.sh --alter --entity-type users --entity-name a --add-config "
+            "'SCRAM-SHA-512=[iterations=4096,password=…]'",
+        ),
+        (
+            *("groups", "billing", "", "by hand", "2 offsets", None, ""),
+            "after the republish: kafka-drain translate-group ARCHIVE --from-archive --group "
+            "billing",
+        ),
+    ]
+
+
+def test_compare_config_of_broker_now() -> None:
+    """If the target's whole configuration isn't known, what it said about the topic counts."""
+    there = replace(TOPIC, config={"retention.ms": "5"}, inherited={})
+    state = replace(target((there,)), values={})
+    found = [r for r in rows(archived((TOPIC,)), state) if r.setting == "retention.ms"]
+
+    assert [(row.archived, row.target) for row in found] == [("1000", "5")]
 
 
 @pytest.mark.parametrize("part", [Part.TOPICS, Part.ACLS, Part.USERS, Part.GROUPS])

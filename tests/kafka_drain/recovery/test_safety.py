@@ -11,33 +11,34 @@ from kafka_drain.recovery.safety import lowered_by, opened_by
 @pytest.mark.parametrize(
     ("name", "now", "then", "lowers"),
     [
-        ("retention.ms", "-1", "604800000", True),
-        ("retention.ms", "604800000", "-1", False),
-        ("retention.ms", "1000", "999", True),
-        ("retention.ms", "999", "1000", False),
-        ("retention.ms", "-1", "-1", False),
-        ("retention.ms", None, "1", False),
-        ("retention.bytes", "-1", "1", True),
-        ("retention.bytes", "2", "-1", False),
-        ("min.insync.replicas", "2", "1", True),
-        ("min.insync.replicas", "1", "2", False),
-        ("max.message.bytes", "10", "9", True),
-        ("max.message.bytes", "9", "10", False),
-        ("delete.retention.ms", "10", "9", True),
-        ("unclean.leader.election.enable", "false", "true", True),
-        ("unclean.leader.election.enable", "true", "false", False),
-        ("cleanup.policy", "delete", "compact", True),
-        ("cleanup.policy", "compact", "delete", True),
-        ("cleanup.policy", "delete", "compact,delete", True),
-        ("cleanup.policy", "compact, delete", "delete", False),
-        ("cleanup.policy", "delete,compact", "compact,delete", False),
-        ("compression.type", "zstd", "producer", False),
-        ("segment.bytes", "10", "9", False),
+        ("retention.ms", "-1", "604800000", "deletes records that it keeps now"),
+        ("retention.ms", "604800000", "-1", ""),
+        ("retention.ms", "1000", "999", "deletes records that it keeps now"),
+        ("retention.ms", "999", "1000", ""),
+        ("retention.ms", "-1", "-1", ""),
+        ("retention.ms", None, "1", ""),
+        ("retention.bytes", "-1", "1", "deletes records that it keeps now"),
+        ("retention.bytes", "2", "-1", ""),
+        ("min.insync.replicas", "2", "1", "acknowledges records that fewer replicas hold"),
+        ("min.insync.replicas", "1", "2", ""),
+        ("max.message.bytes", "10", "9", "refuses records that it takes now"),
+        ("max.message.bytes", "9", "10", ""),
+        ("delete.retention.ms", "10", "9", "forgets deletions sooner"),
+        ("unclean.leader.election.enable", "false", "true", "may lose acknowledged records"),
+        ("unclean.leader.election.enable", "true", "false", ""),
+        ("cleanup.policy", "delete", "compact", "removes records by compact"),
+        ("cleanup.policy", "compact", "delete", "removes records by delete"),
+        ("cleanup.policy", "delete", "compact,delete", "removes records by compact"),
+        ("cleanup.policy", "compact, delete", "delete", ""),
+        ("cleanup.policy", "delete,compact", "compact,delete", ""),
+        ("cleanup.policy", "", "delete,compact", "removes records by compact and delete"),
+        ("compression.type", "zstd", "producer", ""),
+        ("segment.bytes", "10", "9", ""),
     ],
 )
-def test_lowered_by(name: str, now: str | None, then: str, lowers: bool) -> None:
+def test_lowered_by(name: str, now: str | None, then: str, lowers: str) -> None:
     """A change is told from its inverse; what can't be judged, or is the same, lowers nothing."""
-    assert bool(lowered_by(name, now, then)) == lowers
+    assert lowered_by(name, now, then) == lowers
 
 
 @pytest.mark.parametrize("permission", ["allow", "deny"])
@@ -59,6 +60,7 @@ def test_opened_by(
 ) -> None:
     """Access for everybody, and to the whole cluster, is never given without being told."""
     acl = Acl(resource, "name", "literal", principal, "*", operation, permission)
-    expected = permission == "allow" and (is_wide or principal == "User:*")
+    wide = "allows to change the whole cluster, ACLs included" if is_wide else ""
+    opened = "allows everybody" if principal == "User:*" else wide
 
-    assert bool(opened_by(acl)) == expected
+    assert opened_by(acl) == (opened if permission == "allow" else "")
