@@ -128,6 +128,7 @@ def test_compare_partitions(
     found = rows(archived((TOPIC,)), target((there,), values=TOPIC.effective))
 
     assert [(row.action, row.archived, row.target) for row in found] == expected
+    assert {(row.kind, row.name) for row in found} <= {(Kind.TOPICS, "orders")}
     assert not any(row.can_apply for row in found)
 
 
@@ -320,6 +321,8 @@ def test_compare_part_not_archived(part: Part) -> None:
     (row,) = [row for row in found if row.action == Action.BY_HAND]
 
     assert str(row.kind) == str(part)
+    # Without the archived ACLs, nothing is only on the target.
+    assert len(found) == (1 if part == Part.ACLS else 2)
     assert "not in the archive: not_authorised X" in row.note
 
 

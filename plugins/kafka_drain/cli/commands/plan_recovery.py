@@ -27,12 +27,22 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="TIME",
         help="compare with the last description at or before this time (default: the last one)",
     )
-    parser.add_argument(
+    told = parser.add_mutually_exclusive_group()
+    told.add_argument(
         "--apply",
         metavar="KINDS",
+        nargs="?",
         default="",
-        help=f"what to restore, separated by commas: {', '.join(APPLICABLE)}; without it, only the "
-        "plan is shown and nothing is changed",
+        const=",".join(APPLICABLE),
+        help=f"restore what is named, separated by commas: {', '.join(APPLICABLE)} (all of them); "
+        "without it, only the plan is shown and nothing is changed",
+    )
+    told.add_argument(
+        "--dry-run",
+        dest="apply",
+        action="store_const",
+        const="",
+        help="show the plan, change nothing",
     )
     parser.add_argument(
         "--accept-lower-safety",

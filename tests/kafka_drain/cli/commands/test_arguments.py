@@ -12,7 +12,7 @@ from kafka_drain.cli.main import COMMANDS, main, parser
 from kafka_drain.config.pipeline import Pipeline
 from tests.kafka_drain.golden import P0, golden_cluster, golden_copy, sealed_copy
 
-PLANS_FIRST = {"republish", "translate-group", "repair", "reprocess", "maintain"}
+PLANS_FIRST = {"plan-recovery", "republish", "translate-group", "repair", "reprocess", "maintain"}
 ACTS_AT_ONCE = {"drain", "validate"}
 #: Act at once, unless they replace or discard something.
 BOTH = {"backfill", "roll"}
