@@ -255,7 +255,7 @@ def _with_untouched(
     committed: Mapping[TopicPartition, int],
 ) -> TranslationPlan:
     """Add offsets in target partitions that got no record, unless the group has its own there."""
-    republished = _plan_of(run)
+    republished = run.require_plan()
     sources = set(offset_map.sources()) | committed.keys()
     is_in_place = offset_map.cluster_id == archive.snapshot().document.cluster_id
     topics = {tp.topic for tp in sources} if is_in_place else set()
