@@ -19,6 +19,7 @@ from confluent_kafka import TopicPartition as KafkaTopicPartition
 from xxhash import xxh3_64_intdigest
 
 from kafka_drain.errors import KafkaUnavailableError, TransientError
+from kafka_drain.kafka.client_config import for_client
 from kafka_drain.kafka.cluster import KafkaCluster
 from kafka_drain.offsets import TopicPartition
 from kafka_drain.republish.sending.errors import explained
@@ -166,13 +167,12 @@ class TargetReader:
             consumer.close()
 
     def _consumer(self, first: int) -> Consumer:
-        settings = {
-            **self._cluster.config.for_librdkafka(),
+        own = {
             **_CONSUMER,
             "fetch.message.max.bytes": self._fetch_bytes,
             "stats_cb": self._note,
         }
-        consumer = Consumer(settings)
+        consumer = Consumer(for_client(self._cluster.config.for_librdkafka(), own))
         consumer.assign([KafkaTopicPartition(self._tp.topic, self._tp.partition, first)])
         return consumer
 
