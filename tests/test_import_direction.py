@@ -47,7 +47,7 @@ FLOORS = {
         "cli",
     ),
     "kafka_drain_airflow": (
-        "addresses connections data_intervals timetables",
+        "addresses connections kafka_connection store_connection data_intervals timetables",
         "observability",
         "pages forms",
         "operators",

@@ -20,7 +20,6 @@ from kafka_drain.storage.s3 import scheme_of, variables_of
 
 if TYPE_CHECKING:
     from kafka_drain.config.pipeline import Pipeline
-    from kafka_drain.kafka.cluster import KafkaCluster
     from kafka_drain.schemas.registry import SchemaRegistry
     from kafka_drain.spark.runner import SparkConnection
 
@@ -28,20 +27,6 @@ log = logging.getLogger(__name__)
 
 #: Programs that a Spark connection may name, looked up on the PATH; the first is the default.
 SPARK_BINARIES = ("spark-submit", "spark2-submit", "spark3-submit")
-
-
-def kafka_cluster(conn_id: str) -> KafkaCluster:
-    """Return the Kafka cluster described by a connection of type Kafka.
-
-    Raises:
-        ConfigError: If the connection doesn't exist or a setting isn't accepted.
-    """
-    # Imported here because DAG files import this module, and confluent_kafka is slow to import.
-    from kafka_drain.kafka.client_config import KafkaConfig
-    from kafka_drain.kafka.cluster import KafkaCluster
-
-    require_connection(conn_id, "Kafka", '{"bootstrap.servers": "host:9092"} as its extra')
-    return KafkaCluster(KafkaConfig(BaseHook.get_connection(conn_id).extra_dejson))
 
 
 def schema_registry(pipeline: Pipeline) -> SchemaRegistry | None:

@@ -11,11 +11,11 @@ from kafka_drain.config.pipeline import Pipeline
 from kafka_drain_airflow.connections import (
     archive_access,
     is_true,
-    kafka_cluster,
     listed,
     terminal_errors_fail,
 )
 from kafka_drain_airflow.data_intervals import window_interval
+from kafka_drain_airflow.kafka_connection import kafka_cluster
 
 if TYPE_CHECKING:
     from airflow.providers.common.compat.sdk import Context

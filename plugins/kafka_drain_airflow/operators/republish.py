@@ -14,12 +14,12 @@ from kafka_drain.errors import TransientError
 from kafka_drain.republish.planning.request import RepublishRequest
 from kafka_drain_airflow.connections import (
     archive_access,
-    kafka_cluster,
     listed,
     spark_engine,
     terminal_errors_fail,
 )
 from kafka_drain_airflow.data_intervals import window_interval
+from kafka_drain_airflow.kafka_connection import kafka_cluster
 from kafka_drain_airflow.observability.lineage import republish_lineage
 from kafka_drain_airflow.operators.apply import ApplyOperator
 

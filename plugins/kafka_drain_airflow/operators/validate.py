@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Any, Literal
 from kafka_drain.config.pipeline import Pipeline
 from kafka_drain_airflow.connections import (
     archive_access,
-    kafka_cluster,
     listed,
     spark_engine,
     terminal_errors_fail,
 )
 from kafka_drain_airflow.data_intervals import window_interval
+from kafka_drain_airflow.kafka_connection import kafka_cluster
 from kafka_drain_airflow.observability.archive_events import tell_validated
 from kafka_drain_airflow.observability.report_link import REPORT_KEY, ReportLink
 from kafka_drain_airflow.operators.spark_job import SparkJobOperator
