@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import os
 from base64 import b64decode
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -16,7 +15,6 @@ from airflow.providers.common.compat.sdk import (
 )
 
 from kafka_drain.errors import ConfigError, TerminalError
-from kafka_drain.storage.s3 import scheme_of, variables_of
 
 if TYPE_CHECKING:
     from kafka_drain.config.pipeline import Pipeline
@@ -42,49 +40,6 @@ def schema_registry(pipeline: Pipeline) -> SchemaRegistry | None:
         return None
     require_connection(conn_id, "Generic", '{"url": "https://host:8081"} as its extra')
     return SchemaRegistry(BaseHook.get_connection(conn_id).extra_dejson)
-
-
-@contextmanager
-def archive_access(pipeline: Pipeline) -> Iterator[None]:
-    """Give the body access to the archive's store with the pipeline's `archive_conn_id`.
-
-    While the body runs, the connection's credentials are in this process's environment, as AWS's
-    own variables: child processes such as Spark's driver inherit them, they don't appear on any
-    command line, and threads find them when they open the archive by its URL. A value that is
-    passed on, or a context variable, would have to reach all of these. A task has a process of its
-    own, so nothing else sees them.
-
-    Raises:
-        ConfigError: If the connection doesn't exist or has a setting that isn't accepted.
-    """
-    conn_id = pipeline.archive_conn_id
-    if conn_id is None:
-        yield
-        return
-    needs = "the access key's id as its login and the secret key as its password"
-    require_connection(conn_id, "Amazon Web Services", needs)
-    connection = BaseHook.get_connection(conn_id)
-    variables = variables_of(
-        conn_id, connection.login, connection.password, connection.extra_dejson
-    )
-    before = dict(os.environ)
-    if "AWS_ACCESS_KEY_ID" in variables:
-        for name in ("AWS_SESSION_TOKEN", "AWS_PROFILE"):
-            os.environ.pop(name, None)
-    os.environ.update(variables)
-    # fsspec caches file systems together with the credentials they found.
-    from fsspec import get_filesystem_class  # type: ignore[import-untyped]
-
-    filesystem = get_filesystem_class(scheme_of(pipeline.archive))
-    filesystem.clear_instance_cache()
-    try:
-        yield
-    finally:
-        filesystem.clear_instance_cache()
-        for name in variables.keys() | {"AWS_SESSION_TOKEN", "AWS_PROFILE"}:
-            os.environ.pop(name, None)
-            if name in before:
-                os.environ[name] = before[name]
 
 
 def require_connection(conn_id: str, kind: str, needs: str) -> None:

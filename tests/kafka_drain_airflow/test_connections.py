@@ -1,9 +1,8 @@
-"""Settings of Airflow's connections, and access to an archive's store through one."""
+"""Settings of Airflow's connections."""
 
 from __future__ import annotations
 
 import json
-import os
 import re
 import sys
 from base64 import b64encode
@@ -18,61 +17,11 @@ from kafka_drain.spark.place import Place
 from kafka_drain.spark.runner import SparkConnection
 from kafka_drain.spark.submit import SparkApplication, prepare_application, spark_home
 from kafka_drain_airflow.connections import (
-    archive_access,
     listed,
     schema_registry,
     spark_connection,
     spark_engine,
 )
-
-ON_S3 = Pipeline(name="p", topics=["t"], archive="s3://bucket/a", archive_conn_id="store")
-
-
-def aws_variables() -> dict[str, str]:
-    return {name: value for name, value in os.environ.items() if name.startswith("AWS_")}
-
-
-def test_archive_access(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The connection's key replaces the worker's, and only temporarily."""
-    connection = {
-        "conn_type": "aws",
-        "login": "id",
-        "password": "secret",
-        "extra": {"endpoint_url": "http://s3:9000"},
-    }
-    monkeypatch.setenv("AIRFLOW_CONN_STORE", json.dumps(connection))
-    monkeypatch.setenv("AWS_SESSION_TOKEN", "the worker's")
-    monkeypatch.setenv("AWS_REGION", "eu-west-1")
-    before = aws_variables()
-
-    with archive_access(ON_S3):
-        assert aws_variables() == {
-            "AWS_ACCESS_KEY_ID": "id",
-            "AWS_SECRET_ACCESS_KEY": "secret",
-            "AWS_ENDPOINT_URL": "http://s3:9000",
-            "AWS_REGION": "eu-west-1",
-        }
-
-    assert aws_variables() == before
-
-
-def test_archive_access_without_connection(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Without a connection, the worker's own environment is used."""
-    monkeypatch.setenv("AWS_PROFILE", "archives")
-
-    with archive_access(Pipeline(name="p", topics=["t"], archive="s3://bucket/a")):
-        assert aws_variables() == {"AWS_PROFILE": "archives"}
-
-
-def test_archive_access_unknown_connection() -> None:
-    """A connection that doesn't exist is named, with how to create it."""
-    with (
-        pytest.raises(
-            ConfigError, match="no Airflow connection 'store'; create one of type Amazon"
-        ),
-        archive_access(ON_S3),
-    ):
-        pass
 
 
 def test_schema_registry(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -158,9 +158,8 @@ class KafkaCluster:
         if error.code() == KafkaError._INVALID_ARG and "No provider for SASL" in error.str():
             return MachineError(
                 "confluent-kafka on this machine can't log in as the Kafka connection says: "
-                f"{error.str()}. Its wheels have no Kerberos: install librdkafka with libsasl2 from "
-                "Confluent's packages, then `pip install --no-binary confluent-kafka "
-                "confluent-kafka`"
+                f"{error.str()}. Its wheels have no Kerberos: install librdkafka with libsasl2, "
+                "then `pip install --no-binary confluent-kafka confluent-kafka`"
             )
         if error.code() == KafkaError._INVALID_ARG:
             return ConfigError(

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import errno
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -31,8 +31,12 @@ _SYNC_LANES = 16
 _NO_LOGIN = ("NoCredentialsError", "PartialCredentialsError", "ProfileNotFound")
 
 
-def locate(path: str | os.PathLike[str] | UPath) -> UPath:
+def locate(path: str | os.PathLike[str] | UPath, access: Mapping[str, Any] | None = None) -> UPath:
     """Return a location by its path or URL; it need not exist.
+
+    Args:
+        path: The path or URL.
+        access: fsspec's options for the URL's store; None for those of the environment.
 
     Raises:
         ConfigError: When it is in an HDFS.
@@ -49,7 +53,7 @@ def locate(path: str | os.PathLike[str] | UPath) -> UPath:
         if isinstance(path, UPath) or "://" not in str(path):
             found = UPath(path)
         else:
-            found = UPath(path, **_options(str(path).partition("://")[0]))
+            found = UPath(path, **_options(scheme), **(access or {}))
         if is_local(found):
             return found.absolute()
         found.fs  # noqa: B018 - imports the package

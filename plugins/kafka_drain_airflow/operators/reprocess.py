@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from kafka_drain_airflow.connections import (
-    archive_access,
     is_true,
     listed,
     spark_engine,
@@ -15,6 +14,7 @@ from kafka_drain_airflow.connections import (
 from kafka_drain_airflow.kafka_connection import kafka_cluster
 from kafka_drain_airflow.observability.archive_events import tell_replaced
 from kafka_drain_airflow.operators.apply import ApplyOperator
+from kafka_drain_airflow.store_connection import archive_access
 
 if TYPE_CHECKING:
     from airflow.providers.common.compat.sdk import Context

@@ -13,7 +13,6 @@ from airflow.providers.common.compat.sdk import AirflowFailException
 from kafka_drain.errors import TransientError
 from kafka_drain.republish.planning.request import RepublishRequest
 from kafka_drain_airflow.connections import (
-    archive_access,
     listed,
     spark_engine,
     terminal_errors_fail,
@@ -22,6 +21,7 @@ from kafka_drain_airflow.data_intervals import window_interval
 from kafka_drain_airflow.kafka_connection import kafka_cluster
 from kafka_drain_airflow.observability.lineage import republish_lineage
 from kafka_drain_airflow.operators.apply import ApplyOperator
+from kafka_drain_airflow.store_connection import archive_access
 
 if TYPE_CHECKING:
     from airflow.providers.common.compat.sdk import Context

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from kafka_drain.config.pipeline import Pipeline
 from kafka_drain_airflow.connections import (
-    archive_access,
     listed,
     spark_engine,
     terminal_errors_fail,
@@ -17,6 +16,7 @@ from kafka_drain_airflow.kafka_connection import kafka_cluster
 from kafka_drain_airflow.observability.archive_events import tell_validated
 from kafka_drain_airflow.observability.report_link import REPORT_KEY, ReportLink
 from kafka_drain_airflow.operators.spark_job import SparkJobOperator
+from kafka_drain_airflow.store_connection import archive_access
 
 if TYPE_CHECKING:
     from airflow.providers.common.compat.sdk import Context
