@@ -5,11 +5,12 @@ from __future__ import annotations
 import re
 from typing import Annotated, Any, ClassVar, Literal
 
-from pydantic import Field, field_validator, model_validator
-from typing_extensions import Self
+from pydantic import Field, field_validator
 
-from kafka_drain.config.checks import refuse
+from kafka_drain.config.checks import refuse, template_in
 from kafka_drain.config.model import ConfigModel
+from kafka_drain.config.places import OWN, calling_line, named
+from kafka_drain.config.schedules import check_schedule
 from kafka_drain.config.sink_options import (
     COMPRESSIONS,
     PARTITION_COLUMNS,
@@ -21,6 +22,7 @@ from kafka_drain.config.spark_conf import check_log_levels, check_spark_conf
 from kafka_drain.config.values import Values
 from kafka_drain.errors import ConfigError
 from kafka_drain.storage.s3 import S3_SCHEMES, scheme_of
+from kafka_drain.storage.schemes import normalised
 
 # Valid topic names in Kafka (org.apache.kafka.common.internals.Topic).
 _TOPIC = re.compile(r"[a-zA-Z0-9._-]{1,249}")
@@ -70,6 +72,10 @@ class Pipeline(ConfigModel):
     """
 
     declares: ClassVar[str] = "pipeline"
+    accepts: ClassVar[dict[str, str]] = {
+        "name": "letters, digits, '_', '-' and '.', beginning with a letter or a digit",
+        "driver_memory": "a number and m or g, such as '2g'",
+    }
 
     name: Name
     topics: list[str] | None = None
@@ -97,6 +103,24 @@ class Pipeline(ConfigModel):
     ]
     retention_days: Annotated[int, Field(ge=1)] | None = None
     driver_memory: Annotated[str, Field(pattern=r"^\d+[mgMG]$")] = "1g"
+
+    @classmethod
+    def check_given(cls, data: dict[str, Any]) -> None:
+        """Refuse Jinja templates, which nothing would render."""
+        for key, value in data.items():
+            # Spark itself fills in {{APP_ID}}, and YARN {{PWD}}.
+            if key != "spark_conf" and (text := template_in(value)):
+                raise ConfigError(
+                    f"{key} has the template {text!r}, which isn't rendered here: a pipeline is "
+                    "read when Airflow parses the file; give the value itself, for example from "
+                    "os.environ"
+                )
+
+    @classmethod
+    def placed(cls, data: Any, problem: str) -> str:
+        """Return a problem with the pipeline's name, and the line of the user's file."""
+        name = data.get("name") if isinstance(data, dict) else None
+        return f"{named(name, calling_line(OWN))}: {problem}"
 
     @field_validator("topics")
     @classmethod
@@ -140,7 +164,15 @@ class Pipeline(ConfigModel):
             raise refuse(
                 "archive", archive, "an absolute path, or a URL such as s3://bucket/folder"
             )
-        return archive if archive.endswith("://") else archive.rstrip("/") or "/"
+        try:
+            return normalised(archive)
+        except ConfigError as error:
+            raise ConfigError(f"archive: {error}") from error
+
+    @field_validator("schedule", mode="before")
+    @classmethod
+    def _check_schedule(cls, schedule: Any) -> Any:
+        return check_schedule(schedule)
 
     @field_validator("partition_by")
     @classmethod
@@ -166,8 +198,8 @@ class Pipeline(ConfigModel):
     def _check_log_levels(cls, levels: dict[str, str]) -> dict[str, str]:
         return check_log_levels(levels)
 
-    @model_validator(mode="after")
-    def _check_together(self) -> Self:
+    def check_together(self) -> None:
+        """Check what is drained, and the keys that depend on the archive or the format."""
         given = [key for key in ("topics", "topic_pattern", "assign") if getattr(self, key)]
         if len(given) != 1:
             seen = f"{' and '.join(given)} contradict each other" if given else "none is given"
@@ -190,7 +222,6 @@ class Pipeline(ConfigModel):
             raise refuse("compression", self.compression, accepted)
         checked = check_sink_options(self.format, self.sink_options)
         object.__setattr__(self, "sink_options", checked)
-        return self
 
     def with_log_level(self, level: str) -> Pipeline:
         """Return this pipeline with another level for Spark's Kafka and sink classes.

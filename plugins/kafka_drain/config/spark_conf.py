@@ -1,7 +1,4 @@
-"""Spark's configuration for a job: what kafka-drain sets, and what a pipeline may set.
-
-Opens nothing.
-"""
+"""Spark's configuration for a job: what kafka-drain sets, and what a pipeline may set."""
 
 from __future__ import annotations
 
@@ -10,6 +7,7 @@ from collections.abc import Mapping, MutableMapping, Sequence
 from typing import Any
 
 from kafka_drain.config.checks import Check, boolean, duration, integer, unknown
+from kafka_drain.config.spark_settings import meant
 from kafka_drain.errors import ConfigError
 
 #: Settings of a job that a pipeline can override.
@@ -124,6 +122,12 @@ def check_spark_conf(conf: Mapping[str, Any]) -> dict[str, str]:
             if name not in _KAFKA_CACHES:
                 raise unknown(name, value, _KAFKA_CACHES, "Kafka setting of Spark")
             written = _KAFKA_CACHES[name](name, value)
+        elif right := meant(name):
+            shown = "hidden" if re.search(FIXED["spark.redaction.regex"], name) else repr(value)
+            raise ConfigError(
+                f"{name!r} (value {shown}) in spark_conf isn't a setting of Spark, which would "
+                f"ignore it; did you mean {right!r}?"
+            )
         checked[name] = written
     return checked
 
