@@ -81,7 +81,8 @@ def _settings(conn_id: str) -> dict[str, Any]:
     for name, path in paths.items():
         _require_allowed(name, path)
     try:
-        read = SettingsHook(conn_id).get_conn
+        hook: Any = SettingsHook
+        read = hook(conn_id).get_conn
     except (ValueError, ImportError, AirflowOptionalProviderFeatureException) as error:
         raise ConfigError(str(error)) from error
     # The hook's own functions for managed clusters are left out: the core has them.

@@ -78,9 +78,7 @@ def store_access(conn_id: str) -> StoreAccess:
 def _by_hook(conn_id: str, more: list[str]) -> StoreAccess:
     who = f"the Airflow connection {conn_id!r}"
     try:
-        from airflow.providers.amazon.aws.hooks.base_aws import (  # type: ignore[import-not-found,unused-ignore]
-            AwsGenericHook,
-        )
+        from airflow.providers.amazon.aws.hooks.base_aws import AwsGenericHook
         from botocore.credentials import RefreshableCredentials
         from botocore.exceptions import BotoCoreError, ClientError, ConnectionError, HTTPClientError
     except ImportError as error:

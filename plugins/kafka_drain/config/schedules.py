@@ -31,7 +31,9 @@ def check_schedule(schedule: Any) -> str | None:
         f"None, {', '.join(PRESETS)}, or a cron expression: minute, hour, day, month and day of "
         "the week, such as '15 * * * *'"
     )
-    if schedule is None or schedule in PRESETS or (isinstance(schedule, str) and cron_of(schedule)):
+    if schedule is None:
+        return None
+    if isinstance(schedule, str) and (schedule in PRESETS or cron_of(schedule)):
         return schedule
     near = difflib.get_close_matches(str(schedule), PRESETS, n=1, cutoff=0.6)
     if near and isinstance(schedule, str):
