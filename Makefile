@@ -9,8 +9,8 @@ RECORDS ?= 400000
 SEQUENCES ?= 200
 STEPS ?= 10
 VERSITYGW := v1.8.0
-# Tests with real components; those that need a store, a cluster, YARN or a Connect server have targets of their own.
-HERE := integration and not (store or cluster or connect or kubernetes or yarn)
+# Tests with real components; those that need a store, a cluster, YARN, a Connect server or a registry have targets of their own.
+HERE := integration and not (store or cluster or connect or kubernetes or yarn or registry)
 # Folders that contain them: collecting all other tests takes pytest half a minute.
 WITH_PARTS := tests/faults tests/integration tests/security tests/sequences tests/stores
 # The tests with Spark that depend most on the broker's version.
@@ -18,7 +18,7 @@ KAFKA44_SPARK := $(patsubst %,tests/integration/test_%.py,round_trip values repu
 # Otherwise, hundreds of processes would each compile the same modules again.
 unexport PYTHONDONTWRITEBYTECODE
 .DEFAULT_GOAL := help
-.PHONY: help setup class-archive setup-airflow2 setup-spark40 setup-spark42 demo demo-recovery ui stop broker test test-airflow2-spark35 test-spark40 test-spark42 test-kafka44 test-pythons test-s3 test-stores test-clusters test-connect test-kubernetes test-yarn matrix unit check format coverage mutate docs bench test-compose soak lock lock-jars audit licences clean
+.PHONY: help setup class-archive setup-airflow2 setup-spark40 setup-spark42 demo demo-recovery ui stop broker test test-airflow2-spark35 test-spark40 test-spark42 test-kafka44 test-pythons test-s3 test-stores test-clusters test-connect test-kubernetes test-yarn test-registry matrix unit check format coverage mutate docs bench test-compose soak lock lock-jars audit licences clean
 
 help: ## list the targets
 	@grep -E '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z0-9-]+):.*## (.*)/  make \1|\2/' | column -t -s '|' 2>/dev/null \
@@ -92,6 +92,9 @@ test-kubernetes: class-archive ## run drivers and executors in the pods of a sta
 test-yarn: class-archive ## run the jobs on a YARN of one node, with drivers in client and in cluster mode: 10 minutes
 	@$(PYTHON_ENV) -m pytest -m yarn tests/integration
 
+test-registry: class-archive ## run the tests with two real Schema Registries (Apicurio's, which needs Java 21): 5 minutes
+	@$(PYTHON_ENV) -m pytest -m registry tests/integration
+
 matrix: setup ## run all test suites and write the results to docs/matrix.json and the README
 	@KAFKA_DRAIN_MATRIX=1 $(PYTHON_ENV) -m pytest -m "not integration"
 	@KAFKA_DRAIN_MATRIX=1 $(PYTHON_ENV) -m pytest -m integration
@@ -156,7 +159,7 @@ soak: setup ## kill republishes repeatedly, and run random sequences (KILLS=50 Z
 lock: setup ## regenerate the lock files from pyproject.toml and requirements*.txt
 	@for name in requirements requirements-airflow2; do \
 	  .venv/bin/uv pip compile pyproject.toml -c $$name.txt --universal --python-version 3.10 \
-	    --generate-hashes --extra spark --extra demo --extra s3 --extra kubernetes --extra postgres --group dev $$(test $$name != requirements || echo --group docs --group mutation) \
+	    --generate-hashes --extra spark --extra demo --extra s3 --extra kubernetes --extra postgres --extra protobuf --group dev $$(test $$name != requirements || echo --group docs --group mutation) \
 	    --no-annotate --quiet -o $$name.lock || exit; done
 	@.venv/bin/uv pip compile pyproject.toml -c requirements.lock --universal --python-version 3.10 \
 	  --generate-hashes --extra spark-and-connect --extra s3 --extra postgres --no-annotate --quiet -o requirements-docker.lock

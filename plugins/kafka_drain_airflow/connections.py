@@ -33,9 +33,21 @@ def schema_registry(pipeline: Pipeline) -> SchemaRegistry | None:
     Raises:
         ConfigError: If the connection doesn't exist or a setting isn't accepted.
     """
+    return _registry(pipeline.values.registry_conn_id if pipeline.values else None)
+
+
+def kept_registry(pipeline: Pipeline) -> SchemaRegistry | None:
+    """Return the Schema Registry whose schemas the archive keeps; None for none.
+
+    Raises:
+        ConfigError: If the connection doesn't exist or a setting isn't accepted.
+    """
+    return _registry(pipeline.schemas_conn_id)
+
+
+def _registry(conn_id: str | None) -> SchemaRegistry | None:
     from kafka_drain.schemas.registry import SchemaRegistry
 
-    conn_id = pipeline.values.registry_conn_id if pipeline.values else None
     if conn_id is None:
         return None
     require_connection(conn_id, "Generic", '{"url": "https://host:8081"} as its extra')

@@ -35,6 +35,9 @@ COMMANDS = {
     "plan-recovery": (
         "compare topics, ACLs and users of the archived cluster with another one; restore some"
     ),
+    "capture-schemas": "keep the schemas of a Schema Registry that an archive's records use",
+    "restore-schemas": "register an archive's schemas in another Schema Registry",
+    "check-decoding": "decode what a republish has sent with the target's schemas",
     "translate-group": "plan, commit or undo a consumer group's offsets after a republish",
     "jars": "fetch the jars that Spark needs; no other command downloads any",
     "spark-server": "start a Spark Connect server for --master sc://…, until it is interrupted",

@@ -50,6 +50,8 @@ class Pipeline(ConfigModel):
         compression: Compression of the data files; defaults to zstd, or gzip for JSON.
         partition_by: Columns to partition folders by: any of topic, date and hour (UTC).
         values: Decoding of values into typed columns, in addition to raw bytes; None to disable.
+        registry_conn_id: Airflow connection whose extra locates the Schema Registry; each
+            validation then keeps the schemas that new records use. None for that of `values`.
         source_options: Options of Spark's Kafka source, by Spark's names.
         sink_options: Options of Spark's file sink, by Spark's names.
         spark_conf: Spark configuration of the job.
@@ -90,6 +92,7 @@ class Pipeline(ConfigModel):
     compression: str = ""
     partition_by: list[str] = ["topic", "date"]
     values: Values | None = None
+    registry_conn_id: str | None = None
     source_options: dict[str, Any] = {}
     sink_options: dict[str, Any] = {}
     spark_conf: dict[str, Any] = {}
@@ -244,6 +247,11 @@ class Pipeline(ConfigModel):
         if self.values is None or self.values.subjects:
             return list(self.values.subjects) if self.values else []
         return [f"{topics[0]}-value"] if len(topics) == 1 else []
+
+    @property
+    def schemas_conn_id(self) -> str | None:
+        """Connection of the registry whose schemas the archive keeps; None for none."""
+        return self.registry_conn_id or (self.values.registry_conn_id if self.values else None)
 
     @property
     def writer_options(self) -> dict[str, str]:

@@ -28,8 +28,9 @@ from kafka_drain.schemas.restore_order import (
     target_references,
     wanted_versions,
 )
+from kafka_drain.schemas.schema_ids import Found
 from kafka_drain.schemas.schema_map import map_path
-from kafka_drain.schemas.subjects import IMPORT, READWRITE, Found, Subjects
+from kafka_drain.schemas.subjects import IMPORT, READWRITE, Subjects
 
 NO_CHECK = "NONE"
 

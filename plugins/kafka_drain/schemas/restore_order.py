@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
-from kafka_drain.archive.documents import ReferenceRow, RegisteredRow, SubjectRow
 from kafka_drain.errors import ConfigError
-from kafka_drain.schemas.subjects import Found
+from kafka_drain.schemas.schema_ids import Found
+
+if TYPE_CHECKING:
+    from kafka_drain.archive.documents import ReferenceRow, RegisteredRow, SubjectRow
 
 #: Whether a restore gives schemas new ids or asks the registry to keep theirs.
 NEW, KEEP = "new", "keep"

@@ -39,6 +39,23 @@ class Seen(NamedTuple):
 
 
 @dataclass(frozen=True)
+class Found:
+    """A schema in a registry.
+
+    Attributes:
+        subject: Its subject.
+        version: Its version.
+        id: Its id.
+        guid: Its GUID; None if the registry has none.
+    """
+
+    subject: str
+    version: int
+    id: int
+    guid: str | None = None
+
+
+@dataclass(frozen=True)
 class SchemaIds:
     """A translation of schema ids.
 

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from logging import INFO, WARNING
 from typing import TYPE_CHECKING, Any, Literal
 
 from kafka_drain.config.pipeline import Pipeline
 from kafka_drain_airflow.connections import (
+    kept_registry,
     listed,
     spark_engine,
     terminal_errors_fail,
@@ -21,6 +23,7 @@ from kafka_drain_airflow.store_connection import archive_access
 if TYPE_CHECKING:
     from airflow.providers.common.compat.sdk import Context
 
+    from kafka_drain.archive.archive import Archive
     from kafka_drain.intervals import Interval
     from kafka_drain.kafka.cluster import KafkaCluster
 
@@ -133,6 +136,7 @@ class ValidateManifestOperator(SparkJobOperator):
         overview = note_overview(archive, report, path)
         tell_overview(self.pipeline.name, overview, report.seconds)
         self._alert(context, alerts_of(report.findings, overview, utc_now()))
+        self._keep_schemas(archive)
         raise_findings(report, path)
         summary = report.summary() | {"report": path}
         # Includes segments sealed by an attempt that failed afterwards, or by the command line.
@@ -141,6 +145,26 @@ class ValidateManifestOperator(SparkJobOperator):
         tell_validated(self.outlets, context, extra)
         publication.note(sealed)
         return summary
+
+    def _keep_schemas(self, archive: Archive) -> None:
+        """Keep the schemas of newly sealed records; a failure never stops the validation.
+
+        What couldn't be read is noted in the archive, and asked for again by the next run.
+        """
+        from kafka_drain.errors import KafkaDrainError
+        from kafka_drain.schemas.capture import capture_schemas
+        from kafka_drain.storage.lease import utc_now
+
+        try:
+            registry = kept_registry(self.pipeline)
+            if registry is None:
+                return
+            found = capture_schemas(archive, registry, now=utc_now(), say=self._say)
+        except (KafkaDrainError, OSError) as error:
+            self.log.warning("schemas weren't kept: %s", error)
+            return
+        for line in found.lines():
+            self.log.log(WARNING if line.startswith("WARNING ") else INFO, "%s", line)
 
     def _alert(self, context: Context, alerts: list[dict[str, str]]) -> None:
         """Call the alert callbacks; a callback that fails doesn't stop the validation."""

@@ -13,7 +13,6 @@ from kafka_drain.errors import ConfigError
 from kafka_drain.schemas.restore_order import (
     KEEP,
     NEW,
-    Found,
     Held,
     Step,
     in_order,
@@ -22,6 +21,7 @@ from kafka_drain.schemas.restore_order import (
     target_references,
     wanted_versions,
 )
+from kafka_drain.schemas.schema_ids import Found
 
 
 def row(version: int, id_: int, *references: tuple[str, int], **more: Any) -> RegisteredRow:

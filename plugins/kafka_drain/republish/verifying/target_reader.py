@@ -115,7 +115,12 @@ class TargetReader:
         self._fetched = first
 
     def read(self, is_complete: Callable[[], bool]) -> Iterator[Iterable[Record]]:
-        """Yield the records in batches.
+        """Yield the compared parts of the records in batches; see `messages`."""
+        for messages in self.messages(is_complete):
+            yield _records(messages, self._with_keys)
+
+    def messages(self, is_complete: Callable[[], bool]) -> Iterator[list[Any]]:
+        """Yield the records in batches, as the client's messages.
 
         Args:
             is_complete: Whether everything was found, so that a rest that can't be read yet may be
@@ -146,7 +151,7 @@ class TargetReader:
                     position = max(position, messages[-1].offset() + 1)
                     if position > self._end:
                         messages = [m for m in messages if m.offset() < self._end]
-                    yield _records(messages, self._with_keys)
+                    yield messages
                     # Comparing takes time, too.
                     moved = time.monotonic()
                 elif at_stable_end and is_complete():
