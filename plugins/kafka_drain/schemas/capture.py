@@ -225,8 +225,15 @@ def missing_ids(document: RegistryDocument) -> list[SchemaId]:
     versions = [version for subject in document.subjects for version in subject.versions]
     kept: set[SchemaId | None] = {version.id for version in versions}
     kept |= {version.guid for version in versions}
-    seen: set[SchemaId] = {id_ for row in document.seen for id_ in (*row.ids, *row.guids)}
-    return sorted(seen - kept, key=lambda id_: (isinstance(id_, str), id_))
+    return sorted(seen_ids(document) - kept, key=lambda id_: (isinstance(id_, str), id_))
+
+
+def seen_ids(document: RegistryDocument) -> set[SchemaId]:
+    """Return the ids of records."""
+    seen: set[SchemaId] = set()
+    for row in document.seen:
+        seen |= {*row.ids, *row.guids}
+    return seen
 
 
 def _versions(subjects: Iterable[SubjectRow]) -> list[tuple[str, int]]:

@@ -114,10 +114,10 @@ class SchemaRegistry:
         """
         path = f"/subjects/{quote(subject, safe='')}/versions"
         found, warnings = [], []
-        for version in sorted(self._get(path, deleted="true")):
+        for version in sorted(self._get(path, deleted=True)):
             if version in known:
                 continue
-            answer = self._get(f"{path}/{version}", deleted="true")
+            answer = self._get(f"{path}/{version}", deleted=True)
             kind = answer.get("schemaType", "AVRO")
             if kind != "AVRO":
                 warnings.append(f"version {version} of subject {subject} is {kind}, not Avro")
@@ -138,7 +138,7 @@ class SchemaRegistry:
                 continue
             subject = quote(str(reference["subject"]), safe="")
             path = f"/subjects/{subject}/versions/{reference['version']}"
-            answer = self._get(path, deleted="true")
+            answer = self._get(path, deleted=True)
             into[reference["name"]] = self._parse(answer)
             self._collect(answer.get("references") or (), into)
 
@@ -146,8 +146,8 @@ class SchemaRegistry:
         where = f"version {answer.get('version')} of subject {answer.get('subject')}"
         return parse_schema(answer["schema"], where)
 
-    def _get(self, path: str, **parameters: str) -> Any:
-        answer = self.ask("GET", path, **parameters)
+    def _get(self, path: str, *, deleted: bool = False) -> Any:
+        answer = self.ask("GET", path, deleted=deleted)
         if answer is None:
             raise ConfigError(
                 f"the Schema Registry {self.url} has no {path}; expected a registered "
@@ -156,7 +156,12 @@ class SchemaRegistry:
         return answer
 
     def ask(
-        self, method: str, path: str, body: Mapping[str, Any] | None = None, **parameters: str
+        self,
+        method: str,
+        path: str,
+        body: Mapping[str, Any] | None = None,
+        *,
+        deleted: bool = False,
     ) -> Any:
         """Send a request, and return the document in the response.
 
@@ -166,7 +171,7 @@ class SchemaRegistry:
             method: HTTP's method.
             path: The path after the registry's URL.
             body: What is sent.
-            parameters: The URL's parameters.
+            deleted: Whether what was deleted, softly, counts too.
 
         Returns:
             None if there is no such thing in the registry (404).
@@ -194,7 +199,7 @@ class SchemaRegistry:
                 answer = session.request(
                     method,
                     f"{self.url}{path}",
-                    params=parameters,
+                    params={"deleted": "true"} if deleted else {},
                     json=body,
                     timeout=_SECONDS,
                     **self._access(),

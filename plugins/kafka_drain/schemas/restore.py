@@ -14,7 +14,7 @@ from kafka_drain.archive.archive import Archive
 from kafka_drain.archive.documents import RegisteredRow, RegistryDocument, SchemaMapDocument
 from kafka_drain.archive.format_version import FORMAT_VERSION
 from kafka_drain.errors import ArchiveError, ConfigError
-from kafka_drain.schemas.capture import read_document
+from kafka_drain.schemas.capture import read_document, seen_ids
 from kafka_drain.schemas.registry import SchemaRegistry
 from kafka_drain.schemas.restore_order import (
     KEEP,
@@ -76,7 +76,7 @@ class Restore:
             if here is not None:
                 found[place] = here
             steps.append(Step(place[0], schema, here))
-        refusals = []
+        refusals: list[str] = []
         for name, holds in held.items():
             of_subject = sorted((s for s in steps if s.subject == name), key=lambda s: s.place)
             refusals += filter(None, [refusal(name, of_subject, holds, self.ids)])
@@ -160,8 +160,7 @@ class Restore:
                 f"{self.archive.root} keeps no schemas; run `kafka-drain capture-schemas "
                 f"{self.archive.root}` while their registry still responds"
             )
-        seen = {id_ for row in document.seen for id_ in (*row.ids, *row.guids)}
-        return document, wanted_versions(document.subjects, seen)
+        return document, wanted_versions(document.subjects, seen_ids(document))
 
     def _refuse_other_map(self) -> None:
         path = map_path(self.archive.root, self.map_name)

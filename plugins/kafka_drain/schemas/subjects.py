@@ -30,8 +30,8 @@ class Subjects:
 
     def versions(self, subject: str, *, deleted: bool = True) -> list[int]:
         """Return a subject's versions; none if it doesn't exist."""
-        how = {"deleted": "true"} if deleted else {}
-        return sorted(self.registry.ask("GET", f"{_of(subject)}/versions", **how) or ())
+        path = f"{_of(subject)}/versions"
+        return sorted(self.registry.ask("GET", path, deleted=deleted) or ())
 
     def version(self, subject: str, version: int, *, deleted: bool = False) -> RegisteredRow | None:
         """Return one version of a subject; None if it doesn't exist.
@@ -42,13 +42,13 @@ class Subjects:
             deleted: Whether it is deleted, which the registry doesn't say.
         """
         path = f"{_of(subject)}/versions/{version}"
-        answer = self.registry.ask("GET", path, deleted="true")
+        answer = self.registry.ask("GET", path, deleted=True)
         return None if answer is None else _row(answer, deleted=deleted)
 
     def of_id(self, id_: int) -> list[tuple[str, int]]:
         """Return where a schema id is registered: subjects and versions; deleted ones too."""
         path = f"/schemas/ids/{id_}/versions"
-        found = self.registry.ask("GET", path, deleted="true") or ()
+        found = self.registry.ask("GET", path, deleted=True) or ()
         return sorted((row["subject"], row["version"]) for row in found)
 
     def has_id(self, id_: int) -> bool:
@@ -104,7 +104,7 @@ class Subjects:
             references: What it refers to, in this registry's versions.
         """
         body = _body(schema, references)
-        answer = self.registry.ask("POST", _of(subject), body, deleted="true")
+        answer = self.registry.ask("POST", _of(subject), body, deleted=True)
         return None if answer is None else _found(answer)
 
     def register(
