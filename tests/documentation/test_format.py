@@ -9,7 +9,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
-from uuid import uuid4
+from uuid import UUID, uuid4
 
 import pytest
 from jsonschema import Draft202012Validator
@@ -30,8 +30,10 @@ from kafka_drain.archive.documents import (
     ObservedDocument,
     OverviewDocument,
     ReadFromDocument,
+    RegistryDocument,
     ReportDocument,
     ReprocessDocument,
+    SchemaMapDocument,
     SchemasDocument,
     ToldDocument,
     ToldWindowDocument,
@@ -71,8 +73,10 @@ from kafka_drain.republish.planning.runs import RepublishRun
 from kafka_drain.republish.run import Republish, plan_republish
 from kafka_drain.republish.verifying.matching import PartitionMatch
 from kafka_drain.republish.verifying.offset_map import Block, OffsetMap
+from kafka_drain.schemas.capture import capture_schemas
 from kafka_drain.schemas.decoding import plan_values
 from kafka_drain.schemas.registry import SchemaRegistry
+from kafka_drain.schemas.restore import Restore
 from kafka_drain.spark.run_folder import RunDocument, RunFolder, job_key
 from kafka_drain.storage.lease import FoundLease, LeaseDocument, find_lease, hold_lease
 from kafka_drain.storage.sealed_json import seal as seal_document
@@ -117,6 +121,8 @@ PATTERNS: Mapping[str, str] = {
     r"archive\.json": "archive",
     r"identity\.json": "identity",
     r"schemas\.json": "schemas",
+    r"registry\.json": "registry",
+    r"schema-maps/[^/]+\.json": "schema-map",
     r"topics\.json": "topics",
     r"observed\.json": "observed",
     r"overview\.json": "overview",
@@ -320,6 +326,36 @@ def decoded(folder: Path) -> Archive:
     return archive
 
 
+def with_schemas(folder: Path) -> Archive:
+    """An archive that keeps its schemas, restored to another registry, and a republish there."""
+    made = MadeArchive(folder, {"flights": "id-1"})
+    with fake_registry(has_guids=True) as source, fake_registry(has_guids=True) as target:
+        city = {"type": "record", "name": "City", "fields": [{"name": "name", "type": "string"}]}
+        source.register("city", 3, city)
+        references = [{"name": "City", "subject": "city", "version": 1}]
+        source.register("flights-value", 5, city | {"name": "Flight"}, references=references)
+        source.compatibility["city"], source.modes["city"] = "FULL", "READWRITE"
+        guid = UUID(source._subjects["city"][1]["guid"]).bytes
+        header = [{"key": "__key_schema_id", "value": b"\1" + guid}]
+        tp = TopicPartition("flights", 0)
+        made.seal({tp: dense(0, 5)}, value=b"\0\0\0\0\5x", key=b"k", headers=header)
+        capture_schemas(made.archive, SchemaRegistry({"url": source.url}), now=NOW)
+        # A capture that failed notes why.
+        path = made.root / "registry.json"
+        document = RegistryDocument.read(path)
+        document.model_copy(update={"notes": ["no answer"]}).write(path)
+        restore = Restore(made.archive, SchemaRegistry({"url": target.url}), "dr", "new")
+        restore.apply(restore.plan(), now=NOW)
+    logs = {TopicPartition("copy", 0): Log(end=5)}
+    cluster: Any = FakeCluster(logs, id="elsewhere", configs={"copy": {"retention.ms": "-1"}})
+    request = RepublishRequest(
+        target_topic="copy", schema_map="dr", keep_ids=("flights:value",), run_name="translated"
+    )
+    plan = make_plan(made.archive.snapshot(), cluster, request, run="r", now=NOW, files=made.files)
+    RepublishRun(made.root, plan.key).write_plan(plan)
+    return made.archive
+
+
 def maintained(folder: Path) -> Archive:
     """An archive of which a part was compacted and a part was deleted as too old."""
     made = MadeArchive(folder, {"flights": "id-1"})
@@ -472,6 +508,7 @@ def leave_run(root: UPath) -> None:
 MADE: Mapping[str, Callable[[Path], Archive]] = {
     "drained": drained,
     "decoded": decoded,
+    "with_schemas": with_schemas,
     "maintained": maintained,
     "backfilled": backfilled,
     "reprocessed": reprocessed,
@@ -572,7 +609,8 @@ def test_document_has_only_named_keys(documents: Documents) -> None:
 #: that needs Kafka's transactions, which its plan has as well.
 UNSEEN = {
     "archive": {"source.topic_pattern", "source.assign"},
-    "republish-receipt": {f"request.selection.{k}" for k in ("offsets", "from_time", "to_time")},
+    "republish-receipt": {f"request.selection.{k}" for k in ("offsets", "from_time", "to_time")}
+    | {"request.schema_map", "request.keep_ids"},
 }
 
 
@@ -639,7 +677,7 @@ def test_key_wrong_type(name: str, documents: Documents) -> None:
         ("offset-map", "partitions", [{"blocks": [[0, 1, 2, 3]]}]),
         ("report", "verdict", "perhaps"),
         ("lease", "expires_at", 0),
-        ("republish-plan", "format_version", 3),
+        ("republish-plan", "format_version", 4),
     ],
 )
 def test_document_wrong(name: str, key: str, value: Any, documents: Documents) -> None:
@@ -703,6 +741,8 @@ READERS: Mapping[str, Callable[[UPath, bytes], object]] = {
     "receipt": of_sealed(parse_receipt),
     "report": ReportDocument.parse,
     "reprocess": ReprocessDocument.parse,
+    "registry": RegistryDocument.parse,
+    "schema-map": SchemaMapDocument.parse,
     "schemas": SchemasDocument.parse,
     "told-generations": ToldDocument.parse,
     "told-window": ToldWindowDocument.parse,
@@ -723,6 +763,8 @@ NOT_NEEDED = {
     "generation": {"format_version", "generation", "topics"},
     "journal-entry": {"sha256"},
     "receipt": {"sha256"},
+    "registry": {"format_version"},
+    "schema-map": {"format_version"},
     "window-plan": {"partition_by", "opened_at"},
 }
 
@@ -892,7 +934,8 @@ def test_page_shows_each_path(documents: Documents) -> None:
         shown = re.sub(r"^\d{8}(\.decided)?\.json$", r"00000001\1.json", shown)
         shown = re.sub(r"^plan\.\d+\.json$", "plan.2.json", shown)
         shown = re.sub(r"^.+-\d{8}T\d{12}Z(.*)$", r"<group>-<time>\1", shown)
-        for folder, stands_for in (("reports/", "<run>.json"), ("told/windows/", "<name>.json")):
+        shown_as = {"reports/": "<run>.json", "told/windows/": "<name>.json"}
+        for folder, stands_for in (shown_as | {"schema-maps/": "<name>.json"}).items():
             shown = stands_for if path.startswith(folder) else shown
 
         assert shown in tree, path
@@ -939,8 +982,8 @@ def test_newer_version_refused(tmp_path: Path) -> None:
         (plan, RepublishPlan.from_bytes),
         (offset_map, OffsetMap.from_bytes),
     ):
-        with pytest.raises(ValueError, match="format version 3"):
-            parse(resealed(path, format_version=3))
+        with pytest.raises(ValueError, match="format version 4"):
+            parse(resealed(path, format_version=4))
     with pytest.raises(
         ArchiveError, match="has archive format 2, but this kafka-drain reads format 1"
     ):

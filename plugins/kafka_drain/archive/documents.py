@@ -481,14 +481,20 @@ class RegistryDocument(VersionedDocument):
         notes: What couldn't be read; the next drain tries again.
     """
 
-    url: str = ""
-    captured_at: str = ""
+    url: str
+    captured_at: str
     compatibility: str | None = None
     mode: str | None = None
-    subjects: list[SubjectRow] = []
-    seen: list[SeenIdsRow] = []
-    read_through: ReadThroughRow = Field(default=ReadThroughRow(), alias="read")
-    notes: list[str] = []
+    subjects: list[SubjectRow]
+    seen: list[SeenIdsRow]
+    read_through: ReadThroughRow = Field(alias="read")
+    notes: list[str]
+
+    @classmethod
+    def empty(cls) -> RegistryDocument:
+        """Return the document of an archive that keeps no schemas yet."""
+        keys = {"url": "", "captured_at": "", "subjects": [], "seen": [], "read": {}, "notes": []}
+        return cls.model_validate(keys)
 
 
 class MappedRow(Row):

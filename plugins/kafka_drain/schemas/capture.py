@@ -72,7 +72,7 @@ def read_document(root: UPath) -> RegistryDocument:
     try:
         return RegistryDocument.read(root / FILE)
     except (FileNotFoundError, NotADirectoryError):
-        return RegistryDocument(subjects=[], seen=[], notes=[])
+        return RegistryDocument.empty()
 
 
 def capture_schemas(

@@ -99,6 +99,8 @@ class RepublishToKafkaOperator(ApplyOperator):
         transactions: str | None = None,
         engine: str | None = None,
         provenance: bool | str | None = None,
+        schema_map: str | None = None,
+        keep_ids: Sequence[str] | str | None = None,
         records_per_second: float | str | None = None,
         bytes_per_second: float | str | None = None,
         repeat: bool | str | None = None,

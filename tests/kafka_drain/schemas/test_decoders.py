@@ -50,7 +50,8 @@ def decoders(request: pytest.FixtureRequest, registry: FakeRegistry) -> Decoders
         return Decoders(registered_schemas(subjects))
     names = ("city", "order", "proto", "json", "xml")
     rows = [read_subject(subjects, name, None) for name in names]
-    return Decoders(kept_schemas(RegistryDocument(subjects=[row for row in rows if row])))
+    kept = {"subjects": [row for row in rows if row]}
+    return Decoders(kept_schemas(RegistryDocument.empty().model_copy(update=kept)))
 
 
 def test_decode(decoders: Decoders, registry: FakeRegistry) -> None:
@@ -113,6 +114,6 @@ def test_reader_of_no_schema() -> None:
 
 def test_kept_schemas_nothing() -> None:
     """An archive that keeps nothing decodes nothing."""
-    find: Callable[[Any], Any] = kept_schemas(RegistryDocument())
+    find: Callable[[Any], Any] = kept_schemas(RegistryDocument.empty())
 
     assert find(1) is None
