@@ -42,6 +42,8 @@ def why_not(options: Namespace) -> str:
         return "needs a reprocess that was begun: test_abandoning.py runs it"
     if options.name == "republish" and options.abandon:
         return "needs a run that was begun: test_runs.py runs it"
+    if getattr(options, "registry", None) or getattr(options, "schema_map", None):
+        return "needs a Schema Registry: test_schema_registry.py runs it"
     if options.name == "spark-server" or getattr(options, "master", "").startswith("sc://"):
         return "needs a server: test_spark_connect.py runs it"
     if getattr(options, "master", "") == "yarn":
