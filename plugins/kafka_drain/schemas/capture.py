@@ -82,6 +82,7 @@ def capture_schemas(
     now: datetime,
     say: Callable[[str], None] = lambda line: None,
     subjects: Iterable[str] = (),
+    writes: bool = True,
 ) -> Capture:
     """Read the ids of newly sealed records, and keep what the registry has of their subjects.
 
@@ -92,6 +93,7 @@ def capture_schemas(
         say: Called with progress lines.
         subjects: Subjects to keep in addition to those of the ids, of the topics, and those that
             are kept already.
+        writes: Whether to write what was found; False for a dry run.
 
     Raises:
         ManifestInvalidError: When a receipt is damaged.
@@ -128,7 +130,8 @@ def capture_schemas(
             f"{', '.join(map(str, missing[:10]))}"
         )
     document = document.model_copy(update={"notes": asked.notes})
-    document.write(archive.root / FILE)
+    if writes:
+        document.write(archive.root / FILE)
     known = _versions(before.subjects)
     new = [version for version in _versions(document.subjects) if version not in set(known)]
     return Capture(document, tuple(new), tuple(missing))

@@ -14,8 +14,16 @@ from kafka_drain.cli.main import COMMANDS, main, parser
 from kafka_drain.config.pipeline import Pipeline
 from tests.kafka_drain.golden import P0, golden_cluster, golden_copy, sealed_copy
 
-PLANS_FIRST = {"plan-recovery", "republish", "translate-group", "repair", "reprocess", "maintain"}
-ACTS_AT_ONCE = {"drain", "validate"}
+PLANS_FIRST = {
+    "plan-recovery",
+    "republish",
+    "translate-group",
+    "restore-schemas",
+    "repair",
+    "reprocess",
+    "maintain",
+}
+ACTS_AT_ONCE = {"drain", "validate", "capture-schemas"}
 #: Act at once, unless they replace or discard something.
 BOTH = {"backfill", "roll"}
 

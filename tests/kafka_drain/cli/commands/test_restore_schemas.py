@@ -38,6 +38,9 @@ def test_schemas_there_and_back(
     config = tmp_path / "registry.json"
     config.write_text(json.dumps(registry.settings))
 
+    code, found = answer("capture-schemas", made.root, "--registry-config", config, "--dry-run")
+    assert (code, found["new"]) == (OK, 5)
+    assert not (made.root / "registry.json").exists()
     code, found = answer("capture-schemas", made.root, "--registry-config", config)
 
     assert code == OK
