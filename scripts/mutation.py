@@ -70,6 +70,8 @@ DECIDING = {
     "republish.verifying.matching": "republish/verifying/test_result.py",
     "republish.verifying.multiset_diff": "republish/verifying/test_matching.py",
     "republish.verifying.result": "",
+    "schemas.restore_order": "",
+    "schemas.schema_ids": "",
     "storage.lease_takeover": "",
     "windows.superseded_files": "",
     "windows.removal": "",
