@@ -29,7 +29,6 @@ from kafka_drain.windows.backfill import finish_backfill, open_backfill
 from kafka_drain.windows.backfill_plan import BackfillPlan, plan_backfill
 from kafka_drain.windows.repair_plan import plan_repair
 from kafka_drain.windows.window_jobs import finish_window, open_window, prepare_window
-from tests.apicurio_registry import apicurio_registry
 from tests.brokers import SHORT_LIVED
 from tests.faults.injection import wait_for
 from tests.matrix import README, VARIABLE, kind_of, note, show
@@ -351,6 +350,8 @@ def read(bootstrap_servers: str) -> Callable[[str], dict[int, list[Any]]]:
 @pytest.fixture(scope="session")
 def source_registry(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """URL of the real Schema Registry that records come from."""
+    from tests.apicurio_registry import apicurio_registry
+
     with apicurio_registry(tmp_path_factory.mktemp("source-registry")) as url:
         yield url
 
@@ -358,6 +359,8 @@ def source_registry(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 @pytest.fixture(scope="session")
 def target_registry(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """URL of another one, with ids of its own."""
+    from tests.apicurio_registry import apicurio_registry
+
     with apicurio_registry(tmp_path_factory.mktemp("target-registry")) as url:
         yield url
 

@@ -93,23 +93,17 @@ class SchemaIds:
 
 
 def id_in(head: bytes | None) -> SchemaId | None:
-    """Return the id at the start of a header's value; None if there is none.
-
-    That of a payload is the same, but never a GUID.
-    """
-    if not head:
-        return None
-    if head[0] == 0 and len(head) >= ID_BYTES:
-        return int.from_bytes(head[1:ID_BYTES], "big")
-    if head[0] == 1 and len(head) >= GUID_BYTES:
+    """Return the id or GUID at the start of a header's value; None if there is none."""
+    if head and head[0] == 1 and len(head) >= GUID_BYTES:
         return str(UUID(bytes=head[1:GUID_BYTES]))
-    return None
+    return id_of_payload(head)
 
 
 def id_of_payload(payload: bytes | None) -> int | None:
     """Return the id before a payload; None if there is none."""
-    found = id_in(payload[:ID_BYTES]) if payload else None
-    return found if isinstance(found, int) else None
+    if not payload or payload[0] != 0 or len(payload) < ID_BYTES:
+        return None
+    return int.from_bytes(payload[1:ID_BYTES], "big")
 
 
 def with_id(head: bytes, schema_ids: SchemaIds) -> bytes:

@@ -45,6 +45,7 @@ def test_pipeline_defaults() -> None:
         "compression": "zstd",
         "partition_by": ["topic", "date"],
         "values": None,
+        "registry_conn_id": None,
         "source_options": {},
         "sink_options": {},
         "spark_conf": {},

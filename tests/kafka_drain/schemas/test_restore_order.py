@@ -82,8 +82,14 @@ def test_in_order_lost_reference() -> None:
 
 def test_in_order_circle() -> None:
     """A circle, which no registry accepts, ends in words."""
-    with pytest.raises(ConfigError, match="refers to itself"):
-        in_order({("a", 1): row(1, 1, ("b", 1)), ("b", 1): row(1, 2, ("a", 1))})
+    versions = {
+        ("a", 1): row(1, 1, ("b", 2)),
+        ("b", 2): row(2, 2, ("c", 3)),
+        ("c", 3): row(3, 3, ("b", 2)),
+    }
+
+    with pytest.raises(ConfigError, match="version 3 of c refers to itself"):
+        in_order(versions)
 
 
 def test_wanted_versions() -> None:
@@ -98,13 +104,19 @@ def test_wanted_versions() -> None:
                 row(4, 4, deleted=True, guid="g"),
             ],
         ),
-        SubjectRow(name="b", versions=[row(1, 5, ("c", 1), deleted=True)]),
+        SubjectRow(name="b", versions=[row(1, 5, ("c", 1), ("lost", 9), deleted=True)]),
         SubjectRow(name="c", versions=[row(1, 6, deleted=True), row(2, 7, deleted=True)]),
     ]
 
     found = wanted_versions(subjects, {2, "g"})
 
-    assert sorted(found) == [("a", 2), ("a", 3), ("a", 4), ("b", 1), ("c", 1)]
+    assert {place: row.id for place, row in found.items()} == {
+        ("a", 2): 2,
+        ("a", 3): 3,
+        ("a", 4): 4,
+        ("b", 1): 5,
+        ("c", 1): 6,
+    }
 
 
 def steps(**found: Any) -> list[Step]:
