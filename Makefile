@@ -9,14 +9,16 @@ RECORDS ?= 400000
 SEQUENCES ?= 200
 STEPS ?= 10
 VERSITYGW := v1.8.0
-# Tests with real components; those that need a store, a cluster, YARN or a Connect server have targets of their own.
-HERE := integration and not (store or cluster or connect or kubernetes or yarn)
+# Tests with real components; those that need a store, a cluster, YARN, a Connect server or a registry have targets of their own.
+HERE := integration and not (store or cluster or connect or kubernetes or yarn or registry)
 # Folders that contain them: collecting all other tests takes pytest half a minute.
 WITH_PARTS := tests/faults tests/integration tests/security tests/sequences tests/stores
+# The tests with Spark that depend most on the broker's version.
+KAFKA44_SPARK := $(patsubst %,tests/integration/test_%.py,round_trip values republish translate_group kafka_codes unkept_record)
 # Otherwise, hundreds of processes would each compile the same modules again.
 unexport PYTHONDONTWRITEBYTECODE
 .DEFAULT_GOAL := help
-.PHONY: help setup class-archive setup-airflow2 setup-spark41 setup-spark42 demo ui stop broker test test-airflow2-spark35 test-spark41 test-spark42 test-pythons test-s3 test-stores test-clusters test-connect test-kubernetes test-yarn matrix unit check format coverage mutate docs bench test-compose soak lock lock-jars audit licences clean
+.PHONY: help setup class-archive setup-airflow2 setup-spark40 setup-spark42 demo demo-recovery ui stop broker test test-airflow2-spark35 test-spark40 test-spark42 test-kafka44 test-pythons test-s3 test-stores test-clusters test-connect test-kubernetes test-yarn test-registry matrix unit check format coverage mutate docs bench test-compose soak lock lock-jars audit licences clean
 
 help: ## list the targets
 	@grep -E '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z0-9-]+):.*## (.*)/  make \1|\2/' | column -t -s '|' 2>/dev/null \
@@ -27,6 +29,9 @@ setup: ## create .venv from the lock file and fetch the jars (checks Python and 
 
 demo: setup ## drain, validate, backfill and republish 336,776 flights with a real Kafka, Spark and Airflow
 	@$(PYTHON_ENV) -m demo run
+
+demo-recovery: setup ## destroy a cluster, and restore it to another one from the archive alone
+	@$(PYTHON_ENV) -m demo recovery
 
 ui: setup ## start a broker and Airflow on PostgreSQL, with the UI on http://127.0.0.1:8080 (PORT=…)
 	@$(PYTHON_ENV) -m demo ui --port $(PORT)
@@ -60,13 +65,17 @@ test-airflow2-spark35: setup-airflow2 ## run the tests on Airflow 2.11.2 and Spa
 	@.venv-airflow2/bin/python -m pytest -m "not integration"
 	@.venv-airflow2/bin/python -m pytest -m integration
 
-test-spark41: setup-spark41 ## run the tests that need Spark on Spark 4.1.1, in .venv-spark41
-	@.venv-spark41/bin/kafka-drain class-archive || echo "make: continuing without a CDS archive"
-	@.venv-spark41/bin/python -m pytest -m '$(HERE) and spark' $(WITH_PARTS)
+test-spark40: setup-spark40 ## run the tests that need Spark on Spark 4.0.2, in .venv-spark40
+	@.venv-spark40/bin/kafka-drain class-archive || echo "make: continuing without a CDS archive"
+	@.venv-spark40/bin/python -m pytest -m '$(HERE) and spark' $(WITH_PARTS)
 
 test-spark42: setup-spark42 ## run the tests that need Spark on Spark 4.2.0, in .venv-spark42
 	@.venv-spark42/bin/kafka-drain class-archive || echo "make: continuing without a CDS archive"
 	@.venv-spark42/bin/python -m pytest -m '$(HERE) and spark' $(WITH_PARTS)
+
+test-kafka44: setup ## run the tests without Spark or Airflow, and those of drains and republishes, on Kafka 4.4.0
+	@DEMO_KAFKA=4.4.0 $(PYTHON_ENV) -m pytest -m '$(HERE) and not (airflow or spark)' $(WITH_PARTS)
+	@DEMO_KAFKA=4.4.0 $(PYTHON_ENV) -m pytest -m '$(HERE) and spark' $(KAFKA44_SPARK)
 
 test-pythons: ## run the tests that need no Java on Python 3.10 and 3.12, in separate environments
 	@for python in python3.10 python3.12; do \
@@ -83,10 +92,13 @@ test-kubernetes: class-archive ## run drivers and executors in the pods of a sta
 test-yarn: class-archive ## run the jobs on a YARN of one node, with drivers in client and in cluster mode: 10 minutes
 	@$(PYTHON_ENV) -m pytest -m yarn tests/integration
 
+test-registry: class-archive ## run the tests with two real Schema Registries (Apicurio's, which needs Java 21): 5 minutes
+	@$(PYTHON_ENV) -m pytest -m registry tests/integration
+
 matrix: setup ## run all test suites and write the results to docs/matrix.json and the README
 	@KAFKA_DRAIN_MATRIX=1 $(PYTHON_ENV) -m pytest -m "not integration"
 	@KAFKA_DRAIN_MATRIX=1 $(PYTHON_ENV) -m pytest -m integration
-	@KAFKA_DRAIN_MATRIX=1 $(MAKE) --no-print-directory test-airflow2-spark35 test-spark41 test-spark42
+	@KAFKA_DRAIN_MATRIX=1 $(MAKE) --no-print-directory test-airflow2-spark35 test-spark40 test-spark42
 	@KAFKA_DRAIN_MATRIX=1 $(MAKE) --no-print-directory test-pythons
 
 class-archive: setup # makes Spark start faster; optional, as Spark also works without it
@@ -95,7 +107,7 @@ class-archive: setup # makes Spark start faster; optional, as Spark also works w
 setup-airflow2: # like setup, for Airflow 2 and Spark 3.5
 	@sh scripts/setup.sh .venv-airflow2 requirements-airflow2.lock
 
-setup-spark41 setup-spark42: setup-spark%: # like setup, with the pyspark of requirements-spark*.lock
+setup-spark40 setup-spark42: setup-spark%: # like setup, with the pyspark of requirements-spark*.lock
 	@sh scripts/setup.sh .venv-spark$* requirements.lock without-jars
 	@.venv-spark$*/bin/uv pip install --quiet --python .venv-spark$* --no-deps --require-hashes \
 	  -r requirements-spark$*.lock
@@ -134,7 +146,8 @@ docs: setup ## build the documentation site in build/site; needs Python 3.11
 	@echo "build/site/index.html"
 
 bench: class-archive ## run all benchmarks against alternatives: about two hours (ONLY="drain republish" ROUNDS=5)
-	@$(PYTHON_ENV) -m benchmarks --rounds $(ROUNDS) $(ONLY)
+	@sh scripts/connect_client.sh .venv-connect
+	@TESTS_CONNECT_PYTHON=$(CURDIR)/.venv-connect/bin/python $(PYTHON_ENV) -m benchmarks --rounds $(ROUNDS) $(ONLY)
 
 test-compose: setup ## build, use and remove the Docker stack: 2 minutes, 7 the first time (DATA_FOLDER=…)
 	@$(PYTHON_ENV) -m scripts.compose_test $(if $(DATA_FOLDER),--data-folder $(DATA_FOLDER))
@@ -146,11 +159,11 @@ soak: setup ## kill republishes repeatedly, and run random sequences (KILLS=50 Z
 lock: setup ## regenerate the lock files from pyproject.toml and requirements*.txt
 	@for name in requirements requirements-airflow2; do \
 	  .venv/bin/uv pip compile pyproject.toml -c $$name.txt --universal --python-version 3.10 \
-	    --generate-hashes --extra spark --extra demo --extra s3 --extra kubernetes --extra postgres --group dev $$(test $$name != requirements || echo --group docs --group mutation) \
+	    --generate-hashes --extra spark --extra demo --extra s3 --extra kubernetes --extra postgres --extra protobuf --group dev $$(test $$name != requirements || echo --group docs --group mutation) \
 	    --no-annotate --quiet -o $$name.lock || exit; done
 	@.venv/bin/uv pip compile pyproject.toml -c requirements.lock --universal --python-version 3.10 \
 	  --generate-hashes --extra spark-and-connect --extra s3 --extra postgres --no-annotate --quiet -o requirements-docker.lock
-	@for spark in 4.1.1 4.2.0; do \
+	@for spark in 4.0.2 4.2.0; do \
 	  echo pyspark==$$spark | .venv/bin/uv pip compile - --no-deps --universal --python-version 3.10 \
 	    --generate-hashes --no-annotate --quiet -o requirements-spark$$(echo $$spark | tr -d . | cut -c 1-2).lock \
 	    || exit; done

@@ -2,6 +2,7 @@
 
 drain      a drain compared with a stock Spark job, Kafka to nowhere, and a handwritten script
 warm       the second drain of a group, in a warm Spark session
+connect    drains on a warm Spark Connect server compared with scripts
 hot        one partition with nine tenths of all records
 hourly     1,000 new records, from the operator's start to the sealed receipt
 memory     the peak memory of each job with 2 and with 20 million records
@@ -47,6 +48,7 @@ Part = Callable[[Path, int, Say], tuple[dict[str, Any], list[Mark]]]
 PARTS = {
     "drain": "benchmarks.drain:measure_drain",
     "warm": "benchmarks.warm:measure_warm",
+    "connect": "benchmarks.connect:measure_connect",
     "hot": "benchmarks.hot:measure_hot",
     "hourly": "benchmarks.hourly:measure_hourly",
     "memory": "benchmarks.memory:measure_memory",

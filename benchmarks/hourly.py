@@ -66,17 +66,17 @@ def measure_hourly(folder: Path, rounds: int, say: Say) -> tuple[dict[str, Any],
     return {"records": RECORDS, "rounds": rounds, "seconds": figures}, [mark]
 
 
-def run_operators(servers: str, archive: str) -> dict[str, float]:
+def run_operators(
+    servers: str, archive: str, master: str = "local[2]", topic: str = TOPIC
+) -> dict[str, float]:
     """Run `drain` and `validate` as their tasks do; return the duration of each step in seconds."""
     os.environ["AIRFLOW_CONN_KAFKA_DEFAULT"] = json.dumps(
         {"conn_type": "kafka", "extra": {"bootstrap.servers": servers}}
     )
-    os.environ["AIRFLOW_CONN_SPARK_DEFAULT"] = json.dumps(
-        {"conn_type": "spark", "host": "local[2]"}
-    )
+    os.environ["AIRFLOW_CONN_SPARK_DEFAULT"] = json.dumps({"conn_type": "spark", "host": master})
     from kafka_drain_airflow import KafkaDrainOperator, Pipeline, ValidateManifestOperator
 
-    pipeline = Pipeline(name="orders", topics=[TOPIC], archive=archive)
+    pipeline = Pipeline(name="orders", topics=[topic], archive=archive)
     drain = KafkaDrainOperator(task_id="drain", pipeline=pipeline)
     validate = ValidateManifestOperator(task_id="validate", pipeline=pipeline)
     submitted: list[float] = []

@@ -1,8 +1,9 @@
 """`python -m demo`: 336,776 flights from Kafka through Spark and Airflow to files, and back.
 
-python -m demo run     run the demo from an empty folder (about three minutes)
-python -m demo ui      start a broker, PostgreSQL and Airflow with its UI, and leave them running
-python -m demo stop    stop all three
+python -m demo run       run the demo from an empty folder (about three minutes)
+python -m demo recovery  destroy a cluster, and restore it to another one from the archive
+python -m demo ui        start a broker, PostgreSQL and Airflow with its UI, and leave them running
+python -m demo stop      stop all three
 """
 
 from __future__ import annotations
@@ -12,13 +13,10 @@ import json
 import shutil
 import sys
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from itertools import islice
 from pathlib import Path
 
 from confluent_kafka import KafkaException
-from rich.console import Console
 from rich.table import Table
 
 from demo.broker import KafkaCluster
@@ -27,6 +25,8 @@ from demo.content import read_topic
 from demo.flights import FLIGHTS, create_topic, flight_records, produce, topic_exists
 from demo.local_airflow import ROOT, AirflowError, LocalAirflow
 from demo.local_postgres import LocalPostgres
+from demo.output import DemoFailed, console, say, step
+from demo.recovery import run as run_recovery
 from kafka_drain.archive.archive import Archive
 from kafka_drain.archive.inspection import committed_files, inspect_archive
 from kafka_drain.errors import KafkaDrainError
@@ -38,26 +38,6 @@ SOURCE, TARGET = "flights", "flights_republished"
 FIRST_PART = 200_000
 #: The data intervals to backfill: the first hours that contain departures.
 FIRST_HOUR, LAST_HOUR, HOURS = "2013-01-01T10:00", "2013-01-01T12:00", 3
-
-console = Console(width=None if sys.stdout.isatty() else 120, highlight=False)
-
-
-class DemoFailed(Exception):
-    """Raised when one of the demo's figures isn't as expected."""
-
-
-@contextmanager
-def step(text: str) -> Iterator[None]:
-    """Print a step's name when it starts and its duration when it ends."""
-    began = time.monotonic()
-    console.print(f"\n[bold]{text}[/bold]")
-    yield
-    console.print(f"  [dim]{time.monotonic() - began:.0f} s[/dim]")
-
-
-def say(line: str) -> None:
-    """Print a line of a task's output."""
-    console.print(f"  {line}", markup=False)
 
 
 def run(folder: Path) -> None:
@@ -250,11 +230,11 @@ def stop(folder: Path) -> None:
 
 
 def main() -> int:
-    """Run one of the three commands and return the exit code."""
+    """Run one of the commands and return the exit code."""
     parser = argparse.ArgumentParser(
         prog="python -m demo", description=(__doc__ or "").split("\n")[0]
     )
-    parser.add_argument("verb", choices=["run", "ui", "stop"])
+    parser.add_argument("verb", choices=["run", "recovery", "ui", "stop"])
     parser.add_argument("--port", type=int, default=8080, help="port of Airflow's UI")
     parser.add_argument("--folder", type=Path, default=FOLDER, help="folder for all data")
     parser.add_argument("--flights", type=int, default=FLIGHTS, help="number of flights `ui` sends")
@@ -263,6 +243,8 @@ def main() -> int:
     try:
         if options.verb == "run":
             run(folder)
+        elif options.verb == "recovery":
+            run_recovery(folder)
         elif options.verb == "ui":
             ui(folder, options.port, options.flights)
         else:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import tempfile
 import time
@@ -30,7 +31,7 @@ from kafka_drain.windows.repair_plan import plan_repair
 from kafka_drain.windows.window_jobs import finish_window, open_window, prepare_window
 from tests.brokers import SHORT_LIVED
 from tests.faults.injection import wait_for
-from tests.matrix import VARIABLE, kind_of, note, show
+from tests.matrix import README, VARIABLE, kind_of, note, show
 from tests.s3_server import CREDENTIALS, s3_server, session_for
 from tests.spark_session import spark_session
 
@@ -64,8 +65,11 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
         return
     counts = {kind: len(reporter.stats.get(kind, ())) for kind in ("passed", "failed", "skipped")}
     counts["failed"] += len(reporter.stats.get("error", ()))
-    note(kind_of(session.config.option.markexpr), counts)
-    show()
+    # The parts of `make test` run at the same time.
+    with README.open() as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        note(kind_of(session.config.option.markexpr), counts, utc_now().date().isoformat())
+        show()
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -341,6 +345,24 @@ def read(bootstrap_servers: str) -> Callable[[str], dict[int, list[Any]]]:
         return found
 
     return run
+
+
+@pytest.fixture(scope="session")
+def source_registry(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """URL of the real Schema Registry that records come from."""
+    from tests.apicurio_registry import apicurio_registry
+
+    with apicurio_registry(tmp_path_factory.mktemp("source-registry")) as url:
+        yield url
+
+
+@pytest.fixture(scope="session")
+def target_registry(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """URL of another one, with ids of its own."""
+    from tests.apicurio_registry import apicurio_registry
+
+    with apicurio_registry(tmp_path_factory.mktemp("target-registry")) as url:
+        yield url
 
 
 @pytest.fixture(scope="session")

@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 import base64
+import hashlib
 import io
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from threading import Thread
 from typing import Any
 from urllib.parse import parse_qs, unquote, urlsplit
+from uuid import UUID
 
 import fastavro
 
 LOGIN = "reader:s3cr3t-of-the-registry"
+
+Answer = tuple[int, Any]
 
 
 @dataclass
@@ -27,12 +31,22 @@ class FakeRegistry:
         login: `user:password` that it asks for; empty for none.
         fails: A status that it answers to everything; 0 for none.
         asked: The paths that it was asked for.
+        has_guids: Whether it gives schemas GUIDs.
+        keeps_ids: Whether it registers a schema with the id that it is sent with, in mode IMPORT.
+        next_id: The id of the next new schema.
+        refuses: Subjects whose next versions it finds incompatible, unless they have level NONE.
     """
 
     url: str = ""
     login: str = ""
     fails: int = 0
     asked: list[str] = field(default_factory=list)
+    has_guids: bool = False
+    keeps_ids: bool = True
+    next_id: int = 1000
+    refuses: set[str] = field(default_factory=set)
+    compatibility: dict[str, str] = field(default_factory=lambda: {"": "BACKWARD"})
+    modes: dict[str, str] = field(default_factory=lambda: {"": "READWRITE"})
     _subjects: dict[str, dict[int, dict[str, Any]]] = field(default_factory=dict)
     _deleted: set[tuple[str, int]] = field(default_factory=set)
 
@@ -40,8 +54,15 @@ class FakeRegistry:
         """Register the next version of a subject."""
         versions = self._subjects.setdefault(subject, {})
         number = len(versions) + 1
-        answer = {"subject": subject, "version": number, "id": id_, "schema": json.dumps(schema)}
-        versions[number] = answer | more
+        text = schema if isinstance(schema, str) and "{" in schema else json.dumps(schema)
+        self._put(subject, number, id_, text, more)
+
+    def _put(self, subject: str, number: int, id_: int, text: str, more: Mapping[str, Any]) -> None:
+        answer = {"subject": subject, "version": number, "id": id_, "schema": text, **more}
+        if self.has_guids:
+            digest = hashlib.md5(f"{self.url}{text}".encode(), usedforsecurity=False).digest()
+            answer["guid"] = str(UUID(bytes=digest))
+        self._subjects.setdefault(subject, {})[number] = answer
 
     def delete(self, subject: str, version: int) -> None:
         """Delete a version softly, as people do: its id still decodes."""
@@ -53,7 +74,9 @@ class FakeRegistry:
         login = {"basic.auth.user.info": self.login} if self.login else {}
         return {"url": self.url, **login}
 
-    def answer(self, target: str, authorization: str | None) -> tuple[int, Any]:
+    def answer(
+        self, target: str, authorization: str | None, method: str = "GET", body: Any = None
+    ) -> Answer:
         """Return status and document for a request."""
         self.asked.append(target)
         wanted = "Basic " + base64.b64encode(self.login.encode()).decode()
@@ -64,33 +87,117 @@ class FakeRegistry:
         url = urlsplit(target)
         parts = [unquote(part) for part in url.path.strip("/").split("/")]
         deleted = parse_qs(url.query).get("deleted") == ["true"]
-        subject = parts[1]
-        versions = {
+        if parts[0] in ("config", "mode"):
+            return self._setting(parts[0], "".join(parts[1:]), method, body)
+        if parts[0] == "schemas":
+            return self._schemas(parts[1:], deleted)
+        if method == "POST":
+            return self._post(parts[1], len(parts) == 3, body, deleted)
+        return self._get(parts[1:], deleted)
+
+    def _get(self, parts: list[str], deleted: bool) -> Answer:
+        versions = self._versions(parts[0], deleted)
+        if not versions:
+            return 404, {"error_code": 40401, "message": f"Subject '{parts[0]}' not found."}
+        if len(parts) == 2:
+            return 200, list(versions)
+        if int(parts[2]) not in versions:
+            return 404, {"error_code": 40402, "message": f"Version {parts[2]} not found."}
+        return 200, versions[int(parts[2])]
+
+    def _versions(self, subject: str, deleted: bool) -> dict[int, dict[str, Any]]:
+        return {
             number: answer
             for number, answer in self._subjects.get(subject, {}).items()
             if deleted or (subject, number) not in self._deleted
         }
-        if not versions:
-            return 404, {"error_code": 40401, "message": f"Subject '{subject}' not found."}
-        if len(parts) == 3:
-            return 200, list(versions)
-        return 200, versions[int(parts[3])]
+
+    def _setting(self, kind: str, subject: str, method: str, body: Any) -> Answer:
+        held = self.compatibility if kind == "config" else self.modes
+        name = "compatibility" if kind == "config" else "mode"
+        if method == "PUT":
+            if kind == "mode" and self._versions(subject, True) and body["mode"] == "IMPORT":
+                return 422, {"error_code": 42205, "message": "Cannot import: subject not empty"}
+            held[subject] = body[name]
+            return 200, body
+        if subject not in held:
+            return 404, {"error_code": 40408, "message": f"Subject '{subject}' has no {kind}."}
+        return 200, {"compatibilityLevel" if kind == "config" else "mode": held[subject]}
+
+    def _schemas(self, parts: list[str], deleted: bool) -> Answer:
+        kind, wanted = parts[0].removesuffix("s"), parts[1]
+        found = [
+            answer
+            for subject in self._subjects
+            for answer in self._versions(subject, deleted or len(parts) == 2).values()
+            if str(answer.get(kind)) == wanted
+        ]
+        if not found:
+            return 404, {"error_code": 40403, "message": f"Schema {wanted} not found."}
+        if parts[2:] == ["versions"]:
+            return 200, [{name: one[name] for name in ("subject", "version")} for one in found]
+        if parts[2:] == ["ids"]:
+            return 200, [{"context": ".", "id": one["id"]} for one in found]
+        return 200, {"schema": found[0]["schema"]}
+
+    def _post(self, subject: str, registers: bool, body: Any, deleted: bool) -> Answer:
+        more = {name: body[name] for name in ("schemaType", "references") if name in body}
+        same = [
+            answer
+            for answer in self._versions(subject, deleted or registers).values()
+            if answer["schema"] == body["schema"]
+            and answer.get("references") == body.get("references")
+        ]
+        if not registers:
+            return (200, same[0]) if same else (404, {"error_code": 40403, "message": "no"})
+        if same:
+            return 200, {"id": same[0]["id"]}
+        for reference in body.get("references", ()):
+            if reference["version"] not in self._versions(reference["subject"], True):
+                return 422, {"error_code": 42201, "message": f"no reference {reference['name']}"}
+        level = self.compatibility.get(subject, self.compatibility[""])
+        if subject in self.refuses and level != "NONE":
+            return 409, {"error_code": 409, "message": "incompatible with an earlier schema"}
+        mode = self.modes.get(subject, self.modes[""])
+        if "id" in body and mode != "IMPORT":
+            return 422, {"error_code": 42205, "message": "Subject isn't in import mode"}
+        equal = [
+            answer["id"]
+            for versions in self._subjects.values()
+            for answer in versions.values()
+            if answer["schema"] == body["schema"]
+            and answer.get("references") == body.get("references")
+        ]
+        number = max(self._versions(subject, True), default=0) + 1
+        if "id" in body and self.keeps_ids:
+            id_, number = body["id"], body["version"]
+        elif equal:
+            id_ = equal[0]
+        else:
+            id_, self.next_id = self.next_id, self.next_id + 1
+        self._put(subject, number, id_, body["schema"], more)
+        return 200, {"id": id_}
 
 
 @contextmanager
-def fake_registry(login: str = "") -> Iterator[FakeRegistry]:
+def fake_registry(login: str = "", **more: Any) -> Iterator[FakeRegistry]:
     """Run a registry on a port of its own."""
-    registry = FakeRegistry(login=login)
+    registry = FakeRegistry(login=login, **more)
 
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
-            status, document = registry.answer(self.path, self.headers.get("Authorization"))
+            length = int(self.headers.get("Content-Length") or 0)
+            sent = json.loads(self.rfile.read(length)) if length else None
+            login = self.headers.get("Authorization")
+            status, document = registry.answer(self.path, login, self.command, sent)
             body = json.dumps(document).encode()
             self.send_response(status)
             self.send_header("Content-Type", "application/vnd.schemaregistry.v1+json")
             self.send_header("Content-Length", str(len(body)))
             self.end_headers()
             self.wfile.write(body)
+
+        do_POST = do_PUT = do_GET
 
         def log_message(self, *args: Any) -> None:
             pass

@@ -18,23 +18,42 @@ README = ROOT / "README.md"
 #: Set to anything, a run of pytest is noted.
 VARIABLE = "KAFKA_DRAIN_MATRIX"
 
+#: All tests with Kafka, Spark and Airflow, in one run.
+ALL = "with real parts"
+#: Its parts, in the order of the README, by the markers that select them.
+_PARTS = {
+    "spark": "with Spark",
+    "airflow and not spark": "with Airflow",
+    "not (airflow or spark)": "with neither",
+    "store": "on a store",
+    "cluster": "on clusters",
+    "connect": "by Connect",
+    "kubernetes": "on Kubernetes",
+    "yarn": "on YARN",
+    "registry": "on a Schema Registry",
+}
+
 _SHOWN = re.compile(r"(?<=<!-- matrix -->\n).*?(?=<!-- end -->)", flags=re.S)
 
 
 def kind_of(markers: str) -> str:
-    """Return which of its tests a run of pytest selects by markers."""
+    """Return which of its tests a run of pytest selects by the Makefile's markers."""
     if markers == "not integration":
         return "without Java"
-    return "with real parts" if markers == "integration" else "with Spark"
+    if markers == "integration":
+        return ALL
+    return _PARTS.get(re.sub(r"^integration and not \(.*?\) and ", "", markers), "with Spark")
 
 
-def note(kind: str, counts: Mapping[str, int], path: Path = MATRIX) -> None:
+def note(kind: str, counts: Mapping[str, int], day: str, path: Path = MATRIX) -> None:
     """Note what a run of pytest in this environment came to.
 
     Args:
         kind: The result of `kind_of`.
         counts: How many tests passed, were skipped and failed.
-        path: Where it is noted; what is known of other environments stays.
+        day: When, as YYYY-MM-DD: other rows may be of older code.
+        path: Where it is noted; what is known of other environments stays. Of one environment,
+            either a run of all tests with real parts is kept or runs of parts, the newer.
     """
     found = json.loads(path.read_text()) if path.exists() else []
     key = {
@@ -44,7 +63,12 @@ def note(kind: str, counts: Mapping[str, int], path: Path = MATRIX) -> None:
     }
     rows = {tuple(row["versions"].values()): row for row in found}
     row = rows.setdefault(tuple(key.values()), {"versions": key, "tests": {}})
-    row["tests"][kind] = dict(counts)
+    tests = row["tests"]
+    if kind in _PARTS.values():
+        tests.pop(ALL, None)
+    elif kind == ALL:
+        row["tests"] = tests = {each: tests[each] for each in tests if each not in _PARTS.values()}
+    tests[kind] = {**counts, "day": day}
     ordered = [rows[each] for each in sorted(rows, reverse=True)]
     path.write_text(json.dumps(ordered, indent=1) + "\n")
 
@@ -58,21 +82,20 @@ def table(rows: Iterable[Mapping[str, Any]]) -> str:
     for row in rows:
         versions = " | ".join(row["versions"].values())
         tests = row["tests"]
-        real = _cell(tests.get("with real parts"))
-        if "with Spark" in tests and "with real parts" not in tests:
-            real = f"those with Spark: {_cell(tests['with Spark'])}"
+        parts = [f"{part}: {_cell(tests[part])}" for part in _PARTS.values() if part in tests]
+        real = "; ".join(parts) or _cell(tests.get(ALL))
         lines.append(f"| {versions} | {_cell(tests.get('without Java'))} | {real} |")
     return "\n".join(lines) + "\n"
 
 
-def _cell(counts: Mapping[str, int] | None) -> str:
+def _cell(counts: Mapping[str, Any] | None) -> str:
     if counts is None:
         return "not run"
     text = f"{counts['passed']:,} passed"
     for kind in ("failed", "skipped"):
         if counts[kind]:
             text += f", {counts[kind]:,} {kind}"
-    return text
+    return f"{text} ({counts['day']})"
 
 
 def shown(readme: str) -> str:

@@ -84,7 +84,9 @@ def test_readme_shows_a_real_refusal() -> None:
             source_options={"maxOffsetPerTrigger": "1000"},
         )
 
-    assert f"```text\n{refused.value}\n```" in README
+    # In the README's file it is another line.
+    shown = re.sub(r"test_docs\.py, line \d+", "flights.py, line 6", str(refused.value))
+    assert f"```text\n{shown}\n```" in README
 
 
 def test_readme_names_every_command() -> None:

@@ -44,11 +44,13 @@ FLOORS = {
         "drills",
         "windows",
         "maintenance",
+        "recovery",
         "events",
         "cli",
     ),
     "kafka_drain_airflow": (
-        "addresses connections data_intervals timetables",
+        "addresses connections evidence_connection kafka_connection store_connection",
+        "data_intervals timetables declared",
         "observability",
         "pages forms",
         "operators",
@@ -67,6 +69,8 @@ EXECUTOR_SIDE = """
 
 # Loaded when an Avro file or a URL is read, and not before.
 EXECUTOR_SIDE_LATER = {"fastavro", "upath"}
+# Loaded to send to a managed cluster that wants their tokens.
+TOKENS_LATER = {"aws_msk_iam_sasl_signer", "google"}
 
 # py4j comes with pyspark, which raises its errors.
 SPARK_SIDE = {"pyspark", "py4j", "kafka_drain", "kafka_drain_spark"}
@@ -281,6 +285,7 @@ def test_spark_side_plain(module: str) -> None:
     """
     allowed = ON_EXECUTORS.get(module, SPARK_SIDE)
     later = EXECUTOR_SIDE_LATER if module in ON_EXECUTORS else set()
+    later |= TOKENS_LATER if "confluent_kafka" in allowed else set()
 
     assert tops(reached({module}, later=False)) <= allowed
     assert module == READER or tops(reached({module}, later=True)) <= allowed | later

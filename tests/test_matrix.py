@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import sys
 from importlib.metadata import version
 from pathlib import Path
@@ -10,6 +11,9 @@ from pathlib import Path
 import pytest
 
 from tests.matrix import MATRIX, README, kind_of, note, shown, table
+
+COUNTS = {"passed": 9, "failed": 0, "skipped": 0}
+DAY = "2026-11-24"
 
 
 def test_readme_shows_matrix() -> None:
@@ -25,35 +29,64 @@ def test_matrix_has_no_failure() -> None:
             assert counts["failed"] == 0
 
 
+HERE = "integration and not (store or cluster or connect or kubernetes or yarn or registry)"
+
+
 @pytest.mark.parametrize(
     ("markers", "cells"),
     [
-        ("not integration", "9 passed | not run"),
-        ("integration", "not run | 9 passed"),
-        (
-            "integration and not (store or cluster) and spark",
-            "not run | those with Spark: 9 passed",
-        ),
+        ("not integration", "9 passed (2026-11-24) | not run"),
+        ("integration", "not run | 9 passed (2026-11-24)"),
+        (f"{HERE} and spark", "not run | with Spark: 9 passed (2026-11-24)"),
+        (f"{HERE} and airflow and not spark", "not run | with Airflow: 9 passed (2026-11-24)"),
+        (f"{HERE} and not (airflow or spark)", "not run | with neither: 9 passed (2026-11-24)"),
+        ("store", "not run | on a store: 9 passed (2026-11-24)"),
+        ("cluster", "not run | on clusters: 9 passed (2026-11-24)"),
+        ("connect", "not run | by Connect: 9 passed (2026-11-24)"),
+        ("kubernetes", "not run | on Kubernetes: 9 passed (2026-11-24)"),
+        ("yarn", "not run | on YARN: 9 passed (2026-11-24)"),
+        ("registry", "not run | on a Schema Registry: 9 passed (2026-11-24)"),
     ],
 )
 def test_table_kinds(markers: str, cells: str) -> None:
     """A run of some of the tests isn't shown as one of all."""
-    counts = {"passed": 9, "failed": 0, "skipped": 0}
-
-    row = {"versions": {"spark": "4.2.0"}, "tests": {kind_of(markers): counts}}
+    row = {"versions": {"spark": "4.2.0"}, "tests": {kind_of(markers): COUNTS | {"day": DAY}}}
 
     assert table([row]).splitlines()[-1] == f"| 4.2.0 | {cells} |"
 
 
-def test_table_all_before_some() -> None:
-    """Where all of the tests were run, that is shown, not a run of some."""
-    counts = {"passed": 9, "failed": 0, "skipped": 0}
-    row = {
-        "versions": {"spark": "4.2.0"},
-        "tests": {"with Spark": counts, "with real parts": counts | {"passed": 10}},
-    }
+def test_kinds_are_of_the_makefile() -> None:
+    """Each run of tests with real parts in the Makefile has a kind of its own."""
+    makefile = (README.parent / "Makefile").read_text()
+    here = re.search(r"^HERE := (.+)$", makefile, flags=re.M)
+    assert here is not None
+    assert here[1] == HERE
+    found = re.findall(r"-m pytest -m (?:'([^']+)'|(\w+)) ", makefile)
 
-    assert table([row]).splitlines()[-1] == "| 4.2.0 | not run | 10 passed |"
+    markers = {(quoted or plain).replace("$(HERE)", HERE) for quoted, plain in found}
+
+    assert len({kind_of(each) for each in markers}) == len(markers)
+
+
+@pytest.mark.parametrize(
+    ("noted", "then", "kept"),
+    [
+        (["integration"], "yarn", {"on YARN"}),
+        (["yarn", "store"], "integration", {"with real parts"}),
+        (["yarn"], "store", {"on YARN", "on a store"}),
+        (["not integration", "yarn"], "integration", {"without Java", "with real parts"}),
+        (["integration"], "not integration", {"without Java", "with real parts"}),
+    ],
+)
+def test_note_all_or_parts(noted: list[str], then: str, kept: set[str], tmp_path: Path) -> None:
+    """The newer counts: a part replaces a run of all tests, and such a run its parts."""
+    path = tmp_path / "matrix.json"
+
+    for markers in [*noted, then]:
+        note(kind_of(markers), COUNTS, DAY, path)
+
+    [row] = json.loads(path.read_text())
+    assert set(row["tests"]) == kept
 
 
 def test_note(tmp_path: Path) -> None:
@@ -65,8 +98,8 @@ def test_note(tmp_path: Path) -> None:
     }
     path.write_text(json.dumps([other]))
 
-    note("without Java", {"passed": 1, "failed": 1, "skipped": 0}, path)
-    note("without Java", {"passed": 1_234, "failed": 0, "skipped": 2}, path)
+    note("without Java", {"passed": 1, "failed": 1, "skipped": 0}, DAY, path)
+    note("without Java", {"passed": 1_234, "failed": 0, "skipped": 2}, DAY, path)
 
     first, second = json.loads(path.read_text())
     assert first == other
@@ -75,4 +108,8 @@ def test_note(tmp_path: Path) -> None:
         "spark": version("pyspark"),
         "python": f"{sys.version_info.major}.{sys.version_info.minor}",
     }
-    assert table([second]).splitlines()[-1].endswith("| 1,234 passed, 2 skipped | not run |")
+    assert (
+        table([second])
+        .splitlines()[-1]
+        .endswith("| 1,234 passed, 2 skipped (2026-11-24) | not run |")
+    )

@@ -80,6 +80,7 @@ class KafkaCluster:
         heap: str = "512m",
         java_options: Sequence[str] = (),
         timeout: float = 120.0,
+        version: str | None = None,
     ) -> None:
         """Describe a cluster; nothing is written or started yet.
 
@@ -92,6 +93,7 @@ class KafkaCluster:
             heap: Maximum heap of each node, in the form of Java's -Xmx.
             java_options: Further Java options for each node.
             timeout: Time limit for the nodes to start, in seconds.
+            version: Version of Kafka; None for the one in DEMO_KAFKA.
 
         Raises:
             ConfigError: If `nodes` or `port` is out of range.
@@ -106,6 +108,7 @@ class KafkaCluster:
         self.heap = heap
         self.java_options = tuple(java_options)
         self.timeout = timeout
+        self.version = version
         self._port = port
         self._background = False
         self._state: ClusterState | None = None
@@ -133,6 +136,7 @@ class KafkaCluster:
             heap=settings["heap"],
             java_options=settings.get("java_options", ()),
             timeout=timeout,
+            version=settings.get("version"),
         )
         cluster._state = state
         cluster._background = True
@@ -164,7 +168,7 @@ class KafkaCluster:
                 f"The Kafka in {self.folder} is already running: nodes {running}. Stop it first."
             )
         java = str(require_java().path)
-        class_path = os.pathsep.join(map(str, jars.fetch(jar_conf(os.environ))))
+        class_path = os.pathsep.join(map(str, jars.fetch(self._jar_conf())))
         self._state = self._settle_ports()
         self._write_files(self._state)
         self._format(java, class_path, self._state)
@@ -204,7 +208,7 @@ class KafkaCluster:
             raise MachineError(f"Node {node} of the Kafka in {self.folder} is already running.")
         require_free([state.broker_ports[node - 1], state.controller_ports[node - 1]])
         java = str(require_java().path)
-        class_path = os.pathsep.join(map(str, jars.fetch(jar_conf(os.environ))))
+        class_path = os.pathsep.join(map(str, jars.fetch(self._jar_conf())))
         began = time.monotonic()
         try:
             self._await_log(node, self._spawn(node, java, class_path), began)
@@ -261,6 +265,9 @@ class KafkaCluster:
         trace: TracebackType | None,
     ) -> None:
         self.stop()
+
+    def _jar_conf(self) -> str:
+        return jar_conf({_VARIABLE: self.version} if self.version else os.environ)
 
     def _ids(self) -> range:
         return range(1, self.nodes + 1)
@@ -323,6 +330,7 @@ class KafkaCluster:
             "properties": self.properties,
             "heap": self.heap,
             "java_options": self.java_options,
+            "version": self.version,
         }
         beside = self.folder / f"{STATE_FILE}.new"
         beside.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")

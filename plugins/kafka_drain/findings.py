@@ -340,6 +340,21 @@ class Reason(str, Enum):
         "no action needed if no other finding is about the original: `kafka-drain validate --deep` "
         "then rewrites the copy from it, and the next one no longer reports it",
     )
+    CLUSTER_STATE_LOST = (
+        "cluster_state_lost",
+        "error",
+        "the archive's newest description of its cluster is missing or was changed; no record is "
+        "affected, but a recovery would take older offsets of groups, and older settings",
+        "restore the file from a copy, or validate once more while Kafka is reachable, which "
+        "describes the cluster anew",
+    )
+    CLUSTER_STATE_DAMAGED = (
+        "cluster_state_damaged",
+        "warning",
+        "an older description of the archive's cluster is missing or was changed: no record is "
+        "affected, and only that moment can't be recovered to",
+        "no action needed; to be able to recover to that moment, restore the file from a copy",
+    )
     STALLED = (
         "stalled",
         "error",

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import os
 from base64 import b64decode
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -16,12 +15,9 @@ from airflow.providers.common.compat.sdk import (
 )
 
 from kafka_drain.errors import ConfigError, TerminalError
-from kafka_drain.storage.s3 import scheme_of, variables_of
 
 if TYPE_CHECKING:
     from kafka_drain.config.pipeline import Pipeline
-    from kafka_drain.evidence.signing import Signer
-    from kafka_drain.kafka.cluster import KafkaCluster
     from kafka_drain.schemas.registry import SchemaRegistry
     from kafka_drain.spark.runner import SparkConnection
 
@@ -31,113 +27,31 @@ log = logging.getLogger(__name__)
 SPARK_BINARIES = ("spark-submit", "spark2-submit", "spark3-submit")
 
 
-def kafka_cluster(conn_id: str) -> KafkaCluster:
-    """Return the Kafka cluster described by a connection of type Kafka.
-
-    Raises:
-        ConfigError: If the connection doesn't exist or a setting isn't accepted.
-    """
-    # Imported here because DAG files import this module, and confluent_kafka is slow to import.
-    from kafka_drain.kafka.client_config import KafkaConfig
-    from kafka_drain.kafka.cluster import KafkaCluster
-
-    require_connection(conn_id, "Kafka", '{"bootstrap.servers": "host:9092"} as its extra')
-    return KafkaCluster(KafkaConfig(BaseHook.get_connection(conn_id).extra_dejson))
-
-
 def schema_registry(pipeline: Pipeline) -> SchemaRegistry | None:
     """Return the Schema Registry for a pipeline's values; None if the pipeline needs none.
 
     Raises:
         ConfigError: If the connection doesn't exist or a setting isn't accepted.
     """
+    return _registry(pipeline.values.registry_conn_id if pipeline.values else None)
+
+
+def kept_registry(pipeline: Pipeline) -> SchemaRegistry | None:
+    """Return the Schema Registry whose schemas the archive keeps; None for none.
+
+    Raises:
+        ConfigError: If the connection doesn't exist or a setting isn't accepted.
+    """
+    return _registry(pipeline.schemas_conn_id)
+
+
+def _registry(conn_id: str | None) -> SchemaRegistry | None:
     from kafka_drain.schemas.registry import SchemaRegistry
 
-    conn_id = pipeline.values.registry_conn_id if pipeline.values else None
     if conn_id is None:
         return None
     require_connection(conn_id, "Generic", '{"url": "https://host:8081"} as its extra')
     return SchemaRegistry(BaseHook.get_connection(conn_id).extra_dejson)
-
-
-def evidence_signer(pipeline: Pipeline) -> Signer | None:
-    """Return who signs a pipeline's evidence, and its witness; None if nobody does.
-
-    The connection's password is the private key in PEM; instead, its extra may name a file of the
-    worker as `key_file`. The extra's `former_public_keys` are those that it replaced, in PEM.
-
-    Raises:
-        ConfigError: If the connection doesn't exist or its key isn't acceptable.
-    """
-    conn_id = pipeline.evidence_conn_id
-    if conn_id is None:
-        return None
-    # Not at the top: DAG files import this module, and most pipelines sign nothing.
-    from kafka_drain.evidence.keys import PublicKey, SigningKey
-    from kafka_drain.evidence.signing import Signer
-    from kafka_drain.evidence.witness import open_witness
-
-    require_connection(conn_id, "Generic", "the private key in PEM as its password")
-    connection, who = BaseHook.get_connection(conn_id), f"the Airflow connection {conn_id!r}"
-    extra = connection.extra_dejson
-    if connection.password:
-        key = SigningKey.parse(connection.password, who)
-    elif extra.get("key_file"):
-        key = SigningKey.read(str(extra["key_file"]))
-    else:
-        raise ConfigError(
-            f"{who} has no key; expected the private key in PEM as its password, or key_file in "
-            "its extra. `kafka-drain evidence-key FILE` creates one"
-        )
-    former = [PublicKey.parse(pem, who) for pem in listed(extra.get("former_public_keys"))]
-    if pipeline.witness is None:
-        return Signer(key, former)
-    conn_id_of_topic = pipeline.witness_conn_id or pipeline.kafka_conn_id
-    witness = open_witness(pipeline.witness, lambda: kafka_cluster(conn_id_of_topic))
-    return Signer(key, former, witness)
-
-
-@contextmanager
-def archive_access(pipeline: Pipeline) -> Iterator[None]:
-    """Give the body access to the archive's store with the pipeline's `archive_conn_id`.
-
-    While the body runs, the connection's credentials are in this process's environment, as AWS's
-    own variables: child processes such as Spark's driver inherit them, they don't appear on any
-    command line, and threads find them when they open the archive by its URL. A value that is
-    passed on, or a context variable, would have to reach all of these. A task has a process of its
-    own, so nothing else sees them.
-
-    Raises:
-        ConfigError: If the connection doesn't exist or has a setting that isn't accepted.
-    """
-    conn_id = pipeline.archive_conn_id
-    if conn_id is None:
-        yield
-        return
-    needs = "the access key's id as its login and the secret key as its password"
-    require_connection(conn_id, "Amazon Web Services", needs)
-    connection = BaseHook.get_connection(conn_id)
-    variables = variables_of(
-        conn_id, connection.login, connection.password, connection.extra_dejson
-    )
-    before = dict(os.environ)
-    if "AWS_ACCESS_KEY_ID" in variables:
-        for name in ("AWS_SESSION_TOKEN", "AWS_PROFILE"):
-            os.environ.pop(name, None)
-    os.environ.update(variables)
-    # fsspec caches file systems together with the credentials they found.
-    from fsspec import get_filesystem_class  # type: ignore[import-untyped]
-
-    filesystem = get_filesystem_class(scheme_of(pipeline.archive))
-    filesystem.clear_instance_cache()
-    try:
-        yield
-    finally:
-        filesystem.clear_instance_cache()
-        for name in variables.keys() | {"AWS_SESSION_TOKEN", "AWS_PROFILE"}:
-            os.environ.pop(name, None)
-            if name in before:
-                os.environ[name] = before[name]
 
 
 def require_connection(conn_id: str, kind: str, needs: str) -> None:

@@ -11,6 +11,7 @@ from airflow.providers.common.compat.sdk import DAG, Param
 from kafka_drain.config.drill import SAMPLES, Drill
 from kafka_drain.config.groups import check_group
 from kafka_drain.config.pipeline import Pipeline
+from kafka_drain_airflow.declared import declare, declare_group
 from kafka_drain_airflow.forms.republish import apply_param, republish_params, time_param
 from kafka_drain_airflow.observability.archive_events import archive_asset, replaced_alias
 from kafka_drain_airflow.operators.drain import KafkaDrainOperator
@@ -51,6 +52,9 @@ def create_dags(
     Returns:
         The DAGs by id: `drain_<name>`, `republish_<name>`, `reprocess_<name>`, `maintain_<name>`,
         and `drill_<name>` if the pipeline declares drills.
+
+    Raises:
+        ConfigError: If the DAG file has created DAGs of these ids, or for the same archive, before.
     """
     common = _common(start_date, default_args, [pipeline.name, *tags])
     schedule = drain_schedule(pipeline.schedule, start_date)
@@ -85,9 +89,11 @@ def create_group_dags(
         pipeline.
 
     Raises:
-        ConfigError: If the pipelines differ in schedule or in the settings Spark is started with.
+        ConfigError: If the pipelines differ in schedule or in the settings Spark is started with,
+            or the DAG file has created DAGs of these ids before.
     """
     check_group(pipelines)
+    declare_group(name, f"drain_group_{name}")
     group = _common(start_date, default_args, [name, *tags])
     dag = _drain_group_dag(name, pipelines, group, on_alert_callback)
     dags = {dag.dag_id: dag}
@@ -113,6 +119,8 @@ def _common(
 def _pipeline_dags(
     pipeline: Pipeline, common: dict[str, Any], schedule_of_drains: Any, on_alert_callback: Any
 ) -> dict[str, DAG]:
+    kinds = ("drain", "republish", "reprocess", "maintain")
+    declare(pipeline, [f"{kind}_{pipeline.name}" for kind in kinds])
     dags = [
         _drain_dag(pipeline, common, schedule_of_drains, on_alert_callback),
         _republish_dag(pipeline, common),

@@ -47,8 +47,8 @@ _KEPT: list[Any] = []
 #: What Spark itself assumes where a server's configuration doesn't say.
 _ASSUMED = {"spark.speculation": "false"}
 
-#: Of the server's processes: without effect on what is written.
-_NOT_THE_SESSIONS = ("spark.executorEnv.", "spark.redaction.regex")
+#: Without effect on what is written: of the server's processes, or only for speed.
+_NOT_THE_SESSIONS = ("spark.executorEnv.", "spark.redaction.regex", "spark.sql.artifact.")
 
 #: A server's listeners and event log show the options of each query, secret ones included.
 _REDACTION = r'(?s)key: "kafka\.(sasl|ssl)[^"]*"\s*value: "(\\.|[^"\\])*"'

@@ -9,18 +9,21 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
-from uuid import uuid4
+from uuid import UUID, uuid4
 
 import pytest
 from jsonschema import Draft202012Validator
 from pydantic import TypeAdapter
 from upath import UPath
 
-from kafka_drain.archive import receipts
+from kafka_drain.archive import cluster_documents, receipts
 from kafka_drain.archive.archive import Archive
+from kafka_drain.archive.cluster_documents import parse_moment, parse_settings
+from kafka_drain.archive.cluster_moments import note_moment
 from kafka_drain.archive.copies import keep_copies
 from kafka_drain.archive.documents import (
     ArchiveDocument,
+    ClusterHeadDocument,
     DrillDocument,
     DrillStarted,
     GenerationDocument,
@@ -29,8 +32,10 @@ from kafka_drain.archive.documents import (
     ObservedDocument,
     OverviewDocument,
     ReadFromDocument,
+    RegistryDocument,
     ReportDocument,
     ReprocessDocument,
+    SchemaMapDocument,
     SchemasDocument,
     ToldDocument,
     ToldWindowDocument,
@@ -75,8 +80,10 @@ from kafka_drain.republish.planning.runs import RepublishRun
 from kafka_drain.republish.run import Republish, plan_republish
 from kafka_drain.republish.verifying.matching import PartitionMatch
 from kafka_drain.republish.verifying.offset_map import Block, OffsetMap
+from kafka_drain.schemas.capture import capture_schemas
 from kafka_drain.schemas.decoding import plan_values
 from kafka_drain.schemas.registry import SchemaRegistry
+from kafka_drain.schemas.restore import Restore
 from kafka_drain.spark.run_folder import RunDocument, RunFolder, job_key
 from kafka_drain.storage.lease import FoundLease, LeaseDocument, find_lease, hold_lease
 from kafka_drain.storage.sealed_json import seal as seal_document
@@ -87,6 +94,7 @@ from kafka_drain.windows.window_jobs import now_text
 from tests.documentation.blocks import ROOT
 from tests.fake_registry import fake_registry
 from tests.kafka_drain.archive.test_drill_status import drill
+from tests.kafka_drain.cluster_states import CLUSTER
 from tests.kafka_drain.fake_cluster import FakeCluster, Log, fake_application
 from tests.kafka_drain.golden import (
     END,
@@ -121,6 +129,8 @@ PATTERNS: Mapping[str, str] = {
     r"archive\.json": "archive",
     r"identity\.json": "identity",
     r"schemas\.json": "schemas",
+    r"registry\.json": "registry",
+    r"schema-maps/[^/]+\.json": "schema-map",
     r"topics\.json": "topics",
     r"observed\.json": "observed",
     r"overview\.json": "overview",
@@ -133,6 +143,9 @@ PATTERNS: Mapping[str, str] = {
     r"windows/[^/]+/receipt\.json": "receipt",
     rf"journal/{_BATCH}\.json": "journal-entry",
     r"journal\.json": "journal-head",
+    rf"cluster/{_BATCH}\.json": "cluster-moment",
+    r"cluster/settings/[0-9a-f]{64}\.json": "cluster-settings",
+    r"cluster\.json": "cluster-head",
     r"maintenance/reprocess\.json": "reprocess",
     r"reports/[^/]+\.json": "report",
     r"evidence/(validation|republish|drill)/[^/]+\.json": "evidence",
@@ -248,6 +261,8 @@ def places(document: Any, keys: tuple[str, ...]) -> Iterator[dict[str, Any]]:
 def drained(folder: Path) -> Archive:
     """An archive after drains, validations and a repair, with values that are decoded."""
     archive = golden_copy(folder)
+    noted_at = "2026-01-01T12:00:00.000+00:00"
+    note_moment(archive.root, CLUSTER, asked_at=noted_at, answered_at=noted_at)
     publication = begin_publication(archive, None)
     seal(archive)
     generation = open_next(archive, "parquet", ["topic"])
@@ -321,6 +336,36 @@ def decoded(folder: Path) -> Archive:
             values=frozen,
         )
     return archive
+
+
+def with_schemas(folder: Path) -> Archive:
+    """An archive that keeps its schemas, restored to another registry, and a republish there."""
+    made = MadeArchive(folder, {"flights": "id-1"})
+    with fake_registry(has_guids=True) as source, fake_registry(has_guids=True) as target:
+        city = {"type": "record", "name": "City", "fields": [{"name": "name", "type": "string"}]}
+        source.register("city", 3, city)
+        references = [{"name": "City", "subject": "city", "version": 1}]
+        source.register("flights-value", 5, city | {"name": "Flight"}, references=references)
+        source.compatibility["city"], source.modes["city"] = "FULL", "READWRITE"
+        guid = UUID(source._subjects["city"][1]["guid"]).bytes
+        header = [{"key": "__key_schema_id", "value": b"\1" + guid}]
+        tp = TopicPartition("flights", 0)
+        made.seal({tp: dense(0, 5)}, value=b"\0\0\0\0\5x", key=b"k", headers=header)
+        capture_schemas(made.archive, SchemaRegistry({"url": source.url}), now=NOW)
+        # A capture that failed notes why.
+        path = made.root / "registry.json"
+        document = RegistryDocument.read(path)
+        document.model_copy(update={"notes": ["no answer"]}).write(path)
+        restore = Restore(made.archive, SchemaRegistry({"url": target.url}), "dr", "new")
+        restore.apply(restore.plan(), now=NOW)
+    logs = {TopicPartition("copy", 0): Log(end=5)}
+    cluster: Any = FakeCluster(logs, id="elsewhere", configs={"copy": {"retention.ms": "-1"}})
+    request = RepublishRequest(
+        target_topic="copy", schema_map="dr", keep_ids=("flights:value",), run_name="translated"
+    )
+    plan = make_plan(made.archive.snapshot(), cluster, request, run="r", now=NOW, files=made.files)
+    RepublishRun(made.root, plan.key).write_plan(plan)
+    return made.archive
 
 
 def maintained(folder: Path) -> Archive:
@@ -507,6 +552,7 @@ MADE: Mapping[str, Callable[[Path], Archive]] = {
     "drained": drained,
     "drilled": drilled,
     "decoded": decoded,
+    "with_schemas": with_schemas,
     "maintained": maintained,
     "backfilled": backfilled,
     "reprocessed": reprocessed,
@@ -607,7 +653,8 @@ def test_document_has_only_named_keys(documents: Documents) -> None:
 #: that needs Kafka's transactions, which its plan has as well.
 UNSEEN = {
     "archive": {"source.topic_pattern", "source.assign"},
-    "republish-receipt": {f"request.selection.{k}" for k in ("offsets", "from_time", "to_time")},
+    "republish-receipt": {f"request.selection.{k}" for k in ("offsets", "from_time", "to_time")}
+    | {"request.schema_map", "request.keep_ids"},
 }
 
 
@@ -674,7 +721,7 @@ def test_key_wrong_type(name: str, documents: Documents) -> None:
         ("offset-map", "partitions", [{"blocks": [[0, 1, 2, 3]]}]),
         ("report", "verdict", "perhaps"),
         ("lease", "expires_at", 0),
-        ("republish-plan", "format_version", 3),
+        ("republish-plan", "format_version", 4),
     ],
 )
 def test_document_wrong(name: str, key: str, value: Any, documents: Documents) -> None:
@@ -726,6 +773,9 @@ READERS: Mapping[str, Callable[[UPath, bytes], object]] = {
     "archive": ArchiveDocument.parse,
     "drill-result": DrillDocument.parse,
     "drill-started": DrillStarted.parse,
+    "cluster-head": ClusterHeadDocument.parse,
+    "cluster-moment": of_sealed(parse_moment),
+    "cluster-settings": of_sealed(parse_settings),
     "generation": GenerationDocument.parse,
     "identity": IdentityDocument.parse,
     "journal-entry": of_sealed(lambda content, name: parse_entry(content)),
@@ -737,6 +787,8 @@ READERS: Mapping[str, Callable[[UPath, bytes], object]] = {
     "receipt": of_sealed(parse_receipt),
     "report": ReportDocument.parse,
     "reprocess": ReprocessDocument.parse,
+    "registry": RegistryDocument.parse,
+    "schema-map": SchemaMapDocument.parse,
     "schemas": SchemasDocument.parse,
     "told-generations": ToldDocument.parse,
     "told-window": ToldWindowDocument.parse,
@@ -744,11 +796,22 @@ READERS: Mapping[str, Callable[[UPath, bytes], object]] = {
     "window-plan": WindowPlan.parse,
     "witness-note": WitnessDocument.parse,
 }
+#: The types of sealed documents.
+SEALED: Mapping[str, Any] = {
+    "receipt": receipts._Document,
+    "journal-entry": entries._Document,
+    "cluster-moment": cluster_documents._MomentFile,
+    "cluster-settings": cluster_documents._SettingsFile,
+}
 #: Keys that no reader needs: sealing computes the first anew.
 NOT_NEEDED = {
+    "cluster-moment": {"sha256"},
+    "cluster-settings": {"sha256"},
     "generation": {"format_version", "generation", "topics"},
     "journal-entry": {"sha256"},
     "receipt": {"sha256"},
+    "registry": {"format_version"},
+    "schema-map": {"format_version"},
     "window-plan": {"partition_by", "opened_at"},
 }
 
@@ -808,7 +871,7 @@ def test_reader_wrong_type(name: str, documents: Documents, tmp_path: Path) -> N
     path = UPath(tmp_path / "lock.json")
     for key, is_required, changed, held in edits(name, documents):
         may_be_null = not is_required or key in NOT_NEEDED.get(name, ())
-        if key == "sha256" and name in ("receipt", "journal-entry"):
+        if key == "sha256" and name in SEALED:
             continue
         last = key.rpartition(".")[2].removesuffix("[]")
         allowed = next(schema for each, schema, _ in named(SCHEMAS[name]) if each == key)
@@ -837,8 +900,8 @@ def test_reader_something_else(name: str, content: bytes, tmp_path: Path) -> Non
     """A file that isn't a JSON object is refused."""
     reader = READERS[name]
     kind = ValueError if name == "journal-entry" else KafkaDrainError
-    if name in ("receipt", "journal-entry"):
-        parse = parse_receipt if name == "receipt" else parse_entry
+    if name in SEALED:
+        parse = {"receipt": parse_receipt, "journal-entry": parse_entry}.get(name, parse_moment)
         with pytest.raises(kind):
             parse(content)
         return
@@ -876,10 +939,10 @@ def model_keys(schema: dict[str, Any], root: dict[str, Any], before: str = "") -
 @pytest.mark.parametrize("name", READERS)
 def test_type_names_keys_of_schema(name: str) -> None:
     """The type of a document names the keys of its schema, and no other."""
-    kind = {"receipt": receipts._Document, "journal-entry": entries._Document}.get(name)
+    kind = SEALED.get(name)
     kind = kind or {"lease": LeaseDocument}.get(name) or getattr(READERS[name], "__self__", None)
     schema = TypeAdapter(kind).json_schema(mode="serialization")
-    found = model_keys(schema, schema) | ({"sha256"} if kind.__name__ == "_Document" else set())
+    found = model_keys(schema, schema) | ({"sha256"} if name in SEALED else set())
     expected = {key for key, _, _ in named(SCHEMAS[name])}
     if name == "window-plan":
         found -= {"format_version"}
@@ -914,14 +977,17 @@ def test_page_shows_each_path(documents: Documents) -> None:
     for _, path, _ in documents:
         name = path.rpartition("/")[2]
         shown = re.sub(r"^\d{12}\.json$", "00000000000", name)
+        shown = re.sub(r"^[0-9a-f]{64}\.json$", "<sha256>.json", shown)
         shown = re.sub(r"^\d{8}(\.decided)?\.json$", r"00000001\1.json", shown)
         shown = re.sub(r"^plan\.\d+\.json$", "plan.2.json", shown)
         shown = re.sub(r"^.+-\d{8}T\d{12}Z(.*)$", r"<group>-<time>\1", shown)
-        for folder, stands_for in (
-            ("reports/", "<run>.json"),
-            ("told/windows/", "<name>.json"),
-            ("evidence/drill/", "<name>.json"),
-        ):
+        shown_as = {
+            "reports/": "<run>.json",
+            "told/windows/": "<name>.json",
+            "evidence/drill/": "<name>.json",
+            "schema-maps/": "<name>.json",
+        }
+        for folder, stands_for in shown_as.items():
             shown = stands_for if path.startswith(folder) else shown
 
         assert shown in tree, path
@@ -968,8 +1034,8 @@ def test_newer_version_refused(tmp_path: Path) -> None:
         (plan, RepublishPlan.from_bytes),
         (offset_map, OffsetMap.from_bytes),
     ):
-        with pytest.raises(ValueError, match="format version 3"):
-            parse(resealed(path, format_version=3))
+        with pytest.raises(ValueError, match="format version 4"):
+            parse(resealed(path, format_version=4))
     with pytest.raises(
         ArchiveError, match="has archive format 2, but this kafka-drain reads format 1"
     ):

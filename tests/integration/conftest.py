@@ -1,4 +1,4 @@
-"""What tests of Spark Connect and of YARN share: one server, one cluster, a topic for each test."""
+"""What tests share: servers of Spark Connect and YARN, a topic for each, a second Kafka cluster."""
 
 from __future__ import annotations
 
@@ -8,7 +8,10 @@ from typing import Any
 import pytest
 
 from demo.broker.ports import free_ports
+from kafka_drain.kafka.client_config import KafkaConfig
+from kafka_drain.kafka.cluster import KafkaCluster
 from kafka_drain.spark.submit import spark_version
+from tests.brokers import SHORT_LIVED
 from tests.spark_connect import Server, fill
 from tests.yarn_cluster import YarnCluster, yarn_cluster
 
@@ -36,6 +39,26 @@ def yarn(tmp_path_factory: pytest.TempPathFactory) -> Iterator[YarnCluster]:
     """The one YARN of this test run."""
     with yarn_cluster(tmp_path_factory.mktemp("yarn")) as cluster:
         yield cluster
+
+
+@pytest.fixture(scope="session")
+def other_cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KafkaCluster]:
+    """A second cluster beside the one of the run: a newer Kafka, smaller batches, an authorizer.
+
+    Everybody who comes here may do anything.
+    """
+    from demo.broker import KafkaCluster as LocalKafka
+
+    properties = {
+        "message.max.bytes": "100000",
+        "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+        "super.users": "User:ANONYMOUS",
+    }
+    folder = tmp_path_factory.mktemp("other") / "kafka"
+    with LocalKafka(
+        folder, java_options=SHORT_LIVED, properties=properties, version="4.4.0"
+    ) as local:
+        yield KafkaCluster(KafkaConfig({"bootstrap.servers": local.bootstrap_servers}))
 
 
 @pytest.fixture

@@ -10,11 +10,15 @@ from typing import Any
 
 import pytest
 
+from kafka_drain.archive.archive import Archive
 from kafka_drain.cli.main import parser
 from kafka_drain.config.pipeline import Pipeline
 from kafka_drain.kafka.cluster import KafkaCluster
+from kafka_drain.kafka.cluster_state import ASKED
 from kafka_drain.kafka.consumer_groups import Committed, ConsumerGroups
 from kafka_drain.offsets import TopicPartition
+from kafka_drain.proof.cluster_capture import describe_with
+from kafka_drain.proof.validation import validate_archive
 from tests.documentation.blocks import Code, python_blocks
 from tests.documentation.shell import Command, commands
 
@@ -42,6 +46,8 @@ def why_not(options: Namespace) -> str:
         return "needs a reprocess that was begun: test_abandoning.py runs it"
     if options.name == "republish" and options.abandon:
         return "needs a run that was begun: test_runs.py runs it"
+    if getattr(options, "registry", None) or getattr(options, "schema_map", None):
+        return "needs a Schema Registry: test_schema_registry.py runs it"
     if options.name == "spark-server" or getattr(options, "master", "").startswith("sc://"):
         return "needs a server: test_spark_connect.py runs it"
     if getattr(options, "master", "") == "yarn":
@@ -65,7 +71,7 @@ class Example:
     def options(self, command: Command) -> Namespace:
         """Parse a documented command, and replace its names with ours."""
         options = parser().parse_args(command.words[1:])
-        page = "-" + command.page.removesuffix(".md").replace("/", "-") + self.suffix
+        page = self.page_name(command.page)
         given = vars(options)
         if given.get("archive"):
             options.archive = self.archive
@@ -80,6 +86,21 @@ class Example:
             if isinstance(given.get(name), str):
                 setattr(options, name, given[name] + page)
         return options
+
+    def page_name(self, page: str) -> str:
+        """Return what is added to the names that a page uses."""
+        return "-" + page.removesuffix(".md").replace("/", "-") + self.suffix
+
+    def is_lost(self, page: str, other: KafkaCluster) -> None:
+        """Let a group have read half, and a validation note it; then there is another cluster.
+
+        The page on recovery starts where the cluster is gone.
+        """
+        self.target = self.topic
+        self.has_group(f"billing{self.page_name(page)}")
+        describe = describe_with(self.cluster.config, ASKED, print)
+        validate_archive(Archive.at(self.archive), self.cluster, describe=describe)
+        self.cluster = other
 
     def has_group(self, group: str) -> None:
         """Let a group have read half of each partition, and previously looked at the target."""
@@ -109,14 +130,19 @@ def example(
 
 
 def test_documented_commands(
-    example: Example, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    example: Example,
+    other_cluster: KafkaCluster,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     """Every `kafka-drain` line on every page works, in the order of its page."""
     failed, run = [], 0
-    page = ""
+    page, drained = "", example.cluster
     for command in commands():
         if command.page != page:
-            page = command.page
+            page, example.cluster = command.page, drained
+            if page.endswith("recovery.md"):
+                example.is_lost(page, other_cluster)
             monkeypatch.delenv(SERVERS, raising=False)
         if command.words[0] in ("export", "."):
             monkeypatch.setenv(SERVERS, example.cluster.config.bootstrap_servers)

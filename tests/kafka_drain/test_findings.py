@@ -43,6 +43,7 @@ def test_reason_warnings() -> None:
         Reason.RECEIPT_FORGOTTEN,
         Reason.NOTE_UNREADABLE,
         Reason.COPY_DAMAGED,
+        Reason.CLUSTER_STATE_DAMAGED,
     ]
 
 

@@ -83,6 +83,7 @@ def test_plain_report_without_metrics(observed: Any) -> None:
             "--conf spark.speculation=false",
         ),
         ({"spark.executorEnv.A": "1", "spark.redaction.regex": "x"}, {}, None),
+        ({"spark.sql.artifact.isolation.enabled": "false"}, {}, None),
     ],
 )
 def test_check_conf(wanted: dict[str, str], found: dict[str, str], missing: str | None) -> None:

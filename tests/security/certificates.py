@@ -86,9 +86,12 @@ class Certificates:
     def _signed(self, name: str) -> tuple[rsa.RSAPrivateKey, x509.Certificate]:
         key = _new_key()
         address = x509.SubjectAlternativeName([x509.IPAddress(ip_address("127.0.0.1"))])
+        # Python 3.13 refuses a certificate without it.
+        identifier = x509.AuthorityKeyIdentifier.from_issuer_public_key(self._key.public_key())
         certificate = (
             _builder(_name(name), self._name, key)
             .add_extension(address, critical=False)
+            .add_extension(identifier, critical=False)
             .sign(self._key, hashes.SHA256())
         )
         return key, certificate

@@ -412,6 +412,117 @@ class SchemasDocument(Document):
     schemas: list[SchemaRow]
 
 
+class ReferenceRow(Row):
+    """What a schema refers to: a type or file by name, in a version of a subject."""
+
+    name: str
+    subject: str
+    version: int
+
+
+class RegisteredRow(Row):
+    """A version of a subject in a Schema Registry.
+
+    Attributes:
+        version: Its version.
+        id: The schema's id.
+        guid: The schema's GUID; None if the registry has none.
+        kind: `AVRO`, `PROTOBUF` or `JSON`.
+        text: The schema as the registry has it.
+        references: The schemas that it refers to.
+        deleted: Whether it was deleted, softly: its id still decodes.
+    """
+
+    version: int
+    id: int
+    guid: str | None = None
+    kind: str = Field(alias="type")
+    text: str = Field(alias="schema")
+    references: list[ReferenceRow] = []
+    deleted: bool = False
+
+
+class SubjectRow(Row):
+    """A subject of a Schema Registry; the settings are None if it has none of its own."""
+
+    name: str
+    compatibility: str | None = None
+    mode: str | None = None
+    versions: list[RegisteredRow]
+
+
+class SeenIdsRow(Row):
+    """The schema ids that a part (`key` or `value`) of a topic's records has."""
+
+    topic: str
+    part: str
+    ids: list[int] = []
+    guids: list[str] = []
+
+
+class ReadThroughRow(Row):
+    """Of which segments the records' ids have been read; see `ThroughJson` of a follower."""
+
+    generations: dict[str, str] = {}
+    windows: list[str] = []
+
+
+class RegistryDocument(VersionedDocument):
+    """`registry.json`: what a Schema Registry held of the schemas that the records use.
+
+    Attributes:
+        url: The registry's URL, without a login.
+        captured_at: When it was asked last.
+        compatibility: The registry's own compatibility.
+        mode: The registry's own mode.
+        subjects: The subjects.
+        seen: The ids in the records.
+        read: Of which segments the ids were read.
+        notes: What couldn't be read; the next drain tries again.
+    """
+
+    url: str
+    captured_at: str
+    compatibility: str | None = None
+    mode: str | None = None
+    subjects: list[SubjectRow]
+    seen: list[SeenIdsRow]
+    read_through: ReadThroughRow = Field(alias="read")
+    notes: list[str]
+
+    @classmethod
+    def empty(cls) -> RegistryDocument:
+        """Return the document of an archive that keeps no schemas yet."""
+        keys = {"url": "", "captured_at": "", "subjects": [], "seen": [], "read": {}, "notes": []}
+        return cls.model_validate(keys)
+
+
+class MappedRow(Row):
+    """A version of a subject, and what it is in another registry."""
+
+    subject: str
+    version: int
+    id: int
+    guid: str | None = None
+    new_version: int
+    new_id: int
+    new_guid: str | None = None
+
+
+class SchemaMapDocument(VersionedDocument):
+    """`schema-maps/<name>.json`: the schemas of an archive in another registry.
+
+    Attributes:
+        url: The other registry's URL, without a login.
+        written_at: When it was written.
+        schemas: The schemas.
+    """
+
+    url: str
+    written_at: str
+    schemas: list[MappedRow]
+
+
 class ReadFromDocument(Document):
     """`read_from.json`: topic ids that a drain saw after Spark had read.
 
@@ -459,6 +570,18 @@ class HeadDocument(Document):
     """
 
     entries: int
+    sha256: str
+
+
+class ClusterHeadDocument(Document):
+    """`cluster.json`: the newest moment of the cluster.
+
+    Attributes:
+        number: Number of the moment.
+        sha256: Its hash.
+    """
+
+    number: int
     sha256: str
 
 

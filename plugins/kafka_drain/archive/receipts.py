@@ -13,6 +13,7 @@ from typing import Annotated, Any
 
 from pydantic import PlainSerializer, PlainValidator
 
+from kafka_drain.archive.cluster_documents import MomentName
 from kafka_drain.archive.format_version import FORMAT_VERSION, READABLE
 from kafka_drain.errors import TerminalError
 from kafka_drain.gaps import GapReason
@@ -307,6 +308,7 @@ class Receipt:
         provenance: SHA-256 of the receipts that sealed what a compaction has rewritten, by path
             relative to the archive.
         journal: Number of entries in the archive's journal at the time of sealing.
+        cluster: The newest description of the cluster at the time of sealing; None for none.
         sha256: The receipt's own hash; empty until it is sealed.
     """
 
@@ -327,6 +329,7 @@ class Receipt:
     replaces: tuple[str, ...] = ()
     provenance: Mapping[str, str] = field(default_factory=dict)
     journal: int = 0
+    cluster: MomentName | None = None
     sha256: str = field(default="", compare=False)
 
     @property
@@ -391,6 +394,8 @@ class Receipt:
         for file in document["files"]:
             if file["nul_header_names"] is None:
                 del file["nul_header_names"]
+        if self.cluster is None:
+            del document["cluster"]
         return seal(document)
 
 
@@ -426,6 +431,8 @@ class _Document:
     provenance: Mapping[str, str] = field(default_factory=dict)
     # Neither have those of a release without a journal.
     journal: int = 0
+    # Absent where no validation has described the cluster.
+    cluster: MomentName | None = None
     partitions: tuple[SealedPartition, ...]
     files: tuple[SealedFile, ...]
     files_so_far: _FilesSoFar

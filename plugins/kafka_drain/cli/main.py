@@ -32,6 +32,12 @@ COMMANDS = {
     "inspect": "show the contents of an archive",
     "files": "list the committed data files, one per line",
     "republish": "send an archive's records to Kafka",
+    "plan-recovery": (
+        "compare topics, ACLs and users of the archived cluster with another one; restore some"
+    ),
+    "capture-schemas": "keep the schemas of a Schema Registry that an archive's records use",
+    "restore-schemas": "register an archive's schemas in another Schema Registry",
+    "check-decoding": "decode what a republish has sent with the target's schemas",
     "translate-group": "plan, commit or undo a consumer group's offsets after a republish",
     "drill": "restore a part of an archive to scratch topics, verify it, and remove them",
     "verify-evidence": "verify signed evidence offline, with nothing but a public key",

@@ -21,6 +21,17 @@ _SECRET = re.compile("password|secret|token|jaas|key", re.IGNORECASE)
 _DURATION = re.compile(r"\d+(us|ms|s|m|min|h|d)")
 
 
+def template_in(value: Any) -> str:
+    """Return a text within a value that looks like a Jinja template; empty if there is none."""
+    if isinstance(value, str):
+        return value if "{{" in value or "{%" in value else ""
+    if isinstance(value, Mapping):
+        value = value.values()
+    if isinstance(value, Collection):
+        return next(filter(None, map(template_in, value)), "")
+    return template_in(vars(value)) if hasattr(value, "__dict__") else ""
+
+
 def refuse(name: str, value: Any, accepted: str) -> ConfigError:
     """Return the error for a value that isn't acceptable."""
     return ConfigError(f"{name} = {value!r} is not acceptable; accepted: {accepted}")

@@ -18,7 +18,7 @@ from pydantic import (
 )
 from typing_extensions import Self
 
-from kafka_drain.config.checks import unknown
+from kafka_drain.config.checks import refuse, unknown
 from kafka_drain.errors import ConfigError
 
 T = TypeVar("T")
@@ -37,18 +37,40 @@ class ConfigModel(BaseModel):
     #: Kind of declaration, for messages.
     declares: ClassVar[str]
 
+    #: By key, what is accepted in words, where pydantic would show a regular expression.
+    accepts: ClassVar[dict[str, str]] = {}
+
     @model_validator(mode="wrap")
     @classmethod
     def _explain(cls, data: Any, handler: ModelWrapValidatorHandler[Self]) -> Self:
         """Turn pydantic's errors into one message, and suggest the closest key for unknown ones."""
-        if isinstance(data, dict):
-            for key, value in data.items():
-                if key not in cls.model_fields:
-                    raise unknown(key, value, cls.model_fields, f"key of a {cls.declares}")
         try:
-            return handler(data)
+            if isinstance(data, dict):
+                for key, value in data.items():
+                    if key not in cls.model_fields:
+                        raise unknown(key, value, cls.model_fields, f"key of a {cls.declares}")
+                cls.check_given(data)
+            made = handler(data)
+            made.check_together()
+            return made
+        except ConfigError as error:
+            raise ConfigError(cls.placed(data, str(error))) from error.__cause__
         except ValidationError as error:
-            raise ConfigError("; ".join(map(cls._problem, error.errors()))) from None
+            problem = "; ".join(map(cls._problem, error.errors()))
+            raise ConfigError(cls.placed(data, problem)) from None
+
+    # These two, and not pydantic's own validators: those run outside of `_explain`.
+    @classmethod
+    def check_given(cls, data: dict[str, Any]) -> None:
+        """Check what was given, before values are converted; raises ConfigError."""
+
+    def check_together(self) -> None:
+        """Check values that depend on each other; raises ConfigError."""
+
+    @classmethod
+    def placed(cls, data: Any, problem: str) -> str:
+        """Return a problem with what it is about; a subclass says more."""
+        return problem
 
     @classmethod
     def _problem(cls, found: Any) -> str:
@@ -57,6 +79,8 @@ class ConfigModel(BaseModel):
         if found["type"] == "value_error":
             return str(found["ctx"]["error"])
         where = ".".join(str(part) for part in found["loc"]) or cls.declares
+        if found["type"] == "string_pattern_mismatch" and where in cls.accepts:
+            return str(refuse(where, found["input"], cls.accepts[where]))
         return f"{where} = {found['input']!r}: {found['msg']}"
 
 

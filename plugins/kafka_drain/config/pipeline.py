@@ -5,12 +5,13 @@ from __future__ import annotations
 import re
 from typing import Annotated, Any, ClassVar, Literal
 
-from pydantic import Field, field_validator, model_validator
-from typing_extensions import Self
+from pydantic import Field, field_validator
 
-from kafka_drain.config.checks import refuse
+from kafka_drain.config.checks import refuse, template_in
 from kafka_drain.config.drill import Drill
 from kafka_drain.config.model import ConfigModel
+from kafka_drain.config.places import OWN, calling_line, named
+from kafka_drain.config.schedules import check_schedule
 from kafka_drain.config.sink_options import (
     COMPRESSIONS,
     PARTITION_COLUMNS,
@@ -22,6 +23,7 @@ from kafka_drain.config.spark_conf import check_log_levels, check_spark_conf
 from kafka_drain.config.values import Values
 from kafka_drain.errors import ConfigError
 from kafka_drain.storage.s3 import S3_SCHEMES, scheme_of
+from kafka_drain.storage.schemes import normalised
 
 # Valid topic names in Kafka (org.apache.kafka.common.internals.Topic).
 _TOPIC = re.compile(r"[a-zA-Z0-9._-]{1,249}")
@@ -49,6 +51,8 @@ class Pipeline(ConfigModel):
         compression: Compression of the data files; defaults to zstd, or gzip for JSON.
         partition_by: Columns to partition folders by: any of topic, date and hour (UTC).
         values: Decoding of values into typed columns, in addition to raw bytes; None to disable.
+        registry_conn_id: Airflow connection whose extra locates the Schema Registry; each
+            validation then keeps the schemas that new records use. None for that of `values`.
         source_options: Options of Spark's Kafka source, by Spark's names.
         sink_options: Options of Spark's file sink, by Spark's names.
         spark_conf: Spark configuration of the job.
@@ -60,6 +64,8 @@ class Pipeline(ConfigModel):
         max_generation_days: Age in days after which maintenance rolls over to a new generation, so
             that the files of the old one can be compacted.
         target_file_bytes: Target size of compacted files, in bytes.
+        describe_cluster: Parts of the cluster that each validation describes in the archive, any of
+            groups, topics, acls, users and brokers; an empty list for none.
         retention_days: Age in days of the newest record after which maintenance deletes a file;
             None to keep files forever.
         evidence_conn_id: Airflow connection with the key that signs reports, republishes and
@@ -76,6 +82,10 @@ class Pipeline(ConfigModel):
     """
 
     declares: ClassVar[str] = "pipeline"
+    accepts: ClassVar[dict[str, str]] = {
+        "name": "letters, digits, '_', '-' and '.', beginning with a letter or a digit",
+        "driver_memory": "a number and m or g, such as '2g'",
+    }
 
     name: Name
     topics: list[str] | None = None
@@ -90,6 +100,7 @@ class Pipeline(ConfigModel):
     compression: str = ""
     partition_by: list[str] = ["topic", "date"]
     values: Values | None = None
+    registry_conn_id: str | None = None
     source_options: dict[str, Any] = {}
     sink_options: dict[str, Any] = {}
     spark_conf: dict[str, Any] = {}
@@ -98,12 +109,33 @@ class Pipeline(ConfigModel):
     max_manifest_lines: Annotated[int, Field(ge=1)] = 50_000
     max_generation_days: Annotated[int, Field(ge=1)] = 7
     target_file_bytes: Annotated[int, Field(ge=1 << 16)] = 256 << 20
+    describe_cluster: list[Literal["groups", "topics", "acls", "users", "brokers"]] = [
+        *("groups", "topics", "acls", "users", "brokers")
+    ]
     retention_days: Annotated[int, Field(ge=1)] | None = None
     evidence_conn_id: str | None = None
     witness: str | None = None
     witness_conn_id: str | None = None
     drill: Drill | None = None
     driver_memory: Annotated[str, Field(pattern=r"^\d+[mgMG]$")] = "1g"
+
+    @classmethod
+    def check_given(cls, data: dict[str, Any]) -> None:
+        """Refuse Jinja templates, which nothing would render."""
+        for key, value in data.items():
+            # Spark itself fills in {{APP_ID}}, and YARN {{PWD}}.
+            if key != "spark_conf" and (text := template_in(value)):
+                raise ConfigError(
+                    f"{key} has the template {text!r}, which isn't rendered here: a pipeline is "
+                    "read when Airflow parses the file; give the value itself, for example from "
+                    "os.environ"
+                )
+
+    @classmethod
+    def placed(cls, data: Any, problem: str) -> str:
+        """Return a problem with the pipeline's name, and the line of the user's file."""
+        name = data.get("name") if isinstance(data, dict) else None
+        return f"{named(name, calling_line(OWN))}: {problem}"
 
     @field_validator("topics")
     @classmethod
@@ -147,7 +179,15 @@ class Pipeline(ConfigModel):
             raise refuse(
                 "archive", archive, "an absolute path, or a URL such as s3://bucket/folder"
             )
-        return archive if archive.endswith("://") else archive.rstrip("/") or "/"
+        try:
+            return normalised(archive)
+        except ConfigError as error:
+            raise ConfigError(f"archive: {error}") from error
+
+    @field_validator("schedule", mode="before")
+    @classmethod
+    def _check_schedule(cls, schedule: Any) -> Any:
+        return check_schedule(schedule)
 
     @field_validator("witness")
     @classmethod
@@ -181,8 +221,8 @@ class Pipeline(ConfigModel):
     def _check_log_levels(cls, levels: dict[str, str]) -> dict[str, str]:
         return check_log_levels(levels)
 
-    @model_validator(mode="after")
-    def _check_together(self) -> Self:
+    def check_together(self) -> None:
+        """Check what is drained, and the keys that depend on the archive or the format."""
         given = [key for key in ("topics", "topic_pattern", "assign") if getattr(self, key)]
         if len(given) != 1:
             seen = f"{' and '.join(given)} contradict each other" if given else "none is given"
@@ -206,7 +246,6 @@ class Pipeline(ConfigModel):
             raise refuse("compression", self.compression, accepted)
         checked = check_sink_options(self.format, self.sink_options)
         object.__setattr__(self, "sink_options", checked)
-        return self
 
     def _check_evidence(self) -> None:
         if self.witness is not None and self.evidence_conn_id is None:
@@ -240,6 +279,11 @@ class Pipeline(ConfigModel):
         if self.values is None or self.values.subjects:
             return list(self.values.subjects) if self.values else []
         return [f"{topics[0]}-value"] if len(topics) == 1 else []
+
+    @property
+    def schemas_conn_id(self) -> str | None:
+        """Connection of the registry whose schemas the archive keeps; None for none."""
+        return self.registry_conn_id or (self.values.registry_conn_id if self.values else None)
 
     @property
     def writer_options(self) -> dict[str, str]:

@@ -2,12 +2,46 @@
 
 from __future__ import annotations
 
+import difflib
 from datetime import datetime
+from typing import Any
 
 from croniter import croniter
 
+from kafka_drain.config.checks import refuse
+from kafka_drain.errors import ConfigError
+
 #: Airflow presets that croniter doesn't know.
 _PRESETS = {"@quarterly": "0 0 1 */3 *"}
+
+#: Airflow's presets.
+PRESETS = (
+    *("@once", "@continuous", "@hourly", "@daily", "@weekly", "@monthly", "@quarterly"),
+    "@yearly",
+)
+
+
+def check_schedule(schedule: Any) -> str | None:
+    """Return a schedule that Airflow accepts.
+
+    Raises:
+        ConfigError: When it is neither a preset nor a cron expression.
+    """
+    accepted = (
+        f"None, {', '.join(PRESETS)}, or a cron expression: minute, hour, day, month and day of "
+        "the week, such as '15 * * * *'"
+    )
+    if schedule is None:
+        return None
+    if isinstance(schedule, str) and (schedule in PRESETS or cron_of(schedule)):
+        return schedule
+    near = difflib.get_close_matches(str(schedule), PRESETS, n=1, cutoff=0.6)
+    if near and isinstance(schedule, str):
+        raise ConfigError(
+            f"schedule = {schedule!r} is not acceptable; did you mean {near[0]!r}? Accepted: "
+            f"{accepted}"
+        )
+    raise refuse("schedule", schedule, accepted)
 
 
 def cron_of(schedule: str | None) -> str | None:

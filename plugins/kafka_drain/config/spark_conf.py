@@ -1,7 +1,4 @@
-"""Spark's configuration for a job: what kafka-drain sets, and what a pipeline may set.
-
-Opens nothing.
-"""
+"""Spark's configuration for a job: what kafka-drain sets, and what a pipeline may set."""
 
 from __future__ import annotations
 
@@ -10,6 +7,7 @@ from collections.abc import Mapping, MutableMapping, Sequence
 from typing import Any
 
 from kafka_drain.config.checks import Check, boolean, duration, integer, unknown
+from kafka_drain.config.spark_settings import meant
 from kafka_drain.errors import ConfigError
 
 #: Settings of a job that a pipeline can override.
@@ -124,6 +122,12 @@ def check_spark_conf(conf: Mapping[str, Any]) -> dict[str, str]:
             if name not in _KAFKA_CACHES:
                 raise unknown(name, value, _KAFKA_CACHES, "Kafka setting of Spark")
             written = _KAFKA_CACHES[name](name, value)
+        elif right := meant(name):
+            shown = "hidden" if re.search(FIXED["spark.redaction.regex"], name) else repr(value)
+            raise ConfigError(
+                f"{name!r} (value {shown}) in spark_conf isn't a setting of Spark, which would "
+                f"ignore it; did you mean {right!r}?"
+            )
         checked[name] = written
     return checked
 
@@ -154,16 +158,31 @@ def add_java_options(
         conf[key] = " ".join(filter(None, added))
 
 
-def compile_less(conf: Mapping[str, str]) -> dict[str, str]:
-    """Return the configuration of a short job, which disables the C2 compiler in the driver.
+#: A drain of this number of offsets or fewer ends before Java's second compiler (C2) pays off;
+#: until then it occupies a processor.
+SHORT_JOB_OFFSETS = 200_000
 
-    C2 pays off only after several hundred thousand records; until then it occupies a processor.
+#: With this number or fewer, compiling the query doesn't pay off either: Spark's compiler, Janino,
+#: is in a signed jar, whose classes no CDS archive can hold. Spark's interpreter returns the same.
+TINY_JOB_OFFSETS = 20_000
+_INTERPRETED = {
+    "spark.sql.codegen.wholeStage": "false",
+    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+}
+
+
+def compile_less(conf: Mapping[str, str], offsets: int) -> dict[str, str]:
+    """Return the configuration of a job of a number of offsets: a short one compiles less.
+
+    What a pipeline sets itself is kept.
     """
+    if offsets > SHORT_JOB_OFFSETS:
+        return dict(conf)
     key = "spark.driver.extraJavaOptions"
     given = conf.get(key, "")
-    if "-XX:TieredStopAtLevel" in given:
-        return dict(conf)
-    return {**conf, key: f"{given} -XX:TieredStopAtLevel=1".strip()}
+    if "-XX:TieredStopAtLevel" not in given:
+        conf = {**conf, key: f"{given} -XX:TieredStopAtLevel=1".strip()}
+    return {**(_INTERPRETED if offsets <= TINY_JOB_OFFSETS else {}), **conf}
 
 
 #: Parquet warns about each file that shares the heap with others, although it handles that.

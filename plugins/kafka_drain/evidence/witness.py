@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 from kafka_drain.errors import ConfigError, DeliveryError, EvidenceError
+from kafka_drain.kafka.client_config import for_client
 from kafka_drain.offsets import OffsetRange, TopicPartition
 
 if TYPE_CHECKING:
@@ -151,7 +152,7 @@ class WitnessTopic:
 
         failed: list[Any] = []
         settings = {"enable.idempotence": True, "message.timeout.ms": 30_000, "log_level": 2}
-        producer = Producer({**self._cluster.config.for_librdkafka(), **settings})
+        producer = Producer(for_client(self._cluster.config.for_librdkafka(), settings))
         producer.produce(
             self._tp.topic,
             line,

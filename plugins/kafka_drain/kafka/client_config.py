@@ -1,113 +1,80 @@
-"""Settings of a Kafka connection: checked in librdkafka's terms, and translated to the Java client.
+"""Settings of a Kafka connection, checked in librdkafka's terms, and those of each client.
 
-Airflow's Kafka connection holds librdkafka configuration; Spark needs the Java client's.
+Airflow's Kafka connection holds librdkafka configuration; Spark needs the Java client's
+(java_config.py). What happens to each setting is in connection_settings.py.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import importlib
+import logging
+import re
+import time
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from pathlib import Path
+from importlib.util import find_spec
 from typing import Any
 
 from kafka_drain.config.checks import unknown
-from kafka_drain.errors import ConfigError
+from kafka_drain.errors import ConfigError, KafkaUnavailableError, MachineError
+from kafka_drain.kafka.connection_settings import CALLBACKS, PASSED, TABLE, Use
+from kafka_drain.kafka.java_config import java_settings, java_warning
+from kafka_drain.kafka.logins import NEEDS, Login, login_of, token_callback
 
-# Keys for the cluster's address and the client's identity that are the same in both clients.
-_SAME = (
-    "bootstrap.servers",
-    "security.protocol",
-    "client.id",
-    "ssl.endpoint.identification.algorithm",
-)
-_SECRET = (
-    "sasl.password",
-    "sasl.oauthbearer.client.secret",
-    "ssl.key.password",
-    "ssl.key.pem",
-    "ssl.keystore.password",
-)
-_LIBRDKAFKA_ONLY = (
-    "sasl.mechanism",
-    "sasl.mechanisms",
-    "sasl.username",
-    "sasl.oauthbearer.method",
-    "sasl.oauthbearer.client.id",
-    "sasl.oauthbearer.scope",
-    "sasl.oauthbearer.extensions",
-    "sasl.oauthbearer.token.endpoint.url",
-    "https.ca.location",
-    "ssl.ca.location",
-    "ssl.ca.pem",
-    "ssl.certificate.location",
-    "ssl.certificate.pem",
-    "ssl.key.location",
-    "ssl.keystore.location",
-    "socket.timeout.ms",
-    "socket.connection.setup.timeout.ms",
-    "broker.address.family",
-    "debug",
-)
-_ACCEPTED = (*_SAME, *_SECRET, *_LIBRDKAFKA_ONLY)
-# Keys that users keep in the same connection for their own consumers and producers.
-_IGNORED = ("group.id", "auto.offset.reset", "enable.auto.commit", "acks", "linger.ms")
+log = logging.getLogger(__name__)
 
-_LOGIN_MODULES = {
-    "PLAIN": "org.apache.kafka.common.security.plain.PlainLoginModule",
-    "SCRAM-SHA-256": "org.apache.kafka.common.security.scram.ScramLoginModule",
-    "SCRAM-SHA-512": "org.apache.kafka.common.security.scram.ScramLoginModule",
+_TOKEN = "oauth_cb"
+
+#: librdkafka puts these into a shell command.
+_IN_SHELL = ("sasl.kerberos.principal", "sasl.kerberos.keytab", "sasl.kerberos.service.name")
+_HARMLESS = re.compile(r"[\w./@:=+-]*")
+
+#: Values that need no warning, because they are what happens anyway.
+_AS_ANYWAY = {
+    "isolation.level": "read_committed",
+    "enable.ssl.certificate.verification": "true",
 }
-_OAUTH = "OAUTHBEARER"
-_OAUTH_PACKAGE = "org.apache.kafka.common.security.oauthbearer"
-
-
-def _mechanism(settings: Mapping[str, Any]) -> str:
-    """Return the SASL mechanism; librdkafka has two names for the setting."""
-    return str(settings.get("sasl.mechanism") or settings.get("sasl.mechanisms") or "")
-
-
-def _quoted(value: str) -> str:
-    return '"' + value.replace("\\", "\\\\").replace('"', '\\"') + '"'
-
-
-def _pem(settings: Mapping[str, str], name: str) -> str:
-    """Return a PEM text, given to librdkafka as text or as a file; empty if neither is set."""
-    if f"{name}.location" not in settings:
-        return settings.get(f"{name}.pem", "")
-    try:
-        return Path(settings[f"{name}.location"]).read_text()
-    except OSError as error:
-        raise ConfigError(
-            f"{name}.location = {settings[f'{name}.location']!r} can't be read: {error.strerror}"
-        ) from error
 
 
 @dataclass(frozen=True)
 class KafkaConfig:
     """Connection settings of a Kafka cluster. The `repr` shows no secrets.
 
+    Settings for other consumers and producers that share the connection aren't used.
+
     Raises:
-        ConfigError: When a key or the mechanism isn't accepted, or bootstrap.servers is missing.
+        ConfigError: When a setting is unknown or refused, the login isn't complete, or
+            bootstrap.servers is missing.
     """
 
     settings: Mapping[str, Any] = field(repr=False)
 
     def __post_init__(self) -> None:
         for name in self.settings:
-            if name not in _ACCEPTED and name not in _IGNORED:
+            if name not in TABLE:
                 # Not shown, because it may be a secret whose name is misspelt.
-                raise unknown(name, "hidden", _ACCEPTED, "setting of a Kafka connection")
-        mechanism = _mechanism(self.settings)
-        if mechanism and mechanism not in (*_LOGIN_MODULES, _OAUTH):
-            raise ConfigError(
-                f"sasl.mechanism = {mechanism!r} is not acceptable; "
-                f"accepted: {', '.join([*_LOGIN_MODULES, _OAUTH])}"
-            )
+                known = [known for known, found in TABLE.items() if found.use is not Use.REFUSED]
+                raise unknown(name, "hidden", known, "setting of a Kafka connection")
+            if TABLE[name].use is Use.REFUSED:
+                raise ConfigError(
+                    f"{name!r} is not accepted in a Kafka connection: {TABLE[name].why}"
+                )
+        if not self.settings.get("bootstrap.servers") and self.settings.get("metadata.broker.list"):
+            named = {**self.settings, "bootstrap.servers": self.settings["metadata.broker.list"]}
+            del named["metadata.broker.list"]
+            object.__setattr__(self, "settings", named)
         if not self.settings.get("bootstrap.servers"):
             raise ConfigError(
                 "the Kafka connection has no bootstrap.servers; add it to the connection's "
                 'extra: {"bootstrap.servers": "host:9092"}'
             )
+        for name in _IN_SHELL:
+            if not _HARMLESS.fullmatch(str(self.settings.get(name, ""))):
+                raise ConfigError(
+                    f"{name} = {self.settings[name]!r} is not acceptable, because kinit gets it in "
+                    "a shell command; accepted: letters, digits and ./@:=+-"
+                )
+        login_of(self.settings)
 
     def __repr__(self) -> str:
         return f"KafkaConfig({self.bootstrap_servers})"
@@ -117,99 +84,129 @@ class KafkaConfig:
         """Comma-separated `host:port` of the bootstrap brokers."""
         return str(self.settings["bootstrap.servers"])
 
+    @property
+    def login(self) -> Login:
+        """How clients show who they are."""
+        return login_of(self.settings)
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """What follows from the settings that aren't used, or not by Spark; no values."""
+        given = [
+            f"{name}: {TABLE[name].warning}"
+            for name, value in self.settings.items()
+            if TABLE[name].warning and str(value).lower() != _AS_ANYWAY.get(name)
+        ]
+        return tuple(given + [text for text in [java_warning(self.login)] if text])
+
     def for_librdkafka(self) -> dict[str, Any]:
-        """Return the settings for confluent-kafka's clients."""
-        return {name: value for name, value in self.settings.items() if name in _ACCEPTED}
+        """Return what kafka-drain's own clients have in common, as JSON types; see `for_client`."""
+        given = {name: value for name, value in self.settings.items() if name in PASSED}
+        return given | token_callback(self.settings)
 
     def for_java(self) -> tuple[dict[str, str], dict[str, str]]:
         """Return the settings for the Java client: the public ones, and the secret ones.
 
         Raises:
-            ConfigError: When a mechanism has no translation, or a file can't be read.
+            ConfigError: When the login has no translation, or a file can't be read.
         """
         settings = {name: str(value) for name, value in self.for_librdkafka().items()}
-        plain = {name: settings[name] for name in _SAME if name in settings}
-        if plain.get("ssl.endpoint.identification.algorithm") == "none":
-            # The Java client disables host name verification with an empty value.
-            plain["ssl.endpoint.identification.algorithm"] = ""
-        logged_in, login_secret = _login_for_java(settings)
-        trusted, key_secret = _tls_for_java(settings)
-        return plain | logged_in | trusted, login_secret | key_secret
+        return java_settings(settings, self.login)
 
 
-def _login_for_java(settings: Mapping[str, str]) -> tuple[dict[str, str], dict[str, str]]:
-    """Translate the SASL settings."""
-    mechanism = _mechanism(settings)
-    if not mechanism:
-        return {}, {}
-    if mechanism == _OAUTH:
-        return _oauth_for_java(settings)
-    named = {
-        "username": settings.get("sasl.username", ""),
-        "password": settings.get("sasl.password", ""),
-    }
-    jaas = _jaas(_LOGIN_MODULES[mechanism], named)
-    return {"sasl.mechanism": mechanism}, {"sasl.jaas.config": jaas}
+def for_client(settings: Mapping[str, Any], own: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the settings of one confluent-kafka client, with callbacks as functions.
 
+    A first token is fetched here: a client whose callback fails while it is created would wait for
+    10 seconds, and leave a thread behind that uses the client's freed memory.
 
-def _oauth_for_java(settings: Mapping[str, str]) -> tuple[dict[str, str], dict[str, str]]:
-    """Translate a login with OpenID Connect client credentials (KIP-768)."""
-    prefix = "sasl.oauthbearer"
-    method = settings.get(f"{prefix}.method", "default")
-    needed = [f"{prefix}.{name}" for name in ("client.id", "client.secret", "token.endpoint.url")]
-    missing = [name for name in needed if not settings.get(name)]
-    if method.lower() != "oidc" or missing:
-        raise ConfigError(
-            f"sasl.mechanism = {_OAUTH!r} needs {prefix}.method = 'oidc' (found {method!r}) and "
-            f"{', '.join(needed)}" + (f"; missing: {', '.join(missing)}" if missing else "")
+    Args:
+        settings: What `KafkaConfig.for_librdkafka` returned, in this or another process.
+        own: The client's own settings, which replace those.
+
+    Raises:
+        ConfigError: When a callback can't be imported in this process, or returns no token.
+        MachineError: When the package that issues a managed cluster's tokens isn't installed.
+        KafkaUnavailableError: When the callback for tokens raises.
+    """
+    named = {name: value for name, value in settings.items() if name not in own}
+    for name in CALLBACKS:
+        if isinstance(path := named.get(name), str):
+            named[name] = _imported(name, path)
+    if isinstance(path := settings.get(_TOKEN), str) and _TOKEN not in own:
+        named[_TOKEN] = _with_first_token(
+            named[_TOKEN], path, str(named.get("sasl.oauthbearer.config", ""))
         )
-    named = {
-        "clientId": settings[f"{prefix}.client.id"],
-        "clientSecret": settings[f"{prefix}.client.secret"],
-    }
-    if scope := settings.get(f"{prefix}.scope"):
-        named["scope"] = scope
-    for pair in filter(None, settings.get(f"{prefix}.extensions", "").split(",")):
-        name, _, value = pair.partition("=")
-        named[f"extension_{name.strip()}"] = value.strip()
-    visible = {
-        "sasl.mechanism": _OAUTH,
-        "sasl.login.callback.handler.class": f"{_OAUTH_PACKAGE}.OAuthBearerLoginCallbackHandler",
-        f"{prefix}.token.endpoint.url": settings[f"{prefix}.token.endpoint.url"],
-    }
-    jaas = _jaas(f"{_OAUTH_PACKAGE}.OAuthBearerLoginModule", named)
-    return visible, {"sasl.jaas.config": jaas}
+    return {**named, **own}
 
 
-def _jaas(module: str, options: Mapping[str, str]) -> str:
-    written = " ".join(f"{name}={_quoted(value)}" for name, value in options.items())
-    return f"{module} required {written};"
+def _imported(name: str, path: str) -> Callable[..., Any]:
+    """Import a callback by its dotted path."""
+    if path in NEEDS:
+        module, package = NEEDS[path]
+        if not _is_installed(module):
+            raise MachineError(
+                f"logging in to this Kafka cluster needs the Python package {package}, which isn't "
+                "installed on this machine; install it"
+            )
+    home, _, attribute = path.rpartition(".")
+    try:
+        found: Callable[..., Any] = getattr(importlib.import_module(home), attribute)
+    except (ImportError, AttributeError, ValueError) as error:
+        raise ConfigError(
+            f"{name} = {path!r} can't be imported on this machine ({error}); give the dotted path "
+            "of a function in a module that is installed here"
+        ) from error
+    return found
 
 
-def _tls_for_java(settings: Mapping[str, str]) -> tuple[dict[str, str], dict[str, str]]:
-    """Translate the trusted certificates and the client certificate."""
-    plain: dict[str, str] = {}
-    if "ssl.ca.location" in settings:
-        plain["ssl.truststore.type"] = "PEM"
-        plain["ssl.truststore.location"] = settings["ssl.ca.location"]
-    elif "ssl.ca.pem" in settings:
-        plain["ssl.truststore.type"] = "PEM"
-        plain["ssl.truststore.certificates"] = settings["ssl.ca.pem"]
-    secret = {
-        name: settings[name]
-        for name in ("ssl.key.password", "ssl.keystore.password")
-        if name in settings
-    }
-    certificate = _pem(settings, "ssl.certificate")
-    key = _pem(settings, "ssl.key")
-    if certificate and key:
-        # As PEM text, the Java client accepts the key only in PKCS #8 (KIP-651).
-        plain["ssl.keystore.type"] = "PEM"
-        plain["ssl.keystore.certificate.chain"] = certificate
-        secret["ssl.keystore.key"] = key
-    elif certificate or key:
-        raise ConfigError("ssl.certificate.… and ssl.key.… go together: give both or neither")
-    if "ssl.keystore.location" in settings:
-        plain["ssl.keystore.type"] = "PKCS12"
-        plain["ssl.keystore.location"] = settings["ssl.keystore.location"]
-    return plain, secret
+def _with_first_token(
+    callback: Callable[[str], Any], path: str, config: str
+) -> Callable[[str], Any]:
+    """Return a callback whose first call returns a token that was fetched here.
+
+    librdkafka calls it in a thread of its own whenever a token is due, and repeats it if it raises.
+    """
+    try:
+        found = callback(config)
+    except Exception as error:
+        raise KafkaUnavailableError(
+            f"there is no token for Kafka: {_TOKEN} = {path!r} raised {type(error).__name__}: "
+            f"{error}; correct what it asks, or try again"
+        ) from error
+    if not _is_token(found):
+        raise ConfigError(
+            f"{_TOKEN} = {path!r} returned no token that is valid now; expected a tuple of the "
+            "token as text, and its end in seconds since 1970"
+        )
+    first = [found]
+
+    def told(config: str) -> Any:
+        if first:
+            return first.pop()
+        try:
+            return callback(config)
+        except Exception as error:
+            # librdkafka reports only that there was one.
+            log.warning("%s = %r raised %s: %s", _TOKEN, path, type(error).__name__, error)
+            raise
+
+    return told
+
+
+def _is_token(found: object) -> bool:
+    return (
+        isinstance(found, tuple)
+        and len(found) >= 2
+        and isinstance(found[0], str)
+        and isinstance(found[1], (int, float))
+        and found[1] > time.time()
+    )
+
+
+def _is_installed(module: str) -> bool:
+    try:
+        return find_spec(module) is not None
+    except ImportError:
+        # A parent package is missing.
+        return False

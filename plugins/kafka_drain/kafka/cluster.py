@@ -35,12 +35,14 @@ from kafka_drain.errors import (
     ConfigError,
     KafkaDrainError,
     KafkaUnavailableError,
+    MachineError,
     TopicError,
 )
 from kafka_drain.kafka.acls import missing_acls, require_access
 from kafka_drain.kafka.admin_answers import answer_of
-from kafka_drain.kafka.client_config import KafkaConfig
+from kafka_drain.kafka.client_config import KafkaConfig, for_client
 from kafka_drain.kafka.error_codes import PASSING, UNAVAILABLE
+from kafka_drain.kafka.logins import Login
 from kafka_drain.kafka.records import read_records
 from kafka_drain.kafka.topics import TopicSettings
 from kafka_drain.offsets import OffsetRange, TopicPartition
@@ -55,6 +57,18 @@ TIMEOUT_SECONDS = 20.0
 BACKOFF_SECONDS = 0.2
 
 QUICK_SECONDS = 5.0
+
+_SASL = "sasl.username, sasl.password or sasl.mechanism"
+#: What to correct when a login is refused.
+_CORRECT = {
+    Login.KERBEROS: "sasl.kerberos.principal or sasl.kerberos.keytab",
+    Login.OIDC: "the client's id, its secret, the scope or the token endpoint",
+    Login.ASSERTION: "the assertion, the scope or the token endpoint",
+    Login.UNSECURED: "sasl.oauthbearer.config",
+    Login.MSK_IAM: "this machine's AWS credentials, their rights in IAM, or oauth_cb",
+    Login.GOOGLE: "the application default credentials here, their rights, or oauth_cb",
+    Login.CALLBACK: "what the function in oauth_cb returns",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,12 +120,16 @@ class KafkaCluster:
     @cached_property
     def _admin(self) -> AdminClient:
         # librdkafka prints refused connections to stderr; the raised error already reports them.
-        settings: dict[str, Any] = {"log_level": 2, "error_cb": self._note_refusal}
-        return AdminClient({**self.config.for_librdkafka(), **settings})
+        refusals = self._refusals
 
-    def _note_refusal(self, error: KafkaError) -> None:
-        if error.code() in (KafkaError._AUTHENTICATION, KafkaError._SSL):
-            self._refusals[error.code()] = error.str()
+        # Not a method: the client would be freed by the garbage collector, in any thread, and one
+        # of its own can't end it.
+        def note_refusal(error: KafkaError) -> None:
+            if error.code() in (KafkaError._AUTHENTICATION, KafkaError._SSL):
+                refusals[error.code()] = error.str()
+
+        settings: dict[str, Any] = {"log_level": 2, "error_cb": note_refusal}
+        return AdminClient(for_client(self.config.for_librdkafka(), settings))
 
     def _ask(self, question: Callable[[AdminClient], T]) -> T:
         """Send a request and wait for the response; retry while the error is transient."""
@@ -136,10 +154,20 @@ class KafkaCluster:
             time.sleep(BACKOFF_SECONDS)
 
     def _explain(self, error: KafkaError) -> KafkaDrainError:
+        servers = self.config.bootstrap_servers
+        if error.code() == KafkaError._INVALID_ARG and "No provider for SASL" in error.str():
+            return MachineError(
+                "confluent-kafka on this machine can't log in as the Kafka connection says: "
+                f"{error.str()}. Its wheels have no Kerberos: install librdkafka with libsasl2, "
+                "then `pip install --no-binary confluent-kafka confluent-kafka`"
+            )
         if error.code() == KafkaError._INVALID_ARG:
             return ConfigError(
                 f"the Kafka connection's settings are invalid: {error.str()}; correct them"
             )
+        if error.code() == KafkaError.SASL_AUTHENTICATION_FAILED:
+            # No token was set before the client began.
+            return self._refused(f"logging in to Kafka at {servers} failed: {error.str()}")
         if error.code() in UNAVAILABLE:
             return self._explain_silence(error)
         if error.code() in (
@@ -148,18 +176,14 @@ class KafkaCluster:
             KafkaError.GROUP_AUTHORIZATION_FAILED,
         ):
             return AuthorizationError(
-                f"Kafka at {self.config.bootstrap_servers} responded: {error.str()}; this user "
-                "lacks an ACL; add it"
+                f"Kafka at {servers} responded: {error.str()}; this user lacks an ACL; add it"
             )
-        return TopicError(f"Kafka at {self.config.bootstrap_servers} responded: {error.str()}")
+        return TopicError(f"Kafka at {servers} responded: {error.str()}")
 
     def _explain_silence(self, error: KafkaError) -> KafkaDrainError:
         servers = self.config.bootstrap_servers
         if refusal := self._refusals.get(KafkaError._AUTHENTICATION):
-            return AuthenticationError(
-                f"Kafka at {servers} rejects the credentials: {refusal}; correct sasl.username, "
-                "sasl.password or sasl.mechanism in the Kafka connection"
-            )
+            return self._refused(f"Kafka at {servers} rejects the credentials: {refusal}")
         if refusal := self._refusals.get(KafkaError._SSL):
             return KafkaUnavailableError(
                 f"TLS with Kafka at {servers} failed: {refusal}; check security.protocol, port, "
@@ -170,6 +194,10 @@ class KafkaCluster:
             "check that the broker is running, and that bootstrap.servers is correct and reachable "
             "from here"
         )
+
+    def _refused(self, seen: str) -> AuthenticationError:
+        correct = _CORRECT.get(self.config.login, _SASL)
+        return AuthenticationError(f"{seen}; correct {correct} in the Kafka connection")
 
     def cluster_id(self) -> str:
         """Return the cluster's id."""

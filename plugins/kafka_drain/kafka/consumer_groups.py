@@ -24,7 +24,7 @@ from kafka_drain.errors import (
     TopicError,
 )
 from kafka_drain.kafka.admin_answers import answer_of
-from kafka_drain.kafka.client_config import KafkaConfig
+from kafka_drain.kafka.client_config import KafkaConfig, for_client
 from kafka_drain.kafka.cluster import (
     BACKOFF_SECONDS,
     TIMEOUT_SECONDS,
@@ -144,7 +144,7 @@ class ConsumerGroups:
     @cached_property
     def _admin(self) -> AdminClient:
         # librdkafka prints refused connections to stderr; the raised error already reports them.
-        return AdminClient({**self.config.for_librdkafka(), "log_level": 2})
+        return AdminClient(for_client(self.config.for_librdkafka(), {"log_level": 2}))
 
     def describe(self, group: str) -> Group:
         """Describe a group; the state of a nonexistent one is DEAD."""
@@ -183,7 +183,7 @@ class ConsumerGroups:
         wanted = [KafkaTopicPartition(tp.topic, tp.partition) for tp in partitions]
         if not wanted:
             return {}
-        with _Reader(self.config, group) as consumer:
+        with OffsetReader(self.config, group) as consumer:
             answers = self._ask(
                 group,
                 READ,
@@ -311,20 +311,18 @@ class _GroupNotFound(GroupError):
     """Raised when a group doesn't exist; never leaves this module."""
 
 
-class _Reader:
+class OffsetReader:
     """A consumer that has no subscription and joins no group."""
 
     def __init__(self, config: KafkaConfig, group: str) -> None:
-        self._consumer = Consumer(
-            {
-                **config.for_librdkafka(),
-                "group.id": group,
-                "enable.auto.commit": False,
-                # Waits for offsets that are pending in a transaction.
-                "isolation.level": "read_committed",
-                "log_level": 2,
-            }
-        )
+        own = {
+            "group.id": group,
+            "enable.auto.commit": False,
+            # Waits for offsets that are pending in a transaction.
+            "isolation.level": "read_committed",
+            "log_level": 2,
+        }
+        self._consumer = Consumer(for_client(config.for_librdkafka(), own))
 
     def __enter__(self) -> Consumer:
         return self._consumer

@@ -11,7 +11,7 @@ from confluent_kafka import Consumer, KafkaError
 from confluent_kafka import TopicPartition as KafkaTopicPartition
 
 from kafka_drain.errors import AuthorizationError, KafkaDrainError, KafkaUnavailableError
-from kafka_drain.kafka.client_config import KafkaConfig
+from kafka_drain.kafka.client_config import KafkaConfig, for_client
 from kafka_drain.offsets import OffsetRange, TopicPartition
 
 if TYPE_CHECKING:
@@ -57,9 +57,8 @@ def read_records(
         AuthorizationError: When an ACL is missing.
         KafkaUnavailableError: When Kafka doesn't respond, or deletes records meanwhile.
     """
-    consumer = Consumer(
-        {**config.for_librdkafka(), **_SETTINGS, "isolation.level": isolation_level}
-    )
+    own = {**_SETTINGS, "isolation.level": isolation_level}
+    consumer = Consumer(for_client(config.for_librdkafka(), own))
     try:
         consumer.assign([KafkaTopicPartition(tp.topic, tp.partition, span.start)])
         at, moved = span.start, time.monotonic()

@@ -17,6 +17,7 @@ from confluent_kafka import TopicPartition as KafkaTopicPartition
 from kafka_drain.archive.receipts import KafkaBounds
 from kafka_drain.errors import KafkaUnavailableError
 from kafka_drain.gaps import Gap
+from kafka_drain.kafka.client_config import for_client
 from kafka_drain.kafka.cluster import KafkaCluster
 from kafka_drain.kafka.records import GROUP, consumer_error
 from kafka_drain.offsets import OffsetRange, TopicPartition
@@ -69,24 +70,22 @@ def classify_gaps(
 
 @contextmanager
 def _consumer(cluster: KafkaCluster, isolation_level: str) -> Iterator[Consumer]:
-    consumer = Consumer(
-        {
-            **cluster.config.for_librdkafka(),
-            "group.id": GROUP,
-            "enable.auto.commit": False,
-            "enable.partition.eof": True,
-            "isolation.level": isolation_level,
-            # Otherwise an offset that Kafka no longer has would look like one without a record.
-            "auto.offset.reset": "error",
-            # Gaps are small: prefetch little, and don't back off (by default for a second) then.
-            "queued.min.messages": 1,
-            "fetch.queue.backoff.ms": 0,
-            "fetch.message.max.bytes": 1 << 16,
-            # At the end of a partition there is nothing to wait for.
-            "fetch.wait.max.ms": 10,
-            "log_level": 2,
-        }
-    )
+    own = {
+        "group.id": GROUP,
+        "enable.auto.commit": False,
+        "enable.partition.eof": True,
+        "isolation.level": isolation_level,
+        # Otherwise an offset that Kafka no longer has would look like one without a record.
+        "auto.offset.reset": "error",
+        # Gaps are small: prefetch little, and don't back off (by default for a second) then.
+        "queued.min.messages": 1,
+        "fetch.queue.backoff.ms": 0,
+        "fetch.message.max.bytes": 1 << 16,
+        # At the end of a partition there is nothing to wait for.
+        "fetch.wait.max.ms": 10,
+        "log_level": 2,
+    }
+    consumer = Consumer(for_client(cluster.config.for_librdkafka(), own))
     try:
         yield consumer
     finally:

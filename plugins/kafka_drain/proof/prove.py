@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
+from kafka_drain.archive.cluster_documents import MomentName
 from kafka_drain.archive.receipts import KafkaBounds, Receipt, parse_receipt
 from kafka_drain.archive.segment_overlaps import Claim, find_overlaps
 from kafka_drain.config.offset_ranges import range_name
@@ -129,6 +130,7 @@ class Evidence:
         before: The newest receipt of the generation; None for none.
         previous: The SHA-256 that the next receipt continues; None for the archive's first.
         journal: Number of entries in the journal.
+        cluster: The newest description of the cluster; None for none.
         sealed_at: The time, ISO 8601.
         blockers: Reasons to seal nothing.
     """
@@ -148,6 +150,7 @@ class Evidence:
     previous: str | None
     journal: int
     sealed_at: str
+    cluster: MomentName | None = None
     blockers: Blockers = field(default_factory=Blockers)
 
 
@@ -239,6 +242,7 @@ def _receipts(evidence: Evidence, proven: Iterable[CheckedSegment]) -> Iterator[
             sealed_at=evidence.sealed_at,
         )
         # The next receipt needs this one's hash, which only the sealed bytes have.
-        before = parse_receipt(replace(receipt, journal=evidence.journal).to_bytes())
+        receipt = replace(receipt, journal=evidence.journal, cluster=evidence.cluster)
+        before = parse_receipt(receipt.to_bytes())
         previous = before.sha256
         yield before

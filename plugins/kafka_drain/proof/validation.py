@@ -15,6 +15,8 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Literal
 
 from kafka_drain.archive.archive import Archive
+from kafka_drain.archive.cluster_documents import MomentName
+from kafka_drain.archive.cluster_moments import newest_name
 from kafka_drain.archive.copies import keep_copies
 from kafka_drain.archive.journal.checks import (
     SealedState,
@@ -46,6 +48,7 @@ from kafka_drain.findings import (
 from kafka_drain.gaps import Gap
 from kafka_drain.kafka.cluster import KafkaCluster
 from kafka_drain.offsets import TopicPartition
+from kafka_drain.proof.cluster_capture import Describe, capture, check_descriptions
 from kafka_drain.proof.committed_files import ReadFiles, read_committed_files
 from kafka_drain.proof.content_checks import Reread, SegmentFiles
 from kafka_drain.proof.copy_checks import check_copies
@@ -96,6 +99,7 @@ class _Validation:
         clock: The time.
         say: Takes lines of progress.
         read_many: Reads very many new files.
+        moment: The newest description of the cluster; None for none.
         report: Takes the figures and findings, for people.
         explained: Holes whose loss is explained.
     """
@@ -112,6 +116,7 @@ class _Validation:
     clock: Clock
     say: Callable[[str], None]
     read_many: ReadFiles
+    moment: MomentName | None
     report: Report
     explained: list[Hole] = field(default_factory=list)
 
@@ -127,6 +132,7 @@ def validate_archive(
     run: str | None = None,
     clock: Clock = utc_now,
     read_many: ReadFiles = read_committed_files,
+    describe: Describe | None = None,
     writes: bool = True,
     signer: Signer | None = None,
 ) -> Report:
@@ -145,6 +151,7 @@ def validate_archive(
         run: Name of the run, which tells a retry from another run; None for the time.
         clock: The time; replaced in tests.
         read_many: Reads the new files if there are very many of them.
+        describe: Describes the cluster before anything is sealed; None to write no description.
         writes: Whether to seal and to take notes; otherwise nothing in the archive is changed.
         signer: Its witness is compared with the archive; None for none. Nothing is signed here.
 
@@ -165,6 +172,12 @@ def validate_archive(
     report.findings += unreadable_notes(archive.root, newest)
     checked = check_windows(snapshot, deep=deep)
     report.add_windows(checked)
+    if cluster is not None and describe is not None and writes:
+        moment = capture(snapshot, describe, clock)
+    else:
+        moment = newest_name(snapshot.root)
+    receipts = [*sealed.newest.values()]
+    report.findings += check_descriptions(snapshot, moment, receipts, whole=whole)
     validation = _Validation(
         archive=archive,
         snapshot=snapshot,
@@ -178,6 +191,7 @@ def validate_archive(
         clock=clock,
         say=say,
         read_many=read_many,
+        moment=moment,
         report=report,
     )
     _explain_windows(validation)
@@ -266,6 +280,7 @@ def _evidence(
         previous=found.sealed.last_hash,
         journal=sealed.journal.newest,
         sealed_at=validation.now.isoformat(timespec="milliseconds"),
+        cluster=validation.moment if validation.moment and validation.moment.sha256 else None,
         blockers=Blockers(
             kafka_not_asked=validation.cluster is None,
             state=bool(errors(state.findings)),

@@ -355,6 +355,7 @@ class Republish:
                 transactions=plan.transactions,
                 provenance=plan.provenance,
                 settings=self.settings,
+                schema_ids=plan.translation,
                 largest_batch=sizes[chain[0].target_topic],
                 records_per_second=self.request.records_per_second,
                 bytes_per_second=self.request.bytes_per_second,

@@ -27,6 +27,8 @@ _ACCEPTED = (
 )
 _SECONDS = 10.0
 _TRIES = 3
+#: Length to which the text of a refusal is cut.
+_SHOWN = 500
 
 
 @dataclass(frozen=True)
@@ -112,10 +114,10 @@ class SchemaRegistry:
         """
         path = f"/subjects/{quote(subject, safe='')}/versions"
         found, warnings = [], []
-        for version in sorted(self._get(path, deleted="true")):
+        for version in sorted(self._get(path, deleted=True)):
             if version in known:
                 continue
-            answer = self._get(f"{path}/{version}", deleted="true")
+            answer = self._get(f"{path}/{version}", deleted=True)
             kind = answer.get("schemaType", "AVRO")
             if kind != "AVRO":
                 warnings.append(f"version {version} of subject {subject} is {kind}, not Avro")
@@ -136,7 +138,7 @@ class SchemaRegistry:
                 continue
             subject = quote(str(reference["subject"]), safe="")
             path = f"/subjects/{subject}/versions/{reference['version']}"
-            answer = self._get(path, deleted="true")
+            answer = self._get(path, deleted=True)
             into[reference["name"]] = self._parse(answer)
             self._collect(answer.get("references") or (), into)
 
@@ -144,7 +146,41 @@ class SchemaRegistry:
         where = f"version {answer.get('version')} of subject {answer.get('subject')}"
         return parse_schema(answer["schema"], where)
 
-    def _get(self, path: str, **parameters: str) -> Any:
+    def _get(self, path: str, *, deleted: bool = False) -> Any:
+        answer = self.ask("GET", path, deleted=deleted)
+        if answer is None:
+            raise ConfigError(
+                f"the Schema Registry {self.url} has no {path}; expected a registered "
+                "schema: correct the url, or name the subjects in values.subjects"
+            )
+        return answer
+
+    def ask(
+        self,
+        method: str,
+        path: str,
+        body: Mapping[str, Any] | None = None,
+        *,
+        deleted: bool = False,
+    ) -> Any:
+        """Send a request, and return the document in the response.
+
+        Each request may be repeated: registering a schema again changes nothing.
+
+        Args:
+            method: HTTP's method.
+            path: The path after the registry's URL.
+            body: What is sent.
+            deleted: Whether what was deleted, softly, counts too.
+
+        Returns:
+            None if there is no such thing in the registry (404).
+
+        Raises:
+            AuthenticationError: When the registry rejects the login, or it lacks the right.
+            ConfigError: When the registry refuses the request, or its certificate isn't trusted.
+            RegistryUnavailableError: When it doesn't respond.
+        """
         import requests
         from requests.adapters import HTTPAdapter
         from urllib3.util import Retry
@@ -153,14 +189,20 @@ class SchemaRegistry:
             total=_TRIES - 1,
             backoff_factor=0.5,
             status_forcelist=(429, 500, 502, 503, 504),
+            allowed_methods=None,
             raise_on_status=False,
         )
         with requests.Session() as session:
             for scheme in ("https://", "http://"):
                 session.mount(scheme, HTTPAdapter(max_retries=retries))
             try:
-                answer = session.get(
-                    f"{self.url}{path}", params=parameters, timeout=_SECONDS, **self._access()
+                answer = session.request(
+                    method,
+                    f"{self.url}{path}",
+                    params={"deleted": "true"} if deleted else {},
+                    json=body,
+                    timeout=_SECONDS,
+                    **self._access(),
                 )
                 status = answer.status_code
                 if status in (401, 403):
@@ -169,9 +211,11 @@ class SchemaRegistry:
                         "basic.auth.user.info or bearer.auth.token in its connection"
                     )
                 if status == 404:
+                    return None
+                if status in (409, 422):
                     raise ConfigError(
-                        f"the Schema Registry {self.url} has no {path}; expected a registered "
-                        "schema: correct the url, or name the subjects in values.subjects"
+                        f"the Schema Registry {self.url} refuses {method} {path} ({status}): "
+                        f"{_said(answer)}"
                     )
                 if status != 200:
                     raise RegistryUnavailableError(
@@ -208,3 +252,11 @@ class SchemaRegistry:
             certificate = self.settings["ssl.certificate.location"]
             access["cert"] = (certificate, self.settings.get("ssl.key.location", certificate))
         return access
+
+
+def _said(answer: Any) -> str:
+    """Return the text of a refusal."""
+    try:
+        return str(answer.json()["message"])[:_SHOWN]
+    except (ValueError, KeyError, TypeError):
+        return str(answer.text)[:_SHOWN]

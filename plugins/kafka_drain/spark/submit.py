@@ -39,8 +39,13 @@ IN_CLUSTER = {
     "spark.yarn.submit.waitAppCompletion": "false",
 }
 
-#: A drain of this number of offsets or fewer finishes before Java's second compiler pays off.
-SHORT_JOB_OFFSETS = 200_000
+#: On a Spark Connect server, each session has a class loader of its own: what Spark compiles for a
+#: query is compiled again in each, and starts slow again. Only jobs that send code need that.
+SHARED_CLASSES = {
+    "spark.sql.artifact.isolation.enabled": "false",
+    "spark.sql.artifact.isolation.alwaysApplyClassloader": "false",
+}
+_SEND_CODE = ("send", "validate")
 
 #: Where the drivers of the applications run that are being prepared.
 _PLACE: ContextVar[Place] = ContextVar("place", default=Place.HERE)
@@ -129,9 +134,9 @@ class SparkApplication:
 
 def for_offsets(application: SparkApplication, offsets: int) -> SparkApplication:
     """Return the application with its configuration tuned for a number of offsets."""
-    if offsets > SHORT_JOB_OFFSETS or application.on_connect:
+    if application.on_connect:
         return application
-    return replace(application, conf=compile_less(application.conf))
+    return replace(application, conf=compile_less(application.conf, offsets))
 
 
 #: Variables with options that the JDK or spark-submit adds to those on the command line.
@@ -319,7 +324,8 @@ def _for_connect(
         for key, value in spark_conf_for(pipeline.archive, os.environ).items()
     }
     defaults = {key: value for key, value in DEFAULTS.items() if key.startswith("spark.sql.")}
-    conf = {**defaults, **in_store, **pipeline.spark_conf, **FIXED, **fixed}
+    classes = {} if kind in _SEND_CODE else SHARED_CLASSES
+    conf = {**defaults, **classes, **in_store, **pipeline.spark_conf, **FIXED, **fixed}
     return SparkApplication(
         name=name,
         path=path,

@@ -7,20 +7,15 @@ from __future__ import annotations
 
 import errno
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 from upath import UPath
 
-from kafka_drain.errors import ArchiveError, ConfigError, MachineError, StoreUnavailableError
+from kafka_drain.errors import ArchiveError, MachineError, StoreUnavailableError
 from kafka_drain.storage.s3 import S3_SCHEMES
-
-#: Packages that provide fsspec's file systems for the stores.
-_PACKAGES = {"s3": "s3fs", "s3a": "s3fs", "gs": "gcsfs", "abfs": "adlfs", "abfss": "adlfs"}
-
-#: Without exclusive creation and replacement, and read by no Python without Java.
-_HDFS = ("hdfs", "webhdfs", "swebhdfs", "viewfs")
+from kafka_drain.storage.schemes import HDFS, PACKAGES, normalised
 
 _READ_AHEAD = 8 << 20
 
@@ -31,33 +26,37 @@ _SYNC_LANES = 16
 _NO_LOGIN = ("NoCredentialsError", "PartialCredentialsError", "ProfileNotFound")
 
 
-def locate(path: str | os.PathLike[str] | UPath) -> UPath:
+def locate(path: str | os.PathLike[str] | UPath, access: Mapping[str, Any] | None = None) -> UPath:
     """Return a location by its path or URL; it need not exist.
 
+    Args:
+        path: The path or URL.
+        access: fsspec's options for the URL's store; None for those of the environment.
+
     Raises:
-        ConfigError: When it is in an HDFS.
+        ConfigError: When the URL's store isn't supported.
         MachineError: When the package for the URL's store isn't installed.
     """
     scheme = str(path).partition("://")[0]
-    if scheme in _HDFS:
-        raise ConfigError(
-            f"{path} is in an HDFS, where an archive's documents can't be created exclusively or "
-            "replaced if unchanged; use a folder that all machines share, or an object store "
-            "(Apache Ozone has an S3 gateway). YARN itself may use HDFS"
-        )
+    if scheme in (*HDFS, "file"):
+        path = normalised(str(path))
     try:
         if isinstance(path, UPath) or "://" not in str(path):
             found = UPath(path)
         else:
-            found = UPath(path, **_options(str(path).partition("://")[0]))
+            found = UPath(path, **_options(scheme), **(access or {}))
         if is_local(found):
             return found.absolute()
         found.fs  # noqa: B018 - imports the package
     except ImportError as error:
         raise MachineError(
-            f"{path} needs the Python package {_PACKAGES.get(scheme, 'for ' + scheme)} ({error}); "
+            f"{path} needs the Python package {PACKAGES.get(scheme, 'for ' + scheme)} ({error}); "
             "install it alongside kafka-drain, for S3 as kafka-drain[s3]"
         ) from error
+    except ValueError:
+        # fsspec doesn't know the scheme: say which ones there are.
+        normalised(str(path))
+        raise
     return found
 
 

@@ -8,6 +8,7 @@ exposes them.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -27,6 +28,16 @@ _WITHOUT_RENAMES = {
     "spark.hadoop.fs.s3a.committer.name": "magic",
     # Buffered in memory during upload: a container's disk may be small and read-only.
     "spark.hadoop.fs.s3a.fast.upload.buffer": "bytebuffer",
+}
+
+_S3A = "org.apache.hadoop.fs.s3a"
+#: Hadoop's own default lacks profiles and web identities; the SDK's default chain looks wherever
+#: botocore does. Before it, Hadoop's providers for keys in its own credential files.
+_KEYS = (f"{_S3A}.TemporaryAWSCredentialsProvider", f"{_S3A}.SimpleAWSCredentialsProvider")
+#: By the AWS SDK's major version: Spark 3.5's Hadoop has the first.
+_CHAINS = {
+    1: "com.amazonaws.auth.DefaultAWSCredentialsProviderChain",
+    2: "software.amazon.awssdk.auth.credentials.DefaultCredentialsProvider",
 }
 
 #: Environment variables for the entries of the connection's extra.
@@ -57,6 +68,8 @@ def spark_conf_for(archive: str, environment: Mapping[str, str]) -> dict[str, st
     if scheme_of(archive) not in S3_SCHEMES:
         return {}
     conf = dict(_WITHOUT_RENAMES)
+    chain = _CHAINS[1 if _spark_version().startswith("3.") else 2]
+    conf["spark.hadoop.fs.s3a.aws.credentials.provider"] = ",".join([*_KEYS, chain])
     endpoint = environment.get("AWS_ENDPOINT_URL_S3") or environment.get("AWS_ENDPOINT_URL")
     if endpoint:
         _check_endpoint(endpoint)
@@ -68,6 +81,16 @@ def spark_conf_for(archive: str, environment: Mapping[str, str]) -> dict[str, st
         # A custom endpoint accepts any region; without one, S3A would ask AWS for it.
         conf["spark.hadoop.fs.s3a.endpoint.region"] = region or "us-east-1"
     return conf
+
+
+def _spark_version() -> str:
+    """Return the version of the installed Spark; empty if there is none."""
+    for package in ("pyspark", "pyspark-client"):
+        try:
+            return version(package)
+        except PackageNotFoundError:
+            pass
+    return ""
 
 
 def _check_endpoint(endpoint: str) -> None:
@@ -83,6 +106,11 @@ def _check_endpoint(endpoint: str) -> None:
         )
 
 
+def beyond_keys(extra: Mapping[str, Any]) -> list[str]:
+    """Return the entries of a connection's extra that need more than environment variables."""
+    return sorted(name for name, value in extra.items() if value and name not in _EXTRA)
+
+
 def variables_of(
     conn_id: str, login: str | None, password: str | None, extra: Mapping[str, Any]
 ) -> dict[str, str]:
@@ -92,11 +120,11 @@ def variables_of(
         conn_id: Id of the connection, for messages.
         login: Access key id; None to use the worker's environment or role.
         password: Secret access key.
-        extra: `region_name`, `endpoint_url`, `aws_session_token`, `profile_name`.
+        extra: `region_name`, `endpoint_url`, `aws_session_token`, `profile_name`; others aren't
+            looked at.
 
     Raises:
-        ConfigError: When `extra` has any other key, such as `role_arn`, or only half a key pair is
-            given.
+        ConfigError: When only half a key pair is given.
     """
     if bool(login) != bool(password):
         raise ConfigError(
@@ -104,14 +132,29 @@ def variables_of(
             f"without {'a password' if login else 'a login'}; the login is the access key id, "
             "the password the secret access key"
         )
-    unknown = sorted(extra.keys() - _EXTRA.keys())
-    if unknown:
-        raise ConfigError(
-            f"the Airflow connection {conn_id!r} has {', '.join(unknown)} in its extra, which "
-            f"kafka-drain doesn't support; accepted: {', '.join(_EXTRA)}. To use a role, assign it "
-            "to the worker itself, or name a profile (profile_name)"
-        )
-    found = {_EXTRA[name]: str(value) for name, value in extra.items() if value}
+    found = {_EXTRA[name]: str(extra[name]) for name in _EXTRA if extra.get(name)}
     if login and password:
         found |= {"AWS_ACCESS_KEY_ID": login, "AWS_SECRET_ACCESS_KEY": password}
     return found
+
+
+def options_of(variables: Mapping[str, str]) -> dict[str, Any]:
+    """Return fsspec's options for S3 that say the same as environment variables.
+
+    A server that reads several archives can't put the variables into its environment.
+    """
+    named = {
+        "key": variables.get("AWS_ACCESS_KEY_ID"),
+        "secret": variables.get("AWS_SECRET_ACCESS_KEY"),
+        "token": variables.get("AWS_SESSION_TOKEN"),
+        "profile": variables.get("AWS_PROFILE"),
+        "endpoint_url": variables.get("AWS_ENDPOINT_URL_S3") or variables.get("AWS_ENDPOINT_URL"),
+    }
+    options: dict[str, Any] = {name: value for name, value in named.items() if value}
+    client = {
+        "region_name": variables.get("AWS_REGION"),
+        "verify": variables.get("AWS_CA_BUNDLE"),
+    }
+    if given := {name: value for name, value in client.items() if value}:
+        options["client_kwargs"] = given
+    return options

@@ -9,11 +9,15 @@ from airflow.providers.common.compat.sdk import Asset, AssetAlias
 
 from kafka_drain.config.pipeline import Pipeline
 
+#: Entry of an asset's extra: the connection with which the pages open the archive.
+CONN_ID = "archive_conn_id"
+
 
 def archive_asset(pipeline: Pipeline) -> Asset:
     """Return the asset of a pipeline's archive, for which each validation emits an event."""
-    archive = pipeline.archive
-    return Asset(archive if "://" in archive else f"file://{archive}")
+    archive, conn_id = pipeline.archive, pipeline.archive_conn_id
+    uri = archive if "://" in archive else f"file://{archive}"
+    return Asset(uri, extra={CONN_ID: conn_id}) if conn_id else Asset(uri)
 
 
 def replaced_alias(pipeline: Pipeline) -> AssetAlias:

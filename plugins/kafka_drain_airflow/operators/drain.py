@@ -6,17 +6,17 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from kafka_drain_airflow.connections import (
-    archive_access,
     is_true,
-    kafka_cluster,
     listed,
     schema_registry,
     spark_engine,
     terminal_errors_fail,
 )
 from kafka_drain_airflow.data_intervals import window_interval
+from kafka_drain_airflow.kafka_connection import kafka_cluster
 from kafka_drain_airflow.observability.lineage import drain_lineage
 from kafka_drain_airflow.operators.spark_job import SparkJobOperator
+from kafka_drain_airflow.store_connection import archive_access
 
 if TYPE_CHECKING:
     from airflow.providers.common.compat.sdk import Context

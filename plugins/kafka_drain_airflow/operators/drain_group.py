@@ -9,14 +9,14 @@ from airflow.providers.common.compat.sdk import BaseOperator
 
 from kafka_drain.config.pipeline import Pipeline
 from kafka_drain_airflow.connections import (
-    archive_access,
-    kafka_cluster,
     schema_registry,
     spark_engine,
     terminal_errors_fail,
 )
+from kafka_drain_airflow.kafka_connection import kafka_cluster
 from kafka_drain_airflow.observability.lineage import Lineage, drain_lineage, group_lineage
 from kafka_drain_airflow.operators.spark_job import SparkJobOperator
+from kafka_drain_airflow.store_connection import archive_access
 
 if TYPE_CHECKING:
     from airflow.providers.common.compat.sdk import Context

@@ -11,13 +11,11 @@ from airflow.providers.common.compat.sdk import AirflowFailException, BaseOperat
 from kafka_drain.config.drill import Drill
 from kafka_drain.config.pipeline import Pipeline
 from kafka_drain.errors import DeliveryError
-from kafka_drain_airflow.connections import (
-    archive_access,
-    evidence_signer,
-    kafka_cluster,
-    terminal_errors_fail,
-)
+from kafka_drain_airflow.connections import terminal_errors_fail
+from kafka_drain_airflow.evidence_connection import evidence_signer
+from kafka_drain_airflow.kafka_connection import kafka_cluster
 from kafka_drain_airflow.operators.spark_job import SparkJobOperator
+from kafka_drain_airflow.store_connection import archive_access
 
 if TYPE_CHECKING:
     from airflow.providers.common.compat.sdk import Context

@@ -5,13 +5,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from kafka_drain_airflow.connections import (
-    archive_access,
-    kafka_cluster,
     spark_engine,
     terminal_errors_fail,
 )
+from kafka_drain_airflow.kafka_connection import kafka_cluster
 from kafka_drain_airflow.observability.archive_events import tell_replaced
 from kafka_drain_airflow.operators.apply import ApplyOperator
+from kafka_drain_airflow.store_connection import archive_access
 
 if TYPE_CHECKING:
     from airflow.providers.common.compat.sdk import Context

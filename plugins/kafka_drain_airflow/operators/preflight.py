@@ -9,13 +9,13 @@ from airflow.providers.common.compat.sdk import BaseOperator
 
 from kafka_drain.config.pipeline import Pipeline
 from kafka_drain_airflow.connections import (
-    archive_access,
     is_true,
-    kafka_cluster,
     listed,
     terminal_errors_fail,
 )
 from kafka_drain_airflow.data_intervals import window_interval
+from kafka_drain_airflow.kafka_connection import kafka_cluster
+from kafka_drain_airflow.store_connection import archive_access
 
 if TYPE_CHECKING:
     from airflow.providers.common.compat.sdk import Context

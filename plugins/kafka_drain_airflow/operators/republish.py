@@ -13,16 +13,16 @@ from airflow.providers.common.compat.sdk import AirflowFailException
 from kafka_drain.errors import TransientError
 from kafka_drain.republish.planning.request import RepublishRequest
 from kafka_drain_airflow.connections import (
-    archive_access,
-    evidence_signer,
-    kafka_cluster,
     listed,
     spark_engine,
     terminal_errors_fail,
 )
 from kafka_drain_airflow.data_intervals import window_interval
+from kafka_drain_airflow.evidence_connection import evidence_signer
+from kafka_drain_airflow.kafka_connection import kafka_cluster
 from kafka_drain_airflow.observability.lineage import republish_lineage
 from kafka_drain_airflow.operators.apply import ApplyOperator
+from kafka_drain_airflow.store_connection import archive_access
 
 if TYPE_CHECKING:
     from airflow.providers.common.compat.sdk import Context
@@ -100,6 +100,8 @@ class RepublishToKafkaOperator(ApplyOperator):
         transactions: str | None = None,
         engine: str | None = None,
         provenance: bool | str | None = None,
+        schema_map: str | None = None,
+        keep_ids: Sequence[str] | str | None = None,
         records_per_second: float | str | None = None,
         bytes_per_second: float | str | None = None,
         repeat: bool | str | None = None,

@@ -3,25 +3,28 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from logging import INFO, WARNING
 from typing import TYPE_CHECKING, Any, Literal
 
 from kafka_drain.config.pipeline import Pipeline
 from kafka_drain_airflow.connections import (
-    archive_access,
-    evidence_signer,
-    kafka_cluster,
+    kept_registry,
     listed,
     spark_engine,
     terminal_errors_fail,
 )
 from kafka_drain_airflow.data_intervals import window_interval
+from kafka_drain_airflow.evidence_connection import evidence_signer
+from kafka_drain_airflow.kafka_connection import kafka_cluster
 from kafka_drain_airflow.observability.archive_events import tell_validated
 from kafka_drain_airflow.observability.report_link import REPORT_KEY, ReportLink
 from kafka_drain_airflow.operators.spark_job import SparkJobOperator
+from kafka_drain_airflow.store_connection import archive_access
 
 if TYPE_CHECKING:
     from airflow.providers.common.compat.sdk import Context
 
+    from kafka_drain.archive.archive import Archive
     from kafka_drain.intervals import Interval
     from kafka_drain.kafka.cluster import KafkaCluster
 
@@ -104,6 +107,7 @@ class ValidateManifestOperator(SparkJobOperator):
         from kafka_drain.events.published import begin_publication
         from kafka_drain.events.segment_events import segment_events
         from kafka_drain.proof.alerts import alerts_of
+        from kafka_drain.proof.cluster_capture import describe_with
         from kafka_drain.proof.executor_reading import read_by_spark
         from kafka_drain.proof.report import (
             note_overview,
@@ -129,6 +133,7 @@ class ValidateManifestOperator(SparkJobOperator):
             run=context.get("run_id"),
             read_many=read_by_spark(self.pipeline, self.run_application),
             signer=signer,
+            describe=describe_with(cluster.config, self.pipeline.describe_cluster, self._say),
         )
         path = write_report(archive, report, context.get("run_id"))
         if "ti" in context:
@@ -143,6 +148,7 @@ class ValidateManifestOperator(SparkJobOperator):
         if drills is not None:
             tell_drills(self.pipeline.name, drills)
         self._alert(context, alerts_of(report.findings, overview, utc_now(), drills))
+        self._keep_schemas(archive)
         try:
             if signer is not None:
                 self.log.info("evidence: %s", sign_report(archive, report, path, signer, utc_now()))
@@ -156,6 +162,26 @@ class ValidateManifestOperator(SparkJobOperator):
         tell_validated(self.outlets, context, extra)
         publication.note(sealed)
         return summary
+
+    def _keep_schemas(self, archive: Archive) -> None:
+        """Keep the schemas of newly sealed records; a failure never stops the validation.
+
+        What couldn't be read is noted in the archive, and asked for again by the next run.
+        """
+        from kafka_drain.errors import KafkaDrainError
+        from kafka_drain.schemas.capture import capture_schemas
+        from kafka_drain.storage.lease import utc_now
+
+        try:
+            registry = kept_registry(self.pipeline)
+            if registry is None:
+                return
+            found = capture_schemas(archive, registry, now=utc_now(), say=self._say)
+        except (KafkaDrainError, OSError) as error:
+            self.log.warning("schemas weren't kept: %s", error)
+            return
+        for line in found.lines():
+            self.log.log(WARNING if line.startswith("WARNING ") else INFO, "%s", line)
 
     def _alert(self, context: Context, alerts: list[dict[str, str]]) -> None:
         """Call the alert callbacks; a callback that fails doesn't stop the validation."""

@@ -27,7 +27,7 @@ from kafka_drain.pages.rendering import coloured, render
 from kafka_drain.storage.paths import read_bytes
 from kafka_drain_airflow.addresses import dag_url, home_url, page_url
 from kafka_drain_airflow.observability.task_links import KINDS
-from kafka_drain_airflow.pages.archives import find, find_all, page_beside, placed_findings
+from kafka_drain_airflow.pages.archives import find, find_all, opened, page_beside, placed_findings
 from kafka_drain_airflow.pages.database import (
     PREFIX,
     archives_of,
@@ -118,9 +118,10 @@ def archive(session: Any, dag_id: str, readable: Collection[str]) -> Answer:
     tried: list[DrillDocument] = []
     if not row.problem:
         try:
-            history = _histories.of(Archive.at(row.archive))
-            placed = placed_findings(row.archive, row.overview, history)
-            tried = read_drills(Archive.at(row.archive).root)
+            root = opened(archives_of(session, [dag_id])[dag_id])
+            history = _histories.of(Archive.at(root))
+            placed = placed_findings(root, row.overview, history)
+            tried = read_drills(Archive.at(root).root)
         except (KafkaDrainError, ReceiptError, OSError) as error:
             row = replace(row, problem=f"{row.archive}: {error}")
     groups = groups_of(session, [dag_id]).get(dag_id, [])
@@ -135,15 +136,15 @@ def archive(session: Any, dag_id: str, readable: Collection[str]) -> Answer:
 
 def receipt(session: Any, dag_id: str, generation: int, name: str) -> Answer:
     """Return a receipt exactly as it was sealed."""
-    root = archives_of(session, [dag_id]).get(dag_id)
-    if root is None or find(root).problem:
+    place = archives_of(session, [dag_id]).get(dag_id)
+    if place is None or find(place).problem:
         return _not_found(
             f"{dag_id} isn't a DAG that drains to an archive that this server can read."
         )
-    owner = Archive.at(root).generation(generation)
+    owner = Archive.at(opened(place)).generation(generation)
     # Only files that the folder lists are opened, whatever the URL says.
     if name not in owner.receipt_names():
-        return _not_found(f"Generation {generation} of {root} has no receipt {name}.")
+        return _not_found(f"Generation {generation} of {place.archive} has no receipt {name}.")
     return Answer(read_bytes(owner.folder / "receipts" / name), _JSON)
 
 
@@ -155,15 +156,16 @@ def newest_report(session: Any, dag_id: str, colours: str = "") -> Answer:
         dag_id: Id of the drain's DAG.
         colours: `dark` or `light`; anything else means the system's color scheme.
     """
-    root = archives_of(session, [dag_id]).get(dag_id)
-    if root is None:
+    place = archives_of(session, [dag_id]).get(dag_id)
+    if place is None:
         return _not_found(f"{dag_id} isn't a DAG that drains to an archive.")
-    found = find(root)
+    found = find(place)
     if found.overview is None:
-        return _not_found(found.problem or f"{root} has not been validated yet.")
-    page = page_beside(f"{root}/{found.overview.get('report')}")
+        return _not_found(found.problem or f"{place.archive} has not been validated yet.")
+    root = opened(place)
+    page = page_beside(f"{root}/{found.overview.get('report')}", root)
     if page is None:
-        return _not_found(f"The report of {root} no longer exists.")
+        return _not_found(f"The report of {place.archive} no longer exists.")
     return Answer(coloured(page.read_bytes(), colours if colours in COLOURS else ""))
 
 
@@ -173,7 +175,12 @@ def report(session: Any, dag_id: str, run_id: str, task_id: str, map_index: int)
         path = report_of(session, dag_id, run_id, task_id, map_index)
     except LookupError as error:
         return _not_found(str(error))
-    page = page_beside(path)
+    place = archives_of(session, [dag_id]).get(dag_id)
+    try:
+        root = opened(place) if place and place.conn_id else None
+    except KafkaDrainError as error:
+        return _not_found(f"this server can't read {place and place.archive}: {error}")
+    page = page_beside(path, root)
     if page is None:
         return _not_found(f"{path!r} isn't the report of an archive that this server can read.")
     return Answer(page.read_bytes())
@@ -184,17 +191,17 @@ def _not_found(text: str) -> Answer:
 
 
 def _rows(session: Any, dag_ids: Collection[str], readable: Collection[str]) -> list[ArchiveRow]:
-    roots = archives_of(session, dag_ids)
-    groups = groups_of(session, roots)
+    places = archives_of(session, dag_ids)
+    groups = groups_of(session, places)
     runs = last_runs(
         session,
-        {name: {name, *groups.get(name, ())}.intersection({name, *readable}) for name in roots},
+        {name: {name, *groups.get(name, ())}.intersection({name, *readable}) for name in places},
     )
-    found = find_all(list(roots.values()))
+    found = find_all(list(places.values()))
     return [
         ArchiveRow(
             name=dag_id.removeprefix(PREFIX),
-            archive=root,
+            archive=place.archive,
             link=dag_url(dag_id),
             page=page_url(f"/archives/{quote(dag_id, safe='')}"),
             report=page_url(f"/archives/{quote(dag_id, safe='')}/report") if of.overview else "",
@@ -202,5 +209,5 @@ def _rows(session: Any, dag_ids: Collection[str], readable: Collection[str]) -> 
             problem=of.problem,
             runs=runs.get(dag_id, ()),
         )
-        for (dag_id, root), of in zip(roots.items(), found, strict=True)
+        for (dag_id, place), of in zip(places.items(), found, strict=True)
     ]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import threading
+import time
 from collections.abc import Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass
@@ -17,12 +19,18 @@ from kafka_drain.archive.status import read_overview
 from kafka_drain.errors import KafkaDrainError
 from kafka_drain.pages.placing import NOTHING, Placed, place_findings
 from kafka_drain.storage.paths import is_local, locate, require_reachable
+from kafka_drain_airflow.pages.database import Place
+from kafka_drain_airflow.store_connection import StoreAccess, store_access
 
 # No http or similar schemes: the server would send requests to arbitrary addresses.
 STORES = {"s3", "s3a", "gs", "gcs", "abfs", "abfss", "az", "adl", "hdfs"}
 #: Time limit for a store's answer, in seconds.
 PATIENCE = 10.0
+#: How long a connection isn't read again, in seconds.
+ACCESS_SECONDS = 300.0
 
+_access: dict[str, tuple[float, StoreAccess]] = {}
+_access_lock = threading.Lock()
 _readers = ThreadPoolExecutor(16, thread_name_prefix="kafka-drain-overview")
 
 
@@ -34,9 +42,9 @@ class Found:
     problem: str = ""
 
 
-def find_all(archives: Sequence[str]) -> list[Found]:
+def find_all(places: Sequence[Place]) -> list[Found]:
     """Read several archives in parallel, because stores are slow, and return what is known."""
-    reading = [_readers.submit(find, archive) for archive in archives]
+    reading = [_readers.submit(find, place) for place in places]
     wait(reading, timeout=PATIENCE)
     return [_found(future) for future in reading]
 
@@ -48,10 +56,31 @@ def _found(future: Future[Found]) -> Found:
     return future.result()
 
 
-def find(archive: str) -> Found:
+def opened(place: Place) -> UPath:
+    """Return an archive's location, opened with its pipeline's connection.
+
+    Raises:
+        KafkaDrainError: When the connection gives no access.
+    """
+    return locate(place.archive, _options(place.conn_id) if place.conn_id else None)
+
+
+def _options(conn_id: str) -> dict[str, Any]:
+    """Return how a connection opens a store; asked again every few minutes."""
+    with _access_lock:
+        at, access = _access.get(conn_id, (0.0, None))
+        if access is None or time.monotonic() - at > ACCESS_SECONDS:
+            access = store_access(conn_id)
+            _access[conn_id] = (time.monotonic(), access)
+    options: dict[str, Any] = access.options()
+    return options
+
+
+def find(place: Place) -> Found:
     """Return what is known about an archive."""
+    archive = place.archive
     try:
-        root = locate(archive)
+        root = opened(place)
         if not is_local(root) and root.protocol not in STORES:
             return Found(problem=f"{archive} isn't in a store that this server may access")
         require_reachable(root)
@@ -61,7 +90,7 @@ def find(archive: str) -> Found:
         return Found(problem=f"this server can't read {archive}: {error}")
 
 
-def placed_findings(archive: str, overview: Mapping[str, Any] | None, history: History) -> Placed:
+def placed_findings(root: UPath, overview: Mapping[str, Any] | None, history: History) -> Placed:
     """Return the locations of the findings of an archive's last validation.
 
     Raises:
@@ -69,31 +98,36 @@ def placed_findings(archive: str, overview: Mapping[str, Any] | None, history: H
     """
     if not overview or overview["verdict"] == "complete":
         return NOTHING
-    document = UPath(f"{archive}/{overview.get('report')}")
+    name = str(overview.get("report"))
     try:
         # A path that doesn't name a report is ignored.
-        found = page_beside(str(document)) and ReportDocument.read(document).content()
+        found = page_beside(f"{root}/{name}", root) and ReportDocument.read(root / name).content()
     except (KafkaDrainError, OSError):
         found = None
     if not found:
         return Placed(is_complete=False)
-    root = Archive.at(archive)
-    receipts = (root.generation(r.generation).read_receipt(r.receipt) for r in history.runs)
+    archive = Archive.at(root)
+    receipts = (archive.generation(r.generation).read_receipt(r.receipt) for r in history.runs)
     return place_findings(found, receipts)
 
 
-def page_beside(path: object) -> UPath | None:
+def page_beside(path: object, root: UPath | None = None) -> UPath | None:
     """Return the page of a report; None unless it is `<archive>/reports/<name>.html`.
 
     The path may come from anyone who may write XComs, so no other file is ever served.
 
     Args:
         path: Path of the report's JSON document.
+        root: An archive that was opened with a connection. A path outside of it is opened with the
+            server's own access: whoever writes XComs chooses no connection.
     """
     if not isinstance(path, str) or not path.endswith(".json"):
         return None
     try:
         page = UPath(path.removesuffix(".json") + ".html")
+        if root is not None and not is_local(root) and path.startswith(f"{root}/"):
+            page = root / path.removeprefix(f"{root}/")
+            page = page.with_name(page.name.removesuffix(".json") + ".html")
         if is_local(page) and page.is_absolute():
             # Check the path after resolving links and dots.
             page = UPath(Path(page.path).resolve())

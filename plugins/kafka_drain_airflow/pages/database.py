@@ -9,6 +9,7 @@ import io
 import json
 import pickle
 from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from airflow.models.dag import DagTag
@@ -21,6 +22,7 @@ from sqlalchemy import and_, case, func, select
 from kafka_drain.pages.archive import Drained
 from kafka_drain.pages.overview import Doing, Run, shown_task
 from kafka_drain_airflow.addresses import run_url
+from kafka_drain_airflow.observability.archive_events import CONN_ID
 from kafka_drain_airflow.observability.report_link import REPORT_KEY
 from kafka_drain_airflow.observability.task_links import GROUP
 from kafka_drain_airflow.observability.task_links import VALIDATION as GROUP_VALIDATION
@@ -43,6 +45,7 @@ else:
 __all__ = [
     "PREFIX",
     "AssetModel",
+    "Place",
     "TaskOutletAssetReference",
     "XComModel",
     "archives_of",
@@ -64,10 +67,23 @@ RUNS = 8
 NEWEST = 40
 
 
-def archives_of(session: Any, dag_ids: Collection[str]) -> dict[str, str]:
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where an archive is.
+
+    Attributes:
+        archive: Its path or URL.
+        conn_id: Id of the Airflow connection that opens it; empty if the server's own access does.
+    """
+
+    archive: str
+    conn_id: str = ""
+
+
+def archives_of(session: Any, dag_ids: Collection[str]) -> dict[str, Place]:
     """Return the archives of the given DAGs, taken from the outlets of their validation tasks."""
     query = (
-        select(TaskOutletAssetReference.dag_id, AssetModel.uri)
+        select(TaskOutletAssetReference.dag_id, AssetModel.uri, AssetModel.extra)
         .join(AssetModel, AssetModel.id == ASSET_ID)
         .join(DagTag, DagTag.dag_id == TaskOutletAssetReference.dag_id)
         .where(
@@ -78,8 +94,8 @@ def archives_of(session: Any, dag_ids: Collection[str]) -> dict[str, str]:
         .order_by(TaskOutletAssetReference.dag_id)
     )
     return {
-        dag_id: uri.removeprefix("file://")
-        for dag_id, uri in session.execute(query)
+        dag_id: Place(uri.removeprefix("file://"), str((extra or {}).get(CONN_ID) or ""))
+        for dag_id, uri, extra in session.execute(query)
         if dag_id.startswith(PREFIX)
     }
 

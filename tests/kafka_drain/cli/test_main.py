@@ -15,7 +15,13 @@ from kafka_drain.cli.main import COMMANDS, main, parser
 from tests.kafka_drain.golden import MANIFEST, sealed_copy
 
 #: Modules that commands share.
-SHARED = {"arguments", "pipeline_arguments", "plan_answer", "report_answer"}
+SHARED = {
+    "arguments",
+    "pipeline_arguments",
+    "plan_answer",
+    "registry_arguments",
+    "report_answer",
+}
 
 
 def subparsers(of: argparse.ArgumentParser) -> dict[str, argparse.ArgumentParser]:

@@ -16,11 +16,13 @@ from kafka_drain.config.checks import (
     offsets,
     one_of,
     refuse,
+    template_in,
     text,
     timestamp,
     timestamps,
     unknown,
 )
+from kafka_drain.config.values import Values
 from kafka_drain.errors import ConfigError
 
 # 2026-01-01T00:00:00 UTC
@@ -203,3 +205,23 @@ def test_unknown_far() -> None:
 def test_refuse() -> None:
     """The message tells name, value and what is accepted."""
     assert str(refuse("n", "v", "w")) == "n = 'v' is not acceptable; accepted: w"
+
+
+@pytest.mark.parametrize(
+    ("value", "found"),
+    [
+        ("/data/{{ ds }}", "/data/{{ ds }}"),
+        ("{% if x %}a{% endif %}", "{% if x %}a{% endif %}"),
+        ("/data/{x}", ""),
+        (["a", "{{ b }}"], "{{ b }}"),
+        ({"startingOffsets": {"t": {"0": "{{ c }}"}}}, "{{ c }}"),
+        ({"maxOffsetsPerTrigger": 5}, ""),
+        (None, ""),
+        (5, ""),
+        (Values(encoding="json", columns="{{ d }} BIGINT"), "{{ d }} BIGINT"),
+        (Values(encoding="json", columns="id BIGINT"), ""),
+    ],
+)
+def test_template_in(value: Any, found: str) -> None:
+    """A template is found wherever it is in a value."""
+    assert template_in(value) == found

@@ -198,9 +198,29 @@ def test_java_options_with_a_collector_elsewhere() -> None:
     assert plain[key] == default[key] == "-Duser.timezone=UTC"
 
 
-def test_compile_less_of_a_short_job() -> None:
-    """A short job's driver compiles once; a level of the pipeline's stays."""
-    key = "spark.driver.extraJavaOptions"
+JAVA = "spark.driver.extraJavaOptions"
+C1 = "-XX:TieredStopAtLevel=1"
+OFF = {
+    "spark.sql.codegen.wholeStage": "false",
+    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+}
 
-    assert compile_less({key: "-Dx=1"}) == {key: "-Dx=1 -XX:TieredStopAtLevel=1"}
-    assert compile_less({key: "-XX:TieredStopAtLevel=4"}) == {key: "-XX:TieredStopAtLevel=4"}
+
+@pytest.mark.parametrize(
+    ("given", "offsets", "found"),
+    [
+        ({}, 0, {JAVA: C1, **OFF}),
+        ({JAVA: "-Dx=1"}, 20_000, {JAVA: f"-Dx=1 {C1}", **OFF}),
+        ({JAVA: "-Dx=1"}, 20_001, {JAVA: f"-Dx=1 {C1}"}),
+        ({JAVA: "-Dx=1"}, 200_000, {JAVA: f"-Dx=1 {C1}"}),
+        ({JAVA: "-Dx=1"}, 200_001, {JAVA: "-Dx=1"}),
+        (
+            {JAVA: "-XX:TieredStopAtLevel=4", "spark.sql.codegen.wholeStage": "true"},
+            1,
+            {**OFF, JAVA: "-XX:TieredStopAtLevel=4", "spark.sql.codegen.wholeStage": "true"},
+        ),
+    ],
+)
+def test_compile_less(given: dict[str, str], offsets: int, found: dict[str, str]) -> None:
+    """A short job has no second compiler, a tiny one compiles no query; own settings are kept."""
+    assert compile_less(given, offsets) == found

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import ast
 import re
+import sys
+import time
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from kafka_drain.errors import ConfigError
-from kafka_drain.kafka.client_config import KafkaConfig
+from kafka_drain.errors import ConfigError, KafkaUnavailableError, MachineError
+from kafka_drain.kafka.client_config import KafkaConfig, for_client
+from kafka_drain.kafka.logins import Login
 
 PLAIN_MODULE = "org.apache.kafka.common.security.plain.PlainLoginModule"
 SCRAM_MODULE = "org.apache.kafka.common.security.scram.ScramLoginModule"
@@ -68,16 +73,20 @@ def test_kafka_config_misspelt(name: str, meant: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "name", ["plugin.library.paths", "ssl.engine.location", "transactional.id", "log_level", "zzz"]
+    "name", ["plugin.library.paths", "ssl.engine.location", "sasl.kerberos.kinit.cmd", "zzz"]
 )
 def test_kafka_config_not_allowed(name: str) -> None:
-    """What isn't on the list isn't passed on: some settings load libraries."""
+    """What isn't on the list isn't passed on; neither is what loads libraries or runs commands."""
     with pytest.raises(ConfigError, match=re.escape(repr(name))):
         KafkaConfig({"bootstrap.servers": "k:1", name: "x"})
 
 
 @pytest.mark.parametrize(
-    "name", ["group.id", "auto.offset.reset", "enable.auto.commit", "acks", "linger.ms"]
+    "name",
+    [
+        *("group.id", "auto.offset.reset", "enable.auto.commit", "acks", "linger.ms"),
+        *("transactional.id", "log_level"),
+    ],
 )
 def test_kafka_config_ignored(name: str) -> None:
     """What other users of the connection need is left out on both sides."""
@@ -187,7 +196,7 @@ def test_for_java_sasl_quoting(password: str, written: str) -> None:
     )
 
 
-@pytest.mark.parametrize("mechanism", ["GSSAPI", "plain"])
+@pytest.mark.parametrize("mechanism", ["NTLM", "plain"])
 def test_for_java_sasl_unknown(mechanism: str) -> None:
     """A mechanism without a translation is refused with those that have one."""
     with pytest.raises(ConfigError) as raised:
@@ -195,7 +204,7 @@ def test_for_java_sasl_unknown(mechanism: str) -> None:
 
     assert str(raised.value) == (
         f"sasl.mechanism = {mechanism!r} is not acceptable; "
-        "accepted: PLAIN, SCRAM-SHA-256, SCRAM-SHA-512, OAUTHBEARER"
+        "accepted: PLAIN, SCRAM-SHA-256, SCRAM-SHA-512, OAUTHBEARER, GSSAPI"
     )
     assert "hunter2" not in str(raised.value)
 
@@ -290,3 +299,376 @@ def test_for_java_no_hostname_check() -> None:
     ).for_java()
 
     assert plain["ssl.endpoint.identification.algorithm"] == ""
+
+
+# connections as people have them: what each becomes for our clients, and for Spark's
+
+
+#: The sample that Confluent Cloud shows for Python, with the Schema Registry's lines.
+CONFLUENT_CLOUD = {
+    "bootstrap.servers": "pkc-1.europe-west3.gcp.confluent.cloud:9092",
+    "security.protocol": "SASL_SSL",
+    "sasl.mechanisms": "PLAIN",
+    "sasl.username": "KEY",
+    "sasl.password": "hunter2",
+    "session.timeout.ms": "45000",
+    "client.id": "ccloud-python-client-1",
+    "schema.registry.url": "https://psrc-1.europe-west3.gcp.confluent.cloud",
+    "basic.auth.credentials.source": "USER_INFO",
+    "basic.auth.user.info": "SR:hunter2",
+}
+MSK = {
+    "bootstrap.servers": "b-1.m.c2.kafka.eu-west-1.amazonaws.com:9098",
+    "security.protocol": "SASL_SSL",
+    "sasl.mechanism": "OAUTHBEARER",
+    "group.id": "airflow",
+    "max.poll.interval.ms": 600000,
+    "statistics.interval.ms": 0,
+}
+MSK_JAVA = (
+    {
+        "bootstrap.servers": MSK["bootstrap.servers"],
+        "security.protocol": "SASL_SSL",
+        "sasl.mechanism": "AWS_MSK_IAM",
+        "sasl.client.callback.handler.class": (
+            "software.amazon.msk.auth.iam.IAMClientCallbackHandler"
+        ),
+    },
+    {"sasl.jaas.config": "software.amazon.msk.auth.iam.IAMLoginModule required;"},
+)
+MSK_WARNING = (
+    "sasl.mechanism: Spark's Java client logs in with software.amazon.msk:aws-msk-iam-auth (the "
+    "jar that ends in -all) which kafka-drain doesn't fetch; add it to the pipeline's jars, along "
+    "with the connector's"
+)
+GOOGLE = {
+    "bootstrap.servers": "bootstrap.c.europe-west3.managedkafka.p.cloud.goog:9092",
+    "security.protocol": "SASL_SSL",
+    "sasl.mechanism": "OAUTHBEARER",
+}
+KERBEROS = {
+    "bootstrap.servers": "k1.example:9093",
+    "security.protocol": "SASL_SSL",
+    "ssl.ca.location": "/etc/kafka/ca.pem",
+    "sasl.mechanism": "GSSAPI",
+    "sasl.kerberos.service.name": "kafka",
+    "sasl.kerberos.principal": "drain@EXAMPLE.COM",
+    "sasl.kerberos.keytab": "/etc/security/drain.keytab",
+}
+
+
+def test_confluent_cloud() -> None:
+    """Confluent Cloud's own sample is accepted as it is, and nothing has to be said about it."""
+    made = KafkaConfig(CONFLUENT_CLOUD)
+
+    assert made.for_librdkafka() == {
+        "bootstrap.servers": "pkc-1.europe-west3.gcp.confluent.cloud:9092",
+        "security.protocol": "SASL_SSL",
+        "sasl.mechanisms": "PLAIN",
+        "sasl.username": "KEY",
+        "sasl.password": "hunter2",
+        "client.id": "ccloud-python-client-1",
+    }
+    assert made.for_java() == (
+        {
+            "bootstrap.servers": "pkc-1.europe-west3.gcp.confluent.cloud:9092",
+            "security.protocol": "SASL_SSL",
+            "sasl.mechanism": "PLAIN",
+            "client.id": "ccloud-python-client-1",
+        },
+        {"sasl.jaas.config": f'{PLAIN_MODULE} required username="KEY" password="hunter2";'},
+    )
+    assert made.warnings == ()
+
+
+@pytest.mark.parametrize(
+    ("callback", "ours"),
+    [
+        (
+            {},
+            {
+                "oauth_cb": "kafka_drain.kafka.logins.msk_iam_token",
+                "sasl.oauthbearer.config": "region=eu-west-1",
+            },
+        ),
+        ({"oauth_cb": "company.msk.token"}, {"oauth_cb": "company.msk.token"}),
+    ],
+    ids=["as the provider", "own callback"],
+)
+def test_msk_iam(callback: dict[str, str], ours: dict[str, str]) -> None:
+    """MSK's IAM: our clients call back, with the connection's function or ours; Java has a jar."""
+    made = KafkaConfig(MSK | callback)
+
+    assert made.for_librdkafka() == {
+        "bootstrap.servers": MSK["bootstrap.servers"],
+        "security.protocol": "SASL_SSL",
+        "sasl.mechanism": "OAUTHBEARER",
+        "statistics.interval.ms": 0,
+        **ours,
+    }
+    assert made.for_java() == MSK_JAVA
+    assert made.warnings == (MSK_WARNING,)
+
+
+def test_google() -> None:
+    """Google's Managed Kafka: tokens from the default credentials, on both sides."""
+    made = KafkaConfig(GOOGLE)
+
+    assert made.for_librdkafka() == GOOGLE | {"oauth_cb": "kafka_drain.kafka.logins.google_token"}
+    plain, secret = made.for_java()
+    assert plain == GOOGLE | {
+        "sasl.login.callback.handler.class": (
+            "com.google.cloud.hosted.kafka.auth.GcpLoginCallbackHandler"
+        )
+    }
+    module = "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginModule"
+    assert {"sasl.jaas.config": f"{module} required;"} == secret
+    assert "managed-kafka-auth-login-handler" in made.warnings[0]
+
+
+@pytest.mark.parametrize(
+    ("change", "options"),
+    [
+        (
+            {},
+            'useKeyTab="true" storeKey="true" keyTab="/etc/security/drain.keytab" '
+            'principal="drain@EXAMPLE.COM"',
+        ),
+        ({"sasl.kerberos.keytab": ""}, 'useTicketCache="true" principal="drain@EXAMPLE.COM"'),
+    ],
+    ids=["keytab", "ticket cache"],
+)
+def test_kerberos(change: dict[str, str], options: str) -> None:
+    """Kerberos: librdkafka's settings as they are; Java logs in from the same keytab."""
+    made = KafkaConfig(KERBEROS | change)
+
+    assert made.for_librdkafka() == KERBEROS | change
+    assert made.for_java() == (
+        {
+            "bootstrap.servers": "k1.example:9093",
+            "security.protocol": "SASL_SSL",
+            "sasl.mechanism": "GSSAPI",
+            "sasl.kerberos.service.name": "kafka",
+            "ssl.truststore.type": "PEM",
+            "ssl.truststore.location": "/etc/kafka/ca.pem",
+        },
+        {"sasl.jaas.config": f"com.sun.security.auth.module.Krb5LoginModule required {options};"},
+    )
+    assert made.warnings == ()
+
+
+@pytest.mark.parametrize("protocol", ["SASL_SSL", "sasl_plaintext"])
+def test_kerberos_default(protocol: str) -> None:
+    """SASL without a mechanism is Kerberos, for librdkafka and for Java; its service is kafka."""
+    plain, _ = config(security_protocol=protocol).for_java()
+
+    assert plain["sasl.mechanism"] == "GSSAPI"
+    assert plain["sasl.kerberos.service.name"] == "kafka"
+
+
+@pytest.mark.parametrize("name", ["principal", "keytab", "service.name"])
+@pytest.mark.parametrize("value", ["a; rm -rf /", "$(id)", "`id`", 'a"b', "a b", "a\nb"])
+def test_kerberos_no_shell(name: str, value: str) -> None:
+    """What librdkafka puts into kinit's command line can't run another command."""
+    with pytest.raises(ConfigError, match="kinit gets it in a shell command"):
+        KafkaConfig(KERBEROS | {f"sasl.kerberos.{name}": value})
+
+
+def test_unsecured() -> None:
+    """Librdkafka's unsigned tokens for tests become Java's, claim by claim."""
+    given = {
+        "bootstrap.servers": "k:1",
+        "sasl.mechanism": "OAUTHBEARER",
+        "enable.sasl.oauthbearer.unsecure.jwt": True,
+        "sasl.oauthbearer.config": "principalClaimName=azp principal=me scopeClaimName=roles "
+        "scope=r1,r2 lifeSeconds=600 extension_pool=a",
+    }
+
+    _, secret = KafkaConfig(given).for_java()
+
+    module = "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginModule"
+    assert {
+        "sasl.jaas.config": f'{module} required unsecuredLoginStringClaim_azp="me" '
+        'unsecuredLoginListClaim_roles=",r1,r2" unsecuredLoginPrincipalClaimName="azp" '
+        'unsecuredLoginScopeClaimName="roles" unsecuredLoginLifetimeSeconds="600" '
+        'unsecuredLoginExtension_pool="a";'
+    } == secret
+
+
+JWT = "urn:ietf:params:oauth:grant-type:jwt-bearer"
+
+
+@pytest.mark.parametrize(
+    ("change", "login"),
+    [
+        ({"sasl.oauthbearer.method": "default", "oauth_cb": "company.token"}, Login.CALLBACK),
+        ({"oauth_cb": "company.token"}, Login.CALLBACK),
+        ({"sasl.oauthbearer.grant.type": JWT}, Login.ASSERTION),
+        ({"sasl.oauthbearer.metadata.authentication.type": "azure_imds"}, Login.ASSERTION),
+    ],
+)
+def test_for_java_no_counterpart(change: dict[str, str], login: Login) -> None:
+    """A login that Java doesn't have works for our clients; Spark's say why it can't."""
+    made = KafkaConfig({"bootstrap.servers": "k:1"} | OIDC | change)
+
+    assert made.login is login
+    assert change.items() <= made.for_librdkafka().items()
+    [warning] = made.warnings
+    assert "has no counterpart in Spark's Java client" in warning
+    with pytest.raises(ConfigError, match="has no counterpart in Spark's Java client") as raised:
+        made.for_java()
+    assert "hunter2" not in warning + str(raised.value)
+
+
+@pytest.mark.parametrize(
+    ("settings", "said"),
+    [
+        ({"isolation.level": "read_uncommitted"}, "isolation.level: set kafka.isolation.level in"),
+        ({"isolation.level": "read_committed"}, ""),
+        ({"enable.ssl.certificate.verification": False}, "enable.ssl.certificate.verification: Sp"),
+        ({"enable.ssl.certificate.verification": True}, ""),
+        ({"ssl.crl.location": "/crl"}, "ssl.crl.location: Spark's Java client doesn't check"),
+        ({"ssl.cipher.suites": "X"}, "ssl.cipher.suites: Spark's Java client negotiates"),
+        ({"session.timeout.ms": 1, "group.id": "g", "acks": 1, "linger.ms": 5}, ""),
+    ],
+)
+def test_warnings(settings: dict[str, Any], said: str) -> None:
+    """What isn't done is said with what follows, unless it is what happens anyway."""
+    [warning] = KafkaConfig({"bootstrap.servers": "k:1"} | settings).warnings or [""]
+
+    assert warning.startswith(said)
+    assert bool(warning) == bool(said)
+
+
+def test_broker_list() -> None:
+    """Librdkafka's older name of the servers is enough."""
+    made = KafkaConfig({"metadata.broker.list": "k:1"})
+
+    assert made.for_librdkafka() == {"bootstrap.servers": "k:1"}
+
+
+@pytest.mark.parametrize("probe", ["ssl.ca.location", "https.ca.location"])
+def test_for_java_probe(probe: str) -> None:
+    """Librdkafka's own search for the system's certificates is what Java does without a setting."""
+    made = KafkaConfig({"bootstrap.servers": "k:1"} | OIDC)
+
+    assert KafkaConfig({**made.settings, probe: "probe"}).for_java() == made.for_java()
+
+
+def test_for_java_folder(tmp_path: Path) -> None:
+    """A folder of certificates, which Java can't read, is refused with what to give."""
+    made = config(security_protocol="SSL", ssl_ca_location=str(tmp_path))
+
+    with pytest.raises(ConfigError, match="is a folder, which Spark's Java client can't read"):
+        made.for_java()
+
+
+# one client's settings
+
+
+def test_for_client_own() -> None:
+    """A client's own settings win, and callbacks become functions."""
+    common = {"bootstrap.servers": "k:1", "statistics.interval.ms": 5, "stats_cb": "json.loads"}
+
+    made = for_client(common, {"statistics.interval.ms": 9, "group.id": "g"})
+
+    assert made.pop("stats_cb")('{"a": 1}') == {"a": 1}
+    assert made == {"bootstrap.servers": "k:1", "statistics.interval.ms": 9, "group.id": "g"}
+
+
+def test_for_client_own_callback() -> None:
+    """A callback that a client replaces isn't even imported."""
+    assert for_client({"stats_cb": "no.such"}, {"stats_cb": print}) == {"stats_cb": print}
+
+
+@pytest.mark.parametrize("path", ["no.such.module", "json.no_such", "dumps", "", "json."])
+def test_for_client_no_callback(path: str) -> None:
+    """A callback that can't be imported is named."""
+    with pytest.raises(ConfigError, match=rf"oauth_cb = '{re.escape(path)}' can't be imported on"):
+        for_client({"oauth_cb": path}, {})
+
+
+@pytest.mark.parametrize(
+    ("cluster", "module"),
+    [(MSK, "aws_msk_iam_sasl_signer"), (GOOGLE, "google.auth")],
+    ids=["MSK", "Google"],
+)
+def test_for_client_no_package(
+    cluster: dict[str, Any], module: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A managed cluster's tokens need a package; without it, its name is said."""
+    monkeypatch.setitem(sys.modules, module, None)
+    common = KafkaConfig(cluster).for_librdkafka()
+
+    with pytest.raises(MachineError, match=r"needs the Python package (aws-msk-iam|google-auth)"):
+        for_client(common, {})
+
+
+def tokens(config: str) -> tuple[str, float]:
+    """Return the next token, or raise the next error."""
+    said = NEXT.pop(0)
+    if isinstance(said, Exception):
+        raise said
+    return said if isinstance(said, tuple) else (f"{said} for {config}", time.time() + 60)
+
+
+NEXT: list[Any] = []
+TOKENS = {"oauth_cb": f"{__name__}.tokens", "sasl.oauthbearer.config": "me"}
+
+
+def test_for_client_first_token(caplog: pytest.LogCaptureFixture) -> None:
+    """The first token is fetched before there is a client, later ones when librdkafka asks."""
+    NEXT[:] = ["first", "second", RuntimeError("the vault is closed")]
+
+    callback = for_client(TOKENS, {})["oauth_cb"]
+
+    assert len(NEXT) == 2
+    assert callback("me")[0] == "first for me"
+    assert callback("me")[0] == "second for me"
+    with pytest.raises(RuntimeError):
+        callback("me")
+    # librdkafka only says that a callback failed.
+    assert "raised RuntimeError: the vault is closed" in caplog.text
+    assert "second" not in caplog.text
+
+
+def test_for_client_no_token() -> None:
+    """A callback that raises is an error at once; another try may help."""
+    NEXT[:] = [RuntimeError("the vault is closed")]
+
+    with pytest.raises(KafkaUnavailableError, match="raised RuntimeError: the vault is closed; "):
+        for_client(TOKENS, {})
+
+
+@pytest.mark.parametrize(
+    "returned",
+    [("t", 1.0), ("t",), (b"t", 9e9), ("t", "soon"), (None, None)],
+    ids=["expired", "alone", "bytes", "text", "nothing"],
+)
+def test_for_client_wrong_token(returned: tuple[Any, ...]) -> None:
+    """What isn't a token, or isn't valid any more, is refused and not shown."""
+    NEXT[:] = [returned]
+
+    with pytest.raises(ConfigError, match="returned no token that is valid now; expected a tuple"):
+        for_client(TOKENS, {})
+
+
+def test_for_client_everywhere() -> None:
+    """No client of ours is made without it: it would lack its callbacks, and take foreign ones."""
+    made: list[str] = []
+    for path in sorted(Path("plugins/kafka_drain").rglob("*.py")):
+        for node in ast.walk(ast.parse(path.read_text())):
+            if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Name):
+                continue
+            if node.func.id in ("Consumer", "Producer", "AdminClient"):
+                [argument] = node.args
+                is_ours = (
+                    isinstance(argument, ast.Call) and ast.unparse(argument.func) == "for_client"
+                )
+                made.append("for_client" if is_ours else f"{path.stem}: {ast.unparse(argument)}")
+
+    assert sorted(made) == [
+        *["for_client"] * 11,
+        # Has no brokers: only its name is asked for.
+        "progress_store: {'group.id': group, 'log_level': 2}",
+    ]

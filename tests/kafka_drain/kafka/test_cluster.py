@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
-import pytest
+import gc
+import weakref
 
-from kafka_drain.errors import TopicError
+import pytest
+from confluent_kafka import KafkaError
+
+from kafka_drain.errors import AuthenticationError, MachineError, TopicError
 from kafka_drain.kafka.client_config import KafkaConfig
 from kafka_drain.kafka.cluster import KafkaCluster
 
@@ -42,3 +46,48 @@ def test_matching_nothing(named: Named, pattern: str, remedy: str) -> None:
         named.matching(pattern)
 
     assert f"matches no topic at 127.0.0.1:1; {remedy}" in str(caught.value)
+
+
+def test_client_freed_at_once() -> None:
+    """A dropped cluster's client is freed by whoever drops it, not by the garbage collector."""
+    cluster = KafkaCluster(KafkaConfig({"bootstrap.servers": "127.0.0.1:1"}), 0.1)
+    assert cluster._admin is cluster._admin
+    gone = weakref.ref(cluster)
+
+    gc.disable()
+    try:
+        del cluster
+        assert gone() is None
+    finally:
+        gc.enable()
+
+
+def test_kerberos_not_built_in() -> None:
+    """Confluent-kafka's wheels have no Kerberos: it is said how to get one that has."""
+    config = KafkaConfig({"bootstrap.servers": "127.0.0.1:1", "security.protocol": "SASL_SSL"})
+
+    with pytest.raises(MachineError, match=r"No provider for SASL mechanism GSSAPI.*--no-binary"):
+        KafkaCluster(config).cluster_id()
+
+
+@pytest.mark.parametrize(
+    ("settings", "correct"),
+    [
+        ({"sasl.mechanism": "PLAIN"}, "sasl.username, sasl.password or sasl.mechanism"),
+        (
+            {"sasl.mechanism": "OAUTHBEARER", "oauth_cb": "a.b"},
+            "what the function in oauth_cb returns",
+        ),
+        ({"sasl.mechanism": "GSSAPI"}, "sasl.kerberos.principal or sasl.kerberos.keytab"),
+    ],
+)
+def test_login_refused(settings: dict[str, str], correct: str) -> None:
+    """A refused login names what to correct for this kind of login."""
+    cluster = KafkaCluster(KafkaConfig({"bootstrap.servers": "k:1"} | settings))
+
+    said = cluster._explain(KafkaError(KafkaError.SASL_AUTHENTICATION_FAILED, "no"))
+
+    assert isinstance(said, AuthenticationError)
+    assert str(said) == (
+        f"logging in to Kafka at k:1 failed: no; correct {correct} in the Kafka connection"
+    )

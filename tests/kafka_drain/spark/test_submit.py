@@ -1,12 +1,20 @@
-"""The environment in which spark-submit runs."""
+"""Applications, and the environment in which spark-submit runs."""
 
 from __future__ import annotations
 
 import sys
 from pathlib import Path
 
+import pytest
+
+from kafka_drain.config.pipeline import Pipeline
 from kafka_drain.spark.java import Java
-from kafka_drain.spark.submit import spark_environment
+from kafka_drain.spark.submit import (
+    SHARED_CLASSES,
+    for_master,
+    prepare_application,
+    spark_environment,
+)
 
 
 def test_spark_environment() -> None:
@@ -17,3 +25,29 @@ def test_spark_environment() -> None:
     assert found["PYSPARK_PYTHON"] == sys.executable
     assert found["JAVA_HOME"] == "/jdk"
     assert found["PATH"] == f"{found['SPARK_HOME']}/bin:/bin"
+
+
+@pytest.mark.parametrize(
+    ("kind", "shared"),
+    [
+        ("drain", True),
+        ("window", True),
+        ("compact", True),
+        ("sink", True),
+        # These send our own code to executors, which a session of its own keeps apart.
+        ("send", False),
+        ("validate", False),
+    ],
+)
+def test_prepare_application_for_connect_shares_classes(
+    kind: str, shared: bool, tmp_path: Path
+) -> None:
+    """What a server compiles for one session's query is there for the next one's."""
+    pipeline = Pipeline(name="p", topics=["t"], archive=str(tmp_path / "archive"))
+    with for_master("sc://h"):
+        found = prepare_application(
+            "p", kind=kind, spec_path=tmp_path / "spec", pipeline=pipeline, folder=tmp_path
+        )
+
+    assert (SHARED_CLASSES.items() <= found.conf.items()) is shared
+    assert shared or not SHARED_CLASSES.keys() & found.conf.keys()

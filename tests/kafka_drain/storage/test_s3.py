@@ -8,7 +8,7 @@ from kafka_drain.config.groups import check_group
 from kafka_drain.config.pipeline import Pipeline
 from kafka_drain.config.spark_conf import check_spark_conf
 from kafka_drain.errors import ConfigError
-from kafka_drain.storage.s3 import scheme_of, spark_conf_for, variables_of
+from kafka_drain.storage.s3 import beyond_keys, options_of, scheme_of, spark_conf_for, variables_of
 
 S3A = "spark.hadoop.fs.s3a."
 
@@ -93,13 +93,12 @@ def test_variables_of_connection() -> None:
     [
         ("id", None, {}, "a login without a password"),
         (None, "hidden", {}, "a password without a login"),
-        ("id", "hidden", {"role_arn": "arn:x"}, "role_arn.*accepted: .*region_name"),
     ],
 )
 def test_variables_of_refused(
     login: str | None, password: str | None, extra: dict[str, str], match: str
 ) -> None:
-    """Half a key, or what wouldn't be heeded, is refused by name; no value is shown."""
+    """Half a key is refused; no value is shown."""
     with pytest.raises(ConfigError, match=match) as raised:
         variables_of("aws", login, password, extra)
 
@@ -140,3 +139,73 @@ def test_group_of_two_stores() -> None:
     with pytest.raises(ConfigError, match="make two groups"):
         check_group([local, remote])
     check_group([remote, Pipeline(name="c", topics=["t"], archive="s3://bucket/c")])
+
+
+@pytest.mark.parametrize(
+    ("extra", "more"),
+    [
+        ({}, []),
+        (
+            {
+                "region_name": "r",
+                "endpoint_url": "u",
+                "aws_session_token": "t",
+                "profile_name": "p",
+            },
+            [],
+        ),
+        ({"role_arn": "", "config_kwargs": {}}, []),
+        (
+            {"role_arn": "arn:x", "external_id": "e", "region_name": "r"},
+            ["external_id", "role_arn"],
+        ),
+    ],
+)
+def test_beyond_keys(extra: dict[str, object], more: list[str]) -> None:
+    """Keys, a token, a profile, a region and an endpoint are variables; a role is more."""
+    assert beyond_keys(extra) == more
+
+
+def test_spark_conf_credentials() -> None:
+    """Spark looks for credentials wherever botocore does; none are in its configuration."""
+    conf = spark_conf_for("s3://bucket/a", {"AWS_PROFILE": "archives"})
+
+    providers = conf[f"{S3A}aws.credentials.provider"].split(",")
+    assert providers[:2] == [
+        "org.apache.hadoop.fs.s3a.TemporaryAWSCredentialsProvider",
+        "org.apache.hadoop.fs.s3a.SimpleAWSCredentialsProvider",
+    ]
+    assert providers[2].endswith(
+        ("DefaultCredentialsProvider", "DefaultAWSCredentialsProviderChain")
+    )
+
+
+@pytest.mark.parametrize(
+    ("variables", "options"),
+    [
+        ({}, {}),
+        ({"AWS_PROFILE": "p"}, {"profile": "p"}),
+        (
+            {
+                "AWS_ACCESS_KEY_ID": "k",
+                "AWS_SECRET_ACCESS_KEY": "s",
+                "AWS_SESSION_TOKEN": "t",
+                "AWS_REGION": "r",
+                "AWS_ENDPOINT_URL": "http://all:1",
+                "AWS_ENDPOINT_URL_S3": "http://s3:2",
+                "AWS_CA_BUNDLE": "/ca",
+            },
+            {
+                "key": "k",
+                "secret": "s",
+                "token": "t",
+                "endpoint_url": "http://s3:2",
+                "client_kwargs": {"region_name": "r", "verify": "/ca"},
+            },
+        ),
+        ({"AWS_ENDPOINT_URL": "http://all:1"}, {"endpoint_url": "http://all:1"}),
+    ],
+)
+def test_options_of(variables: dict[str, str], options: dict[str, object]) -> None:
+    """The variables as options of fsspec."""
+    assert options_of(variables) == options

@@ -41,6 +41,15 @@ def test_archive_asset_uri(archive: str, uri: str) -> None:
     assert asset.uri == uri
 
 
+def test_archive_asset_connection() -> None:
+    """The pages learn from the asset which connection opens the archive; it holds no secret."""
+    given = {"name": "orders", "topics": ["orders"], "archive": "s3://bucket/orders"}
+
+    assert archive_asset(Pipeline(**given)).extra == {}
+    asset = archive_asset(Pipeline(**given, archive_conn_id="aws_archives"))
+    assert asset.extra == {"archive_conn_id": "aws_archives"}
+
+
 def test_tell_replaced_by_alias() -> None:
     """Replaced files are reported only through the alias: other outlets get an event anyway."""
     alias, other = replaced_alias(PIPELINE), Asset("file:///elsewhere")

@@ -11,11 +11,14 @@ import pytest
 
 from kafka_drain.archive.archive import Archive
 from kafka_drain.findings import Finding, Reason
+from kafka_drain.offsets import TopicPartition
 from kafka_drain.proof import validation
 from kafka_drain.proof.report import Report
 from kafka_drain_airflow import Pipeline, ValidateManifestOperator
 from kafka_drain_airflow.observability.archive_events import archive_asset
+from tests.fake_registry import fake_registry
 from tests.kafka_drain.golden import golden_copy, seal
+from tests.kafka_drain.made_archive import MadeArchive, dense
 
 
 def test_validate_operator_tells_what_failed_attempt_sealed(
@@ -95,3 +98,39 @@ def test_validate_operator_failed_alerts(failed: Any) -> None:
     [alert] = context["alerts"]
     assert alert["kind"] == "DAMAGED"
     assert "file_missing" in alert["message"]
+
+
+@pytest.mark.parametrize("fails", ["", "registry", "connection"])
+def test_validate_operator_registry_fails(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fails: str
+) -> None:
+    """Schemas of new records are kept; whatever is wrong with the registry fails no validation."""
+    made = MadeArchive(tmp_path / "archive", {"t": "id"})
+    made.seal({TopicPartition("t", 0): dense(0, 3)}, value=b"\0\0\0\0\5x")
+    report = Report(str(made.root), "p")
+    monkeypatch.setattr(validation, "validate_archive", lambda *_, **__: report)
+    connection = {"conn_type": "kafka", "extra": {"bootstrap.servers": "127.0.0.1:1"}}
+    monkeypatch.setenv("AIRFLOW_CONN_KAFKA_DEFAULT", json.dumps(connection))
+    with fake_registry() as registry:
+        registry.register("t-value", 5, {"type": "string"})
+        registry.fails = 401 if fails == "registry" else 0
+        connection = {"conn_type": "generic", "extra": registry.settings}
+        monkeypatch.setenv("AIRFLOW_CONN_REGISTRY", json.dumps(connection))
+        pipeline = Pipeline(
+            name="p",
+            topics=["t"],
+            archive=str(made.root),
+            registry_conn_id="nobody" if fails == "connection" else "registry",
+        )
+        operator = ValidateManifestOperator(task_id="validate", pipeline=pipeline)
+
+        summary = operator.execute({"run_id": "run"})  # type: ignore[arg-type]
+
+    assert summary["verdict"] == "complete"
+    path = Path(str(made.root)) / "registry.json"
+    if fails == "connection":
+        assert not path.exists()
+        return
+    kept = json.loads(path.read_text())
+    assert [subject["name"] for subject in kept["subjects"]] == ([] if fails else ["t-value"])
+    assert len(kept["notes"]) == bool(fails)

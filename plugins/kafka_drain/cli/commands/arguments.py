@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from kafka_drain.cli.console import say_lines
 from kafka_drain.errors import ConfigError
 from kafka_drain.kafka.client_config import KafkaConfig
 from kafka_drain.kafka.cluster import KafkaCluster
@@ -169,7 +170,9 @@ def cluster_from(options: argparse.Namespace) -> KafkaCluster:
             f"no Kafka given; pass --bootstrap-servers or --kafka-config, or set "
             f"${_BOOTSTRAP_VARIABLE}"
         )
-    return KafkaCluster(KafkaConfig(settings))
+    config = KafkaConfig(settings)
+    say_lines(f"Kafka connection: {warning}" for warning in config.warnings)
+    return KafkaCluster(config)
 
 
 def registry_from(options: argparse.Namespace) -> SchemaRegistry | None:

@@ -20,11 +20,13 @@ from kafka_drain.cli.commands.plan_answer import acts, say_dry_run
 from kafka_drain.cli.console import answer, new_table, print_table, say
 from kafka_drain.cli.exit_codes import FAILED, OK
 from kafka_drain.errors import ConfigError
+from kafka_drain.intervals import parse_time
 from kafka_drain.kafka.client_config import KafkaConfig
 from kafka_drain.kafka.cluster import KafkaCluster
 from kafka_drain.kafka.consumer_groups import ConsumerGroups
 from kafka_drain.offsets import TopicPartition
 from kafka_drain.republish.groups.applying import Undone, apply_plan, undo
+from kafka_drain.republish.groups.archived import ArchivedOffsets, archived_offsets
 from kafka_drain.republish.groups.planning import find_run, plan_group, read_map
 from kafka_drain.republish.groups.records import GroupRecords
 from kafka_drain.republish.groups.translation import TranslationPlan
@@ -51,6 +53,12 @@ def add_arguments(added: argparse.ArgumentParser) -> None:
         "--reset-offsets --export; for use when the source cluster is gone",
     )
     source.add_argument(
+        "--from-archive",
+        action="store_true",
+        help="take the group's offsets from the archive, as a validation has noted them; for use "
+        "when the source cluster is gone",
+    )
+    source.add_argument(
         "--source-bootstrap-servers",
         metavar="HOST:PORT",
         help="brokers of the cluster that was drained (default: the same ones)",
@@ -59,6 +67,12 @@ def add_arguments(added: argparse.ArgumentParser) -> None:
         "--source-kafka-config",
         metavar="FILE",
         help="JSON file with librdkafka settings for the cluster that was drained",
+    )
+    added.add_argument(
+        "--at",
+        metavar="TIME",
+        help="with --from-archive, the offsets of the last description at or before this time "
+        "(default: the last one)",
     )
     added.add_argument(
         "--undo", action="store_true", help="restore what was committed before the last apply"
@@ -100,8 +114,11 @@ def run(options: argparse.Namespace) -> int:
         to_group=to_group,
         source=_source_cluster(options),
         offsets_file=options.offsets_file or "",
+        archived=_archived(options, archive),
         apply=acts(options),
     )
+    again = f"at most {plan.read_again:,} records are read again" if plan.read_again else "exact"
+    say(f"translate-group {to_group}: {again}; none is skipped")
     for note in plan.notes:
         say(f"translate-group {to_group}: {note}")
     if acts(options):
@@ -112,6 +129,15 @@ def run(options: argparse.Namespace) -> int:
     answer(options, shown, _table(plan))
     say_dry_run(options)
     return OK
+
+
+def _archived(options: argparse.Namespace, archive: Archive) -> ArchivedOffsets | None:
+    if options.at and not options.from_archive:
+        raise ConfigError("--at is a time of the archive's descriptions: give --from-archive too")
+    if not options.from_archive:
+        return None
+    at = parse_time("--at", options.at) if options.at else None
+    return archived_offsets(archive.root, options.group, at)
 
 
 def _source_cluster(options: argparse.Namespace) -> KafkaCluster | None:

@@ -20,6 +20,10 @@ from kafka_drain.cli.commands.arguments import (
 from kafka_drain.cli.commands.plan_answer import acts, say_dry_run
 from kafka_drain.cli.commands.report_answer import answer_report
 from kafka_drain.cli.console import say
+from kafka_drain.config.checks import refuse
+from kafka_drain.kafka.cluster import KafkaCluster
+from kafka_drain.kafka.cluster_state import ASKED
+from kafka_drain.proof.cluster_capture import Describe, describe_with, parts_before
 from kafka_drain.proof.committed_files import ReadFiles
 from kafka_drain.proof.validation import validate_archive
 
@@ -38,6 +42,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_spark(parser, "Spark master, used if more than 10,000 files are new (%(default)s)")
     add_acknowledgement(parser)
     add_evidence(parser, witness=True)
+    parser.add_argument(
+        "--describe-cluster",
+        metavar="PARTS",
+        help="parts of the cluster to describe in the archive, separated by commas: "
+        f"{', '.join(ASKED)}; or none (default: as the last validation did)",
+    )
     add_dry_run(parser)
 
 
@@ -53,6 +63,7 @@ def run(options: argparse.Namespace) -> int:
         scope=options.scope,
         deep=options.deep,
         acknowledge_expired=options.acknowledge_expired,
+        describe=_describe(options, archive, cluster),
         # Made only if there are many files: it needs Java.
         read_many=lambda *asked: _by_spark(options)(*asked),  # noqa: PLW0108
         writes=acts(options),
@@ -61,6 +72,21 @@ def run(options: argparse.Namespace) -> int:
     code = answer_report(options, archive, report, writes=acts(options), signer=signer)
     say_dry_run(options, "seal what is proven and write the report")
     return code
+
+
+def _describe(
+    options: argparse.Namespace, archive: Archive, cluster: KafkaCluster | None
+) -> Describe | None:
+    given = options.describe_cluster
+    if given is None:
+        parts: list[str] = [*parts_before(archive.root)]
+    else:
+        parts = [] if given == "none" else [part.strip() for part in given.split(",")]
+    unknown = [part for part in parts if part not in ASKED]
+    if unknown:
+        accepted = f"any of {', '.join(ASKED)}, separated by commas, or none"
+        raise refuse("--describe-cluster", given, accepted)
+    return describe_with(cluster.config, parts, say) if cluster is not None else None
 
 
 def _by_spark(options: argparse.Namespace) -> ReadFiles:

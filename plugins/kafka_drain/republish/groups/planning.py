@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
@@ -10,12 +11,14 @@ from kafka_drain.errors import ArchiveError, ConfigError, TopicError
 from kafka_drain.kafka.cluster import KafkaCluster
 from kafka_drain.kafka.consumer_groups import ConsumerGroups, offsets_of
 from kafka_drain.offsets import OffsetRange, TopicPartition
+from kafka_drain.republish.groups.archived import ArchivedOffsets
 from kafka_drain.republish.groups.records import GroupRecords
 from kafka_drain.republish.groups.translation import (
     TranslationPlan,
     check_held,
     parse_offsets,
     plan_translation,
+    untouched,
 )
 from kafka_drain.republish.planning.runs import RepublishRun, list_runs, run_key
 from kafka_drain.republish.verifying.offset_map import OffsetMap, originals_map, started_map
@@ -76,6 +79,7 @@ def plan_group(
     to_group: str,
     source: KafkaCluster | None = None,
     offsets_file: str = "",
+    archived: ArchivedOffsets | None = None,
     apply: bool = False,
 ) -> TranslationPlan:
     """Plan a group's offsets in the target of a republish.
@@ -91,6 +95,7 @@ def plan_group(
         to_group: The group that gets the new offsets.
         source: The cluster that was drained; None if it is the target cluster.
         offsets_file: CSV file with the group's offsets in the source, instead of asking the source.
+        archived: The group's offsets in the source as the archive has them, instead of asking it.
         apply: Whether the new offsets will be committed afterwards.
 
     Returns:
@@ -120,7 +125,11 @@ def plan_group(
             "finish, and fewer records will be read again"
         )
     ends: dict[TopicPartition, int] = {}
-    if offsets_file:
+    if archived is not None:
+        archived.check_topics(_drained_ids(offset_map))
+        committed = archived.committed
+        notes.append(archived.note())
+    elif offsets_file:
         committed = parse_offsets(_read(offsets_file), group, offsets_file)
     else:
         source = source or cluster
@@ -149,6 +158,7 @@ def plan_group(
         committed=committed,
         source_ends=ends,
     )
+    plan = _with_untouched(archive, run, offset_map, cluster, plan, committed)
     _check_targets(run, cluster, plan)
     notes += _unmapped(run, offset_map)
     described = groups.describe(to_group)
@@ -230,6 +240,38 @@ def _has_places(run: RepublishRun) -> bool:
         return False
     verification = receipt["verification"]
     return verification is not None and not verification["out_of_order"]
+
+
+def _drained_ids(offset_map: OffsetMap) -> dict[str, set[str]]:
+    found: dict[str, set[str]] = {}
+    for part in offset_map.partitions:
+        found.setdefault(part.source.topic, set()).add(part.source_topic_id)
+    return found
+
+
+def _with_untouched(
+    archive: Archive,
+    run: RepublishRun,
+    offset_map: OffsetMap,
+    cluster: KafkaCluster,
+    plan: TranslationPlan,
+    committed: Mapping[TopicPartition, int],
+) -> TranslationPlan:
+    """Add offsets in target partitions that got no record, unless the group has its own there."""
+    republished = run.require_plan()
+    sources = set(offset_map.sources()) | committed.keys()
+    is_in_place = offset_map.cluster_id == archive.snapshot().document.cluster_id
+    topics = {tp.topic for tp in sources} if is_in_place else set()
+    starts = {tp: at for tp, at in republished.starts().items() if tp.topic not in topics}
+    rows = untouched(offset_map, committed, starts, is_original=republished.placement == "original")
+    earliest = cluster.earliest([row.target for row in rows])
+    # Retention may have removed records of others.
+    rows = [
+        replace(row, translated=at, offset=at)
+        for row in rows
+        for at in [max(row.offset, earliest[row.target])]
+    ]
+    return replace(plan, rows=(*plan.rows, *rows))
 
 
 def _check_source(archive: Archive, source: KafkaCluster, found: str) -> None:

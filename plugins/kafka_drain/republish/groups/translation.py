@@ -84,6 +84,11 @@ class TranslationPlan:
         """The offset to commit for each target partition."""
         return {row.target: row.offset for row in sorted(self.rows, key=lambda row: row.target)}
 
+    @property
+    def read_again(self) -> int:
+        """Maximum number of records that the group reads again; none is skipped."""
+        return sum(row.read_again for row in self.rows)
+
     def with_current(self, current: Mapping[TopicPartition, int]) -> TranslationPlan:
         """Return the plan with the offsets that the target group has committed now."""
         return replace(
@@ -98,6 +103,7 @@ class TranslationPlan:
             "cluster_id": self.cluster_id,
             "group": self.group,
             "to_group": self.to_group,
+            "read_again": self.read_again,
             "rows": [row.to_dict() for row in self.rows],
             "notes": list(self.notes),
         }
@@ -161,6 +167,36 @@ def plan_translation(
         rows=rows,
         notes=tuple(_notes(offset_map, usable, source_ends or {}, left_alone, rows)),
     )
+
+
+def untouched(
+    offset_map: OffsetMap,
+    committed: Mapping[TopicPartition, int],
+    starts: Mapping[TopicPartition, int],
+    *,
+    is_original: bool,
+) -> list[Row]:
+    """Return where a group continues in target partitions that got no record.
+
+    Without an offset there, `auto.offset.reset` would decide, and by default it skips what arrives
+    before the first consumer does.
+
+    Args:
+        offset_map: Where the runs' records went.
+        committed: The group's offsets in the source.
+        starts: End of each target partition when the run's plan was made.
+        is_original: Whether partitions kept their numbers.
+    """
+    leads = {part.source.topic: part.target.topic for part in offset_map.partitions}
+    got = {part.target for part in offset_map.partitions}
+    rows: dict[TopicPartition, Row] = {}
+    for source, at in sorted(committed.items()):
+        for target, start in starts.items():
+            fits = not is_original or target.partition == source.partition
+            if leads.get(source.topic) == target.topic and fits and target not in got:
+                note = "got no record: from where the run started"
+                rows.setdefault(target, Row(source, at, target, start, start, note))
+    return [rows[target] for target in sorted(rows)]
 
 
 def _by_pair(

@@ -84,6 +84,25 @@ class ThroughJson(TypedDict):
     bound: NotRequired[BindingJson]
 
 
+class CountedIdsJson(TypedDict):
+    """How many of a topic's keys or values have a schema id, and how many have none."""
+
+    topic: str
+    part: str
+    translated: int
+    without: int
+
+
+class SchemaIdsJson(TypedDict):
+    """The schema ids that are replaced on the way; see `SchemaIds`."""
+
+    map: str
+    ids: dict[str, int]
+    guids: dict[str, str]
+    kept: list[str]
+    counts: list[CountedIdsJson]
+
+
 class PlanJson(TypedDict):
     """`plan.json`; see `plan.RepublishPlan`.
 
@@ -108,6 +127,7 @@ class PlanJson(TypedDict):
     timestamps_replaced: int
     notes: list[str]
     through: ThroughJson | None
+    schema_ids: NotRequired[SchemaIdsJson]
     targets: list[TargetJson]
     shards: list[ShardJson]
     sha256: NotRequired[str]

@@ -15,14 +15,22 @@ from typing import Any
 from kafka_drain.offsets import TopicPartition
 from kafka_drain.progress import Level, Line, duration_text
 from kafka_drain.republish.planning.chains import chains_of
-from kafka_drain.republish.planning.documents import PlanJson, ThroughJson, parse_sealed
+from kafka_drain.republish.planning.documents import (
+    PlanJson,
+    SchemaIdsJson,
+    ThroughJson,
+    parse_sealed,
+)
 from kafka_drain.republish.planning.shards import PREFIX, ProgressSlot, Shard
+from kafka_drain.schemas.schema_ids import SchemaIds
 from kafka_drain.storage.sealed_json import seal
 
 #: In version 2, shards may share a progress, and a run's names in Kafka include its archive. A
 #: release that knows only version 1 would send some shards twice and others never, and wouldn't
 #: fence the producers in flight.
 OLDER, NEWER = 1, 2
+#: In version 3, schema ids are replaced: an older release would send them as they are.
+WITH_SCHEMA_IDS = 3
 
 EXACTLY_ONCE, AT_LEAST_ONCE = "exactly_once", "at_least_once"
 
@@ -90,6 +98,7 @@ class RepublishPlan:
         notes: Notes for the user to read before sending.
         through: How much of the archive a follower has sent when this run is done.
         archive_id: The archive's id; empty in a plan of version 1.
+        schema_ids: The schema ids that are replaced on the way; None to send records as they are.
         sha256: The plan's hash.
     """
 
@@ -111,6 +120,7 @@ class RepublishPlan:
     notes: tuple[str, ...] = ()
     through: ThroughJson | None = None
     archive_id: str = ""
+    schema_ids: SchemaIdsJson | None = None
     sha256: str = field(default="", compare=False)
 
     def is_older(self, than: timedelta, now: datetime) -> bool:
@@ -155,6 +165,11 @@ class RepublishPlan:
     def attempts(self) -> ProgressSlot:
         """Slot that holds the number of attempts of the run, beside the progress of its shards."""
         return ProgressSlot(f"{PREFIX}{self.kafka_name}-attempts", self.shards[0].progress.tp)
+
+    @cached_property
+    def translation(self) -> SchemaIds | None:
+        """The translation of schema ids; None to send records as they are."""
+        return None if self.schema_ids is None else SchemaIds.from_dict(self.schema_ids)
 
     @cached_property
     def chains(self) -> list[tuple[Shard, ...]]:
@@ -229,6 +244,7 @@ class RepublishPlan:
             "files": self.files,
             "bytes": self.size,
             "notes": list(self.notes),
+            **({"schema_ids": self.schema_ids} if self.schema_ids else {}),
             "shards": [
                 {
                     "source": str(shard.source),
@@ -245,7 +261,7 @@ class RepublishPlan:
     def to_bytes(self) -> bytes:
         """Return the sealed plan, as written to its file."""
         document: PlanJson = {
-            "format_version": NEWER if self.archive_id or self.is_chained else OLDER,
+            "format_version": self._version,
             "run": self.run,
             "key": self.key,
             "archive_id": self.archive_id,
@@ -275,7 +291,15 @@ class RepublishPlan:
             ],
             "shards": [shard.to_dict() for shard in self.shards],
         }
+        if self.schema_ids is not None:
+            document["schema_ids"] = self.schema_ids
         return seal(document)
+
+    @property
+    def _version(self) -> int:
+        if self.schema_ids is not None:
+            return WITH_SCHEMA_IDS
+        return NEWER if self.archive_id or self.is_chained else OLDER
 
     @classmethod
     def from_bytes(cls, content: bytes) -> RepublishPlan:
@@ -285,7 +309,7 @@ class RepublishPlan:
             SealError: When a byte was changed.
             ValueError: When it has another format version, or isn't as it was written.
         """
-        document = parse_sealed(PlanJson, content, (OLDER, NEWER))
+        document = parse_sealed(PlanJson, content, (OLDER, NEWER, WITH_SCHEMA_IDS))
         return cls(
             run=document["run"],
             key=document["key"],
@@ -314,5 +338,6 @@ class RepublishPlan:
             notes=tuple(document["notes"]),
             through=document["through"],
             archive_id=document.get("archive_id", ""),
+            schema_ids=document.get("schema_ids"),
             sha256=document.get("sha256", ""),
         )

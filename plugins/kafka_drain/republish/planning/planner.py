@@ -25,7 +25,7 @@ from kafka_drain.progress import Progress, Ticker
 from kafka_drain.proof.sealed_files import damage_of
 from kafka_drain.republish.planning.binding import Binding, others_gone, refuse_other_target
 from kafka_drain.republish.planning.chains import chain_numbers
-from kafka_drain.republish.planning.documents import ThroughJson
+from kafka_drain.republish.planning.documents import SchemaIdsJson, ThroughJson
 from kafka_drain.republish.planning.header_names import refuse_nul
 from kafka_drain.republish.planning.into_source import check_sources
 from kafka_drain.republish.planning.placement import fixed_partition
@@ -39,9 +39,15 @@ from kafka_drain.republish.planning.previous_runs import refuse_repeated
 from kafka_drain.republish.planning.request import RepublishRequest
 from kafka_drain.republish.planning.row_counts import count_rows
 from kafka_drain.republish.planning.runs import run_key
+from kafka_drain.republish.planning.schema_ids import (
+    count_schema_ids,
+    notes_of,
+    plan_schema_ids,
+)
 from kafka_drain.republish.planning.selection import Rows, Selection
 from kafka_drain.republish.planning.shards import PREFIX, ProgressSlot, Shard, ShardFile
 from kafka_drain.republish.planning.targets import Need, check_names, create_targets, plan_targets
+from kafka_drain.schemas.schema_map import read_map
 
 #: Limits up to which `auto` chooses the worker: Spark takes ten seconds to start, and several
 #: machines are faster only above them.
@@ -143,6 +149,7 @@ def make_plan(
         _refuse_nul(
             snapshot, parts, {f.path for f, s in sealed if s.nul_header_names is False}, say
         )
+    schema_ids = _schema_ids(snapshot, parts, request, say)
     if apply and not all(target.id for target in targets):
         # Only after all checks: a request that is refused leaves no topics behind.
         create_targets(snapshot.root, cluster, needs, now)
@@ -177,9 +184,10 @@ def make_plan(
         shards=shards,
         size=sum(sizes.values()),
         timestamps_replaced=zeros,
-        notes=(*reason, *warnings, *gone, *notes),
+        notes=(*reason, *warnings, *gone, *notes, *(notes_of(schema_ids) if schema_ids else ())),
         through=through,
         archive_id=archive_id,
+        schema_ids=schema_ids,
     )
     if not request.repeat:
         refuse_repeated(snapshot.root, plan)
@@ -314,15 +322,35 @@ def _refuse_nul(
         without: Files that have none, according to their receipts; they aren't read.
         say: Called with progress lines.
     """
+    files = [(file, selected) for file, selected in _by_file(parts) if file.path not in without]
+    ticker = Ticker("check header names", Progress("files", len(files)), say)
+    for number, (file, selected) in enumerate(files):
+        refuse_nul(str(snapshot.root), file, selected)
+        ticker.at(number)
+
+
+def _schema_ids(
+    snapshot: Snapshot,
+    parts: Mapping[tuple[TopicPartition, str], _Part],
+    request: RepublishRequest,
+    say: Callable[[str], None],
+) -> SchemaIdsJson | None:
+    if request.schema_map is None:
+        return None
+    schema_map = read_map(snapshot.root, request.schema_map)
+    counts = count_schema_ids(snapshot.root, _by_file(parts), say, request.keep_ids)
+    return plan_schema_ids(counts, schema_map, request.keep_ids)
+
+
+def _by_file(
+    parts: Mapping[tuple[TopicPartition, str], _Part],
+) -> list[tuple[ShardFile, dict[TopicPartition, Rows]]]:
+    """Return each file once, with its selected rows by partition."""
     files: dict[str, tuple[ShardFile, dict[TopicPartition, Rows]]] = {}
     for (tp, _), part in parts.items():
         for file in part.files:
-            if file.path not in without:
-                files.setdefault(file.path, (file, {}))[1][tp] = part.rows
-    ticker = Ticker("check header names", Progress("files", len(files)), say)
-    for number, (file, selected) in enumerate(files.values()):
-        refuse_nul(str(snapshot.root), file, selected)
-        ticker.at(number)
+            files.setdefault(file.path, (file, {}))[1][tp] = part.rows
+    return list(files.values())
 
 
 def _refuse_unknown(

@@ -30,6 +30,7 @@ from kafka_drain.intervals import in_utc, parse_time
 from kafka_drain.republish.planning.placement import ORIGINAL, parse_placement
 from kafka_drain.republish.planning.plan import AT_LEAST_ONCE, EXACTLY_ONCE
 from kafka_drain.republish.planning.selection import Selection
+from kafka_drain.schemas.schema_ids import HEADERS
 
 #: Placeholder for the topic that a record came from.
 OWN_TOPIC = "{topic}"
@@ -63,6 +64,14 @@ def _ranges(name: str, ranges: tuple[str, ...]) -> tuple[str, ...]:
     return ranges
 
 
+def _parts(name: str, parts: tuple[str, ...]) -> tuple[str, ...]:
+    for part in parts:
+        topic, _, of_record = part.rpartition(":")
+        if not topic or of_record not in HEADERS:
+            raise refuse(name, part, "a topic's keys or values, such as orders:key")
+    return parts
+
+
 def _moment(name: str, value: Any) -> Any:
     if isinstance(value, datetime):
         return in_utc(value)
@@ -82,6 +91,7 @@ Moment = Annotated[datetime | None, BeforeValidator(collected(_moment))]
 # Shown as text in the form, whose lists have one line per value.
 Partition = Annotated[int, Field(ge=0), WithJsonSchema({"type": "string"})]
 Ranges = Annotated[tuple[str, ...], AfterValidator(collected(_ranges))]
+Parts = Annotated[tuple[str, ...], AfterValidator(collected(_parts))]
 Limit = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 
 
@@ -221,6 +231,20 @@ class RepublishRequest(ConfigModel):
         False,
         "Add three headers with the topic, partition and offset that a record came from.",
     )
+    schema_map: str | None = _option(
+        HOW,
+        None,
+        "Replace the schema ids in keys, values and headers by those of another Schema Registry: "
+        "name of a map that restore-schemas wrote. Default: records stay as they are.",
+        metavar="NAME",
+    )
+    keep_ids: Parts = _option(
+        HOW,
+        (),
+        "With a schema map: keys or values that stay as they are, such as orders:key, because "
+        "they only look as if they had schema ids.",
+        metavar="TOPIC:key|value",
+    )
     records_per_second: Limit = _option(
         HOW, 0, "Limit for all partitions together; 0 for no limit.", metavar="N"
     )
@@ -252,8 +276,15 @@ class RepublishRequest(ConfigModel):
         if self.into_source and "target_topic" not in self.model_fields_set:
             object.__setattr__(self, "target_topic", None)
         selection = self.selection
+        if self.keep_ids and not self.schema_map:
+            raise ConfigError("keep_ids requires a schema_map: without one, all ids are kept")
         if self.delivery != AT_LEAST_ONCE:
             return self
+        if self.schema_map:
+            raise ConfigError(
+                "delivery = 'at_least_once' can't replace schema ids, as Spark's own sink sends "
+                "records as they are; use exactly_once, or leave out schema_map"
+            )
         if self.engine == "worker":
             raise ConfigError(
                 "engine = 'worker' and delivery = 'at_least_once' contradict each other; expected "
@@ -312,6 +343,12 @@ class RepublishRequest(ConfigModel):
             "engine": self.engine,
             "placement": self.placement,
             "provenance": self.provenance,
+            # Absent by default: the requests of older releases don't have it.
+            **(
+                {"schema_map": self.schema_map, "keep_ids": sorted(self.keep_ids)}
+                if self.schema_map
+                else {}
+            ),
         }
 
     def matches_request(self, asked: Mapping[str, Any]) -> bool:

@@ -8,6 +8,8 @@ from typing import TypeAlias
 import pyarrow as pa
 
 from kafka_drain.republish.planning.shards import Shard
+from kafka_drain.schemas.schema_ids import SchemaIds
+from kafka_drain.schemas.wire_format import translated
 
 Headers: TypeAlias = "list[tuple[str, str | bytes | None]] | None"
 
@@ -45,6 +47,19 @@ def _headers(column: pa.ListArray) -> list[Headers]:
         found.append(flat[at : at + length] if length else None)
         at += length or 0
     return found
+
+
+def with_schema_ids(
+    batches: Iterator[pa.RecordBatch], shard: Shard, schema_ids: SchemaIds | None
+) -> Iterator[pa.RecordBatch]:
+    """Yield a shard's records as they are sent: with the schema ids of the target's registry.
+
+    Raises:
+        SourceRecordError: When the plan has no translation of an id.
+    """
+    if schema_ids is None:
+        return batches
+    return (translated(batch, schema_ids, shard.source.topic) for batch in batches)
 
 
 def provenance(shard: Shard, offset: int) -> list[tuple[str, str | bytes | None]]:

@@ -12,6 +12,7 @@ from typing import Any, TypeVar
 
 from confluent_kafka import KafkaError, KafkaException, Producer
 
+from kafka_drain.kafka.client_config import for_client
 from kafka_drain.republish.planning.shards import PREFIX
 from kafka_drain.republish.sending.errors import explained, is_terminal
 
@@ -73,7 +74,8 @@ def fenced_producer(
         ProducerLost: When Kafka didn't answer; another try may help.
         KafkaDrainError: When Kafka refuses.
     """
-    producer = Producer({**settings, **SETTINGS, **more, "transactional.id": transactional_id})
+    own = {**SETTINGS, **more, "transactional.id": transactional_id}
+    producer = Producer(for_client(settings, own))
     what = f"transactional id {transactional_id}"
     # Connect first: if librdkafka requests the id while it is still connecting, it waits for half a
     # second before it requests it again (an internal timer).

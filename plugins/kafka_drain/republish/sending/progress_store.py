@@ -17,6 +17,7 @@ from confluent_kafka import Consumer, KafkaError, KafkaException
 from confluent_kafka import TopicPartition as KafkaTopicPartition
 
 from kafka_drain.errors import ProgressError
+from kafka_drain.kafka.client_config import for_client
 from kafka_drain.kafka.error_codes import UNAVAILABLE
 from kafka_drain.republish.planning.shards import ProgressSlot
 from kafka_drain.republish.sending.errors import explained, is_terminal
@@ -140,15 +141,13 @@ class ProgressStore:
             while len(self._consumers) >= MAX_CONSUMERS:
                 oldest = next(iter(self._consumers))
                 self._consumers.pop(oldest).close()
-            consumer = Consumer(
-                {
-                    **self._settings,
-                    "group.id": group,
-                    "enable.auto.commit": False,
-                    "isolation.level": self._isolation,
-                    "log_level": 2,
-                }
-            )
+            own = {
+                "group.id": group,
+                "enable.auto.commit": False,
+                "isolation.level": self._isolation,
+                "log_level": 2,
+            }
+            consumer = Consumer(for_client(self._settings, own))
         # The dict is ordered: the most recently used consumer comes last.
         self._consumers[group] = consumer
         return consumer

@@ -41,7 +41,7 @@ from kafka_drain.republish.planning.chains import place
 from kafka_drain.republish.planning.header_names import nul_error
 from kafka_drain.republish.planning.placement import partition_of_key
 from kafka_drain.republish.planning.shards import ProgressSlot, Shard
-from kafka_drain.republish.sending.arrow_records import provenance, rows_of
+from kafka_drain.republish.sending.arrow_records import provenance, rows_of, with_schema_ids
 from kafka_drain.republish.sending.errors import explained, is_terminal
 from kafka_drain.republish.sending.garbage_collection import little_garbage_collection
 from kafka_drain.republish.sending.pacing import LONGEST, Pacer
@@ -55,6 +55,7 @@ from kafka_drain.republish.sending.producer import (
 )
 from kafka_drain.republish.sending.progress_store import Progress, ProgressStore, entry
 from kafka_drain.republish.sending.shard_reader import read_shard
+from kafka_drain.schemas.schema_ids import SchemaIds
 
 #: A transaction ends after this number of records or bytes, whichever comes first, and within the
 #: time limit that pacing.py sets, which is at most this number of seconds.
@@ -84,6 +85,7 @@ class SendJob:
         transactions: `strict` or `fast`.
         provenance: Whether to add headers that say where each record came from.
         settings: librdkafka settings for the target cluster, secrets included.
+        schema_ids: The schema ids that are replaced; None to send records as they are.
         largest_batch: Largest batch that the target topic accepts, in bytes (max.message.bytes).
         records_per_second: Limit; 0 for none.
         bytes_per_second: Limit for keys and values; 0 for none.
@@ -99,6 +101,7 @@ class SendJob:
     transactions: str
     provenance: bool
     settings: Mapping[str, Any] = field(repr=False)
+    schema_ids: SchemaIds | None = None
     largest_batch: int = 1_000_000
     records_per_second: float = 0
     bytes_per_second: float = 0
@@ -137,6 +140,7 @@ class SendJob:
             "settings": dict(self.settings),
             "attempts": [self.attempts.group, self.attempts.tp.topic, self.attempts.tp.partition],
             "shards": [shard.to_dict() for shard in self.shards],
+            "schema_ids": None if self.schema_ids is None else self.schema_ids.to_dict(),
         }
 
     @classmethod
@@ -145,7 +149,10 @@ class SendJob:
         group, topic, partition = document["attempts"]
         attempts = ProgressSlot(group, TopicPartition(topic, partition))
         shards = tuple(map(Shard.from_dict, document["shards"]))
-        return cls(**(document | {"attempts": attempts, "shards": shards}))
+        ids = document.get("schema_ids")
+        schema_ids = None if ids is None else SchemaIds.from_dict(ids)
+        read = {"attempts": attempts, "shards": shards, "schema_ids": schema_ids}
+        return cls(**(document | read))
 
 
 def send_shard(job: SendJob, stopped: Callable[[], bool] = lambda: False) -> int:
@@ -531,7 +538,9 @@ class _Source:
         self._place, self.shard = place_of, self._job.shards[place_of]
         self._taken = self._queued = done
         self._last = offset - 1
-        self._batches = read_shard(self._job.root, self.shard, offset)
+        self._batches = with_schema_ids(
+            read_shard(self._job.root, self.shard, offset), self.shard, self._job.schema_ids
+        )
         self._rest = None
 
     def _not_as_planned(self, found: int) -> ManifestInvalidError:

@@ -19,6 +19,7 @@ from confluent_kafka import TopicPartition as KafkaTopicPartition
 from xxhash import xxh3_64_intdigest
 
 from kafka_drain.errors import KafkaUnavailableError, TransientError
+from kafka_drain.kafka.client_config import for_client
 from kafka_drain.kafka.cluster import KafkaCluster
 from kafka_drain.offsets import TopicPartition
 from kafka_drain.republish.sending.errors import explained
@@ -114,7 +115,12 @@ class TargetReader:
         self._fetched = first
 
     def read(self, is_complete: Callable[[], bool]) -> Iterator[Iterable[Record]]:
-        """Yield the records in batches.
+        """Yield the compared parts of the records in batches; see `messages`."""
+        for messages in self.messages(is_complete):
+            yield _records(messages, self._with_keys)
+
+    def messages(self, is_complete: Callable[[], bool]) -> Iterator[list[Any]]:
+        """Yield the records in batches, as the client's messages.
 
         Args:
             is_complete: Whether everything was found, so that a rest that can't be read yet may be
@@ -145,7 +151,7 @@ class TargetReader:
                     position = max(position, messages[-1].offset() + 1)
                     if position > self._end:
                         messages = [m for m in messages if m.offset() < self._end]
-                    yield _records(messages, self._with_keys)
+                    yield messages
                     # Comparing takes time, too.
                     moved = time.monotonic()
                 elif at_stable_end and is_complete():
@@ -166,13 +172,12 @@ class TargetReader:
             consumer.close()
 
     def _consumer(self, first: int) -> Consumer:
-        settings = {
-            **self._cluster.config.for_librdkafka(),
+        own = {
             **_CONSUMER,
             "fetch.message.max.bytes": self._fetch_bytes,
             "stats_cb": self._note,
         }
-        consumer = Consumer(settings)
+        consumer = Consumer(for_client(self._cluster.config.for_librdkafka(), own))
         consumer.assign([KafkaTopicPartition(self._tp.topic, self._tp.partition, first)])
         return consumer
 

@@ -18,7 +18,7 @@ from kafka_drain.offsets import TopicPartition
 from kafka_drain.republish.planning.placement import BY_KEY, partition_of_key
 from kafka_drain.republish.planning.plan import RepublishPlan
 from kafka_drain.republish.planning.shards import Shard
-from kafka_drain.republish.sending.arrow_records import provenance, rows_of
+from kafka_drain.republish.sending.arrow_records import provenance, rows_of, with_schema_ids
 from kafka_drain.republish.sending.garbage_collection import little_garbage_collection
 from kafka_drain.republish.sending.shard_reader import read_shard
 from kafka_drain.republish.verifying.content_hash import content_hash
@@ -178,7 +178,8 @@ def _expected(
     def read() -> Iterator[Record]:
         for place, shard in enumerate(chain):
             source, begin = shard.source.partition, offset_in_chain(place, 0)
-            for batch in read_shard(root, shard, sharers=chains):
+            batches = read_shard(root, shard, sharers=chains)
+            for batch in with_schema_ids(batches, shard, plan.translation):
                 for at in range(0, batch.num_rows, slice_rows):
                     rows = rows_of(batch.slice(at, slice_rows))
                     for key, value, headers, timestamp, offset in rows:

@@ -33,14 +33,14 @@ HADOOP = "hadoop"
 #: The configurations for each minor version of Spark.
 _FOR_SPARK = {
     "3.5": {CONNECTOR: "connector-spark35", S3: "s3-spark35"},
-    "4.0": {CONNECTOR: CONNECTOR, S3: S3},
-    "4.1": {CONNECTOR: "connector-spark41", S3: "s3-spark41"},
+    "4.0": {CONNECTOR: "connector-spark40", S3: "s3-spark40"},
+    "4.1": {CONNECTOR: CONNECTOR, S3: S3},
     "4.2": {CONNECTOR: "connector-spark42"},
 }
 #: The names whose jars depend on Spark's version.
 _OF_SPARK = (CONNECTOR, S3)
 #: Where pyspark isn't installed, as while an image is built.
-_DEFAULT_SPARK = "4.0"
+_DEFAULT_SPARK = "4.1"
 
 #: The broker's configuration for each version of Kafka; the first is the default.
 BROKERS = {"4.1.0": BROKER, "4.0.0": "broker-kafka40", "4.4.0": "broker-kafka44"}
@@ -79,7 +79,7 @@ def fetch(conf: str, say: Callable[[str], None] = lambda line: None) -> list[Pat
         MachineError: When the cache can't be written, the repository doesn't have the jars that
             the lock names, or there are none for the installed pyspark.
     """
-    conf = _for_spark(conf)
+    name, conf = conf, _for_spark(conf)
     jars = _locked(conf)
     folder = _folder(conf, jars)
     if not all(_is_as_locked(folder, jar) for jar in jars):
@@ -87,7 +87,7 @@ def fetch(conf: str, say: Callable[[str], None] = lambda line: None) -> list[Pat
             folder.mkdir(parents=True, exist_ok=True)
             missing = [jar for jar in jars if not _is_as_locked(folder, jar)]
             if missing:
-                maven.download(missing, folder, f"{conf} jars", say)
+                maven.download(missing, folder, f"{name} jars", say)
     return [folder / jar.name for jar in jars]
 
 
@@ -99,13 +99,13 @@ def verified(conf: str) -> list[Path]:
         MachineError: When a jar is missing or has a different size, or there are none for the
             installed pyspark.
     """
-    conf = _for_spark(conf)
+    name, conf = conf, _for_spark(conf)
     jars = _locked(conf)
     folder = _folder(conf, jars)
     wrong = [problem for jar in jars if (problem := _problem(folder / jar.name, jar.size))]
     if wrong:
         seen = f"in {folder}, {'; '.join(wrong)}" if folder.exists() else f"{folder} doesn't exist"
-        raise MachineError(f"the {conf} jars are incomplete: {seen}; run `kafka-drain jars`")
+        raise MachineError(f"the {name} jars are incomplete: {seen}; run `kafka-drain jars`")
     return [folder / jar.name for jar in jars]
 
 

@@ -3,17 +3,27 @@
 from __future__ import annotations
 
 import argparse
+import json
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from kafka_drain.cli.commands.arguments import cluster_from
 from kafka_drain.cli.main import COMMANDS, main, parser
 from kafka_drain.config.pipeline import Pipeline
 from tests.kafka_drain.golden import P0, golden_cluster, golden_copy, sealed_copy
 
-PLANS_FIRST = {"republish", "translate-group", "repair", "reprocess", "maintain"}
-ACTS_AT_ONCE = {"drill", "drain", "validate"}
+PLANS_FIRST = {
+    "plan-recovery",
+    "republish",
+    "translate-group",
+    "restore-schemas",
+    "repair",
+    "reprocess",
+    "maintain",
+}
+ACTS_AT_ONCE = {"drill", "drain", "validate", "capture-schemas"}
 #: Act at once, unless they replace or discard something.
 BOTH = {"backfill", "roll"}
 
@@ -159,3 +169,18 @@ def test_backfill_acts(
             else "omit --dry-run to carry it out"
         )
         assert said == ["backfill: planned", f"dry run: nothing was changed; {how}"]
+
+
+def test_cluster_from_warns(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """What follows from a setting is said once, on standard error, without its value."""
+    config = tmp_path / "kafka.json"
+    config.write_text(json.dumps({"bootstrap.servers": "k:1", "ssl.crl.location": "/hunter2"}))
+
+    cluster_from(argparse.Namespace(kafka_config=str(config), bootstrap_servers=None))
+
+    said = capsys.readouterr()
+    assert said.out == ""
+    assert said.err == (
+        "Kafka connection: ssl.crl.location: Spark's Java client doesn't check whether the "
+        "broker's certificate was revoked\n"
+    )

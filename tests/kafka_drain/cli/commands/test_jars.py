@@ -21,7 +21,7 @@ def repository(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Mave
     lock_file = tmp_path / "jars.lock"
     lock_file.write_text(jar_lock.format_lock(dict.fromkeys(jars.CONFS, locked(FILES))))
     monkeypatch.setattr(jar_lock, "LOCK_FILE", lock_file)
-    monkeypatch.setattr(jars, "version", lambda name: "4.0.2")
+    monkeypatch.setattr(jars, "version", lambda name: "4.1.1")
     monkeypatch.setenv("KAFKA_DRAIN_CACHE", str(tmp_path / "cache"))
     for name in ("HTTP_PROXY", "http_proxy", "ALL_PROXY", "all_proxy"):
         monkeypatch.delenv(name, raising=False)

@@ -30,6 +30,7 @@ from kafka_drain.republish.groups.translation import (
     check_held,
     parse_offsets,
     plan_translation,
+    untouched,
 )
 from kafka_drain.republish.verifying.offset_map import Block, OffsetMap, PartitionMap
 
@@ -83,6 +84,33 @@ def test_plan_says_how_exact(committed: int, expected: int, note: str) -> None:
     (row,) = plan(ONE, {A0: committed}).rows
 
     assert (expected, note) == (row.offset, row.note)
+
+
+@pytest.mark.parametrize(
+    ("committed", "is_original", "expected"),
+    [
+        # Partition 1 of the source is empty; the group has committed there, too.
+        ({A0: 15, A1: 0}, True, {T1: 7}),
+        ({A0: 15, A1: 3}, True, {T1: 7}),
+        # It hasn't: auto.offset.reset decides there, as it did in the source.
+        ({A0: 15}, True, {}),
+        # By key, later records may go to any partition.
+        ({A0: 15}, False, {T1: 7}),
+        # Offsets of another topic say nothing.
+        ({B0: 4}, True, {}),
+        ({B0: 4}, False, {}),
+    ],
+)
+def test_untouched(
+    committed: dict[TopicPartition, int], is_original: bool, expected: dict[TopicPartition, int]
+) -> None:
+    """A partition that got no record gets an offset, so that no later record is skipped there."""
+    starts = {T0: 3, T1: 7, TopicPartition("other", 1): 9}
+
+    rows = untouched(ONE, committed, starts, is_original=is_original)
+
+    assert {row.target: row.offset for row in rows} == expected
+    assert all(row.read_again == 0 for row in rows)
 
 
 def test_plan_inexact_block() -> None:
@@ -175,6 +203,7 @@ def test_plan_document() -> None:
         "cluster_id": "cluster",
         "group": "g",
         "to_group": "h",
+        "read_again": 8,
         "rows": [
             {
                 "source_topic": "a",

@@ -69,6 +69,22 @@ plans = st.builds(
     notes=st.lists(text).map(tuple),
     through=st.none() | throughs,
     archive_id=text,
+    schema_ids=st.none()
+    | st.builds(
+        lambda ids, kept, counts: {
+            "map": "dr",
+            "ids": ids,
+            "guids": {},
+            "kept": kept,
+            "counts": [
+                {"topic": "t", "part": "key", "translated": count, "without": count}
+                for count in counts
+            ],
+        },
+        st.dictionaries(number.map(str), number),
+        st.lists(text),
+        st.lists(number, max_size=2),
+    ),
 )
 
 T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
@@ -109,6 +125,12 @@ def test_plan_to_bytes_property(plan: RepublishPlan) -> None:
     assert read.sha256 == json.loads(content)["sha256"]
 
 
+OTHERS: dict[str, Any] = {
+    "through": {"generations": {}, "windows": []},
+    "schema_ids": {"map": "dr", "ids": {"1": 2}, "guids": {}, "kept": [], "counts": []},
+}
+
+
 @pytest.mark.parametrize("field", [f.name for f in fields(RepublishPlan) if f.compare])
 def test_plan_to_bytes_each_field(field: str) -> None:
     """Each field is part of the plan's hash: another value makes another plan."""
@@ -119,7 +141,7 @@ def test_plan_to_bytes_each_field(field: str) -> None:
         int: lambda: value + 1,
         dict: dict,
         tuple: lambda: value[:-1],
-        type(None): lambda: {"generations": {}, "windows": []},
+        type(None): lambda: OTHERS[field],
     }[type(value)]()
     changed = replace(PLAN, **{field: other})
 
@@ -148,8 +170,8 @@ def test_plan_cut_off(length: int) -> None:
 
 def test_plan_other_format() -> None:
     """A plan of a newer release is refused by its version."""
-    with pytest.raises(ValueError, match="format version 3"):
-        RepublishPlan.from_bytes(seal({"format_version": 3}))
+    with pytest.raises(ValueError, match="format version 4"):
+        RepublishPlan.from_bytes(seal({"format_version": 4}))
 
 
 def test_plan_version_1() -> None:

@@ -25,6 +25,9 @@ topics = st.text("abcXYZ019._-", min_size=1, max_size=8)
         ({"engine": "flink"}, r"engine = 'flink'.*auto.*worker.*spark"),
         ({"placement": "random"}, r"placement = 'random'.*original, key or a partition number"),
         ({"placement": -1}, "placement = -1 is not acceptable"),
+        ({"keep_ids": ["t:key"]}, "keep_ids requires a schema_map"),
+        ({"keep_ids": ["key"], "schema_map": "dr"}, "such as orders:key"),
+        ({"keep_ids": ["t:header"], "schema_map": "dr"}, "such as orders:key"),
     ],
 )
 def test_request_value_not_acceptable(asked: dict[str, Any], says: str) -> None:
@@ -45,6 +48,7 @@ def test_request_value_not_acceptable(asked: dict[str, Any], says: str) -> None:
         ({"to_time": "1970-01-01"}, "only whole partitions"),
         ({"records_per_second": 10}, "supports no limits"),
         ({"bytes_per_second": 0.5}, "supports no limits"),
+        ({"schema_map": "dr"}, "can't replace schema ids"),
     ],
 )
 def test_request_at_least_once_cannot(asked: dict[str, Any], says: str) -> None:
@@ -104,6 +108,8 @@ def test_target_of_each_topic_apart(names: set[str], suffix: str) -> None:
         {"engine": "spark"},
         {"placement": 3},
         {"provenance": True},
+        {"schema_map": "dr"},
+        {"schema_map": "dr", "keep_ids": ["t:key"]},
     ],
 )
 def test_request_name_of_other_request(changed: dict[str, Any]) -> None:

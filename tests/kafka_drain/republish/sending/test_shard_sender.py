@@ -8,10 +8,17 @@ from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
+import pyarrow as pa
 import pytest
 from confluent_kafka import KafkaError
 
-from kafka_drain.errors import DeliveryError, KafkaUnavailableError, SupersededError
+from kafka_drain.data_files.records import SCHEMA
+from kafka_drain.errors import (
+    DeliveryError,
+    KafkaUnavailableError,
+    SourceRecordError,
+    SupersededError,
+)
 from kafka_drain.offsets import TopicPartition
 from kafka_drain.progress import Progress
 from kafka_drain.republish import run as republishing
@@ -24,6 +31,7 @@ from kafka_drain.republish.sending.pacing import Pacer
 from kafka_drain.republish.sending.producer import ProducerLost
 from kafka_drain.republish.sending.progress_store import Progress as Progress_
 from kafka_drain.republish.sending.shard_sender import SendJob
+from kafka_drain.schemas.schema_ids import SchemaIds
 from tests.kafka_drain.republish.planning.test_plan import PLAN
 
 UNAVAILABLE = KafkaUnavailableError("no answer")
@@ -286,3 +294,32 @@ def test_limits_of_large_records(
 
     assert sent == 4
     assert clock.now >= seconds
+
+
+@pytest.mark.parametrize("ids", [None, SchemaIds({5: 105}, {}, frozenset({"t:key"}))])
+def test_job_read_again(ids: SchemaIds | None) -> None:
+    """A job is the same in the process that it is passed to, with its schema ids."""
+    sent = job(schema_ids=ids)
+
+    assert SendJob.from_dict(json.loads(json.dumps(sent.to_dict()))) == sent
+
+
+def test_source_replaces_schema_ids(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is taken to be sent has the target's ids; an id without one ends the transaction."""
+    rows = [{"value": b"\0\0\0\0" + bytes([id_]), "offset": id_} for id_ in (5, 6)]
+    batch = pa.RecordBatch.from_pylist(rows, schema=SCHEMA)
+
+    def read_shard(*_: Any) -> Iterator[pa.RecordBatch]:
+        yield batch.slice(0, 1)
+        yield batch.slice(1)
+
+    monkeypatch.setattr(sending, "read_shard", read_shard)
+    of_job = job(schema_ids=SchemaIds({5: 105}))
+    source = sending._Source(of_job)
+    source.go_to(Progress_(0, 0, of_job.plan))
+
+    taken = source.take(5, 1_000)
+    assert taken is not None
+    assert taken[0]["value"].to_pylist() == [b"\0\0\0\0\x69"]
+    with pytest.raises(SourceRecordError, match="schema id 6"):
+        source.take(5, 1_000)

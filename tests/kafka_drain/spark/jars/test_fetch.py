@@ -52,7 +52,7 @@ def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Machine
         made = Machine(tmp_path, repository)
         monkeypatch.setenv("KAFKA_DRAIN_MAVEN_URL", repository.url)
         monkeypatch.setenv("KAFKA_DRAIN_CACHE", str(made.cache))
-        monkeypatch.setattr(jars, "version", lambda name: "4.0.2")
+        monkeypatch.setattr(jars, "version", lambda name: "4.1.1")
         monkeypatch.setattr(jar_lock, "LOCK_FILE", made.lock_file)
         yield made
 
@@ -267,12 +267,12 @@ def test_import_leaves_the_network_alone() -> None:
 @pytest.mark.parametrize(
     ("pyspark", "conf", "folder"),
     [
-        ("4.0.2", "connector", "connector"),
+        ("4.1.1", "connector", "connector"),
         ("3.5.7", "connector", "connector-spark35"),
         ("3.5.7", "s3", "s3-spark35"),
-        ("4.0.5", "s3", "s3"),
-        ("4.1.1", "connector", "connector-spark41"),
-        ("4.1.1", "s3", "s3-spark41"),
+        ("4.1.4", "s3", "s3"),
+        ("4.0.2", "connector", "connector-spark40"),
+        ("4.0.5", "s3", "s3-spark40"),
         ("4.2.0", "connector", "connector-spark42"),
         ("4.3.0", "broker", "broker"),
         ("4.3.0", "broker-kafka44", "broker-kafka44"),
@@ -281,11 +281,16 @@ def test_import_leaves_the_network_alone() -> None:
 def test_verified_fits_spark(
     pyspark: str, conf: str, folder: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Spark's jars are those for the installed pyspark; the broker has its own."""
+    """Spark's jars are those for the installed pyspark; the broker has its own.
+
+    The message names them as they were asked for; the folder tells the rest.
+    """
     monkeypatch.setenv("KAFKA_DRAIN_CACHE", str(tmp_path))
     monkeypatch.setattr(jars, "version", lambda name: pyspark)
 
-    with pytest.raises(MachineError, match=rf"/{folder}-[0-9a-f]{{12}} doesn't exist"):
+    with pytest.raises(
+        MachineError, match=rf"the {conf} jars are .*/{folder}-[0-9a-f]{{12}} doesn't exist"
+    ):
         jars.verified(conf)
 
 

@@ -1,0 +1,56 @@
+"""`kafka-drain capture-schemas`: keep the schemas that an archive's records use."""
+
+from __future__ import annotations
+
+import argparse
+
+from kafka_drain.archive.archive import Archive
+from kafka_drain.cli.commands.arguments import add_archive, add_dry_run
+from kafka_drain.cli.commands.plan_answer import acts, say_dry_run
+from kafka_drain.cli.commands.registry_arguments import add_registry, required_registry
+from kafka_drain.cli.console import answer, print_fields, say, say_lines
+from kafka_drain.cli.exit_codes import FAILED, OK
+from kafka_drain.progress import Line, level_of
+from kafka_drain.schemas.capture import capture_schemas
+from kafka_drain.storage.lease import utc_now
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the command's arguments."""
+    add_archive(parser)
+    add_registry(parser, "the Schema Registry of the records")
+    parser.add_argument(
+        "--subject",
+        dest="subjects",
+        action="append",
+        default=[],
+        help="also keep this subject; can be repeated",
+    )
+    add_dry_run(parser)
+
+
+def run(options: argparse.Namespace) -> int:
+    """Read the ids of newly sealed records, and keep their subjects."""
+    archive = Archive.at(options.archive)
+    registry = required_registry(options)
+    found = capture_schemas(
+        archive,
+        registry,
+        now=utc_now(),
+        say=say,
+        subjects=options.subjects,
+        writes=acts(options),
+    )
+    say_lines(Line(line, level_of(line)) for line in found.lines())
+    versions = [version for subject in found.document.subjects for version in subject.versions]
+    document = {
+        "archive": str(archive.root),
+        "subjects": len(found.document.subjects),
+        "versions": len(versions),
+        "new": len(found.new),
+        "missing_ids": list(found.missing),
+    }
+    shown = document | {"missing_ids": len(found.missing)}
+    answer(options, document, print_fields(shown))
+    say_dry_run(options, "keep them")
+    return FAILED if found.document.notes else OK

@@ -1,0 +1,67 @@
+"""`kafka-drain restore-schemas`: register an archive's schemas in another Schema Registry."""
+
+from __future__ import annotations
+
+import argparse
+
+from kafka_drain.archive.archive import Archive
+from kafka_drain.cli.commands.arguments import add_apply, add_archive
+from kafka_drain.cli.commands.plan_answer import acts, say_dry_run
+from kafka_drain.cli.commands.registry_arguments import add_registry, required_registry
+from kafka_drain.cli.console import answer, print_fields, say, say_table
+from kafka_drain.cli.exit_codes import FAILED, OK
+from kafka_drain.progress import Level, Line
+from kafka_drain.schemas.restore import Restore, rows_of
+from kafka_drain.schemas.restore_order import KEEP, NEW
+from kafka_drain.storage.lease import utc_now
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the command's arguments."""
+    add_archive(parser)
+    add_registry(parser, "the Schema Registry to restore to")
+    parser.add_argument(
+        "--map",
+        default="restored",
+        metavar="NAME",
+        help="name of the map of ids, which a republish then takes (%(default)s)",
+    )
+    parser.add_argument(
+        "--ids",
+        choices=(NEW, KEEP),
+        default=NEW,
+        help="let the registry give new ids (%(default)s), or keep the old ones, which requires "
+        "empty subjects and mode IMPORT",
+    )
+    add_apply(parser, "register the schemas; without it, only the plan is shown")
+
+
+def run(options: argparse.Namespace) -> int:
+    """Show what would be registered; with --apply, register it and write the map."""
+    archive = Archive.at(options.archive)
+    restore = Restore(archive, required_registry(options), options.map, options.ids)
+    plan = restore.plan()
+    rows = rows_of(plan)
+    say_table(
+        [f"  version {version} of {name}, id {id_}: {does}" for name, version, id_, does in rows],
+        ("subject", "version", "id", "in the target"),
+        rows,
+    )
+    for note in (*plan.notes, *plan.refusals):
+        say(Line(f"restore-schemas: WARNING {note}", Level.WARNING))
+    document = {
+        "archive": str(archive.root),
+        "registry": plan.url,
+        "map": options.map,
+        "ids": options.ids,
+        "versions": len(plan.steps),
+        "to_register": len(plan.missing),
+        "refused": len(plan.refusals),
+    }
+    if acts(options):
+        written = restore.apply(plan, now=utc_now(), say=say)
+        changed = sum(row.id != row.new_id for row in written.schemas)
+        document |= {"mapped": len(written.schemas), "other_ids": changed}
+    answer(options, document, print_fields(document))
+    say_dry_run(options, "register them")
+    return FAILED if plan.refusals else OK

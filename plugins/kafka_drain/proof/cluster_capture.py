@@ -1,0 +1,117 @@
+"""Describe the drained cluster before batches are sealed, and check earlier descriptions.
+
+What a moment says holds *as of* its answer: after Kafka had been read up to the end of every batch
+that the same validation seals, and before their receipts were written. So a group's offset below
+the end of the archive names an archived record, and an offset beyond it says that the group has
+read records that the archive doesn't hold yet.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable
+from datetime import datetime
+
+from upath import UPath
+
+from kafka_drain.archive.cluster_documents import ClusterDocumentError, MomentName
+from kafka_drain.archive.cluster_moments import (
+    check_moments,
+    newest_name,
+    note_moment,
+    read_moment,
+)
+from kafka_drain.archive.receipts import Receipt
+from kafka_drain.archive.snapshot import Snapshot
+from kafka_drain.findings import Finding
+from kafka_drain.kafka.client_config import KafkaConfig
+from kafka_drain.kafka.cluster_state import ASKED, UNAVAILABLE_PARTS, ClusterState, Outcome, Part
+from kafka_drain.kafka.describing import ClusterDescriber
+from kafka_drain.storage.lease import Clock
+
+#: Returns the state of the cluster as far as it concerns some topics.
+Describe = Callable[[Collection[str]], ClusterState]
+
+Say = Callable[[str], None]
+
+
+def describe_with(config: KafkaConfig, parts: Collection[str], say: Say) -> Describe | None:
+    """Return what describes a cluster; None if all parts are switched off.
+
+    Args:
+        config: Connection settings.
+        parts: The parts to ask for.
+        say: Receives what it cost and what couldn't be captured.
+    """
+    wanted = [part for part in ASKED if part in parts]
+    if not wanted:
+        return None
+
+    def describe(topics: Collection[str]) -> ClusterState:
+        describer = ClusterDescriber(config)
+        state = describer.describe(topics, wanted)
+        cost = describer.cost
+        say(
+            f"validate: asked the cluster for {', '.join(wanted)}: {cost.requests:,} requests in "
+            f"{cost.milliseconds:,} ms"
+        )
+        for line in missing_parts(state):
+            say(f"validate: {line}")
+        return state
+
+    return describe
+
+
+def missing_parts(state: ClusterState) -> list[str]:
+    """Return a line for each part that was asked for and isn't whole."""
+    return [
+        f"{part}: {result.outcome}{': ' + result.detail if result.detail else ''}"
+        for part, result in state.parts.items()
+        if part not in UNAVAILABLE_PARTS
+        and (result.outcome not in (Outcome.CAPTURED, Outcome.OFF) or result.detail)
+    ]
+
+
+def parts_before(root: UPath) -> list[Part]:
+    """Return the parts to ask for where no pipeline says it: those that weren't off last time."""
+    newest = newest_name(root)
+    try:
+        parts = read_moment(root, newest.number).parts if newest else {}
+    except (FileNotFoundError, ClusterDocumentError):
+        parts = {}
+    return [p for p in ASKED if p not in parts or parts[p].outcome != Outcome.OFF]
+
+
+def capture(snapshot: Snapshot, describe: Describe, clock: Clock) -> MomentName | None:
+    """Describe the cluster, and write a moment if something has changed.
+
+    Returns:
+        The name of the newest moment; None if there is none.
+
+    Raises:
+        ArchiveError: When the archive can't be written.
+    """
+    document, asked_at = snapshot.document, _text(clock())
+    state = describe(sorted(document.topics))
+    # Another cluster is refused by the validation; one that didn't answer says nothing.
+    if state.cluster_id != document.cluster_id:
+        return newest_name(snapshot.root)
+    return note_moment(snapshot.root, state, asked_at=asked_at, answered_at=_text(clock()))
+
+
+def check_descriptions(
+    snapshot: Snapshot, newest: MomentName | None, receipts: Iterable[Receipt], *, whole: bool
+) -> list[Finding]:
+    """Find descriptions of the cluster that are missing or were changed.
+
+    Args:
+        snapshot: The archive.
+        newest: The newest moment.
+        receipts: Receipts that name moments.
+        whole: Whether to check all moments; otherwise only the newest and the named ones.
+    """
+    named = {r.cluster.number: r.cluster.sha256 for r in receipts if r.cluster is not None}
+    return check_moments(snapshot.root, named, newest, whole=whole)
+
+
+def _text(time: datetime) -> str:
+    return time.isoformat(timespec="milliseconds")

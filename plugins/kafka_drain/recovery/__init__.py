@@ -1,0 +1,1 @@
+"""Restore what a cluster was, besides its records, to another cluster."""

@@ -1,0 +1,62 @@
+"""Which changes of a topic or of access make records or their cluster less safe. Opens nothing."""
+
+from __future__ import annotations
+
+from kafka_drain.kafka.cluster_state import Acl
+
+#: Kafka's value for no limit.
+_NO_LIMIT = -1
+
+#: Settings of which a lower value is less safe, each with what it then does.
+_LOWER = {
+    "min.insync.replicas": "acknowledges records that fewer replicas hold",
+    "max.message.bytes": "refuses records that it takes now",
+    "delete.retention.ms": "forgets deletions sooner",
+}
+#: The same, of which -1 means no limit.
+_LIMITS = {
+    "retention.ms": "deletes records that it keeps now",
+    "retention.bytes": "deletes records that it keeps now",
+}
+
+
+def lowered_by(name: str, now: str | None, then: str) -> str:
+    """Return what a topic does worse once a setting has another value; empty for nothing.
+
+    Args:
+        name: Name of the setting.
+        now: Its value now; None if it isn't known.
+        then: Its value afterwards.
+    """
+    if now is None or now == then:
+        return ""
+    if name == "unclean.leader.election.enable":
+        return "may lose acknowledged records" if then == "true" else ""
+    if name == "cleanup.policy":
+        more = sorted(_words(then) - _words(now))
+        return f"removes records by {' and '.join(more)}" if more else ""
+    if name in _LIMITS:
+        return _LIMITS[name] if _limit(then) < _limit(now) else ""
+    if name in _LOWER:
+        return _LOWER[name] if int(then) < int(now) else ""
+    return ""
+
+
+def _limit(value: str) -> float:
+    number = int(value)
+    return float("inf") if number == _NO_LIMIT else number
+
+
+def _words(value: str) -> set[str]:
+    return {word.strip() for word in value.split(",") if word.strip()}
+
+
+def opened_by(acl: Acl) -> str:
+    """Return what an ACL opens up beyond a user and a topic or group; empty for nothing."""
+    if acl.permission != "allow":
+        return ""
+    if acl.principal == "User:*":
+        return "allows everybody"
+    if acl.resource == "cluster" and acl.operation in ("all", "alter", "cluster_action"):
+        return "allows to change the whole cluster, ACLs included"
+    return ""

@@ -1,0 +1,91 @@
+"""A group's committed offsets as the archive has noted them, for when its cluster is gone."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from datetime import datetime
+
+from upath import UPath
+
+from kafka_drain.archive.cluster_documents import Moment
+from kafka_drain.archive.cluster_moments import moment_at, read_settings
+from kafka_drain.errors import ConfigError, TopicError
+from kafka_drain.kafka.cluster_state import Part
+from kafka_drain.offsets import TopicPartition
+
+_SHOWN = 10
+
+
+@dataclass(frozen=True)
+class ArchivedOffsets:
+    """What a group had committed at a moment.
+
+    Attributes:
+        moment: The moment.
+        committed: The offsets.
+        topic_ids: Ids of the topics at that moment, as far as they were captured.
+    """
+
+    moment: Moment
+    committed: dict[TopicPartition, int]
+    topic_ids: dict[str, str]
+
+    def note(self) -> str:
+        """Say as of when the offsets are."""
+        return (
+            f"the offsets are those of {self.moment.answered_at}, when the archive's cluster was "
+            "described last; what the group has read since then is read again"
+        )
+
+    def check_topics(self, drained: Mapping[str, Collection[str]]) -> None:
+        """Check that the offsets are of the topics that were drained.
+
+        Args:
+            drained: Ids that were drained, by topic.
+
+        Raises:
+            TopicError: When a topic had been recreated by then: its offsets name other records.
+        """
+        for name, ids in sorted(drained.items()):
+            known = self.topic_ids.get(name)
+            if known and any(ids) and known not in ids:
+                raise TopicError(
+                    f"topic {name} had id {known} at {self.moment.answered_at}, but the run read "
+                    f"that of id {', '.join(sorted(ids))}: the offsets name other records. Give an "
+                    "earlier time with --at, or the offsets with --offsets-file"
+                )
+
+
+def archived_offsets(root: UPath, group: str, at: datetime | None) -> ArchivedOffsets:
+    """Return what a group had committed according to the archive.
+
+    Args:
+        root: The archive's folder.
+        group: The group.
+        at: The newest moment that isn't later counts; None for the newest.
+
+    Raises:
+        ConfigError: When no moment has groups, or the group isn't in it; lists those that are.
+    """
+    moment = moment_at(root, at, Part.GROUPS)
+    if moment is None or moment.groups is None:
+        before = f" at or before {at.isoformat()}" if at else ""
+        raise ConfigError(
+            f"{root} has no offsets of consumer groups{before}: no validation has noted them; give "
+            "another --at, or the offsets with --offsets-file"
+        )
+    found = next((each for each in moment.groups if each.name == group), None)
+    if found is None:
+        names = sorted(each.name for each in moment.groups)
+        more = " …" if len(names) > _SHOWN else ""
+        raise ConfigError(
+            f"group {group} had no offsets at {moment.answered_at}; there were "
+            f"{', '.join(names[:_SHOWN]) or 'none'}{more}; correct --group or --at"
+        )
+    settings = read_settings(root, moment)
+    return ArchivedOffsets(
+        moment,
+        {TopicPartition(o.topic, o.partition): o.offset for o in found.offsets},
+        {topic.name: topic.id for topic in settings.topics or ()},
+    )

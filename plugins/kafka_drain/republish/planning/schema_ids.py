@@ -1,0 +1,146 @@
+"""Plan how schema ids are replaced: read which ones the records have, and look each one up."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+
+from upath import UPath
+
+from kafka_drain.data_files.reader import read_records, topic_of
+from kafka_drain.data_files.records import path_of
+from kafka_drain.errors import DataFileError, SourceRecordError
+from kafka_drain.offsets import TopicPartition
+from kafka_drain.progress import Progress, Ticker
+from kafka_drain.republish.planning.documents import CountedIdsJson, SchemaIdsJson
+from kafka_drain.republish.planning.row_filter import wanted_rows
+from kafka_drain.republish.planning.selection import Rows
+from kafka_drain.republish.planning.shards import ShardFile
+from kafka_drain.schemas.schema_ids import HEADERS, SchemaId, Seen
+from kafka_drain.schemas.schema_map import SchemaMap
+from kafka_drain.schemas.wire_format import count_ids
+
+#: Approximate size of the records that are read at a time.
+BATCH_BYTES = 64 << 20
+
+#: Number of ids that an error or a note names.
+SHOWN = 10
+
+
+def count_schema_ids(
+    root: UPath,
+    files: Iterable[tuple[ShardFile, Mapping[TopicPartition, Rows]]],
+    say: Callable[[str], None],
+    kept: Sequence[str] = (),
+) -> Counter[Seen]:
+    """Count the schema ids of selected records. Reads them all, each file once.
+
+    Args:
+        root: The archive's folder.
+        files: Files, each with the rows that are sent, by partition.
+        say: Called with progress lines.
+        kept: Parts of topics to leave out, such as `orders:key`.
+
+    Raises:
+        DataFileError: When a file can't be read; names its path.
+    """
+    listed = list(files)
+    counts: Counter[Seen] = Counter()
+    ticker = Ticker("read schema ids", Progress("files", len(listed)), say)
+    for number, (file, selected) in enumerate(listed):
+        in_topic_folder = topic_of(file.path) is not None
+        try:
+            path = path_of(str(root), file.path)
+            for batch in read_records(path, file.file_format, BATCH_BYTES):
+                for tp, rows in selected.items():
+                    wanted = wanted_rows(batch, tp, rows, in_topic_folder=in_topic_folder)
+                    parts = [part for part in HEADERS if f"{tp.topic}:{part}" not in kept]
+                    counts += count_ids(wanted, tp.topic, parts)
+        except DataFileError as error:
+            raise DataFileError(f"{file.path}: {error}") from error
+        ticker.at(number)
+    return counts
+
+
+def plan_schema_ids(
+    counts: Mapping[Seen, int], schema_map: SchemaMap, kept: Sequence[str] = ()
+) -> SchemaIdsJson:
+    """Return the translation of the ids that records have.
+
+    Args:
+        counts: How often each id was seen.
+        schema_map: The ids of the other registry.
+        kept: Parts of topics that stay as they are.
+
+    Raises:
+        SourceRecordError: When an id has no translation, or keys have ids of values (or the other
+            way round): these are hardly ids. Nothing was sent.
+    """
+    translation = schema_map.only((seen.id for seen in counts if seen.id is not None), kept)
+    totals: dict[tuple[str, str], list[int]] = {}
+    for (topic, part, id_), count in sorted(counts.items(), key=lambda item: str(item[0])):
+        total = totals.setdefault((topic, part), [0, 0])
+        total[id_ is None] += count
+    for topic, part in totals:
+        found = {
+            seen.id: count
+            for seen, count in counts.items()
+            if (seen.topic, seen.part) == (topic, part) and seen.id is not None
+        }
+        unknown = {id_: count for id_, count in found.items() if id_ not in translation}
+        if unknown:
+            raise SourceRecordError(
+                f"{sum(unknown.values()):,} {part}s of {topic} have schema ids that the schema map "
+                f"{schema_map.name} doesn't have: {_shown(unknown)}. Restore these schemas "
+                f"(kafka-drain restore-schemas), or keep the bytes as they are with --keep-ids "
+                f"{topic}:{part} if they aren't ids. Nothing was sent"
+            )
+        strange = [id_ for id_ in found if _is_of_other_part(schema_map, id_, part)]
+        if strange:
+            raise SourceRecordError(
+                f"{part}s of {topic} seem to have the schema ids {_shown(strange)}, whose subjects "
+                f"are only for {_other(part)}s: these bytes are hardly ids. Keep them as they are "
+                f"with --keep-ids {topic}:{part}. Nothing was sent"
+            )
+    rows: list[CountedIdsJson] = [
+        {"topic": topic, "part": part, "translated": translated, "without": without}
+        for (topic, part), (translated, without) in totals.items()
+    ]
+    written = translation.to_dict()
+    return {
+        "map": schema_map.name,
+        "ids": written["ids"],
+        "guids": written["guids"],
+        "kept": written["kept"],
+        "counts": rows,
+    }
+
+
+def notes_of(schema_ids: SchemaIdsJson) -> list[str]:
+    """Return what users should know about a translation."""
+    notes = [
+        f"schema ids of {row['topic']}: {row['translated']:,} {row['part']}s get new ones, "
+        f"{row['without']:,} have none and stay as they are"
+        for row in schema_ids["counts"]
+    ]
+    pairs = [f"{old} -> {new}" for old, new in schema_ids["ids"].items() if int(old) != new]
+    if pairs:
+        more = f" and {len(pairs) - SHOWN:,} more" if len(pairs) > SHOWN else ""
+        notes.append(f"schema map {schema_ids['map']}: {', '.join(pairs[:SHOWN])}{more}")
+    return notes
+
+
+def _other(part: str) -> str:
+    return "value" if part == "key" else "key"
+
+
+def _is_of_other_part(schema_map: SchemaMap, id_: SchemaId, part: str) -> bool:
+    """Return whether the naming of all of an id's subjects says that it is for the other part."""
+    subjects = schema_map.subjects.get(id_, ()) if isinstance(id_, int) else ()
+    return bool(subjects) and all(name.endswith(f"-{_other(part)}") for name in subjects)
+
+
+def _shown(ids: Iterable[SchemaId]) -> str:
+    names = sorted(map(str, ids), key=lambda name: (len(name), name))
+    more = f" and {len(names) - SHOWN:,} more" if len(names) > SHOWN else ""
+    return ", ".join(names[:SHOWN]) + more

@@ -1,0 +1,169 @@
+"""Read a finished run's records back from the target, and decode them with its schemas.
+
+Verify has proven that the target holds the archive's bytes with other schema ids. This proves what
+the ids are for: that the target's registry decodes each record to the value that the archive's own
+schemas give.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from kafka_drain.kafka.cluster import KafkaCluster
+from kafka_drain.offsets import TopicPartition
+from kafka_drain.progress import Progress, Ticker
+from kafka_drain.republish.planning.plan import RepublishPlan
+from kafka_drain.republish.verifying.offset_map import OffsetMap
+from kafka_drain.republish.verifying.target_reader import TargetReader
+from kafka_drain.republish.verifying.verify import END_TIMEOUT_SECONDS
+from kafka_drain.schemas.decoders import Decoders
+from kafka_drain.schemas.schema_ids import HEADERS, SchemaIds, with_id
+
+#: Number of records that a result names.
+SHOWN = 5
+
+
+@dataclass
+class DecodingCheck:
+    """What decoding found.
+
+    Attributes:
+        records: Number of records that were read.
+        decoded: Number of keys and values that both registries decode to the same value.
+        expected: Number of keys and values that have a schema id according to the plan.
+        without: Number of keys and values that have none.
+        failed: Number that can't be decoded, or have another value.
+        problems: The first of these, in words.
+    """
+
+    records: int = 0
+    decoded: int = 0
+    expected: int = 0
+    without: int = 0
+    failed: int = 0
+    problems: list[str] = field(default_factory=list)
+
+    @property
+    def is_exact(self) -> bool:
+        """Whether each key and value with a schema id has its value in the target."""
+        return self.failed == 0 and self.decoded == self.expected
+
+    def lines(self) -> list[str]:
+        """Return it as text for the user."""
+        found = (
+            f"decoded {self.decoded:,} of {self.expected:,} keys and values in "
+            f"{self.records:,} records; {self.without:,} have no schema id"
+        )
+        return [found, *(f"WARNING {problem}" for problem in self.problems)]
+
+
+def check_decoding(
+    plan: RepublishPlan,
+    offset_map: OffsetMap,
+    cluster: KafkaCluster,
+    target: Decoders,
+    source: Decoders,
+    say: Callable[[str], None] = lambda line: None,
+) -> DecodingCheck:
+    """Decode what a run has sent with the target's schemas and with the archive's.
+
+    Args:
+        plan: The run's plan, which has a translation of schema ids.
+        offset_map: Where its records are.
+        cluster: The target cluster.
+        target: Decodes with the target's registry.
+        source: Decodes with the schemas that the archive keeps.
+        say: Called with progress lines.
+
+    Raises:
+        TransientError: When the target can't be read to the end.
+        KafkaUnavailableError: When Kafka doesn't answer.
+    """
+    check = DecodingCheck()
+    translation = plan.translation or SchemaIds()
+    check.expected = sum(row["translated"] for row in (plan.schema_ids or {"counts": []})["counts"])
+    back = SchemaIds(
+        {new: old for old, new in translation.ids.items()},
+        {new: old for old, new in translation.guids.items()},
+    )
+    spans = _spans(offset_map)
+    ticker = Ticker("decode", Progress("records", plan.records), say)
+    for tp, (first, end, topics) in sorted(spans.items()):
+        reader = TargetReader(
+            cluster,
+            tp,
+            first=first,
+            end=end,
+            with_keys=False,
+            timeout_seconds=END_TIMEOUT_SECONDS,
+        )
+        # The source's topic decides which parts have ids; a target may have several.
+        parts = [part for part in HEADERS if any(part in translation.parts_of(t) for t in topics)]
+        for messages in reader.messages(lambda: False):
+            for message in messages:
+                check.records += 1
+                _check(check, message, parts, back, target, source)
+            ticker.at(check.records)
+    return check
+
+
+def _spans(offset_map: OffsetMap) -> Mapping[TopicPartition, tuple[int, int, set[str]]]:
+    """Return, for each target partition, where the run's records are, and their topics."""
+    spans: dict[TopicPartition, tuple[int, int, set[str]]] = {}
+    for part in offset_map.partitions:
+        for block in part.blocks:
+            first, end, topics = spans.get(part.target, (block.target_start, 0, set()))
+            spans[part.target] = (
+                min(first, block.target_start),
+                max(end, block.target_end),
+                topics | {part.source.topic},
+            )
+    return spans
+
+
+def _check(
+    check: DecodingCheck,
+    message: Any,
+    parts: list[str],
+    back: SchemaIds,
+    target: Decoders,
+    source: Decoders,
+) -> None:
+    headers = message.headers()
+    for part in parts:
+        payload = message.key() if part == "key" else message.value()
+        try:
+            found = target.decode(part, payload, headers)
+            if found is None:
+                check.without += payload is not None
+                continue
+            before = source.decode(part, *_as_it_was(part, payload, headers, back))
+            if before is None or not _same(before.value, found.value):
+                raise ValueError(f"schema id {found.id} gives another value than in the archive")
+        except Exception as error:  # whatever decoders raise, the record can't be read
+            check.failed += 1
+            if len(check.problems) < SHOWN:
+                check.problems.append(
+                    f"the {part} at offset {message.offset():,} of {message.topic()}-"
+                    f"{message.partition()} isn't decoded: {error}"
+                )
+        else:
+            check.decoded += 1
+
+
+def _as_it_was(part: str, payload: bytes, headers: Any, back: SchemaIds) -> tuple[bytes, Any]:
+    """Return a payload and headers with the ids that they have in the archive."""
+    changed = [
+        (name, with_id(content, back) if name == HEADERS[part] and content else content)
+        for name, content in headers or ()
+    ]
+    if any(name == HEADERS[part] for name, _ in changed):
+        return payload, changed
+    return with_id(payload, back), changed
+
+
+def _same(one: Any, other: Any) -> bool:
+    # NaN isn't equal to itself, but the same value.
+    return bool(one == other) or repr(one) == repr(other)

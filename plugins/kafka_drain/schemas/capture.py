@@ -1,0 +1,294 @@
+"""Keep the schemas that an archive's records use: `registry.json`.
+
+The ids are read from the records: from keys and values of files that were sealed since the last
+time. What the registry has of their subjects is added; nothing is ever removed. A registry that
+doesn't answer is noted, and asked again the next time.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+
+import pyarrow.compute as pc
+from upath import UPath
+
+from kafka_drain.archive.archive import Archive
+from kafka_drain.archive.documents import (
+    ReadThroughRow,
+    RegistryDocument,
+    SeenIdsRow,
+    SubjectRow,
+)
+from kafka_drain.archive.files import ArchiveFile, files_of_receipt
+from kafka_drain.archive.fold import WindowKind
+from kafka_drain.archive.format_version import FORMAT_VERSION
+from kafka_drain.archive.snapshot import Snapshot
+from kafka_drain.data_files.reader import read_records, topic_of
+from kafka_drain.data_files.records import path_of
+from kafka_drain.data_files.scalars import text
+from kafka_drain.errors import KafkaDrainError
+from kafka_drain.progress import Progress, Ticker
+from kafka_drain.schemas.registry import SchemaRegistry
+from kafka_drain.schemas.schema_ids import HEADERS, SchemaId, Seen
+from kafka_drain.schemas.subjects import Subjects, read_subject
+from kafka_drain.schemas.wire_format import count_ids
+
+FILE = "registry.json"
+
+#: Approximate size of the records that are read at a time.
+BATCH_BYTES = 64 << 20
+
+
+@dataclass(frozen=True)
+class Capture:
+    """What a capture found.
+
+    Attributes:
+        document: What the archive keeps now.
+        new: Versions that weren't kept before, as subject and version.
+        missing: Ids of records whose schemas aren't kept.
+    """
+
+    document: RegistryDocument
+    new: tuple[tuple[str, int], ...] = ()
+    missing: tuple[SchemaId, ...] = ()
+
+    def lines(self) -> list[str]:
+        """Return it as text for the user."""
+        subjects = self.document.subjects
+        versions = sum(len(subject.versions) for subject in subjects)
+        lines = [
+            f"schemas: {len(subjects):,} subjects with {versions:,} versions are kept, "
+            f"{len(self.new):,} of them new"
+        ]
+        return lines + [f"WARNING schemas: {note}" for note in self.document.notes]
+
+
+def read_document(root: UPath) -> RegistryDocument:
+    """Return what an archive keeps; an empty document if it keeps nothing."""
+    try:
+        return RegistryDocument.read(root / FILE)
+    except (FileNotFoundError, NotADirectoryError):
+        return RegistryDocument.empty()
+
+
+def capture_schemas(
+    archive: Archive,
+    registry: SchemaRegistry,
+    *,
+    now: datetime,
+    say: Callable[[str], None] = lambda line: None,
+    subjects: Iterable[str] = (),
+    writes: bool = True,
+) -> Capture:
+    """Read the ids of newly sealed records, and keep what the registry has of their subjects.
+
+    Args:
+        archive: The archive.
+        registry: The registry of the records' schemas.
+        now: The current time.
+        say: Called with progress lines.
+        subjects: Subjects to keep in addition to those of the ids, of the topics, and those that
+            are kept already.
+        writes: Whether to write what was found; False for a dry run.
+
+    Raises:
+        ManifestInvalidError: When a receipt is damaged.
+        DataFileError: When a file can't be read.
+        ArchiveError: When the archive can't be written.
+    """
+    snapshot = archive.snapshot()
+    before = read_document(archive.root)
+    seen, through = _read_new(snapshot, before, say)
+    document = before.model_copy(
+        update={
+            "format_version": FORMAT_VERSION,
+            "url": registry.url,
+            "captured_at": now.isoformat(timespec="milliseconds"),
+            "seen": merged_seen(before.seen, seen),
+            "read_through": through,
+            "notes": [],
+        }
+    )
+    asked = _Asked(Subjects(registry), {subject.name: subject for subject in before.subjects})
+    wanted = [*subjects, *(f"{t}-{part}" for t in snapshot.document.topics for part in HEADERS)]
+    asked.ask(document, wanted)
+    document = document.model_copy(
+        update={
+            "compatibility": asked.compatibility or before.compatibility,
+            "mode": asked.mode or before.mode,
+            "subjects": [asked.found[name] for name in sorted(asked.found)],
+        }
+    )
+    missing = missing_ids(document)
+    if missing and not asked.notes:
+        asked.notes.append(
+            f"{registry.url} doesn't have the schemas of {len(missing):,} ids in the records: "
+            f"{', '.join(map(str, missing[:10]))}"
+        )
+    document = document.model_copy(update={"notes": asked.notes})
+    if writes:
+        document.write(archive.root / FILE)
+    known = _versions(before.subjects)
+    new = [version for version in _versions(document.subjects) if version not in set(known)]
+    return Capture(document, tuple(new), tuple(missing))
+
+
+@dataclass
+class _Asked:
+    """The subjects that were found.
+
+    Attributes:
+        subjects: The registry.
+        found: Subjects by name; at first, those that the archive has.
+        compatibility: The registry's own.
+        mode: The registry's own.
+        notes: What couldn't be read.
+    """
+
+    subjects: Subjects
+    found: dict[str, SubjectRow]
+    compatibility: str | None = None
+    mode: str | None = None
+    notes: list[str] = field(default_factory=list)
+
+    def ask(self, document: RegistryDocument, wanted: Iterable[str]) -> None:
+        """Read subjects, those of the ids in the records, and what they refer to."""
+        known = dict(self.found)
+        names = dict.fromkeys([*known, *wanted])
+        try:
+            self.compatibility = self.subjects.compatibility()
+            self.mode = self.subjects.mode()
+            self._read(names, known)
+            # After the topics' own subjects, which have most ids.
+            for id_ in missing_ids(
+                document.model_copy(update={"subjects": [*self.found.values()]})
+            ):
+                ids = [id_] if isinstance(id_, int) else self.subjects.ids_of_guid(id_)
+                places = (place for each in ids for place in self.subjects.of_id(each))
+                self._read(dict.fromkeys(name for name, _ in places), known)
+        except KafkaDrainError as error:
+            self.notes.append(f"{error}")
+
+    def _read(self, names: Iterable[str], known: Mapping[str, SubjectRow]) -> None:
+        waiting, done = list(names), set[str]()
+        while waiting:
+            name = waiting.pop(0)
+            if name in done:
+                continue
+            done.add(name)
+            subject = read_subject(self.subjects, name, known.get(name))
+            if subject is None:
+                continue
+            if self._is_other_registry(known.get(name), subject):
+                continue
+            self.found[name] = subject
+            referred = (row.subject for version in subject.versions for row in version.references)
+            waiting += [name for name in referred if name not in done and name not in self.found]
+
+    def _is_other_registry(self, before: SubjectRow | None, now: SubjectRow) -> bool:
+        """Note a version whose id is another one than before: the registry must be another."""
+        # Known versions aren't fetched again; the newest one is enough to see it.
+        for version in before.versions[-1:] if before else ():
+            found = self.subjects.version(now.name, version.version)
+            if found is not None and found.id != version.id:
+                self.notes.append(
+                    f"version {version.version} of {now.name} has schema id {found.id} in "
+                    f"{self.subjects.registry.url}, but {version.id} in the archive: this must be "
+                    "another registry. Correct the connection; what is kept stays as it is"
+                )
+                return True
+        return False
+
+
+def merged_seen(rows: Iterable[SeenIdsRow], counts: Mapping[Seen, int]) -> list[SeenIdsRow]:
+    """Return the ids of both, by topic and part."""
+    ids: dict[tuple[str, str], set[SchemaId]] = {
+        (row.topic, row.part): {*row.ids, *row.guids} for row in rows
+    }
+    for seen in counts:
+        if seen.id is not None:
+            ids.setdefault((seen.topic, seen.part), set()).add(seen.id)
+    return [
+        SeenIdsRow(
+            topic=topic,
+            part=part,
+            ids=sorted(id_ for id_ in found if isinstance(id_, int)),
+            guids=sorted(id_ for id_ in found if isinstance(id_, str)),
+        )
+        for (topic, part), found in sorted(ids.items())
+    ]
+
+
+def missing_ids(document: RegistryDocument) -> list[SchemaId]:
+    """Return the ids of records whose schemas aren't kept."""
+    versions = [version for subject in document.subjects for version in subject.versions]
+    kept: set[SchemaId | None] = {version.id for version in versions}
+    kept |= {version.guid for version in versions}
+    return sorted(seen_ids(document) - kept, key=lambda id_: (isinstance(id_, str), id_))
+
+
+def seen_ids(document: RegistryDocument) -> set[SchemaId]:
+    """Return the ids of records."""
+    seen: set[SchemaId] = set()
+    for row in document.seen:
+        seen |= {*row.ids, *row.guids}
+    return seen
+
+
+def _versions(subjects: Iterable[SubjectRow]) -> list[tuple[str, int]]:
+    return [(subject.name, row.version) for subject in subjects for row in subject.versions]
+
+
+def _read_new(
+    snapshot: Snapshot, before: RegistryDocument, say: Callable[[str], None]
+) -> tuple[Counter[Seen], ReadThroughRow]:
+    """Count the ids of records sealed since the last time; return how far was read, too."""
+    files, through = _new_files(snapshot, before.read_through)
+    counts: Counter[Seen] = Counter()
+    ticker = Ticker("read schema ids", Progress("files", len(files)), say)
+    for number, file in enumerate(files):
+        path = path_of(str(snapshot.root), file.path)
+        topic = topic_of(file.path)
+        try:
+            for batch in read_records(path, file.file_format, BATCH_BYTES):
+                if topic is not None:
+                    counts += count_ids(batch, topic)
+                    continue
+                topics = batch["topic"]
+                for name in filter(None, topics.unique().to_pylist()):
+                    counts += count_ids(batch.filter(pc.equal(topics, text(name))), name)
+        except FileNotFoundError:
+            # Compaction has replaced it; its window is among the new ones.
+            continue
+        ticker.at(number)
+    return counts, through
+
+
+def _new_files(
+    snapshot: Snapshot, before: ReadThroughRow
+) -> tuple[list[ArchiveFile], ReadThroughRow]:
+    last: dict[str, str] = {}
+    files: list[ArchiveFile] = []
+    for generation in snapshot.generations:
+        names = generation.receipt_names()
+        if not names:
+            continue
+        number = str(generation.number)
+        last[number] = names[-1]
+        for name in names:
+            if name > before.generations.get(number, ""):
+                receipt = generation.read_receipt(name)
+                files += files_of_receipt(generation, receipt, generation.document.format)
+    gone = [file for file in files if not (snapshot.root / file.path).is_file()]
+    windows = [window for window in snapshot.sealed if window.key not in before.windows]
+    for window in windows:
+        # Compaction copies records whose ids were read, unless it came first.
+        if window.kind is not WindowKind.COMPACTION or gone:
+            files += files_of_receipt(window, window.receipt, window.plan.format)
+    lost = {file.path for file in gone}
+    read = sorted({*before.windows, *(window.key for window in windows)})
+    return [f for f in files if f.path not in lost], ReadThroughRow(generations=last, windows=read)

@@ -1,0 +1,185 @@
+"""Decode keys and values by the schema ids that they have: Avro, Protobuf and JSON."""
+
+from __future__ import annotations
+
+import io
+import json
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, TypeAlias
+
+from kafka_drain.archive.documents import RegisteredRow, RegistryDocument
+from kafka_drain.errors import ConfigError
+from kafka_drain.schemas.avro import parse_schema, self_contained
+from kafka_drain.schemas.protobuf import protobuf_reader
+from kafka_drain.schemas.schema_ids import GUID_BYTES, HEADERS, ID_BYTES, SchemaId, id_in
+from kafka_drain.schemas.subjects import AVRO, Subjects
+
+Headers: TypeAlias = "Sequence[tuple[str, str | bytes | None]] | None"
+
+
+@dataclass(frozen=True)
+class SchemaText:
+    """A schema, and the texts of all schemas that it needs.
+
+    Attributes:
+        kind: `AVRO`, `PROTOBUF` or `JSON`.
+        text: Its text.
+        references: The others' texts, by the name that it knows them by.
+    """
+
+    kind: str
+    text: str
+    references: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Decoded:
+    """A decoded key or value.
+
+    Attributes:
+        id: Its schema's id or GUID.
+        value: What it holds, as Python's own types.
+    """
+
+    id: SchemaId
+    value: Any
+
+
+Reader: TypeAlias = "Callable[[bytes, bytes | None], Any]"
+
+
+@dataclass
+class Decoders:
+    """Decodes with the schemas that a function finds by their ids; each is looked up once.
+
+    Attributes:
+        find: Returns a schema by its id or GUID; None if it is unknown.
+    """
+
+    find: Callable[[SchemaId], SchemaText | None]
+    _readers: dict[SchemaId, Reader] = field(default_factory=dict)
+
+    def decode(self, part: str, payload: bytes | None, headers: Headers) -> Decoded | None:
+        """Decode a key or a value.
+
+        Args:
+            part: `key` or `value`.
+            payload: Its bytes.
+            headers: The record's headers.
+
+        Returns:
+            None if it is null or has no schema id.
+
+        Raises:
+            ValueError: When its schema is unknown, or its bytes aren't of that schema.
+        """
+        if payload is None:
+            return None
+        for name, content in headers or ():
+            if name == HEADERS[part] and isinstance(content, bytes):
+                id_ = id_in(content)
+                if id_ is not None:
+                    rest = content[GUID_BYTES if isinstance(id_, str) else ID_BYTES :]
+                    return Decoded(id_, self._reader(id_)(payload, rest))
+        found = id_in(payload[:ID_BYTES])
+        if found is None:
+            return None
+        return Decoded(found, self._reader(found)(payload[ID_BYTES:], None))
+
+    def _reader(self, id_: SchemaId) -> Reader:
+        if id_ not in self._readers:
+            schema = self.find(id_)
+            if schema is None:
+                raise ValueError(f"schema id {id_} is unknown")
+            try:
+                self._readers[id_] = reader_of(schema)
+            except ConfigError as error:
+                raise ValueError(f"schema id {id_}: {error}") from error
+        return self._readers[id_]
+
+
+def reader_of(schema: SchemaText) -> Reader:
+    """Return a function that decodes what follows the id; see `protobuf_reader`.
+
+    Raises:
+        ConfigError: When the schema can't be read.
+    """
+    if schema.kind == AVRO:
+        return _avro_reader(schema)
+    if schema.kind == "PROTOBUF":
+        return protobuf_reader(schema.text, schema.references)
+    if schema.kind == "JSON":
+        return lambda payload, _: json.loads(payload)
+    raise ConfigError(f"schemas of type {schema.kind} aren't supported")
+
+
+def _avro_reader(schema: SchemaText) -> Reader:
+    import fastavro
+
+    references = {name: parse_schema(text, name) for name, text in schema.references.items()}
+    whole = self_contained(parse_schema(schema.text, "a schema"), references)
+    try:
+        parsed = fastavro.parse_schema(whole)
+    except Exception as error:  # fastavro raises several unrelated types
+        raise ConfigError(f"it isn't an Avro schema: {error}") from error
+
+    def read(payload: bytes, _: bytes | None) -> Any:
+        source = io.BytesIO(payload)
+        try:
+            value: Any = fastavro.schemaless_reader(source, parsed)
+        except (EOFError, IndexError, KeyError, OverflowError, TypeError) as error:
+            raise ValueError(f"{type(error).__name__}: {error}") from error
+        if source.read(1):
+            raise ValueError("bytes are left over")
+        return value
+
+    return read
+
+
+def kept_schemas(document: RegistryDocument) -> Callable[[SchemaId], SchemaText | None]:
+    """Return a function that finds the schemas which an archive keeps."""
+    by_place = {(s.name, row.version): row for s in document.subjects for row in s.versions}
+    by_id: dict[SchemaId, RegisteredRow] = {}
+    for row in by_place.values():
+        by_id.setdefault(row.id, row)
+        if row.guid:
+            by_id.setdefault(row.guid, row)
+
+    def find(id_: SchemaId) -> SchemaText | None:
+        row = by_id.get(id_)
+        if row is None:
+            return None
+        return SchemaText(row.kind, row.text, _texts(row, lambda s, v: by_place.get((s, v))))
+
+    return find
+
+
+def registered_schemas(subjects: Subjects) -> Callable[[SchemaId], SchemaText | None]:
+    """Return a function that finds the schemas of a registry, by asking it."""
+
+    def find(id_: SchemaId) -> SchemaText | None:
+        ids: Iterable[int] = [id_] if isinstance(id_, int) else subjects.ids_of_guid(id_)
+        for each in ids:
+            for subject, version in subjects.of_id(each):
+                row = subjects.version(subject, version)
+                if row is not None:
+                    return SchemaText(row.kind, row.text, _texts(row, subjects.version))
+        return None
+
+    return find
+
+
+def _texts(
+    row: RegisteredRow, version_of: Callable[[str, int], RegisteredRow | None]
+) -> dict[str, str]:
+    """Return the texts of what a schema refers to, directly or not."""
+    texts: dict[str, str] = {}
+    waiting = list(row.references)
+    while waiting:
+        reference = waiting.pop()
+        found = version_of(reference.subject, reference.version)
+        if found is not None and reference.name not in texts:
+            texts[reference.name] = found.text
+            waiting += found.references
+    return texts

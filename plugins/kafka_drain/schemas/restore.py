@@ -1,0 +1,232 @@
+"""Restore the schemas that an archive keeps to another Schema Registry, and write the map of ids.
+
+Every step can be killed and run again: what the target already has is found by the registry's own
+comparison, and only the rest is registered.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+
+from kafka_drain.archive.archive import Archive
+from kafka_drain.archive.documents import RegisteredRow, RegistryDocument, SchemaMapDocument
+from kafka_drain.archive.format_version import FORMAT_VERSION
+from kafka_drain.errors import ArchiveError, ConfigError
+from kafka_drain.schemas.capture import read_document, seen_ids
+from kafka_drain.schemas.registry import SchemaRegistry
+from kafka_drain.schemas.restore_order import (
+    KEEP,
+    Held,
+    Place,
+    RestorePlan,
+    Step,
+    in_order,
+    refusal,
+    taken_ids,
+    target_references,
+    wanted_versions,
+)
+from kafka_drain.schemas.schema_ids import Found
+from kafka_drain.schemas.schema_map import map_path
+from kafka_drain.schemas.subjects import IMPORT, READWRITE, Subjects
+
+NO_CHECK = "NONE"
+
+
+@dataclass(frozen=True)
+class Restore:
+    """A restore of schemas.
+
+    Attributes:
+        archive: The archive.
+        registry: The target.
+        map_name: Name of the map that is written.
+        ids: `new` or `keep`.
+    """
+
+    archive: Archive
+    registry: SchemaRegistry
+    map_name: str
+    ids: str
+
+    def plan(self) -> RestorePlan:
+        """Compare what the archive keeps with the target; change nothing.
+
+        Raises:
+            ArchiveError: When the archive keeps no schemas.
+            ConfigError: When a schema refers to one that isn't kept, or the map's name is in use
+                for another registry.
+            AuthenticationError: When the target rejects the login.
+            RegistryUnavailableError: When it doesn't respond.
+        """
+        document, versions = self._versions()
+        self._refuse_other_map()
+        subjects = Subjects(self.registry)
+        held = {name: _held(subjects, name) for name in dict.fromkeys(name for name, _ in versions)}
+        found: dict[Place, Found] = {}
+        steps: list[Step] = []
+        for place in in_order(versions):
+            schema = versions[place]
+            references = target_references(schema, found)
+            here = None
+            if held[place[0]].versions and references is not None:
+                here = subjects.find(place[0], schema, references)
+            if here is not None:
+                found[place] = here
+            steps.append(Step(place[0], schema, here))
+        refusals: list[str] = []
+        for name, holds in held.items():
+            of_subject = sorted((s for s in steps if s.subject == name), key=lambda s: s.place)
+            refusals += filter(None, [refusal(name, of_subject, holds, self.ids)])
+        if self.ids == KEEP:
+            known = {step.schema.id for step in steps if step.found is None}
+            for id_ in taken_ids(steps, [id_ for id_ in known if subjects.has_id(id_)]):
+                refusals.append(
+                    f"the target has given id {id_} to another schema; use --ids new, or restore "
+                    "to an empty registry"
+                )
+        notes = [
+            f"version {row.version} of {name} was deleted, but records or other schemas use it"
+            for (name, _), row in versions.items()
+            if row.deleted
+        ]
+        notes += document.notes
+        return RestorePlan(self.registry.url, self.ids, steps, held, refusals, notes)
+
+    def apply(
+        self, plan: RestorePlan, *, now: datetime, say: Callable[[str], None] = lambda line: None
+    ) -> SchemaMapDocument:
+        """Register what is missing, set the subjects' settings, and write the map.
+
+        Raises:
+            ConfigError: When the plan has refusals, the target refuses a schema, or it gives one
+                another id than it was asked to keep.
+            AuthenticationError: When the login lacks the rights.
+            RegistryUnavailableError: When the target doesn't respond; run it again.
+        """
+        if plan.refusals:
+            raise ConfigError("nothing was registered: " + "; ".join(plan.refusals))
+        document, _ = self._versions()
+        subjects = Subjects(self.registry)
+        found = {step.place: step.found for step in plan.steps if step.found is not None}
+        touched = dict.fromkeys(step.subject for step in plan.missing)
+        for name in touched:
+            held = plan.held[name]
+            if self.ids == KEEP and held.mode != IMPORT:
+                subjects.set_mode(IMPORT, name)
+            if not held.versions and held.compatibility not in (None, NO_CHECK):
+                # The source has accepted these versions, perhaps when its level was another one.
+                subjects.set_compatibility(NO_CHECK, name)
+        for step in plan.missing:
+            found[step.place] = self._register(subjects, step, found)
+            say(
+                f"schemas: version {step.schema.version} of {step.subject}, id {step.schema.id}, "
+                f"is registered with id {found[step.place].id}"
+            )
+        for name, held in plan.held.items():
+            if name in touched or held.compatibility == NO_CHECK or held.mode == IMPORT:
+                ours = {each.version for (subject, _), each in found.items() if subject == name}
+                if ours >= set(held.versions):
+                    _set(subjects, document, name)
+        rows = [
+            {
+                "subject": step.subject,
+                "version": step.schema.version,
+                "id": step.schema.id,
+                "guid": step.schema.guid,
+                "new_version": found[step.place].version,
+                "new_id": found[step.place].id,
+                "new_guid": found[step.place].guid,
+            }
+            for step in sorted(plan.steps, key=lambda step: step.place)
+        ]
+        written = SchemaMapDocument.model_validate(
+            {
+                "format_version": FORMAT_VERSION,
+                "url": self.registry.url,
+                "written_at": now.isoformat(timespec="milliseconds"),
+                "schemas": rows,
+            }
+        )
+        written.write(map_path(self.archive.root, self.map_name))
+        return written
+
+    def _versions(self) -> tuple[RegistryDocument, Mapping[Place, RegisteredRow]]:
+        document = read_document(self.archive.root)
+        if not document.subjects:
+            raise ArchiveError(
+                f"{self.archive.root} keeps no schemas; run `kafka-drain capture-schemas "
+                f"{self.archive.root}` while their registry still responds"
+            )
+        return document, wanted_versions(document.subjects, seen_ids(document))
+
+    def _refuse_other_map(self) -> None:
+        path = map_path(self.archive.root, self.map_name)
+        try:
+            before = SchemaMapDocument.read(path)
+        except (FileNotFoundError, NotADirectoryError):
+            return
+        if before.url != self.registry.url:
+            raise ConfigError(
+                f"the schema map {self.map_name} leads to {before.url}, this registry is "
+                f"{self.registry.url}; name another map (--map)"
+            )
+
+    def _register(self, subjects: Subjects, step: Step, found: Mapping[Place, Found]) -> Found:
+        references = target_references(step.schema, found)
+        assert references is not None, "registered in order"
+        keep = self.ids == KEEP
+        what = f"version {step.schema.version} of {step.subject}"
+        try:
+            id_ = subjects.register(step.subject, step.schema, references, keep=keep)
+        except ConfigError as error:
+            raise ConfigError(
+                f"{what} wasn't registered: {error}. What was registered before it stays; correct "
+                "the cause and run this again"
+            ) from error
+        if keep and id_ != step.schema.id:
+            raise ConfigError(
+                f"the target doesn't keep ids: it has registered {what} with id {id_} instead of "
+                f"{step.schema.id}. Use --ids new, which continues from here"
+            )
+        here = subjects.find(step.subject, step.schema, references)
+        if here is None or here.id != id_:
+            raise ConfigError(
+                f"{what} was registered with id {id_}, but the target doesn't find it again: "
+                f"{here}. Check the registry"
+            )
+        return here
+
+
+def _set(subjects: Subjects, document: RegistryDocument, name: str) -> None:
+    """Give a subject the settings that it had; this restore, or one that was killed, filled it."""
+    source = next(subject for subject in document.subjects if subject.name == name)
+    level = source.compatibility or document.compatibility
+    if level and (subjects.compatibility(name) or subjects.compatibility()) != level:
+        subjects.set_compatibility(level, name)
+    mode = READWRITE if source.mode in (None, IMPORT) else source.mode
+    if (subjects.mode(name) or subjects.mode() or READWRITE) != mode:
+        subjects.set_mode(mode, name)
+
+
+def _held(subjects: Subjects, name: str) -> Held:
+    return Held(
+        versions=subjects.versions(name),
+        mode=subjects.mode(name) or subjects.mode() or READWRITE,
+        compatibility=subjects.compatibility(name) or subjects.compatibility(),
+    )
+
+
+def rows_of(plan: RestorePlan) -> Sequence[tuple[str, int, int, str]]:
+    """Return the plan as rows: subject, version, id, and what happens."""
+    return [
+        (
+            step.subject,
+            step.schema.version,
+            step.schema.id,
+            "register" if step.found is None else f"is there, id {step.found.id}",
+        )
+        for step in plan.steps
+    ]

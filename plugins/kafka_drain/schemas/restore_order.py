@@ -1,0 +1,199 @@
+"""Decide what a restore of schemas registers, and in which order. Opens nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from kafka_drain.errors import ConfigError
+from kafka_drain.schemas.schema_ids import Found
+
+if TYPE_CHECKING:
+    from kafka_drain.archive.documents import ReferenceRow, RegisteredRow, SubjectRow
+
+#: Whether a restore gives schemas new ids or asks the registry to keep theirs.
+NEW, KEEP = "new", "keep"
+
+Place = tuple[str, int]
+
+
+@dataclass(frozen=True)
+class Step:
+    """A version of a subject that is to be in the target.
+
+    Attributes:
+        subject: The subject.
+        schema: The version.
+        found: Where the target has it; None if it is registered.
+    """
+
+    subject: str
+    schema: RegisteredRow
+    found: Found | None = None
+
+    @property
+    def place(self) -> Place:
+        """Subject and version in the archive."""
+        return self.subject, self.schema.version
+
+
+@dataclass(frozen=True)
+class Held:
+    """What a target registry holds of a subject.
+
+    Attributes:
+        versions: Its versions, deleted ones too.
+        mode: The subject's effective mode.
+        compatibility: The subject's effective compatibility.
+    """
+
+    versions: Sequence[int] = ()
+    mode: str = "READWRITE"
+    compatibility: str | None = None
+
+
+@dataclass(frozen=True)
+class RestorePlan:
+    """What a restore does.
+
+    Attributes:
+        url: The target registry's URL.
+        ids: `new` or `keep`.
+        steps: All versions, those first that others refer to.
+        held: What the target held of each subject.
+        refusals: Why nothing is done; empty if it can be.
+        notes: What the user should know.
+    """
+
+    url: str
+    ids: str
+    steps: Sequence[Step] = ()
+    held: Mapping[str, Held] = field(default_factory=dict)
+    refusals: Sequence[str] = ()
+    notes: Sequence[str] = ()
+
+    @property
+    def missing(self) -> list[Step]:
+        """The versions that are registered."""
+        return [step for step in self.steps if step.found is None]
+
+
+def wanted_versions(
+    subjects: Iterable[SubjectRow], seen: Collection[int | str]
+) -> dict[Place, RegisteredRow]:
+    """Return the versions to restore.
+
+    Deleted ones are left out, except those that records use or other schemas refer to.
+    """
+    versions = {
+        (subject.name, row.version): row for subject in subjects for row in subject.versions
+    }
+    wanted = {
+        place: row
+        for place, row in versions.items()
+        if not row.deleted or row.id in seen or row.guid in seen
+    }
+    waiting = list(wanted.values())
+    while waiting:
+        for reference in waiting.pop().references:
+            place = reference.subject, reference.version
+            if place in versions and place not in wanted:
+                wanted[place] = versions[place]
+                waiting.append(versions[place])
+    return wanted
+
+
+def in_order(versions: Mapping[Place, RegisteredRow]) -> list[Place]:
+    """Return versions, each after those that it refers to and after older ones of its subject.
+
+    Raises:
+        ConfigError: When one refers to a version that isn't among them, or to itself.
+    """
+    before: dict[Place, list[Place]] = {}
+    last: dict[str, Place] = {}
+    for place, row in sorted(versions.items()):
+        references = [(r.subject, r.version) for r in row.references]
+        lost = [each for each in references if each not in versions]
+        if lost:
+            raise ConfigError(
+                f"version {place[1]} of {place[0]} refers to version {lost[0][1]} of {lost[0][0]}, "
+                "which the archive doesn't have; capture again while the registry still has it"
+            )
+        before[place] = [*references, *([last[place[0]]] if place[0] in last else [])]
+        last[place[0]] = place
+    ordered: dict[Place, None] = {}
+    for start in before:
+        path = [start]
+        while path:
+            waiting = [each for each in before[path[-1]] if each not in ordered]
+            if not waiting:
+                ordered.setdefault(path.pop())
+            elif waiting[0] in path:
+                raise ConfigError(f"version {path[-1][1]} of {path[-1][0]} refers to itself")
+            else:
+                path.append(waiting[0])
+    return list(ordered)
+
+
+def refusal(subject: str, steps: Sequence[Step], held: Held, ids: str) -> str:
+    """Return why a subject can't be restored; empty if it can be.
+
+    Args:
+        subject: The subject.
+        steps: Its versions, the oldest first.
+        held: What the target holds of it.
+        ids: `new` or `keep`.
+    """
+    found = [step.found for step in steps if step.found is not None]
+    missing = [step.schema.version for step in steps if step.found is None]
+    if ids == KEEP:
+        for step in steps:
+            if step.found is not None and step.found.id != step.schema.id:
+                return (
+                    f"version {step.schema.version} of {subject} has id {step.schema.id}, but the "
+                    f"target has given it id {step.found.id}; use --ids new"
+                )
+    foreign = sorted(set(held.versions) - {each.version for each in found})
+    if missing and foreign:
+        return (
+            f"{subject} holds other schemas in the target: version {foreign[0]} isn't in the "
+            f"archive, and version {missing[0]} isn't in the target. Restore into an empty subject"
+        )
+    if missing and found and missing[0] < max(s.schema.version for s in steps if s.found):
+        return (
+            f"version {missing[0]} of {subject} would come after newer ones, which the target "
+            "already has. Restore into an empty subject"
+        )
+    if missing and ids == KEEP and held.versions and held.mode != "IMPORT":
+        return (
+            f"{subject} isn't empty in the target, so that version {missing[0]} can't get its id: "
+            "the registry accepts ids only for subjects in mode IMPORT, which have to be empty. "
+            "Use --ids new"
+        )
+    return ""
+
+
+def taken_ids(steps: Iterable[Step], target_ids: Collection[int]) -> list[int]:
+    """Return the ids that the target has given to other schemas.
+
+    Args:
+        steps: The versions.
+        target_ids: The ids of missing versions that the target has.
+    """
+    steps = list(steps)
+    same = {step.found.id for step in steps if step.found is not None}
+    return sorted({s.schema.id for s in steps if s.found is None} & set(target_ids) - same)
+
+
+def target_references(
+    schema: RegisteredRow, found: Mapping[Place, Found]
+) -> list[ReferenceRow] | None:
+    """Return what a schema refers to in the target's versions; None if the target lacks one."""
+    references = []
+    for row in schema.references:
+        target = found.get((row.subject, row.version))
+        if target is None:
+            return None
+        references.append(row.model_copy(update={"version": target.version}))
+    return references

@@ -1,0 +1,209 @@
+"""Subjects of a Schema Registry: what they hold, and how schemas are registered."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import quote
+
+from kafka_drain.archive.documents import ReferenceRow, RegisteredRow, SubjectRow
+from kafka_drain.errors import AuthenticationError, ConfigError
+from kafka_drain.schemas.registry import SchemaRegistry
+from kafka_drain.schemas.schema_ids import Found
+
+AVRO = "AVRO"
+
+#: The registry's answer where its mode can't be asked for, and what a schema needs to keep its id.
+READWRITE, IMPORT = "READWRITE", "IMPORT"
+
+
+@dataclass(frozen=True)
+class Subjects:
+    """The subjects of a registry.
+
+    Attributes:
+        registry: The registry.
+    """
+
+    registry: SchemaRegistry
+
+    def versions(self, subject: str, *, deleted: bool = True) -> list[int]:
+        """Return a subject's versions; none if it doesn't exist."""
+        path = f"{_of(subject)}/versions"
+        return sorted(self.registry.ask("GET", path, deleted=deleted) or ())
+
+    def version(self, subject: str, version: int, *, deleted: bool = False) -> RegisteredRow | None:
+        """Return one version of a subject; None if it doesn't exist.
+
+        Args:
+            subject: The subject.
+            version: Its version, deleted or not.
+            deleted: Whether it is deleted, which the registry doesn't say.
+        """
+        path = f"{_of(subject)}/versions/{version}"
+        answer = self.registry.ask("GET", path, deleted=True)
+        return None if answer is None else _row(answer, deleted=deleted)
+
+    def of_id(self, id_: int) -> list[tuple[str, int]]:
+        """Return where a schema id is registered: subjects and versions; deleted ones too."""
+        path = f"/schemas/ids/{id_}/versions"
+        found = self.registry.ask("GET", path, deleted=True) or ()
+        return sorted((row["subject"], row["version"]) for row in found)
+
+    def has_id(self, id_: int) -> bool:
+        """Return whether a schema has an id."""
+        return self.registry.ask("GET", f"/schemas/ids/{id_}") is not None
+
+    def ids_of_guid(self, guid: str) -> list[int]:
+        """Return the ids of a GUID's schema, in the default context."""
+        found = self.registry.ask("GET", f"/schemas/guids/{guid}/ids") or ()
+        return sorted({row["id"] for row in found if row.get("context", ".") == "."})
+
+    def compatibility(self, subject: str = "") -> str | None:
+        """Return a subject's compatibility, or the registry's; None if it has none of its own."""
+        answer = self._setting("config", subject)
+        return None if answer is None else answer.get("compatibilityLevel")
+
+    def mode(self, subject: str = "") -> str | None:
+        """Return a subject's mode, or the registry's; None if it has none of its own."""
+        answer = self._setting("mode", subject)
+        return None if answer is None else answer.get("mode")
+
+    def _setting(self, name: str, subject: str) -> Any:
+        try:
+            return self.registry.ask("GET", _path(name, subject))
+        except AuthenticationError:
+            # Reading schemas and reading settings are different rights.
+            return None
+
+    def set_compatibility(self, level: str, subject: str) -> None:
+        """Set a subject's compatibility."""
+        self.registry.ask("PUT", _path("config", subject), {"compatibility": level})
+
+    def set_mode(self, mode: str, subject: str) -> None:
+        """Set a subject's mode.
+
+        Raises:
+            ConfigError: When the registry can't.
+        """
+        if self.registry.ask("PUT", _path("mode", subject), {"mode": mode}) is None:
+            raise ConfigError(
+                f"the Schema Registry {self.registry.url} has no modes, so that it can't keep "
+                "ids; let it give new ones (--ids new)"
+            )
+
+    def find(
+        self, subject: str, schema: RegisteredRow, references: Sequence[ReferenceRow]
+    ) -> Found | None:
+        """Return where a subject has a schema, by the registry's own comparison; None if nowhere.
+
+        Args:
+            subject: The subject.
+            schema: The schema.
+            references: What it refers to, in this registry's versions.
+        """
+        body = _body(schema, references)
+        answer = self.registry.ask("POST", _of(subject), body, deleted=True)
+        return None if answer is None else _found(answer)
+
+    def register(
+        self,
+        subject: str,
+        schema: RegisteredRow,
+        references: Sequence[ReferenceRow],
+        *,
+        keep: bool = False,
+    ) -> int:
+        """Register a schema as a version of a subject; return its id.
+
+        Args:
+            subject: The subject.
+            schema: The schema.
+            references: What it refers to, in this registry's versions.
+            keep: Whether to ask for the schema's own id and version; requires mode IMPORT.
+
+        Raises:
+            ConfigError: When the registry refuses it, such as an incompatible one.
+        """
+        body = _body(schema, references)
+        if keep:
+            body |= {"id": schema.id, "version": schema.version}
+        answer = self.registry.ask("POST", f"{_of(subject)}/versions", body)
+        if answer is None:
+            raise ConfigError(
+                f"the Schema Registry {self.registry.url} has no {_of(subject)}/versions; correct "
+                "the url: it must lead to an API that is compatible with Confluent's"
+            )
+        return int(answer["id"])
+
+
+def read_subject(subjects: Subjects, name: str, known: SubjectRow | None) -> SubjectRow | None:
+    """Return what a subject holds; versions that are known aren't fetched again.
+
+    A version that the registry no longer has is kept: the archive may hold its values.
+
+    Args:
+        subjects: The registry.
+        name: The subject.
+        known: What the archive knows of it.
+
+    Returns:
+        None if neither knows it.
+    """
+    versions = subjects.versions(name)
+    if not versions:
+        return known
+    live = set(subjects.versions(name, deleted=False))
+    rows = {row.version: row for row in known.versions} if known else {}
+    for version in versions:
+        if version not in rows:
+            row = subjects.version(name, version, deleted=version not in live)
+            rows |= {} if row is None else {version: row}
+        else:
+            rows[version] = rows[version].model_copy(update={"deleted": version not in live})
+    return SubjectRow(
+        name=name,
+        compatibility=subjects.compatibility(name),
+        mode=subjects.mode(name),
+        versions=[row for _, row in sorted(rows.items())],
+    )
+
+
+def _of(subject: str) -> str:
+    return f"/subjects/{quote(subject, safe='')}"
+
+
+def _path(setting: str, subject: str) -> str:
+    return f"/{setting}/{quote(subject, safe='')}" if subject else f"/{setting}"
+
+
+def _row(answer: Mapping[str, Any], *, deleted: bool) -> RegisteredRow:
+    references = answer.get("references") or ()
+    return RegisteredRow.model_validate(
+        {
+            "version": answer["version"],
+            "id": answer["id"],
+            "guid": answer.get("guid"),
+            "type": answer.get("schemaType") or AVRO,
+            "schema": answer["schema"],
+            "references": [
+                {name: reference[name] for name in ("name", "subject", "version")}
+                for reference in references
+            ],
+            "deleted": deleted,
+        }
+    )
+
+
+def _found(answer: Mapping[str, Any]) -> Found:
+    return Found(answer["subject"], answer["version"], answer["id"], answer.get("guid"))
+
+
+def _body(schema: RegisteredRow, references: Sequence[ReferenceRow]) -> dict[str, Any]:
+    body: dict[str, Any] = {"schema": schema.text}
+    if schema.kind != AVRO:
+        body["schemaType"] = schema.kind
+    if references:
+        body["references"] = [row.content() for row in references]
+    return body

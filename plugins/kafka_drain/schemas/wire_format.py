@@ -1,0 +1,189 @@
+"""Find and replace the schema ids of whole batches of records.
+
+Needs only pyarrow; Spark's executors run this code too.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable
+from dataclasses import dataclass
+from itertools import accumulate
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from kafka_drain.data_files.scalars import text
+from kafka_drain.schemas.schema_ids import (
+    GUID_BYTES,
+    HEADERS,
+    ID_BYTES,
+    SchemaIds,
+    Seen,
+    id_in,
+    id_of_payload,
+    with_id,
+)
+
+#: Beyond the end of any value. Without an end, pyarrow computes a wrong size.
+_END = 1 << 40
+
+
+def translated(batch: pa.RecordBatch, schema_ids: SchemaIds, topic: str) -> pa.RecordBatch:
+    """Return records with the schema ids of another registry. Sizes stay the same.
+
+    Args:
+        batch: Has the columns `key`, `value` and `headers` of `data_files.records.SCHEMA`.
+        schema_ids: The translation.
+        topic: The topic that the records came from.
+
+    Raises:
+        SourceRecordError: When an id has no translation.
+    """
+    columns = {name: batch[name] for name in batch.schema.names}
+    for part in schema_ids.parts_of(topic):
+        carried = _Carried.of(batch["headers"], part)
+        # Readers that find the header take no prefix off the payload.
+        columns[part] = _with_heads(
+            batch[part], ID_BYTES, lambda head: _payload_with_id(head, schema_ids), carried.rows
+        )
+        if carried.rows is not None:
+            columns["headers"] = carried.replaced(
+                columns["headers"], lambda head: with_id(head, schema_ids)
+            )
+    return pa.RecordBatch.from_arrays(list(columns.values()), schema=batch.schema)
+
+
+def _payload_with_id(head: bytes, schema_ids: SchemaIds) -> bytes:
+    # Not a GUID: no serializer writes one before a payload.
+    return head if id_of_payload(head) is None else with_id(head, schema_ids)
+
+
+def count_ids(
+    batch: pa.RecordBatch, topic: str, parts: Collection[str] = tuple(HEADERS)
+) -> Counter[Seen]:
+    """Count the ids in records.
+
+    Args:
+        batch: Has the columns `key`, `value` and `headers` of `data_files.records.SCHEMA`.
+        topic: The topic that the records came from.
+        parts: The parts to look at.
+
+    Returns:
+        How often each was seen. Nulls, such as tombstones, don't count.
+    """
+    counts: Counter[Seen] = Counter()
+    for part in parts:
+        carried = _Carried.of(batch["headers"], part)
+        column = batch[part]
+        if carried.rows is not None:
+            for head in carried.heads():
+                counts[Seen(topic, part, id_in(head))] += 1
+            column = column.filter(pc.invert(carried.rows))
+        heads = pc.binary_slice(column, 0, ID_BYTES).drop_null().value_counts()
+        for head, count in zip(*(heads.field(n).to_pylist() for n in (0, 1)), strict=True):
+            counts[Seen(topic, part, id_of_payload(head))] += count
+    return counts
+
+
+def _with_heads(
+    column: pa.LargeBinaryArray,
+    size: int,
+    replace: Callable[[bytes], bytes],
+    but: pa.BooleanArray | None = None,
+) -> pa.LargeBinaryArray:
+    """Return values with their first `size` bytes replaced, except those of some rows."""
+    chosen = column.is_valid() if but is None else pc.and_not(column.is_valid(), but)
+    values = column.filter(chosen)
+    heads = pc.binary_slice(values, 0, size).dictionary_encode()
+    before = heads.dictionary.to_pylist()
+    after = [replace(head) for head in before]
+    if after == before:
+        return column
+    whole = pc.binary_join_element_wise(
+        _binary(after).take(heads.indices), pc.binary_slice(values, size, _END), _NOTHING
+    )
+    return pc.replace_with_mask(column, chosen, whole)
+
+
+def _binary(values: Iterable[bytes]) -> pa.LargeBinaryArray:
+    """Return an array from buffers; `pa.array` would import pandas (see `data_files.scalars`)."""
+    held = list(values)
+    bounds = [0, *accumulate(map(len, held))]
+    buffers = [None, pa.py_buffer(struct.pack(f"={len(bounds)}q", *bounds))]
+    return pa.Array.from_buffers(
+        pa.large_binary(), len(held), [*buffers, pa.py_buffer(b"".join(held))]
+    )
+
+
+_NOTHING = _binary([b""])[0]
+
+
+@dataclass(frozen=True)
+class _Carried:
+    """The ids of one part that a batch has in its headers.
+
+    Attributes:
+        rows: Which records have one; None for none of them.
+        pairs: Which of all headers they are.
+        values: The values of all headers.
+    """
+
+    rows: pa.BooleanArray | None = None
+    pairs: pa.BooleanArray | None = None
+    values: pa.LargeBinaryArray | None = None
+
+    @classmethod
+    def of(cls, headers: pa.ListArray, part: str) -> _Carried:
+        """Find them: headers of the right name that have an id."""
+        flat = headers.flatten()
+        if not len(flat):
+            return cls()
+        named = pc.equal(flat.field("key"), text(HEADERS[part]))
+        if not pc.any(named).as_py():
+            return cls()
+        values = flat.field("value")
+        heads = pc.binary_slice(values, 0, GUID_BYTES).dictionary_encode()
+        is_id = _booleans([id_in(head) is not None for head in heads.dictionary.to_pylist()])
+        carrying = pc.and_(named, is_id.take(heads.indices)).fill_null(_FALSE)
+        having = set(pc.list_parent_indices(headers).filter(carrying).to_pylist())
+        if not having:
+            return cls()
+        rows = _booleans([row in having for row in range(len(headers))])
+        return cls(rows, carrying, values)
+
+    def heads(self) -> list[bytes]:
+        """Return the starts of these headers' values."""
+        assert self.values is not None
+        starts: list[bytes] = pc.binary_slice(
+            self.values.filter(self.pairs), 0, GUID_BYTES
+        ).to_pylist()
+        return starts
+
+    def replaced(self, headers: pa.ListArray, replace: Callable[[bytes], bytes]) -> pa.ListArray:
+        """Return all headers, with the ids of these replaced."""
+        flat = headers.flatten()
+        values = flat.field("value")
+        new = _with_heads(values.filter(self.pairs), GUID_BYTES, replace)
+        pairs = pa.StructArray.from_arrays(
+            [flat.field("key"), pc.replace_with_mask(values, self.pairs, new)],
+            fields=[headers.type.value_type.field(name) for name in ("key", "value")],
+        )
+        lengths = headers.value_lengths().to_pylist()
+        bounds = [0, *accumulate(length or 0 for length in lengths)]
+        buffers = [
+            _booleans([length is not None for length in lengths]).buffers()[1],
+            pa.py_buffer(struct.pack(f"={len(bounds)}i", *bounds)),
+        ]
+        return pa.Array.from_buffers(headers.type, len(lengths), buffers, children=[pairs])
+
+
+def _booleans(values: list[bool]) -> pa.BooleanArray:
+    held = bytearray(-(-len(values) // 8))
+    for at, value in enumerate(values):
+        held[at // 8] |= value << at % 8
+    return pa.Array.from_buffers(pa.bool_(), len(values), [None, pa.py_buffer(bytes(held))])
+
+
+_FALSE = _booleans([False])[0]

@@ -1,0 +1,87 @@
+"""Give temporary AWS credentials to the processes of this machine, and renew them.
+
+AWS's SDKs, for Python and for Java, ask an address in their environment for credentials, as they do
+in a container, and ask again before these end. So a Spark job may run longer than they are valid.
+"""
+
+from __future__ import annotations
+
+import hmac
+import json
+import secrets
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from datetime import datetime, timedelta, timezone
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from threading import Thread
+from typing import Any, TypeAlias
+
+Credentials: TypeAlias = "tuple[str, str, str]"
+"""Access key id, secret access key and session token."""
+
+#: How long a process may use what it was given. botocore renews credentials that end within 15
+#: minutes, so that ours always last longer, and asks again for those that do: every minute.
+LEASE = timedelta(minutes=16)
+
+#: Variables that an SDK would follow before it asks the server.
+STRONGER = (
+    *("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN"),
+    *("AWS_PROFILE", "AWS_DEFAULT_PROFILE", "AWS_ROLE_ARN", "AWS_WEB_IDENTITY_TOKEN_FILE"),
+    "AWS_CONTAINER_CREDENTIALS_RELATIVE_URI",
+)
+
+
+@contextmanager
+def credential_server(current: Callable[[], Credentials]) -> Iterator[dict[str, str]]:
+    """Serve credentials on this machine's loopback address during the body.
+
+    Args:
+        current: Returns credentials that are valid for a quarter of an hour; called in threads.
+
+    Yields:
+        The environment variables with which a process asks; they include a secret. Those in
+        `STRONGER` must not be set.
+    """
+    token = secrets.token_urlsafe(32)
+
+    class Endpoint(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            given = self.headers.get("Authorization", "")
+            if not hmac.compare_digest(given.encode(), token.encode()):
+                self._answer(403, {"message": "wrong token"})
+                return
+            try:
+                key, secret, session = current()
+            except Exception as error:
+                # An SDK reports this text.
+                self._answer(500, {"message": f"{type(error).__name__}: {error}"})
+                return
+            ends = datetime.now(timezone.utc) + LEASE
+            document = {"AccessKeyId": key, "SecretAccessKey": secret, "Token": session}
+            self._answer(200, document | {"Expiration": f"{ends:%Y-%m-%dT%H:%M:%SZ}"})
+
+        def _answer(self, status: int, document: dict[str, Any]) -> None:
+            body = json.dumps(document).encode()
+            self.send_response(status)
+            self.send_header("Content-Type", "application/json")
+            self.send_header("Content-Length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body)
+
+        def log_message(self, format: str, *arguments: object) -> None:
+            """Log nothing."""
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Endpoint) as server:
+        serving = Thread(target=server.serve_forever, daemon=True)
+        serving.start()
+        try:
+            yield {
+                "AWS_CONTAINER_CREDENTIALS_FULL_URI": f"http://127.0.0.1:{server.server_port}/",
+                "AWS_CONTAINER_AUTHORIZATION_TOKEN": token,
+                # Profiles come before it too.
+                "AWS_SHARED_CREDENTIALS_FILE": "/dev/null",
+                "AWS_CONFIG_FILE": "/dev/null",
+            }
+        finally:
+            server.shutdown()
+            serving.join()

@@ -1,0 +1,98 @@
+"""What a DAG file has declared so far, to refuse a second pipeline of a name or an archive.
+
+Airflow keeps one DAG of each id and says nothing of others in the same file.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from types import CodeType, FrameType
+
+from kafka_drain.config.pipeline import Pipeline
+from kafka_drain.config.places import calling_line, named
+from kafka_drain.errors import ConfigError
+
+#: Name of the global variable in which a DAG file remembers; it ends with the file's module.
+_KEY = "__kafka_drain_declared__"
+_OWN = ("kafka_drain_airflow.declared", "kafka_drain_airflow.dag_factory")
+
+
+@dataclass
+class Declared:
+    """What one execution of a DAG file has declared.
+
+    Attributes:
+        code: The code of this execution: a reloaded module keeps its variables, but not its code.
+        dags: What created a DAG, by its id.
+        archives: The pipeline that drains to an archive.
+    """
+
+    code: CodeType
+    dags: dict[str, str] = field(default_factory=dict)
+    archives: dict[str, str] = field(default_factory=dict)
+
+    def add(self, what: str, dag_ids: Iterable[str], archive: str = "") -> None:
+        """Remember a pipeline or a group.
+
+        Raises:
+            ConfigError: If a DAG of an id, or an archive, is another's.
+        """
+        for dag_id in dag_ids:
+            if dag_id in self.dags:
+                raise ConfigError(
+                    f"{what}: {self.dags[dag_id]} in this file already creates the DAG "
+                    f"{dag_id!r}, and Airflow keeps only one of each id; give it another name"
+                )
+            self.dags[dag_id] = what
+        if not archive:
+            return
+        # Both schemes name the same bucket.
+        key = archive.replace("s3a://", "s3://", 1)
+        if key in self.archives:
+            raise ConfigError(
+                f"{what}: archive = {archive!r} is that of {self.archives[key]}; each pipeline "
+                "needs an archive of its own"
+            )
+        self.archives[key] = what
+
+
+def declare(pipeline: Pipeline, dag_ids: Iterable[str]) -> None:
+    """Remember a pipeline and the ids of its DAGs.
+
+    Raises:
+        ConfigError: If this DAG file has declared one of its name, or with its archive, before.
+    """
+    declared = _declared()
+    if declared is not None:
+        what = named(pipeline.name, calling_line(_OWN))
+        declared.add(what, dag_ids, pipeline.archive)
+
+
+def declare_group(name: str, dag_id: str) -> None:
+    """Remember a group of pipelines and the id of its DAG.
+
+    Raises:
+        ConfigError: If this DAG file has declared a DAG of this id before.
+    """
+    declared = _declared()
+    if declared is not None:
+        declared.add(f"group {name!r} ({calling_line(_OWN)})", [dag_id])
+
+
+def _declared() -> Declared | None:
+    """Return what the DAG file that runs now has declared; None outside of one.
+
+    The DAG file is the nearest module on the stack that is just being executed; a program that
+    calls the factory is none.
+    """
+    frame: FrameType | None = sys._getframe(1)
+    while frame is not None and frame.f_code.co_name != "<module>":
+        frame = frame.f_back
+    if frame is None or frame.f_globals.get("__name__") == "__main__":
+        return None
+    found = frame.f_globals.get(_KEY)
+    if not isinstance(found, Declared) or found.code is not frame.f_code:
+        found = frame.f_globals[_KEY] = Declared(frame.f_code)
+    return found

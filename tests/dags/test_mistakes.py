@@ -1,0 +1,109 @@
+"""Mistakes in DAG files: the sentence that Airflow shows, which names the pipeline and the line."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from kafka_drain.errors import ConfigError
+from kafka_drain_airflow import Pipeline
+
+ROOT = Path(__file__).resolve().parents[2]
+DOCUMENT = ROOT / "docs" / "mistakes.md"
+
+LOAD = """
+import json, logging, sys, warnings
+warnings.simplefilter("ignore")
+try:
+    from airflow.dag_processing.dagbag import DagBag
+except ImportError:  # Airflow 2
+    from airflow.models.dagbag import DagBag
+bag = DagBag(dag_folder=sys.argv[1])
+print(json.dumps({"errors": bag.import_errors, "dags": sorted(bag.dags)}))
+"""
+
+
+def mistakes() -> list[tuple[str, str]]:
+    """Return what the documentation lists: the third line of a file, and what Airflow shows."""
+    rows = re.findall(r"^\| `(.*)` \| `(.*)` \|$", DOCUMENT.read_text(), re.MULTILINE)
+    return [(line, text) for line, text in rows]
+
+
+def source(third: str) -> str:
+    """Return a file with a third line, or with changed arguments of the pipeline in it."""
+    given = 'dict(name="orders", topics=["orders"], archive="/data/orders")'
+    whole = third.startswith(("for ", "create_"))
+    line = third if whole else f"create_dags(Pipeline(**{given} | dict({third})))"
+    return f"from kafka_drain_airflow import *\n\n{line}\n"
+
+
+@pytest.fixture(scope="module")
+def shown(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    """Airflow's import errors, by the folder of the file: each mistake is in an orders.py."""
+    folder = tmp_path_factory.mktemp("dags")
+    for number, (third, _) in enumerate(mistakes()):
+        (folder / str(number)).mkdir()
+        (folder / str(number) / "orders.py").write_text(source(third))
+    (folder / "right").mkdir()
+    (folder / "right" / "orders.py").write_text(
+        "from kafka_drain_airflow import Pipeline, create_dags\n"
+        "for name in ('right', 'fine'):\n"
+        "    create_dags(Pipeline(name=name, topics=[name], archive=f'file:///data/{name}/'))\n"
+    )
+    path = os.pathsep.join([str(ROOT / "plugins"), str(ROOT / "spark_jobs")])
+    loaded = subprocess.run(
+        [sys.executable, "-c", LOAD, str(folder)],
+        capture_output=True,
+        text=True,
+        check=True,
+        env={**os.environ, "PYTHONPATH": path, "AIRFLOW_HOME": str(folder.parent / "airflow")},
+    )
+    found = json.loads(loaded.stdout.splitlines()[-1])
+    # A mistake in one file takes no other file's DAGs away.
+    assert {"drain_right", "drain_fine"} <= set(found["dags"])
+    return {Path(path).parent.name: text for path, text in found["errors"].items()}
+
+
+def test_mistakes_documented() -> None:
+    """There is something to check."""
+    assert len(mistakes()) >= 20
+
+
+@pytest.mark.parametrize("number", range(len(mistakes())), ids=lambda number: f"mistake{number}")
+def test_mistake(number: int, shown: dict[str, str]) -> None:
+    """Airflow's import error ends with the documented sentence."""
+    _, expected = mistakes()[number]
+
+    last = shown.get(str(number), "no error").strip().rpartition("kafka_drain.errors.")[2]
+
+    assert last == expected
+
+
+def test_right_file(shown: dict[str, str]) -> None:
+    """A file without a mistake has no error: a file's URL is a path, and names differ."""
+    assert "right" not in shown
+
+
+def test_file_url() -> None:
+    """The URL of a file is its path, everywhere."""
+    pipeline = Pipeline(name="orders", topics=["orders"], archive="file:///data/orders/")
+
+    assert pipeline.archive == "/data/orders"
+
+
+def test_place_in_helper() -> None:
+    """The line is that of the call, also in a helper that many files use."""
+
+    def helper(name: str) -> Pipeline:
+        return Pipeline(name=name, topics=["orders"], archive="orders")
+
+    with pytest.raises(
+        ConfigError, match=r"^pipeline 'a' \(test_mistakes\.py, line \d+\): archive"
+    ):
+        helper("a")

@@ -1,0 +1,101 @@
+"""The commands that keep schemas and restore them, as users call them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kafka_drain.cli.exit_codes import FAILED, OK, USAGE
+from kafka_drain.cli.main import main
+from tests.fake_registry import LOGIN, FakeRegistry, fake_registry
+from tests.kafka_drain.made_archive import MadeArchive
+from tests.kafka_drain.schemas.test_capture import made, registry
+
+__all__ = ["made", "registry"]
+
+
+@pytest.fixture
+def answer(capsys: pytest.CaptureFixture[str]) -> Callable[..., tuple[int, dict[str, Any]]]:
+    """Run a command, and return its exit code and what it answers."""
+
+    def run(*arguments: object) -> tuple[int, dict[str, Any]]:
+        capsys.readouterr()
+        code = main([*map(str, arguments), "--json"])
+        written = capsys.readouterr().out
+        return code, json.loads(written) if written else {}
+
+    return run
+
+
+def test_schemas_there_and_back(
+    answer: Callable[..., Any], made: MadeArchive, registry: FakeRegistry, tmp_path: Path
+) -> None:
+    """Capture with a login from a file; a dry run registers nothing, and --apply everything."""
+    config = tmp_path / "registry.json"
+    config.write_text(json.dumps(registry.settings))
+
+    code, found = answer("capture-schemas", made.root, "--registry-config", config, "--dry-run")
+    assert (code, found["new"]) == (OK, 5)
+    assert not (made.root / "registry.json").exists()
+    code, found = answer("capture-schemas", made.root, "--registry-config", config)
+
+    assert code == OK
+    assert (found["subjects"], found["versions"], found["missing_ids"]) == (3, 5, [])
+    with fake_registry() as target:
+        arguments = ("restore-schemas", made.root, "--registry", target.url, "--map", "dr")
+        code, found = answer(*arguments)
+        assert (code, found["to_register"], found["refused"]) == (OK, 4, 0)
+        assert target._subjects == {}
+        code, found = answer(*arguments, "--apply")
+        assert (code, found["mapped"], found["other_ids"]) == (OK, 4, 4)
+        code, found = answer(*arguments)
+        assert (code, found["to_register"]) == (OK, 0)
+
+
+def test_capture_schemas_registry_down(
+    answer: Callable[..., Any], made: MadeArchive, registry: FakeRegistry, tmp_path: Path
+) -> None:
+    """At the terminal, what couldn't be captured is a failure, and the login isn't shown."""
+    registry.fails = 401
+    config = tmp_path / "registry.json"
+    config.write_text(json.dumps(registry.settings))
+
+    code, found = answer("capture-schemas", made.root, "--registry-config", config)
+
+    assert code == FAILED
+    assert found["missing_ids"] == [7, 9]
+    assert LOGIN not in json.dumps(found)
+
+
+def test_restore_schemas_refused(
+    answer: Callable[..., Any], made: MadeArchive, registry: FakeRegistry, tmp_path: Path
+) -> None:
+    """What can't be restored is a failure of the plan too."""
+    config = tmp_path / "registry.json"
+    config.write_text(json.dumps(registry.settings))
+    answer("capture-schemas", made.root, "--registry-config", config)
+    with fake_registry() as target:
+        target.register("city", 1, {"type": "string"})
+        code, found = answer("restore-schemas", made.root, "--registry", target.url)
+
+    assert (code, found["refused"]) == (FAILED, 1)
+
+
+@pytest.mark.parametrize("command", ["capture-schemas", "restore-schemas"])
+def test_no_registry(answer: Callable[..., Any], made: MadeArchive, command: str) -> None:
+    """Without a registry, the commands say how to name one."""
+    assert answer(command, made.root)[0] == USAGE
+
+
+def test_check_decoding_no_run(answer: Callable[..., Any], made: MadeArchive) -> None:
+    """A run that isn't there, or hasn't finished, is refused."""
+    found = answer(
+        *("check-decoding", made.root, "--run", "none", "--registry", "http://127.0.0.1:9"),
+        *("--bootstrap-servers", "127.0.0.1:9"),
+    )
+
+    assert found[0] == USAGE

@@ -1,0 +1,156 @@
+"""A validation describes the cluster before it seals, and checks what earlier ones described."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from kafka_drain.archive.archive import Archive
+from kafka_drain.archive.cluster_moments import newest_name, read_moment
+from kafka_drain.archive.receipts import Receipt
+from kafka_drain.config.pipeline import Pipeline
+from kafka_drain.findings import Reason
+from kafka_drain.kafka.client_config import KafkaConfig
+from kafka_drain.kafka.cluster_state import ASKED, ClusterState, Outcome, Part, PartResult
+from kafka_drain.proof.cluster_capture import describe_with, missing_parts, parts_before
+from kafka_drain.proof.report import Report
+from kafka_drain.proof.validation import validate_archive
+from tests.kafka_drain.cluster_states import state
+from tests.kafka_drain.golden import golden_cluster, golden_copy
+
+
+def answering(seen: ClusterState) -> Callable[[Collection[str]], ClusterState]:
+    return lambda topics: replace(seen, cluster_id=golden_cluster().id)
+
+
+def validate(archive: Archive, seen: ClusterState | None = None, **options: object) -> Report:
+    cluster = golden_cluster()
+    describe = answering(seen) if seen is not None else None
+    return validate_archive(archive, cluster, describe=describe, **options)  # type: ignore[arg-type]
+
+
+def receipts(archive: Archive) -> list[Receipt]:
+    return [*archive.generation(1).receipts()]
+
+
+def test_validation_names_the_moment(tmp_path: Path) -> None:
+    """Each receipt names the moment that was described before it was written."""
+    archive = golden_copy(tmp_path / "archive")
+
+    validate(archive, state(3))
+
+    newest = newest_name(archive.root)
+    assert newest is not None
+    assert {receipt.cluster for receipt in receipts(archive)} == {newest}
+    moment = read_moment(archive.root, newest.number)
+    assert moment.groups == state(3).groups
+
+
+def test_validation_with_nothing_new(tmp_path: Path) -> None:
+    """Groups read on while no record arrives: each moment is noted, receipts stay as they are."""
+    archive = golden_copy(tmp_path / "archive")
+    validate(archive, state(3))
+    before = receipts(archive)
+
+    report = validate(archive, state(4))
+
+    newest = newest_name(archive.root)
+    assert newest is not None
+    assert newest.number == 2
+    assert receipts(archive) == before
+    assert report.findings == []
+
+
+@pytest.mark.parametrize("seen", [None, replace(state(), cluster_id="")])
+def test_validation_without_description(seen: ClusterState | None, tmp_path: Path) -> None:
+    """Without an answer, what is proven is sealed all the same, and names nothing."""
+    archive = golden_copy(tmp_path / "archive")
+    describe = (lambda topics: seen) if seen is not None else None
+
+    report = validate_archive(archive, golden_cluster(), describe=describe)  # type: ignore[arg-type]
+
+    assert report.receipts_written == len(receipts(archive)) > 0
+    assert {receipt.cluster for receipt in receipts(archive)} == {None}
+    assert newest_name(archive.root) is None
+
+
+def test_validation_that_writes_nothing(tmp_path: Path) -> None:
+    """A dry run asks nothing of the cluster that it would have to write down."""
+    archive = golden_copy(tmp_path / "archive")
+
+    validate(archive, state(), writes=False)
+
+    assert newest_name(archive.root) is None
+
+
+@pytest.mark.parametrize(
+    ("number", "again", "expected"),
+    [
+        (1, None, {Reason.CLUSTER_STATE_DAMAGED}),
+        (2, None, {Reason.CLUSTER_STATE_LOST}),
+        (1, state(9), {Reason.CLUSTER_STATE_DAMAGED}),
+        (2, state(9), {Reason.CLUSTER_STATE_DAMAGED}),
+        (2, state(2), {Reason.CLUSTER_STATE_DAMAGED}),
+    ],
+)
+def test_validation_finds_damage(
+    number: int, again: ClusterState | None, expected: set[Reason], tmp_path: Path
+) -> None:
+    """An edited moment is found; describing the cluster anew makes it harmless."""
+    archive = golden_copy(tmp_path / "archive")
+    validate(archive, state(1))
+    validate(archive, state(2))
+    path = tmp_path / f"archive/cluster/{number:012d}.json"
+    path.write_bytes(path.read_bytes().replace(b"billing", b"Billing"))
+
+    report = validate(archive, again)
+
+    assert {finding.reason for finding in report.findings} == expected
+
+
+def test_open_scope_checks_the_newest(tmp_path: Path) -> None:
+    """The validation after each drain reads the newest moment, not all of them."""
+    archive = golden_copy(tmp_path / "archive")
+    validate(archive, state(1))
+    validate(archive, state(2))
+    validate(archive, state(3))
+    (tmp_path / "archive/cluster/000000000002.json").unlink()
+
+    assert validate(archive, scope="open").findings == []
+    assert [f.reason for f in validate(archive, scope="all").findings] == [
+        Reason.CLUSTER_STATE_DAMAGED
+    ]
+
+
+def test_parts_before(tmp_path: Path) -> None:
+    """Without a pipeline, parts that the last validation left out are left out again."""
+    archive = golden_copy(tmp_path / "archive")
+    assert parts_before(archive.root) == [*ASKED]
+
+    validate(archive, state(1, users=Outcome.OFF, acls=Outcome.NOT_AUTHORISED))
+
+    assert parts_before(archive.root) == [part for part in ASKED if part != Part.USERS]
+
+
+def test_describe_with_nothing() -> None:
+    """A pipeline that switches all parts off asks nothing."""
+    assert describe_with(KafkaConfig({"bootstrap.servers": "b:1"}), [], print) is None
+
+
+def test_pipeline_parts() -> None:
+    """A pipeline's parts are those that can be asked for, all of them by default."""
+    assert Pipeline(name="a", topics=["a"], archive="/a").describe_cluster == [*map(str, ASKED)]
+
+
+def test_missing_parts() -> None:
+    """What couldn't be captured is said, what is switched off isn't."""
+    seen = state(1, users=Outcome.OFF, acls=Outcome.NOT_AUTHORISED)
+    parts = {**seen.parts, Part.GROUPS: PartResult(Outcome.CAPTURED, "some are missing")}
+
+    assert missing_parts(replace(seen, parts=parts)) == [
+        "groups: captured: some are missing",
+        "acls: not_authorised",
+    ]

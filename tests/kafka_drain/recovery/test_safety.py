@@ -1,0 +1,66 @@
+"""Which changes lower safety: a table of settings, and of ACLs."""
+
+from __future__ import annotations
+
+import pytest
+
+from kafka_drain.kafka.cluster_state import Acl
+from kafka_drain.recovery.safety import lowered_by, opened_by
+
+
+@pytest.mark.parametrize(
+    ("name", "now", "then", "lowers"),
+    [
+        ("retention.ms", "-1", "604800000", "deletes records that it keeps now"),
+        ("retention.ms", "604800000", "-1", ""),
+        ("retention.ms", "1000", "999", "deletes records that it keeps now"),
+        ("retention.ms", "999", "1000", ""),
+        ("retention.ms", "-1", "-1", ""),
+        ("retention.ms", None, "1", ""),
+        ("retention.bytes", "-1", "1", "deletes records that it keeps now"),
+        ("retention.bytes", "2", "-1", ""),
+        ("min.insync.replicas", "2", "1", "acknowledges records that fewer replicas hold"),
+        ("min.insync.replicas", "1", "2", ""),
+        ("max.message.bytes", "10", "9", "refuses records that it takes now"),
+        ("max.message.bytes", "9", "10", ""),
+        ("delete.retention.ms", "10", "9", "forgets deletions sooner"),
+        ("unclean.leader.election.enable", "false", "true", "may lose acknowledged records"),
+        ("unclean.leader.election.enable", "true", "false", ""),
+        ("cleanup.policy", "delete", "compact", "removes records by compact"),
+        ("cleanup.policy", "compact", "delete", "removes records by delete"),
+        ("cleanup.policy", "delete", "compact,delete", "removes records by compact"),
+        ("cleanup.policy", "compact, delete", "delete", ""),
+        ("cleanup.policy", "delete,compact", "compact,delete", ""),
+        ("cleanup.policy", "", "delete,compact", "removes records by compact and delete"),
+        ("compression.type", "zstd", "producer", ""),
+        ("segment.bytes", "10", "9", ""),
+    ],
+)
+def test_lowered_by(name: str, now: str | None, then: str, lowers: str) -> None:
+    """A change is told from its inverse; what can't be judged, or is the same, lowers nothing."""
+    assert lowered_by(name, now, then) == lowers
+
+
+@pytest.mark.parametrize("permission", ["allow", "deny"])
+@pytest.mark.parametrize("principal", ["User:a", "User:*"])
+@pytest.mark.parametrize(
+    ("resource", "operation", "is_wide"),
+    [
+        ("topic", "read", False),
+        ("topic", "all", False),
+        ("group", "read", False),
+        ("cluster", "describe", False),
+        ("cluster", "alter", True),
+        ("cluster", "all", True),
+        ("cluster", "cluster_action", True),
+    ],
+)
+def test_opened_by(
+    permission: str, principal: str, resource: str, operation: str, is_wide: bool
+) -> None:
+    """Access for everybody, and to the whole cluster, is never given without being told."""
+    acl = Acl(resource, "name", "literal", principal, "*", operation, permission)
+    wide = "allows to change the whole cluster, ACLs included" if is_wide else ""
+    opened = "allows everybody" if principal == "User:*" else wide
+
+    assert opened_by(acl) == (opened if permission == "allow" else "")

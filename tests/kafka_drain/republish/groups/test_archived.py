@@ -1,0 +1,77 @@
+"""A group's offsets from the archive alone."""
+
+from __future__ import annotations
+
+from collections.abc import Set as AbstractSet
+from contextlib import nullcontext
+from datetime import datetime
+from pathlib import Path
+
+import pytest
+from upath import UPath
+
+from kafka_drain.archive.cluster_moments import note_moment
+from kafka_drain.errors import ConfigError, TopicError
+from kafka_drain.kafka.cluster_state import Outcome
+from kafka_drain.offsets import TopicPartition
+from kafka_drain.republish.groups.archived import archived_offsets
+from tests.kafka_drain.cluster_states import state
+
+P0 = TopicPartition("orders", 0)
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> UPath:
+    """An archive that noted the group's offset 1 at one o'clock, 2 at two; then it wasn't told."""
+    found = UPath(tmp_path)
+    for hour, seen in ((1, state(1)), (2, state(2)), (3, state(3, groups=Outcome.UNANSWERED))):
+        at = f"2026-01-01T{hour:02}:00:00.000+00:00"
+        note_moment(found, seen, asked_at=at, answered_at=at)
+    return found
+
+
+@pytest.mark.parametrize(
+    ("at", "offset"), [("01:00", 1), ("01:59", 1), ("02:00", 2), ("09:00", 2), (None, 2)]
+)
+def test_archived_offsets(at: str | None, offset: int, root: UPath) -> None:
+    """The newest offsets that aren't later count; the result says as of when they are."""
+    time = datetime.fromisoformat(f"2026-01-01T{at}:00+00:00") if at else None
+
+    found = archived_offsets(root, "billing", time)
+
+    assert found.committed == {P0: offset}
+    assert f"2026-01-01T0{offset}:00" in found.note()
+    assert found.topic_ids == {"orders": "id-1"}
+
+
+def test_archived_offsets_too_early(root: UPath) -> None:
+    """Before the first description nothing is known, which isn't the same as no offsets."""
+    with pytest.raises(ConfigError, match="no offsets of consumer groups at or before"):
+        archived_offsets(root, "billing", datetime.fromisoformat("2026-01-01T00:59:00+00:00"))
+
+
+def test_archived_offsets_other_group(root: UPath) -> None:
+    """A group that had no offsets is refused; those that had are named."""
+    with pytest.raises(ConfigError, match=r"group shipping had no offsets .* there were billing"):
+        archived_offsets(root, "shipping", None)
+
+
+def test_archived_offsets_edited(root: UPath) -> None:
+    """Offsets that were edited are never used: an older moment counts."""
+    path = root / "cluster/000000000002.json"
+    path.write_bytes(path.read_bytes().replace(b'"offset":2', b'"offset":9'))
+
+    assert archived_offsets(root, "billing", None).committed == {P0: 1}
+
+
+@pytest.mark.parametrize(
+    ("ids", "is_refused"),
+    [({"id-1"}, False), ({"id-0", "id-1"}, False), ({""}, False), ({"id-0"}, True)],
+)
+def test_check_topics(ids: AbstractSet[str], is_refused: bool, root: UPath) -> None:
+    """Offsets of a topic that had been recreated by then name other records."""
+    found = archived_offsets(root, "billing", None)
+    refused = pytest.raises(TopicError, match="name other records")
+
+    with refused if is_refused else nullcontext():
+        found.check_topics({"orders": ids, "unknown": {"id-7"}})

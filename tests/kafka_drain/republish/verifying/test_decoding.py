@@ -1,0 +1,144 @@
+"""What a run has sent, decoded on both sides: each difference is found."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from types import SimpleNamespace
+from typing import Any
+from uuid import UUID
+
+import pytest
+
+from kafka_drain.offsets import TopicPartition
+from kafka_drain.republish.verifying import decoding
+from kafka_drain.republish.verifying.decoding import DecodingCheck, check_decoding
+from kafka_drain.republish.verifying.offset_map import Block, OffsetMap, PartitionMap
+from kafka_drain.schemas.decoders import Decoders, SchemaText
+from kafka_drain.schemas.schema_ids import SchemaId
+from tests.fake_registry import in_wire_format
+from tests.kafka_drain.republish.planning.test_plan import PLAN
+
+CITY = '{"type": "record", "name": "City", "fields": [{"name": "name", "type": "string"}]}'
+#: Decodes the same bytes to other names.
+TOWN = '{"type": "record", "name": "Town", "fields": [{"name": "town", "type": "string"}]}'
+G1, G2 = str(UUID(int=1)), str(UUID(int=2))
+VALUE = in_wire_format(
+    105,
+    {"type": "record", "name": "City", "fields": [{"name": "name", "type": "string"}]},
+    {"name": "Bonn"},
+)
+SOURCE = TopicPartition("t", 0)
+TARGET = TopicPartition("copy", 0)
+
+
+class Message(SimpleNamespace):
+    """A record as Kafka's client returns it."""
+
+    def key(self) -> bytes | None:
+        return b"k"
+
+    def value(self) -> bytes | None:
+        found: bytes | None = self.content
+        return found
+
+    def headers(self) -> Any:
+        return self.pairs
+
+    def offset(self) -> int:
+        return 7
+
+    def topic(self) -> str:
+        return "copy"
+
+    def partition(self) -> int:
+        return 0
+
+
+def check(
+    monkeypatch: pytest.MonkeyPatch,
+    messages: list[Message],
+    target: dict[SchemaId, str],
+    translated: int = 1,
+) -> DecodingCheck:
+    """Check these records of a run that has replaced id 5 by 105."""
+
+    class Reader:
+        def __init__(self, cluster: Any, tp: TopicPartition, **bounds: Any) -> None:
+            assert (tp, bounds["first"], bounds["end"]) == (TARGET, 3, 9)
+
+        def messages(self, is_complete: Any) -> Any:
+            yield messages
+
+    monkeypatch.setattr(decoding, "TargetReader", Reader)
+    counts: Any = [{"topic": "t", "part": "value", "translated": translated, "without": 0}]
+    plan = replace(
+        PLAN,
+        schema_ids={
+            "map": "dr",
+            "ids": {"5": 105},
+            "guids": {G1: G2},
+            "kept": ["t:key"],
+            "counts": counts,
+        },
+    )
+    blocks = (Block(0, 2, 3, 5, 2), Block(2, 4, 7, 9, 2))
+    offset_map = OffsetMap("r", "p", "c", (PartitionMap(SOURCE, "", TARGET, blocks),))
+    source = {5: CITY, G1: CITY}
+    cluster: Any = None
+    return check_decoding(plan, offset_map, cluster, of(target), of(source))
+
+
+def of(schemas: dict[Any, str]) -> Decoders:
+    return Decoders(lambda id_: SchemaText("AVRO", schemas[id_]) if id_ in schemas else None)
+
+
+def test_check_decoding(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Values with an id before them or in a header are decoded; the rest is counted."""
+    header = [("__value_schema_id", b"\1" + UUID(G2).bytes)]
+    messages = [
+        Message(content=VALUE, pairs=None),
+        Message(content=VALUE[5:], pairs=header),
+        Message(content=None, pairs=None),
+        Message(content=b"plain", pairs=None),
+    ]
+
+    found = check(monkeypatch, messages, {105: CITY, G2: CITY}, translated=2)
+
+    assert found == DecodingCheck(records=4, decoded=2, expected=2, without=1)
+    assert found.is_exact
+    assert found.lines() == [
+        "decoded 2 of 2 keys and values in 4 records; 1 have no schema id",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("content", "target", "says"),
+    [
+        (VALUE, {}, "schema id 105 is unknown"),
+        (VALUE, {105: TOWN}, "another value than in the archive"),
+        (VALUE + b"x", {105: CITY}, "left over"),
+        (b"\0\0\0\0\x63x", {105: CITY}, "schema id 99 is unknown"),
+        (b"\0\0\0\0\5" + VALUE[5:], {5: CITY}, "which the plan doesn't translate"),
+    ],
+)
+def test_check_decoding_differs(
+    monkeypatch: pytest.MonkeyPatch, content: bytes, target: Any, says: str
+) -> None:
+    """A value that the target decodes to something else, or not at all, is named."""
+    found = check(monkeypatch, [Message(content=content, pairs=None)], target)
+
+    assert not found.is_exact
+    assert (found.failed, found.decoded) == (1, 0)
+    assert says in found.problems[0]
+    assert "offset 7 of copy-0" in found.lines()[1]
+
+
+@pytest.mark.parametrize("number", [0, 2])
+def test_check_decoding_counts(monkeypatch: pytest.MonkeyPatch, number: int) -> None:
+    """Fewer or more values than planned aren't exact, even if each is decoded."""
+    messages = [Message(content=VALUE, pairs=None)] * number
+
+    found = check(monkeypatch, messages, {105: CITY})
+
+    assert found.failed == 0
+    assert not found.is_exact

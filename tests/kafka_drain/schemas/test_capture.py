@@ -1,0 +1,209 @@
+"""Schemas that an archive keeps: of the ids in its records, whatever becomes of the registry."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from uuid import UUID
+
+import pytest
+
+from kafka_drain.archive.documents import RegistryDocument, SeenIdsRow
+from kafka_drain.offsets import TopicPartition
+from kafka_drain.schemas.capture import Capture, capture_schemas, merged_seen, read_document
+from kafka_drain.schemas.registry import SchemaRegistry
+from kafka_drain.schemas.schema_ids import Seen
+from tests.fake_registry import LOGIN, FakeRegistry, fake_registry
+from tests.kafka_drain.made_archive import NOW, MadeArchive, dense
+
+T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
+CITY = {"type": "record", "name": "City", "fields": [{"name": "name", "type": "string"}]}
+ORDER = {"type": "record", "name": "Order", "fields": [{"name": "city", "type": "City"}]}
+PROTO = 'syntax = "proto3"; message Outer { message Inner { int32 n = 1; } }'
+REFERENCES = [{"name": "City", "subject": "city", "version": 1}]
+
+
+def value(id_: int) -> bytes:
+    return b"\0" + id_.to_bytes(4, "big") + b"x"
+
+
+@pytest.fixture
+def registry() -> Iterator[FakeRegistry]:
+    with fake_registry(LOGIN, has_guids=True) as running:
+        running.register("city", 3, CITY)
+        running.register("city", 4, CITY | {"doc": "newer"})
+        running.register("t-value", 5, CITY | {"name": "Old"})
+        running.register("t-value", 7, ORDER, references=REFERENCES)
+        running.delete("t-value", 1)
+        running.register("com.acme.Outer", 9, PROTO, schemaType="PROTOBUF")
+        running.register("unused", 11, CITY | {"name": "Unused"})
+        running.compatibility["t-value"] = "FULL"
+        running.modes["city"] = "READONLY"
+        yield running
+
+
+@pytest.fixture
+def made(tmp_path: Path) -> MadeArchive:
+    archive = MadeArchive(tmp_path / "archive", {"t": "id"})
+    archive.seal({T0: dense(0, 5), T1: dense(0, 2)}, value=value(7), key=value(9))
+    archive.seal({T0: dense(5, 6)}, value=b"plain", key=None)
+    return archive
+
+
+def capture(made: MadeArchive, registry: FakeRegistry, **more: str) -> Capture:
+    settings = registry.settings | more
+    return capture_schemas(made.archive, SchemaRegistry(settings), now=NOW)
+
+
+def versions_of(document: RegistryDocument) -> list[tuple[str, int, int, bool]]:
+    return [(s.name, v.version, v.id, v.deleted) for s in document.subjects for v in s.versions]
+
+
+ALL = [
+    ("city", 1, 3, False),
+    ("city", 2, 4, False),
+    ("com.acme.Outer", 1, 9, False),
+    ("t-value", 1, 5, True),
+    ("t-value", 2, 7, False),
+]
+
+
+def test_capture_schemas(made: MadeArchive, registry: FakeRegistry) -> None:
+    """The subjects of the ids in keys and values are kept whole, and what they refer to."""
+    found = capture(made, registry)
+
+    document = read_document(made.root)
+    assert document == found.document
+    assert versions_of(document) == ALL
+    assert found.new == tuple((name, version) for name, version, _, _ in ALL)
+    assert (document.compatibility, document.mode) == ("BACKWARD", "READWRITE")
+    settings = {s.name: (s.compatibility, s.mode) for s in document.subjects}
+    assert settings == {
+        "city": (None, "READONLY"),
+        "com.acme.Outer": (None, None),
+        "t-value": ("FULL", None),
+    }
+    newest = document.subjects[-1].versions[-1]
+    assert (newest.kind, len(newest.references), bool(newest.guid)) == ("AVRO", 1, True)
+    assert document.subjects[1].versions[0].text == PROTO
+    assert [(row.topic, row.part, row.ids) for row in document.seen] == [
+        ("t", "key", [9]),
+        ("t", "value", [7]),
+    ]
+    assert document.notes == []
+    assert LOGIN.partition(":")[2] not in (made.root / "registry.json").read_text()
+    assert document.format_version == 1
+
+
+def test_capture_schemas_again(made: MadeArchive, registry: FakeRegistry) -> None:
+    """The next time, only new files are read and new versions fetched; nothing is removed."""
+    capture(made, registry)
+    made.seal({T1: dense(2, 3)}, value=value(12), key=None)
+    registry.register("t-value", 12, CITY | {"name": "New"})
+    registry._subjects["com.acme.Outer"].clear()
+    registry.asked.clear()
+    lines: list[str] = []
+
+    found = capture_schemas(
+        made.archive, SchemaRegistry(registry.settings), now=NOW, say=lines.append
+    )
+
+    assert found.new == (("t-value", 3),)
+    assert versions_of(found.document) == [*ALL, ("t-value", 3, 12, False)]
+    assert found.document.seen[1].ids == [7, 12]
+    assert any("versions/3" in path for path in registry.asked)
+
+
+@pytest.mark.parametrize("fails", [401, 403, 500])
+def test_capture_schemas_registry_fails(
+    made: MadeArchive, registry: FakeRegistry, fails: int
+) -> None:
+    """A registry that refuses or fails stops nothing: it is noted, and asked again."""
+    registry.fails = fails
+
+    found = capture(made, registry)
+
+    assert found.missing == (7, 9)
+    assert found.document.subjects == []
+    assert len(found.document.notes) == 1
+    assert str(fails) in found.document.notes[0]
+    assert found.lines()[1].startswith("WARNING ")
+    registry.fails = 0
+    again = capture(made, registry)
+    assert versions_of(again.document) == ALL
+    assert again.document.notes == []
+
+
+def test_capture_schemas_registry_gone(made: MadeArchive, registry: FakeRegistry) -> None:
+    """What is kept stays when the registry doesn't respond."""
+    capture(made, registry)
+
+    found = capture(made, registry, url="http://127.0.0.1:9")
+
+    assert versions_of(found.document) == ALL
+    assert "doesn't respond" in found.document.notes[0]
+
+
+def test_capture_schemas_unknown_id(made: MadeArchive, registry: FakeRegistry) -> None:
+    """An id that the registry doesn't have is noted."""
+    made.seal({T1: dense(2, 3)}, value=value(99), key=None)
+
+    found = capture(made, registry)
+
+    assert found.missing == (99,)
+    assert "doesn't have the schemas of 1 ids in the records: 99" in found.document.notes[0]
+    assert versions_of(found.document) == ALL
+
+
+def test_capture_schemas_guid(made: MadeArchive, registry: FakeRegistry) -> None:
+    """A GUID in a header leads to its subject, as an id does."""
+    guid = registry._subjects["unused"][1]["guid"]
+    header = {"key": "__value_schema_id", "value": b"\1" + UUID(guid).bytes}
+    made.seal({T1: dense(2, 3)}, value=b"x", headers=[header])
+
+    found = capture(made, registry)
+
+    assert found.missing == ()
+    assert found.document.seen[1].guids == [guid]
+    assert "unused" in [subject.name for subject in found.document.subjects]
+
+
+def test_capture_schemas_other_registry(made: MadeArchive, registry: FakeRegistry) -> None:
+    """A registry in which a version has another id is another one: nothing of it is kept."""
+    capture(made, registry)
+    with fake_registry() as other:
+        other.register("city", 30, CITY)
+        other.register("city", 31, CITY | {"doc": "newer"})
+        other.register("city", 32, CITY | {"doc": "newest"})
+
+        found = capture(made, other)
+
+    assert versions_of(found.document) == ALL
+    assert "version 2 of city has schema id 31" in found.document.notes[0]
+
+
+def test_capture_schemas_after_compaction(made: MadeArchive, registry: FakeRegistry) -> None:
+    """Records whose files were compacted before their ids were read are read from the new ones."""
+    files = made.files()
+    made.seal_window(
+        "compact_0001",
+        {T0: dense(0, 6), T1: dense(0, 2)},
+        [file.path for file in files],
+        {"value": value(7), "key": value(9)},
+        kind="compact",
+    )
+    for file in files:
+        (made.root / file.path).unlink()
+
+    assert versions_of(capture(made, registry).document) == ALL
+
+
+def test_merged_seen() -> None:
+    """Ids are added to those that are known, by topic and part."""
+    rows = [SeenIdsRow(topic="t", part="key", ids=[3], guids=["g"])]
+
+    found = merged_seen(rows, {Seen("t", "key", 1): 5, Seen("u", "value", None): 1})
+
+    assert [row.content() for row in found] == [
+        {"topic": "t", "part": "key", "ids": [1, 3], "guids": ["g"]}
+    ]

@@ -1,0 +1,119 @@
+"""Keys and values decoded by their ids: with the archive's schemas and with a registry's."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from typing import Any
+from uuid import UUID
+
+import pytest
+
+from kafka_drain.archive.documents import RegistryDocument
+from kafka_drain.errors import ConfigError
+from kafka_drain.schemas.decoders import (
+    Decoders,
+    SchemaText,
+    kept_schemas,
+    reader_of,
+    registered_schemas,
+)
+from kafka_drain.schemas.registry import SchemaRegistry
+from kafka_drain.schemas.subjects import Subjects, read_subject
+from tests.fake_registry import FakeRegistry, fake_registry, in_wire_format
+
+CITY = {"type": "record", "name": "City", "fields": [{"name": "name", "type": "string"}]}
+ORDER = {"type": "record", "name": "Order", "fields": [{"name": "city", "type": "City"}]}
+WHOLE = ORDER | {"fields": [{"name": "city", "type": CITY}]}
+PROTO = 'syntax = "proto3"; message Outer { message Inner { int32 n = 1; } }'
+VALUE = {"city": {"name": "Bonn"}}
+
+
+@pytest.fixture
+def registry() -> Iterator[FakeRegistry]:
+    with fake_registry(has_guids=True) as running:
+        running.register("city", 3, CITY)
+        running.register(
+            "order", 4, ORDER, references=[{"name": "City", "subject": "city", "version": 1}]
+        )
+        running.register("proto", 5, PROTO, schemaType="PROTOBUF")
+        running.register("json", 6, {"type": "object"}, schemaType="JSON")
+        running.register("xml", 7, "<xml{>", schemaType="XML")
+        yield running
+
+
+@pytest.fixture(params=["registry", "archive"])
+def decoders(request: pytest.FixtureRequest, registry: FakeRegistry) -> Decoders:
+    """Decoders of a registry, and of what an archive keeps of it."""
+    subjects = Subjects(SchemaRegistry(registry.settings))
+    if request.param == "registry":
+        return Decoders(registered_schemas(subjects))
+    names = ("city", "order", "proto", "json", "xml")
+    rows = [read_subject(subjects, name, None) for name in names]
+    kept = {"subjects": [row for row in rows if row]}
+    return Decoders(kept_schemas(RegistryDocument.empty().model_copy(update=kept)))
+
+
+def test_decode(decoders: Decoders, registry: FakeRegistry) -> None:
+    """Each kind is decoded; what has no id, and null, isn't."""
+    proto = b"\0\0\0\0\5\4\0\0\x08\x07"
+    order = in_wire_format(4, WHOLE, VALUE)
+
+    for payload, expected in (
+        (order, (4, VALUE)),
+        (proto, (5, {"Outer.Inner": {"n": 7}})),
+        (b"\0\0\0\0\6" + b'{"a": 1}', (6, {"a": 1})),
+    ):
+        found = decoders.decode("value", payload, [("other", b"x")])
+        assert found is not None
+        assert (found.id, found.value) == expected
+    assert decoders.decode("key", b"plain", None) is None
+    assert decoders.decode("key", None, None) is None
+    asked = len(registry.asked)
+    decoders.decode("key", order, None)
+    assert len(registry.asked) == asked
+
+
+def test_decode_by_header(decoders: Decoders, registry: FakeRegistry) -> None:
+    """A GUID in the part's own header counts; Protobuf's indexes are then in the header."""
+    guids = {name: UUID(registry._subjects[name][1]["guid"]).bytes for name in ("order", "proto")}
+    payload = in_wire_format(4, WHOLE, VALUE)[5:]
+
+    found = decoders.decode("value", payload, [("__value_schema_id", b"\1" + guids["order"])])
+    assert found is not None
+    assert found.value == VALUE
+    headers = [("__key_schema_id", b"\1" + guids["proto"] + b"\4\0\0")]
+    found = decoders.decode("key", b"\x08\x07", headers)
+    assert found is not None
+    assert found.value == {"Outer.Inner": {"n": 7}}
+
+
+@pytest.mark.parametrize(
+    ("payload", "says"),
+    [
+        (b"\0\0\0\0\x63", "schema id 99 is unknown"),
+        (b"\0\0\0\0\4", "Error"),
+        (in_wire_format(4, WHOLE, VALUE) + b"x", "left over"),
+        (b"\0\0\0\0\6{", "Expecting"),
+        (b"\0\0\0\0\7x", "type XML aren't supported"),
+        (b"\0\0\0\0\5", "no message indexes"),
+    ],
+)
+def test_decode_not_possible(decoders: Decoders, payload: bytes, says: str) -> None:
+    """Whatever is wrong with an id or its bytes is one type of error."""
+    with pytest.raises(ValueError, match=says):
+        decoders.decode("value", payload, None)
+
+
+def test_reader_of_no_schema() -> None:
+    """A text that isn't a schema is refused."""
+    for text in ("{", json.dumps({"type": "nothing"})):
+        with pytest.raises(ConfigError):
+            reader_of(SchemaText("AVRO", text))
+
+
+def test_kept_schemas_nothing() -> None:
+    """An archive that keeps nothing decodes nothing."""
+    find: Callable[[Any], Any] = kept_schemas(RegistryDocument.empty())
+
+    assert find(1) is None

@@ -1,0 +1,230 @@
+"""Schemas in another registry: all of them, once, with a map of their ids."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kafka_drain.archive.documents import SchemaMapDocument
+from kafka_drain.errors import ArchiveError, ConfigError
+from kafka_drain.schemas import subjects as registering
+from kafka_drain.schemas.capture import capture_schemas
+from kafka_drain.schemas.registry import SchemaRegistry
+from kafka_drain.schemas.restore import Restore, rows_of
+from kafka_drain.schemas.restore_order import KEEP, NEW
+from kafka_drain.schemas.schema_map import read_map
+from tests.fake_registry import FakeRegistry, fake_registry
+from tests.kafka_drain.made_archive import NOW, MadeArchive
+from tests.kafka_drain.schemas.test_capture import CITY, capture, made, registry
+
+__all__ = ["made", "registry"]
+
+
+@pytest.fixture
+def captured(made: MadeArchive, registry: FakeRegistry) -> MadeArchive:
+    capture(made, registry)
+    return made
+
+
+@pytest.fixture
+def target() -> Iterator[FakeRegistry]:
+    with fake_registry(has_guids=True, next_id=500) as running:
+        yield running
+
+
+def restore(made: MadeArchive, target: FakeRegistry, ids: str = NEW, name: str = "dr") -> Restore:
+    return Restore(made.archive, SchemaRegistry(target.settings), name, ids)
+
+
+def apply(made: MadeArchive, target: FakeRegistry, ids: str = NEW) -> SchemaMapDocument:
+    restoring = restore(made, target, ids)
+    return restoring.apply(restoring.plan(), now=NOW)
+
+
+def held(target: FakeRegistry) -> dict[tuple[str, int], int]:
+    return {
+        (subject, version): answer["id"]
+        for subject, versions in target._subjects.items()
+        for version, answer in versions.items()
+    }
+
+
+#: The versions that are restored, with their ids. Version 1 of t-value is deleted and unused.
+IDS = {("city", 1): 3, ("city", 2): 4, ("com.acme.Outer", 1): 9, ("t-value", 2): 7}
+
+
+def test_plan_changes_nothing(captured: MadeArchive, target: FakeRegistry) -> None:
+    """A plan names what is registered, references first, and registers nothing."""
+    plan = restore(captured, target).plan()
+
+    assert plan.refusals == []
+    assert rows_of(plan) == [
+        ("city", 1, 3, "register"),
+        ("city", 2, 4, "register"),
+        ("com.acme.Outer", 1, 9, "register"),
+        ("t-value", 2, 7, "register"),
+    ]
+    assert held(target) == {}
+    assert not (captured.root / "schema-maps").exists()
+
+
+def test_apply_new_ids(captured: MadeArchive, target: FakeRegistry) -> None:
+    """Schemas get new ids, subjects their settings, and the map has all of them."""
+    target.register("other", 3, CITY | {"name": "Other"})
+    target.refuses = {"t-value"}
+    target.compatibility[""] = "FULL_TRANSITIVE"
+
+    written = apply(captured, target)
+
+    assert {(row.subject, row.version): row.id for row in written.schemas} == IDS
+    assert {row.new_id for row in written.schemas} == {500, 501, 502, 503}
+    found = read_map(captured.root, "dr")
+    assert sorted(found.ids) == [3, 4, 7, 9]
+    assert found.ids[7] == target._subjects["t-value"][1]["id"]
+    assert len(found.guids) == 4
+    assert found.subjects[7] == {"t-value"}
+    references = target._subjects["t-value"][1]["references"]
+    assert references == [{"name": "City", "subject": "city", "version": 1}]
+    assert target._subjects["com.acme.Outer"][1]["schemaType"] == "PROTOBUF"
+    assert target.compatibility["t-value"] == "FULL"
+    assert target.compatibility["city"] == "BACKWARD"
+    assert target.modes["city"] == "READONLY"
+
+
+def test_apply_keeps_ids(captured: MadeArchive, target: FakeRegistry) -> None:
+    """In an empty registry, ids and versions stay, and subjects can be written afterwards."""
+    written = apply(captured, target, KEEP)
+
+    assert held(target) == IDS
+    assert all(row.id == row.new_id and row.version == row.new_version for row in written.schemas)
+    assert target.modes == {
+        "": "READWRITE",
+        "city": "READONLY",
+        "com.acme.Outer": "READWRITE",
+        "t-value": "READWRITE",
+    }
+
+
+@pytest.mark.parametrize("ids", [NEW, KEEP])
+@pytest.mark.parametrize("after", range(5))
+def test_apply_killed(
+    captured: MadeArchive,
+    target: FakeRegistry,
+    monkeypatch: pytest.MonkeyPatch,
+    ids: str,
+    after: int,
+) -> None:
+    """A restore that was killed after any step is completed by the next one."""
+    target.compatibility[""] = "FULL"
+    register = registering.Subjects.register
+    count = 0
+
+    def killed(self: Any, *args: Any, **options: Any) -> int:
+        nonlocal count
+        if count == after:
+            raise KeyboardInterrupt
+        count += 1
+        return register(self, *args, **options)
+
+    monkeypatch.setattr(registering.Subjects, "register", killed)
+    if after < 4:
+        with pytest.raises(KeyboardInterrupt):
+            apply(captured, target, ids)
+    else:
+        # All are registered, and no subject has its settings yet.
+        monkeypatch.setattr("kafka_drain.schemas.restore._set", lambda *args: 1 / 0)
+        with pytest.raises(ZeroDivisionError):
+            apply(captured, target, ids)
+    monkeypatch.undo()
+
+    written = apply(captured, target, ids)
+
+    assert {(row.subject, row.version): row.id for row in written.schemas} == IDS
+    assert len(held(target)) == 4
+    if ids == KEEP:
+        assert held(target) == IDS
+    assert "IMPORT" not in target.modes.values()
+    assert "NONE" not in target.compatibility.values()
+
+
+def test_apply_twice(captured: MadeArchive, target: FakeRegistry) -> None:
+    """A restore of what is there registers nothing, and leaves later settings alone."""
+    first = apply(captured, target)
+    target.compatibility["t-value"] = "FORWARD"
+    target.register("t-value", 900, CITY | {"name": "Later"})
+    plan = restore(captured, target).plan()
+
+    assert plan.missing == []
+    again = apply(captured, target)
+
+    assert again == first
+    assert target.compatibility["t-value"] == "FORWARD"
+
+
+def test_plan_refuses_other_content(captured: MadeArchive, target: FakeRegistry) -> None:
+    """A subject with other schemas is refused before anything is registered."""
+    target.register("t-value", 600, CITY | {"name": "Foreign"})
+
+    plan = restore(captured, target).plan()
+
+    assert ["t-value holds other schemas" in said for said in plan.refusals] == [True]
+    with pytest.raises(ConfigError, match="nothing was registered"):
+        restore(captured, target).apply(plan, now=NOW)
+    assert len(held(target)) == 1
+
+
+def test_plan_refuses_taken_id(captured: MadeArchive, target: FakeRegistry) -> None:
+    """An id of another schema can't be kept, but the schemas can get new ones."""
+    target.register("other", 7, CITY | {"name": "Other"})
+
+    assert restore(captured, target).plan().refusals == []
+    [said] = restore(captured, target, KEEP).plan().refusals
+    assert "given id 7 to another schema" in said
+
+
+def test_apply_target_ignores_ids(captured: MadeArchive, target: FakeRegistry) -> None:
+    """A registry that accepts mode IMPORT but gives ids of its own is noticed at the first one."""
+    target.keeps_ids = False
+
+    with pytest.raises(ConfigError, match=r"doesn't keep ids: .* with id 500 instead of 3"):
+        apply(captured, target, KEEP)
+
+    assert not (captured.root / "schema-maps").exists()
+    written = apply(captured, target)
+    assert len(written.schemas) == 4
+
+
+def test_apply_incompatible(captured: MadeArchive, target: FakeRegistry) -> None:
+    """A schema that the target finds incompatible is named, with what the target said."""
+    apply(captured, target)
+    target.refuses = {"city"}
+    with fake_registry() as source:
+        for number, id_ in ((1, 3), (2, 4), (3, 13)):
+            source.register("city", id_, CITY | ({"doc": str(number)} if number > 2 else {}))
+        source._subjects["city"][2]["schema"] = '{"x": 1}'
+        capture_schemas(captured.archive, SchemaRegistry(source.settings), now=NOW)
+
+    with pytest.raises(ConfigError, match=r"version 3 of city wasn't registered.*incompatible"):
+        apply(captured, target)
+
+
+def test_restore_nothing_kept(made: MadeArchive, target: FakeRegistry) -> None:
+    """An archive without schemas says what to run."""
+    with pytest.raises(ArchiveError, match="capture-schemas"):
+        restore(made, target).plan()
+
+
+def test_restore_map_of_other_registry(captured: MadeArchive, target: FakeRegistry) -> None:
+    """A map isn't overwritten by that of another registry."""
+    apply(captured, target)
+    with fake_registry() as other, pytest.raises(ConfigError, match="name another map"):
+        restore(captured, other).plan()
+
+
+def test_restore_registry_file(tmp_path: Path) -> None:
+    """A map's name can't lead out of its folder."""
+    with pytest.raises(ConfigError, match="can't be named"):
+        read_map(MadeArchive(tmp_path / "a", {"t": "id"}).root, "../x")

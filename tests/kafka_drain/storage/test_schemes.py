@@ -1,0 +1,62 @@
+"""Schemes of an archive's URL."""
+
+from __future__ import annotations
+
+import pytest
+
+from kafka_drain.errors import ConfigError
+from kafka_drain.storage.paths import locate
+from kafka_drain.storage.schemes import normalised
+
+
+@pytest.mark.parametrize(
+    ("location", "written"),
+    [
+        ("/data/orders/", "/data/orders"),
+        ("/", "/"),
+        ("file:///data/orders/", "/data/orders"),
+        ("file:///", "/"),
+        ("s3://bucket/orders/", "s3://bucket/orders"),
+        ("s3a://bucket", "s3a://bucket"),
+        ("gs://bucket/a", "gs://bucket/a"),
+        ("abfs://c@a/b", "abfs://c@a/b"),
+        ("abfss://c@a/b", "abfss://c@a/b"),
+    ],
+)
+def test_normalised(location: str, written: str) -> None:
+    """A folder has one way to be written; a file's URL is its path."""
+    assert normalised(location) == written
+
+
+@pytest.mark.parametrize(
+    ("location", "match"),
+    [
+        ("s4://b/x", r"^s4://b/x is in no store that is supported; did you mean s3://\?; accepted"),
+        ("dbfs://x", r"did you mean abfs://\?"),
+        (
+            "https://h/x",
+            r"no store that is supported; accepted: an absolute path, file:///…, s3://…",
+        ),
+        (
+            "file://host/x",
+            r"no store that is supported; did you mean file://\?; accepted: .*file:///",
+        ),
+        ("hdfs://n/x", "is in an HDFS"),
+        ("viewfs://n/x", "is in an HDFS"),
+    ],
+)
+def test_normalised_refused(location: str, match: str) -> None:
+    """What no store is behind is refused, with those that there are."""
+    with pytest.raises(ConfigError, match=match):
+        normalised(location)
+
+
+def test_locate_unknown_scheme() -> None:
+    """A command says the same of an archive that it is given."""
+    with pytest.raises(ConfigError, match=r"did you mean s3://\?"):
+        locate("s4://bucket/x")
+
+
+def test_locate_file_url() -> None:
+    """A file's URL is the folder, also for what asks the operating system about it."""
+    assert str(locate("file:///data/orders")) == "/data/orders"

@@ -1,0 +1,133 @@
+"""Archives in stores, as the pages open them: with the pipeline's own connection."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from airflow.providers.common.compat.version_compat import AIRFLOW_V_3_0_PLUS
+from upath import UPath
+
+from kafka_drain_airflow.pages import archives
+from kafka_drain_airflow.pages.archives import find, opened, page_beside
+from kafka_drain_airflow.pages.database import Place
+
+ON_S3 = "s3://bucket/orders"
+
+
+@pytest.fixture(autouse=True)
+def forgotten() -> None:
+    """Forget what other tests' connections gave."""
+    archives._access.clear()
+
+
+def connect(monkeypatch: pytest.MonkeyPatch, login: str) -> None:
+    connection = {"conn_type": "aws", "login": login, "password": "secret"}
+    connection["extra"] = json.dumps({"endpoint_url": "http://127.0.0.1:1"})
+    monkeypatch.setenv("AIRFLOW_CONN_STORE", json.dumps(connection))
+
+
+def test_opened(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The connection's keys open it, and what lies below it too; the environment stays."""
+    connect(monkeypatch, "k")
+
+    root = opened(Place(ON_S3, "store"))
+
+    expected = {"key": "k", "secret": "secret", "endpoint_url": "http://127.0.0.1:1"}
+    assert str(root) == ON_S3
+    assert expected.items() <= root.storage_options.items()
+    assert expected.items() <= (root / "receipts").storage_options.items()
+    assert "key" not in opened(Place(ON_S3)).storage_options
+
+
+def test_opened_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A connection is asked again after some minutes: a role isn't assumed for every page."""
+    connect(monkeypatch, "old")
+    opened(Place(ON_S3, "store"))
+    connect(monkeypatch, "new")
+
+    assert opened(Place(ON_S3, "store")).storage_options["key"] == "old"
+    at, access = archives._access["store"]
+    archives._access["store"] = (at - archives.ACCESS_SECONDS, access)
+    assert opened(Place(ON_S3, "store")).storage_options["key"] == "new"
+
+
+def test_find_no_connection() -> None:
+    """A connection that this server doesn't know is what the page says."""
+    problem = find(Place(ON_S3, "nowhere")).problem
+
+    assert problem.startswith(
+        f"this server can't read {ON_S3}: there is no Airflow connection 'nowhere'; create one of"
+    )
+
+
+class Opened(Exception):
+    """Raised with the location that a page would be read from."""
+
+
+@pytest.mark.parametrize(
+    ("path", "key"),
+    [
+        (f"{ON_S3}/reports/r.json", "k"),
+        ("s3://bucket/other/reports/r.json", None),
+        ("s3://bucket/orders-of-others/reports/r.json", None),
+        ("s3://elsewhere/orders/reports/r.json", None),
+    ],
+)
+def test_page_beside_connection(
+    path: str, key: str | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Only below its own archive is a report opened with the connection: XComs may be forged."""
+    connect(monkeypatch, "k")
+    root = opened(Place(ON_S3, "store"))
+    asked: list[UPath] = []
+
+    def is_file(at: UPath) -> bool:
+        asked.append(at)
+        return False
+
+    monkeypatch.setattr(type(root), "is_file", is_file)
+
+    assert page_beside(path, root) is None
+    assert [str(at) for at in asked] == [f"{path.partition('/reports/')[0]}/archive.json"]
+    assert asked[0].storage_options.get("key") == key
+
+
+@pytest.mark.parametrize("path", [f"{ON_S3}/reports/../../x/reports/r.json", f"{ON_S3}/r.json"])
+def test_page_beside_nothing_else(path: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What isn't a report of the archive isn't asked for."""
+    connect(monkeypatch, "k")
+
+    assert page_beside(path, opened(Place(ON_S3, "store"))) is None
+
+
+@pytest.mark.skipif(not AIRFLOW_V_3_0_PLUS, reason="Airflow 2 has datasets")
+def test_archives_of(tmp_path: Path) -> None:
+    """The connection's id comes from the database, with the archive."""
+    from airflow.models.asset import AssetModel, TaskOutletAssetReference
+    from airflow.models.base import Base
+    from airflow.models.dag import DagTag
+    from sqlalchemy import create_engine
+    from sqlalchemy.orm import Session
+
+    from kafka_drain_airflow.pages.database import archives_of
+
+    engine = create_engine(f"sqlite:///{tmp_path}/airflow.db")
+    tables = [model.__table__ for model in (AssetModel, TaskOutletAssetReference, DagTag)]
+    Base.metadata.create_all(engine, tables=tables)
+    with Session(engine) as session:
+        extras = {"s3://b/a": {"archive_conn_id": "aws"}, "file:///data/b": {}}
+        for number, (uri, extra) in enumerate(extras.items()):
+            dag_id = f"drain_{number}"
+            asset = AssetModel(name=uri, uri=uri, extra=extra)
+            session.add(asset)
+            session.flush()
+            outlet = TaskOutletAssetReference(asset_id=asset.id, dag_id=dag_id, task_id="validate")
+            session.add_all([outlet, DagTag(name="kafka-drain", dag_id=dag_id)])
+        session.flush()
+
+        assert archives_of(session, ["drain_0", "drain_1"]) == {
+            "drain_0": Place("s3://b/a", "aws"),
+            "drain_1": Place("/data/b"),
+        }
