@@ -50,6 +50,8 @@ def why_not(options: Namespace) -> str:
         return "needs a Schema Registry: test_schema_registry.py runs it"
     if options.name == "spark-server" or getattr(options, "master", "").startswith("sc://"):
         return "needs a server: test_spark_connect.py runs it"
+    if getattr(options, "master", "").startswith("k8s://"):
+        return "needs a cluster: test_kubernetes.py runs it on a stand-in"
     if getattr(options, "master", "") == "yarn":
         return "needs a cluster: test_yarn.py runs it"
     return ""
