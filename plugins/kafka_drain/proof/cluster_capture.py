@@ -25,13 +25,16 @@ from kafka_drain.archive.snapshot import Snapshot
 from kafka_drain.findings import Finding
 from kafka_drain.kafka.client_config import KafkaConfig
 from kafka_drain.kafka.cluster_state import ASKED, UNAVAILABLE_PARTS, ClusterState, Outcome, Part
-from kafka_drain.kafka.describing import ClusterDescriber
+from kafka_drain.kafka.describing import ClusterDescriber, Cost
 from kafka_drain.storage.lease import Clock
 
 #: Returns the state of the cluster as far as it concerns some topics.
 Describe = Callable[[Collection[str]], ClusterState]
 
 Say = Callable[[str], None]
+
+#: A description that takes this long is reported.
+SLOW_MILLISECONDS = 2_000
 
 
 def describe_with(config: KafkaConfig, parts: Collection[str], say: Say) -> Describe | None:
@@ -49,16 +52,22 @@ def describe_with(config: KafkaConfig, parts: Collection[str], say: Say) -> Desc
     def describe(topics: Collection[str]) -> ClusterState:
         describer = ClusterDescriber(config)
         state = describer.describe(topics, wanted)
-        cost = describer.cost
-        say(
-            f"validate: asked the cluster for {', '.join(wanted)}: {cost.requests:,} requests in "
-            f"{cost.milliseconds:,} ms"
-        )
-        for line in missing_parts(state):
+        for line in [*slow_description(describer.cost), *missing_parts(state)]:
             say(f"validate: {line}")
         return state
 
     return describe
+
+
+def slow_description(cost: Cost) -> list[str]:
+    """Return a line if a description took long enough to be worth a word."""
+    if cost.milliseconds < SLOW_MILLISECONDS:
+        return []
+    seconds = cost.milliseconds / 1000
+    return [
+        f"describing the cluster took {seconds:.1f} s ({cost.requests:,} requests); "
+        "--describe-cluster and the pipeline's describe_cluster choose its parts"
+    ]
 
 
 def missing_parts(state: ClusterState) -> list[str]:

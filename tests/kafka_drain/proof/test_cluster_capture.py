@@ -15,7 +15,13 @@ from kafka_drain.config.pipeline import Pipeline
 from kafka_drain.findings import Reason
 from kafka_drain.kafka.client_config import KafkaConfig
 from kafka_drain.kafka.cluster_state import ASKED, ClusterState, Outcome, Part, PartResult
-from kafka_drain.proof.cluster_capture import describe_with, missing_parts, parts_before
+from kafka_drain.kafka.describing import Cost
+from kafka_drain.proof.cluster_capture import (
+    describe_with,
+    missing_parts,
+    parts_before,
+    slow_description,
+)
 from kafka_drain.proof.report import Report
 from kafka_drain.proof.validation import validate_archive
 from tests.kafka_drain.cluster_states import state
@@ -143,6 +149,15 @@ def test_describe_with_nothing() -> None:
 def test_pipeline_parts() -> None:
     """A pipeline's parts are those that can be asked for, all of them by default."""
     assert Pipeline(name="a", topics=["a"], archive="/a").describe_cluster == [*map(str, ASKED)]
+
+
+@pytest.mark.parametrize(("milliseconds", "lines"), [(1_999, 0), (2_000, 1)])
+def test_slow_description(milliseconds: int, lines: int) -> None:
+    """A description that takes two seconds is reported, with its requests; others aren't."""
+    said = slow_description(Cost(requests=1_234, milliseconds=milliseconds))
+
+    assert len(said) == lines
+    assert all("2.0 s (1,234 requests)" in line for line in said)
 
 
 def test_missing_parts() -> None:
