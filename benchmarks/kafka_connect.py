@@ -104,6 +104,8 @@ def _worker(servers: str, folder: Path) -> dict[str, object]:
         "key.converter": as_bytes,
         "value.converter": as_bytes,
         "offset.storage.file.filename": folder / "offsets",
+        # At the end of the topic, a sink takes part in a commit only this often; 60 s by default.
+        "offset.flush.interval.ms": 1_000,
         "listeners": "http://127.0.0.1:0",
         "plugin.discovery": "hybrid_warn",
         "connector.client.config.override.policy": "All",
