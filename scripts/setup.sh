@@ -35,23 +35,23 @@ hash_inputs() {
 
 python_fits() {
     # Run it, because version managers leave commands behind that only print an error.
-    "$1" -c 'import sys; sys.exit(not (3, 10) <= sys.version_info[:2] <= (3, 12))' >/dev/null 2>&1
+    "$1" -c 'import sys; sys.exit(not (3, 10) <= sys.version_info[:2] <= (3, 13))' >/dev/null 2>&1
 }
 
 find_python() {
     if [ -n "${PYTHON:-}" ]; then
-        python_fits "$PYTHON" || fail "PYTHON is $PYTHON, which isn't a working Python 3.10, 3.11 \
-or 3.12. Set it to the path of one, or unset it."
+        python_fits "$PYTHON" || fail "PYTHON is $PYTHON, which isn't a working Python 3.10, 3.11, \
+3.12 or 3.13. Set it to the path of one, or unset it."
         echo "$PYTHON"
         return
     fi
-    for candidate in python3 python3.12 python3.11 python3.10; do
+    for candidate in python3 python3.13 python3.12 python3.11 python3.10; do
         if python_fits "$candidate"; then
             echo "$candidate"
             return
         fi
     done
-    fail "No Python 3.10, 3.11 or 3.12 found on this machine. Install one, or set PYTHON to its path."
+    fail "No Python 3.10 to 3.13 found on this machine. Install one, or set PYTHON to its path."
 }
 
 check_java() {
@@ -100,7 +100,9 @@ else
     # Don't use the environment that may be active in this shell.
     VIRTUAL_ENV=$PWD/$venv
     export VIRTUAL_ENV
-    "$venv/bin/uv" pip install --quiet --require-hashes -r "$lock"
+    # Unlike pip, uv compiles nothing by itself. Where Python may not write byte code, each process
+    # would spend a second on parsing pandas.
+    "$venv/bin/uv" pip install --quiet --compile-bytecode --require-hashes -r "$lock"
     step "packages of $lock"
     "$venv/bin/uv" pip install --quiet --no-deps -e .
     step "kafka-drain itself, editable"
