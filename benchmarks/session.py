@@ -14,7 +14,7 @@ from kafka_drain.config.pipeline import Pipeline
 from kafka_drain.drain.group import finish_group, open_group, raise_failures
 from kafka_drain.kafka.client_config import KafkaConfig
 from kafka_drain.kafka.cluster import KafkaCluster
-from kafka_drain.spark.runner import run_environment
+from kafka_drain.spark.client_mode import run_environment
 
 __all__ = ["run_session"]
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 
-from kafka_drain_spark.job import main
+from kafka_drain_spark.application import main
 
 if __name__ == "__main__":
     sys.exit(main(*sys.argv[1:]))

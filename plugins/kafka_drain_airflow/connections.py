@@ -19,7 +19,7 @@ from kafka_drain.errors import ConfigError, TerminalError
 if TYPE_CHECKING:
     from kafka_drain.config.pipeline import Pipeline
     from kafka_drain.schemas.registry import SchemaRegistry
-    from kafka_drain.spark.runner import SparkConnection
+    from kafka_drain.spark.place import SparkConnection
 
 log = logging.getLogger(__name__)
 
@@ -80,7 +80,7 @@ def spark_connection(conn_id: str) -> SparkConnection:
             accepted.
     """
     from kafka_drain.spark.connect import is_connect
-    from kafka_drain.spark.runner import SparkConnection
+    from kafka_drain.spark.place import SparkConnection
 
     require_connection(conn_id, "Spark", "the master as its host, for example local[*]")
     connection = BaseHook.get_connection(conn_id)
@@ -116,7 +116,7 @@ def spark_connection(conn_id: str) -> SparkConnection:
 def _connect_server(connection: Any) -> SparkConnection:
     """Return the settings of a Spark Connect server: the password is the token."""
     from kafka_drain.spark.connect import SCHEME, ConnectAddress
-    from kafka_drain.spark.runner import SparkConnection
+    from kafka_drain.spark.place import SparkConnection
 
     place = connection.host.removeprefix(SCHEME)
     host, found, rest = place.partition("/")

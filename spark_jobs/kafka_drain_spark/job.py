@@ -1,18 +1,10 @@
-"""The common part of all Spark jobs: session, log levels, secrets, result file and exit code.
-
-A job of kind `x` is the function `run_x` in this package's module `x`.
-"""
+"""The common part of all Spark jobs: session, log levels, secrets, result file and exit code."""
 
 from __future__ import annotations
 
 import json
-import os
-import signal
-import sys
-import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
-from importlib import import_module
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Protocol, TypeVar
@@ -21,10 +13,9 @@ from pyspark.sql import SparkSession
 
 from kafka_drain.config.spark_conf import DEFAULT_LOG_LEVELS
 from kafka_drain.errors import KafkaDrainError
-from kafka_drain.spark.job_spec import RUN_OPTION, SPECS, write_private
+from kafka_drain.spark.job_spec import write_private
 from kafka_drain_spark.session import (
     SPARK_ERRORS,
-    is_on_connect,
     open_session,
     set_log_levels,
     stop,
@@ -58,35 +49,6 @@ class JobFailed(Exception):
     def __init__(self, message: str, left: Mapping[str, Any] = MappingProxyType({})) -> None:
         super().__init__(message)
         self.left = left
-
-
-def main(kind: str, *paths: str) -> int:
-    """Run jobs of one kind, each with its own spec; return the process's exit code.
-
-    Args:
-        kind: The kind.
-        paths: The paths of the specs; after `RUN_OPTION`, those of run folders.
-    """
-    work = getattr(import_module(f"kafka_drain_spark.{kind}"), f"run_{kind}")
-    if paths[0] == RUN_OPTION:
-        # By name, because it needs packages that no other driver does.
-        code: int = import_module("kafka_drain_spark.driver").drive(kind, paths[1:], work)
-        return code
-    specs: list[Any] = [SPECS[kind].read(Path(path)) for path in paths]
-    if is_on_connect():
-        signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
-        threading.Thread(target=_end_with_parent, daemon=True).start()
-    return run_jobs(specs, work)
-
-
-def _end_with_parent() -> None:
-    """End this process when the one that started it has ended, however it did.
-
-    The server runs a query to its end all the same, and the next drain follows it.
-    """
-    while os.read(sys.stdin.fileno(), 1):
-        pass
-    os._exit(1)
 
 
 def write_result(spec: Spec, result: dict[str, Any]) -> None:

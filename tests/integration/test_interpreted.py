@@ -23,7 +23,8 @@ from kafka_drain.drain.group import open_group, raise_failures, run_group
 from kafka_drain.kafka.cluster import KafkaCluster
 from kafka_drain.proof.validation import validate_archive
 from kafka_drain.schemas.registry import SchemaRegistry
-from kafka_drain.spark.runner import SparkConnection, runner_for
+from kafka_drain.spark.place import SparkConnection
+from kafka_drain.spark.runner import runner_for
 from tests.fake_registry import FakeRegistry, fake_registry, in_wire_format
 from tests.integration.test_round_trip import NOON, RECORDS
 

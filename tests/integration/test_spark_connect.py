@@ -20,7 +20,8 @@ from kafka_drain.archive.generation_state import read_state
 from kafka_drain.config.pipeline import Pipeline
 from kafka_drain.drain.group import open_group, raise_failures, run_group
 from kafka_drain.proof.executor_reading import read_by_spark
-from kafka_drain.spark.runner import SparkConnect, SparkConnection
+from kafka_drain.spark.client_mode import SparkConnect
+from kafka_drain.spark.place import SparkConnection
 from kafka_drain.spark.submit import for_master
 from tests.spark_connect import (
     PYTHON,
@@ -43,7 +44,7 @@ def test_imports_without_py4j() -> None:
     code = """
 import sys
 sys.modules["py4j"] = None
-import kafka_drain_spark.job
+import kafka_drain_spark.application
 for kind in ("drain", "window", "compact", "validate", "send", "sink"):
     __import__(f"kafka_drain_spark.{kind}")
 print(sorted(name for name in sys.modules if name.startswith("pyspark.core")))

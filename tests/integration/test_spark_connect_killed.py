@@ -408,7 +408,8 @@ from kafka_drain.config.pipeline import Pipeline
 from kafka_drain.drain.group import open_group, raise_failures, run_group
 from kafka_drain.kafka.client_config import KafkaConfig
 from kafka_drain.kafka.cluster import KafkaCluster
-from kafka_drain.spark.runner import SparkConnect, SparkConnection
+from kafka_drain.spark.client_mode import SparkConnect
+from kafka_drain.spark.place import SparkConnection
 from kafka_drain.spark.submit import for_master
 servers, master, folder, *topics = sys.argv[1:]
 pipelines = [

@@ -18,7 +18,8 @@ from kafka_drain.proof.executor_reading import read_by_spark
 from kafka_drain.proof.open_generation import MANY_FILES
 from kafka_drain.proof.report import Report
 from kafka_drain.proof.validation import validate_archive
-from kafka_drain.spark.runner import SparkConnection, runner_for
+from kafka_drain.spark.place import SparkConnection
+from kafka_drain.spark.runner import runner_for
 from kafka_drain.spark.submit import SparkApplication
 
 pytestmark = [pytest.mark.integration, pytest.mark.cluster]

@@ -24,7 +24,8 @@ from kafka_drain.config.pipeline import Pipeline
 from kafka_drain.drain.group import open_group, raise_failures, run_group
 from kafka_drain.proof.executor_reading import read_by_spark
 from kafka_drain.proof.validation import validate_archive
-from kafka_drain.spark.runner import SparkConnection, runner_for
+from kafka_drain.spark.place import SparkConnection
+from kafka_drain.spark.runner import runner_for
 from kafka_drain.spark.submit import for_master
 from tests.faults.injection import wait_for
 from tests.filled_topic import (

@@ -13,8 +13,7 @@ import pytest
 
 from kafka_drain.config.pipeline import Pipeline
 from kafka_drain.errors import ConfigError, MachineError
-from kafka_drain.spark.place import Place
-from kafka_drain.spark.runner import SparkConnection
+from kafka_drain.spark.place import Place, SparkConnection
 from kafka_drain.spark.submit import SparkApplication, prepare_application, spark_home
 from kafka_drain_airflow.connections import (
     listed,

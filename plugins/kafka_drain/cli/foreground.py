@@ -8,7 +8,8 @@ import os
 from kafka_drain.cli.console import is_watched, say
 from kafka_drain.spark.connect import TOKEN_VARIABLE
 from kafka_drain.spark.engine import SparkRunner
-from kafka_drain.spark.runner import SparkConnection, runner_for
+from kafka_drain.spark.place import SparkConnection
+from kafka_drain.spark.runner import runner_for
 
 
 def runner_of(options: argparse.Namespace) -> SparkRunner:

@@ -122,5 +122,5 @@ def parser(whole: Iterable[str] = tuple(COMMANDS)) -> argparse.ArgumentParser:
         if name in whole:
             module = import_module(f"kafka_drain.cli.commands.{name.replace('-', '_')}")
             module.add_arguments(added)
-            added.set_defaults(command=module.run)
+            added.set_defaults(command=module.run, whole_parser=parser)
     return found

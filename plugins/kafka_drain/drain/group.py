@@ -18,8 +18,7 @@ from kafka_drain.drain.preflight import DrainPlan
 from kafka_drain.errors import KafkaDrainError, SparkJobError, TransientError
 from kafka_drain.kafka.cluster import KafkaCluster
 from kafka_drain.schemas.registry import SchemaRegistry
-from kafka_drain.spark.engine import SparkRunner
-from kafka_drain.spark.runner import NoServerError
+from kafka_drain.spark.engine import NoServerError, SparkRunner
 from kafka_drain.spark.submit import SparkApplication
 
 

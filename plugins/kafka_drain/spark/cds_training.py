@@ -18,10 +18,10 @@ from kafka_drain.spark.cds import (
     find_class_archive,
     remove_outdated,
 )
+from kafka_drain.spark.client_mode import run_environment
 from kafka_drain.spark.jars import fetch as jars
 from kafka_drain.spark.java import require_java
 from kafka_drain.spark.job_spec import WarmUpSpec
-from kafka_drain.spark.runner import run_environment
 from kafka_drain.spark.submit import SparkApplication, prepare_application, spark_home
 
 _TIME_LIMIT_SECONDS = 600

@@ -22,12 +22,12 @@ from typing import Any, ClassVar
 
 from kafka_drain.errors import ConfigError, LockedError, SparkJobError
 from kafka_drain.progress import Level, Line
+from kafka_drain.spark.client_mode import SparkSubmit, read_spark_line
 from kafka_drain.spark.cluster_manager import ClusterApplication, ClusterManager, NoAnswerError
 from kafka_drain.spark.engine import Found, run_on
 from kafka_drain.spark.job_spec import RUN_OPTION, write_private
-from kafka_drain.spark.place import is_kubernetes
+from kafka_drain.spark.place import SparkConnection, is_kubernetes
 from kafka_drain.spark.run_folder import RunDocument, RunFolder, job_key, name_of
-from kafka_drain.spark.runner import SparkConnection, SparkSubmit, read_spark_line
 from kafka_drain.spark.submit import SparkApplication
 from kafka_drain.storage.paths import hadoop_path, locate
 

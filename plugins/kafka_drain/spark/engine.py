@@ -1,7 +1,7 @@
 """What an engine is: it submits Spark applications, polls and cancels them, and finds them again.
 
 Three implement it: spark-submit in client mode and the client of a Spark Connect server
-(`runner`), whose applications are child processes, and spark-submit in cluster mode
+(`client_mode`), whose applications are child processes, and spark-submit in cluster mode
 (`cluster_mode`), whose drivers outlive the process that started them. Opens nothing.
 """
 
@@ -19,6 +19,10 @@ if TYPE_CHECKING:
 
 class StillRunningError(SparkJobError):
     """Raised when an application can't be followed any more: it goes on, and a retry finds it."""
+
+
+class NoServerError(SparkJobError):
+    """Raised when no Spark Connect server answers, so that nothing was run."""
 
 
 @dataclass(frozen=True)

@@ -11,10 +11,9 @@ from typing import Any, ClassVar
 
 from kafka_drain import errors
 from kafka_drain.errors import KafkaDrainError, SparkJobError
-from kafka_drain.spark.engine import SparkRunner
+from kafka_drain.spark.engine import NoServerError, SparkRunner
 from kafka_drain.spark.errors import no_result, spark_error
 from kafka_drain.spark.job_spec import read_result
-from kafka_drain.spark.runner import NoServerError
 from kafka_drain.spark.submit import SparkApplication
 
 

@@ -13,13 +13,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 from kafka_drain.errors import ConfigError, MachineError
 from kafka_drain.spark.cluster_manager import NoAnswerError
-
-if TYPE_CHECKING:
-    from kafka_drain.spark.runner import SparkConnection
+from kafka_drain.spark.place import SparkConnection
 
 _SECONDS = 10.0
 #: The name of the driver's container, unless a pod template gives it another one.

@@ -1,7 +1,9 @@
-"""Where the driver of a Spark application runs, by master and deploy mode. Opens nothing."""
+"""Where Spark applications and their drivers run, by master and deploy mode. Opens nothing."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import dataclass, field
 from enum import Enum
 
 from kafka_drain.errors import ConfigError
@@ -54,3 +56,35 @@ def check_deploy_mode(master: str, deploy_mode: str) -> None:
     if deploy_mode != "cluster":
         why = accepted
     raise ConfigError(f"deploy mode {deploy_mode!r} isn't possible with the master {master}: {why}")
+
+
+@dataclass(frozen=True)
+class SparkConnection:
+    """Where applications run, and with which credentials.
+
+    Attributes:
+        master: The Spark master.
+        options: Further options of spark-submit, such as `--queue`.
+        binary: Name or path of the spark-submit program.
+        keytab: Content of a Kerberos keytab; empty for none.
+        token: Token for a Spark Connect server; empty for none.
+        deploy_mode: Where spark-submit starts the driver: `client` or `cluster`.
+
+    Raises:
+        ConfigError: When the master has no such deploy mode.
+    """
+
+    master: str
+    options: Sequence[str] = ()
+    binary: str = "spark-submit"
+    keytab: bytes = field(default=b"", repr=False)
+    token: str = field(default="", repr=False)
+    deploy_mode: str = "client"
+
+    def __post_init__(self) -> None:
+        check_deploy_mode(self.master, self.deploy_mode)
+
+    @property
+    def place(self) -> Place:
+        """Where the driver runs."""
+        return place_of(self.master, self.deploy_mode)

@@ -16,8 +16,8 @@ if TYPE_CHECKING:
     from airflow.providers.common.compat.sdk import BaseOperatorLink
     from airflow.providers.openlineage.extractors import OperatorLineage
 
+    from kafka_drain.spark.client_mode import SparkProcess
     from kafka_drain.spark.engine import FindingRunner, Found
-    from kafka_drain.spark.runner import SparkProcess
     from kafka_drain.spark.submit import SparkApplication
     from kafka_drain_airflow.observability.lineage import Lineage
 

@@ -15,8 +15,9 @@ from kafka_drain.errors import ConfigError, LockedError, SparkJobError
 from kafka_drain.progress import Line
 from kafka_drain.spark.cluster_manager import NoAnswerError
 from kafka_drain.spark.cluster_mode import SparkCluster
+from kafka_drain.spark.place import SparkConnection
 from kafka_drain.spark.run_folder import RunFolder
-from kafka_drain.spark.runner import SparkConnection, runner_for
+from kafka_drain.spark.runner import runner_for
 from kafka_drain.spark.submit import SparkApplication
 from kafka_drain.spark.yarn import ResourceManager, YarnApplication
 from kafka_drain.storage.paths import locate

@@ -15,7 +15,7 @@ import pytest
 from kafka_drain.errors import ConfigError, MachineError
 from kafka_drain.spark.cluster_manager import NoAnswerError
 from kafka_drain.spark.kubernetes import DriverPod, Kubernetes
-from kafka_drain.spark.runner import SparkConnection
+from kafka_drain.spark.place import SparkConnection
 from tests.fake_kubernetes import FakeKubernetes, fake_kubernetes
 
 RUN = "20260101t000000z-0123456789ab"

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kafka_drain.progress import Progress, ProgressLine
-from kafka_drain.spark.runner import read_spark_line
+from kafka_drain.spark.client_mode import read_spark_line
 from kafka_drain_airflow.observability.task_progress import SECONDS, TaskProgress, is_progress
 
 WORDS = {"spark_ui": "", "at": ""}

@@ -9,7 +9,6 @@ from rich.console import Console
 
 from kafka_drain.cli.console import answer
 from kafka_drain.cli.exit_codes import OK
-from kafka_drain.cli.main import parser as whole_parser
 from kafka_drain.config.sink_options import COMPRESSIONS, PARTITION_COLUMNS
 from kafka_drain.config.spark_conf import LOG_LEVELS
 from kafka_drain.republish.planning.placement import BY_KEY, ORIGINAL
@@ -33,7 +32,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Print the completion script for a shell."""
-    script = completion_script(options.shell)
+    script = completion_script(options.whole_parser(), options.shell)
 
     def show(_: Console) -> None:
         print(script)
@@ -42,8 +41,8 @@ def run(options: argparse.Namespace) -> int:
     return OK
 
 
-def completion_script(shell: str) -> str:
-    """Return the completion script for a shell, generated from the command line's parser.
+def completion_script(parser: argparse.ArgumentParser, shell: str) -> str:
+    """Return the completion script for a shell, generated from the command line's whole parser.
 
     It contains every command, option and choice, so that completing doesn't start Python; it must
     be generated again after an upgrade.
@@ -51,7 +50,6 @@ def completion_script(shell: str) -> str:
     # Not at the top: the other commands' arguments must be listable without shtab.
     import shtab
 
-    parser = whole_parser()
     for action in _arguments(parser):
         if action.dest == "archive":
             action.complete = shtab.DIRECTORY  # type: ignore[attr-defined]

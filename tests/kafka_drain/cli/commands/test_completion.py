@@ -27,7 +27,7 @@ printf '%s\\n' "${COMPREPLY[@]}"
 def in_bash(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The script for bash, as a user keeps it."""
     path = tmp_path_factory.mktemp("completion") / "kafka-drain"
-    path.write_text(completion_script("bash"))
+    path.write_text(completion_script(parser(), "bash"))
     return path
 
 
@@ -103,7 +103,7 @@ def test_completion_names_everything(shell: str, capsys: pytest.CaptureFixture[s
     assert main(["completion", shell]) == 0
 
     script = capsys.readouterr().out
-    assert script == completion_script(shell) + "\n"
+    assert script == completion_script(parser(), shell) + "\n"
     for name, options in options_of(parser()):
         assert name in script
         for option in options:
@@ -118,7 +118,7 @@ def test_completion_is_its_language(shell: str, tmp_path: Path) -> None:
     if program is None:
         pytest.skip(f"{shell} isn't installed")
     path = tmp_path / "script"
-    path.write_text(completion_script(shell))
+    path.write_text(completion_script(parser(), shell))
 
     subprocess.run([program, "-n", path], check=True, timeout=30)
 

@@ -17,17 +17,12 @@ import pytest
 
 from kafka_drain.errors import ConfigError, MachineError, SparkJobError
 from kafka_drain.progress import Level, Line, ProgressLine, SparkUiLine
+from kafka_drain.spark.client_mode import SparkConnect, SparkProcess, SparkSubmit, read_spark_line
+from kafka_drain.spark.engine import NoServerError
 from kafka_drain.spark.job import SparkJob
 from kafka_drain.spark.job_spec import write_private
-from kafka_drain.spark.runner import (
-    NoServerError,
-    SparkConnect,
-    SparkConnection,
-    SparkProcess,
-    SparkSubmit,
-    read_spark_line,
-    runner_for,
-)
+from kafka_drain.spark.place import SparkConnection
+from kafka_drain.spark.runner import runner_for
 from tests.faults.injection import wait_for
 
 CONNECTION = SparkConnection("local[1]")

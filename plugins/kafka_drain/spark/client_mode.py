@@ -1,0 +1,266 @@
+"""Run applications as child processes: spark-submit in client mode, a Connect server's client."""
+
+from __future__ import annotations
+
+import os
+import re
+import socket
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import ClassVar
+
+from kafka_drain.errors import SparkJobError
+from kafka_drain.progress import Level, Line, SparkUiLine, read_progress_line
+from kafka_drain.spark.connect import TOKEN_VARIABLE, ConnectAddress
+from kafka_drain.spark.engine import Found, NoServerError, run_on
+from kafka_drain.spark.job_spec import CONNECT_VARIABLE, write_private
+from kafka_drain.spark.place import SparkConnection
+from kafka_drain.spark.submit import SparkApplication
+
+#: Time that a Spark Connect server has to accept a connection.
+_CONNECT_SECONDS = 10.0
+
+# What kafka_drain_spark.job prints.
+_SPARK_UI = re.compile(r"spark ui: (https?://\S+)\s*$")
+_JOB_ERROR = re.compile(r"ERROR ")
+# The level after the time in Spark's log.
+_LOG = re.compile(r"\d\d/\d\d/\d\d \d\d:\d\d:\d\d (?P<level>WARN|ERROR|FATAL) ")
+
+
+class SparkProcess:
+    """An engine whose applications are child processes, one at a time.
+
+    Their drivers, or a Spark Connect server's client, end with this process or soon after it:
+    nothing is found again here. What runs on a server is found by the next client.
+
+    Args:
+        connection: Where applications run.
+        hear: Receives each line that spark-submit prints, progress lines in parsed form; None to
+            pass them to standard error.
+    """
+
+    #: Time that Spark has to shut down when interrupted or stopped: it removes its temporary files.
+    last_seconds: ClassVar[float] = 2.0
+
+    def __init__(
+        self, connection: SparkConnection, hear: Callable[[Line], None] | None = None
+    ) -> None:
+        self._connection = connection
+        self._hear = hear
+        self._process: subprocess.Popen[str] | None = None
+        self._folder: tempfile.TemporaryDirectory[str] | None = None
+
+    def __call__(self, application: SparkApplication) -> None:
+        """Run an application.
+
+        Raises:
+            SparkJobError: When it failed.
+        """
+        run_on(self, application)
+
+    def find(self, _: SparkApplication) -> Found | None:
+        """Return nothing."""
+        return None
+
+    def submit(self, application: SparkApplication) -> str:
+        """Start an application, and return the id of its process.
+
+        Raises:
+            SparkJobError: When it can't be started.
+        """
+        raise NotImplementedError
+
+    def poll(self, application_id: str) -> bool:
+        """Hear the next line that the application prints; return whether it has ended.
+
+        Raises:
+            SparkJobError: When it failed.
+        """
+        process = self._process
+        assert process is not None
+        assert str(process.pid) == application_id
+        for line in process.stdout or ():
+            assert self._hear is not None
+            self._hear(read_spark_line(line))
+            return False
+        code = process.wait()
+        self._forget()
+        if code:
+            raise SparkJobError(f"{self._what()} failed with exit code {code}")
+        return True
+
+    def cancel(self, _: str) -> None:
+        """End the interrupted application; Ctrl-C in a terminal interrupts Spark as well."""
+        process = self._process
+        if process is None:
+            return
+        with suppress(subprocess.TimeoutExpired):
+            process.wait(timeout=self.last_seconds)
+        process.kill()
+        process.wait()
+        self._forget()
+
+    def stop(self) -> None:
+        """Stop the running application, if any."""
+        process = self._process
+        if process is None:
+            return
+        process.terminate()
+        try:
+            process.wait(timeout=self.last_seconds)
+        except subprocess.TimeoutExpired:
+            process.kill()
+
+    def _what(self) -> str:
+        """Return what runs, for messages."""
+        return "spark-submit"
+
+    def _private(self) -> Path:
+        """Return a private folder that is removed when the application has ended."""
+        # Created with mode 0700.
+        self._folder = tempfile.TemporaryDirectory(prefix="kafka-drain-")
+        return Path(self._folder.name)
+
+    def _start(
+        self,
+        command: Sequence[str],
+        environment: Mapping[str, str],
+        *,
+        watched: bool = False,
+        heard: bool = False,
+    ) -> str:
+        """Start a command; one that is watched reads from a pipe that ends with this process.
+
+        One that is heard prints to this process, even if nobody listens to it.
+        """
+        passes = self._hear is None and not heard
+        try:
+            self._process = subprocess.Popen(
+                command,
+                env=environment,
+                stdin=subprocess.PIPE if watched else None,
+                stdout=sys.stderr if passes else subprocess.PIPE,
+                stderr=None if passes else subprocess.STDOUT,
+                text=True,
+                errors="replace",
+            )
+        except OSError:
+            self._forget()
+            raise
+        return str(self._process.pid)
+
+    def _forget(self) -> None:
+        process, self._process = self._process, None
+        for pipe in (process.stdin, process.stdout) if process else ():
+            if pipe is not None:
+                pipe.close()
+        if self._folder is not None:
+            self._folder.cleanup()
+            self._folder = None
+
+
+class SparkSubmit(SparkProcess):
+    """Runs applications with spark-submit."""
+
+    def submit(self, application: SparkApplication) -> str:
+        """Start spark-submit, which is the driver."""
+        connection = self._connection
+        return self._start(
+            application.command(
+                connection.master,
+                [*connection.options, *self._login()],
+                connection.binary,
+            ),
+            run_environment(application, connection.master),
+        )
+
+    def _login(self) -> list[str]:
+        """Return spark-submit's options for Kerberos."""
+        if not self._connection.keytab:
+            return []
+        keytab = self._private() / "keytab"
+        keytab.touch(mode=0o600)
+        keytab.write_bytes(self._connection.keytab)
+        return ["--keytab", str(keytab)]
+
+
+def read_spark_line(printed: str) -> Line:
+    """Return a line that an application printed as what it means; nothing else reads its text."""
+    text = printed.rstrip("\n")
+    if progress := read_progress_line(text):
+        return progress
+    if ui := _SPARK_UI.search(text):
+        return SparkUiLine(text, ui[1])
+    if log := _LOG.match(text):
+        return Line(text, Level.WARNING if log["level"] == "WARN" else Level.ERROR)
+    return Line(text, Level.ERROR if _JOB_ERROR.match(text) else Level.PLAIN)
+
+
+class SparkConnect(SparkProcess):
+    """Runs applications on a Spark Connect server; the process here is only its client.
+
+    A query that the server runs doesn't end with a killed client: the next drain of the same
+    archive follows it to its end. It ends with a client that is stopped.
+    """
+
+    #: The client stops its query first, which finishes the tasks that are writing.
+    last_seconds = 20.0
+
+    def submit(self, application: SparkApplication) -> str:
+        """Start the client of a server.
+
+        Raises:
+            NoServerError: When the server doesn't answer.
+        """
+        address = ConnectAddress.parse(self._connection.master)
+        _require_server(address)
+        settings = self._private() / "connect.json"
+        write_private(settings, {"conf": application.conf, "py_files": str(application.py_files)})
+        environment = {
+            **os.environ,
+            # Not on the command line: it may contain a token.
+            "SPARK_REMOTE": address.url(self._connection.token),
+            CONNECT_VARIABLE: str(settings),
+            "PYTHONPATH": os.pathsep.join(_import_path(application)),
+        }
+        environment.pop(TOKEN_VARIABLE, None)
+        command = [sys.executable, str(application.path), *application.arguments]
+        return self._start(command, environment, watched=True)
+
+    def _what(self) -> str:
+        return f"the client of {ConnectAddress.parse(self._connection.master)}"
+
+
+def _require_server(address: ConnectAddress) -> None:
+    """Require that something listens: pyspark would try for ten minutes.
+
+    Raises:
+        NoServerError: When nothing does.
+    """
+    try:
+        socket.create_connection((address.host, address.port), _CONNECT_SECONDS).close()
+    except OSError as error:
+        raise NoServerError(
+            f"no Spark Connect server answers at {address}: {error}; start one with "
+            "`kafka-drain spark-server`, or correct the master"
+        ) from error
+
+
+def _import_path(application: SparkApplication) -> list[str]:
+    """Return where the client finds our packages: as they are here, not in the zip."""
+    core = Path(__file__).resolve().parents[2]
+    spark = application.path.resolve().parent
+    known = os.environ.get("PYTHONPATH", "").split(os.pathsep)
+    return list(dict.fromkeys(filter(None, [str(spark), str(core), *known])))
+
+
+def run_environment(application: SparkApplication, master: str) -> dict[str, str]:
+    """Return the environment for spark-submit."""
+    environment = {**os.environ, **application.environment}
+    if master.startswith("local"):
+        environment.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+    return environment

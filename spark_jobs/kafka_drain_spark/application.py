@@ -1,0 +1,48 @@
+"""Run the jobs that an application is started with.
+
+A job of kind `x` is the function `run_x` in this package's module `x`.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import threading
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+from kafka_drain.spark.job_spec import RUN_OPTION, SPECS
+from kafka_drain_spark.job import run_jobs
+from kafka_drain_spark.session import is_on_connect
+
+
+def main(kind: str, *paths: str) -> int:
+    """Run jobs of one kind, each with its own spec; return the process's exit code.
+
+    Args:
+        kind: The kind.
+        paths: The paths of the specs; after `RUN_OPTION`, those of run folders.
+    """
+    work = getattr(import_module(f"kafka_drain_spark.{kind}"), f"run_{kind}")
+    if paths[0] == RUN_OPTION:
+        # Only now, because it needs packages that no other driver does.
+        from kafka_drain_spark.driver import drive
+
+        return drive(kind, paths[1:], work)
+    specs: list[Any] = [SPECS[kind].read(Path(path)) for path in paths]
+    if is_on_connect():
+        signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
+        threading.Thread(target=_end_with_parent, daemon=True).start()
+    return run_jobs(specs, work)
+
+
+def _end_with_parent() -> None:
+    """End this process when the one that started it has ended, however it did.
+
+    The server runs a query to its end all the same, and the next drain follows it.
+    """
+    while os.read(sys.stdin.fileno(), 1):
+        pass
+    os._exit(1)
