@@ -12,7 +12,7 @@ in the meantime.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from kafka_drain.archive.archive import Archive
@@ -20,6 +20,7 @@ from kafka_drain.archive.files import archive_files
 from kafka_drain.archive.fold import WindowKind
 from kafka_drain.archive.journal.checks import refuse_unsound
 from kafka_drain.archive.receipts import Receipt
+from kafka_drain.archive.snapshot import Snapshot
 from kafka_drain.archive.window import Window
 from kafka_drain.config.pipeline import Pipeline
 from kafka_drain.drain.preflight import check_identity, find_partitions
@@ -98,8 +99,35 @@ def plan_reprocess(
         return begun
     if cut is None:
         raise ConfigError("the start is missing; give a batch, a time or offsets")
+    # Refuses what can't be rolled.
+    plan_roll(archive, cluster)
     topic_ids = {name: topic.id for name, topic in topics.items()}
-    closes = plan_roll(archive, cluster).closed
+    # A new look: another process may have rolled and sealed since the first one.
+    plan = plan_from(archive.snapshot(), pipeline, topic_ids, cut, offsets_per_group)
+    refuse_expired(plan, cluster)
+    return plan
+
+
+def plan_from(
+    snapshot: Snapshot,
+    pipeline: Pipeline,
+    topic_ids: Mapping[str, str],
+    cut: Cut,
+    offsets_per_group: int = OFFSETS_PER_GROUP,
+) -> ReprocessPlan:
+    """Plan a reprocess of an archive; Kafka isn't asked whether it holds the offsets.
+
+    Args:
+        snapshot: The archive; if something is being sealed, a later look at it is planned from.
+        pipeline: How to write the new files.
+        topic_ids: The ids of the topics in Kafka.
+        cut: Where to start.
+        offsets_per_group: Number of offsets to drain at once.
+
+    Raises:
+        ConfigError: When nothing is sealed from there on.
+        ManifestInvalidError: When sealed data is missing or changed.
+    """
     snapshot = refuse_unsound(snapshot).snapshot
     receipts = comparable_receipts(
         [receipt for generation in snapshot.generations for receipt in generation.receipts()],
@@ -113,18 +141,16 @@ def plan_reprocess(
     ]
     groups = plan_groups(receipts, files, cut, offsets_per_group)
     number = snapshot.next_number
-    plan = ReprocessPlan(
-        archive=archive,
+    return ReprocessPlan(
+        archive=Archive(snapshot.root),
         since=str(cut),
-        closes=closes.number,
+        closes=snapshot.generations[-1].number,
         file_format=pipeline.format,
         compression=pipeline.compression,
         partition_by=list(pipeline.partition_by),
-        topic_ids=topic_ids,
+        topic_ids=dict(topic_ids),
         groups={f"reprocess_{number:04d}_{n:04d}": group for n, group in enumerate(groups, 1)},
     )
-    refuse_expired(plan, cluster)
-    return plan
 
 
 def open_reprocess(
