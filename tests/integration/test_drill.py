@@ -23,7 +23,6 @@ from kafka_drain.config.pipeline import Pipeline
 from kafka_drain.evidence.keys import PublicKey, trusted
 from kafka_drain.evidence.verifying import compare_with_archive, verify_evidence
 from kafka_drain.kafka.cluster import KafkaCluster
-from kafka_drain.kafka.consumer_groups import ConsumerGroups
 from kafka_drain.kafka.topics import TopicSettings
 from kafka_drain.offsets import TopicPartition
 from kafka_drain.storage.lease import hold_lease
@@ -97,7 +96,7 @@ def scratch(cluster: KafkaCluster) -> list[str]:
 
 def groups_of(cluster: KafkaCluster, drill: str) -> list[str]:
     """Return the groups that a drill's republish left."""
-    admin = ConsumerGroups(cluster.config)._admin
+    admin = cluster.admin.client
     return [g.group_id for g in admin.list_consumer_groups().result().valid if drill in g.group_id]
 
 

@@ -11,6 +11,8 @@ from pyspark.sql import Observation, functions
 from kafka_drain.errors import AuthenticationError, KafkaUnavailableError
 from kafka_drain.kafka.client_config import KafkaConfig
 from kafka_drain.kafka.cluster import KafkaCluster
+from kafka_drain.kafka.cluster_changes import ClusterChanges
+from kafka_drain.kafka.consumer_groups import ConsumerGroups
 from kafka_drain.offsets import TopicPartition
 from tests.security.conftest import PASSWORD
 from tests.security.secured_kafka import SecuredKafka
@@ -148,6 +150,25 @@ def test_login_refused(change: dict[str, str], secured: SecuredKafka) -> None:
 
     assert PASSWORD not in str(raised.value)
     assert "wrong" not in str(raised.value)
+
+
+@pytest.mark.parametrize(
+    "ask",
+    [
+        lambda cluster, groups: groups.describe("g"),
+        lambda cluster, groups: groups.committed("g", [TopicPartition("t", 0)]),
+        lambda cluster, groups: ClusterChanges(cluster).set_topic_config("t", "retention.ms", "-1"),
+    ],
+    ids=["describe", "committed", "set_topic_config"],
+)
+def test_login_refused_everywhere(
+    ask: Callable[[KafkaCluster, ConsumerGroups], object], secured: SecuredKafka
+) -> None:
+    """Whatever is asked first, a refused login is told apart."""
+    config = KafkaConfig(secured.scram("known", PASSWORD) | {"sasl.password": "wrong"})
+
+    with pytest.raises(AuthenticationError, match=r"rejects the credentials: .*correct sasl"):
+        ask(KafkaCluster(config, 3), ConsumerGroups(config, 3))
 
 
 @pytest.mark.parametrize(

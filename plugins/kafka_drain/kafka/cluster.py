@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from itertools import chain, repeat
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 from confluent_kafka import (
     OFFSET_INVALID,
@@ -27,22 +26,15 @@ from confluent_kafka.admin import (
     ResourceType,
 )
 
-from kafka_drain.config.checks import integer
 from kafka_drain.config.source_options import INTERNAL_TOPICS
 from kafka_drain.errors import (
-    AuthenticationError,
-    AuthorizationError,
     ConfigError,
-    KafkaDrainError,
     KafkaUnavailableError,
-    MachineError,
     TopicError,
 )
 from kafka_drain.kafka.acls import missing_acls, require_access
-from kafka_drain.kafka.admin_answers import answer_of
-from kafka_drain.kafka.client_config import KafkaConfig, for_client
-from kafka_drain.kafka.error_codes import PASSING, UNAVAILABLE
-from kafka_drain.kafka.logins import Login
+from kafka_drain.kafka.admin import BACKOFF_SECONDS, Admin, answer_of
+from kafka_drain.kafka.client_config import KafkaConfig
 from kafka_drain.kafka.records import read_records
 from kafka_drain.kafka.topics import TopicSettings
 from kafka_drain.offsets import OffsetRange, TopicPartition
@@ -50,25 +42,7 @@ from kafka_drain.offsets import OffsetRange, TopicPartition
 if TYPE_CHECKING:
     import pyarrow as pa
 
-T = TypeVar("T")
-
-TIMEOUT_SECONDS = 20.0
-
-BACKOFF_SECONDS = 0.2
-
 QUICK_SECONDS = 5.0
-
-_SASL = "sasl.username, sasl.password or sasl.mechanism"
-#: What to correct when a login is refused.
-_CORRECT = {
-    Login.KERBEROS: "sasl.kerberos.principal or sasl.kerberos.keytab",
-    Login.OIDC: "the client's id, its secret, the scope or the token endpoint",
-    Login.ASSERTION: "the assertion, the scope or the token endpoint",
-    Login.UNSECURED: "sasl.oauthbearer.config",
-    Login.MSK_IAM: "this machine's AWS credentials, their rights in IAM, or oauth_cb",
-    Login.GOOGLE: "the application default credentials here, their rights, or oauth_cb",
-    Login.CALLBACK: "what the function in oauth_cb returns",
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,19 +60,16 @@ class Topic:
     partitions: tuple[int, ...]
 
 
-def socket_timeout(config: KafkaConfig) -> float | None:
-    """Return the configured `socket.timeout.ms` in seconds, or `None`."""
-    name = "socket.timeout.ms"
-    if name not in config.settings:
-        return None
-    return int(integer(10)(name, config.settings[name])) / 1000
-
-
 class KafkaCluster:
     """Queries to a Kafka cluster.
 
+    Attributes:
+        config: Connection settings.
+        admin: Its requests.
+
     Raises:
         KafkaUnavailableError: From every method, when the brokers don't respond in time.
+        AuthenticationError: From every method, when they refuse the login.
     """
 
     def __init__(self, config: KafkaConfig, timeout_seconds: float | None = None) -> None:
@@ -113,101 +84,22 @@ class KafkaCluster:
             ConfigError: When socket.timeout.ms isn't a number.
         """
         self.config = config
-        self._timeout = timeout_seconds or socket_timeout(config) or TIMEOUT_SECONDS
-        #: Reasons why brokers closed the connection, if they gave one.
-        self._refusals: dict[int, str] = {}
-
-    @cached_property
-    def _admin(self) -> AdminClient:
-        # librdkafka prints refused connections to stderr; the raised error already reports them.
-        refusals = self._refusals
-
-        # Not a method: the client would be freed by the garbage collector, in any thread, and one
-        # of its own can't end it.
-        def note_refusal(error: KafkaError) -> None:
-            if error.code() in (KafkaError._AUTHENTICATION, KafkaError._SSL):
-                refusals[error.code()] = error.str()
-
-        settings: dict[str, Any] = {"log_level": 2, "error_cb": note_refusal}
-        return AdminClient(for_client(self.config.for_librdkafka(), settings))
-
-    def _ask(self, question: Callable[[AdminClient], T]) -> T:
-        """Send a request and wait for the response; retry while the error is transient."""
-        deadline = time.monotonic() + self._timeout
-        while True:
-            # Keep a reference until the response: another thread may drop the client meanwhile.
-            admin: AdminClient | None = None
-            try:
-                admin = self._admin
-                return question(admin)
-            except KafkaException as error:
-                is_passing = error.args[0].code() in PASSING | {KafkaError._TIMED_OUT}
-                # librdkafka retries a rejected login endlessly, and reports it in this call.
-                if admin is not None:
-                    admin.poll(0)
-                if is_passing:
-                    # A broker was restarted or is gone: a new client requests everything afresh,
-                    # and doesn't wait for a former partition leader.
-                    self.__dict__.pop("_admin", None)
-                if not is_passing or time.monotonic() >= deadline:
-                    raise self._explain(error.args[0]) from error
-            time.sleep(BACKOFF_SECONDS)
-
-    def _explain(self, error: KafkaError) -> KafkaDrainError:
-        servers = self.config.bootstrap_servers
-        if error.code() == KafkaError._INVALID_ARG and "No provider for SASL" in error.str():
-            return MachineError(
-                "confluent-kafka on this machine can't log in as the Kafka connection says: "
-                f"{error.str()}. Its wheels have no Kerberos: install librdkafka with libsasl2, "
-                "then `pip install --no-binary confluent-kafka confluent-kafka`"
-            )
-        if error.code() == KafkaError._INVALID_ARG:
-            return ConfigError(
-                f"the Kafka connection's settings are invalid: {error.str()}; correct them"
-            )
-        if error.code() == KafkaError.SASL_AUTHENTICATION_FAILED:
-            # No token was set before the client began.
-            return self._refused(f"logging in to Kafka at {servers} failed: {error.str()}")
-        if error.code() in UNAVAILABLE:
-            return self._explain_silence(error)
-        if error.code() in (
-            KafkaError.TOPIC_AUTHORIZATION_FAILED,
-            KafkaError.CLUSTER_AUTHORIZATION_FAILED,
-            KafkaError.GROUP_AUTHORIZATION_FAILED,
-        ):
-            return AuthorizationError(
-                f"Kafka at {servers} responded: {error.str()}; this user lacks an ACL; add it"
-            )
-        return TopicError(f"Kafka at {servers} responded: {error.str()}")
-
-    def _explain_silence(self, error: KafkaError) -> KafkaDrainError:
-        servers = self.config.bootstrap_servers
-        if refusal := self._refusals.get(KafkaError._AUTHENTICATION):
-            return self._refused(f"Kafka at {servers} rejects the credentials: {refusal}")
-        if refusal := self._refusals.get(KafkaError._SSL):
-            return KafkaUnavailableError(
-                f"TLS with Kafka at {servers} failed: {refusal}; check security.protocol, port, "
-                "ssl.ca.location and the client's certificate in the Kafka connection"
-            )
-        return KafkaUnavailableError(
-            f"no response from Kafka at {servers} within {self._timeout:g} s ({error.str()}); "
-            "check that the broker is running, and that bootstrap.servers is correct and reachable "
-            "from here"
-        )
-
-    def _refused(self, seen: str) -> AuthenticationError:
-        correct = _CORRECT.get(self.config.login, _SASL)
-        return AuthenticationError(f"{seen}; correct {correct} in the Kafka connection")
+        self.admin = Admin(config, timeout_seconds)
+        self._timeout = self.admin.timeout
 
     def cluster_id(self) -> str:
         """Return the cluster's id."""
         # Asks any broker: `describe_cluster` waits for the controller known to the client.
-        return str(self._ask(lambda admin: admin.list_topics(timeout=self._timeout)).cluster_id)
+        return str(
+            self.admin.ask(lambda admin: admin.list_topics(timeout=self._timeout)).cluster_id
+        )
 
     def topic_names(self) -> list[str]:
         """Return the names of all topics except internal ones."""
-        listed = self._ask(lambda admin: admin.list_topics(timeout=self._timeout))
-        return sorted(listed.topics.keys() - INTERNAL_TOPICS)
+        return sorted(self._listed().topics.keys() - INTERNAL_TOPICS)
+
+    def _listed(self) -> Any:
+        return self.admin.ask(lambda admin: admin.list_topics(timeout=self._timeout))
 
     def topics(
         self, names: Collection[str], needed: Sequence[str] = ("DESCRIBE",)
@@ -264,7 +156,7 @@ class KafkaCluster:
             return answers
 
         described: dict[str, Topic] = {}
-        for name, answer in self._ask(ask).items():
+        for name, answer in self.admin.ask(ask).items():
             partitions = tuple(sorted(p.id for p in answer.partitions))
             told = answer.authorized_operations
             allowed = None if told is None else {operation.name for operation in told}
@@ -283,7 +175,7 @@ class KafkaCluster:
             futures = admin.describe_topics(TopicCollection([name]), request_timeout=self._timeout)
             return answer_of(futures[name], self._timeout)
 
-        described = self._ask(ask)
+        described = self.admin.ask(ask)
         entries = self._topic_config(name)
         own = ConfigSource.DYNAMIC_TOPIC_CONFIG.value
         return TopicSettings(
@@ -332,7 +224,7 @@ class KafkaCluster:
                 if error.args[0].code() != KafkaError.UNKNOWN_TOPIC_OR_PART:
                     raise
 
-        self._ask(ask)
+        self.admin.ask(ask)
         deadline = time.monotonic() + self._timeout
         while self.has_topic(name):
             if time.monotonic() >= deadline:
@@ -353,7 +245,9 @@ class KafkaCluster:
     def _create_topic(
         self, name: str, settings: TopicSettings, *, is_asked_only: bool = False
     ) -> None:
-        brokers = len(self._ask(lambda admin: admin.list_topics(timeout=self._timeout)).brokers)
+        brokers = len(
+            self.admin.ask(lambda admin: admin.list_topics(timeout=self._timeout)).brokers
+        )
         topic = NewTopic(
             name,
             settings.partitions,
@@ -371,7 +265,7 @@ class KafkaCluster:
                 if error.args[0].code() != KafkaError.TOPIC_ALREADY_EXISTS:
                     raise
 
-        self._ask(ask)
+        self.admin.ask(ask)
 
     def matching(self, pattern: str) -> list[str]:
         """Return the topics whose whole name matches a regular expression, except internal ones.
@@ -455,7 +349,7 @@ class KafkaCluster:
                 raise KafkaException(KafkaError(KafkaError.LEADER_NOT_AVAILABLE))
             return offsets
 
-        return self._ask(ask)
+        return self.admin.ask(ask)
 
     def records(
         self, tp: TopicPartition, span: OffsetRange, isolation_level: str
@@ -487,4 +381,4 @@ class KafkaCluster:
             entries: dict[str, Any] = answer_of(futures[resource], self._timeout)
             return entries
 
-        return self._ask(ask)
+        return self.admin.ask(ask)

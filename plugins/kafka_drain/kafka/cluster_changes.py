@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
-from confluent_kafka import KafkaError, KafkaException
+from collections.abc import Callable
+from concurrent.futures import Future
+from typing import Any
+
+from confluent_kafka import KafkaError
 from confluent_kafka.admin import (
     AclBinding,
     AclOperation,
@@ -15,10 +19,9 @@ from confluent_kafka.admin import (
     ResourceType,
 )
 
-from kafka_drain.errors import AuthorizationError, TopicError
-from kafka_drain.kafka.admin_answers import answer_of
-from kafka_drain.kafka.client_config import for_client
-from kafka_drain.kafka.cluster import TIMEOUT_SECONDS, KafkaCluster
+from kafka_drain.errors import AuthorizationError, KafkaDrainError, TopicError
+from kafka_drain.kafka.admin import answer_of
+from kafka_drain.kafka.cluster import KafkaCluster
 from kafka_drain.kafka.cluster_state import Acl
 
 _RESOURCES = {
@@ -30,16 +33,17 @@ _RESOURCES = {
 
 
 class ClusterChanges:
-    """Adds ACLs and sets configuration.
+    """Adds ACLs and sets configuration; each change may be made again.
 
     Raises:
         AuthorizationError: From every method, when this user may not do that.
         TopicError: From every method, when Kafka refuses otherwise.
+        KafkaUnavailableError: From every method, when the brokers don't respond in time.
+        AuthenticationError: From every method, when they refuse the login.
     """
 
     def __init__(self, cluster: KafkaCluster) -> None:
-        self._servers = cluster.config.bootstrap_servers
-        self._admin = AdminClient(for_client(cluster.config.for_librdkafka(), {"log_level": 2}))
+        self._admin = cluster.admin
 
     def add_acl(self, acl: Acl) -> None:
         """Add an ACL; one that exists stays."""
@@ -52,25 +56,35 @@ class ClusterChanges:
             AclOperation[acl.operation.upper()],
             AclPermissionType[acl.permission.upper()],
         )
-        futures = self._admin.create_acls([binding], request_timeout=TIMEOUT_SECONDS)
-        self._wait(futures[binding], f"the ACL {acl}")
+        timeout = self._admin.timeout
+        self._make(
+            f"the ACL {acl}",
+            lambda client: client.create_acls([binding], request_timeout=timeout)[binding],
+        )
 
     def set_topic_config(self, topic: str, name: str, value: str) -> None:
         """Set one configuration value of a topic; the others stay."""
         entry = ConfigEntry(name, value, incremental_operation=AlterConfigOpType.SET)
         resource = ConfigResource(ResourceType.TOPIC, topic, incremental_configs=[entry])
-        futures = self._admin.incremental_alter_configs([resource], request_timeout=TIMEOUT_SECONDS)
-        self._wait(futures[resource], f"{name}={value} of topic {topic}")
+        timeout = self._admin.timeout
+        self._make(
+            f"{name}={value} of topic {topic}",
+            lambda client: client.incremental_alter_configs([resource], request_timeout=timeout)[
+                resource
+            ],
+        )
 
-    def _wait(self, future: object, what: str) -> None:
-        try:
-            answer_of(future, TIMEOUT_SECONDS)  # type: ignore[arg-type]
-        except KafkaException as error:
-            refused: KafkaError = error.args[0]
-            text = f"Kafka at {self._servers} refused {what}: {refused.str()}"
+    def _make(self, what: str, change: Callable[[AdminClient], Future[Any]]) -> None:
+        def explain(refused: KafkaError) -> KafkaDrainError:
+            text = f"Kafka at {self._admin.config.bootstrap_servers} refused {what}: "
+            text += refused.str()
             if refused.name().endswith("AUTHORIZATION_FAILED"):
-                raise AuthorizationError(
+                return AuthorizationError(
                     f"{text}; this user lacks Alter on the cluster (ACLs) or AlterConfigs on the "
                     "topic; add the ACL, then apply again"
-                ) from error
-            raise TopicError(f"{text}; set it by hand, or leave it out") from error
+                )
+            return TopicError(f"{text}; set it by hand, or leave it out")
+
+        self._admin.ask(
+            lambda client: answer_of(change(client), self._admin.timeout), explain, what
+        )

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any, TypeVar
 
 from confluent_kafka import Consumer, ConsumerGroupTopicPartitions, KafkaError, KafkaException
@@ -20,17 +18,10 @@ from kafka_drain.errors import (
     GroupError,
     GroupInUseError,
     KafkaDrainError,
-    KafkaUnavailableError,
     TopicError,
 )
-from kafka_drain.kafka.admin_answers import answer_of
+from kafka_drain.kafka.admin import Admin, answer_of
 from kafka_drain.kafka.client_config import KafkaConfig, for_client
-from kafka_drain.kafka.cluster import (
-    BACKOFF_SECONDS,
-    TIMEOUT_SECONDS,
-    socket_timeout,
-)
-from kafka_drain.kafka.error_codes import PASSING, UNAVAILABLE
 from kafka_drain.offsets import TopicPartition
 
 T = TypeVar("T")
@@ -124,6 +115,7 @@ class ConsumerGroups:
 
     Raises:
         KafkaUnavailableError: From every method, when the brokers don't respond in time.
+        AuthenticationError: From every method, when they refuse the login.
         AuthorizationError: From every method, when an ACL is missing; names it.
     """
 
@@ -138,13 +130,8 @@ class ConsumerGroups:
         Raises:
             ConfigError: When socket.timeout.ms isn't a number.
         """
-        self.config = config
-        self._timeout = timeout_seconds or socket_timeout(config) or TIMEOUT_SECONDS
-
-    @cached_property
-    def _admin(self) -> AdminClient:
-        # librdkafka prints refused connections to stderr; the raised error already reports them.
-        return AdminClient(for_client(self.config.for_librdkafka(), {"log_level": 2}))
+        self.admin = Admin(config, timeout_seconds)
+        self._timeout = self.admin.timeout
 
     def describe(self, group: str) -> Group:
         """Describe a group; the state of a nonexistent one is DEAD."""
@@ -152,8 +139,8 @@ class ConsumerGroups:
             found = self._ask(
                 group,
                 READ,
-                lambda: self._result(
-                    self._admin.describe_consumer_groups([group], request_timeout=self._timeout)
+                lambda client: self._result(
+                    client.describe_consumer_groups([group], request_timeout=self._timeout)
                 ),
             )
         except _GroupNotFound:
@@ -183,12 +170,8 @@ class ConsumerGroups:
         wanted = [KafkaTopicPartition(tp.topic, tp.partition) for tp in partitions]
         if not wanted:
             return {}
-        with OffsetReader(self.config, group) as consumer:
-            answers = self._ask(
-                group,
-                READ,
-                lambda: _checked(consumer.committed(wanted, timeout=self._timeout)),
-            )
+        with OffsetReader(self.admin.config, group, self.admin.note_refusal) as reader:
+            answers = self._ask(group, READ, lambda _: reader.committed(wanted, self._timeout))
         return {
             TopicPartition(answer.topic, answer.partition): Committed(
                 answer.offset, answer.metadata or ""
@@ -199,7 +182,7 @@ class ConsumerGroups:
 
     def all_committed(self, group: str) -> dict[TopicPartition, Committed]:
         """Return all committed offsets of a group, for existing topics that may be described."""
-        listed = self._ask(group, READ, lambda: self._admin.list_topics(timeout=self._timeout))
+        listed = self._ask(group, READ, lambda client: client.list_topics(timeout=self._timeout))
         return self.committed(
             group,
             (
@@ -229,11 +212,9 @@ class ConsumerGroups:
         self._ask(
             group,
             COMMIT,
-            lambda: _checked(
+            lambda client: _checked(
                 self._result(
-                    self._admin.alter_consumer_group_offsets(
-                        [request], request_timeout=self._timeout
-                    )
+                    client.alter_consumer_group_offsets([request], request_timeout=self._timeout)
                 ).topic_partitions
             ),
         )
@@ -248,8 +229,8 @@ class ConsumerGroups:
             self._ask(
                 group,
                 DELETE,
-                lambda: self._result(
-                    self._admin.delete_consumer_groups([group], request_timeout=self._timeout)
+                lambda client: self._result(
+                    client.delete_consumer_groups([group], request_timeout=self._timeout)
                 ),
             )
 
@@ -257,19 +238,13 @@ class ConsumerGroups:
         (future,) = futures.values()
         return answer_of(future, self._timeout)
 
-    def _ask(self, group: str, operation: str, question: Callable[[], T]) -> T:
-        deadline = time.monotonic() + self._timeout
-        while True:
-            try:
-                return question()
-            except KafkaException as error:
-                is_passing = error.args[0].code() in PASSING
-                if not is_passing or time.monotonic() >= deadline:
-                    raise self._explain(error.args[0], group, operation) from error
-            time.sleep(BACKOFF_SECONDS)
+    def _ask(self, group: str, operation: str, question: Callable[[AdminClient], T]) -> T:
+        return self.admin.ask(
+            question, lambda error: self._explain(error, group, operation), f"group {group}"
+        )
 
     def _explain(self, error: KafkaError, group: str, operation: str) -> KafkaDrainError:
-        code, servers = error.code(), self.config.bootstrap_servers
+        code, servers = error.code(), self.admin.config.bootstrap_servers
         if code == KafkaError.GROUP_ID_NOT_FOUND:
             return _GroupNotFound(f"group {group} doesn't exist at {servers}")
         if code in _MEMBERS:
@@ -297,13 +272,6 @@ class ConsumerGroups:
                 f"group {group} has offsets for a topic that Kafka at {servers} doesn't have "
                 f"({error.str()}); check whether it was deleted in the meantime"
             )
-        if code in UNAVAILABLE:
-            return KafkaUnavailableError(
-                f"no response about group {group} from Kafka at {servers} within "
-                f"{self._timeout:g} s ({error.str()}); check that the broker is running, and that "
-                "bootstrap.servers is correct and reachable from here; the same call may succeed "
-                "later"
-            )
         return GroupError(f"Kafka at {servers} responded for group {group}: {error.str()}")
 
 
@@ -312,9 +280,20 @@ class _GroupNotFound(GroupError):
 
 
 class OffsetReader:
-    """A consumer that has no subscription and joins no group."""
+    """A consumer that has no subscription and joins no group.
 
-    def __init__(self, config: KafkaConfig, group: str) -> None:
+    Args:
+        config: Connection settings.
+        group: The group whose offsets it reads.
+        note: Receives errors of its connections, such as a refused login; None for nobody.
+    """
+
+    def __init__(
+        self,
+        config: KafkaConfig,
+        group: str,
+        note: Callable[[KafkaError], None] | None = None,
+    ) -> None:
         own = {
             "group.id": group,
             "enable.auto.commit": False,
@@ -322,10 +301,27 @@ class OffsetReader:
             "isolation.level": "read_committed",
             "log_level": 2,
         }
+        if note is not None:
+            own["error_cb"] = note
         self._consumer = Consumer(for_client(config.for_librdkafka(), own))
 
-    def __enter__(self) -> Consumer:
-        return self._consumer
+    def __enter__(self) -> OffsetReader:
+        return self
+
+    def committed(
+        self, wanted: list[KafkaTopicPartition], timeout: float
+    ) -> list[KafkaTopicPartition]:
+        """Return the group's offsets of partitions.
+
+        Raises:
+            KafkaException: With the broker's error for the group or for any of the partitions.
+        """
+        try:
+            return _checked(self._consumer.committed(wanted, timeout=timeout))
+        except KafkaException:
+            # Errors of connections are passed on in this call.
+            self._consumer.poll(0)
+            raise
 
     def __exit__(self, *_: object) -> None:
         self._consumer.close()

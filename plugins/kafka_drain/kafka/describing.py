@@ -22,8 +22,8 @@ from confluent_kafka.admin import (
     ResourceType,
 )
 
-from kafka_drain.kafka.admin_answers import answer_of
-from kafka_drain.kafka.client_config import KafkaConfig, for_client
+from kafka_drain.kafka.admin import admin_client, answer_of
+from kafka_drain.kafka.client_config import KafkaConfig
 from kafka_drain.kafka.cluster_state import (
     ASKED,
     UNAVAILABLE_PARTS,
@@ -166,8 +166,7 @@ class ClusterDescriber:
 
     @cached_property
     def _admin(self) -> AdminClient:
-        # librdkafka prints refused connections to stderr; the outcome already says so.
-        return AdminClient(for_client(self.config.for_librdkafka(), {"log_level": 2}))
+        return admin_client(self.config)
 
     def _answer(self, future: Any) -> Any:
         self.cost.requests += 1
@@ -265,14 +264,8 @@ class ClusterDescriber:
     def _committed(
         self, group: str, wanted: list[KafkaTopicPartition]
     ) -> list[KafkaTopicPartition]:
-        with OffsetReader(self.config, group) as consumer:
-            answers: list[KafkaTopicPartition] = (
-                consumer.committed(wanted, timeout=REQUEST_SECONDS) if wanted else []
-            )
-        failed = next((answer.error for answer in answers if answer.error), None)
-        if failed is not None:
-            raise KafkaException(failed)
-        return answers
+        with OffsetReader(self.config, group) as reader:
+            return reader.committed(wanted, REQUEST_SECONDS) if wanted else []
 
     def _acls(
         self, topics: Collection[str], groups: Collection[str]

@@ -200,7 +200,7 @@ def _deletions(groups: ConsumerGroups, group: str, left: list[TopicPartition]) -
     for tp in left:
         topics.setdefault(tp.topic, []).append(str(tp.partition))
     return [
-        f"kafka-consumer-groups.sh --bootstrap-server {groups.config.bootstrap_servers} "
+        f"kafka-consumer-groups.sh --bootstrap-server {groups.admin.config.bootstrap_servers} "
         f"--group {shlex.quote(group)} --delete-offsets --topic {topic}:{','.join(partitions)}"
         for topic, partitions in topics.items()
     ]

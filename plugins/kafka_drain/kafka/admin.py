@@ -1,0 +1,218 @@
+"""Requests through librdkafka's AdminClient: retried while errors are transient, and explained."""
+
+from __future__ import annotations
+
+import concurrent.futures
+import time
+from collections.abc import Callable
+from functools import cached_property
+from typing import Any, TypeVar
+
+from confluent_kafka import KafkaError, KafkaException
+from confluent_kafka.admin import AdminClient
+
+from kafka_drain.config.checks import integer
+from kafka_drain.errors import (
+    AuthenticationError,
+    AuthorizationError,
+    ConfigError,
+    KafkaDrainError,
+    KafkaUnavailableError,
+    MachineError,
+    TopicError,
+)
+from kafka_drain.kafka.client_config import KafkaConfig, for_client
+from kafka_drain.kafka.error_codes import PASSING, UNAVAILABLE
+from kafka_drain.kafka.logins import Login
+
+T = TypeVar("T")
+
+#: Time in seconds beyond its own timeout after which a request counts as unanswered.
+GRACE_SECONDS = 1.0
+
+TIMEOUT_SECONDS = 20.0
+
+BACKOFF_SECONDS = 0.2
+
+_SASL = "sasl.username, sasl.password or sasl.mechanism"
+#: What to correct when a login is refused.
+_CORRECT = {
+    Login.KERBEROS: "sasl.kerberos.principal or sasl.kerberos.keytab",
+    Login.OIDC: "the client's id, its secret, the scope or the token endpoint",
+    Login.ASSERTION: "the assertion, the scope or the token endpoint",
+    Login.UNSECURED: "sasl.oauthbearer.config",
+    Login.MSK_IAM: "this machine's AWS credentials, their rights in IAM, or oauth_cb",
+    Login.GOOGLE: "the application default credentials here, their rights, or oauth_cb",
+    Login.CALLBACK: "what the function in oauth_cb returns",
+}
+
+
+def admin_client(config: KafkaConfig, **own: Any) -> AdminClient:
+    """Return a client for requests; nothing is sent yet.
+
+    Args:
+        config: Connection settings.
+        own: The client's own settings; see `for_client`.
+
+    Raises:
+        KafkaException: When librdkafka refuses the settings.
+        KafkaDrainError: As `for_client` does.
+    """
+    # librdkafka prints refused connections to stderr; the raised error already reports them.
+    return AdminClient(for_client(config.for_librdkafka(), {"log_level": 2, **own}))
+
+
+class Admin:
+    """A cluster's client for requests, replaced by a new one while brokers come and go.
+
+    Attributes:
+        config: Connection settings.
+        timeout: How long to wait for a response, in seconds.
+    """
+
+    def __init__(self, config: KafkaConfig, timeout_seconds: float | None = None) -> None:
+        """Set up access to a cluster; nothing is sent yet.
+
+        Args:
+            config: Connection settings.
+            timeout_seconds: How long to wait for a response; None for the connection's
+                socket.timeout.ms, or 20 s.
+
+        Raises:
+            ConfigError: When socket.timeout.ms isn't a number.
+        """
+        self.config = config
+        self.timeout = timeout_seconds or _socket_timeout(config) or TIMEOUT_SECONDS
+        #: Reasons why brokers closed the connection, if they gave one.
+        refusals: dict[int, str] = {}
+        self._refusals = refusals
+
+        # Not a method: the client would be freed by the garbage collector, in any thread, and one
+        # of its own can't end it.
+        def note_refusal(error: KafkaError) -> None:
+            if error.code() in (KafkaError._AUTHENTICATION, KafkaError._SSL):
+                refusals[error.code()] = error.str()
+
+        #: The `error_cb` of clients whose refused logins are to be told apart.
+        self.note_refusal = note_refusal
+
+    @cached_property
+    def client(self) -> AdminClient:
+        """The client."""
+        return admin_client(self.config, error_cb=self.note_refusal)
+
+    def ask(
+        self,
+        question: Callable[[AdminClient], T],
+        explain: Callable[[KafkaError], KafkaDrainError] | None = None,
+        about: str = "",
+    ) -> T:
+        """Send a request and wait for the response; retry while the error is transient.
+
+        Args:
+            question: Sends it. It is asked again after an error, so it may change only what
+                another attempt leaves unchanged.
+            explain: Returns our error for one that a broker has answered; None for the common ones.
+            about: What it asks about, for the message when nobody answers.
+
+        Raises:
+            KafkaUnavailableError: When the brokers don't respond in time.
+            AuthenticationError: When they refuse the login.
+            MachineError: When this machine's librdkafka lacks what the login needs.
+            KafkaDrainError: What `explain` returns.
+        """
+        deadline = time.monotonic() + self.timeout
+        while True:
+            # Keep a reference until the response: another thread may drop the client meanwhile.
+            client: AdminClient | None = None
+            try:
+                client = self.client
+                return question(client)
+            except KafkaException as error:
+                is_passing = error.args[0].code() in PASSING | {KafkaError._TIMED_OUT}
+                # librdkafka retries a rejected login endlessly, and reports it in this call.
+                if client is not None:
+                    client.poll(0)
+                if is_passing:
+                    # A broker was restarted or is gone: a new client requests everything afresh,
+                    # and doesn't wait for a former partition leader.
+                    self.__dict__.pop("client", None)
+                if not is_passing or time.monotonic() >= deadline:
+                    raise self._explain(error.args[0], explain or self._answered, about) from error
+            time.sleep(BACKOFF_SECONDS)
+
+    def _explain(
+        self, error: KafkaError, answered: Callable[[KafkaError], KafkaDrainError], about: str
+    ) -> KafkaDrainError:
+        servers = self.config.bootstrap_servers
+        if error.code() == KafkaError._INVALID_ARG and "No provider for SASL" in error.str():
+            return MachineError(
+                "confluent-kafka on this machine can't log in as the Kafka connection says: "
+                f"{error.str()}. Its wheels have no Kerberos: install librdkafka with libsasl2, "
+                "then `pip install --no-binary confluent-kafka confluent-kafka`"
+            )
+        if error.code() == KafkaError.SASL_AUTHENTICATION_FAILED:
+            # No token was set before the client began.
+            return self._refused(f"logging in to Kafka at {servers} failed: {error.str()}")
+        if error.code() not in UNAVAILABLE:
+            return answered(error)
+        if refusal := self._refusals.get(KafkaError._AUTHENTICATION):
+            return self._refused(f"Kafka at {servers} rejects the credentials: {refusal}")
+        if refusal := self._refusals.get(KafkaError._SSL):
+            return KafkaUnavailableError(
+                f"TLS with Kafka at {servers} failed: {refusal}; check security.protocol, port, "
+                "ssl.ca.location and the client's certificate in the Kafka connection"
+            )
+        return KafkaUnavailableError(
+            f"no response{about and f' about {about}'} from Kafka at {servers} within "
+            f"{self.timeout:g} s ({error.str()}); check that the broker is running, and that "
+            "bootstrap.servers is correct and reachable from here"
+        )
+
+    def _refused(self, seen: str) -> AuthenticationError:
+        correct = _CORRECT.get(self.config.login, _SASL)
+        return AuthenticationError(f"{seen}; correct {correct} in the Kafka connection")
+
+    def _answered(self, error: KafkaError) -> KafkaDrainError:
+        """Return our error for a broker's answer to a question about the cluster or its topics."""
+        if error.code() == KafkaError._INVALID_ARG:
+            return ConfigError(
+                f"the Kafka connection's settings are invalid: {error.str()}; correct them"
+            )
+        seen = f"Kafka at {self.config.bootstrap_servers} responded: {error.str()}"
+        if error.code() in (
+            KafkaError.TOPIC_AUTHORIZATION_FAILED,
+            KafkaError.CLUSTER_AUTHORIZATION_FAILED,
+            KafkaError.GROUP_AUTHORIZATION_FAILED,
+        ):
+            return AuthorizationError(f"{seen}; this user lacks an ACL; add it")
+        return TopicError(seen)
+
+
+def answer_of(future: concurrent.futures.Future[Any], timeout_seconds: float) -> Any:
+    """Return the response to a request, or fail with a timeout if no broker responds.
+
+    If a request goes to a broker that dies at that moment, the client waits until the broker comes
+    back, even beyond the request's timeout and after its partitions have new leaders.
+
+    Args:
+        future: Future of the request.
+        timeout_seconds: The request's own timeout.
+
+    Raises:
+        KafkaException: With the broker's error, or `_TIMED_OUT` if there was no response.
+    """
+    try:
+        return future.result(timeout_seconds + GRACE_SECONDS)
+    # In Python 3.10, this isn't the builtin TimeoutError.
+    except concurrent.futures.TimeoutError as error:
+        silence = KafkaError(KafkaError._TIMED_OUT, "the client is waiting for a broker")
+        raise KafkaException(silence) from error
+
+
+def _socket_timeout(config: KafkaConfig) -> float | None:
+    """Return the configured `socket.timeout.ms` in seconds, or `None`."""
+    name = "socket.timeout.ms"
+    if name not in config.settings:
+        return None
+    return int(integer(10)(name, config.settings[name])) / 1000

@@ -1,0 +1,288 @@
+"""What becomes of questions that librdkafka never answers, or whose login is refused."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from concurrent.futures import Future
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from confluent_kafka import OFFSET_INVALID, ConsumerGroupState, KafkaError, KafkaException
+
+from kafka_drain.errors import (
+    AuthenticationError,
+    AuthorizationError,
+    ConfigError,
+    GroupError,
+    KafkaDrainError,
+    KafkaUnavailableError,
+    TopicError,
+)
+from kafka_drain.kafka import admin as admin_module
+from kafka_drain.kafka.admin import Admin, answer_of
+from kafka_drain.kafka.client_config import KafkaConfig
+from kafka_drain.kafka.cluster import KafkaCluster
+from kafka_drain.kafka.cluster_changes import ClusterChanges
+from kafka_drain.kafka.cluster_state import Acl
+from kafka_drain.kafka.consumer_groups import ConsumerGroups
+from kafka_drain.kafka.error_codes import PASSING, UNAVAILABLE
+from kafka_drain.offsets import TopicPartition
+from tests.kafka_drain.fake_admin import FakeAdmin, FakeClient
+
+ORDERS = TopicPartition("orders", 0)
+
+
+class OffsetsClient:
+    """A client whose answers are given; the last one again and again."""
+
+    def __init__(self, *offsets: int) -> None:
+        self._offsets = list(offsets)
+
+    def list_offsets(self, wanted: Any, **_: Any) -> dict[Any, Future[Any]]:
+        offset = self._offsets.pop(0) if len(self._offsets) > 1 else self._offsets[0]
+        futures: dict[Any, Future[Any]] = {tp: Future() for tp in wanted}
+        for future in futures.values():
+            future.set_result(SimpleNamespace(offset=offset))
+        return futures
+
+    def poll(self, _: float) -> int:
+        return 0
+
+
+class Clients:
+    """The clients that a cluster makes, one after the other."""
+
+    def __init__(self, *clients: Any) -> None:
+        self._clients = list(clients)
+
+    def __get__(self, *_: Any) -> Any:
+        return self._clients.pop(0)
+
+
+class StuckClient:
+    """A client that waits for a broker which doesn't come back."""
+
+    def list_offsets(self, wanted: Any, **_: Any) -> dict[Any, Future[Any]]:
+        return {tp: Future() for tp in wanted}
+
+    def poll(self, _: float) -> int:
+        return 0
+
+
+def test_answer_of_request() -> None:
+    """What the broker answered comes as it is, an error too."""
+    answered: Future[int] = Future()
+    answered.set_result(7)
+    refused: Future[int] = Future()
+    refused.set_exception(KafkaException(KafkaError(KafkaError.NOT_CONTROLLER)))
+
+    assert answer_of(answered, 1) == 7
+    with pytest.raises(KafkaException, match="NOT_CONTROLLER"):
+        answer_of(refused, 1)
+
+
+def test_cluster_client_stuck(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A client that never answers is an error that a retry may help; it is asked only once."""
+    monkeypatch.setattr(admin_module, "GRACE_SECONDS", 0.0)
+    cluster = KafkaCluster(KafkaConfig({"bootstrap.servers": "broker:9092"}), 0.01)
+    cluster.admin.__dict__["client"] = StuckClient()
+
+    with pytest.raises(KafkaUnavailableError, match="no response from Kafka at broker:9092"):
+        cluster.latest([ORDERS], "read_uncommitted")
+    assert "client" not in cluster.admin.__dict__
+
+
+def test_cluster_client_held() -> None:
+    """A client that another thread forgets meanwhile isn't ended before it has answered."""
+    cluster = KafkaCluster(KafkaConfig({"bootstrap.servers": "broker:9092"}), 0.5)
+    ended: list[str] = []
+
+    class Answer(Future[Any]):
+        def result(self, timeout: float | None = None) -> Any:
+            cluster.admin.__dict__.pop("client", None)
+            assert not ended
+            return SimpleNamespace(offset=7)
+
+    class Forgotten(OffsetsClient):
+        def list_offsets(self, wanted: Any, **_: Any) -> dict[Any, Future[Any]]:
+            return {tp: Answer() for tp in wanted}
+
+        def __del__(self) -> None:
+            ended.append("client")
+
+    cluster.admin.__dict__["client"] = Forgotten(7)
+
+    assert cluster.latest([ORDERS], "read_uncommitted") == {ORDERS: 7}
+    assert ended == ["client"]
+
+
+@pytest.mark.parametrize("code", sorted(PASSING))
+def test_cluster_answer_passes(code: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is answered while a leader or a broker changes passes: a new client asks again."""
+    refused, answered = OffsetsClient(0), OffsetsClient(1500)
+    future: Future[Any] = Future()
+    future.set_exception(KafkaException(KafkaError(code)))
+    monkeypatch.setattr(refused, "list_offsets", lambda wanted, **_: dict.fromkeys(wanted, future))
+    monkeypatch.setattr(admin_module, "BACKOFF_SECONDS", 0.0)
+    cluster = KafkaCluster(KafkaConfig({"bootstrap.servers": "broker:9092"}), 5)
+    monkeypatch.setattr(Admin, "client", Clients(refused, answered))
+
+    assert cluster.latest([ORDERS], "read_uncommitted") == {ORDERS: 1500}
+
+
+def test_cluster_offset_invalid(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An offset of -1001 is no offset: asked again, and never held for a log that got shorter."""
+    cluster = KafkaCluster(KafkaConfig({"bootstrap.servers": "broker:9092"}), 0.5)
+    admin = OffsetsClient(OFFSET_INVALID, 1500)
+    monkeypatch.setattr(Admin, "client", admin)
+
+    assert cluster.latest([ORDERS], "read_uncommitted") == {ORDERS: 1500}
+    monkeypatch.setattr(Admin, "client", OffsetsClient(OFFSET_INVALID))
+    with pytest.raises(KafkaUnavailableError, match="no response from Kafka at broker:9092"):
+        cluster.latest([ORDERS], "read_uncommitted")
+
+
+@pytest.mark.parametrize(
+    ("settings", "correct"),
+    [
+        ({"sasl.mechanism": "PLAIN"}, "sasl.username, sasl.password or sasl.mechanism"),
+        (
+            {"sasl.mechanism": "OAUTHBEARER", "oauth_cb": "a.b"},
+            "what the function in oauth_cb returns",
+        ),
+        ({"sasl.mechanism": "GSSAPI"}, "sasl.kerberos.principal or sasl.kerberos.keytab"),
+    ],
+)
+def test_login_refused(settings: dict[str, str], correct: str) -> None:
+    """A refused login names what to correct for this kind of login."""
+    admin = Admin(KafkaConfig({"bootstrap.servers": "k:1"} | settings))
+
+    def refuse(_: Any) -> None:
+        raise KafkaException(KafkaError(KafkaError.SASL_AUTHENTICATION_FAILED, "no"))
+
+    admin.__dict__["client"] = FakeClient(None)
+    with pytest.raises(AuthenticationError) as raised:
+        admin.ask(refuse)
+
+    assert str(raised.value) == (
+        f"logging in to Kafka at k:1 failed: no; correct {correct} in the Kafka connection"
+    )
+
+
+def of_cluster(admin: Admin) -> object:
+    cluster = KafkaCluster(admin.config, admin.timeout)
+    cluster.admin = admin
+    return cluster.cluster_id()
+
+
+def of_groups(admin: Admin) -> object:
+    groups = ConsumerGroups(admin.config, admin.timeout)
+    groups.admin = admin
+    return groups.describe("g")
+
+
+def by_changes(admin: Admin, change: str) -> object:
+    cluster = KafkaCluster(admin.config, admin.timeout)
+    cluster.admin = admin
+    changes = ClusterChanges(cluster)
+    if change == "acl":
+        changes.add_acl(Acl("topic", "t", "literal", "User:a", "*", "read", "allow"))
+    else:
+        changes.set_topic_config("t", "retention.ms", "-1")
+    return None
+
+
+def add_acl(admin: Admin) -> object:
+    return by_changes(admin, "acl")
+
+
+def set_config(admin: Admin) -> object:
+    return by_changes(admin, "config")
+
+
+ASKS = [of_cluster, of_groups, add_acl, set_config]
+ANSWER = SimpleNamespace(cluster_id="c", members=[], state=ConsumerGroupState.EMPTY)
+#: What they name in messages.
+ABOUT = {
+    of_groups: "group g",
+    add_acl: "the ACL ",
+    set_config: "retention.ms=-1",
+}
+
+
+@pytest.mark.parametrize("ask", ASKS)
+@pytest.mark.parametrize("code", sorted(UNAVAILABLE))
+def test_ask_login_refused(code: int, ask: Callable[[Admin], object]) -> None:
+    """Whoever asks, a refused login isn't taken for a broker that is away."""
+    client = FakeClient(ANSWER, *[code] * 9)
+    admin = FakeAdmin(client, 0.01)
+    client.reports = (admin.note_refusal, KafkaError(KafkaError._AUTHENTICATION, "no such user"))
+
+    with pytest.raises(AuthenticationError, match="k:1 rejects the credentials: no such user; cor"):
+        ask(admin)
+
+
+@pytest.mark.parametrize("ask", ASKS)
+@pytest.mark.parametrize("code", sorted(UNAVAILABLE))
+def test_ask_silence(code: int, ask: Callable[[Admin], object]) -> None:
+    """Whoever asks, silence is an error that a retry may help, and says what was asked about."""
+    admin = FakeAdmin(FakeClient(ANSWER, *[code] * 9), 0.01)
+
+    about = f"about {ABOUT[ask]}" if ask in ABOUT else "from Kafka at k:1"
+    with pytest.raises(KafkaUnavailableError, match=f"no response {about}"):
+        ask(admin)
+
+
+@pytest.mark.parametrize("ask", ASKS)
+@pytest.mark.parametrize("code", sorted(PASSING | {KafkaError._TIMED_OUT}))
+def test_ask_again(code: int, ask: Callable[[Admin], object], monkeypatch: Any) -> None:
+    """Whoever asks, a transient error is followed by another attempt."""
+    monkeypatch.setattr(admin_module, "BACKOFF_SECONDS", 0.0)
+    client = FakeClient(ANSWER, code, code)
+
+    ask(FakeAdmin(client, 5.0))
+
+    assert client.asked == 3
+
+
+@pytest.mark.parametrize(
+    ("code", "cluster", "groups", "changes"),
+    [
+        (
+            *(KafkaError.CLUSTER_AUTHORIZATION_FAILED, AuthorizationError),
+            *(GroupError, AuthorizationError),
+        ),
+        (KafkaError.TOPIC_AUTHORIZATION_FAILED, *[AuthorizationError] * 3),
+        (KafkaError.GROUP_AUTHORIZATION_FAILED, *[AuthorizationError] * 3),
+        (KafkaError.INVALID_CONFIG, TopicError, GroupError, TopicError),
+        (KafkaError.SECURITY_DISABLED, TopicError, GroupError, TopicError),
+        (KafkaError._INVALID_ARG, ConfigError, ConfigError, TopicError),
+    ],
+)
+def test_ask_refused(
+    code: int,
+    cluster: type[KafkaDrainError],
+    groups: type[KafkaDrainError],
+    changes: type[KafkaDrainError],
+) -> None:
+    """What a broker refuses is asked once, and explained by whoever asks."""
+    for ask, kind in zip(ASKS, (cluster, groups, changes, changes), strict=True):
+        client = FakeClient(ANSWER, code)
+        with pytest.raises(KafkaDrainError) as raised:
+            ask(FakeAdmin(client, 5.0))
+
+        assert type(raised.value) is kind
+        assert client.asked == 1
+        if ask in (add_acl, set_config):
+            assert f"Kafka at k:1 refused {ABOUT[ask]}" in str(raised.value)
+
+
+def test_refused_login_of_tls() -> None:
+    """A certificate that fails is no login that fails, and no broker that is away."""
+    client = FakeClient(ANSWER, KafkaError._TRANSPORT)
+    admin = FakeAdmin(client, 0.01)
+    client.reports = (admin.note_refusal, KafkaError(KafkaError._SSL, "expired"))
+
+    with pytest.raises(KafkaUnavailableError, match="TLS with Kafka at k:1 failed: expired"):
+        of_cluster(admin)
