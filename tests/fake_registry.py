@@ -9,13 +9,13 @@ import json
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from threading import Thread
 from typing import Any
 from urllib.parse import parse_qs, unquote, urlsplit
 from uuid import UUID
 
 import fastavro
+
+from kafka_drain.storage.loopback import JsonHandler, loopback
 
 LOGIN = "reader:s3cr3t-of-the-registry"
 
@@ -184,34 +184,21 @@ def fake_registry(login: str = "", **more: Any) -> Iterator[FakeRegistry]:
     """Run a registry on a port of its own."""
     registry = FakeRegistry(login=login, **more)
 
-    class Handler(BaseHTTPRequestHandler):
+    class Handler(JsonHandler):
+        content_type = "application/vnd.schemaregistry.v1+json"
+
         def do_GET(self) -> None:
             length = int(self.headers.get("Content-Length") or 0)
             sent = json.loads(self.rfile.read(length)) if length else None
             login = self.headers.get("Authorization")
             status, document = registry.answer(self.path, login, self.command, sent)
-            body = json.dumps(document).encode()
-            self.send_response(status)
-            self.send_header("Content-Type", "application/vnd.schemaregistry.v1+json")
-            self.send_header("Content-Length", str(len(body)))
-            self.end_headers()
-            self.wfile.write(body)
+            self.answer(status, document)
 
         do_POST = do_PUT = do_GET
 
-        def log_message(self, *args: Any) -> None:
-            pass
-
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    registry.url = f"http://127.0.0.1:{server.server_port}"
-    thread = Thread(target=server.serve_forever, args=(0.02,), daemon=True)
-    thread.start()
-    try:
+    with loopback(Handler, 0.02) as address:
+        registry.url = address
         yield registry
-    finally:
-        server.shutdown()
-        server.server_close()
-        thread.join(10)
 
 
 def in_wire_format(id_: int, schema: Any, record: Any) -> bytes:

@@ -4,17 +4,16 @@ from __future__ import annotations
 
 import base64
 import json
-import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from typing import Any
 
 from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.asymmetric import padding, rsa
+
+from kafka_drain.storage.loopback import JsonHandler, loopback
 
 __all__ = ["TokenProvider", "token_provider"]
 
@@ -54,35 +53,18 @@ def token_provider(folder: Path, client: str, secret: str) -> Iterator[TokenProv
     keys.write_text(json.dumps({"keys": [public]}))
     expected = "Basic " + base64.b64encode(f"{client}:{secret}".encode()).decode()
 
-    class Endpoint(BaseHTTPRequestHandler):
+    class Endpoint(JsonHandler):
         def do_POST(self) -> None:
             self.rfile.read(int(self.headers.get("Content-Length", 0)))
             if self.headers.get("Authorization") != expected:
-                self._answer(401, {"error": "invalid_client"})
+                self.answer(401, {"error": "invalid_client"})
                 return
             token = _signed(key, client)
             answer = {"access_token": token, "token_type": "Bearer"}
-            self._answer(200, answer | {"expires_in": _LIFETIME_SECONDS})
+            self.answer(200, answer | {"expires_in": _LIFETIME_SECONDS})
 
-        def _answer(self, code: int, document: dict[str, Any]) -> None:
-            body = json.dumps(document).encode()
-            self.send_response(code)
-            self.send_header("Content-Type", "application/json")
-            self.send_header("Content-Length", str(len(body)))
-            self.end_headers()
-            self.wfile.write(body)
-
-        def log_message(self, format: str, *arguments: object) -> None:
-            """Say nothing."""
-
-    with ThreadingHTTPServer(("127.0.0.1", 0), Endpoint) as server:
-        serving = threading.Thread(target=server.serve_forever)
-        serving.start()
-        try:
-            yield TokenProvider(f"http://127.0.0.1:{server.server_port}/token", keys)
-        finally:
-            server.shutdown()
-            serving.join()
+    with loopback(Endpoint) as address:
+        yield TokenProvider(f"{address}/token", keys)
 
 
 def _signed(key: rsa.RSAPrivateKey, subject: str) -> str:

@@ -7,14 +7,13 @@ in a container, and ask again before these end. So a Spark job may run longer th
 from __future__ import annotations
 
 import hmac
-import json
 import secrets
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import datetime, timedelta, timezone
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from threading import Thread
-from typing import Any, TypeAlias
+from typing import TypeAlias
+
+from kafka_drain.storage.loopback import JsonHandler, loopback
 
 Credentials: TypeAlias = "tuple[str, str, str]"
 """Access key id, secret access key and session token."""
@@ -44,44 +43,27 @@ def credential_server(current: Callable[[], Credentials]) -> Iterator[dict[str, 
     """
     token = secrets.token_urlsafe(32)
 
-    class Endpoint(BaseHTTPRequestHandler):
+    class Endpoint(JsonHandler):
         def do_GET(self) -> None:
             given = self.headers.get("Authorization", "")
             if not hmac.compare_digest(given.encode(), token.encode()):
-                self._answer(403, {"message": "wrong token"})
+                self.answer(403, {"message": "wrong token"})
                 return
             try:
                 key, secret, session = current()
             except Exception as error:
                 # An SDK reports this text.
-                self._answer(500, {"message": f"{type(error).__name__}: {error}"})
+                self.answer(500, {"message": f"{type(error).__name__}: {error}"})
                 return
             ends = datetime.now(timezone.utc) + LEASE
             document = {"AccessKeyId": key, "SecretAccessKey": secret, "Token": session}
-            self._answer(200, document | {"Expiration": f"{ends:%Y-%m-%dT%H:%M:%SZ}"})
+            self.answer(200, document | {"Expiration": f"{ends:%Y-%m-%dT%H:%M:%SZ}"})
 
-        def _answer(self, status: int, document: dict[str, Any]) -> None:
-            body = json.dumps(document).encode()
-            self.send_response(status)
-            self.send_header("Content-Type", "application/json")
-            self.send_header("Content-Length", str(len(body)))
-            self.end_headers()
-            self.wfile.write(body)
-
-        def log_message(self, format: str, *arguments: object) -> None:
-            """Log nothing."""
-
-    with ThreadingHTTPServer(("127.0.0.1", 0), Endpoint) as server:
-        serving = Thread(target=server.serve_forever, daemon=True)
-        serving.start()
-        try:
-            yield {
-                "AWS_CONTAINER_CREDENTIALS_FULL_URI": f"http://127.0.0.1:{server.server_port}/",
-                "AWS_CONTAINER_AUTHORIZATION_TOKEN": token,
-                # Profiles come before it too.
-                "AWS_SHARED_CREDENTIALS_FILE": "/dev/null",
-                "AWS_CONFIG_FILE": "/dev/null",
-            }
-        finally:
-            server.shutdown()
-            serving.join()
+    with loopback(Endpoint) as address:
+        yield {
+            "AWS_CONTAINER_CREDENTIALS_FULL_URI": f"{address}/",
+            "AWS_CONTAINER_AUTHORIZATION_TOKEN": token,
+            # Profiles come before it too.
+            "AWS_SHARED_CREDENTIALS_FILE": "/dev/null",
+            "AWS_CONFIG_FILE": "/dev/null",
+        }

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import json
-import threading
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +13,7 @@ import pytest
 from kafka_drain.errors import ConfigError
 from kafka_drain.spark.cluster_manager import NoAnswerError
 from kafka_drain.spark.yarn import ResourceManager, YarnApplication, addresses_in
+from kafka_drain.storage.loopback import JsonHandler, loopback
 
 #: As a ResourceManager of Hadoop 3.4.1 answered, without the figures.
 RUNNING = {
@@ -43,27 +42,17 @@ def manager() -> Iterator[Manager]:
     """A server in the place of a ResourceManager."""
     found = Manager()
 
-    class Handler(BaseHTTPRequestHandler):
-        def answer(self) -> None:
+    class Handler(JsonHandler):
+        def handle_any(self) -> None:
             length = int(self.headers.get("Content-Length") or 0)
             found.asked.append((self.command, self.path, self.rfile.read(length).decode()))
             status, content = found.answers.get(self.path.partition("?")[0], (404, {}))
-            self.send_response(status)
-            self.end_headers()
-            self.wfile.write(json.dumps(content).encode())
+            self.answer(status, content)
 
-        do_GET = do_PUT = answer
+        do_GET = do_PUT = handle_any
 
-        def log_message(self, *_: Any) -> None:
-            pass
-
-    with HTTPServer(("127.0.0.1", 0), Handler) as server:
-        found.address = f"http://127.0.0.1:{server.server_port}"
-        thread = threading.Thread(target=server.serve_forever, daemon=True)
-        thread.start()
+    with loopback(Handler, 0.02) as found.address:
         yield found
-        server.shutdown()
-        thread.join()
 
 
 @pytest.mark.parametrize(
