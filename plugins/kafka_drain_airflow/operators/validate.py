@@ -25,8 +25,11 @@ if TYPE_CHECKING:
     from airflow.providers.common.compat.sdk import Context
 
     from kafka_drain.archive.archive import Archive
+    from kafka_drain.archive.drill_status import DrillStatus
+    from kafka_drain.evidence.signing import Signer
     from kafka_drain.intervals import Interval
     from kafka_drain.kafka.cluster import KafkaCluster
+    from kafka_drain.proof.report import Report
 
 #: A notifier or a function, called in the same way as Airflow's callbacks for failed tasks.
 AlertCallback = Callable[[Any], Any]
@@ -109,17 +112,11 @@ class ValidateManifestOperator(SparkJobOperator):
         from kafka_drain.proof.alerts import alerts_of
         from kafka_drain.proof.cluster_capture import describe_with
         from kafka_drain.proof.executor_reading import read_by_spark
-        from kafka_drain.proof.report import (
-            note_overview,
-            raise_findings,
-            sign_report,
-            write_report,
-        )
+        from kafka_drain.proof.report import note_overview, write_report
         from kafka_drain.proof.report_text import report_lines
         from kafka_drain.proof.validation import validate_archive
         from kafka_drain.storage.lease import utc_now
-        from kafka_drain_airflow.observability.metrics import tell_drills, tell_overview
-        from kafka_drain_airflow.operators.drill import drill_status
+        from kafka_drain_airflow.observability.metrics import tell_overview
 
         archive = Archive.at(self.pipeline.archive)
         signer = evidence_signer(self.pipeline)
@@ -144,17 +141,10 @@ class ValidateManifestOperator(SparkJobOperator):
         self.log.info("report: %s", path)
         overview = note_overview(archive, report, path)
         tell_overview(self.pipeline.name, overview, report.seconds)
-        drills = drill_status(self.pipeline, utc_now())
-        if drills is not None:
-            tell_drills(self.pipeline.name, drills)
+        drills = self._drills()
         self._alert(context, alerts_of(report.findings, overview, utc_now(), drills))
         self._keep_schemas(archive)
-        try:
-            if signer is not None:
-                self.log.info("evidence: %s", sign_report(archive, report, path, signer, utc_now()))
-        finally:
-            # What is wrong with the archive comes before what is wrong with its witness.
-            raise_findings(report, path)
+        self._sign(archive, report, path, signer)
         summary = report.summary() | {"report": path}
         # Includes segments sealed by an attempt that failed afterwards, or by the command line.
         sealed = list(publication.receipts(report.sealed))
@@ -162,6 +152,33 @@ class ValidateManifestOperator(SparkJobOperator):
         tell_validated(self.outlets, context, extra)
         publication.note(sealed)
         return summary
+
+    def _drills(self) -> DrillStatus | None:
+        """Return how the pipeline's restores that are tried went, and tell their metrics."""
+        from kafka_drain.storage.lease import utc_now
+        from kafka_drain_airflow.observability.metrics import tell_drills
+        from kafka_drain_airflow.operators.drill import drill_status
+
+        drills = drill_status(self.pipeline, utc_now())
+        if drills is not None:
+            tell_drills(self.pipeline.name, drills)
+        return drills
+
+    def _sign(self, archive: Archive, report: Report, path: str, signer: Signer | None) -> None:
+        """Sign the report, and fail if the archive isn't complete.
+
+        Raises:
+            KafkaDrainError: Names the findings; or what is wrong with the witness, if only that is.
+        """
+        from kafka_drain.proof.report import raise_findings, sign_report
+        from kafka_drain.storage.lease import utc_now
+
+        try:
+            if signer is not None:
+                self.log.info("evidence: %s", sign_report(archive, report, path, signer, utc_now()))
+        finally:
+            # What is wrong with the archive comes before what is wrong with its witness.
+            raise_findings(report, path)
 
     def _keep_schemas(self, archive: Archive) -> None:
         """Keep the schemas of newly sealed records; a failure never stops the validation.
