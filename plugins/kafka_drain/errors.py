@@ -31,9 +31,6 @@
 
 A message says what was seen, what was expected and what to do. Every class takes only the message,
 so that errors survive pickling between Airflow's processes.
-
-A message says what was seen, what was expected and what to do. All classes take the message
-alone, so that they survive pickling between Airflow's processes.
 """
 
 from __future__ import annotations

@@ -336,52 +336,47 @@ def test_window_killed(
     assert_once(drained.archive)
 
 
-def test_compaction_killed(
+@pytest.fixture
+def validated(
     server: Server,
     make_topic: Callable[..., str],
     send: Any,
     tmp_path: Path,
     bootstrap_servers: str,
-    cluster: Any,
-) -> None:
-    """A compaction's client is killed while it writes: nothing is replaced; the retry replaces."""
-    drained = Drained(server, many_partitions(make_topic, send), tmp_path, bootstrap_servers)
-    drained.start("--json").end()
-    kafka = drained.command[4:6]
-    for each in ("validate", "roll", "validate"):
-        client(each, drained.archive, *kafka)
-    command = ("maintain", drained.archive, *drained.command[4:8], "--apply")
-
-    kill_while_it_writes(drained, command)
-
-    assert_exact(drained.archive, cluster)
-    end_at_last(drained, command)
-    assert len([*drained.archive.glob("windows/compact_*/receipt.json")]) == 1
-    assert_exact(drained.archive, cluster)
-
-
-def test_repair_killed(
-    server: Server,
-    make_topic: Callable[..., str],
-    send: Any,
-    tmp_path: Path,
-    bootstrap_servers: str,
-    cluster: Any,
-) -> None:
-    """A repair's client is killed while it writes: the retry drains the lost records once."""
+) -> Drained:
+    """An archive with files of many partitions that was drained and validated."""
     drained = Drained(server, many_partitions(make_topic, send), tmp_path, bootstrap_servers)
     drained.start("--json").end()
     client("validate", drained.archive, *drained.command[4:6])
-    for file in drained.archive.glob("generations/0001/data/*/*/*.parquet"):
+    return drained
+
+
+def test_compaction_killed(validated: Drained, cluster: Any) -> None:
+    """A compaction's client is killed while it writes: nothing is replaced; the retry replaces."""
+    for each in ("roll", "validate"):
+        client(each, validated.archive, *validated.command[4:6])
+    command = ("maintain", validated.archive, *validated.command[4:8], "--apply")
+
+    kill_while_it_writes(validated, command)
+
+    assert_exact(validated.archive, cluster)
+    end_at_last(validated, command)
+    assert len([*validated.archive.glob("windows/compact_*/receipt.json")]) == 1
+    assert_exact(validated.archive, cluster)
+
+
+def test_repair_killed(validated: Drained, cluster: Any) -> None:
+    """A repair's client is killed while it writes: the retry drains the lost records once."""
+    for file in validated.archive.glob("generations/0001/data/*/*/*.parquet"):
         file.unlink()
-    command = ("repair", drained.archive, *drained.command[4:8], "--apply")
+    command = ("repair", validated.archive, *validated.command[4:8], "--apply")
 
-    kill_while_it_writes(drained, command)
+    kill_while_it_writes(validated, command)
 
-    end_at_last(drained, command)
-    report = validate_archive(Archive.at(str(drained.archive)), cluster, deep=True)
+    end_at_last(validated, command)
+    report = validate_archive(Archive.at(str(validated.archive)), cluster, deep=True)
     assert report.complete, report.findings
-    assert_once(drained.archive)
+    assert_once(validated.archive)
 
 
 def kill_while_it_writes(drained: Drained, command: Sequence[object]) -> None:

@@ -305,69 +305,66 @@ def kill_while_it_writes(yarn: YarnCluster, archive: Path, *words: object) -> No
 
 
 def end_at_last(yarn: YarnCluster, *words: object) -> None:
-    """Run a command again until the killed one's lease has run out."""
+    """Run a command again until the killed one's lease has run out, and all has ended."""
     began = time.monotonic()
     while True:
         with start(yarn, *words) as process:
             _, err = process.communicate(timeout=PATIENCE)
         if process.returncode == 0:
+            wait_for(yarn.is_quiet, "the end of all applications", patience=PATIENCE)
             return
         assert "is being drained by" in err, f"{err}\n{yarn.said()}"
         assert time.monotonic() - began < PATIENCE
         time.sleep(5)
 
 
-def test_killed_compaction(
+@pytest.fixture
+def validated(
     yarn: YarnCluster,
     make_topic: Callable[..., str],
     send: Any,
     tmp_path: Path,
-    cluster: Any,
     bootstrap_servers: str,
-) -> None:
-    """Killed while its driver writes, a compaction has replaced nothing; the next one replaces."""
-    archive = tmp_path / "archive"
-    kafka = ("--bootstrap-servers", bootstrap_servers)
-    topic = many_partitions(make_topic, send)
-    command(yarn, "drain", archive, "--topic", topic, *kafka, "--master", "local[2]")
-    for each in ("validate", "roll", "validate"):
-        command(yarn, each, archive, *kafka)
-    words = ("maintain", archive, *arguments(yarn, bootstrap_servers), "--apply")
-
-    kill_while_it_writes(yarn, archive, *words)
-
-    assert_exact(archive, cluster)
-    end_at_last(yarn, *words)
-    wait_for(yarn.is_quiet, "the end of all applications", patience=PATIENCE)
-    assert len([*archive.glob("windows/compact_*/receipt.json")]) == 1
-    assert_exact(archive, cluster)
-
-
-def test_killed_repair(
-    yarn: YarnCluster,
-    make_topic: Callable[..., str],
-    send: Any,
-    tmp_path: Path,
-    cluster: Any,
-    bootstrap_servers: str,
-) -> None:
-    """Killed while its driver writes, a repair is run again: the lost records are there once."""
+) -> Path:
+    """An archive with files of many partitions, drained without YARN and validated."""
     archive = tmp_path / "archive"
     kafka = ("--bootstrap-servers", bootstrap_servers)
     topic = many_partitions(make_topic, send)
     command(yarn, "drain", archive, "--topic", topic, *kafka, "--master", "local[2]")
     command(yarn, "validate", archive, *kafka)
-    for file in archive.glob("generations/0001/data/*/*/*.parquet"):
-        file.unlink()
-    words = ("repair", archive, *arguments(yarn, bootstrap_servers), "--apply")
+    return archive
 
-    kill_while_it_writes(yarn, archive, *words)
+
+def test_killed_compaction(
+    yarn: YarnCluster, validated: Path, cluster: Any, bootstrap_servers: str
+) -> None:
+    """Killed while its driver writes, a compaction has replaced nothing; the next one replaces."""
+    for each in ("roll", "validate"):
+        command(yarn, each, validated, "--bootstrap-servers", bootstrap_servers)
+    words = ("maintain", validated, *arguments(yarn, bootstrap_servers), "--apply")
+
+    kill_while_it_writes(yarn, validated, *words)
+
+    assert_exact(validated, cluster)
+    end_at_last(yarn, *words)
+    assert len([*validated.glob("windows/compact_*/receipt.json")]) == 1
+    assert_exact(validated, cluster)
+
+
+def test_killed_repair(
+    yarn: YarnCluster, validated: Path, cluster: Any, bootstrap_servers: str
+) -> None:
+    """Killed while its driver writes, a repair is run again: the lost records are there once."""
+    for file in validated.glob("generations/0001/data/*/*/*.parquet"):
+        file.unlink()
+    words = ("repair", validated, *arguments(yarn, bootstrap_servers), "--apply")
+
+    kill_while_it_writes(yarn, validated, *words)
 
     end_at_last(yarn, *words)
-    wait_for(yarn.is_quiet, "the end of all applications", patience=PATIENCE)
-    report = validate_archive(Archive.at(str(archive)), cluster, deep=True)
+    report = validate_archive(Archive.at(str(validated)), cluster, deep=True)
     assert report.complete, report.findings
-    assert_once(archive)
+    assert_once(validated)
 
 
 def test_group_and_validation_by_executors(

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from typing import Any
-from uuid import UUID
 
-import pyarrow as pa
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
@@ -22,26 +20,7 @@ from kafka_drain.schemas.schema_ids import (
     with_id,
 )
 from kafka_drain.schemas.wire_format import count_ids, translated
-
-G1, G2 = str(UUID(int=1)), str(UUID(int=2 << 100))
-IDS = SchemaIds({1: 70_000, 2: 2, 300: 1, 0xFFFFFFFF: 0}, {G1: G2, G2: G1})
-
-
-def prefix(id_: int) -> bytes:
-    return b"\0" + id_.to_bytes(4, "big")
-
-
-def guid(text: str) -> bytes:
-    return b"\1" + UUID(text).bytes
-
-
-def batch_of(rows: list[dict[str, Any]]) -> pa.RecordBatch:
-    return pa.RecordBatch.from_pylist(rows, schema=SCHEMA)
-
-
-def row(key: bytes | None, value: bytes | None, headers: Any = None) -> dict[str, Any]:
-    pairs = headers and [{"key": name, "value": content} for name, content in headers]
-    return {"key": key, "value": value, "headers": pairs, "partition": 0, "offset": 0}
+from tests.kafka_drain.schemas.records import G1, G2, IDS, batch_of, guid, prefix, row
 
 
 def expected_row(one: dict[str, Any], schema_ids: SchemaIds, topic: str) -> dict[str, Any]:
