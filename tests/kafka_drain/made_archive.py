@@ -87,6 +87,7 @@ class MadeArchive:
         *,
         together: bool = False,
         fingerprint: str | None = None,
+        sealed_at: str = NOW.isoformat(),
         **columns: Any,
     ) -> list[ArchiveFile]:
         """Write a batch and its receipt; return the files.
@@ -95,6 +96,7 @@ class MadeArchive:
             batch: The rows.
             together: One file holds all partitions of a topic, as where Spark has few tasks.
             fingerprint: What the receipt says of the records.
+            sealed_at: When it was sealed.
             columns: Columns that aren't as usual.
         """
         generation = self.archive.generation(self._generation)
@@ -111,7 +113,7 @@ class MadeArchive:
             bounds={},
             fingerprint=fingerprint,
             acknowledged=(),
-            sealed_at=NOW.isoformat(),
+            sealed_at=sealed_at,
         )
         generation.write_receipt(receipt)
         self._batch += 1
@@ -123,6 +125,7 @@ class MadeArchive:
         batch: Batch,
         replaces: Sequence[str] = (),
         columns: Mapping[str, Any] | None = None,
+        sealed_at: str = "",
         **plan: Any,
     ) -> list[ArchiveFile]:
         """Write a window and its receipt, with more in its plan if wanted; return the files."""
@@ -139,7 +142,8 @@ class MadeArchive:
             replaces=replaces,
             fingerprint=None,
             # Later than the windows before it.
-            sealed_at=(NOW + timedelta(seconds=len(self.archive.snapshot().windows))).isoformat(),
+            sealed_at=sealed_at
+            or (NOW + timedelta(seconds=len(self.archive.snapshot().windows))).isoformat(),
         )
         window.write_receipt(receipt)
         return list(files_of_receipt(window, receipt, "parquet"))

@@ -278,6 +278,25 @@ class Snapshot:
         """The windows that were begun, and have no receipt."""
         return [window for window in self.windows if not window.is_sealed]
 
+    def continuing(self, plan: Mapping[str, Any]) -> SnapshotWindow | None:
+        """Return a window that was begun with a plan and never sealed; None if there is none.
+
+        Raises:
+            ArchiveError: When an unsealed window has no plan, or it was changed.
+        """
+        return next((window for window in self.unsealed if window.can_continue(plan)), None)
+
+    @property
+    def sealed_at(self) -> str | None:
+        """Time of the newest seal, in ISO 8601; None if nothing is sealed. Skips damaged windows.
+
+        Raises:
+            ReceiptError: When the newest receipt of a generation is damaged.
+        """
+        receipts = [generation.last_receipt() for generation in self.generations]
+        sealed = [*filter(None, receipts), *self.readable_fold.receipts]
+        return max((receipt.sealed_at for receipt in sealed), default=None)
+
     @property
     def next_number(self) -> int:
         """The next free number for a window that supersedes intact files."""

@@ -125,10 +125,7 @@ def plan_drill(archive: Archive, request: DrillRequest) -> DrillPlan:
             for tp in _partitions_of(file):
                 partitions[tp.topic] = max(partitions.get(tp.topic, 0), tp.partition + 1)
     newest = newest_of(span for each in spans.values() for span in each)
-    receipts = [generation.last_receipt() for generation in snapshot.generations]
-    receipts += [window.receipt for window in snapshot.windows if window.is_readable]
-    sealed = max((receipt.sealed_at for receipt in receipts if receipt is not None), default=None)
-    return DrillPlan(snapshot, sample, dict(sorted(partitions.items())), newest, sealed)
+    return DrillPlan(snapshot, sample, dict(sorted(partitions.items())), newest, snapshot.sealed_at)
 
 
 def _partitions_of(file: ArchiveFile) -> list[TopicPartition]:

@@ -120,16 +120,7 @@ class ConsumerGroups:
     """
 
     def __init__(self, config: KafkaConfig, timeout_seconds: float | None = None) -> None:
-        """Set up access to a cluster; nothing is sent yet.
-
-        Args:
-            config: Connection settings.
-            timeout_seconds: How long to wait for a response; None for the connection's
-                socket.timeout.ms, or 20 s.
-
-        Raises:
-            ConfigError: When socket.timeout.ms isn't a number.
-        """
+        """Set up access to a cluster, as `Admin` does; nothing is sent yet."""
         self.admin = Admin(config, timeout_seconds)
         self._timeout = self.admin.timeout
 

@@ -100,9 +100,9 @@ def open_window(
         ArchiveError: When a window of that name has another plan.
     """
     plan = _plan(ranges, replaces, pipeline.format, pipeline.partition_by)
-    for begun in archive.snapshot().unsealed:
-        if begun.can_continue(plan):
-            return Window(archive.root, begun.key)
+    begun = archive.snapshot().continuing(plan)
+    if begun is not None:
+        return Window(archive.root, begun.key)
     window = Window(archive.root, key)
     if not _create(window, {"kind": WindowKind.REPAIR.value} | plan):
         raise ArchiveError(f"{window.folder} already exists with another plan; choose another name")

@@ -185,6 +185,47 @@ def test_can_continue(
 
     assert [window.key for window in snapshot.unsealed] == ["w"] * (not is_sealed)
     assert snapshot.folders["w"].can_continue(asked) is continues
+    assert (snapshot.continuing(asked) is not None) is continues
+
+
+def test_continuing_any(tmp_path: Path) -> None:
+    """Of several unsealed windows, the first one with that plan is continued."""
+    made = MadeArchive(tmp_path / "archive", {"t": "id"})
+    for key, replaces in (("w_1", ["a"]), ("w_2", ["b"]), ("w_3", ["b"])):
+        made.seal_window(key, {P0: dense(0, 10)}, replaces)
+        (made.root / "windows" / key / "receipt.json").unlink()
+
+    found = made.archive.snapshot().continuing({"replaces": ["b"]})
+
+    assert found is not None
+    assert found.key == "w_2"
+
+
+@pytest.mark.parametrize(
+    ("generation", "windows", "newest"),
+    [
+        (None, {}, None),
+        (3, {}, 3),
+        (None, {"a": 5}, 5),
+        (3, {"a": 5, "b": 4}, 5),
+        (6, {"a": 5, "b": 4}, 6),
+        (3, {"damaged": 9, "a": 5}, 5),
+    ],
+)
+def test_sealed_at(
+    tmp_path: Path, generation: int | None, windows: dict[str, int], newest: int | None
+) -> None:
+    """The newest seal is a generation's or a window's; what a damaged receipt says is unknown."""
+    made = MadeArchive(tmp_path / "archive", {"t": "id"})
+    if generation is not None:
+        made.seal({P0: dense(0, 10)}, sealed_at=f"2026-01-0{generation}")
+    for key, day in windows.items():
+        made.seal_window(key, {P0: dense(20, 30)}, sealed_at=f"2026-01-0{day}")
+    if "damaged" in windows:
+        path = Path(str(made.root / "windows/damaged/receipt.json"))
+        path.write_bytes(path.read_bytes().replace(b'"records"', b'"recards"', 1))
+
+    assert made.archive.snapshot().sealed_at == (newest and f"2026-01-0{newest}")
 
 
 def test_of_interval(made: MadeArchive) -> None:
