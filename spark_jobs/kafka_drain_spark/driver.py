@@ -57,7 +57,7 @@ def drive(kind: str, folders: Sequence[str], work: Callable[[SparkSession, Any],
             answers = path.read_text() if path.is_file() else None
             by_spec[id(spec)].write_result(result, answers)
 
-        return run_jobs(specs, work, write)  # type: ignore[type-var]
+        return run_jobs(specs, work, write)
 
 
 def _document(run: RunFolder) -> RunDocument:

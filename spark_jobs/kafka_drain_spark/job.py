@@ -7,13 +7,13 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, Protocol, TypeVar
+from typing import Any, TypeVar
 
 from pyspark.sql import SparkSession
 
 from kafka_drain.config.spark_conf import DEFAULT_LOG_LEVELS
 from kafka_drain.errors import KafkaDrainError
-from kafka_drain.spark.job_spec import write_private
+from kafka_drain.spark.job_spec import JobSpec, write_private
 from kafka_drain_spark.session import (
     SPARK_ERRORS,
     open_session,
@@ -22,20 +22,7 @@ from kafka_drain_spark.session import (
     ui_address,
 )
 
-
-class Spec(Protocol):
-    """The attributes that every job spec has."""
-
-    @property
-    def log_levels(self) -> dict[str, str]:
-        """Level by full logger name."""
-
-    @property
-    def result_path(self) -> str:
-        """Where the job writes its result."""
-
-
-S = TypeVar("S", bound=Spec)
+S = TypeVar("S", bound=JobSpec)
 
 
 class JobFailed(Exception):
@@ -51,7 +38,7 @@ class JobFailed(Exception):
         self.left = left
 
 
-def write_result(spec: Spec, result: dict[str, Any]) -> None:
+def write_result(spec: JobSpec, result: dict[str, Any]) -> None:
     """Write a job's result file."""
     write_private(Path(spec.result_path), result)
 

@@ -32,9 +32,17 @@ def read_result(path: Path) -> dict[str, Any] | None:
     return result
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class JobSpec:
-    """The base class of job specs."""
+    """The base class of job specs.
+
+    Attributes:
+        log_levels: Level by full logger name.
+        result_path: Where the job writes its result.
+    """
+
+    log_levels: dict[str, str]
+    result_path: str
 
     def write(self, path: Path) -> None:
         """Write the spec, readable by this user only."""
@@ -46,25 +54,37 @@ class JobSpec:
         return cls(**json.loads(path.read_text()))
 
 
-@dataclass(frozen=True)
-class DrainSpec(JobSpec):
+@dataclass(frozen=True, kw_only=True)
+class WritingSpec(JobSpec):
+    """A job that writes data files, in Spark's option names.
+
+    Attributes:
+        file_format: Format of the data files.
+        writer_options: Options of the file sink.
+        partition_by: Partition columns.
+        columns: Spark SQL expression of each added partition column.
+        values: How values are decoded: `encoding`, and `reader` with `writers` by id, or `columns`;
+            None when they aren't.
+    """
+
+    file_format: str
+    writer_options: dict[str, str]
+    partition_by: list[str]
+    columns: dict[str, str]
+    values: dict[str, Any] | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class DrainSpec(WritingSpec):
     """A drain, in Spark's option names.
 
     Attributes:
         pipeline: The pipeline's name.
         reader_options: Options of the Kafka source, without secrets.
-        file_format: Format of the data files.
-        writer_options: Options of the file sink, with `path` and `checkpointLocation`.
-        partition_by: Partition columns.
-        columns: Spark SQL expression of each added partition column.
-        log_levels: Level by full logger name.
         start: Offsets that the drain resumes from, in Spark's JSON form.
         planned_end: Planned end offsets, in Spark's JSON form. Records that arrive before the query
             starts are drained as well.
-        result_path: Where the job writes its result.
         secrets_path: File with the secret reader options; empty when there are none.
-        values: How values are decoded: `encoding`, and `reader` with `writers` by id, or `columns`;
-            None when they aren't.
         notes_path: Folder of the generation's notes, in Hadoop's form; empty to leave no notes
             while the query runs.
         first_unlisted: The first batch that the manifest doesn't list.
@@ -74,16 +94,9 @@ class DrainSpec(JobSpec):
 
     pipeline: str
     reader_options: dict[str, str]
-    file_format: str
-    writer_options: dict[str, str]
-    partition_by: list[str]
-    columns: dict[str, str]
-    log_levels: dict[str, str]
     start: str
     planned_end: str
-    result_path: str
     secrets_path: str = ""
-    values: dict[str, Any] | None = None
     notes_path: str = ""
     first_unlisted: int = 0
     skipped: list[dict[str, Any]] = field(default_factory=list)
@@ -112,7 +125,7 @@ OF_ONE_ATTEMPT = {
 }
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class WarmUpSpec(DrainSpec):
     """A drain of generated records, from which Java archives the classes that a drain loads.
 
@@ -123,8 +136,8 @@ class WarmUpSpec(DrainSpec):
     jars: list[str] = field(default_factory=list)
 
 
-@dataclass(frozen=True)
-class WindowSpec(JobSpec):
+@dataclass(frozen=True, kw_only=True)
+class WindowSpec(WritingSpec):
     """A bounded drain, in Spark's option names.
 
     Attributes:
@@ -132,34 +145,20 @@ class WindowSpec(JobSpec):
         offsets: Number of offsets that it spans.
         reader_options: Options of the Kafka source, with start and end offsets but no secrets.
         where: SQL condition that selects the wanted offsets from what is read.
-        file_format: Format of the data files.
-        writer_options: Options of the file sink.
         path: Folder of the data files.
-        partition_by: Partition columns.
-        columns: Spark SQL expression of each added partition column.
-        log_levels: Level by full logger name.
-        result_path: Where the job writes its result.
         secrets_path: File with the secret reader options; empty when there are none.
-        values: How values are decoded; see `DrainSpec`.
     """
 
     window: str
     offsets: int
     reader_options: dict[str, str]
     where: str
-    file_format: str
-    writer_options: dict[str, str]
     path: str
-    partition_by: list[str]
-    columns: dict[str, str]
-    log_levels: dict[str, str]
-    result_path: str
     secrets_path: str = ""
-    values: dict[str, Any] | None = None
 
 
-@dataclass(frozen=True)
-class CompactSpec(JobSpec):
+@dataclass(frozen=True, kw_only=True)
+class CompactSpec(WritingSpec):
     """A compaction: many small files to be rewritten as a few large ones.
 
     Attributes:
@@ -167,31 +166,17 @@ class CompactSpec(JobSpec):
         sources: For each data folder: `data_folder`, `file_format`, and `files`, absolute paths.
         records: Number of records that the old files hold.
         files: Approximate number of new files.
-        file_format: Format of the new files.
-        writer_options: Options of the file sink.
         path: Folder of the new files.
-        partition_by: Partition columns.
-        columns: Spark SQL expression of each added partition column.
-        log_levels: Level by full logger name.
-        result_path: Where the job writes its result.
-        values: How values are decoded; see `DrainSpec`.
     """
 
     window: str
     sources: list[dict[str, Any]]
     records: int
     files: int
-    file_format: str
-    writer_options: dict[str, str]
     path: str
-    partition_by: list[str]
-    columns: dict[str, str]
-    log_levels: dict[str, str]
-    result_path: str
-    values: dict[str, Any] | None = None
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class ValidateSpec(JobSpec):
     """Committed files to be read by executors, for a validation.
 
@@ -201,8 +186,6 @@ class ValidateSpec(JobSpec):
         file_format: Format of the files.
         files: The manifest's entries: path, size, modified, batch and log of each file.
         answers_path: Where the job writes what it read, one JSON object per line.
-        log_levels: Level by full logger name.
-        result_path: Where the job writes its result.
     """
 
     archive: str
@@ -210,11 +193,9 @@ class ValidateSpec(JobSpec):
     file_format: str
     files: list[dict[str, Any]]
     answers_path: str
-    log_levels: dict[str, str]
-    result_path: str
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class SendSpec(JobSpec):
     """An exactly-once republish, with its shards as Spark tasks.
 
@@ -223,20 +204,16 @@ class SendSpec(JobSpec):
         groups: Groups of send jobs as JSON types, without their settings; the jobs of a group are
             sent one after another.
         records: Number of records in the plan.
-        log_levels: Level by full logger name.
-        result_path: Where the job writes its result.
         secrets_path: File with librdkafka's settings.
     """
 
     run: str
     groups: list[list[dict[str, Any]]]
     records: int
-    log_levels: dict[str, str]
-    result_path: str
     secrets_path: str
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class SinkSpec(JobSpec):
     """A republish with Spark's Kafka sink.
 
@@ -248,8 +225,6 @@ class SinkSpec(JobSpec):
         partitions: Source partitions that are sent, as `topic-partition`.
         records: Number of their records in the files.
         writer_options: Options of the Kafka sink, without secrets.
-        log_levels: Level by full logger name.
-        result_path: Where the job writes its result.
         secrets_path: File with the secret writer options; empty when there are none.
     """
 
@@ -259,8 +234,6 @@ class SinkSpec(JobSpec):
     partitions: list[str]
     records: int
     writer_options: dict[str, str]
-    log_levels: dict[str, str]
-    result_path: str
     secrets_path: str = ""
 
 
