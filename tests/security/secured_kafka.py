@@ -122,7 +122,11 @@ def _tls(certificates: Certificates) -> dict[str, str]:
 
 
 def _sasl(plain_users: str, tokens: TokenProvider) -> dict[str, str]:
-    properties = {"sasl.enabled.mechanisms": ",".join(["PLAIN", "OAUTHBEARER", *SCRAM])}
+    properties = {
+        "sasl.enabled.mechanisms": ",".join(["PLAIN", "OAUTHBEARER", *SCRAM]),
+        # The default of Kafka 4.1.0 checks no signature. This is read without any prefix.
+        "sasl.oauthbearer.jwt.validator.class": f"{_OAUTH}.BrokerJwtValidator",
+    }
     for listener in ("sasl_plaintext", "sasl_ssl"):
         prefix = f"listener.name.{listener}"
         properties[f"{prefix}.plain.sasl.jaas.config"] = f"{_PLAIN} required {plain_users};"

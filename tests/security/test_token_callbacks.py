@@ -131,10 +131,13 @@ def test_callback_refusing(secured: SecuredKafka) -> None:
         KafkaCluster(by("refusing", secured), timeout_seconds=3).cluster_id()
 
 
-def test_callback_forged(secured: SecuredKafka, caplog: pytest.LogCaptureFixture) -> None:
+@pytest.mark.parametrize("callback", ["unsigned", "damaged"])
+def test_callback_forged(
+    callback: str, secured: SecuredKafka, caplog: pytest.LogCaptureFixture
+) -> None:
     """A token that the broker doesn't accept is a login that fails; it isn't shown."""
     with pytest.raises(AuthenticationError, match="rejects the credentials") as raised:
-        KafkaCluster(by("forged", secured), timeout_seconds=3).cluster_id()
+        KafkaCluster(by(callback, secured), timeout_seconds=3).cluster_id()
 
     assert "eyJ" not in str(raised.value) + caplog.text
 

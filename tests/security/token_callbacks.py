@@ -30,9 +30,19 @@ def refusing(_config: str) -> tuple[str, float]:
     raise RuntimeError("the vault is closed")
 
 
-def forged(_config: str) -> tuple[str, float]:
+def unsigned(_config: str) -> tuple[str, float]:
     """Return what is no token of the provider."""
     return "eyJhbGciOiJub25lIn0.eyJzdWIiOiJ1c2VyIn0.", time.time() + 3600
+
+
+def damaged(_config: str) -> tuple[str, float]:
+    """Return a token of the provider with another signature.
+
+    Its first character differs: of the last one, four bits mean nothing.
+    """
+    content, _, signature = _new().rpartition(".")
+    other = "B" if signature[0] == "A" else "A"
+    return f"{content}.{other}{signature[1:]}", time.time() + 3600
 
 
 def _new() -> str:
