@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 import sys
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -288,8 +289,8 @@ def test_register_archive_killed(
                 super().commit_table(*arguments, **options)
             raise Killed
 
-    with pytest.raises(Killed):
-        register_archive(archive, open_catalog(tmp_path, KilledCatalog), NAME)
+    with closing(open_catalog(tmp_path, KilledCatalog)) as killed, pytest.raises(Killed):
+        register_archive(archive, killed, NAME)
     assert catalog.load_table(NAME).scan().count() == (84 if is_done else 0)
 
     found = register_archive(archive, catalog, NAME)

@@ -21,6 +21,18 @@ from cryptography.x509.oid import NameOID
 
 __all__ = ["Certificate", "Certificates"]
 
+_SIGNS_CERTIFICATES = x509.KeyUsage(
+    digital_signature=False,
+    content_commitment=False,
+    key_encipherment=False,
+    data_encipherment=False,
+    key_agreement=False,
+    key_cert_sign=True,
+    crl_sign=True,
+    encipher_only=False,
+    decipher_only=False,
+)
+
 
 @dataclass(frozen=True)
 class Certificate:
@@ -47,6 +59,11 @@ class Certificates:
         signed = (
             _builder(self._name, self._name, self._key)
             .add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
+            # Python 3.13 (VERIFY_X509_STRICT) refuses an authority without these two.
+            .add_extension(_SIGNS_CERTIFICATES, critical=True)
+            .add_extension(
+                x509.SubjectKeyIdentifier.from_public_key(self._key.public_key()), critical=False
+            )
             .sign(self._key, hashes.SHA256())
         )
         self._certificate = signed

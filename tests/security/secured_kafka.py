@@ -140,5 +140,7 @@ def _sasl(plain_users: str, tokens: TokenProvider) -> dict[str, str]:
             ),
             f"{oauth}.oauthbearer.jwks.endpoint.url": tokens.keys.as_uri(),
             f"{oauth}.oauthbearer.expected.audience": "kafka",
+            # Kafka 4.4 requires it.
+            f"{oauth}.oauthbearer.expected.issuer": "tests",
         }
     return properties
