@@ -45,6 +45,7 @@ FLOORS = {
         "windows",
         "maintenance",
         "recovery",
+        "cut_over",
         "events",
         "cli",
     ),

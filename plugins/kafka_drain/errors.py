@@ -17,7 +17,8 @@
     │   ├── ProgressError             a republish's progress in Kafka is gone, or another plan's
     │   ├── SupersededError           a later attempt of the same republish took over
     │   ├── GroupError                a consumer group has changed, or can't be changed
-    │   └── VerifyError               the target doesn't hold each republished record exactly once
+    │   ├── VerifyError               the target doesn't hold each republished record exactly once
+    │   └── CutOverError              a step of a cut-over refuses: something isn't as it must be
     └── TransientError                the same call may succeed later
         ├── KafkaUnavailableError     the brokers don't respond
         ├── StoreUnavailableError     the archive's object store doesn't respond
@@ -27,7 +28,8 @@
         ├── SparkJobError             spark-submit failed with an error not classified here
         ├── GroupInUseError           a consumer group has active members
         ├── NotSealedError            committed files haven't been proven by a validation yet
-        └── DeliveryError             Kafka didn't acknowledge every record that was sent
+        ├── DeliveryError             Kafka didn't acknowledge every record that was sent
+        └── LagError                  a mirror's target still lacks too many records
 
 A message says what was seen, what was expected and what to do. Every class takes only the message,
 so that errors survive pickling between Airflow's processes.
@@ -41,6 +43,7 @@ __all__ = [
     "AuthorizationError",
     "CheckpointError",
     "ConfigError",
+    "CutOverError",
     "DataFileError",
     "DataLossError",
     "DeliveryError",
@@ -49,6 +52,7 @@ __all__ = [
     "GroupInUseError",
     "KafkaDrainError",
     "KafkaUnavailableError",
+    "LagError",
     "LockedError",
     "MachineError",
     "ManifestInvalidError",
@@ -143,6 +147,10 @@ class VerifyError(TerminalError):
     """Raised when a target doesn't hold every sent record exactly once and in order."""
 
 
+class CutOverError(TerminalError):
+    """Raised when a step of a cut-over refuses; the message says what to change."""
+
+
 class KafkaUnavailableError(TransientError):
     """Raised when the Kafka brokers don't respond."""
 
@@ -177,3 +185,7 @@ class NotSealedError(TransientError):
 
 class DeliveryError(TransientError):
     """Raised when Kafka didn't acknowledge every record that was sent."""
+
+
+class LagError(TransientError):
+    """Raised when a mirror's target still lacks too many records for the producers to stop."""

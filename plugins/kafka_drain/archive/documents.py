@@ -866,3 +866,84 @@ class DrillDocument(VersionedDocument):
     problems: list[ProblemRow]
     left: list[str]
     max_age_days: int | None
+
+
+class EndRow(Row):
+    """The end of a source partition.
+
+    Attributes:
+        topic: The topic.
+        partition: The partition.
+        offset: Its end offset, behind open transactions too.
+    """
+
+    topic: str
+    partition: int
+    offset: int
+
+
+class CutOverGroupRow(Row):
+    """A consumer group that was translated to the target.
+
+    Attributes:
+        group: The group.
+        read_again: Maximum number of records that it reads again.
+        offsets: Where it continues in the target.
+    """
+
+    group: str
+    read_again: int
+    offsets: list[EndRow]
+
+
+class CutOverDocument(VersionedDocument):
+    """`cut-over/<key>/<time>-<step>.json`: what one attempt of a step of a cut-over saw.
+
+    Attributes:
+        run_name: Name of the cut-over, and of its mirror.
+        step: The step; `back` for a way back.
+        verdict: `refused` if a condition of the step didn't hold.
+        run: What took the step: an Airflow run, or `terminal`.
+        started_at: Time of its start, in ISO 8601.
+        finished_at: Time of its end, in ISO 8601.
+        source_cluster_id: Id of the Kafka cluster that clients leave.
+        target_cluster_id: Id of the Kafka cluster that they move to.
+        ends: The source's end offsets.
+        lag: Number of offsets at the source that weren't in the target.
+        records: Number of records that the mirror's finished runs have sent and compared.
+        runs: Number of these runs.
+        last_run: Key of the last of them; None for none.
+        groups: Groups that were translated; None if the step doesn't look at them.
+        problems: Why it was refused; empty if it passed.
+        notes: What else it saw.
+        back: How to go back from here.
+    """
+
+    without_version = None
+
+    run_name: str
+    step: Literal[
+        "mirror",
+        "producers_off",
+        "last_drain",
+        "last_mirror",
+        "groups",
+        "verify",
+        "hand_over",
+        "back",
+    ]
+    verdict: Literal["passed", "refused"]
+    run: str
+    started_at: str
+    finished_at: str
+    source_cluster_id: str
+    target_cluster_id: str
+    ends: list[EndRow]
+    lag: int
+    records: int
+    runs: int
+    last_run: str | None
+    groups: list[CutOverGroupRow] | None
+    problems: list[str]
+    notes: list[str]
+    back: list[str]

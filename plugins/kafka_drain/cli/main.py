@@ -39,6 +39,7 @@ COMMANDS = {
     "restore-schemas": "register an archive's schemas in another Schema Registry",
     "check-decoding": "decode what a republish has sent with the target's schemas",
     "translate-group": "plan, commit or undo a consumer group's offsets after a republish",
+    "cut-over": "move all clients to another cluster, step by step; go back until the last one",
     "drill": "restore a part of an archive to scratch topics, verify it, and remove them",
     "verify-evidence": "verify signed evidence offline, with nothing but a public key",
     "evidence-key": "create a key pair that signs evidence",

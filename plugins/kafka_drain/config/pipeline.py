@@ -8,6 +8,7 @@ from typing import Annotated, Any, ClassVar, Literal
 from pydantic import Field, field_validator
 
 from kafka_drain.config.checks import refuse, template_in
+from kafka_drain.config.cut_over import CutOver
 from kafka_drain.config.drill import Drill
 from kafka_drain.config.model import ConfigModel
 from kafka_drain.config.places import OWN, calling_line, named
@@ -75,6 +76,7 @@ class Pipeline(ConfigModel):
         witness_conn_id: Airflow connection of type Kafka for a witness that is a topic; None for
             `kafka_conn_id`.
         drill: Restores that are tried on a schedule, as `drill_<name>`; None for none.
+        cut_over: A move of all clients to another cluster, as `cut_over_<name>`; None for none.
 
     Raises:
         ConfigError: When a key is unknown or a value isn't acceptable; names the key, the value and
@@ -117,6 +119,7 @@ class Pipeline(ConfigModel):
     witness: str | None = None
     witness_conn_id: str | None = None
     drill: Drill | None = None
+    cut_over: CutOver | None = None
     driver_memory: Annotated[str, Field(pattern=r"^\d+[mgMG]$")] = "1g"
 
     @classmethod

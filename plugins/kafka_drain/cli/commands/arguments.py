@@ -41,6 +41,24 @@ def add_kafka(parser: argparse.ArgumentParser) -> None:
     )
 
 
+def add_target(parser: argparse.ArgumentParser, what: str) -> None:
+    """Add another cluster than the source's.
+
+    Args:
+        parser: The command's parser.
+        what: What the cluster is for, such as "that gets the records".
+    """
+    parser.add_argument(
+        "--to-bootstrap", metavar="HOST:PORT", help=f"brokers of the cluster {what}"
+    )
+    parser.add_argument(
+        "--to-kafka-config",
+        metavar="FILE",
+        help="JSON file with librdkafka settings of that cluster, for those that must not be on a "
+        "command line",
+    )
+
+
 def add_spark(parser: argparse.ArgumentParser, master: str = "Spark master (%(default)s)") -> None:
     """Add the Spark master and its configuration."""
     parser.add_argument("--master", default="local[*]", help=master)
@@ -173,6 +191,23 @@ def cluster_from(options: argparse.Namespace) -> KafkaCluster:
     config = KafkaConfig(settings)
     say_lines(f"Kafka connection: {warning}" for warning in config.warnings)
     return KafkaCluster(config)
+
+
+def target_from(options: argparse.Namespace, why: str) -> KafkaCluster:
+    """Return the cluster that the options of `add_target` name.
+
+    Args:
+        options: The command's arguments.
+        why: Why it has to be named, for the error message.
+    """
+    settings: dict[str, Any] = {}
+    if options.to_kafka_config:
+        settings |= json_file(options.to_kafka_config)
+    if options.to_bootstrap:
+        settings["bootstrap.servers"] = options.to_bootstrap
+    if not settings:
+        raise ConfigError(f"no target given; pass --to-bootstrap or --to-kafka-config: {why}")
+    return KafkaCluster(KafkaConfig(settings))
 
 
 def registry_from(options: argparse.Namespace) -> SchemaRegistry | None:

@@ -13,9 +13,10 @@ from kafka_drain.cli.commands.arguments import (
     add_archive,
     add_dry_run,
     add_evidence,
-    json_file,
+    add_target,
     pairs,
     signer_from,
+    target_from,
 )
 from kafka_drain.cli.commands.pipeline_arguments import pipeline_from
 from kafka_drain.cli.commands.plan_answer import acts, answer_plan
@@ -25,9 +26,6 @@ from kafka_drain.config.checks import integer
 from kafka_drain.config.drill import PREFIX, SAMPLES
 from kafka_drain.drills.drill import DrillRequest, plan_drill, run_drill
 from kafka_drain.drills.sample import check_kind
-from kafka_drain.errors import ConfigError
-from kafka_drain.kafka.client_config import KafkaConfig
-from kafka_drain.kafka.cluster import KafkaCluster
 from kafka_drain.republish.engines.select import Engines
 from kafka_drain.spark.job import private_folder
 from kafka_drain.storage.lease import utc_now
@@ -36,17 +34,7 @@ from kafka_drain.storage.lease import utc_now
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the command's arguments."""
     add_archive(parser)
-    parser.add_argument(
-        "--to-bootstrap",
-        metavar="HOST:PORT",
-        help="brokers of the cluster that gets the scratch topics",
-    )
-    parser.add_argument(
-        "--to-kafka-config",
-        metavar="FILE",
-        help="JSON file with librdkafka settings of that cluster, for those that must not be on a "
-        "command line",
-    )
+    add_target(parser, "that gets the scratch topics")
     parser.add_argument(
         "--sample",
         metavar="|".join(name.replace("_", "-") for name in SAMPLES),
@@ -94,7 +82,8 @@ def run(options: argparse.Namespace) -> int:
     )
     if not acts(options):
         return answer_plan(options, plan_drill(archive, request), lambda: None)
-    cluster, signer = _target(options), signer_from(options)
+    cluster = target_from(options, "a drill restores to a cluster that you name")
+    signer = signer_from(options)
     with private_folder() as folder:
         pipeline = pipeline_from(options)
         # Only the worker's engine sends: a drill must not depend on Spark.
@@ -131,20 +120,6 @@ def _check(options: argparse.Namespace, archive: Archive) -> int:
 
 def _max_age(options: argparse.Namespace) -> int | None:
     return None if options.max_age is None else int(integer(1)("--max-age", options.max_age))
-
-
-def _target(options: argparse.Namespace) -> KafkaCluster:
-    settings: dict[str, Any] = {}
-    if options.to_kafka_config:
-        settings |= json_file(options.to_kafka_config)
-    if options.to_bootstrap:
-        settings["bootstrap.servers"] = options.to_bootstrap
-    if not settings:
-        raise ConfigError(
-            "no target given; pass --to-bootstrap or --to-kafka-config: a drill restores to a "
-            "cluster that you name"
-        )
-    return KafkaCluster(KafkaConfig(settings))
 
 
 def _no_spark(*_: object) -> None:

@@ -37,13 +37,23 @@ def follower_key(name: str) -> str:
     return run_key(f"follow {name}")
 
 
+def runs_of(archive: Archive, follower: str) -> list[RepublishRun]:
+    """Return a follower's runs, oldest first.
+
+    Args:
+        archive: The archive.
+        follower: The prefix of the keys of its runs.
+    """
+    return [run for run in list_runs(archive.root) if _is_run_of(run.key, follower)]
+
+
 def next_run(archive: Archive, follower: str) -> tuple[RepublishRun, ThroughJson]:
     """Return the run to execute next, and how much of the archive was sent before it.
 
     This is the one after the last run that has finished: only then does the next one begin, and its
     receipt covers all runs before it.
     """
-    runs = [run for run in list_runs(archive.root) if _is_run_of(run.key, follower)]
+    runs = runs_of(archive, follower)
     since, unfinished = NOTHING, list[RepublishRun]()
     for run in reversed(runs):
         receipt = run.receipt()
@@ -74,7 +84,7 @@ def _is_run_of(key: str, follower: str) -> bool:
 
 def previous_request(archive: Archive, follower: str) -> dict[str, Any] | None:
     """Return the request of a follower's last finished run; None when no run has finished."""
-    runs = [run for run in list_runs(archive.root) if _is_run_of(run.key, follower)]
+    runs = runs_of(archive, follower)
     receipts = (run.receipt() for run in reversed(runs))
     return next((receipt["request"] for receipt in receipts if receipt is not None), None)
 

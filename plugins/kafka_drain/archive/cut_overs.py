@@ -1,0 +1,42 @@
+"""What the steps of a cut-over saw, in `cut-over/<key>/`: a document for each attempt."""
+
+from __future__ import annotations
+
+import re
+from datetime import datetime
+
+from upath import UPath
+
+from kafka_drain.archive.documents import CutOverDocument
+from kafka_drain.storage.json_files import create_document
+from kafka_drain.storage.paths import list_folder
+
+#: The archive's folder of cut-overs.
+FOLDER = "cut-over"
+
+#: The name of a document: its end, which sorts by time, and the step.
+_NAME = re.compile(r"\d{8}T\d{12}Z-[a-z_]+\.json")
+
+
+def read_cut_over(root: UPath, key: str) -> list[CutOverDocument]:
+    """Return what a cut-over's steps saw, oldest first.
+
+    Raises:
+        ArchiveError: When a document was changed.
+    """
+    folder = root / FOLDER / key
+    return [
+        CutOverDocument.read(folder / name)
+        for name in sorted(filter(_NAME.fullmatch, list_folder(folder)))
+    ]
+
+
+def write_step(root: UPath, key: str, document: CutOverDocument, finished_at: datetime) -> str:
+    """Write what a step saw; return the file's path relative to the archive.
+
+    Raises:
+        ArchiveError: When the archive can't be written.
+    """
+    where = f"{FOLDER}/{key}/{finished_at:%Y%m%dT%H%M%S%fZ}-{document.step}.json"
+    create_document(root / where, document.content())
+    return where

@@ -1,0 +1,163 @@
+"""`kafka-drain cut-over`: move all clients to another cluster, step by step."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable, Sequence
+
+from rich.console import Console
+
+from kafka_drain.archive.archive import Archive
+from kafka_drain.archive.documents import CutOverDocument
+from kafka_drain.cli.commands.arguments import (
+    add_apply,
+    add_job,
+    add_target,
+    cluster_from,
+    json_file,
+    target_from,
+)
+from kafka_drain.cli.commands.pipeline_arguments import pipeline_from
+from kafka_drain.cli.commands.plan_answer import acts, say_dry_run
+from kafka_drain.cli.console import answer, new_table, print_table, say
+from kafka_drain.cli.exit_codes import OK
+from kafka_drain.cli.foreground import runner_of
+from kafka_drain.config.cut_over import MAX_LAG, QUIET_SECONDS, RUN_NAME
+from kafka_drain.config.cut_over import CutOver as Settings
+from kafka_drain.cut_over.request import CutOverRequest
+from kafka_drain.cut_over.run import CutOver
+from kafka_drain.cut_over.steps import STEPS, Step, checklist
+from kafka_drain.errors import ConfigError
+from kafka_drain.republish.engines.select import Engines
+from kafka_drain.spark.job import private_folder
+from kafka_drain.storage.lease import utc_now
+
+_NAMES = [step.value.replace("_", "-") for step in STEPS]
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the command's arguments."""
+    add_job(parser)
+    add_target(parser, "that clients move to")
+    what = parser.add_mutually_exclusive_group()
+    what.add_argument(
+        "--step",
+        metavar="|".join(_NAMES),
+        help="step to take; without it, the checklist is shown",
+    )
+    what.add_argument(
+        "--back",
+        action="store_true",
+        help="restore the groups' offsets in the target, and say what stays there",
+    )
+    parser.add_argument(
+        *("--run-name", "--run"),
+        metavar="NAME",
+        default=RUN_NAME,
+        help="name of the cut-over and of its mirror (%(default)s)",
+    )
+    parser.add_argument(
+        "--group",
+        metavar="GROUP",
+        action="append",
+        default=[],
+        help="consumer group that moves (all that have offsets); can be repeated",
+    )
+    parser.add_argument(
+        "--mirror-options",
+        metavar="FILE",
+        help="JSON file with options of the republish, such as placement",
+    )
+    parser.add_argument(
+        "--max-lag",
+        metavar="N",
+        default=MAX_LAG,
+        type=int,
+        help="offsets that the target may lack when the producers are turned off (%(default)s)",
+    )
+    parser.add_argument(
+        "--quiet-seconds",
+        metavar="N",
+        default=QUIET_SECONDS,
+        type=float,
+        help="how long the source's ends must stay the same (%(default)g)",
+    )
+    add_apply(parser, "take the step; without it, only the checklist is shown")
+
+
+def run(options: argparse.Namespace) -> int:
+    """Show the checklist, take a step, or go back."""
+    archive = Archive.at(options.archive)
+    archive.require()
+    cut_over = _cut_over(options, archive)
+    taken: CutOverDocument | None = None
+    if options.back:
+        taken = cut_over.go_back(apply=acts(options))
+    elif options.step and acts(options):
+        with private_folder() as folder:
+            engines = Engines(
+                str(archive.root), cut_over.target, cut_over.pipeline, folder, runner_of(options)
+            )
+            taken = cut_over.take(_step(options.step), engines)
+    history = cut_over.history()
+    states = checklist([(d.step, d.verdict == "passed") for d in history])
+    rows = [(step.value, state.value, _saw(step, history)) for step, state in states.items()]
+    document = {
+        "run_name": options.run_name,
+        "steps": {name: {"state": state, "saw": saw} for name, state, saw in rows},
+        "taken": None if taken is None else taken.content(),
+    }
+    answer(options, document, _table(rows))
+    if options.step or options.back:
+        say_dry_run(options, "take the step")
+    return OK
+
+
+def _cut_over(options: argparse.Namespace, archive: Archive) -> CutOver:
+    try:
+        settings = Settings(
+            kafka_conn_id="terminal",
+            run_name=options.run_name,
+            mirror=json_file(options.mirror_options) if options.mirror_options else {},
+            groups=options.group,
+            max_lag=options.max_lag,
+            quiet_seconds=options.quiet_seconds,
+        )
+    except ValueError as error:
+        raise ConfigError(f"--run-name, --max-lag or --quiet-seconds: {error}") from error
+    return CutOver(
+        archive,
+        pipeline_from(options),
+        cluster_from(options),
+        target_from(options, "clients move to a cluster that you name"),
+        CutOverRequest.of(settings),
+        "terminal",
+        say,
+        utc_now,
+    )
+
+
+def _step(name: str) -> Step:
+    try:
+        return Step(name.replace("-", "_"))
+    except ValueError as error:
+        raise ConfigError(
+            f"--step {name!r} is not acceptable; accepted: {', '.join(_NAMES)}"
+        ) from error
+
+
+def _saw(step: Step, history: Sequence[CutOverDocument]) -> str:
+    newest = next((d for d in reversed(history) if d.step == step.value), None)
+    if newest is None:
+        return ""
+    return "; ".join(newest.problems) or f"{newest.finished_at}: {newest.records:,} records sent"
+
+
+def _table(rows: Sequence[tuple[str, str, str]]) -> Callable[[Console], None]:
+    def show(console: Console) -> None:
+        table = new_table(console, "step", "state", "seen")
+        for row in rows:
+            table.add_row(*row)
+        print_table(console, table)
+
+    return show

@@ -1,0 +1,421 @@
+"""Take a step of a cut-over: do what belongs to it, look, decide, and note what was seen."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+from typing import Any
+
+from kafka_drain.archive.archive import Archive
+from kafka_drain.archive.cluster_moments import moment_at
+from kafka_drain.archive.cut_overs import read_cut_over, write_step
+from kafka_drain.archive.documents import CutOverDocument, CutOverGroupRow, EndRow
+from kafka_drain.archive.format_version import FORMAT_VERSION
+from kafka_drain.config.pipeline import Pipeline
+from kafka_drain.cut_over.looking import (
+    Mirror,
+    active_groups,
+    changes_of_target,
+    look_at_mirror,
+    look_at_source,
+    misplaced_groups,
+)
+from kafka_drain.cut_over.request import CutOverRequest
+from kafka_drain.cut_over.steps import (
+    BACK,
+    REQUIRED,
+    Check,
+    Seen,
+    State,
+    Step,
+    checklist,
+    moved,
+    problems,
+    unready,
+    way_back,
+)
+from kafka_drain.errors import ConfigError, CutOverError, LagError
+from kafka_drain.kafka.cluster import KafkaCluster
+from kafka_drain.kafka.cluster_state import Part
+from kafka_drain.kafka.consumer_groups import ConsumerGroups
+from kafka_drain.offsets import TopicPartition
+from kafka_drain.progress import Level, Line
+from kafka_drain.proof.cluster_capture import capture, describe_with, parts_before
+from kafka_drain.republish.groups.applying import apply_plan, undo
+from kafka_drain.republish.groups.archived import archived_offsets
+from kafka_drain.republish.groups.planning import plan_group, read_map
+from kafka_drain.republish.groups.records import GroupRecords
+from kafka_drain.republish.planning.binding import refuse_other_target
+from kafka_drain.republish.planning.follow import (
+    follower_key,
+    next_run,
+    previous_binding,
+    runs_of,
+)
+from kafka_drain.republish.planning.runs import run_key
+from kafka_drain.republish.run import Engine, plan_republish
+
+#: A run that was killed is finished first, and drains may seal more meanwhile.
+PASSES = 3
+
+_SENDS = (Step.MIRROR, Step.LAST_MIRROR)
+
+
+@dataclass
+class CutOver:
+    """A cut-over of an archive's topics to another cluster.
+
+    Attributes:
+        archive: The archive, through which the records move.
+        pipeline: What it drains.
+        source: The cluster that clients leave.
+        target: The cluster that they move to.
+        request: How.
+        run: What takes the steps: an Airflow run, or `terminal`.
+        say: Called with progress lines.
+        clock: Returns the current time.
+        pause: Waits for a number of seconds; replaced in tests.
+    """
+
+    archive: Archive
+    pipeline: Pipeline
+    source: KafkaCluster
+    target: KafkaCluster
+    request: CutOverRequest
+    run: str
+    say: Callable[[str], None]
+    clock: Callable[[], datetime]
+    pause: Callable[[float], None] = field(default=time.sleep, repr=False)
+
+    @property
+    def key(self) -> str:
+        """Name of the cut-over's folder."""
+        return run_key(self.request.run_name)
+
+    @property
+    def follower(self) -> str:
+        """Prefix of the keys of the mirror's runs."""
+        return follower_key(self.request.run_name)
+
+    def history(self) -> list[CutOverDocument]:
+        """Return what was seen so far, oldest first."""
+        return read_cut_over(self.archive.root, self.key)
+
+    def take(self, step: Step, engine: Engine) -> CutOverDocument:
+        """Take a step; taken again after it was killed or refused, it continues.
+
+        Args:
+            step: The step.
+            engine: Sends and verifies.
+
+        Returns:
+            What it saw, as it is in the archive.
+
+        Raises:
+            CutOverError: When the step doesn't pass; says why, and what to do. What it saw is in
+                the archive.
+            LagError: When the target still lacks too many records; a later try may pass.
+            KafkaDrainError: A subclass that names the problem, when something can't be done or
+                seen; nothing is noted, and the step can be taken again.
+        """
+        started = self.clock()
+        source_id, target_id = self._clusters()
+        history = self.history()
+        done = next(
+            (d for d in history if d.step == Step.HAND_OVER and d.verdict == "passed"), None
+        )
+        if done is not None and step is Step.HAND_OVER:
+            self._tell(step, f"handed over at {done.finished_at}; nothing is done")
+            return done
+        seen = Seen(
+            unready=unready(step, _taken(history)),
+            max_lag=self.request.max_lag,
+        )
+        # What a step does must not happen too early: groups, for example, would have old offsets.
+        seen, ends, mirror, groups = self._act(step, seen, history, engine)
+        found = problems(step, seen)
+        document = self._document(
+            step.value,
+            started,
+            (source_id, target_id),
+            found,
+            ends=ends,
+            lag=seen.lag,
+            mirror=mirror,
+            groups=groups,
+            back=way_back(step),
+        )
+        if found:
+            # Only the lag becomes less by itself.
+            kind = LagError if step is Step.MIRROR and not seen.unready else CutOverError
+            raise kind(f"{step.value}: {'. '.join(found)}. {'; '.join(document.back)}")
+        return document
+
+    def go_back(self, *, apply: bool) -> CutOverDocument | None:
+        """Restore the groups' offsets in the target, and say what stays there.
+
+        Args:
+            apply: Whether to do it, and not only to say it.
+
+        Returns:
+            What was done, as it is in the archive; None if it was only said.
+
+        Raises:
+            CutOverError: When the hand-over has happened.
+            GroupError: When a group's consumers have committed in the target since.
+            GroupInUseError: When they are active.
+        """
+        started, clusters = self.clock(), self._clusters()
+        if self._states()[Step.HAND_OVER] is State.PASSED:
+            raise CutOverError(f"{BACK}: {way_back(Step.HAND_OVER)[0]}. Nothing was changed")
+        runs = runs_of(self.archive, self.follower)
+        groups, notes = ConsumerGroups(self.target.config), list[str]()
+        for name in self._names():
+            for run in reversed(runs):
+                records = GroupRecords(run.folder, name)
+                while records.newest_open() is not None:
+                    undone = undo(records, groups, name, self.say, apply=apply)
+                    notes.append(f"group {name}: {undone.result}, {len(undone.left):,} left")
+                    if not apply:
+                        break
+        mirror = look_at_mirror(self.archive, self.follower)
+        for topic, records_sent in sorted(_sent(mirror).items()):
+            notes.append(f"topic {topic} keeps {records_sent:,} records at the target")
+        back = way_back(Step.PRODUCERS_OFF)
+        for line in [*notes, *back]:
+            self._tell(BACK, line)
+        if not apply:
+            return None
+        source = look_at_source(self.archive.snapshot(), self.pipeline, self.source)
+        return self._document(
+            BACK,
+            started,
+            clusters,
+            [],
+            ends=source.ends,
+            lag=sum(source.undrained.values()),
+            mirror=mirror,
+            groups=None,
+            notes=notes,
+            back=back,
+        )
+
+    def _states(self) -> dict[Step, State]:
+        return checklist(_taken(self.history()))
+
+    def _clusters(self) -> tuple[str, str]:
+        source, target = self.source.cluster_id(), self.target.cluster_id()
+        if source == target:
+            raise ConfigError(
+                f"source and target are both Kafka cluster {source}, expected two clusters; "
+                "correct the target's connection"
+            )
+        return source, target
+
+    def _act(
+        self, step: Step, seen: Seen, history: list[CutOverDocument], engine: Engine
+    ) -> tuple[Seen, Mapping[TopicPartition, int], Mirror, list[CutOverGroupRow] | None]:
+        """Do what belongs to a step, as far as its conditions allow, and look."""
+        checks = REQUIRED[step]
+        if step in _SENDS and not seen.unready:
+            self._mirror(engine)
+        source = look_at_source(self.archive.snapshot(), self.pipeline, self.source)
+        since = source.ends
+        if step is Step.PRODUCERS_OFF:
+            self._tell(step, f"watching the source's ends for {self.request.quiet_seconds:g} s")
+            self.pause(self.request.quiet_seconds)
+            source = look_at_source(self.archive.snapshot(), self.pipeline, self.source)
+        elif Check.SOURCE_QUIET in checks:
+            since = _ends_of(history, Step.PRODUCERS_OFF) or since
+        mirror = look_at_mirror(self.archive, self.follower)
+        seen = replace(
+            seen,
+            lag=sum(source.undrained.values()),
+            undrained=source.undrained,
+            moved=moved(since, source.ends),
+            unsent=mirror.unsent,
+            inexact=mirror.inexact,
+        )
+        groups = None
+        if step is Step.GROUPS:
+            names = self._described_names()
+            seen = replace(seen, busy=tuple(active_groups(names, self.source, self.target)))
+            if not problems(step, seen):
+                groups = self._translate(names, mirror)
+        elif Check.GROUPS_PLACED in checks:
+            groups = _groups_of(history)
+            names = [row.group for row in groups]
+            follower, bound = self.follower, next_run(self.archive, self.follower)[1]
+            refuse_other_target(
+                self.target,
+                previous_binding(self.archive, follower, bound),
+                follower,
+                said="Nothing was changed",
+            )
+            seen = replace(
+                seen,
+                changed=tuple(changes_of_target(self.target, mirror)),
+                busy=tuple(active_groups(names, self.source, self.target)),
+                misplaced=tuple(misplaced_groups(names, mirror.runs, self.source, self.target)),
+            )
+        return seen, source.ends, mirror, groups
+
+    def _mirror(self, engine: Engine) -> None:
+        """Send what is sealed; a run that was killed is finished first."""
+        for _ in range(PASSES):
+            plan_republish(
+                self.archive,
+                self.target,
+                self.request.mirror,
+                now=self.clock(),
+                say=self.say,
+                apply=True,
+            ).execute(engine, self.clock)
+            if not look_at_mirror(self.archive, self.follower).unsent:
+                return
+
+    def _described_names(self) -> list[str]:
+        """Describe the source's groups once more, and return those that move."""
+        root = self.archive.root
+        describe = describe_with(self.source.config, parts_before(root), self.say)
+        if describe is not None:
+            capture(self.archive.snapshot(), describe, self.clock)
+        names = self._names()
+        if not names and moment_at(root, None, Part.GROUPS) is None:
+            raise ConfigError(
+                f"{root} has no offsets of consumer groups: no validation has noted them; add "
+                "groups to the pipeline's describe_cluster, then drain and validate"
+            )
+        return names
+
+    def _names(self) -> list[str]:
+        """Return the groups that move: those that were named, or all that have offsets."""
+        if self.request.groups:
+            return list(self.request.groups)
+        moment = moment_at(self.archive.root, None, Part.GROUPS)
+        described = (moment.groups if moment is not None else None) or ()
+        return sorted(group.name for group in described if group.offsets)
+
+    def _translate(self, names: list[str], mirror: Mirror) -> list[CutOverGroupRow]:
+        rows = []
+        groups = ConsumerGroups(self.target.config)
+        for name in names:
+            run = mirror.runs[-1]
+            records = GroupRecords(run.folder, name)
+            plan = plan_group(
+                self.archive,
+                run,
+                read_map(run),
+                self.target,
+                groups,
+                records,
+                group=name,
+                to_group=name,
+                archived=archived_offsets(self.archive.root, name, None),
+                apply=True,
+            )
+            apply_plan(plan, records, groups, self.say)
+            again = f"at most {plan.read_again:,} records are read again"
+            self._tell(Step.GROUPS, f"{name}: {again if plan.read_again else 'exact'}")
+            rows.append(
+                CutOverGroupRow(group=name, read_again=plan.read_again, offsets=_rows(plan.after))
+            )
+        return rows
+
+    def _document(
+        self,
+        step: str,
+        started: datetime,
+        clusters: tuple[str, str],
+        found: list[str],
+        *,
+        ends: Mapping[TopicPartition, int],
+        lag: int,
+        mirror: Mirror,
+        groups: list[CutOverGroupRow] | None,
+        back: list[str],
+        notes: list[str] | None = None,
+    ) -> CutOverDocument:
+        finished = self.clock()
+        content: dict[str, Any] = {
+            "format_version": FORMAT_VERSION,
+            "run_name": self.request.run_name,
+            "step": step,
+            "verdict": "refused" if found else "passed",
+            "run": self.run,
+            "started_at": started.isoformat(timespec="milliseconds"),
+            "finished_at": finished.isoformat(timespec="milliseconds"),
+            "source_cluster_id": clusters[0],
+            "target_cluster_id": clusters[1],
+            "ends": [row.content() for row in _rows(ends)],
+            "lag": lag,
+            "records": mirror.records,
+            "runs": len(mirror.runs),
+            "last_run": mirror.runs[-1].key if mirror.runs else None,
+            "groups": None if groups is None else [row.content() for row in groups],
+            "problems": found,
+            "notes": notes or [],
+            "back": back,
+        }
+        document = CutOverDocument.model_validate(content)
+        where = write_step(self.archive.root, self.key, document, finished)
+        level = Level.ERROR if found else Level.GOOD
+        self.say(Line(f"cut-over {self.request.run_name}: {summary(document)}", level))
+        for line in [*found, *back]:
+            self._tell(step, line)
+        self._tell(step, f"noted in {where}")
+        return document
+
+    def _tell(self, step: str, line: str) -> None:
+        name = step.value if isinstance(step, Step) else step
+        self.say(f"cut-over {self.request.run_name}: {name}: {line}")
+
+
+def summary(document: CutOverDocument) -> str:
+    """Return what a step saw, in one line."""
+    ends = sum(row.offset for row in document.ends)
+    groups = "" if document.groups is None else f"; {len(document.groups):,} groups"
+    return (
+        f"{document.step} {document.verdict}: the source ends at {ends:,} offsets in "
+        f"{len(document.ends):,} partitions, {document.lag:,} of them aren't sealed; the mirror "
+        f"has sent and compared {document.records:,} records in {document.runs:,} runs{groups}"
+    )
+
+
+def _rows(offsets: Mapping[TopicPartition, int]) -> list[EndRow]:
+    return [
+        EndRow(topic=tp.topic, partition=tp.partition, offset=at)
+        for tp, at in sorted(offsets.items())
+    ]
+
+
+def _taken(history: list[CutOverDocument]) -> list[tuple[str, bool]]:
+    return [(document.step, document.verdict == "passed") for document in history]
+
+
+def _newest(history: list[CutOverDocument], step: Step) -> CutOverDocument | None:
+    return next((d for d in reversed(history) if d.step == step.value), None)
+
+
+def _ends_of(history: list[CutOverDocument], step: Step) -> dict[TopicPartition, int]:
+    document = _newest(history, step)
+    rows = document.ends if document is not None else []
+    return {TopicPartition(row.topic, row.partition): row.offset for row in rows}
+
+
+def _groups_of(history: list[CutOverDocument]) -> list[CutOverGroupRow]:
+    document = _newest(history, Step.GROUPS)
+    return list((document.groups if document is not None else None) or [])
+
+
+def _sent(mirror: Mirror) -> dict[str, int]:
+    """Return the number of records that a mirror has sent, by target topic."""
+    counts: dict[str, int] = {}
+    for run in mirror.runs:
+        receipt = run.receipt()
+        for sent in receipt["sent"] if receipt else ():
+            topic = sent["target_topic"]
+            counts[topic] = counts.get(topic, 0) + sent["records"]
+    return counts

@@ -1,0 +1,264 @@
+"""The steps of a cut-over: what each one requires, and the way back from it. Opens nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import Enum
+
+from kafka_drain.offsets import TopicPartition
+
+#: What a way back is called among the steps of a cut-over.
+BACK = "back"
+
+_SHOWN = 10
+
+
+class Step(str, Enum):
+    """A step, in the order in which they are taken."""
+
+    #: What is sealed is sent to the target, until little is missing there.
+    MIRROR = "mirror"
+    #: The source doesn't grow any more.
+    PRODUCERS_OFF = "producers_off"
+    #: All that the source holds is in the archive, and proven.
+    LAST_DRAIN = "last_drain"
+    #: All that is in the archive is in the target, and compared.
+    LAST_MIRROR = "last_mirror"
+    #: Consumer groups have offsets in the target.
+    GROUPS = "groups"
+    #: The target is still what the mirror and the translation have made of it.
+    VERIFY = "verify"
+    #: Producers and consumers may start on the target.
+    HAND_OVER = "hand_over"
+
+
+STEPS = tuple(Step)
+
+
+class State(str, Enum):
+    """The state of a step in the checklist."""
+
+    PASSED = "passed"
+    REFUSED = "refused"
+    NEXT = "next"
+    WAITING = "waiting"
+
+
+class Check(Enum):
+    """A condition of a step."""
+
+    EARLIER_STEPS = "earlier steps have passed"
+    LAG = "the target lacks few records"
+    SOURCE_QUIET = "the source doesn't grow"
+    DRAINED = "all that the source holds is sealed"
+    MIRRORED = "all that is sealed was sent, and compared"
+    TARGET_KEPT = "the target holds what was sent, and nothing else since"
+    GROUPS_IDLE = "no consumer is active"
+    GROUPS_PLACED = "the groups have the offsets that were translated"
+
+
+_QUIET = (Check.EARLIER_STEPS, Check.SOURCE_QUIET)
+_WHOLE = (*_QUIET, Check.DRAINED, Check.MIRRORED)
+_VERIFIED = (*_WHOLE, Check.TARGET_KEPT, Check.GROUPS_IDLE, Check.GROUPS_PLACED)
+
+#: What each step requires. From `producers_off` on, each one looks at the source again: a producer
+#: may have come back.
+REQUIRED: Mapping[Step, tuple[Check, ...]] = {
+    Step.MIRROR: (Check.EARLIER_STEPS, Check.LAG),
+    Step.PRODUCERS_OFF: _QUIET,
+    Step.LAST_DRAIN: (*_QUIET, Check.DRAINED),
+    Step.LAST_MIRROR: _WHOLE,
+    Step.GROUPS: (*_WHOLE, Check.GROUPS_IDLE),
+    Step.VERIFY: _VERIFIED,
+    Step.HAND_OVER: _VERIFIED,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """What a step saw.
+
+    Attributes:
+        unready: What has to happen before this step.
+        lag: Number of offsets at the source that weren't in the target.
+        max_lag: Number of offsets that may be missing there before the producers are turned off.
+        moved: For each source partition whose end has changed since the producers were off: by how
+            many offsets; less than 0 if the log is shorter.
+        undrained: Number of offsets that no receipt covers, by source partition.
+        unsent: Number of sealed files that the mirror hasn't sent and compared.
+        inexact: Runs of the mirror whose comparison found something.
+        changed: How target partitions differ from what the mirror has left.
+        busy: Who is active in a group, by group and cluster.
+        misplaced: How groups' offsets differ from what was translated.
+    """
+
+    unready: tuple[str, ...] = ()
+    lag: int = 0
+    max_lag: int = 0
+    moved: Mapping[TopicPartition, int] = field(default_factory=dict)
+    undrained: Mapping[TopicPartition, int] = field(default_factory=dict)
+    unsent: int = 0
+    inexact: tuple[str, ...] = ()
+    changed: tuple[str, ...] = ()
+    busy: tuple[str, ...] = ()
+    misplaced: tuple[str, ...] = ()
+
+
+def problems(step: Step, seen: Seen) -> list[str]:
+    """Decide whether a step has passed.
+
+    Returns:
+        Why it hasn't, each with what to do; empty if it has.
+    """
+    return [text for check in REQUIRED[step] if (text := _COMPLAINTS[check](seen))]
+
+
+def checklist(history: Sequence[tuple[str, bool]]) -> dict[Step, State]:
+    """Return the state of each step.
+
+    A step has passed if its newest attempt has, after the step before it: when an earlier one is
+    taken again, those after it have to be taken again, too.
+
+    Args:
+        history: The steps that were taken and whether they passed, oldest first; `back` starts all
+            over.
+    """
+    backs = [at for at, (name, passed) in enumerate(history) if name == BACK and passed]
+    taken = history[backs[-1] + 1 :] if backs else history
+    newest = {name: (at, passed) for at, (name, passed) in enumerate(taken)}
+    states, last, is_next = dict[Step, State](), -1, True
+    for step in STEPS:
+        at, passed = newest.get(step.value, (-1, False))
+        if is_next and passed and at > last:
+            states[step], last = State.PASSED, at
+            continue
+        was_refused = at >= 0 and not passed
+        states[step] = State.REFUSED if was_refused else State.NEXT if is_next else State.WAITING
+        is_next = False
+    return states
+
+
+def unready(step: Step, history: Sequence[tuple[str, bool]]) -> tuple[str, ...]:
+    """Return what has to happen before a step; nothing if it can be taken.
+
+    Args:
+        step: The step.
+        history: See `checklist`.
+    """
+    states = checklist(history)
+    if states[Step.HAND_OVER] is State.PASSED:
+        return ("it was handed over: start another one, with another run_name",)
+    before = STEPS[: STEPS.index(step)]
+    missing = next((each for each in before if states[each] is not State.PASSED), None)
+    return () if missing is None else (f"step {missing.value} has to pass first",)
+
+
+def moved(
+    before: Mapping[TopicPartition, int], now: Mapping[TopicPartition, int]
+) -> dict[TopicPartition, int]:
+    """Return by how many offsets the ends of partitions have changed; new ones begin at 0."""
+    changes = {tp: end - before.get(tp, 0) for tp, end in now.items()}
+    changes |= {tp: -before[tp] for tp in before.keys() - now.keys()}
+    return {tp: change for tp, change in sorted(changes.items()) if change}
+
+
+def missing_in(
+    held: Mapping[TopicPartition, int],
+    first: Mapping[TopicPartition, int],
+    ends: Mapping[TopicPartition, int],
+) -> dict[TopicPartition, int]:
+    """Return how many offsets of the source something lacks.
+
+    Args:
+        held: Up to where it has each partition; partitions that it doesn't know are left out.
+        first: The first offset that the source still has.
+        ends: The source's end offsets.
+    """
+    lacks = {tp: end - held.get(tp, first.get(tp, 0)) for tp, end in ends.items()}
+    return {tp: count for tp, count in sorted(lacks.items()) if count > 0}
+
+
+def way_back(step: Step) -> list[str]:
+    """Return how to go back after a step, as text for the user."""
+    if step is Step.HAND_OVER:
+        return [
+            "there is no way back by this tool: what producers send to the target isn't in the "
+            "source"
+        ]
+    at = STEPS.index(step)
+    lines = ["the source is as it was: its records, its groups' offsets"]
+    if at >= STEPS.index(Step.PRODUCERS_OFF):
+        lines.append("turn the producers on again, at the source")
+    if at >= STEPS.index(Step.GROUPS):
+        lines.append(
+            "restore the target's groups: `kafka-drain cut-over … --back --apply`, or the answer "
+            "Go back in Airflow; then start the consumers at the source"
+        )
+    lines.append(
+        "the target keeps what was sent; nobody reads it. The next attempt continues there"
+    )
+    return lines
+
+
+def _listed(found: Sequence[str]) -> str:
+    return "; ".join(found[:_SHOWN]) + (" …" if len(found) > _SHOWN else "")
+
+
+def _counts(found: Mapping[TopicPartition, int]) -> str:
+    return _listed([f"{tp}: {count:,}" for tp, count in sorted(found.items())])
+
+
+def _lag(seen: Seen) -> str:
+    if seen.lag <= seen.max_lag:
+        return ""
+    return (
+        f"the target lacks {seen.lag:,} offsets, expected at most {seen.max_lag:,} (max_lag): "
+        "drain and validate, then take this step again"
+    )
+
+
+def _source_quiet(seen: Seen) -> str:
+    if not seen.moved:
+        return ""
+    return (
+        f"the source's ends have moved while its producers should be off ({_counts(seen.moved)}): "
+        "turn them off, then take the steps again from producers_off"
+    )
+
+
+def _drained(seen: Seen) -> str:
+    if not seen.undrained:
+        return ""
+    return (
+        f"the source holds offsets that aren't sealed ({_counts(seen.undrained)}): drain and "
+        "validate; an open transaction has to end first"
+    )
+
+
+def _mirrored(seen: Seen) -> str:
+    found = [f"{seen.unsent:,} sealed files weren't sent"] if seen.unsent else []
+    found += [f"run {run} isn't exact" for run in seen.inexact]
+    return f"{_listed(found)}: take step last_mirror again" if found else ""
+
+
+def _listing(said: str, do: str, found: Callable[[Seen], tuple[str, ...]]) -> Callable[[Seen], str]:
+    return lambda seen: f"{said}{_listed(found(seen))}: {do}" if found(seen) else ""
+
+
+_COMPLAINTS: Mapping[Check, Callable[[Seen], str]] = {
+    Check.EARLIER_STEPS: lambda seen: _listed(seen.unready),
+    Check.LAG: _lag,
+    Check.SOURCE_QUIET: _source_quiet,
+    Check.DRAINED: _drained,
+    Check.MIRRORED: _mirrored,
+    Check.TARGET_KEPT: _listing(
+        "the target has changed since the mirror's last run: ",
+        "stop who writes there or deletes from it, and go back",
+        lambda seen: seen.changed,
+    ),
+    Check.GROUPS_IDLE: _listing(
+        "", "stop these consumers, then take the step again", lambda seen: seen.busy
+    ),
+    Check.GROUPS_PLACED: _listing("", "take step groups again", lambda seen: seen.misplaced),
+}
