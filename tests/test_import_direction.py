@@ -55,6 +55,7 @@ FLOORS = {
         "observability",
         "pages forms",
         "operators",
+        "cut_over_dag",
         "dag_factory dags_backfill",
     ),
 }

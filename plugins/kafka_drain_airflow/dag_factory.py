@@ -11,6 +11,7 @@ from airflow.providers.common.compat.sdk import DAG, Param
 from kafka_drain.config.drill import SAMPLES, Drill
 from kafka_drain.config.groups import check_group
 from kafka_drain.config.pipeline import Pipeline
+from kafka_drain_airflow.cut_over_dag import cut_over_dag
 from kafka_drain_airflow.declared import declare, declare_group
 from kafka_drain_airflow.forms.republish import apply_param, republish_params, time_param
 from kafka_drain_airflow.observability.archive_events import archive_asset, replaced_alias
@@ -51,7 +52,8 @@ def create_dags(
 
     Returns:
         The DAGs by id: `drain_<name>`, `republish_<name>`, `reprocess_<name>`, `maintain_<name>`,
-        and `drill_<name>` if the pipeline declares drills.
+        `drill_<name>` if the pipeline declares drills, and `cut_over_<name>` if it declares a
+        cut-over.
 
     Raises:
         ConfigError: If the DAG file has created DAGs of these ids, or for the same archive, before.
@@ -129,6 +131,8 @@ def _pipeline_dags(
     ]
     if pipeline.drill is not None:
         dags.append(_drill_dag(pipeline, pipeline.drill, common))
+    if pipeline.cut_over is not None:
+        dags.append(cut_over_dag(pipeline, pipeline.cut_over, common, on_alert_callback))
     return {dag.dag_id: dag for dag in dags}
 
 

@@ -74,11 +74,11 @@ class ConfigModel(BaseModel):
 
     @classmethod
     def _problem(cls, found: Any) -> str:
+        where = ".".join(str(part) for part in found["loc"]) or cls.declares
         if found["type"] == "missing":
-            return f"{found['loc'][0]} is missing"
+            return f"{where} is missing"
         if found["type"] == "value_error":
             return str(found["ctx"]["error"])
-        where = ".".join(str(part) for part in found["loc"]) or cls.declares
         if found["type"] == "string_pattern_mismatch" and where in cls.accepts:
             return str(refuse(where, found["input"], cls.accepts[where]))
         return f"{where} = {found['input']!r}: {found['msg']}"

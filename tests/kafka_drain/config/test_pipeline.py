@@ -62,6 +62,7 @@ def test_pipeline_defaults() -> None:
         "witness": None,
         "witness_conn_id": None,
         "drill": None,
+        "cut_over": None,
     }
     assert make().isolation_level == "read_committed"
 
@@ -435,3 +436,22 @@ def test_pipeline_witness() -> None:
     """A witness is a file outside the archive, or a topic, perhaps of another cluster."""
     for keys in ({"witness": "/archive2/w"}, {"witness": "kafka:w", "witness_conn_id": "k"}):
         assert make(**EVIDENCE, **keys).witness == keys["witness"]
+
+
+def test_pipeline_cut_over() -> None:
+    """A cut-over needs the target's connection, and has defaults for the rest."""
+    cut_over = make(cut_over={"kafka_conn_id": "b"}).cut_over
+    assert cut_over is not None
+    assert cut_over.model_dump() == {
+        "kafka_conn_id": "b",
+        "run_name": "cut-over",
+        "mirror": {},
+        "groups": [],
+        "max_lag": 10_000,
+        "quiet_seconds": 60.0,
+    }
+    for bad in ({"max_lag": -1}, {"quiet_seconds": 0}, {"run_name": ""}, {"lag": 1}):
+        with pytest.raises(ConfigError, match=f"cut_over.{next(iter(bad))}"):
+            make(cut_over={"kafka_conn_id": "b", **bad})
+    with pytest.raises(ConfigError, match="cut_over.kafka_conn_id"):
+        make(cut_over={})

@@ -42,8 +42,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     what = parser.add_mutually_exclusive_group()
     what.add_argument(
         "--step",
-        metavar="|".join(_NAMES),
-        help="step to take; without it, the checklist is shown",
+        metavar="STEP",
+        help=f"step to take, one of {', '.join(_NAMES)}; without it, the checklist is shown",
     )
     what.add_argument(
         "--back",

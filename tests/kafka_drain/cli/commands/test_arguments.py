@@ -19,6 +19,7 @@ PLANS_FIRST = {
     "republish",
     "translate-group",
     "restore-schemas",
+    "cut-over",
     "repair",
     "reprocess",
     "maintain",

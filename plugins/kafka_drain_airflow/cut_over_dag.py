@@ -1,0 +1,134 @@
+"""Create the DAG of a pipeline's cut-over: a checklist that people approve step by step."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Any
+
+from airflow.providers.common.compat.sdk import DAG, BaseOperator
+
+from kafka_drain.config.cut_over import CutOver
+from kafka_drain.config.pipeline import Pipeline
+from kafka_drain.cut_over.request import mirror_request
+from kafka_drain.cut_over.steps import BACK, Step, way_back
+from kafka_drain_airflow.observability.archive_events import archive_asset
+from kafka_drain_airflow.operators.cut_over import CutOverOperator, approval, asks_people
+from kafka_drain_airflow.operators.drain import KafkaDrainOperator
+from kafka_drain_airflow.operators.preflight import PreflightOperator
+from kafka_drain_airflow.operators.validate import ValidateManifestOperator
+
+#: How often, and for how long, the mirror is tried until little is missing in the target: a day.
+RETRIES, RETRY_DELAY = 288, timedelta(minutes=5)
+
+
+def cut_over_dag(
+    pipeline: Pipeline, settings: CutOver, common: dict[str, Any], on_alert_callback: Any
+) -> DAG:
+    """Create `cut_over_<name>`.
+
+    Args:
+        pipeline: The pipeline.
+        settings: Its cut-over.
+        common: Arguments that all DAGs of a pipeline have.
+        on_alert_callback: See `create_dags`.
+
+    Raises:
+        ConfigError: If an option of the mirror isn't accepted.
+    """
+    mirror_request(settings.run_name, settings.mirror)
+    with DAG(
+        dag_id=f"cut_over_{pipeline.name}",
+        schedule=None,
+        description=f"Move the clients of {pipeline.archive} to another cluster, step by step",
+        doc_md=_text(pipeline, settings),
+        **common,
+    ) as dag:
+        steps = {step: _step(pipeline, step) for step in Step}
+        drain: list[BaseOperator] = [
+            PreflightOperator(task_id="preflight", pipeline=pipeline),
+            KafkaDrainOperator(task_id="drain", pipeline=pipeline),
+            ValidateManifestOperator(
+                task_id="validate",
+                pipeline=pipeline,
+                outlets=[archive_asset(pipeline)],
+                on_alert_callback=on_alert_callback,
+            ),
+        ]
+        producers = _ask(Step.MIRROR, Step.PRODUCERS_OFF, "turn off all producers of its topics")
+        consumers = _ask(Step.LAST_MIRROR, Step.GROUPS, "stop the consumers of its groups")
+        hand_over = _ask(Step.VERIFY, Step.HAND_OVER, "point all clients at the target")
+        tasks = [
+            *(steps[Step.MIRROR], producers, steps[Step.PRODUCERS_OFF], *drain),
+            *(steps[Step.LAST_DRAIN], steps[Step.LAST_MIRROR], consumers, steps[Step.GROUPS]),
+            *(steps[Step.VERIFY], hand_over, steps[Step.HAND_OVER]),
+        ]
+        for before, after in zip(tasks, tasks[1:], strict=False):
+            before >> after
+        if asks_people():
+            # At most one of the approvals leads here; those after it are skipped then.
+            back = CutOverOperator(
+                task_id=BACK,
+                pipeline=pipeline,
+                step=BACK,
+                trigger_rule="none_failed_min_one_success",
+            )
+            [producers, consumers, hand_over] >> back
+    return dag
+
+
+def _step(pipeline: Pipeline, step: Step) -> BaseOperator:
+    more: dict[str, Any] = {}
+    if step is Step.MIRROR:
+        # The next drain makes the lag smaller.
+        more = {"retries": RETRIES, "retry_delay": RETRY_DELAY}
+    return CutOverOperator(task_id=step.value, pipeline=pipeline, step=step.value, **more)
+
+
+def _ask(after: Step, then: Step, do: str) -> BaseOperator:
+    """Ask whether to go on after a step; whoever answers sees what it saw, and the way back."""
+    seen = f'{{{{ (ti.xcom_pull(task_ids="{after.value}") or {{}}).get("saw", "") }}}}'
+    back = "\n".join(f"- {line}" for line in way_back(after))
+    return approval(
+        f"approve_{then.value}",
+        subject=f"{{{{ dag.dag_id }}}}: {do}, then continue",
+        body=f"{seen}\n\nNow {do}. Step `{then.value}` checks it.\n\nTo go back:\n\n{back}\n",
+        then=then.value,
+        back=BACK,
+    )
+
+
+def _text(pipeline: Pipeline, settings: CutOver) -> str:
+    going_back = (
+        "answer *Go back* at an approval: the task `back` restores the groups' offsets in the "
+        "target"
+        if asks_people()
+        else "run `kafka-drain cut-over … --back --apply`, which restores the groups' offsets in "
+        "the target"
+    )
+    return f"""
+### Cut over {pipeline.name}
+
+Moves the clients of `{pipeline.archive}` to the cluster of connection `{settings.kafka_conn_id}`.
+Triggered by hand. Each task logs what it saw, and keeps it in the archive's `cut-over/`.
+
+| task | passes if |
+| --- | --- |
+| `mirror` | what is sealed was sent, and the target lacks at most {settings.max_lag:,} offsets; tried \
+every 5 minutes for a day, while drains go on |
+| `approve_producers_off` | a person has turned off the producers |
+| `producers_off` | the source's ends stay the same for {settings.quiet_seconds:g} seconds |
+| `preflight`, `drain`, `validate` | the last drain is proven |
+| `last_drain` | all that the source holds is sealed |
+| `last_mirror` | all of it was sent, read back and compared |
+| `approve_groups` | a person has stopped the consumers |
+| `groups` | consumer groups have their offsets in the target |
+| `verify` | the target is what the mirror and the translation have made of it |
+| `approve_hand_over` | a person decides |
+| `hand_over` | all of it still holds: producers and consumers may start on the target |
+
+From `producers_off` on, each step looks at the source again: a producer that came back stops it.
+Then turn it off, and clear `producers_off` with the tasks after it. Clearing any task is safe.
+
+**Back is possible until the hand-over**: {going_back}. Nothing is changed at the source. Turn the
+producers on again. What was sent stays in the target, and the next run continues there.
+"""
