@@ -34,7 +34,9 @@ LOG_LINES = (
     re.compile(r"\[(\w+)\s*\] (.*?)\s+\[[\w.]+\](?: |$)"),
     re.compile(r"\{\w+\.py:\d+\} (\w+) - (.*)"),
 )
-OUR_LINE = re.compile(r"(drain|validate|republish|reprocess|backfill|maintain|remove|roll) \S+:")
+OUR_LINE = re.compile(
+    r"(drain|validate|republish|reprocess|backfill|maintain|remove|roll|cut-over) \S+:"
+)
 
 
 class AirflowError(Exception):

@@ -22,9 +22,9 @@ SOURCES = (ROOT / "plugins", ROOT / "spark_jobs")
 PUBLIC = {
     "kafka_drain": """
         ArchiveError AuthenticationError AuthorizationError CheckpointError ConfigError
-        DataFileError DataLossError DeliveryError EvidenceError GroupError GroupInUseError
-        KafkaDrainError KafkaUnavailableError LockedError MachineError ManifestInvalidError
-        NotSealedError OpenTransactionError Pipeline ProgressError RegistryUnavailableError
+        CutOverError DataFileError DataLossError DeliveryError EvidenceError GroupError
+        GroupInUseError KafkaDrainError KafkaUnavailableError LagError LockedError MachineError
+        ManifestInvalidError NotSealedError OpenTransactionError Pipeline ProgressError RegistryUnavailableError
         SourceRecordError SparkJobError StoreUnavailableError SupersededError TerminalError
         TopicError TransientError VerifyError __version__
     """,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import timedelta
+from itertools import pairwise
 from typing import Any
 
 from airflow.providers.common.compat.sdk import DAG, BaseOperator
@@ -62,7 +63,7 @@ def cut_over_dag(
             *(steps[Step.LAST_DRAIN], steps[Step.LAST_MIRROR], consumers, steps[Step.GROUPS]),
             *(steps[Step.VERIFY], hand_over, steps[Step.HAND_OVER]),
         ]
-        for before, after in zip(tasks, tasks[1:], strict=False):
+        for before, after in pairwise(tasks):
             before >> after
         if asks_people():
             # At most one of the approvals leads here; those after it are skipped then.
@@ -113,8 +114,8 @@ Triggered by hand. Each task logs what it saw, and keeps it in the archive's `cu
 
 | task | passes if |
 | --- | --- |
-| `mirror` | what is sealed was sent, and the target lacks at most {settings.max_lag:,} offsets; tried \
-every 5 minutes for a day, while drains go on |
+| `mirror` | what is sealed was sent, and the target lacks at most {settings.max_lag:,} offsets; \
+tried every 5 minutes for a day, while drains go on |
 | `approve_producers_off` | a person has turned off the producers |
 | `producers_off` | the source's ends stay the same for {settings.quiet_seconds:g} seconds |
 | `preflight`, `drain`, `validate` | the last drain is proven |

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -61,7 +62,7 @@ def test_cut_over_dag_older_airflow(tmp_path_factory: pytest.TempPathFactory) ->
     tasks = bag["dags"]["cut_over_p"]["tasks"]
 
     assert set(tasks) == set(ORDER)
-    for task, follows in zip(ORDER, ORDER[1:], strict=False):
+    for task, follows in pairwise(ORDER):
         assert tasks[task]["downstream"] == [follows]
     assert tasks["approve_groups"]["class"] == "MarkToApproveOperator"
     assert "--back --apply" in bag["dags"]["cut_over_p"]["doc_md"]

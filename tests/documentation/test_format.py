@@ -7,6 +7,7 @@ import hashlib
 import json
 import re
 from collections.abc import Callable, Iterator, Mapping
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 from uuid import UUID, uuid4
@@ -21,9 +22,11 @@ from kafka_drain.archive.archive import Archive
 from kafka_drain.archive.cluster_documents import parse_moment, parse_settings
 from kafka_drain.archive.cluster_moments import note_moment
 from kafka_drain.archive.copies import keep_copies
+from kafka_drain.archive.cut_overs import write_step
 from kafka_drain.archive.documents import (
     ArchiveDocument,
     ClusterHeadDocument,
+    CutOverDocument,
     DrillDocument,
     DrillStarted,
     GenerationDocument,
@@ -93,6 +96,7 @@ from kafka_drain.windows.reprocess.run import open_reprocess, plan_reprocess, pr
 from kafka_drain.windows.window_jobs import now_text
 from tests.documentation.blocks import ROOT
 from tests.fake_registry import fake_registry
+from tests.kafka_drain.archive.test_cut_overs import step
 from tests.kafka_drain.archive.test_drill_status import drill
 from tests.kafka_drain.cluster_states import CLUSTER
 from tests.kafka_drain.fake_cluster import FakeCluster, Log, fake_application
@@ -152,6 +156,7 @@ PATTERNS: Mapping[str, str] = {
     r"evidence/witness\.json": "witness-note",
     r"drills/[^/]+/started\.json": "drill-started",
     r"drills/[^/]+/result\.json": "drill-result",
+    r"cut-over/[^/]+/\d{8}T\d{12}Z-[a-z_]+\.json": "cut-over-step",
     r"told/generations\.json": "told-generations",
     r"told/windows/[^/]+\.json": "told-window",
     r"republish/[^/]+/plan(\.\d+)?\.json": "republish-plan",
@@ -548,7 +553,19 @@ def drilled(folder: Path) -> Archive:
     return archive
 
 
+def cut_over(folder: Path) -> Archive:
+    """An archive after steps of a cut-over of which one was refused."""
+    archive = sealed_copy(folder)
+    offsets = [{"topic": "flights", "partition": 0, "offset": 5}]
+    groups = [{"group": "g", "read_again": 0, "offsets": offsets}]
+    write_step(archive.root, "a", step("mirror", verdict="refused", problems=["late"]), NOW)
+    later = NOW + timedelta(seconds=1)
+    write_step(archive.root, "a", step("groups", groups=groups, notes=["seen"]), later)
+    return archive
+
+
 MADE: Mapping[str, Callable[[Path], Archive]] = {
+    "cut_over": cut_over,
     "drained": drained,
     "drilled": drilled,
     "decoded": decoded,
@@ -771,6 +788,7 @@ def read_lease(path: UPath, content: bytes) -> FoundLease:
 #: Reads a document of each schema; those of republishes have readers of their own.
 READERS: Mapping[str, Callable[[UPath, bytes], object]] = {
     "archive": ArchiveDocument.parse,
+    "cut-over-step": CutOverDocument.parse,
     "drill-result": DrillDocument.parse,
     "drill-started": DrillStarted.parse,
     "cluster-head": ClusterHeadDocument.parse,
@@ -986,6 +1004,7 @@ def test_page_shows_each_path(documents: Documents) -> None:
             "told/windows/": "<name>.json",
             "evidence/drill/": "<name>.json",
             "schema-maps/": "<name>.json",
+            "cut-over/": "<time>-<step>.json",
         }
         for folder, stands_for in shown_as.items():
             shown = stands_for if path.startswith(folder) else shown

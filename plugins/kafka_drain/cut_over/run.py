@@ -28,9 +28,8 @@ from kafka_drain.cut_over.steps import (
     REQUIRED,
     Check,
     Seen,
-    State,
     Step,
-    checklist,
+    is_handed_over,
     moved,
     problems,
     unready,
@@ -123,10 +122,8 @@ class CutOver:
         started = self.clock()
         source_id, target_id = self._clusters()
         history = self.history()
-        done = next(
-            (d for d in history if d.step == Step.HAND_OVER and d.verdict == "passed"), None
-        )
-        if done is not None and step is Step.HAND_OVER:
+        done = _newest(history, Step.HAND_OVER)
+        if done is not None and step is Step.HAND_OVER and is_handed_over(_taken(history)):
             self._tell(step, f"handed over at {done.finished_at}; nothing is done")
             return done
         seen = Seen(
@@ -168,7 +165,7 @@ class CutOver:
             GroupInUseError: When they are active.
         """
         started, clusters = self.clock(), self._clusters()
-        if self._states()[Step.HAND_OVER] is State.PASSED:
+        if is_handed_over(_taken(self.history())):
             raise CutOverError(f"{BACK}: {way_back(Step.HAND_OVER)[0]}. Nothing was changed")
         runs = runs_of(self.archive, self.follower)
         groups, notes = ConsumerGroups(self.target.config), list[str]()
@@ -201,9 +198,6 @@ class CutOver:
             notes=notes,
             back=back,
         )
-
-    def _states(self) -> dict[Step, State]:
-        return checklist(_taken(self.history()))
 
     def _clusters(self) -> tuple[str, str]:
         source, target = self.source.cluster_id(), self.target.cluster_id()

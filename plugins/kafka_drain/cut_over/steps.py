@@ -114,6 +114,11 @@ def problems(step: Step, seen: Seen) -> list[str]:
     return [text for check in REQUIRED[step] if (text := _COMPLAINTS[check](seen))]
 
 
+def is_handed_over(history: Sequence[tuple[str, bool]]) -> bool:
+    """Return whether clients have moved; nothing that is tried afterwards changes that."""
+    return (Step.HAND_OVER.value, True) in history
+
+
 def checklist(history: Sequence[tuple[str, bool]]) -> dict[Step, State]:
     """Return the state of each step.
 
@@ -124,6 +129,8 @@ def checklist(history: Sequence[tuple[str, bool]]) -> dict[Step, State]:
         history: The steps that were taken and whether they passed, oldest first; `back` starts all
             over.
     """
+    if is_handed_over(history):
+        return dict.fromkeys(STEPS, State.PASSED)
     backs = [at for at, (name, passed) in enumerate(history) if name == BACK and passed]
     taken = history[backs[-1] + 1 :] if backs else history
     newest = {name: (at, passed) for at, (name, passed) in enumerate(taken)}
@@ -146,9 +153,9 @@ def unready(step: Step, history: Sequence[tuple[str, bool]]) -> tuple[str, ...]:
         step: The step.
         history: See `checklist`.
     """
-    states = checklist(history)
-    if states[Step.HAND_OVER] is State.PASSED:
+    if is_handed_over(history):
         return ("it was handed over: start another one, with another run_name",)
+    states = checklist(history)
     before = STEPS[: STEPS.index(step)]
     missing = next((each for each in before if states[each] is not State.PASSED), None)
     return () if missing is None else (f"step {missing.value} has to pass first",)

@@ -453,5 +453,5 @@ def test_pipeline_cut_over() -> None:
     for bad in ({"max_lag": -1}, {"quiet_seconds": 0}, {"run_name": ""}, {"lag": 1}):
         with pytest.raises(ConfigError, match=f"cut_over.{next(iter(bad))}"):
             make(cut_over={"kafka_conn_id": "b", **bad})
-    with pytest.raises(ConfigError, match="cut_over.kafka_conn_id"):
+    with pytest.raises(ConfigError, match=r"cut_over\.kafka_conn_id"):
         make(cut_over={})

@@ -142,8 +142,10 @@ def test_unready_back() -> None:
 @pytest.mark.parametrize("step", STEPS)
 def test_unready_handed_over(step: Step) -> None:
     """After the hand-over, no step can be taken: a mirror would mix with the producers' records."""
-    [said] = unready(step, ALL)
-    assert "handed over" in said
+    for history in (ALL, [*ALL, (Step.MIRROR.value, False)]):
+        [said] = unready(step, history)
+        assert "handed over" in said
+        assert set(checklist(history).values()) == {State.PASSED}
 
 
 def test_checklist() -> None:
