@@ -24,9 +24,9 @@ PUBLIC = {
         ArchiveError AuthenticationError AuthorizationError CheckpointError ConfigError
         CutOverError DataFileError DataLossError DeliveryError EvidenceError GroupError
         GroupInUseError KafkaDrainError KafkaUnavailableError LagError LockedError MachineError
-        ManifestInvalidError NotSealedError OpenTransactionError Pipeline ProgressError RegistryUnavailableError
-        SourceRecordError SparkJobError StoreUnavailableError SupersededError TerminalError
-        TopicError TransientError VerifyError __version__
+        ManifestInvalidError NotSealedError OpenTransactionError Pipeline ProgressError
+        RegistryUnavailableError SourceRecordError SparkJobError StoreUnavailableError
+        SupersededError TerminalError TopicError TransientError VerifyError __version__
     """,
     "kafka_drain_airflow": """
         DrillOperator KafkaDrainGroupOperator KafkaDrainOperator MaintainOperator Pipeline
