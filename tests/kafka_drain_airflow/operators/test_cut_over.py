@@ -78,7 +78,12 @@ def test_cut_over_operator(
 def test_cut_over_operator_back(pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch) -> None:
     """The task of the way back goes back, and doesn't only say how."""
     asked: list[bool] = []
-    monkeypatch.setattr(CutOver, "go_back", lambda self, apply: asked.append(apply) or step("back"))
+
+    def go_back(self: CutOver, *, apply: bool) -> Any:
+        asked.append(apply)
+        return step("back")
+
+    monkeypatch.setattr(CutOver, "go_back", go_back)
     result = CutOverOperator(task_id="back", pipeline=pipeline, step="back").execute(CONTEXT)
     assert (result["step"], asked) == ("back", [True])
 
