@@ -37,6 +37,7 @@ DECIDING = {
     "archive.receipt_chain": "",
     "archive.segment_overlaps": "",
     "config.offset_ranges": "",
+    "cut_over.steps": "",
     "drills.decoding": "",
     "drills.sample": "",
     "evidence.envelope": "",

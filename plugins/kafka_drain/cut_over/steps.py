@@ -136,12 +136,14 @@ def checklist(history: Sequence[tuple[str, bool]]) -> dict[Step, State]:
     newest = {name: (at, passed) for at, (name, passed) in enumerate(taken)}
     states, last, is_next = dict[Step, State](), -1, True
     for step in STEPS:
-        at, passed = newest.get(step.value, (-1, False))
-        if is_next and passed and at > last:
+        at, passed = newest.get(step.value, (None, False))
+        if at is not None and not passed:
+            states[step] = State.REFUSED
+        elif at is not None and is_next and at > last:
             states[step], last = State.PASSED, at
             continue
-        was_refused = at >= 0 and not passed
-        states[step] = State.REFUSED if was_refused else State.NEXT if is_next else State.WAITING
+        else:
+            states[step] = State.NEXT if is_next else State.WAITING
         is_next = False
     return states
 
@@ -249,8 +251,23 @@ def _mirrored(seen: Seen) -> str:
     return f"{_listed(found)}: take step last_mirror again" if found else ""
 
 
-def _listing(said: str, do: str, found: Callable[[Seen], tuple[str, ...]]) -> Callable[[Seen], str]:
-    return lambda seen: f"{said}{_listed(found(seen))}: {do}" if found(seen) else ""
+def _changed(seen: Seen) -> str:
+    if not seen.changed:
+        return ""
+    return (
+        f"the target has changed since the mirror's last run: {_listed(seen.changed)}: "
+        "stop who writes there or deletes from it, and go back"
+    )
+
+
+def _busy(seen: Seen) -> str:
+    if not seen.busy:
+        return ""
+    return f"{_listed(seen.busy)}: stop these consumers, then take the step again"
+
+
+def _misplaced(seen: Seen) -> str:
+    return f"{_listed(seen.misplaced)}: take step groups again" if seen.misplaced else ""
 
 
 _COMPLAINTS: Mapping[Check, Callable[[Seen], str]] = {
@@ -259,13 +276,7 @@ _COMPLAINTS: Mapping[Check, Callable[[Seen], str]] = {
     Check.SOURCE_QUIET: _source_quiet,
     Check.DRAINED: _drained,
     Check.MIRRORED: _mirrored,
-    Check.TARGET_KEPT: _listing(
-        "the target has changed since the mirror's last run: ",
-        "stop who writes there or deletes from it, and go back",
-        lambda seen: seen.changed,
-    ),
-    Check.GROUPS_IDLE: _listing(
-        "", "stop these consumers, then take the step again", lambda seen: seen.busy
-    ),
-    Check.GROUPS_PLACED: _listing("", "take step groups again", lambda seen: seen.misplaced),
+    Check.TARGET_KEPT: _changed,
+    Check.GROUPS_IDLE: _busy,
+    Check.GROUPS_PLACED: _misplaced,
 }

@@ -108,6 +108,8 @@ def test_problems_many() -> None:
     )
     assert "t-9: 1 …" in said
     assert "t-10" not in said
+    [said] = problems(Step.MIRROR, Seen(unready=tuple("abcdefghij")))
+    assert said == "a; b; c; d; e; f; g; h; i; j"
 
 
 ALL = [(step.value, True) for step in STEPS]
@@ -137,6 +139,8 @@ def test_unready_back() -> None:
     assert unready(Step.MIRROR, history) == ()
     assert unready(Step.PRODUCERS_OFF, history) == ("step mirror has to pass first",)
     assert unready(Step.HAND_OVER, [*ALL[:-1], (BACK, False)]) == ()
+    assert unready(Step.PRODUCERS_OFF, [("mirror", True), (BACK, True)]) != ()
+    assert unready(Step.PRODUCERS_OFF, [*history, ("mirror", True)]) == ()
 
 
 @pytest.mark.parametrize("step", STEPS)
@@ -144,7 +148,7 @@ def test_unready_handed_over(step: Step) -> None:
     """After the hand-over, no step can be taken: a mirror would mix with the producers' records."""
     for history in (ALL, [*ALL, (Step.MIRROR.value, False)]):
         [said] = unready(step, history)
-        assert "handed over" in said
+        assert said == "it was handed over: start another one, with another run_name"
         assert set(checklist(history).values()) == {State.PASSED}
 
 
@@ -157,6 +161,9 @@ def test_checklist() -> None:
     ]
     assert list(checklist(history[:2]).values())[2:4] == [State.NEXT, State.WAITING]
     assert set(checklist(ALL).values()) == {State.PASSED}
+    assert list(checklist([("mirror", False)]).values())[:2] == [State.REFUSED, State.WAITING]
+    # An attempt that passed before the steps that it follows counts no more.
+    assert checklist([("producers_off", True), ("mirror", True)])[Step.PRODUCERS_OFF] is State.NEXT
 
 
 @pytest.mark.parametrize(
@@ -183,13 +190,18 @@ def test_moved(
 def test_missing_in() -> None:
     """A partition that was never drained lacks what the source has; none lacks less than 0."""
     held = {P0: 10, P1: 12}
-    assert missing_in(held, {P0: 0, P1: 0, P2: 5}, {P0: 10, P1: 15, P2: 9}) == {P1: 3, P2: 4}
+    assert missing_in(held, {P0: 0, P1: 0, P2: 5}, {P0: 10, P1: 13, P2: 9}) == {P1: 1, P2: 4}
+    assert missing_in({}, {}, {P0: 4}) == {P0: 4}
     assert missing_in(held, {}, {P0: 9}) == {}
 
 
 def test_way_back() -> None:
     """Each step says how to go back, with what it has done; the last one says that it can't."""
     said = {step: " ".join(way_back(step)) for step in STEPS}
+    assert way_back(Step.PRODUCERS_OFF)[:2] == [
+        "the source is as it was: its records, its groups' offsets",
+        "turn the producers on again, at the source",
+    ]
     for step in STEPS[:-1]:
         at = STEPS.index(step)
         assert "the source is as it was" in said[step]
