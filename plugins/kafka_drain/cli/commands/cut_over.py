@@ -89,26 +89,27 @@ def run(options: argparse.Namespace) -> int:
     """Show the checklist, take a step, or go back."""
     archive = Archive.at(options.archive)
     archive.require()
+    step = _step(options.step) if options.step else None
     cut_over = _cut_over(options, archive)
     taken: CutOverDocument | None = None
     if options.back:
         taken = cut_over.go_back(apply=acts(options))
-    elif options.step and acts(options):
+    elif step is not None and acts(options):
         with private_folder() as folder:
             engines = Engines(
                 str(archive.root), cut_over.target, cut_over.pipeline, folder, runner_of(options)
             )
-            taken = cut_over.take(_step(options.step), engines)
+            taken = cut_over.take(step, engines)
     history = cut_over.history()
     states = checklist([(d.step, d.verdict == "passed") for d in history])
-    rows = [(step.value, state.value, _saw(step, history)) for step, state in states.items()]
+    rows = [(each.value, state.value, _saw(each, history)) for each, state in states.items()]
     document = {
         "run_name": options.run_name,
         "steps": {name: {"state": state, "saw": saw} for name, state, saw in rows},
         "taken": None if taken is None else taken.content(),
     }
     answer(options, document, _table(rows))
-    if options.step or options.back:
+    if step is not None or options.back:
         say_dry_run(options, "take the step")
     return OK
 
