@@ -24,12 +24,12 @@ PUBLIC = {
         ArchiveError AuthenticationError AuthorizationError CheckpointError ConfigError
         CutOverError DataFileError DataLossError DeliveryError EvidenceError GroupError
         GroupInUseError KafkaDrainError KafkaUnavailableError LagError LockedError MachineError
-        ManifestInvalidError NotSealedError OpenTransactionError Pipeline ProgressError
+        ManifestInvalidError NotSealedError OpenTransactionError Pipeline PlanChangedError ProgressError
         RegistryUnavailableError SourceRecordError SparkJobError StoreUnavailableError
         SupersededError TerminalError TopicError TransientError VerifyError __version__
     """,
     "kafka_drain_airflow": """
-        DrillOperator KafkaDrainGroupOperator KafkaDrainOperator MaintainOperator Pipeline
+        Approval DrillOperator KafkaDrainGroupOperator KafkaDrainOperator MaintainOperator Pipeline
         PreflightOperator ReprocessOperator RepublishToKafkaOperator ValidateManifestOperator
         create_dags create_group_dags
     """,

@@ -17,6 +17,7 @@
     │   ├── ProgressError             a republish's progress in Kafka is gone, or another plan's
     │   ├── SupersededError           a later attempt of the same republish took over
     │   ├── GroupError                a consumer group has changed, or can't be changed
+    │   ├── PlanChangedError          a frozen plan has expired, or would do something else now
     │   ├── VerifyError               the target doesn't hold each republished record exactly once
     │   └── CutOverError              a step of a cut-over refuses: something isn't as it must be
     └── TransientError                the same call may succeed later
@@ -58,6 +59,7 @@ __all__ = [
     "ManifestInvalidError",
     "NotSealedError",
     "OpenTransactionError",
+    "PlanChangedError",
     "ProgressError",
     "RegistryUnavailableError",
     "SourceRecordError",
@@ -141,6 +143,10 @@ class SupersededError(TerminalError):
 
 class GroupError(TerminalError):
     """Raised when a consumer group has changed unexpectedly, or can't be changed."""
+
+
+class PlanChangedError(TerminalError):
+    """Raised when a frozen plan has expired, or would no longer do what was seen."""
 
 
 class VerifyError(TerminalError):

@@ -338,6 +338,11 @@ class Receipt:
         return f"{self.last_batch:012d}.json"
 
     @property
+    def position(self) -> tuple[int, int]:
+        """Generation and last batch, which sort segments by age; a window has generation 0."""
+        return self.generation or 0, self.last_batch
+
+    @property
     def where(self) -> str:
         """The file, relative to the archive."""
         if self.generation is None:

@@ -152,6 +152,7 @@ def run_maintenance(
     say: Callable[[str], None],
     wait_seconds: float = WAIT_SECONDS,
     clock: Clock = utc_now,
+    choose: Callable[[MaintenancePlan], MaintenancePlan] = lambda plan: plan,
 ) -> dict[str, Any]:
     """Do what is due, after cleaning up what a killed run left behind.
 
@@ -162,7 +163,8 @@ def run_maintenance(
         run: Name of this run, for display.
         say: Called with lines of progress.
         wait_seconds: How long a roll waits for a drain and its validation to finish.
-        clock: Returns the current time; replaced in tests.
+        clock: Returns the time at which things are due; the current one.
+        choose: Returns the part of a plan that is carried out; all of it by default.
 
     Returns:
         archive, rolled, windows (sealed by this run), files_removed (of the files before), and
@@ -179,7 +181,7 @@ def run_maintenance(
     archive.require()
     with hold_lease(archive.root / "maintenance", run=run, say=say):
         before = list_data_files(archive.root)
-        plan = plan_maintenance(pipeline, clock=clock)
+        plan = choose(plan_maintenance(pipeline, clock=clock))
         rolled = None
         if plan.roll:
             say(f"maintain {archive.root}: {plan.roll}")
@@ -192,7 +194,7 @@ def run_maintenance(
             remove_superseded(archive, say)
             # Plan again: superseded files were just removed, and the roll may have waited. Without
             # the roll: a generation that couldn't be closed belongs to drains.
-            plan = plan_maintenance(pipeline, will_roll=False, clock=clock)
+            plan = choose(plan_maintenance(pipeline, will_roll=False, clock=clock))
             for line in plan.lines():
                 say(line)
             sealed += _delete(plan, run, say)

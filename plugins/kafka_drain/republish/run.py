@@ -7,13 +7,16 @@ a run that has a receipt sends nothing more.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from datetime import datetime
+from functools import partial
 from typing import Any, Protocol
 
 from kafka_drain.archive.archive import Archive
+from kafka_drain.archive.files import ArchiveFile, archive_files
 from kafka_drain.archive.journal.checks import refuse_unsound
+from kafka_drain.archive.snapshot import Snapshot
 from kafka_drain.errors import (
     ArchiveError,
     ConfigError,
@@ -27,6 +30,7 @@ from kafka_drain.offsets import TopicPartition
 from kafka_drain.progress import Level, Line, Progress, level_of
 from kafka_drain.republish.engines.worker_main import VerifyJob
 from kafka_drain.republish.planning.binding import Binding, refuse_other_target
+from kafka_drain.republish.planning.changes import Approved
 from kafka_drain.republish.planning.documents import ReceiptJson, VerificationJson
 from kafka_drain.republish.planning.follow import (
     NOTHING,
@@ -75,6 +79,7 @@ def plan_republish(
     now: datetime,
     say: Callable[[str], None],
     apply: bool,
+    approved: Approved | None = None,
 ) -> Republish:
     """Plan a run, or load the plan it started with. Writes nothing except missing target topics.
 
@@ -86,6 +91,7 @@ def plan_republish(
         say: Called with progress lines.
         apply: Whether the run will be executed. Only then are missing topics created and the
             archive given an id.
+        approved: What the plan must be, unless the run has started with it already.
 
     Raises:
         ConfigError: When the run was planned for a different request.
@@ -127,11 +133,14 @@ def plan_republish(
         said = "Nothing was sent" if receipt is not None else "Nothing more was sent"
         refuse_other_target(cluster, here, folder.key, said=said)
     if plan is None:
-        through = None
+        through, files = None, None
         if request.follow:
             # A segment skipped now would never be sent.
             snapshot = refuse_unsound(snapshot).snapshot
             through = through_now(snapshot, since)
+            files = partial(new_files, snapshot, since, through)
+        if approved is not None:
+            files = partial(_these_files, snapshot, approved.files)
         plan = make_plan(
             snapshot,
             cluster,
@@ -141,13 +150,18 @@ def plan_republish(
             say=say,
             key=folder.key,
             apply=apply,
-            files=(lambda: new_files(snapshot, since, through)) if through else None,
+            files=files,
             through=through,
             bound=bound,
             # A dry run writes nothing.
             identify=archive.identify if apply else (lambda: ""),
+            accept=approved.accept if approved is not None else None,
         )
     return Republish(archive, cluster, folder, plan, say, request, replaced)
+
+
+def _these_files(snapshot: Snapshot, paths: Collection[str]) -> list[ArchiveFile]:
+    return [file for file in archive_files(snapshot) if file.path in paths]
 
 
 def _refuse_other_request(run: str, asked: Mapping[str, Any], request: RepublishRequest) -> None:

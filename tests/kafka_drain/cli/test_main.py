@@ -17,6 +17,7 @@ from tests.kafka_drain.golden import MANIFEST, sealed_copy
 #: Modules that commands share.
 SHARED = {
     "arguments",
+    "frozen",
     "pipeline_arguments",
     "plan_answer",
     "registry_arguments",

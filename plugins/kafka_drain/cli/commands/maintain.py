@@ -5,22 +5,39 @@ from __future__ import annotations
 import argparse
 
 from kafka_drain.archive.archive import Archive
+from kafka_drain.archive.frozen_plan import Decision
+from kafka_drain.archive.frozen_plans import read_plan
 from kafka_drain.cli.commands.arguments import (
     add_apply,
     add_job,
     cluster_from,
 )
+from kafka_drain.cli.commands.frozen import add_frozen, answer_of, frozen_for, refuse_beside_plan
 from kafka_drain.cli.commands.pipeline_arguments import pipeline_from
 from kafka_drain.cli.commands.plan_answer import acts, answer_fields
 from kafka_drain.cli.console import say, say_lines
 from kafka_drain.cli.foreground import runner_of
+from kafka_drain.config.pipeline import Pipeline
+from kafka_drain.maintenance.approved import (
+    SETTINGS,
+    freeze_maintenance,
+    plan_approved,
+    run_approved,
+)
 from kafka_drain.maintenance.maintain import plan_maintenance, run_maintenance
+from kafka_drain.storage.lease import utc_now
 
 
 def run(options: argparse.Namespace) -> int:
     """Show what maintenance would do; with --apply, do it."""
     Archive.at(options.archive).require()  # without one, there is no pipeline either
-    pipeline = pipeline_from(options)
+    pipeline, within = pipeline_from(options), frozen_for(options)
+    if options.plan_id is not None:
+        return _approved(pipeline, options)
+    if within is not None:
+        plan, frozen = freeze_maintenance(pipeline, now=utc_now(), lifetime=within)
+        say_lines(plan.lines())
+        return answer_fields(options, plan.to_dict() | answer_of(options, frozen))
     if not acts(options):
         plan = plan_maintenance(pipeline)
         say_lines(plan.lines())
@@ -30,6 +47,25 @@ def run(options: argparse.Namespace) -> int:
         pipeline, cluster_from(options), runner_of(options), run="terminal", say=say
     )
     return answer_fields(options, figures)
+
+
+def _approved(pipeline: Pipeline, options: argparse.Namespace) -> int:
+    """Carry out a plan that was made already, with the settings that it was made with."""
+    refuse_beside_plan(
+        f"--{name.replace('_', '-')}" for name in SETTINGS if getattr(options, name) is not None
+    )
+    asked = read_plan(Archive.at(options.archive).root, options.plan_id).asked
+    pipeline = pipeline.model_copy(update={n: asked[n] for n in SETTINGS if n in asked})
+    plan, frozen, decision = plan_approved(pipeline, options.plan_id, now=utc_now())
+    say_lines(plan.lines())
+    answer_of(options, frozen)
+    if decision is Decision.DO_NOTHING:
+        say(f"plan {frozen.id} has been carried out already; nothing was changed")
+    elif acts(options):
+        cluster, runner = cluster_from(options), runner_of(options)
+        figures = run_approved(pipeline, cluster, runner, frozen, run="terminal", say=say)
+        return answer_fields(options, figures)
+    return answer_fields(options, plan.to_dict())
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -60,4 +96,5 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="close the open generation if it is older than this (7)",
     )
     parser.add_argument("--pipeline", metavar="FILE", help="JSON file with pipeline keys")
+    add_frozen(parser)
     add_apply(parser)

@@ -5,18 +5,32 @@ from __future__ import annotations
 import argparse
 
 from kafka_drain.archive.archive import Archive
+from kafka_drain.archive.frozen_plan import Decision
+from kafka_drain.archive.frozen_plans import read_plan
 from kafka_drain.cli.commands.arguments import (
     add_apply,
     add_format,
     add_job,
     cluster_from,
 )
+from kafka_drain.cli.commands.frozen import (
+    add_frozen,
+    answer_of,
+    frozen_for,
+    refuse_beside_plan,
+)
 from kafka_drain.cli.commands.pipeline_arguments import pipeline_from
-from kafka_drain.cli.commands.plan_answer import answer_plan
-from kafka_drain.cli.console import say
+from kafka_drain.cli.commands.plan_answer import answer_fields, answer_plan
+from kafka_drain.cli.console import say, say_lines
 from kafka_drain.cli.foreground import runner_of
 from kafka_drain.errors import ConfigError
+from kafka_drain.storage.lease import utc_now
 from kafka_drain.windows.reprocess.abandon import abandon_reprocess, plan_abandon
+from kafka_drain.windows.reprocess.approved import (
+    freeze_reprocess,
+    plan_approved,
+    run_approved,
+)
 from kafka_drain.windows.reprocess.plan import parse_cut
 from kafka_drain.windows.reprocess.run import plan_reprocess, run_reprocess
 from kafka_drain.windows.reprocess.state import newest_generation
@@ -27,20 +41,50 @@ def run(options: argparse.Namespace) -> int:
     archive = Archive.at(options.archive)
     if options.abandon:
         return _abandon(archive, options)
+    within = frozen_for(options)
+    archive.require()  # without one, there is no pipeline either
+    if options.plan_id is not None:
+        return _approved(options)
     cut = parse_cut(
         options.from_batch,
         options.from_time,
         options.from_offset,
         newest_generation=lambda: newest_generation(archive),
     )
-    archive.require()  # without one, there is no pipeline either
     pipeline, cluster = pipeline_from(options), cluster_from(options)
+    if within is not None:
+        plan, frozen = freeze_reprocess(pipeline, cluster, cut, now=utc_now(), lifetime=within)
+        say_lines(plan.lines())
+        return answer_fields(options, plan.to_dict() | answer_of(options, frozen))
     plan = plan_reprocess(pipeline, cluster, cut)
     runner = runner_of(options)
     return answer_plan(
         options,
         plan,
         lambda: run_reprocess(plan, pipeline, cluster, runner, run="terminal", say=say),
+    )
+
+
+def _approved(options: argparse.Namespace) -> int:
+    """Carry out a plan that was made already, with the format that it was made with."""
+    given = {"--from-batch": options.from_batch, "--from-time": options.from_time}
+    given |= {"--from-offset": options.from_offset, "--format": options.format}
+    given |= {"--compression": options.compression, "--partition-by": options.partition_by}
+    refuse_beside_plan(name for name, value in given.items() if value)
+    pipeline, cluster = pipeline_from(options), cluster_from(options)
+    seen = read_plan(Archive.at(options.archive).root, options.plan_id).seen
+    kept = {name: seen[name] for name in ("format", "compression", "partition_by") if name in seen}
+    pipeline = pipeline.model_copy(update=kept)
+    plan, frozen, decision = plan_approved(pipeline, cluster, options.plan_id, now=utc_now())
+    answer_of(options, frozen)
+    if decision is Decision.DO_NOTHING:
+        say(f"plan {frozen.id} has been carried out already; nothing was changed")
+        return answer_fields(options, plan.to_dict())
+    runner = runner_of(options)
+    return answer_plan(
+        options,
+        plan,
+        lambda: run_approved(plan, pipeline, cluster, runner, frozen, run="terminal", say=say),
     )
 
 
@@ -75,4 +119,5 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         action="store_true",
         help="end an unfinished reprocess: its unsealed windows are removed, archived files stay",
     )
+    add_frozen(parser)
     add_apply(parser)

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from kafka_drain.archive.archive import Archive
+from kafka_drain.archive.frozen_plan import FrozenPlan
 from kafka_drain.cli.commands.arguments import (
     add_apply,
     add_evidence,
@@ -15,18 +16,26 @@ from kafka_drain.cli.commands.arguments import (
     pairs,
     signer_from,
 )
+from kafka_drain.cli.commands.frozen import (
+    add_frozen,
+    answer_of,
+    frozen_for,
+    refuse_beside_plan,
+)
 from kafka_drain.cli.commands.pipeline_arguments import pipeline_from
 from kafka_drain.cli.commands.plan_answer import acts, answer_fields, say_dry_run
 from kafka_drain.cli.console import answer, print_fields, say, say_table
 from kafka_drain.cli.exit_codes import OK
 from kafka_drain.cli.foreground import runner_of
 from kafka_drain.config.checks import integer
+from kafka_drain.kafka.cluster import KafkaCluster
+from kafka_drain.republish.approved import freeze_republish, plan_approved
 from kafka_drain.republish.engines.select import Engines
 from kafka_drain.republish.evidence import sign_run
 from kafka_drain.republish.planning.abandon import unfinished_run
 from kafka_drain.republish.planning.plan import RepublishPlan
 from kafka_drain.republish.planning.request import RepublishRequest
-from kafka_drain.republish.run import plan_republish
+from kafka_drain.republish.run import Republish, plan_republish
 from kafka_drain.spark.job import private_folder
 from kafka_drain.storage.lease import utc_now
 
@@ -38,13 +47,13 @@ def run(options: argparse.Namespace) -> int:
     archive = Archive.at(options.archive)
     if options.abandon:
         return _abandon(archive, options)
-    request, cluster, signer = request_of(options), cluster_from(options), signer_from(options)
-    republish = plan_republish(
-        archive, cluster, request, now=utc_now(), say=say, apply=acts(options)
-    )
+    signer, cluster = signer_from(options), cluster_from(options)
+    republish, frozen = _planned(archive, cluster, options)
     plan = republish.plan
-    _say_plan(plan, request)
+    _say_plan(plan, republish.request)
     result = plan.summary()
+    if frozen is not None:
+        result |= answer_of(options, frozen)
     if acts(options):
         with private_folder() as folder:
             engines = Engines(
@@ -67,6 +76,22 @@ def run(options: argparse.Namespace) -> int:
     answer(options, result, print_fields(shown))
     say_dry_run(options, "send it")
     return OK
+
+
+def _planned(
+    archive: Archive, cluster: KafkaCluster, options: argparse.Namespace
+) -> tuple[Republish, FrozenPlan | None]:
+    """Return the run, and the frozen plan if it is made from one or becomes one."""
+    within, now = frozen_for(options), utc_now()
+    if options.plan_id is not None:
+        refuse_beside_plan(RepublishRequest.model_fields.keys() & vars(options).keys())
+        return plan_approved(
+            archive, cluster, options.plan_id, now=now, say=say, apply=acts(options)
+        )
+    request = request_of(options)
+    if within is not None:
+        return freeze_republish(archive, cluster, request, now=now, say=say, lifetime=within)
+    return plan_republish(archive, cluster, request, now=now, say=say, apply=acts(options)), None
 
 
 def _abandon(archive: Archive, options: argparse.Namespace) -> int:
@@ -121,6 +146,7 @@ def add_arguments(republish: argparse.ArgumentParser) -> None:
         "files; end its processes first",
     )
     add_evidence(republish)
+    add_frozen(republish)
     add_apply(republish, "send; without it, only the plan is shown and nothing is sent")
     groups: dict[str, argparse._ArgumentGroup] = {}
     for name, option in RepublishRequest.options().items():

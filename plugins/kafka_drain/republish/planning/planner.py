@@ -25,6 +25,7 @@ from kafka_drain.progress import Progress, Ticker
 from kafka_drain.proof.sealed_files import damage_of
 from kafka_drain.republish.planning.binding import Binding, others_gone, refuse_other_target
 from kafka_drain.republish.planning.chains import chain_numbers
+from kafka_drain.republish.planning.changes import Outline
 from kafka_drain.republish.planning.documents import SchemaIdsJson, ThroughJson
 from kafka_drain.republish.planning.header_names import refuse_nul
 from kafka_drain.republish.planning.into_source import check_sources
@@ -95,6 +96,7 @@ def make_plan(
     through: ThroughJson | None = None,
     bound: Binding | None = None,
     identify: Callable[[], str] = lambda: "",
+    accept: Callable[[Outline], None] | None = None,
 ) -> RepublishPlan:
     """Plan a republish of sealed files; sends nothing.
 
@@ -114,6 +116,8 @@ def make_plan(
         bound: Where the follower's previous runs have sent.
         identify: Returns the archive's id. Called only after all checks have passed, as it may
             write the id.
+        accept: Called with the plan's outline before anything is created; raises an error to
+            refuse it.
 
     Raises:
         ConfigError: When the request can't be fulfilled as given.
@@ -150,15 +154,18 @@ def make_plan(
             snapshot, parts, {f.path for f, s in sealed if s.nul_header_names is False}, say
         )
     schema_ids = _schema_ids(snapshot, parts, request, say)
+    cluster_id = cluster.cluster_id()
+    # A topic that is created gets the partitions that are planned.
+    counts = {target.topic: target.partitions for target in targets}
+    if accept is not None:
+        accept(Outline(cluster_id, targets, _shards(parts, request, key, counts), schema_ids))
     if apply and not all(target.id for target in targets):
         # Only after all checks: a request that is refused leaves no topics behind.
         create_targets(snapshot.root, cluster, needs, now)
         targets, notes = plan_targets(snapshot.root, cluster, needs, request, now)
-    cluster_id = cluster.cluster_id()
     if through is not None:
         here = Binding(cluster_id, {target.topic: target.id for target in targets})
         through = {**through, "bound": (bound or Binding()).plus(here).to_dict()}
-    counts = {target.topic: target.partitions for target in targets}
     archive_id = identify()
     shards = _shards(parts, request, name_in_kafka(key, archive_id), counts)
     sizes = {file.path: file.bytes for shard in shards for file in shard.files}

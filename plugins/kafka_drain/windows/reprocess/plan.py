@@ -42,7 +42,7 @@ class Cut:
     def is_reached(self, receipt: Receipt) -> bool:
         """Return whether a segment is at or after the cut."""
         if self.batch is not None:
-            return (receipt.generation or 0, receipt.last_batch) >= self.batch
+            return receipt.position >= self.batch
         if self.time_ms is not None:
             return any(
                 part.last_timestamp is not None and part.last_timestamp >= self.time_ms

@@ -65,6 +65,7 @@ def plan_reprocess(
     cut: Cut | None,
     *,
     offsets_per_group: int = OFFSETS_PER_GROUP,
+    last: tuple[int, int] | None = None,
 ) -> ReprocessPlan:
     """Plan a reprocess, without changing anything.
 
@@ -73,6 +74,7 @@ def plan_reprocess(
         cluster: The Kafka cluster to drain from.
         cut: Where to start; None to resume an unfinished reprocess.
         offsets_per_group: Number of offsets to drain at once.
+        last: Generation and batch of the last segment to drain again; None for the newest.
 
     Raises:
         ConfigError: When nothing is sealed from there on, or another reprocess is unfinished.
@@ -139,6 +141,7 @@ def plan_from(
         for file in archive_files(snapshot)
         if file.sealed is not None and topic_ids.items() >= file.topic_ids.items()
     ]
+    receipts = [receipt for receipt in receipts if last is None or receipt.position <= last]
     groups = plan_groups(receipts, files, cut, offsets_per_group)
     number = snapshot.next_number
     return ReprocessPlan(

@@ -120,6 +120,11 @@ def unfinished_reprocess(archive: Archive) -> ReprocessPlan | None:
         document = ReprocessDocument.read(reprocess_path(archive))
     except FileNotFoundError:
         return None
+    return plan_of(archive, document, begun=True)
+
+
+def plan_of(archive: Archive, document: ReprocessDocument, *, begun: bool) -> ReprocessPlan:
+    """Return the plan that a document describes; its groups have no receipts."""
     groups = {
         row.window: FileGroup(
             ranges=row.offsets(),
@@ -141,7 +146,7 @@ def unfinished_reprocess(archive: Archive) -> ReprocessPlan | None:
         partition_by=document.partition_by,
         topic_ids=document.topics,
         groups=groups,
-        begun=True,
+        begun=begun,
     )
 
 

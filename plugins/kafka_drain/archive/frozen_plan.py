@@ -1,0 +1,234 @@
+"""A plan that a dry run has frozen, and whether it may be carried out.
+
+Its id ends in a part of its own hash: whoever approves an id approves these bytes. Opens nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from enum import Enum
+from typing import Any, Literal
+
+from kafka_drain.archive.format_version import FORMAT_VERSION, READABLE
+from kafka_drain.errors import ConfigError, PlanChangedError
+from kafka_drain.intervals import in_utc
+from kafka_drain.storage.sealed_json import check_seal, seal
+from kafka_drain.storage.typed_json import Shape
+
+Kind = Literal["republish", "reprocess", "maintain"]
+
+#: How long a frozen plan may be started if nothing else is said.
+LIFETIME = timedelta(hours=24)
+
+#: Rows of a table that a person is shown, and characters of a value in it.
+ROWS, CHARACTERS = 20, 300
+
+#: Digits of the plan's hash in its id.
+_DIGITS = 16
+
+
+class State(Enum):
+    """How far a plan has been carried out."""
+
+    NEW = "new"
+    STARTED = "started"
+    DONE = "done"
+
+
+class Decision(Enum):
+    """What to do with a frozen plan."""
+
+    RUN = "run"
+    RESUME = "resume"
+    DO_NOTHING = "do nothing"
+    REFUSE_OTHER = "refuse: it belongs to something else"
+    REFUSE_EXPIRED = "refuse: it has expired"
+    REFUSE_CHANGED = "refuse: something has changed"
+
+
+def decide(state: State, *, is_own: bool, is_expired: bool, is_changed: bool) -> Decision:
+    """Decide what to do with a frozen plan.
+
+    A plan that was started in time is resumed however long that takes: what it has changed so far
+    is no reason to stop half way.
+
+    Args:
+        state: How far it has been carried out.
+        is_own: Whether it is a plan of this kind, for this pipeline and archive.
+        is_expired: Whether it is too late to start it.
+        is_changed: Whether it would do something else than was seen.
+    """
+    if not is_own:
+        return Decision.REFUSE_OTHER
+    if state is State.DONE:
+        return Decision.DO_NOTHING
+    if state is State.STARTED:
+        return Decision.RESUME
+    if is_expired:
+        return Decision.REFUSE_EXPIRED
+    return Decision.REFUSE_CHANGED if is_changed else Decision.RUN
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FrozenPlan:
+    """A plan as a person has seen it.
+
+    Attributes:
+        kind: What it does.
+        pipeline: The pipeline's name.
+        archive_id: The archive's id.
+        created_at: When it was made, in UTC.
+        expires_at: Until when it may be started, in UTC.
+        asked: What was asked for, as JSON types; by kind.
+        seen: What it does, as JSON types; by kind.
+        text: The plan for people, in Markdown.
+        sha256: Its hash; empty until it is sealed.
+    """
+
+    kind: Kind
+    pipeline: str
+    archive_id: str
+    created_at: str
+    expires_at: str
+    asked: Mapping[str, Any]
+    seen: Mapping[str, Any]
+    text: str
+    sha256: str = ""
+
+    @property
+    def id(self) -> str:
+        """The plan's id: kind, time and hash."""
+        at = in_utc(datetime.fromisoformat(self.created_at))
+        return f"{self.kind}-{at:%Y%m%dT%H%M%SZ}-{self.sha256[:_DIGITS]}"
+
+    def is_expired(self, now: datetime) -> bool:
+        """Return whether it is too late to start it."""
+        return now >= in_utc(datetime.fromisoformat(self.expires_at))
+
+    def to_bytes(self) -> bytes:
+        """Return the sealed document."""
+        return seal(
+            {
+                "format_version": FORMAT_VERSION,
+                "kind": self.kind,
+                "pipeline": self.pipeline,
+                "archive_id": self.archive_id,
+                "created_at": self.created_at,
+                "expires_at": self.expires_at,
+                "asked": dict(self.asked),
+                "seen": dict(self.seen),
+                "text": self.text,
+            }
+        )
+
+    @classmethod
+    def from_bytes(cls, content: bytes) -> FrozenPlan:
+        """Read what `to_bytes` wrote.
+
+        Raises:
+            SealError: When a byte was changed.
+            DocumentError: When it isn't a frozen plan that this release reads.
+        """
+        check_seal(content)
+        return _SHAPE.parse(content)
+
+    def summary(self) -> dict[str, str]:
+        """Return what is needed to approve it, as JSON types."""
+        return {"plan_id": self.id, "expires_at": self.expires_at, "approval": self.text}
+
+    def lines(self) -> list[str]:
+        """Return what to do with it as lines of text for the user."""
+        return [f"{self.kind} {self.pipeline}: plan {self.id}, to be started by {self.expires_at}"]
+
+    def proceed(
+        self,
+        state: State,
+        *,
+        kind: Kind,
+        pipeline: str,
+        archive_id: str | None,
+        now: datetime,
+        changes: Sequence[str] = (),
+    ) -> Decision:
+        """Decide what to do with the plan, and raise an error if it is refused.
+
+        Args:
+            state: How far it has been carried out.
+            kind: What is to be done.
+            pipeline: Name of the archive's pipeline.
+            archive_id: The archive's id.
+            now: The current time.
+            changes: What has changed since it was seen.
+
+        Returns:
+            RUN, RESUME or DO_NOTHING.
+
+        Raises:
+            PlanChangedError: When it is refused; says what has changed.
+        """
+        own, here = (self.kind, self.pipeline, self.archive_id), (kind, pipeline, archive_id)
+        decision = decide(
+            state, is_own=own == here, is_expired=self.is_expired(now), is_changed=bool(changes)
+        )
+        why = {
+            Decision.REFUSE_OTHER: (
+                f"it is a {self.kind} of pipeline {self.pipeline} in archive {self.archive_id}, "
+                f"but this is a {kind} of {pipeline} in archive {archive_id or 'without an id'}"
+            ),
+            Decision.REFUSE_EXPIRED: f"it had to be started by {self.expires_at}",
+            Decision.REFUSE_CHANGED: f"since it was made, {'; '.join(changes)}",
+        }.get(decision)
+        if why is not None:
+            raise PlanChangedError(
+                f"plan {self.id} can't be carried out: {why}. Nothing was done; make a new plan "
+                "with a dry run"
+            )
+        return decision
+
+
+def lifetime(hours: float) -> timedelta:
+    """Return how long a plan may be started.
+
+    Raises:
+        ConfigError: When it isn't positive, or longer than 30 days.
+    """
+    if not 0 < hours <= 720:
+        raise ConfigError(f"a plan can't be started within {hours:g} hours; accepted: up to 720")
+    return timedelta(hours=hours)
+
+
+def expiry(now: datetime, lifetime: timedelta) -> tuple[str, str]:
+    """Return when a plan made now was made, and until when it may be started."""
+    return (
+        now.isoformat(timespec="milliseconds"),
+        (now + lifetime).isoformat(timespec="milliseconds"),
+    )
+
+
+def table(header: Sequence[str], rows: Sequence[Sequence[object]]) -> str:
+    """Return a Markdown table of the first rows, and the number of the others."""
+    shown = [header, ["---"] * len(header), *rows[:ROWS]]
+    lines = ["| " + " | ".join(map(_cell, row)) + " |" for row in shown]
+    if len(rows) > ROWS:
+        lines += ["", f"and {len(rows) - ROWS:,} more"]
+    return "\n".join(lines)
+
+
+def _cell(value: object) -> str:
+    """Return a value for a cell: numbers with separators, and nothing that ends the cell."""
+    text = f"{value:,}" if isinstance(value, int) else str(value)
+    text = " ".join(text.split())
+    if len(text) > CHARACTERS:
+        text = text[: CHARACTERS - 2] + " …"
+    return text.replace("\\", "\\\\").replace("|", "\\|").replace("<", "&lt;")
+
+
+def bullets(lines: Sequence[str]) -> str:
+    """Return the first lines as a Markdown list, and the number of the others."""
+    shown = [f"- {_cell(line)}" for line in lines[:ROWS]]
+    return "\n".join([*shown, *([f"- and {len(lines) - ROWS:,} more"] * (len(lines) > ROWS))])
+
+
+_SHAPE = Shape(FrozenPlan, readable=READABLE)

@@ -1,0 +1,129 @@
+"""The frozen plans of an archive, in `plans/`.
+
+<id>.json           a plan, written once
+<id>.started.json   it was started
+<id>.done.json      it has been carried out
+
+A republish has neither note: its run's folder says how far it is.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from datetime import datetime, timedelta
+
+from upath import UPath
+
+from kafka_drain.archive.format_version import FORMAT_VERSION
+from kafka_drain.archive.frozen_plan import FrozenPlan, State
+from kafka_drain.errors import ArchiveError, ConfigError
+from kafka_drain.storage.json_files import create_document, create_text
+from kafka_drain.storage.lease import Clock, utc_now
+from kafka_drain.storage.paths import list_folder, read_bytes
+from kafka_drain.storage.sealed_json import check_seal
+
+#: The archive's folder of plans.
+FOLDER = "plans"
+
+#: How long a plan that was never started is kept after it has expired.
+KEPT = timedelta(days=30)
+
+_ID = re.compile(r"(republish|reprocess|maintain)-\d{8}T\d{6}Z-[0-9a-f]{16}")
+
+
+def freeze(root: UPath, plan: FrozenPlan, now: datetime) -> FrozenPlan:
+    """Write a plan, and remove those that nobody has started and that expired long ago.
+
+    Args:
+        root: The archive's folder.
+        plan: The plan.
+        now: The current time.
+
+    Returns:
+        The plan with its hash, and so with its id.
+
+    Raises:
+        ArchiveError: When the archive can't be written.
+    """
+    content = plan.to_bytes()
+    frozen = replace(plan, sha256=check_seal(content))
+    # If it exists, it is the same: the name has its hash.
+    create_text(_path(root, frozen.id), content.decode())
+    for old in list_plans(root):
+        expired = read_plan(root, old)
+        if expired.is_expired(now - KEPT) and state_of(root, old) is State.NEW:
+            _path(root, old).unlink(missing_ok=True)
+    return frozen
+
+
+def list_plans(root: UPath) -> list[str]:
+    """Return the ids of an archive's plans, sorted."""
+    names = (name.removesuffix(".json") for name in list_folder(root / FOLDER))
+    return sorted(filter(_ID.fullmatch, names))
+
+
+def read_plan(root: UPath, plan_id: str) -> FrozenPlan:
+    """Read a plan.
+
+    Raises:
+        ConfigError: When there is none with this id.
+        ArchiveError: When its bytes were changed.
+    """
+    plan_id = plan_id.strip()
+    path = _path(root, plan_id)
+    try:
+        # The pattern also keeps an id from naming a file elsewhere.
+        content = read_bytes(path) if _ID.fullmatch(plan_id) else None
+    except (FileNotFoundError, NotADirectoryError):
+        content = None
+    if content is None:
+        known = ", ".join(list_plans(root)[-5:])
+        raise ConfigError(
+            f"{root} has no plan {plan_id!r}; its newest are {known or 'none'}. A dry run that "
+            "freezes its plan says its id"
+        )
+    try:
+        plan = FrozenPlan.from_bytes(content)
+        if plan.id != plan_id:
+            raise ValueError(f"its content is that of {plan.id}")
+    except ValueError as error:
+        raise ArchiveError(
+            f"{path} was changed ({error}), expected the plan that was frozen; make a new one. "
+            "Nothing was done"
+        ) from error
+    return plan
+
+
+def state_of(root: UPath, plan_id: str) -> State:
+    """Return how far a plan has been carried out, other than a republish."""
+    if _path(root, plan_id, ".done").is_file():
+        return State.DONE
+    return State.STARTED if _path(root, plan_id, ".started").is_file() else State.NEW
+
+
+@contextmanager
+def carrying_out(root: UPath, plan: FrozenPlan, run: str, clock: Clock = utc_now) -> Iterator[None]:
+    """Record that the body starts a plan, and if it ends without an error, that it is done.
+
+    Args:
+        root: The archive's folder.
+        plan: The plan; not a republish's.
+        run: Name of the run that does it, for display.
+        clock: Returns the current time; replaced in tests.
+    """
+    _note(root, plan.id, ".started", run, clock())
+    yield
+    _note(root, plan.id, ".done", run, clock())
+
+
+def _note(root: UPath, plan_id: str, which: str, run: str, now: datetime) -> None:
+    at = now.isoformat(timespec="milliseconds")
+    document = {"format_version": FORMAT_VERSION, "plan": plan_id, "run": run, "at": at}
+    create_document(_path(root, plan_id, which), document)
+
+
+def _path(root: UPath, plan_id: str, which: str = "") -> UPath:
+    return root / FOLDER / f"{plan_id}{which}.json"

@@ -1,0 +1,70 @@
+"""`--freeze` and `--plan`: freeze what a dry run shows, and carry out exactly that."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Iterable
+from datetime import timedelta
+from typing import Any
+
+from kafka_drain.archive.frozen_plan import LIFETIME, FrozenPlan, lifetime
+from kafka_drain.cli.commands.plan_answer import acts
+from kafka_drain.cli.console import say
+from kafka_drain.errors import ConfigError
+
+
+def add_frozen(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments of a command whose plan can be frozen."""
+    hours = LIFETIME / timedelta(hours=1)
+    how = parser.add_mutually_exclusive_group()
+    how.add_argument(
+        "--freeze",
+        metavar="HOURS",
+        nargs="?",
+        type=float,
+        const=hours,
+        help="write the plan that is shown to the archive: within HOURS "
+        f"({hours:g}), --plan carries out exactly this one",
+    )
+    how.add_argument(
+        "--plan",
+        dest="plan_id",
+        metavar="ID",
+        help="the plan that --freeze or a dry run in Airflow has written, in place of what it was "
+        "made of; without --apply, only check that nothing has changed since",
+    )
+
+
+def frozen_for(options: argparse.Namespace) -> timedelta | None:
+    """Return how long the plan to be frozen may be started; None if none is to be frozen.
+
+    Raises:
+        ConfigError: When the plan is also to be carried out, or the time isn't positive.
+    """
+    if options.freeze is None:
+        return None
+    if acts(options):
+        raise ConfigError("--freeze only shows and writes the plan; omit --apply, and use --plan")
+    return lifetime(options.freeze)
+
+
+def refuse_beside_plan(given: Iterable[str]) -> None:
+    """Refuse arguments that say what to plan beside a plan that was made already.
+
+    Raises:
+        ConfigError: Names them.
+    """
+    if named := sorted(given):
+        raise ConfigError(
+            f"--plan carries out a plan that was made already; omit {', '.join(named)}"
+        )
+
+
+def answer_of(options: argparse.Namespace, frozen: FrozenPlan) -> dict[str, Any]:
+    """Say how to carry out a plan that was frozen now; return its fields for the answer."""
+    for line in frozen.lines():
+        say(line)
+    if options.plan_id is None:
+        say(f"approve it with `kafka-drain {options.name} {options.archive} --plan {frozen.id} "
+            "--apply`")  # fmt: skip
+    return {"plan_id": frozen.id, "expires_at": frozen.expires_at}

@@ -1,0 +1,243 @@
+"""Freeze a maintenance that a dry run has planned, and carry out exactly that one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+from typing import Any
+
+from kafka_drain.archive.archive import Archive
+from kafka_drain.archive.frozen_plan import (
+    LIFETIME,
+    Decision,
+    FrozenPlan,
+    bullets,
+    expiry,
+    table,
+)
+from kafka_drain.archive.frozen_plans import carrying_out, freeze, read_plan, state_of
+from kafka_drain.config.pipeline import Pipeline
+from kafka_drain.intervals import in_utc, time_text
+from kafka_drain.kafka.cluster import KafkaCluster
+from kafka_drain.maintenance.maintain import MaintenancePlan, plan_maintenance, run_maintenance
+from kafka_drain.spark.engine import SparkRunner
+
+#: Keys of a pipeline that decide what maintenance does.
+SETTINGS = ("retention_days", "target_file_bytes", "max_manifest_lines", "max_generation_days")
+
+
+@dataclass(frozen=True)
+class Seen:
+    """What a maintenance does, by the files that it does it to.
+
+    Attributes:
+        rolls: Whether it closes the open generation.
+        deletes: The files that it deletes.
+        compacts: For each compaction, the files that it replaces.
+    """
+
+    rolls: bool
+    deletes: frozenset[str]
+    compacts: frozenset[frozenset[str]]
+
+    @classmethod
+    def of(cls, plan: MaintenancePlan) -> Seen:
+        """Return what a plan does."""
+        return cls(
+            rolls=bool(plan.roll),
+            deletes=frozenset(file.path for found in plan.deletions for file in found.files),
+            compacts=frozenset(frozenset(found.group.replaces) for found in plan.compactions),
+        )
+
+    @classmethod
+    def from_dict(cls, document: Mapping[str, Any]) -> Seen:
+        """Read what `to_dict` wrote."""
+        return cls(
+            rolls=document["rolls"],
+            deletes=frozenset(document["deletes"]),
+            compacts=frozenset(map(frozenset, document["compacts"])),
+        )
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return it as JSON types."""
+        return {
+            "rolls": self.rolls,
+            "deletes": sorted(self.deletes),
+            "compacts": sorted(map(sorted, self.compacts)),
+        }
+
+    def choose(self, plan: MaintenancePlan) -> MaintenancePlan:
+        """Return the part of a plan that was seen: what has become due since isn't done."""
+        deletions = [
+            replace(found, files=[file for file in found.files if file.path in self.deletes])
+            for found in plan.deletions
+        ]
+        return replace(
+            plan,
+            roll=plan.roll if self.rolls else "",
+            deletions=[found for found in deletions if found.files],
+            compactions=[
+                found
+                for found in plan.compactions
+                if frozenset(found.group.replaces) in self.compacts
+            ],
+        )
+
+    def changes(self, now: MaintenancePlan) -> list[str]:
+        """Return what has changed, as parts of a sentence; empty if nothing has.
+
+        Args:
+            now: The plan, made again for the time at which this one was made.
+        """
+        if now.waits_for and (self.deletes or self.compacts):
+            return [now.waits_for]
+        there = Seen.of(now)
+        found = ["the open generation was closed"] if self.rolls and not there.rolls else []
+        if gone := sorted(self.deletes - there.deletes):
+            found.append(
+                f"{len(gone):,} files to be deleted are gone, or not to be deleted any more, such "
+                f"as {gone[0]}"
+            )
+        if other := sorted(map(sorted, self.compacts - there.compacts)):
+            found.append(
+                f"{len(other):,} groups of files to be compacted were replaced, or aren't to be "
+                f"compacted any more, such as that of {other[0][0]}"
+            )
+        return found
+
+
+def settings_of(pipeline: Pipeline) -> dict[str, Any]:
+    """Return a pipeline's keys that decide what maintenance does."""
+    return {name: getattr(pipeline, name) for name in SETTINGS}
+
+
+def freeze_maintenance(
+    pipeline: Pipeline, *, now: datetime, lifetime: timedelta = LIFETIME
+) -> tuple[MaintenancePlan, FrozenPlan]:
+    """Plan maintenance and freeze the plan in the archive's `plans/`.
+
+    What becomes closed by this maintenance is compacted by the next one.
+
+    Raises:
+        ArchiveError: When the folder is not an archive, or can't be written.
+        ManifestInvalidError: When a receipt is damaged, or something sealed is missing or changed.
+    """
+    plan = plan_maintenance(pipeline, will_roll=False, clock=lambda: now)
+    archive = plan.archive
+    created_at, expires_at = expiry(now, lifetime)
+    frozen = FrozenPlan(
+        kind="maintain",
+        pipeline=archive.snapshot().document.pipeline,
+        archive_id=archive.identify(),
+        created_at=created_at,
+        expires_at=expires_at,
+        asked={"at": now.isoformat()} | settings_of(pipeline),
+        seen=Seen.of(plan).to_dict(),
+        text=plan_text(plan),
+    )
+    return plan, freeze(archive.root, frozen, now)
+
+
+def plan_approved(
+    pipeline: Pipeline, plan_id: str, *, now: datetime
+) -> tuple[MaintenancePlan, FrozenPlan, Decision]:
+    """Load a frozen plan, if it would still do what was seen; changes nothing.
+
+    Returns:
+        What is left to do, the frozen plan, and what to do with it: RUN, RESUME or DO_NOTHING.
+
+    Raises:
+        PlanChangedError: When it has expired, or something has changed; says what.
+        ConfigError: When there is no such plan.
+        ArchiveError: When its bytes were changed.
+        ManifestInvalidError: When a receipt is damaged, or something sealed is missing or changed.
+    """
+    archive = Archive.at(pipeline.archive)
+    frozen = read_plan(archive.root, plan_id)
+    here: dict[str, Any] = {
+        "kind": "maintain",
+        "pipeline": archive.snapshot().document.pipeline,
+        "archive_id": archive.identity(),
+        "now": now,
+    }
+    state = state_of(archive.root, frozen.id)
+    frozen.proceed(state, **here)
+    seen = Seen.from_dict(frozen.seen)
+    again = plan_maintenance(pipeline, will_roll=False, clock=_clock(frozen))
+    found = [
+        f"the pipeline's {name} became {value}, and was {frozen.asked[name]}"
+        for name, value in settings_of(pipeline).items()
+        if frozen.asked[name] != value
+    ]
+    decision = frozen.proceed(state, **here, changes=found + seen.changes(again))
+    return seen.choose(again), frozen, decision
+
+
+def run_approved(
+    pipeline: Pipeline,
+    cluster: KafkaCluster,
+    runner: SparkRunner,
+    frozen: FrozenPlan,
+    *,
+    run: str,
+    say: Callable[[str], None],
+) -> dict[str, Any]:
+    """Carry out a frozen plan that `plan_approved` has accepted, or what is left of it.
+
+    Returns:
+        As `run_maintenance` does.
+
+    Raises:
+        KafkaDrainError: As `run_maintenance` does.
+    """
+    with carrying_out(Archive.at(pipeline.archive).root, frozen, run):
+        return run_maintenance(
+            pipeline,
+            cluster,
+            runner,
+            run=run,
+            say=say,
+            clock=_clock(frozen),
+            choose=Seen.from_dict(frozen.seen).choose,
+        )
+
+
+def _clock(frozen: FrozenPlan) -> Callable[[], datetime]:
+    """Return a clock that shows the time at which the plan was made: the same files are due."""
+    at = in_utc(datetime.fromisoformat(frozen.asked["at"]))
+    return lambda: at
+
+
+def plan_text(plan: MaintenancePlan) -> str:
+    """Return the plan for people, in Markdown; its length doesn't depend on the archive's."""
+    figures = plan.to_dict()
+    deleted = sum(sum(found.records.values()) for found in plan.deletions)
+    facts = [
+        ("archive", figures["archive"]),
+        ("closes the open generation", plan.roll or "no"),
+        ("records deleted", deleted),
+        ("files deleted", f"{figures['deleted_files']:,} ({figures['deleted_bytes']:,} bytes)"),
+        (
+            "files compacted",
+            f"{figures['compacted_files']:,} ({figures['compacted_bytes']:,} bytes)",
+        ),
+    ]
+    deletions: dict[object, int] = {}
+    for found in plan.deletions:
+        for tp, records in found.records.items():
+            deletions[tp] = deletions.get(tp, 0) + records
+    before = max((found.before_ms for found in plan.deletions), default=0)
+    rows = [(tp, records, f"before {time_text(before)}") for tp, records in deletions.items()]
+    lines = [f"compacts {found.line()}" for found in plan.compactions]
+    lines += [f"leaves {held}" for held in plan.held]
+    lines += [f"compacts and deletes nothing: {plan.waits_for}"] * bool(plan.waits_for)
+    parts = [
+        f"### Maintain {figures['archive']}: delete {deleted:,} records",
+        table(("", ""), facts),
+        table(("partition", "records deleted", "all of them"), rows) if rows else "",
+        bullets(lines),
+        "Deleted records are gone. Files that were compacted are deleted once the new ones are "
+        "proven to hold the same records.",
+    ]
+    return "\n\n".join(part for part in parts if part)

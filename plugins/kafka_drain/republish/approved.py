@@ -1,0 +1,236 @@
+"""Freeze a republish that a dry run has planned, and carry out exactly that one."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from datetime import datetime, timedelta
+
+from kafka_drain.archive.archive import Archive
+from kafka_drain.archive.files import archive_files
+from kafka_drain.archive.frozen_plan import (
+    LIFETIME,
+    FrozenPlan,
+    State,
+    bullets,
+    expiry,
+    table,
+)
+from kafka_drain.archive.frozen_plans import freeze, read_plan
+from kafka_drain.archive.snapshot import Snapshot
+from kafka_drain.errors import ArchiveError, ConfigError
+from kafka_drain.intervals import time_text
+from kafka_drain.kafka.cluster import KafkaCluster
+from kafka_drain.offsets import TopicPartition
+from kafka_drain.progress import duration_text
+from kafka_drain.republish.planning.changes import Approved, Outline, changes
+from kafka_drain.republish.planning.plan import DELIVERIES, RepublishPlan, Target
+from kafka_drain.republish.planning.request import RepublishRequest
+from kafka_drain.republish.planning.runs import RepublishRun
+from kafka_drain.republish.planning.shards import Shard
+from kafka_drain.republish.run import Republish, plan_republish
+from kafka_drain.storage.sealed_json import seal
+
+
+def freeze_republish(
+    archive: Archive,
+    cluster: KafkaCluster,
+    request: RepublishRequest,
+    *,
+    now: datetime,
+    say: Callable[[str], None],
+    lifetime: timedelta = LIFETIME,
+) -> tuple[Republish, FrozenPlan]:
+    """Plan a republish and freeze the plan; sends nothing.
+
+    The plan is written to the archive's `plans/`, and has one run, which its name belongs to.
+
+    Args:
+        archive: The archive to read the files from.
+        cluster: The cluster to send the records to.
+        request: The requested republish.
+        now: The current time.
+        say: Called with progress lines.
+        lifetime: How long the plan may be started.
+
+    Raises:
+        ConfigError: When the request names a run or follows: these have plans of their own.
+        KafkaDrainError: As `plan_republish` does.
+    """
+    if request.run_name or request.follow:
+        given = "run_name" if request.run_name else "follow"
+        raise ConfigError(
+            f"{given} can't be set for a plan that is to be approved: a frozen plan has one run of "
+            "its own, which sends what was seen and nothing later"
+        )
+    pipeline = archive.snapshot().document.pipeline
+    named = f"{pipeline} plan {now.isoformat()} {request.name(pipeline)}"
+    request = request.model_copy(update={"run_name": named})
+    republish = plan_republish(archive, cluster, request, now=now, say=say, apply=False)
+    plan = republish.plan
+    created_at, expires_at = expiry(now, lifetime)
+    frozen = FrozenPlan(
+        kind="republish",
+        pipeline=pipeline,
+        archive_id=archive.identify(),
+        created_at=created_at,
+        expires_at=expires_at,
+        asked=request.model_dump(mode="json", exclude_unset=True),
+        seen=json.loads(plan.to_bytes()),
+        text=plan_text(plan, _times(archive.snapshot(), plan), str(archive.root), request),
+    )
+    return republish, freeze(archive.root, frozen, now)
+
+
+def plan_approved(
+    archive: Archive,
+    cluster: KafkaCluster,
+    plan_id: str,
+    *,
+    now: datetime,
+    say: Callable[[str], None],
+    apply: bool,
+) -> tuple[Republish, FrozenPlan]:
+    """Load a frozen plan, if it would still send what was seen.
+
+    A run that has started is resumed, and one that has ended sends nothing more.
+
+    Args:
+        archive: The archive to read the files from.
+        cluster: The cluster to send the records to.
+        plan_id: The frozen plan's id.
+        now: The current time.
+        say: Called with progress lines.
+        apply: Whether the run will be executed.
+
+    Raises:
+        PlanChangedError: When it has expired, or something has changed; says what.
+        ConfigError: When there is no such plan.
+        ArchiveError: When its bytes were changed.
+        KafkaDrainError: As `plan_republish` does.
+    """
+    frozen = read_plan(archive.root, plan_id)
+
+    def proceed(state: State, found: list[str]) -> None:
+        frozen.proceed(
+            state,
+            kind="republish",
+            pipeline=archive.snapshot().document.pipeline,
+            archive_id=archive.identity(),
+            now=now,
+            changes=found,
+        )
+
+    # A plan of another kind has no run.
+    if frozen.kind != "republish":
+        proceed(State.NEW, [])
+    seen = _plan_of(frozen)
+    run = RepublishRun(archive.root, seen.key)
+    proceed(_state(run), [])
+    request = RepublishRequest(**frozen.asked)
+
+    def accept(again: Outline) -> None:
+        proceed(State.NEW, changes(Outline.of(seen), again, may_grow=request.into_source))
+
+    republish = plan_republish(
+        archive,
+        cluster,
+        request,
+        now=now,
+        say=say,
+        apply=apply,
+        approved=Approved({path for path, _ in Outline.of(seen).files}, accept),
+    )
+    return republish, frozen
+
+
+def _plan_of(frozen: FrozenPlan) -> RepublishPlan:
+    sealed = {name: value for name, value in frozen.seen.items() if name != "sha256"}
+    try:
+        return RepublishPlan.from_bytes(seal(sealed))
+    except ValueError as error:
+        raise ArchiveError(
+            f"plan {frozen.id} isn't as it was written ({error}); make a new one. Nothing was sent"
+        ) from error
+
+
+def _state(run: RepublishRun) -> State:
+    if run.has_ended:
+        return State.DONE
+    return State.STARTED if run.is_opened else State.NEW
+
+
+def plan_text(
+    plan: RepublishPlan,
+    times: Mapping[TopicPartition, tuple[int, int]],
+    root: str,
+    request: RepublishRequest,
+) -> str:
+    """Return the plan for people, in Markdown; its length doesn't depend on the archive's.
+
+    Args:
+        plan: The plan.
+        times: First and last timestamp of the files by source partition, in Unix ms.
+        root: The archive's folder.
+        request: The requested republish.
+    """
+    takes = duration_text(plan.seconds(request.records_per_second, request.bytes_per_second))
+    whole = [ms for pair in times.values() for ms in pair]
+    facts = [
+        ("records", plan.records),
+        ("files", f"{plan.files:,} ({plan.size:,} bytes)"),
+        ("timestamps", _between((min(whole), max(whole))) if whole else "unknown"),
+        ("from", root),
+        ("to", ", ".join(_target(target) for target in plan.targets) or "nowhere"),
+        ("Kafka cluster", plan.cluster_id),
+        ("keeps", f"{DELIVERIES[plan.delivery]} ({plan.delivery})"),
+        ("takes", f"about {takes}, engine {plan.engine}"),
+    ]
+    shards = [
+        (
+            shard.source,
+            shard.target,
+            f"{shard.first:,} to {shard.end - 1:,}",
+            shard.records,
+            _between(times[shard.source]) if shard.source in times else "unknown",
+        )
+        for shard in plan.shards
+    ]
+    parts = [
+        f"### Send {plan.records:,} records of {plan.pipeline} to Kafka",
+        table(("", ""), facts),
+        table(("source", "target", "offsets", "records", "timestamps"), shards),
+        bullets(plan.notes),
+        "Records sent to Kafka can't be taken back.",
+    ]
+    return "\n\n".join(part for part in parts if part)
+
+
+def _target(target: Target) -> str:
+    held = sum(target.start)
+    state = f"holds up to {held:,} records" if held else "empty" if target.id else "to be created"
+    return f"{target.topic} ({target.partitions:,} partitions, {state})"
+
+
+def _between(times: tuple[int, int]) -> str:
+    return f"{time_text(times[0])} to {time_text(times[1])}"
+
+
+def _times(snapshot: Snapshot, plan: RepublishPlan) -> dict[TopicPartition, tuple[int, int]]:
+    """Return the first and last timestamp of each source partition, within the requested times."""
+    parts: dict[tuple[TopicPartition, str], Shard] = {
+        (shard.source, file.path): shard for shard in plan.shards for file in shard.files
+    }
+    found: dict[TopicPartition, tuple[int, int]] = {}
+    for file in archive_files(snapshot):
+        for content in file.sealed.contents if file.sealed else ():
+            shard = parts.get((content.tp, file.path))
+            low, high = content.first_timestamp, content.last_timestamp
+            if shard is None or low is None or high is None:
+                continue
+            rows = shard.rows
+            low = low if rows.from_ms is None else max(low, rows.from_ms)
+            high = high if rows.to_ms is None else min(high, rows.to_ms - 1)
+            known = found.get(content.tp, (low, high))
+            found[content.tp] = min(known[0], low), max(known[1], high)
+    return found

@@ -1,0 +1,96 @@
+"""What has changed since a republish was planned, if it is planned again now. Opens nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterator, Sequence
+from dataclasses import dataclass
+
+from kafka_drain.republish.planning.documents import SchemaIdsJson
+from kafka_drain.republish.planning.plan import RepublishPlan, Target
+from kafka_drain.republish.planning.shards import Shard, ShardFile
+
+
+@dataclass(frozen=True)
+class Outline:
+    """What two plans of the same request must have in common to send the same records.
+
+    Attributes:
+        cluster_id: Id of the target cluster.
+        targets: The topics that get records.
+        shards: Which records go where; the names of their progress don't count.
+        schema_ids: The schema ids that are replaced.
+    """
+
+    cluster_id: str
+    targets: Sequence[Target]
+    shards: Sequence[Shard]
+    schema_ids: SchemaIdsJson | None
+
+    @classmethod
+    def of(cls, plan: RepublishPlan) -> Outline:
+        """Return a plan's outline."""
+        return cls(plan.cluster_id, plan.targets, plan.shards, plan.schema_ids)
+
+    @property
+    def files(self) -> set[tuple[str, str]]:
+        """Path and SHA-256 of each file."""
+        return {(file.path, file.sha256) for shard in self.shards for file in shard.files}
+
+
+@dataclass(frozen=True)
+class Approved:
+    """What was approved, for making the same plan again.
+
+    Attributes:
+        files: The only files to choose from.
+        accept: Called with the new plan's outline; raises an error if it isn't the same.
+    """
+
+    files: Collection[str]
+    accept: Callable[[Outline], None]
+
+
+def changes(seen: Outline, now: Outline, *, may_grow: bool) -> list[str]:
+    """Return what has changed, as parts of a sentence; empty if nothing has.
+
+    Args:
+        seen: The plan that was made.
+        now: The same plan, made again of the same files.
+        may_grow: Whether other records may have reached the targets since: those that go back to
+            their source, which producers use.
+    """
+    if seen.cluster_id != now.cluster_id:
+        return [f"Kafka cluster {seen.cluster_id} became {now.cluster_id}"]
+    found = []
+    if gone := sorted(path for path, _ in seen.files - now.files):
+        found.append(f"{len(gone):,} files were replaced or removed, such as {gone[0]}")
+    found += _targets(seen.targets, now.targets, may_grow=may_grow)
+    # Files name themselves, and whatever else differs must not pass for the same.
+    if not found and _records(seen.shards) != _records(now.shards):
+        found.append("the selected records became others")
+    if seen.schema_ids != now.schema_ids:
+        found.append("the map of schema ids became another one")
+    return found
+
+
+def _targets(seen: Sequence[Target], now: Sequence[Target], *, may_grow: bool) -> Iterator[str]:
+    there = {target.topic: target for target in now}
+    for was in seen:
+        topic = there.get(was.topic)
+        if topic is None:
+            yield f"topic {was.topic} gets no records any more"
+        elif was.id and topic.id != was.id:
+            yield f"topic {was.topic} was recreated"
+        elif topic.partitions != was.partitions:
+            yield f"topic {was.topic} went from {was.partitions} to {topic.partitions} partitions"
+        elif topic.start != was.start and not may_grow:
+            new = sum(topic.start) - sum(was.start)
+            yield f"the offsets of topic {was.topic} grew by {new:,}: something else writes to it"
+
+
+def _records(
+    shards: Sequence[Shard],
+) -> list[tuple[object, str, str, int | None, object, tuple[ShardFile, ...]]]:
+    return [
+        (s.source, s.topic_id, s.target_topic, s.target_partition, s.rows, s.files) for s in shards
+    ]

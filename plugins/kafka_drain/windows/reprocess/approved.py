@@ -1,0 +1,212 @@
+"""Freeze a reprocess that a dry run has planned, and carry out exactly that one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from datetime import datetime, timedelta
+
+from kafka_drain.archive.archive import Archive
+from kafka_drain.archive.documents import ReprocessDocument
+from kafka_drain.archive.files import archive_files
+from kafka_drain.archive.frozen_plan import (
+    LIFETIME,
+    Decision,
+    FrozenPlan,
+    State,
+    expiry,
+    table,
+)
+from kafka_drain.archive.frozen_plans import carrying_out, freeze, read_plan, state_of
+from kafka_drain.config.pipeline import Pipeline
+from kafka_drain.errors import ConfigError
+from kafka_drain.kafka.cluster import KafkaCluster
+from kafka_drain.offsets import count
+from kafka_drain.spark.engine import SparkRunner
+from kafka_drain.windows.reprocess.plan import Cut
+from kafka_drain.windows.reprocess.run import plan_reprocess, run_reprocess
+from kafka_drain.windows.reprocess.state import ReprocessPlan, plan_of, unfinished_reprocess
+
+
+def freeze_reprocess(
+    pipeline: Pipeline,
+    cluster: KafkaCluster,
+    cut: Cut | None,
+    *,
+    now: datetime,
+    lifetime: timedelta = LIFETIME,
+) -> tuple[ReprocessPlan, FrozenPlan]:
+    """Plan a reprocess and freeze the plan in the archive's `plans/`.
+
+    Raises:
+        ConfigError: When a reprocess is unfinished: it has its plan.
+        KafkaDrainError: As `plan_reprocess` does.
+    """
+    plan = plan_reprocess(pipeline, cluster, cut)
+    archive = plan.archive
+    if plan.begun:
+        raise ConfigError(
+            f"{archive.root}: the reprocess from {plan.since} was started and hasn't finished; it "
+            "has been approved, so resume it, or abandon it"
+        )
+    receipts = [receipt for group in plan.groups.values() for receipt in group.receipts]
+    created_at, expires_at = expiry(now, lifetime)
+    document = plan.document().content()
+    frozen = FrozenPlan(
+        kind="reprocess",
+        pipeline=archive.snapshot().document.pipeline,
+        archive_id=archive.identify(),
+        created_at=created_at,
+        expires_at=expires_at,
+        asked={"first": list(receipts[0].position), "last": list(receipts[-1].position)},
+        seen={**document, "opened_at": created_at},
+        text=plan_text(plan),
+    )
+    return plan, freeze(archive.root, frozen, now)
+
+
+def plan_approved(
+    pipeline: Pipeline, cluster: KafkaCluster, plan_id: str, *, now: datetime
+) -> tuple[ReprocessPlan, FrozenPlan, Decision]:
+    """Load a frozen plan, if it would still do what was seen; changes nothing.
+
+    Segments that were sealed since are left alone. A reprocess that has started is resumed.
+
+    Args:
+        pipeline: What was drained, and how to write the new files.
+        cluster: The Kafka cluster to drain from.
+        plan_id: The frozen plan's id.
+        now: The current time.
+
+    Returns:
+        What to carry out, the frozen plan, and what to do with it: RUN, RESUME or DO_NOTHING.
+
+    Raises:
+        PlanChangedError: When it has expired, or something has changed; says what.
+        ConfigError: When there is no such plan.
+        ArchiveError: When its bytes were changed.
+        KafkaDrainError: As `plan_reprocess` does.
+    """
+    archive = Archive.at(pipeline.archive)
+    frozen = read_plan(archive.root, plan_id)
+
+    def proceed(state: State, found: list[str]) -> Decision:
+        return frozen.proceed(
+            state,
+            kind="reprocess",
+            pipeline=archive.snapshot().document.pipeline,
+            archive_id=archive.identity(),
+            now=now,
+            changes=found,
+        )
+
+    state = state_of(archive.root, frozen.id)
+    decision = proceed(state, [])
+    seen = plan_of(archive, ReprocessDocument.model_validate(frozen.seen), begun=False)
+    if decision is Decision.DO_NOTHING:
+        return seen, frozen, decision
+    if decision is Decision.RESUME:
+        begun = unfinished_reprocess(archive)
+        if begun is not None and _groups(begun) == _groups(seen):
+            return plan_reprocess(pipeline, cluster, None), frozen, decision
+        there = {file.path for file in archive_files(archive.snapshot())}
+        if begun is None and there.isdisjoint(_replaced(seen)):
+            # Killed after the last file was removed.
+            return seen, frozen, Decision.DO_NOTHING
+    first, last = (tuple(frozen.asked[name]) for name in ("first", "last"))
+    again = plan_reprocess(pipeline, cluster, Cut(batch=first), last=last)
+    return replace(again, since=seen.since), frozen, proceed(State.NEW, changes(seen, again))
+
+
+def run_approved(
+    plan: ReprocessPlan,
+    pipeline: Pipeline,
+    cluster: KafkaCluster,
+    runner: SparkRunner,
+    frozen: FrozenPlan,
+    *,
+    run: str,
+    say: Callable[[str], None],
+) -> dict[str, int]:
+    """Carry out a frozen plan that `plan_approved` has accepted, or what is left of it.
+
+    Returns:
+        As `run_reprocess` does.
+
+    Raises:
+        KafkaDrainError: As `run_reprocess` does.
+    """
+    with carrying_out(plan.archive.root, frozen, run):
+        return run_reprocess(plan, pipeline, cluster, runner, run=run, say=say)
+
+
+def changes(seen: ReprocessPlan, now: ReprocessPlan) -> list[str]:
+    """Return what has changed, as parts of a sentence; empty if nothing has.
+
+    Args:
+        seen: The plan that was made.
+        now: The same plan, made again of the same segments.
+    """
+    if now.begun:
+        return [f"another reprocess was started, from {now.since}"]
+    found = [
+        f"the pipeline's {name} became {is_now or '-'}, and was {was or '-'}"
+        for name, was, is_now in (
+            ("format", seen.file_format, now.file_format),
+            ("compression", seen.compression, now.compression),
+            ("partition_by", ", ".join(seen.partition_by), ", ".join(now.partition_by)),
+        )
+        if was != is_now
+    ]
+    if seen.closes != now.closes:
+        found.append(f"generation {seen.closes} was closed")
+    if gone := sorted(_replaced(seen) - _replaced(now)):
+        found.append(f"{len(gone):,} files were replaced or removed, such as {gone[0]}")
+    elif _groups(seen) != _groups(now):
+        found.append("the offsets or the files of a window became others")
+    return found
+
+
+def _groups(plan: ReprocessPlan) -> list[object]:
+    """Return what each window holds; the windows' names may have been taken since."""
+    return list(plan.groups.values())
+
+
+def _replaced(plan: ReprocessPlan) -> set[str]:
+    return {path for group in plan.groups.values() for path in group.replaces}
+
+
+def plan_text(plan: ReprocessPlan) -> str:
+    """Return the plan for people, in Markdown; its length doesn't depend on the archive's."""
+    figures = plan.to_dict()
+    facts = [
+        ("archive", figures["archive"]),
+        ("from", plan.since),
+        ("offsets", figures["offsets"]),
+        ("records", figures["records"]),
+        ("files replaced, then deleted", f"{figures['files']:,} ({figures['bytes']:,} bytes)"),
+        ("new files", f"{plan.file_format}, {plan.compression}"),
+        ("folders by", ", ".join(plan.partition_by) or "-"),
+        ("windows", len(plan.groups)),
+    ]
+    partitions: dict[object, list[int]] = {}
+    for group in plan.groups.values():
+        for tp, ranges in group.ranges.items():
+            held = partitions.setdefault(tp, [ranges[0].start, ranges[-1].end, 0, 0])
+            held[0], held[1] = min(held[0], ranges[0].start), max(held[1], ranges[-1].end)
+            held[2] += count(ranges)
+            held[3] += group.records.get(tp, 0)
+    rows = [
+        (tp, f"{first:,} to {end - 1:,}", offsets, records)
+        for tp, (first, end, offsets, records) in partitions.items()
+    ]
+    title = f"Drain {figures['offsets']:,} offsets again and replace {figures['files']:,} files"
+    return "\n\n".join(
+        (
+            f"### {title}",
+            table(("", ""), facts),
+            table(("partition", "offsets", "number", "records"), rows),
+            "Kafka holds all of these offsets. The old files are deleted once the new ones are "
+            "proven to hold every record of theirs.",
+        )
+    )

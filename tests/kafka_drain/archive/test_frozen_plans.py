@@ -1,0 +1,100 @@
+"""The frozen plans in an archive's folder."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+from upath import UPath
+
+from kafka_drain.archive.frozen_plan import State
+from kafka_drain.archive.frozen_plans import (
+    KEPT,
+    carrying_out,
+    freeze,
+    list_plans,
+    read_plan,
+    state_of,
+)
+from kafka_drain.errors import ArchiveError, ConfigError
+from tests.kafka_drain.archive.test_frozen_plan import NOW, frozen
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> UPath:
+    """An archive's folder."""
+    return UPath(str(tmp_path))
+
+
+def test_freeze_read(root: UPath) -> None:
+    """A plan is read by its id; frozen twice, it is one plan."""
+    plan = freeze(root, frozen(sha256=""), NOW)
+
+    assert freeze(root, frozen(sha256=""), NOW) == plan
+    assert list_plans(root) == [plan.id]
+    assert read_plan(root, f" {plan.id}\n") == plan
+    assert state_of(root, plan.id) is State.NEW
+
+
+@pytest.mark.parametrize(
+    "plan_id",
+    ["", "nothing", "../archive", "republish-20260101T120000Z-0123456789abcdef", "a/../../b"],
+)
+def test_read_unknown(root: UPath, plan_id: str) -> None:
+    """An id that there isn't is refused, with those that there are; none leaves the folder."""
+    (root / "archive.json").write_text("{}")
+    plan = freeze(root, frozen(), NOW)
+
+    with pytest.raises(ConfigError, match=f"its newest are {plan.id}"):
+        read_plan(root, plan_id)
+
+
+def test_read_none(root: UPath) -> None:
+    """An archive without plans says so."""
+    with pytest.raises(ConfigError, match="its newest are none"):
+        read_plan(root, "republish")
+
+
+def test_read_changed(root: UPath) -> None:
+    """A changed byte is noticed, and so is another plan under the id of this one."""
+    plan, other = (freeze(root, frozen(text=text), NOW) for text in ("one", "two"))
+    path = root / "plans" / f"{plan.id}.json"
+
+    content = path.read_bytes()
+    for changed in (
+        content.replace(b"one", b"ten"),
+        b"",
+        (root / "plans" / f"{other.id}.json").read_bytes(),
+    ):
+        path.write_bytes(changed)
+        with pytest.raises(ArchiveError, match=r"was changed .* Nothing was done"):
+            read_plan(root, plan.id)
+
+
+def test_carrying_out(root: UPath) -> None:
+    """A plan whose body failed is started, and done once it has ended; both notes stay."""
+    plan = freeze(root, frozen(), NOW)
+
+    with pytest.raises(ZeroDivisionError), carrying_out(root, plan, "first"):
+        raise ZeroDivisionError
+    assert state_of(root, plan.id) is State.STARTED
+    with carrying_out(root, plan, "second"):
+        assert state_of(root, plan.id) is State.STARTED
+    assert state_of(root, plan.id) is State.DONE
+    assert '"run": "first"' in (root / "plans" / f"{plan.id}.started.json").read_text()
+    assert '"run": "second"' in (root / "plans" / f"{plan.id}.done.json").read_text()
+
+
+def test_freeze_removes_old(root: UPath) -> None:
+    """A plan that nobody started goes a month after it has expired; a started one stays."""
+    old, started = (freeze(root, frozen(text=text), NOW) for text in ("old", "started"))
+    with pytest.raises(ZeroDivisionError), carrying_out(root, started, "run"):
+        raise ZeroDivisionError
+
+    expired = NOW + timedelta(hours=1)
+    new = freeze(root, frozen(text="new"), expired + KEPT - timedelta(seconds=1))
+    assert set(list_plans(root)) == {old.id, started.id, new.id}
+    newer = frozen(text="newer", expires_at="2027-01-01T00:00:00+00:00")
+    newer = freeze(root, newer, expired + KEPT)
+    assert set(list_plans(root)) == {started.id, newer.id}

@@ -1,0 +1,116 @@
+"""`--freeze` and `--plan` of the commands that send, replace or delete."""
+
+from __future__ import annotations
+
+import json
+from datetime import timedelta
+from pathlib import Path
+from time import time
+from typing import Any
+
+import pytest
+
+from kafka_drain.archive.archive import Archive
+from kafka_drain.archive.frozen_plans import list_plans
+from kafka_drain.cli.commands.frozen import frozen_for, refuse_beside_plan
+from kafka_drain.cli.exit_codes import OK, USAGE
+from kafka_drain.cli.main import main, parser
+from kafka_drain.errors import ConfigError
+from tests.kafka_drain.made_archive import MadeArchive, dense
+from tests.kafka_drain.maintenance.test_approved import BEFORE, P0
+
+COMMANDS = ("maintain", "reprocess", "republish")
+
+
+@pytest.fixture
+def archive(tmp_path: Path) -> Archive:
+    """An archive with two files that are older than 30 days."""
+    made = MadeArchive(tmp_path / "archive", {"t": "id-1"})
+    for n in range(3):
+        made.seal({P0: dense(10 * n, 10 * n + 10, BEFORE if n < 2 else int(time() * 1000))})
+    made.open_generation()
+    return made.archive
+
+
+def run(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, Any, str]:
+    """Run a command; return its exit code, its answer, and what it said."""
+    code = main([*arguments[:1], "--json", *arguments[1:]])
+    said = capsys.readouterr()
+    return code, json.loads(said.out) if said.out else None, said.err
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+@pytest.mark.parametrize(
+    ("flags", "expected"),
+    [
+        ([], None),
+        (["--freeze"], timedelta(hours=24)),
+        (["--freeze", "1.5"], timedelta(minutes=90)),
+        (["--dry-run", "--freeze", "720"], timedelta(days=30)),
+    ],
+)
+def test_frozen_for(command: str, flags: list[str], expected: timedelta | None) -> None:
+    """A plan lives for a day unless the user says how many hours."""
+    options = parser([command]).parse_args([command, "/archive", *flags])
+
+    assert frozen_for(options) == expected
+
+
+@pytest.mark.parametrize("flags", [["--freeze", "--apply"], ["--freeze", "0"]])
+def test_frozen_for_refused(flags: list[str]) -> None:
+    """What is carried out isn't frozen, and no plan lives for no time."""
+    with pytest.raises(ConfigError):
+        frozen_for(parser(["maintain"]).parse_args(["maintain", "/archive", *flags]))
+
+
+def test_refuse_beside_plan() -> None:
+    """What would be planned otherwise is named."""
+    refuse_beside_plan([])
+    with pytest.raises(ConfigError, match="omit --format, --from-batch"):
+        refuse_beside_plan(["--from-batch", "--format"])
+
+
+def test_maintain_approved(archive: Archive, capsys: pytest.CaptureFixture[str]) -> None:
+    """Frozen once, checked, carried out once: nothing is typed again."""
+    root = str(archive.root)
+    terms = ["--retention-days", "30", "--max-generation-days", "9999"]
+    code, frozen, said = run(capsys, "maintain", root, *terms, "--freeze")
+    plan_id = frozen["plan_id"]
+    assert (code, list_plans(archive.root)) == (OK, [plan_id])
+    assert f"`kafka-drain maintain {root} --plan {plan_id} --apply`" in said
+
+    code, checked, _ = run(capsys, "maintain", root, "--plan", plan_id)
+    assert (code, checked["deleted_files"]) == (OK, 2)
+
+    kafka = ["--bootstrap-servers", "localhost:1"]
+    code, done, _ = run(capsys, "maintain", root, *kafka, "--plan", plan_id, "--apply")
+    assert (code, done["files_removed"]) == (OK, 2)
+
+    code, again, said = run(capsys, "maintain", root, *kafka, "--plan", plan_id, "--apply")
+    assert (code, again["deleted_files"]) == (OK, 0)
+    assert "has been carried out already" in said
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["maintain", "--retention-days", "9"], "omit --retention-days"),
+        (["reprocess", "--from-batch", "9"], "omit --from-batch"),
+        (["reprocess", "--format", "orc"], "omit --format"),
+        (["republish", "--target-topic", "other"], "omit target_topic"),
+        (["maintain"], "has no plan 'unknown'; its newest are none"),
+        (["reprocess"], "has no plan 'unknown'; its newest are none"),
+        (["republish"], "has no plan 'unknown'; its newest are none"),
+    ],
+)
+def test_plan_refused(
+    archive: Archive, capsys: pytest.CaptureFixture[str], arguments: list[str], said: str
+) -> None:
+    """A plan that there isn't is refused, and so are other terms beside one."""
+    command, *flags = arguments
+    kafka = ["--bootstrap-servers", "localhost:1"]
+
+    code, _, error = run(capsys, command, str(archive.root), *kafka, "--plan", "unknown", *flags)
+
+    assert code == USAGE
+    assert said in error

@@ -1,0 +1,197 @@
+"""Maintenance that was seen is what is carried out."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kafka_drain.archive.files import archive_files
+from kafka_drain.archive.frozen_plan import Decision, FrozenPlan
+from kafka_drain.archive.frozen_plans import carrying_out
+from kafka_drain.config.pipeline import Pipeline
+from kafka_drain.errors import PlanChangedError
+from kafka_drain.maintenance.approved import (
+    Seen,
+    freeze_maintenance,
+    plan_approved,
+    run_approved,
+)
+from kafka_drain.maintenance.maintain import MaintenancePlan, plan_maintenance
+from kafka_drain.offsets import TopicPartition
+from kafka_drain.spark.submit import SparkApplication
+from tests.kafka_drain.fake_cluster import FakeCluster
+from tests.kafka_drain.made_archive import EPOCH, NOW, MadeArchive, dense
+
+P0 = TopicPartition("t", 0)
+LATER = NOW + timedelta(hours=1)
+DAY = 86_400_000
+#: 30 days before the plan is made.
+BEFORE = int((NOW - timedelta(days=30) - EPOCH).total_seconds() * 1000)
+
+
+@pytest.fixture
+def made(tmp_path: Path) -> MadeArchive:
+    """A closed generation: two files are too old, one is an hour later, and one is new."""
+    archive = MadeArchive(tmp_path / "archive", {"t": "id-1"})
+    starts = (BEFORE - 9 * DAY, BEFORE - DAY, BEFORE + 1_000_000, BEFORE + DAY)
+    for n, first_ms in enumerate(starts):
+        archive.seal({P0: dense(10 * n, 10 * n + 10, first_ms)})
+    archive.open_generation()
+    return archive
+
+
+def pipeline_of(made: MadeArchive, **keys: Any) -> Pipeline:
+    given = {"retention_days": 30, "max_generation_days": 10_000, **keys}
+    return Pipeline(name="made", topics=["t"], archive=str(made.root), **given)
+
+
+def frozen_in(made: MadeArchive, **keys: Any) -> tuple[MaintenancePlan, FrozenPlan]:
+    return freeze_maintenance(pipeline_of(made, **keys), now=NOW)
+
+
+def run(made: MadeArchive, plan: FrozenPlan) -> dict[str, Any]:
+    cluster: Any = FakeCluster({})
+    return run_approved(pipeline_of(made), cluster, refuses, plan, run="tests", say=print)
+
+
+def refuses(application: SparkApplication) -> None:
+    raise AssertionError("nothing was to be compacted")
+
+
+def refused(made: MadeArchive, plan: FrozenPlan, now: Any = LATER, **keys: Any) -> str:
+    with pytest.raises(PlanChangedError) as error:
+        plan_approved(pipeline_of(made, **keys), plan.id, now=now)
+    return str(error.value)
+
+
+def paths(made: MadeArchive) -> list[str]:
+    return [file.path for file in archive_files(made.archive.snapshot())]
+
+
+def only_deletes(made: MadeArchive) -> FrozenPlan:
+    """Return a plan without compaction: two files are left, which are few enough."""
+    return frozen_in(made)[1]
+
+
+def test_run_approved_deletes_what_was_seen(made: MadeArchive) -> None:
+    """A file that has become too old since the plan was made stays: nobody has seen it go."""
+    before = paths(made)
+    plan = only_deletes(made)
+    assert "delete 20 records" in plan.text
+    assert "| files deleted | 2 (" in plan.text
+
+    pipeline = pipeline_of(made)
+    todo, _, decision = plan_approved(pipeline, plan.id, now=LATER)
+    assert decision is Decision.RUN
+    assert [file.path for found in todo.deletions for file in found.files] == before[:2]
+    # Alone, maintenance would delete three.
+    now_due = plan_maintenance(pipeline, clock=lambda: LATER)
+    assert [len(found.files) for found in now_due.deletions] == [3]
+    figures = run(made, plan)
+
+    assert figures["files_removed"] == 2
+    assert paths(made) == before[2:]
+
+
+def test_plan_approved_done(made: MadeArchive) -> None:
+    """A plan that was carried out does nothing more, and is no error."""
+    plan = only_deletes(made)
+    run(made, plan)
+
+    todo, _, decision = plan_approved(pipeline_of(made), plan.id, now=NOW + timedelta(days=9))
+
+    assert decision is Decision.DO_NOTHING
+    assert not todo.deletions
+
+
+def test_plan_approved_killed(made: MadeArchive) -> None:
+    """A plan that was started goes on with what is left of it, even after it has expired."""
+    plan = only_deletes(made)
+    with pytest.raises(ZeroDivisionError), carrying_out(made.root, plan, "first"):
+        raise ZeroDivisionError
+
+    todo, _, decision = plan_approved(pipeline_of(made), plan.id, now=NOW + timedelta(days=9))
+    assert decision is Decision.RESUME
+    assert [len(found.files) for found in todo.deletions] == [2]
+    assert run(made, plan)["files_removed"] == 2
+    assert run(made, plan)["files_removed"] == 0
+
+
+def test_plan_approved_expired(made: MadeArchive) -> None:
+    """An expired plan isn't started."""
+    plan = only_deletes(made)
+
+    assert "had to be started by" in refused(made, plan, NOW + timedelta(days=1))
+    assert len(paths(made)) == 4
+
+
+@pytest.mark.parametrize(
+    ("keys", "said"),
+    [
+        ({"retention_days": 29}, "the pipeline's retention_days became 29, and was 30"),
+        ({"retention_days": None}, "retention_days became None, and was 30; 2 files to be deleted"),
+        ({"target_file_bytes": 1 << 20}, "the pipeline's target_file_bytes became 1048576, and"),
+        ({"max_manifest_lines": 7}, "the pipeline's max_manifest_lines became 7"),
+        ({"max_generation_days": 7}, "the pipeline's max_generation_days became 7"),
+    ],
+)
+def test_plan_approved_pipeline_changed(made: MadeArchive, keys: dict[str, Any], said: str) -> None:
+    """A pipeline that now says otherwise is no longer what was approved."""
+    plan = only_deletes(made)
+
+    assert said in refused(made, plan, **keys)
+
+
+def test_plan_approved_deleted_by_another(made: MadeArchive) -> None:
+    """Files that another maintenance has deleted are named."""
+    plan, first = only_deletes(made), paths(made)[0]
+    run(made, freeze_maintenance(
+        pipeline_of(made), now=NOW + timedelta(seconds=1)
+    )[1])  # fmt: skip
+
+    assert f"2 files to be deleted are gone, or not to be deleted any more, such as {first}" in (
+        refused(made, plan)
+    )
+
+
+def test_choose_compactions(made: MadeArchive) -> None:
+    """Of compactions that are planned again, those are chosen that were seen."""
+    plan, frozen = frozen_in(made, retention_days=None)
+    [compaction] = plan.compactions
+    seen = Seen.of(plan)
+
+    assert Seen.from_dict(frozen.seen) == seen == Seen.from_dict(seen.to_dict())
+    assert seen.choose(plan) == plan
+    assert seen.changes(plan) == []
+    other = Seen(False, frozenset(), frozenset([frozenset(compaction.group.replaces[1:])]))
+    assert other.choose(plan).compactions == []
+    [said] = other.changes(plan)
+    assert f"such as that of {sorted(compaction.group.replaces)[1]}" in said
+    assert "compacts generation 1: 4 files" in frozen.text
+
+
+ROLL, NO_ROLL = "it is 8 days old", ""
+
+
+@pytest.mark.parametrize("rolls", [False, True])
+@pytest.mark.parametrize("due", [NO_ROLL, ROLL])
+def test_choose_roll(made: MadeArchive, rolls: bool, due: str) -> None:
+    """A generation is closed only if that was seen; if it was closed since, that is said."""
+    now = MaintenancePlan(made.archive, roll=due)
+    seen = Seen(rolls, frozenset(), frozenset())
+
+    assert seen.choose(now).roll == (due if rolls else "")
+    assert seen.changes(now) == ["the open generation was closed"] * (rolls and not due)
+
+
+@pytest.mark.parametrize("deletes", [[], ["a"]])
+def test_changes_waiting(made: MadeArchive, deletes: Sequence[str]) -> None:
+    """A reprocess that was started holds files back: that is said if there were any."""
+    now = MaintenancePlan(made.archive, waits_for="a reprocess was started")
+    seen = Seen(False, frozenset(deletes), frozenset())
+
+    assert seen.changes(now) == ["a reprocess was started"] * bool(deletes)
