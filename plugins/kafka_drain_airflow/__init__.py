@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from kafka_drain.config.pipeline import Pipeline
 from kafka_drain_airflow.dag_factory import create_dags, create_group_dags
+from kafka_drain_airflow.operators.approval import Approval
 from kafka_drain_airflow.operators.drain import KafkaDrainOperator
 from kafka_drain_airflow.operators.drain_group import KafkaDrainGroupOperator
 from kafka_drain_airflow.operators.drill import DrillOperator
@@ -17,6 +18,7 @@ from kafka_drain_airflow.operators.republish import RepublishToKafkaOperator
 from kafka_drain_airflow.operators.validate import ValidateManifestOperator
 
 __all__ = [
+    "Approval",
     "DrillOperator",
     "KafkaDrainGroupOperator",
     "KafkaDrainOperator",

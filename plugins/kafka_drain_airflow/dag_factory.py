@@ -13,8 +13,15 @@ from kafka_drain.config.groups import check_group
 from kafka_drain.config.pipeline import Pipeline
 from kafka_drain_airflow.cut_over_dag import cut_over_dag
 from kafka_drain_airflow.declared import declare, declare_group
-from kafka_drain_airflow.forms.republish import apply_param, republish_params, time_param
+from kafka_drain_airflow.forms.republish import (
+    apply_param,
+    plan_param,
+    republish_params,
+    time_param,
+)
 from kafka_drain_airflow.observability.archive_events import archive_asset, replaced_alias
+from kafka_drain_airflow.operators.approval import Approval
+from kafka_drain_airflow.operators.approved_tasks import way_of
 from kafka_drain_airflow.operators.drain import KafkaDrainOperator
 from kafka_drain_airflow.operators.drain_group import DoneOperator, KafkaDrainGroupOperator
 from kafka_drain_airflow.operators.drill import DrillCheckOperator, DrillOperator
@@ -26,8 +33,6 @@ from kafka_drain_airflow.operators.validate import AlertCallback, ValidateManife
 from kafka_drain_airflow.timetables import backfill_schedule, drain_schedule
 
 START_DATE = datetime(2026, 1, 1, tzinfo=timezone.utc)
-#: Forms used to have `dry_run` instead of `apply`; `--conf` still accepts it until 0.4.
-DRY_RUN = {"is_dry_run": "{{ params.get('dry_run') }}"}
 DEFAULT_ARGS = {"owner": "kafka-drain", "retries": 2, "retry_delay": timedelta(minutes=1)}
 
 
@@ -38,6 +43,7 @@ def create_dags(
     default_args: dict[str, Any] | None = None,
     tags: Sequence[str] = (),
     on_alert_callback: AlertCallback | Sequence[AlertCallback] = (),
+    approval: Approval | None = None,
 ) -> dict[str, DAG]:
     """Create the DAGs of a pipeline; Airflow finds them in the DAG file that calls this.
 
@@ -49,6 +55,7 @@ def create_dags(
         tags: Tags in addition to `kafka-drain` and the pipeline's name.
         on_alert_callback: Called when a validation finds something that needs attention: one or
             more notifiers or functions, in the form Airflow accepts for failed tasks.
+        approval: Which DAGs do only what a person has approved; None for none.
 
     Returns:
         The DAGs by id: `drain_<name>`, `republish_<name>`, `reprocess_<name>`, `maintain_<name>`,
@@ -60,7 +67,7 @@ def create_dags(
     """
     common = _common(start_date, default_args, [pipeline.name, *tags])
     schedule = drain_schedule(pipeline.schedule, start_date)
-    return _pipeline_dags(pipeline, common, schedule, on_alert_callback)
+    return _pipeline_dags(pipeline, common, schedule, on_alert_callback, approval)
 
 
 def create_group_dags(
@@ -71,6 +78,7 @@ def create_group_dags(
     default_args: dict[str, Any] | None = None,
     tags: Sequence[str] = (),
     on_alert_callback: AlertCallback | Sequence[AlertCallback] = (),
+    approval: Approval | None = None,
 ) -> dict[str, DAG]:
     """Create the DAGs of pipelines that one Spark application drains together.
 
@@ -85,6 +93,7 @@ def create_group_dags(
             apart).
         tags: Tags in addition to `kafka-drain`, the group's name and the pipeline's name.
         on_alert_callback: See `create_dags`; used for each pipeline.
+        approval: See `create_dags`; used for each pipeline.
 
     Returns:
         The DAGs by id: `drain_group_<name>`, and the DAGs that `create_dags` creates for each
@@ -102,7 +111,7 @@ def create_group_dags(
     for pipeline in pipelines:
         common = _common(start_date, default_args, [pipeline.name, name, *tags])
         schedule = backfill_schedule(pipeline.schedule, start_date)
-        dags |= _pipeline_dags(pipeline, common, schedule, on_alert_callback)
+        dags |= _pipeline_dags(pipeline, common, schedule, on_alert_callback, approval)
     return dags
 
 
@@ -119,15 +128,19 @@ def _common(
 
 
 def _pipeline_dags(
-    pipeline: Pipeline, common: dict[str, Any], schedule_of_drains: Any, on_alert_callback: Any
+    pipeline: Pipeline,
+    common: dict[str, Any],
+    schedule_of_drains: Any,
+    on_alert_callback: Any,
+    approval: Approval | None,
 ) -> dict[str, DAG]:
     kinds = ("drain", "republish", "reprocess", "maintain")
     declare(pipeline, [f"{kind}_{pipeline.name}" for kind in kinds])
     dags = [
         _drain_dag(pipeline, common, schedule_of_drains, on_alert_callback),
-        _republish_dag(pipeline, common),
-        _reprocess_dag(pipeline, common),
-        _maintain_dag(pipeline, common),
+        _republish_dag(pipeline, common, approval),
+        _reprocess_dag(pipeline, common, approval),
+        _maintain_dag(pipeline, common, approval),
     ]
     if pipeline.drill is not None:
         dags.append(_drill_dag(pipeline, pipeline.drill, common))
@@ -275,8 +288,9 @@ a retry drains only what is missing. For forms, backfills and windows, use the p
     return dag
 
 
-def _republish_dag(pipeline: Pipeline, common: dict[str, Any]) -> DAG:
-    params = republish_params(pipeline)
+def _republish_dag(pipeline: Pipeline, common: dict[str, Any], approval: Approval | None) -> DAG:
+    way = way_of(approval, "republish")
+    params = way.params(republish_params(pipeline))
     with DAG(
         dag_id=f"republish_{pipeline.name}",
         schedule=backfill_schedule(pipeline.schedule, common["start_date"]),
@@ -288,7 +302,7 @@ def _republish_dag(pipeline: Pipeline, common: dict[str, Any]) -> DAG:
 
 Sends the sealed records in `{pipeline.archive}` to Kafka with their original key, value, headers,
 timestamp and partition, in offset order within each partition, then reads them back and compares.
-Without *Apply* a run is a dry run: it logs the plan and sends nothing.
+{way.doc()}
 
 Each record is delivered exactly once, even after failures: a retry or a cleared task resumes from
 the progress committed to Kafka, and a run that already has a receipt sends nothing. This guarantee
@@ -299,21 +313,25 @@ interval.
 """,
         **common,
     ) as dag:
-        fields = {name: f"{{{{ params.{name} }}}}" for name in params} | DRY_RUN
+        fields = {name: f"{{{{ params.{name} }}}}" for name in params}
         # As a quoted literal: native rendering would turn a topic named 2024 into a number.
         for name in ("target_topic", "run_name"):
             fields[name] = f"{{{{ params.{name} | pprint }}}}"
-        RepublishToKafkaOperator(task_id="republish", pipeline=pipeline, **fields)
+        # A named run and a mirror have plans of their own.
+        can_freeze = "{{ not (params.run_name or params.follow) }}"
+        way.tasks(RepublishToKafkaOperator, pipeline, fields, can_freeze=can_freeze)
     return dag
 
 
-def _reprocess_dag(pipeline: Pipeline, common: dict[str, Any]) -> DAG:
+def _reprocess_dag(pipeline: Pipeline, common: dict[str, Any], approval: Approval | None) -> DAG:
+    way = way_of(approval, "reprocess")
     start = "Set one of these three fields, or none to resume a run that was killed."
     params = {
         "apply": apply_param(
             "On: drain again and replace the files. Off: only log what would be drained and "
             "removed."
         ),
+        "plan_id": plan_param(),
         "from_batch": Param(
             default=None,
             type=["null", "string"],
@@ -344,6 +362,7 @@ def _reprocess_dag(pipeline: Pipeline, common: dict[str, Any]) -> DAG:
             "hasn't sealed are removed; archived files stay. Leave the start fields empty.",
         ),
     }
+    params = way.params(params)
     with DAG(
         dag_id=f"reprocess_{pipeline.name}",
         schedule=None,
@@ -355,7 +374,7 @@ def _reprocess_dag(pipeline: Pipeline, common: dict[str, Any]) -> DAG:
 
 Drains the records in `{pipeline.archive}` again, starting at a batch, a time or an offset, with the
 pipeline's current settings ({pipeline.format}), and replaces the old files with the new ones.
-Without *Apply* a run is a dry run: it logs offsets, files and bytes.
+{way.doc()}
 
 A reprocess is refused if Kafka no longer holds all of these records, because the files are then the
 only copy. Old files are removed last, once receipts prove that the new files hold all of their
@@ -364,14 +383,23 @@ when a new run sets no start.
 """,
         **common,
     ) as dag:
-        fields = {name: f"{{{{ params.{name} }}}}" for name in params} | DRY_RUN
-        ReprocessOperator(
-            task_id="reprocess", pipeline=pipeline, outlets=[replaced_alias(pipeline)], **fields
-        )
+        fields = {name: f"{{{{ params.{name} }}}}" for name in params}
+        # What was started has its plan.
+        start = "params.from_batch or params.from_time or params.from_offsets"
+        can_freeze = f"{{{{ true if ({start}) and not params.abandon else false }}}}"
+        outlets = [replaced_alias(pipeline)]
+        way.tasks(ReprocessOperator, pipeline, fields, can_freeze=can_freeze, outlets=outlets)
     return dag
 
 
-def _maintain_dag(pipeline: Pipeline, common: dict[str, Any]) -> DAG:
+def _maintain_dag(pipeline: Pipeline, common: dict[str, Any], approval: Approval | None) -> DAG:
+    way = way_of(approval, "maintain")
+    params = {
+        "apply": apply_param(
+            "On: run the maintenance. Off: only log the plan. Scheduled runs always apply it."
+        ),
+        "plan_id": plan_param(),
+    }
     retention = (
         f"files whose newest record is older than {pipeline.retention_days} days are deleted, and "
         "the deletion is sealed in a receipt"
@@ -383,15 +411,11 @@ def _maintain_dag(pipeline: Pipeline, common: dict[str, Any]) -> DAG:
         schedule="@daily",
         description=f"Close generations of {pipeline.archive} and compact their small files",
         render_template_as_native_obj=True,
-        params={
-            "apply": apply_param(
-                "On: run the maintenance. Off: only log the plan. Scheduled runs always apply it."
-            ),
-        },
+        params=way.params(params),
         doc_md=f"""
 ### Maintain {pipeline.name}
 
-Maintains `{pipeline.archive}` once a day. A manual run only logs its plan, unless *Apply* is on.
+Maintains `{pipeline.archive}` once a day. {way.doc("A manual run")}
 
 1. Closes the open generation, between two drains, when its manifest has more than
    {pipeline.max_manifest_lines:,} lines or it is {pipeline.max_generation_days} days old.
@@ -405,13 +429,8 @@ resumes its work. The log ends with the number of files and bytes before and aft
 """,
         **common,
     ) as dag:
-        MaintainOperator(
-            task_id="maintain",
-            pipeline=pipeline,
-            outlets=[replaced_alias(pipeline)],
-            apply="{{ params.apply or dag_run.run_type != 'manual' }}",
-            **DRY_RUN,
-        )
+        apply = "{{ params.apply or dag_run.run_type != 'manual' }}"
+        way.tasks(MaintainOperator, pipeline, {"apply": apply}, outlets=[replaced_alias(pipeline)])
     return dag
 
 

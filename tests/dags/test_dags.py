@@ -22,7 +22,7 @@ EXPECTED = {
     "flights_delays.py": {"flights_delays"},
 }
 EXAMPLES = {"flights_delays"}
-REPUBLISH_FIELDS = {"apply", *RepublishRequest.model_fields}
+REPUBLISH_FIELDS = {"apply", "plan_id", *RepublishRequest.model_fields}
 
 # Runs in a separate process: this one has already imported what a DAG file must not import.
 IMPORT_DAGS = """
@@ -229,9 +229,15 @@ def test_republish_dag_fills_in_each_field(bag: dict[str, Any]) -> None:
     fields.pop("is_dry_run")
     assert fields.pop("plan") == ""
     # Native rendering turns a topic named 2024 into a number, but not a quoted one.
-    for name in ("target_topic", "run_name"):
+    for name in ("target_topic", "run_name", "plan_id"):
         assert fields.pop(name) == f"{{{{ params.{name} | pprint }}}}"
-    plain = REPUBLISH_FIELDS - {"target_topic", "run_name"}
+    assert fields.pop("plan_hours") == 24
+    # A named run and a mirror have plans of their own.
+    freeze = NativeEnvironment().from_string(fields.pop("freeze"))
+    assert freeze.render(params={"run_name": None, "follow": False}) is True
+    assert freeze.render(params={"run_name": "mine", "follow": False}) is False
+    assert freeze.render(params={"run_name": None, "follow": True}) is False
+    plain = REPUBLISH_FIELDS - {"target_topic", "run_name", "plan_id"}
     assert fields == {n: f"{{{{ params.{n} }}}}" for n in plain}
 
 
@@ -246,8 +252,11 @@ def test_republish_dag_fills_in_each_field(bag: dict[str, Any]) -> None:
             },
         ),
         ("republish_flights", REPUBLISH_FIELDS),
-        ("reprocess_flights", {"apply", "from_batch", "from_time", "from_offsets", "abandon"}),
-        ("maintain_flights", {"apply"}),
+        (
+            "reprocess_flights",
+            {"apply", "plan_id", "from_batch", "from_time", "from_offsets", "abandon"},
+        ),
+        ("maintain_flights", {"apply", "plan_id"}),
     ],
 )
 def test_dag_form_explains_itself(bag: dict[str, Any], dag_id: str, fields: set[str]) -> None:

@@ -26,7 +26,7 @@ def republish_params(pipeline: Pipeline) -> dict[str, Param]:
         "On: send the records. Off: only log what would be sent. Records sent to Kafka can't be "
         "taken back."
     )
-    return {"apply": apply} | {
+    return {"apply": apply, "plan_id": plan_param()} | {
         name: Param(**(_field(option) | of_pipeline.get(name, {})))
         for name, option in RepublishRequest.options().items()
     }
@@ -43,6 +43,17 @@ def _field(option: dict[str, Any]) -> dict[str, Any]:
 def apply_param(description: str) -> Param:
     """Return the field that makes a run execute its plan."""
     return Param(default=False, type="boolean", title="Apply", description=description)
+
+
+def plan_param() -> Param:
+    """Return the field for the plan that an earlier run has frozen."""
+    return Param(
+        default=None,
+        type=["null", "string"],
+        title="Plan id",
+        description="The id of the plan that a dry run has shown: exactly this plan is carried "
+        "out, or the run fails and says what has changed since. The other fields are ignored then.",
+    )
 
 
 def time_param(title: str, description: str, section: str) -> Param:

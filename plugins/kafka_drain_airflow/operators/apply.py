@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Sequence
-from typing import Any, ClassVar
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from kafka_drain_airflow.connections import is_true
 from kafka_drain_airflow.operators.spark_job import SparkJobOperator
+
+if TYPE_CHECKING:
+    from kafka_drain.archive.frozen_plan import FrozenPlan
 
 
 class ApplyOperator(SparkJobOperator):
@@ -15,9 +19,18 @@ class ApplyOperator(SparkJobOperator):
 
     :param apply: whether to apply the plan; otherwise it is only logged (templated)
     :param is_dry_run: deprecated, removed in 0.4: the opposite of ``apply`` (templated)
+    :param freeze: whether a plan that is only logged is also written to the archive, to be
+        approved: its id is returned as ``plan_id``, its text in Markdown as ``approval``
+        (templated)
+    :param plan_id: the id of a plan that was frozen: exactly this one is applied, or the task fails
+        and says what has changed since; what else was asked for doesn't count (templated)
+    :param plan_hours: how long a plan that is frozen may be started (templated)
     """
 
-    template_fields: Sequence[str] = (*SparkJobOperator.template_fields, "apply", "is_dry_run")
+    template_fields: Sequence[str] = (
+        *SparkJobOperator.template_fields,
+        *("apply", "is_dry_run", "freeze", "plan_id", "plan_hours"),
+    )
 
     #: Whether the plan is applied if ``apply`` isn't set, as before 0.2; always False from 0.4 on.
     acts_untold: ClassVar[bool] = False
@@ -27,11 +40,17 @@ class ApplyOperator(SparkJobOperator):
         *,
         apply: bool | str | None = None,
         is_dry_run: bool | str | None = None,
+        freeze: bool | str = False,
+        plan_id: str | None = None,
+        plan_hours: float | str = 24,
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
         self.apply = apply
         self.is_dry_run = is_dry_run
+        self.freeze = freeze
+        self.plan_id = plan_id
+        self.plan_hours = plan_hours
 
     def applies(self) -> bool:
         """Return whether to apply the plan.
@@ -48,9 +67,32 @@ class ApplyOperator(SparkJobOperator):
             return self.acts_untold
         return is_true("apply", self.apply)
 
-    def say_dry_run(self) -> None:
+    def approved_plan(self) -> str | None:
+        """Return the id of the plan to apply; None to make one."""
+        # A template that finds nothing renders to the text None, unless the DAG renders natively.
+        given = str(self.plan_id or "").strip()
+        return given if given not in ("", "None") else None
+
+    def frozen_for(self) -> timedelta | None:
+        """Return how long the plan may be started if it is to be frozen; None if it isn't.
+
+        Raises:
+            ConfigError: If a value isn't acceptable.
+        """
+        if not is_true("freeze", self.freeze):
+            return None
+        from kafka_drain.archive.frozen_plan import lifetime
+
+        return lifetime(float(self.plan_hours))
+
+    def say_dry_run(self, frozen: FrozenPlan | None = None) -> None:
         """Log that nothing was changed, and how to apply the plan."""
-        self.say("dry run: nothing was changed; set apply to apply the plan")
+        if frozen is None:
+            self.say("dry run: nothing was changed; set apply to apply the plan")
+            return
+        for line in frozen.lines():
+            self.say(line)
+        self.say(f"dry run: nothing was changed; set plan_id {frozen.id} and apply to apply it")
 
     def _deprecated(self, what: str) -> None:
         """Warn, and also log: Python's deprecation warnings don't reach the users of a DAG."""

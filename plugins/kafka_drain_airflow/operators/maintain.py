@@ -30,7 +30,8 @@ class MaintainOperator(ApplyOperator):
     the alias among the outlets.
 
     Returns archive, rolled, windows (the ones it sealed), files_removed, and files_before,
-    bytes_before, files_after and bytes_after; in a dry run, the plan.
+    bytes_before, files_after and bytes_after; in a dry run, the plan, and if it was frozen, also
+    plan_id, expires_at and approval.
 
     :param pipeline: the pipeline
     :param apply: whether to apply the plan; otherwise it is only logged (templated)
@@ -48,22 +49,56 @@ class MaintainOperator(ApplyOperator):
             LockedError: If another maintenance is running; a retry may help.
             KafkaUnavailableError: If Kafka doesn't answer; a retry may help.
         """
-        from kafka_drain.maintenance.maintain import plan_maintenance, run_maintenance
-
         with terminal_errors_fail(), archive_access(self.pipeline), spark_engine(self.pipeline):
-            if not self.applies():
-                plan = plan_maintenance(self.pipeline)
-                self.say_plan(plan.lines())
-                self.say_dry_run()
-                return plan.to_dict()
-            figures = run_maintenance(
+            figures = self._maintain(context)
+        # Even if no window was sealed: this run may remove files that a killed run has replaced.
+        if figures.get("files_removed"):
+            tell_replaced(self.outlets, context, self.pipeline, figures)
+        return figures
+
+    def _maintain(self, context: Context) -> dict[str, Any]:
+        from kafka_drain.maintenance.approved import freeze_maintenance
+        from kafka_drain.maintenance.maintain import plan_maintenance, run_maintenance
+        from kafka_drain.storage.lease import utc_now
+
+        if (plan_id := self.approved_plan()) is not None:
+            return self._approved(context, plan_id)
+        within = self.frozen_for()
+        if self.applies():
+            return run_maintenance(
                 self.pipeline,
                 kafka_cluster(self.pipeline.kafka_conn_id),
                 self.run_application,
                 run=context["run_id"],
                 say=self.say,
             )
-        # Even if no window was sealed: this run may remove files that a killed run has replaced.
-        if figures["files_removed"]:
-            tell_replaced(self.outlets, context, self.pipeline, figures)
-        return figures
+        if within is None:
+            plan, frozen = plan_maintenance(self.pipeline), None
+        else:
+            plan, frozen = freeze_maintenance(self.pipeline, now=utc_now(), lifetime=within)
+        self.say_plan(plan.lines())
+        self.say_dry_run(frozen)
+        return plan.to_dict() | (frozen.summary() if frozen else {})
+
+    def _approved(self, context: Context, plan_id: str) -> dict[str, Any]:
+        """Carry out a plan that was frozen, or check that it could be."""
+        from kafka_drain.archive.frozen_plan import Decision
+        from kafka_drain.maintenance.approved import plan_approved, run_approved
+        from kafka_drain.storage.lease import utc_now
+
+        plan, frozen, decision = plan_approved(self.pipeline, plan_id, now=utc_now())
+        self.say_plan(plan.lines())
+        if decision is Decision.DO_NOTHING:
+            self.say(f"plan {frozen.id} has been carried out already; nothing was changed")
+            return plan.to_dict()
+        if not self.applies():
+            self.say_dry_run(frozen)
+            return plan.to_dict()
+        return run_approved(
+            self.pipeline,
+            kafka_cluster(self.pipeline.kafka_conn_id),
+            self.run_application,
+            frozen,
+            run=context["run_id"],
+            say=self.say,
+        )

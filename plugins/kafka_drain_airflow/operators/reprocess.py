@@ -29,7 +29,8 @@ class ReprocessOperator(ApplyOperator):
     It can be killed at any point: a retry, or another run with the same settings, resumes it.
 
     Returns archive, since, windows, waiting, offsets, records, files and bytes (of the replaced
-    files), removed_files and removed_bytes.
+    files), removed_files and removed_bytes; if the plan was frozen, also plan_id, expires_at and
+    approval.
 
     With ``abandon``, it ends a reprocess that was started and can't finish: windows that aren't
     sealed are removed, archived files stay. Returns archive, since, and the number of sealed and of
@@ -76,6 +77,8 @@ class ReprocessOperator(ApplyOperator):
             KafkaUnavailableError: If Kafka doesn't answer; a retry may help.
         """
         from kafka_drain.archive.archive import Archive
+        from kafka_drain.storage.lease import utc_now
+        from kafka_drain.windows.reprocess.approved import freeze_reprocess
         from kafka_drain.windows.reprocess.plan import parse_cut
         from kafka_drain.windows.reprocess.run import plan_reprocess, run_reprocess
         from kafka_drain.windows.reprocess.state import newest_generation
@@ -83,6 +86,8 @@ class ReprocessOperator(ApplyOperator):
         with terminal_errors_fail(), archive_access(self.pipeline), spark_engine(self.pipeline):
             if is_true("abandon", self.abandon):
                 return self._abandon(context)
+            if (plan_id := self.approved_plan()) is not None:
+                return self._approved(context, plan_id)
             cut = parse_cut(
                 self.from_batch,
                 self.from_time,
@@ -90,9 +95,17 @@ class ReprocessOperator(ApplyOperator):
                 newest_generation=lambda: newest_generation(Archive.at(self.pipeline.archive)),
             )
             cluster = kafka_cluster(self.pipeline.kafka_conn_id)
+            applies, within = self.applies(), self.frozen_for()
+            if within is not None and not applies:
+                plan, frozen = freeze_reprocess(
+                    self.pipeline, cluster, cut, now=utc_now(), lifetime=within
+                )
+                self.say_plan(plan.lines())
+                self.say_dry_run(frozen)
+                return plan.to_dict() | frozen.summary()
             plan = plan_reprocess(self.pipeline, cluster, cut)
             self.say_plan(plan.lines())
-            if not self.applies():
+            if not applies:
                 self.say_dry_run()
                 return plan.to_dict()
             removed = run_reprocess(
@@ -103,7 +116,36 @@ class ReprocessOperator(ApplyOperator):
                 run=context["run_id"],
                 say=self.say,
             )
-        figures = plan.to_dict() | removed
+        return self._replaced(context, plan.to_dict() | removed)
+
+    def _approved(self, context: Context, plan_id: str) -> dict[str, Any]:
+        """Carry out a plan that was frozen, or check that it could be."""
+        from kafka_drain.archive.frozen_plan import Decision
+        from kafka_drain.storage.lease import utc_now
+        from kafka_drain.windows.reprocess.approved import plan_approved, run_approved
+
+        cluster = kafka_cluster(self.pipeline.kafka_conn_id)
+        plan, frozen, decision = plan_approved(self.pipeline, cluster, plan_id, now=utc_now())
+        self.say_plan(plan.lines())
+        if decision is Decision.DO_NOTHING:
+            self.say(f"plan {frozen.id} has been carried out already; nothing was changed")
+            return plan.to_dict() | {"removed_files": 0, "removed_bytes": 0}
+        if not self.applies():
+            self.say_dry_run(frozen)
+            return plan.to_dict()
+        removed = run_approved(
+            plan,
+            self.pipeline,
+            cluster,
+            self.run_application,
+            frozen,
+            run=context["run_id"],
+            say=self.say,
+        )
+        return self._replaced(context, plan.to_dict() | removed)
+
+    def _replaced(self, context: Context, figures: dict[str, Any]) -> dict[str, Any]:
+        """Publish that files were replaced, and return the figures."""
         if figures["removed_files"]:
             tell_replaced(self.outlets, context, self.pipeline, figures)
         return figures

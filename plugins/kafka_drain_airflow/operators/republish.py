@@ -27,6 +27,9 @@ from kafka_drain_airflow.store_connection import archive_access
 if TYPE_CHECKING:
     from airflow.providers.common.compat.sdk import Context
 
+    from kafka_drain.archive.archive import Archive
+    from kafka_drain.archive.frozen_plan import FrozenPlan
+    from kafka_drain.kafka.cluster import KafkaCluster
     from kafka_drain.republish.engines.select import Engines
     from kafka_drain.republish.planning.shards import Shard
     from kafka_drain.republish.run import Republish
@@ -64,7 +67,8 @@ class RepublishToKafkaOperator(ApplyOperator):
     In a backfill run it sends the records whose timestamps lie in the run's data interval, unless
     from_time or to_time is set.
 
-    Returns the plan, plus the receipt's fields and records_sent if it wasn't a dry run.
+    Returns the plan, plus the receipt's fields and records_sent if it wasn't a dry run; if the plan
+    was frozen, also plan_id, expires_at and approval.
 
     :param pipeline: the pipeline whose archive is republished
     :param apply: whether to send; otherwise the plan is only logged (templated)
@@ -127,7 +131,6 @@ class RepublishToKafkaOperator(ApplyOperator):
         from kafka_drain.archive.archive import Archive
         from kafka_drain.republish.engines.select import Engines
         from kafka_drain.republish.evidence import sign_run
-        from kafka_drain.republish.run import plan_republish
         from kafka_drain.spark.job import private_folder
         from kafka_drain.storage.lease import utc_now
         from kafka_drain_airflow.observability.metrics import tell_republish
@@ -140,22 +143,15 @@ class RepublishToKafkaOperator(ApplyOperator):
         ):
             cluster = kafka_cluster(self.pipeline.kafka_conn_id)
             archive, signer = Archive.at(self.pipeline.archive), evidence_signer(self.pipeline)
-            request = self._request(context)
             applies = self.applies()
-            self._republish = republish = plan_republish(
-                archive,
-                cluster,
-                request,
-                now=utc_now(),
-                say=self.say,
-                apply=applies,
-            )
+            self._republish, frozen = self._planned(context, archive, cluster, applies)
+            republish, request = self._republish, self._republish.request
             self.say_plan(
                 republish.plan.lines(request.records_per_second, request.bytes_per_second)
             )
             if not applies:
-                self.say_dry_run()
-                return republish.plan.summary()
+                self.say_dry_run(frozen)
+                return republish.plan.summary() | (frozen.summary() if frozen else {})
             self._engines = Engines(
                 self.pipeline.archive,
                 cluster,
@@ -182,6 +178,28 @@ class RepublishToKafkaOperator(ApplyOperator):
         if self._republish is not None:
             self._republish.abort()
 
+    def _planned(
+        self, context: Context, archive: Archive, cluster: KafkaCluster, applies: bool
+    ) -> tuple[Republish, FrozenPlan | None]:
+        """Return the run, and the frozen plan if it is made from one or becomes one."""
+        from kafka_drain.republish.approved import freeze_republish, plan_approved
+        from kafka_drain.republish.run import plan_republish
+        from kafka_drain.storage.lease import utc_now
+
+        now, plan_id, within = utc_now(), self.approved_plan(), self.frozen_for()
+        if plan_id is not None:
+            return plan_approved(archive, cluster, plan_id, now=now, say=self.say, apply=applies)
+        request = self._request(context)
+        if within is not None and not applies:
+            return freeze_republish(
+                archive, cluster, request, now=now, say=self.say, lifetime=within
+            )
+        if not request.run_name:
+            name = self._run_name(context, request.follow)
+            request = request.model_copy(update={"run_name": name})
+        republish = plan_republish(archive, cluster, request, now=now, say=self.say, apply=applies)
+        return republish, None
+
     def _request(self, context: Context) -> RepublishRequest:
         """Build the request from the given arguments, without those that a form left empty."""
         asked: dict[str, Any] = {}
@@ -193,10 +211,7 @@ class RepublishToKafkaOperator(ApplyOperator):
         interval = None if asked.keys() & {"from_time", "to_time"} else window_interval(context)
         if interval is not None:
             asked |= {"from_time": interval.start, "to_time": interval.end}
-        request = RepublishRequest(**asked)
-        if request.run_name:
-            return request
-        return request.model_copy(update={"run_name": self._run_name(context, request.follow)})
+        return RepublishRequest(**asked)
 
     def _run_name(self, context: Context, follow: bool) -> str:
         """Return the run's name, which is the same for every try of this task in this DAG run."""

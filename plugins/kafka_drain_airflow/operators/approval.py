@@ -1,0 +1,82 @@
+"""A task in which a person approves what was seen; since Airflow 3.1."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Literal
+
+from airflow.providers.common.compat.sdk import AirflowOptionalProviderFeatureException
+
+from kafka_drain.errors import ConfigError
+
+if TYPE_CHECKING:
+    from airflow.providers.common.compat.sdk import BaseOperator
+
+#: The DAGs that can ask for an approval.
+Kind = Literal["republish", "reprocess", "maintain"]
+KINDS: Collection[Kind] = ("republish", "reprocess", "maintain")
+
+
+@dataclass(frozen=True)
+class Approval:
+    """Which DAGs do only what a person has approved, and how the person is asked.
+
+    From Airflow 3.1 on, these DAGs have a task `approve` between plan and action. On earlier ones
+    they do nothing without the id of a plan, which the run before has frozen.
+
+    Attributes:
+        kinds: Any of `republish`, `reprocess` and `maintain`.
+        plan_hours: How long a plan may be started after it was made.
+        options: Arguments of Airflow's `ApprovalOperator`, such as `assigned_users`, `notifiers`,
+            `response_timeout`, `defaults` and `fail_on_reject`.
+
+    Raises:
+        ConfigError: If a kind is unknown.
+    """
+
+    kinds: Collection[str] = KINDS
+    plan_hours: float = 24
+    options: Mapping[str, Any] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        """Refuse a text, which is a collection too, and kinds that there aren't."""
+        unknown = [self.kinds] if isinstance(self.kinds, str) else set(self.kinds) - set(KINDS)
+        if unknown:
+            raise ConfigError(
+                f"kinds = {self.kinds!r} is not acceptable; accepted: a list of {', '.join(KINDS)}"
+            )
+
+
+def can_approve() -> bool:
+    """Return whether this Airflow can ask a person: 3.1 or later, with its standard provider."""
+    return _operator() is not None
+
+
+def approval_task(*, subject: str, body: str, **options: Any) -> BaseOperator:
+    """Return a task that waits until a person approves; if they reject, what follows is skipped.
+
+    Args:
+        subject: What is asked, in one line (templated).
+        body: What it is about, in Markdown (templated).
+        options: Other arguments of Airflow's `ApprovalOperator`, such as `task_id`.
+
+    Raises:
+        ConfigError: If this Airflow can't ask a person; see `can_approve`.
+    """
+    operator = _operator()
+    if operator is None:
+        raise ConfigError(
+            "an approval needs Airflow 3.1 or later and apache-airflow-providers-standard 1.9 or "
+            "later; on earlier ones, approve a plan by its id (plan_id)"
+        )
+    task: BaseOperator = operator(subject=subject, body=body, **options)
+    return task
+
+
+def _operator() -> Any:
+    try:
+        from airflow.providers.standard.operators.hitl import ApprovalOperator
+    except (ImportError, AirflowOptionalProviderFeatureException):
+        return None
+    return ApprovalOperator

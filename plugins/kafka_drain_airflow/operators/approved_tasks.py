@@ -1,0 +1,136 @@
+"""The tasks of a DAG that sends, replaces or deletes: alone, or after a person's approval."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import Enum
+from typing import Any
+
+from airflow.providers.common.compat.sdk import Param
+
+from kafka_drain.config.pipeline import Pipeline
+from kafka_drain_airflow.operators.apply import ApplyOperator
+from kafka_drain_airflow.operators.approval import Approval, Kind, approval_task, can_approve
+
+#: Forms used to have `dry_run` instead of `apply`; `--conf` still accepts it until 0.4.
+DRY_RUN = {"is_dry_run": "{{ params.get('dry_run') }}"}
+
+#: The form's plan id, as a quoted literal: native rendering must not take it for anything else.
+_FORMS_PLAN = "{{ params.plan_id | pprint }}"
+
+#: What task `plan` has returned.
+_PLANNED = "{{{{ ti.xcom_pull(task_ids='plan')['{}'] }}}}"
+
+
+class Asks(Enum):
+    """How a DAG learns that its plan may be carried out."""
+
+    #: By the form: *Apply*, or *Apply* and the id of a plan.
+    FORM = "form"
+    #: By the id of a plan alone, which a run before has frozen.
+    PLAN = "plan"
+    #: By a person's answer to its task `approve`.
+    PERSON = "person"
+
+
+def asks(*, needs_approval: bool, can_ask: bool) -> Asks:
+    """Decide how a DAG learns that its plan may be carried out.
+
+    Args:
+        needs_approval: Whether the DAG does only what a person has approved.
+        can_ask: Whether this Airflow can ask a person.
+    """
+    if not needs_approval:
+        return Asks.FORM
+    return Asks.PERSON if can_ask else Asks.PLAN
+
+
+@dataclass(frozen=True)
+class Way:
+    """How the tasks of a DAG are put together.
+
+    Attributes:
+        kind: What the DAG does; the last task's id.
+        asks: How it learns that its plan may be carried out.
+        approval: The settings of the approval, if it needs one.
+    """
+
+    kind: Kind
+    asks: Asks
+    approval: Approval
+
+    def params(self, params: Mapping[str, Param]) -> dict[str, Param]:
+        """Return the form's fields, without those that would pass by the approval."""
+        hidden = {
+            Asks.FORM: (),
+            # Abandoning has no plan to approve.
+            Asks.PLAN: ("apply", "abandon"),
+            Asks.PERSON: ("apply", "abandon", "plan_id"),
+        }[self.asks]
+        return {name: param for name, param in params.items() if name not in hidden}
+
+    def doc(self, who: str = "A run") -> str:
+        """Return a sentence or two for the DAG's documentation.
+
+        Args:
+            who: Which runs it is about.
+        """
+        hours = f"{self.approval.plan_hours:g} hours"
+        return {
+            Asks.FORM: f"{who} without *Apply* is a dry run: it only logs its plan, and freezes "
+            f"it for {hours}. With *Apply* and the plan's id, exactly this plan is carried out.",
+            Asks.PLAN: f"A run without a plan's id only logs its plan, and freezes it for {hours}. "
+            "With the id, exactly this plan is carried out, or the run says what has changed.",
+            Asks.PERSON: "Task `plan` freezes what would be done, task `approve` shows it and "
+            f"waits for a person, and exactly this plan is carried out, within {hours}. If it is "
+            "rejected, nothing is done.",
+        }[self.asks]
+
+    def tasks(
+        self,
+        operator: type[ApplyOperator],
+        pipeline: Pipeline,
+        fields: Mapping[str, Any],
+        *,
+        can_freeze: str = "{{ true }}",
+        **arguments: Any,
+    ) -> None:
+        """Create the tasks in the current DAG.
+
+        Args:
+            operator: What plans and carries out.
+            pipeline: The pipeline.
+            fields: The operator's arguments of the form.
+            can_freeze: Template of whether a dry run's plan is frozen if nobody has to approve it.
+            arguments: Other arguments of the task that carries out the plan.
+        """
+        last = {"task_id": self.kind, "pipeline": pipeline, **arguments}
+        hours = self.approval.plan_hours
+        if self.asks is Asks.FORM:
+            freezes = {"freeze": can_freeze, "plan_hours": hours}
+            operator(**last, **{**fields, "plan_id": _FORMS_PLAN}, **freezes, **DRY_RUN)
+            return
+        asked = {name: value for name, value in fields.items() if name not in ("apply", "plan_id")}
+        asked |= {"freeze": True, "plan_hours": hours}
+        if self.asks is Asks.PLAN:
+            apply = "{{ true if params.plan_id else false }}"
+            operator(**last, **asked, apply=apply, plan_id=_FORMS_PLAN)
+            return
+        plan = operator(task_id="plan", pipeline=pipeline, **asked, apply=False)
+        approve = approval_task(
+            task_id="approve",
+            subject=f"{self.kind.capitalize()} {pipeline.name}?",
+            body=_PLANNED.format("approval"),
+            **self.approval.options,
+        )
+        do = operator(**last, apply=True, plan_id=_PLANNED.format("plan_id"))
+        plan >> approve >> do
+
+
+def way_of(approval: Approval | None, kind: Kind) -> Way:
+    """Return how the tasks of a DAG are put together in this Airflow."""
+    needs = approval is not None and kind in approval.kinds
+    # Airflow's operator is imported only if it is needed.
+    can_ask = needs and can_approve()
+    return Way(kind, asks(needs_approval=needs, can_ask=can_ask), approval or Approval())

@@ -1,0 +1,188 @@
+"""Plans that a person approves in Airflow, answered through the API as its UI does."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+from typing import Any
+from urllib.error import HTTPError
+from urllib.request import Request, urlopen
+
+import pytest
+from airflow.providers.common.compat.version_compat import AIRFLOW_V_3_0_PLUS
+
+from demo.broker.ports import free_ports
+from demo.flights import PARTITIONS, create_topic, flight_records, produce
+from demo.local_airflow import LocalAirflow
+from kafka_drain.archive.archive import Archive
+from kafka_drain.archive.files import archive_files
+from kafka_drain.archive.frozen_plans import list_plans
+from kafka_drain_airflow.operators.approval import can_approve
+from tests.faults.injection import wait_for
+
+pytestmark = [
+    pytest.mark.integration,
+    pytest.mark.airflow,
+    pytest.mark.skipif(
+        not AIRFLOW_V_3_0_PLUS or not can_approve(), reason="asking a person needs Airflow 3.1"
+    ),
+]
+
+RECORDS = 500
+NAME = "seen"
+DAG = """
+from kafka_drain_airflow import Approval, Pipeline, create_dags
+
+pipeline = Pipeline(name="{name}", topics=["{name}"], archive="{archive}", retention_days=30)
+globals().update(create_dags(pipeline, approval=Approval(), default_args={{"retries": 0}}))
+"""
+
+
+@dataclass
+class Approvals:
+    """A running Airflow whose DAGs ask before they act, and an archive of 500 records."""
+
+    airflow: LocalAirflow
+    archive: Archive
+    token: str
+
+    def ask(self, method: str, path: str, body: Any = None) -> Any:
+        """Return the answer of Airflow's API."""
+        return ask(self.airflow, method, f"/api/v2{path}", body, self.token)
+
+    def trigger(self, kind: str, run_id: str, **conf: Any) -> None:
+        """Start a run, as the form does."""
+        body = {"dag_run_id": run_id, "logical_date": None, "conf": conf}
+        self.ask("POST", f"/dags/{kind}_{NAME}/dagRuns", body)
+
+    def seen(self, kind: str, run_id: str) -> dict[str, Any]:
+        """Wait for the question of a run, and return it."""
+        where = f"/dags/{kind}_{NAME}/dagRuns/{run_id}"
+        wait_for(lambda: self.ask("GET", f"{where}/hitlDetails")["total_entries"] == 1, 240)
+        [found] = self.ask("GET", f"{where}/hitlDetails")["hitl_details"]
+        return dict(found)
+
+    def answer(self, kind: str, run_id: str, option: str) -> dict[str, str]:
+        """Answer the question of a run; return the states of its tasks, once it has ended."""
+        run = f"/dags/{kind}_{NAME}/dagRuns/{run_id}"
+        said = {"chosen_options": [option], "params_input": {}}
+        self.ask("PATCH", f"{run}/taskInstances/approve/-1/hitlDetails", said)
+        wait_for(lambda: self.ask("GET", run)["state"] in ("success", "failed"), 400)
+        tasks = self.ask("GET", f"{run}/taskInstances")["task_instances"]
+        return {task["task_id"]: task["state"] for task in tasks}
+
+
+def ask(airflow: LocalAirflow, method: str, path: str, body: Any, token: str = "") -> Any:
+    """Return the answer of Airflow's server, whatever its status."""
+    headers = {"Content-Type": "application/json", "Authorization": f"Bearer {token}"}
+    content = None if body is None else json.dumps(body).encode()
+    request = Request(airflow.url + path, content, headers, method=method)
+    try:
+        with urlopen(request, timeout=60) as answer:
+            return json.load(answer)
+    except HTTPError as error:
+        raise AssertionError(f"{method} {path}: {error.code} {error.read()!r}") from error
+
+
+@pytest.fixture(scope="module")
+def approvals(
+    tmp_path_factory: pytest.TempPathFactory, bootstrap_servers: str
+) -> Iterator[Approvals]:
+    """Airflow with its scheduler, after a drain of 500 records."""
+    folder = tmp_path_factory.mktemp("approvals")
+    create_topic(bootstrap_servers, NAME)
+    assert produce(bootstrap_servers, NAME, islice(flight_records(), RECORDS)) == RECORDS
+    archive, dags = folder / "archives" / NAME, folder / "dags"
+    dags.mkdir()
+    (dags / "seen.py").write_text(DAG.format(name=NAME, archive=archive))
+    [port] = free_ports(1, avoid=())
+    with LocalAirflow(folder, bootstrap_servers, port, dags) as airflow:
+        airflow.run("db", "migrate", log="migrate")
+        airflow.test_dag(f"drain_{NAME}", "drain", print)
+        with airflow.running():
+            user, password = airflow.login()
+            login = {"username": user, "password": password}
+            token = ask(airflow, "POST", "/auth/token", login)["access_token"]
+            running = Approvals(airflow, Archive.at(str(archive)), token)
+            for kind in ("republish", "reprocess", "maintain"):
+                running.ask("PATCH", f"/dags/{kind}_{NAME}", {"is_paused": False})
+            yield running
+
+
+DONE = {"plan": "success", "approve": "success"}
+
+
+def test_republish_approved(approvals: Approvals, make_topic: Any, read: Any) -> None:
+    """A person sees what is sent and where to, and only then it is sent, once."""
+    target = make_topic(partitions=PARTITIONS)
+    approvals.trigger("republish", "sent", target_topic=target)
+
+    seen = approvals.seen("republish", "sent")
+    [plan_id] = list_plans(approvals.archive.root)
+    assert seen["subject"] == f"Republish {NAME}?"
+    assert f"### Send {RECORDS} records of {NAME} to Kafka" in seen["body"]
+    assert f"{target} ({PARTITIONS:,} partitions, empty)" in seen["body"]
+    assert not any(read(target).values())
+
+    assert approvals.answer("republish", "sent", "Approve") == {**DONE, "republish": "success"}
+    assert read(target) == read(NAME)
+    assert plan_id.startswith("republish-")
+
+
+def test_republish_rejected(approvals: Approvals, make_topic: Any, read: Any) -> None:
+    """If it is rejected, nothing is sent and the task is skipped."""
+    target = make_topic(partitions=PARTITIONS)
+    approvals.trigger("republish", "rejected", target_topic=target)
+    approvals.seen("republish", "rejected")
+
+    assert approvals.answer("republish", "rejected", "Reject") == {**DONE, "republish": "skipped"}
+    assert not any(read(target).values())
+
+
+def test_republish_changed(
+    approvals: Approvals, make_topic: Any, read: Any, bootstrap_servers: str
+) -> None:
+    """If something else has written to the target since, the task fails and sends nothing."""
+    target = make_topic(partitions=PARTITIONS)
+    approvals.trigger("republish", "changed", target_topic=target)
+    approvals.seen("republish", "changed")
+    assert produce(bootstrap_servers, target, islice(flight_records(), 3)) == 3
+
+    assert approvals.answer("republish", "changed", "Approve") == {**DONE, "republish": "failed"}
+    assert sum(map(len, read(target).values())) == 3
+    logs = "".join(path.read_text() for path in log_files(approvals, "republish", "changed"))
+    assert f"the offsets of topic {target} grew by 3: something else writes to it" in logs
+
+
+def log_files(approvals: Approvals, kind: str, run_id: str) -> Iterator[Path]:
+    folder = approvals.airflow.home / "logs" / f"dag_id={kind}_{NAME}" / f"run_id={run_id}"
+    return (folder / f"task_id={kind}").glob("*.log")
+
+
+def test_reprocess_approved(approvals: Approvals) -> None:
+    """A person sees which files are replaced, and then these are."""
+    before = {file.path for file in archive_files(approvals.archive.snapshot())}
+    approvals.trigger("reprocess", "again", from_batch="0")
+
+    body = approvals.seen("reprocess", "again")["body"]
+    assert f"### Drain {RECORDS} offsets again and replace {len(before)} files" in body
+
+    assert approvals.answer("reprocess", "again", "Approve") == {**DONE, "reprocess": "success"}
+    after = archive_files(approvals.archive.snapshot())
+    assert before.isdisjoint(file.path for file in after)
+    assert sum(file.records or 0 for file in after) == RECORDS
+
+
+def test_maintain_approved(approvals: Approvals) -> None:
+    """A person sees how many records are deleted, and then they are: all are older than 30 days."""
+    approvals.trigger("maintain", "deleted")
+
+    body = approvals.seen("maintain", "deleted")["body"]
+    assert f"delete {RECORDS} records" in body
+    assert sum(file.records or 0 for file in archive_files(approvals.archive.snapshot())) == RECORDS
+
+    assert approvals.answer("maintain", "deleted", "Approve") == {**DONE, "maintain": "success"}
+    assert archive_files(approvals.archive.snapshot()) == []
