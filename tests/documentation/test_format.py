@@ -48,6 +48,7 @@ from kafka_drain.archive.documents import (
 )
 from kafka_drain.archive.drills import write_result, write_started
 from kafka_drain.archive.files import archive_files
+from kafka_drain.archive.frozen_plans import carrying_out
 from kafka_drain.archive.journal import entries
 from kafka_drain.archive.journal.checks import note_of_holes
 from kafka_drain.archive.journal.entries import Noted, parse_entry
@@ -67,12 +68,14 @@ from kafka_drain.gaps import GapReason
 from kafka_drain.kafka.consumer_groups import Committed
 from kafka_drain.kafka.topics import TopicSettings
 from kafka_drain.maintenance import compact as compacting
+from kafka_drain.maintenance.approved import freeze_maintenance
 from kafka_drain.maintenance.compact import plan_compactions
 from kafka_drain.maintenance.retention import plan_deletions, seal_deletions
 from kafka_drain.offsets import OffsetRange, TopicPartition
 from kafka_drain.proof.report import note_overview, write_report
 from kafka_drain.proof.topic_ids import ReadFrom, write_read_from
 from kafka_drain.proof.validation import validate_archive
+from kafka_drain.republish.approved import freeze_republish
 from kafka_drain.republish.groups.records import GroupRecords
 from kafka_drain.republish.groups.translation import Row, TranslationPlan
 from kafka_drain.republish.planning.openings import claim_opening
@@ -91,6 +94,7 @@ from kafka_drain.spark.run_folder import RunDocument, RunFolder, job_key
 from kafka_drain.storage.lease import FoundLease, LeaseDocument, find_lease, hold_lease
 from kafka_drain.storage.sealed_json import seal as seal_document
 from kafka_drain.windows import window_jobs
+from kafka_drain.windows.reprocess.approved import freeze_reprocess
 from kafka_drain.windows.reprocess.plan import Cut
 from kafka_drain.windows.reprocess.run import open_reprocess, plan_reprocess, prepare_group
 from kafka_drain.windows.window_jobs import now_text
@@ -127,6 +131,7 @@ SCHEMAS: Mapping[str, dict[str, Any]] = {
 }
 
 _BATCH = r"\d{12}"
+_PLAN = r"plans/(republish|reprocess|maintain)-\d{8}T\d{6}Z-[0-9a-f]{16}"
 _GROUP = r"republish/[^/]+/groups/[^/]+-\d{8}T\d{12}Z"
 #: Which schema a document has, by its path in the archive.
 PATTERNS: Mapping[str, str] = {
@@ -154,6 +159,8 @@ PATTERNS: Mapping[str, str] = {
     r"reports/[^/]+\.json": "report",
     r"evidence/(validation|republish|drill)/[^/]+\.json": "evidence",
     r"evidence/witness\.json": "witness-note",
+    rf"{_PLAN}\.json": "frozen-plan",
+    rf"{_PLAN}\.(started|done)\.json": "frozen-plan-note",
     r"drills/[^/]+/started\.json": "drill-started",
     r"drills/[^/]+/result\.json": "drill-result",
     r"cut-over/[^/]+/\d{8}T\d{12}Z-[a-z_]+\.json": "cut-over-step",
@@ -384,6 +391,10 @@ def maintained(folder: Path) -> Archive:
     closed_ones = made.archive.snapshot().generations[:-1]
     deletions = plan_deletions(made.archive.snapshot(), closed_ones, 30, NOW)
     seal_deletions(made.archive, deletions, run="tests", say=print)
+    pipeline = Pipeline(name="made", topics=["flights"], archive=str(made.root))
+    _, frozen = freeze_maintenance(pipeline, now=NOW)
+    with carrying_out(made.root, frozen, "tests", lambda: NOW):
+        pass
     [compaction] = plan_compactions(made.archive.snapshot(), closed_ones, TARGET)
     job = compacted(made, compaction, folder.parent / "compact")
     finish(made, compaction, job)
@@ -414,6 +425,7 @@ def reprocessed(folder: Path) -> Archive:
     name = archive.snapshot().document.pipeline
     pipeline = Pipeline(name=name, topics=["flights"], archive=str(archive.root))
     cluster: Any = golden_cluster()
+    freeze_reprocess(pipeline, cluster, Cut(batch=(1, 12)), now=NOW)
     plan = plan_reprocess(pipeline, cluster, Cut(batch=(1, 12)), offsets_per_group=1)
     open_reprocess(plan, cluster, run="tests", say=print)
     spec = folder.parent / "reprocess"
@@ -481,6 +493,9 @@ def republished(folder: Path) -> Archive:
     first = run.write_plan(part)
     again = make_plan(archive.snapshot(), cluster, by_key, run="part", now=NOW)
     run.write_plan(again, replacing=first)
+    freeze_republish(
+        archive, cluster, RepublishRequest(target_topic="copy", repeat=True), now=NOW, say=print
+    )
     claim_opening(archive.root, part, repeat=True).withdraw("copy")
     run.abandon(NOW)
     translate(folder_of_run, cluster.cluster_id())
@@ -739,6 +754,8 @@ def test_key_wrong_type(name: str, documents: Documents) -> None:
         ("report", "verdict", "perhaps"),
         ("lease", "expires_at", 0),
         ("republish-plan", "format_version", 4),
+        ("frozen-plan", "kind", "drain"),
+        ("frozen-plan-note", "plan", "archive"),
     ],
 )
 def test_document_wrong(name: str, key: str, value: Any, documents: Documents) -> None:
@@ -999,6 +1016,7 @@ def test_page_shows_each_path(documents: Documents) -> None:
         shown = re.sub(r"^\d{8}(\.decided)?\.json$", r"00000001\1.json", shown)
         shown = re.sub(r"^plan\.\d+\.json$", "plan.2.json", shown)
         shown = re.sub(r"^.+-\d{8}T\d{12}Z(.*)$", r"<group>-<time>\1", shown)
+        shown = re.sub(r"^[a-z]+-\d{8}T\d{6}Z-[0-9a-f]{16}\.", "<id>.", shown)
         shown_as = {
             "reports/": "<run>.json",
             "told/windows/": "<name>.json",

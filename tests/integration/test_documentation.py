@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from kafka_drain.archive.archive import Archive
+from kafka_drain.archive.frozen_plans import list_plans
 from kafka_drain.cli.main import parser
 from kafka_drain.config.pipeline import Pipeline
 from kafka_drain.kafka.cluster import KafkaCluster
@@ -86,6 +87,9 @@ class Example:
         for name in ("topic", "topics"):
             if given.get(name):
                 setattr(options, name, [self.topic])
+        if given.get("plan_id"):
+            # A plan's id has its hash: it is that of the page's own `--freeze`.
+            [options.plan_id] = list_plans(Archive.at(self.archive).root)
         for name in ("target_topic", "run_name", "run", "group"):
             if isinstance(given.get(name), str):
                 setattr(options, name, given[name] + page)

@@ -1,0 +1,199 @@
+"""The tasks and forms of DAGs that do only what was approved: nothing passes by the approval."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from jinja2.nativetypes import NativeEnvironment
+
+ROOT = Path(__file__).resolve().parents[3]
+KINDS = ("republish", "reprocess", "maintain")
+WAYS = ("FORM", "PLAN", "PERSON")
+
+# In a separate process: importing Airflow changes logging and warnings permanently.
+ASK = """
+import json, warnings
+warnings.simplefilter("ignore")
+from airflow.providers.common.compat.sdk import DAG
+from kafka_drain_airflow import Approval, Pipeline, create_dags
+from kafka_drain_airflow import dag_factory
+from kafka_drain_airflow.operators.approval import can_approve
+from kafka_drain_airflow.operators.approved_tasks import Asks, Way, asks, way_of
+
+def told(dag):
+    return {
+        "params": sorted(dag.params),
+        "doc": dag.doc_md,
+        "tasks": {
+            task.task_id: {
+                "class": type(task).__name__,
+                "downstream": sorted(task.downstream_task_ids),
+                **{
+                    name: getattr(task, name)
+                    for name in ("apply", "is_dry_run", "freeze", "plan_id", "plan_hours")
+                    if hasattr(task, name)
+                },
+                "body": getattr(task, "body", None),
+                "abandon": getattr(task, "abandon", None),
+                "fails": getattr(task, "fail_on_reject", None),
+            }
+            for task in dag.tasks
+        },
+    }
+
+answers = {"ways": {}, "asks": {}, "can_approve": can_approve()}
+for needs in (False, True):
+    for can in (False, True):
+        answers["asks"][f"{needs} {can}"] = asks(needs_approval=needs, can_ask=can).name
+for way in Asks:
+    if way is Asks.PERSON and not can_approve():
+        continue
+    dag_factory.way_of = lambda approval, kind, way=way: Way(
+        kind, way, Approval(plan_hours=8, options={"fail_on_reject": True})
+    )
+    pipeline = Pipeline(name=f"p_{way.value}", topics=["t"], archive=f"/archive/{way.value}")
+    dags = create_dags(pipeline)
+    answers["ways"][way.name] = {
+        dag_id.partition("_")[0]: told(dag) for dag_id, dag in dags.items()
+    }
+only = Approval(kinds=["maintain"])
+answers["kinds"] = {
+    kind: way_of(approval, kind).asks.name
+    for approval in (only,) for kind in ("republish", "reprocess", "maintain")
+}
+answers["none"] = way_of(None, "maintain").asks.name
+print(json.dumps(answers))
+"""
+
+
+@pytest.fixture(scope="module")
+def answers(tmp_path_factory: pytest.TempPathFactory) -> Any:
+    """The DAGs of each way."""
+    ended = subprocess.run(
+        [sys.executable, "-c", ASK],
+        env={
+            **os.environ,
+            "AIRFLOW_HOME": str(tmp_path_factory.mktemp("airflow")),
+            "PYTHONPATH": str(ROOT / "plugins"),
+        },
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+    assert ended.returncode == 0, ended.stderr[-2000:]
+    return json.loads(ended.stdout.splitlines()[-1])
+
+
+def dag_of(answers: Any, way: str, kind: str) -> Any:
+    if way not in answers["ways"]:
+        pytest.skip("this Airflow can't ask a person")
+    return answers["ways"][way][kind]
+
+
+@pytest.mark.parametrize(
+    ("needs", "can", "way"),
+    [
+        (False, False, "FORM"),
+        (False, True, "FORM"),
+        (True, False, "PLAN"),
+        (True, True, "PERSON"),
+    ],
+)
+def test_asks(needs: bool, can: bool, way: str, answers: Any) -> None:
+    """A person is asked if that is needed and possible; otherwise a plan's id is."""
+    assert answers["asks"][f"{needs} {can}"] == way
+
+
+def test_way_of(answers: Any) -> None:
+    """An approval is for the DAGs that it names."""
+    asked = "PERSON" if answers["can_approve"] else "PLAN"
+
+    assert answers["kinds"] == {"republish": "FORM", "reprocess": "FORM", "maintain": asked}
+    assert answers["none"] == "FORM"
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize(
+    ("way", "hidden"),
+    [
+        ("FORM", set()),
+        ("PLAN", {"apply", "abandon"}),
+        ("PERSON", {"apply", "abandon", "plan_id"}),
+    ],
+)
+def test_form_passes_by_nothing(way: str, hidden: set[str], kind: str, answers: Any) -> None:
+    """A form has no field that would do something that wasn't approved."""
+    every = set(dag_of(answers, "FORM", kind)["params"])
+
+    assert set(dag_of(answers, way, kind)["params"]) == every - hidden
+    assert {"apply", "plan_id"} <= every
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_tasks_of_person(kind: str, answers: Any) -> None:
+    """A plan is frozen, shown and carried out; no task has a value from the form that acts."""
+    dag = dag_of(answers, "PERSON", kind)
+    plan, approve, do = (dag["tasks"][task_id] for task_id in ("plan", "approve", kind))
+
+    assert len(dag["tasks"]) == 3
+    assert (plan["downstream"], approve["downstream"]) == (["approve"], [kind])
+    assert (plan["apply"], plan["freeze"], plan["plan_hours"]) == (False, True, 8)
+    assert (plan["is_dry_run"], plan["plan_id"], plan["abandon"] or False) == (None, None, False)
+    assert approve["class"] == "ApprovalOperator"
+    assert approve["fails"] is True
+    assert approve["body"] == "{{ ti.xcom_pull(task_ids='plan')['approval'] }}"
+    assert (do["apply"], do["is_dry_run"], do["freeze"]) == (True, None, False)
+    assert do["plan_id"] == "{{ ti.xcom_pull(task_ids='plan')['plan_id'] }}"
+    assert "within 8 hours" in dag["doc"]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize(
+    ("plan_id", "acts"), [(None, False), ("", False), ("republish-20260101T000000Z-0123", True)]
+)
+def test_tasks_of_plan(kind: str, plan_id: str | None, acts: bool, answers: Any) -> None:
+    """Without the id of a plan nothing is done, also by a scheduled run; one is frozen."""
+    [task] = dag_of(answers, "PLAN", kind)["tasks"].values()
+    native = NativeEnvironment()
+    native.filters["pprint"] = repr
+    rendered = {
+        name: native.from_string(task[name]).render(params={"plan_id": plan_id})
+        for name in ("apply", "plan_id")
+    }
+
+    assert rendered == {"apply": acts, "plan_id": plan_id}
+    assert (task["freeze"], task["is_dry_run"]) == (True, None)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_tasks_of_form(kind: str, answers: Any) -> None:
+    """Without an approval there is one task, as before, which also takes the id of a plan."""
+    [task] = dag_of(answers, "FORM", kind)["tasks"].values()
+
+    assert task["plan_id"] == "{{ params.plan_id | pprint }}"
+    assert task["is_dry_run"] == "{{ params.get('dry_run') }}"
+    assert "params.apply" in task["apply"]
+
+
+@pytest.mark.parametrize(
+    ("params", "freezes"),
+    [
+        ({"from_batch": "7"}, True),
+        ({"from_time": "2026-01-01"}, True),
+        ({"from_offsets": ["t:0:1"]}, True),
+        ({}, False),
+        ({"from_batch": "7", "abandon": True}, False),
+    ],
+)
+def test_reprocess_freezes(params: dict[str, Any], freezes: bool, answers: Any) -> None:
+    """A dry run of a new reprocess freezes its plan; one that was started has its own."""
+    [task] = dag_of(answers, "FORM", "reprocess")["tasks"].values()
+    form = {"from_batch": None, "from_time": None, "from_offsets": None, "abandon": False, **params}
+
+    assert NativeEnvironment().from_string(task["freeze"]).render(params=form) is freezes
