@@ -126,7 +126,7 @@ def python_names() -> str:
     names = [f"kafka_drain_airflow.{name}" for name in kafka_drain_airflow.__all__]
     sections = (
         ("DAGs", [name for name in names if name.rpartition(".")[2][0].islower()]),
-        ("Pipeline", ["kafka_drain_airflow.Pipeline"]),
+        ("Pipeline", ["kafka_drain_airflow.Pipeline", "kafka_drain_airflow.Approval"]),
         ("Operators", [name for name in names if name.endswith("Operator")]),
         ("Readers", list(READERS)),
     )

@@ -15,6 +15,7 @@ from tests.kafka_drain.archive.test_drill_status import NOW, drill
 
 GRAFANA = Path(__file__).resolve().parents[1] / "docs" / "grafana"
 DASHBOARD = json.loads((GRAFANA / "kafka-drain.json").read_text())
+PAGE = (GRAFANA.parent / "airflow-ui.md").read_text()
 MAPPINGS = yaml.safe_load((GRAFANA / "statsd-mapping.yml").read_text())["mappings"]
 
 
@@ -35,13 +36,21 @@ def prometheus_name(statsd_name: str) -> tuple[str, dict[str, str]]:
     raise AssertionError(statsd_name)
 
 
-def sent() -> dict[str, dict[str, str]]:
-    """Return what operators send, by Prometheus' name, with its labels."""
-    names: list[str] = []
+def by_opentelemetry(name: str) -> str:
+    """Return Prometheus' name of a metric of OpenTelemetry, relabelled as the page says."""
+    [rule] = re.findall(r"regex: '(.*)'", PAGE)
+    found = re.fullmatch(rule, name.replace(".", "_"))
+    assert found, name
+    return found[1]
+
+
+def told() -> list[tuple[str, dict[str, str]]]:
+    """Return what operators send: names with Airflow's prefix, and tags."""
+    sent: list[tuple[str, dict[str, str]]] = []
 
     class Gauges:
         def gauge(self, name: str, value: float, *, tags: dict[str, str]) -> None:
-            names.append(f"airflow.{name}")
+            sent.append((f"airflow.{name}", tags))
 
     overview: dict[str, Any] = dict.fromkeys(
         ("records", "offsets", "files", "bytes", "lag", "unsealed_segments"), 1
@@ -57,7 +66,20 @@ def sent() -> dict[str, dict[str, str]]:
         metrics.tell_drills("orders", DrillStatus.of([drill(1)], None, NOW))
     finally:
         metrics.Stats = before  # type: ignore[misc]
+    return sent
+
+
+def sent() -> dict[str, dict[str, str]]:
+    """Return what operators send by StatsD, by Prometheus' name, with its labels."""
+    names = [name for name, _ in told() if name.startswith("airflow.kafka_drain.orders.")]
     return dict(prometheus_name(name) for name in names)
+
+
+def test_opentelemetry_is_the_same() -> None:
+    """With OpenTelemetry, the dashboard finds the same metrics, with the same labels."""
+    constant = [(n, tags) for n, tags in told() if ".orders." not in n]
+
+    assert {by_opentelemetry(name): tags for name, tags in constant} == sent()
 
 
 def test_mapping_labels() -> None:

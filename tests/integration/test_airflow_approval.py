@@ -9,6 +9,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 from urllib.error import HTTPError
+from urllib.parse import quote
 from urllib.request import Request, urlopen
 
 import pytest
@@ -52,6 +53,10 @@ class Approvals:
     def ask(self, method: str, path: str, body: Any = None) -> Any:
         """Return the answer of Airflow's API."""
         return ask(self.airflow, method, f"/api/v2{path}", body, self.token)
+
+    def unpause(self, kind: str) -> None:
+        """Let a DAG's runs start, also those of its schedule."""
+        self.ask("PATCH", f"/dags/{kind}_{NAME}", {"is_paused": False})
 
     def trigger(self, kind: str, run_id: str, **conf: Any) -> None:
         """Start a run, as the form does."""
@@ -107,8 +112,8 @@ def approvals(
             login = {"username": user, "password": password}
             token = ask(airflow, "POST", "/auth/token", login)["access_token"]
             running = Approvals(airflow, Archive.at(str(archive)), token)
-            for kind in ("republish", "reprocess", "maintain"):
-                running.ask("PATCH", f"/dags/{kind}_{NAME}", {"is_paused": False})
+            for kind in ("republish", "reprocess"):
+                running.unpause(kind)
             yield running
 
 
@@ -121,7 +126,8 @@ def test_republish_approved(approvals: Approvals, make_topic: Any, read: Any) ->
     approvals.trigger("republish", "sent", target_topic=target)
 
     seen = approvals.seen("republish", "sent")
-    [plan_id] = list_plans(approvals.archive.root)
+    [plan_id] = list_plans(approvals.archive.root)[-1:]
+    assert plan_id.startswith("republish-")
     assert seen["subject"] == f"Republish {NAME}?"
     assert f"### Send {RECORDS} records of {NAME} to Kafka" in seen["body"]
     assert f"{target} ({PARTITIONS:,} partitions, empty)" in seen["body"]
@@ -129,7 +135,6 @@ def test_republish_approved(approvals: Approvals, make_topic: Any, read: Any) ->
 
     assert approvals.answer("republish", "sent", "Approve") == {**DONE, "republish": "success"}
     assert read(target) == read(NAME)
-    assert plan_id.startswith("republish-")
 
 
 def test_republish_rejected(approvals: Approvals, make_topic: Any, read: Any) -> None:
@@ -177,12 +182,16 @@ def test_reprocess_approved(approvals: Approvals) -> None:
 
 
 def test_maintain_approved(approvals: Approvals) -> None:
-    """A person sees how many records are deleted, and then they are: all are older than 30 days."""
-    approvals.trigger("maintain", "deleted")
+    """A scheduled run asks too: all records are older than 30 days, and go once it is approved."""
+    approvals.unpause("maintain")
+    runs = f"/dags/maintain_{NAME}/dagRuns"
+    wait_for(lambda: approvals.ask("GET", runs)["total_entries"] == 1, 60)
+    [run] = approvals.ask("GET", runs)["dag_runs"]
+    run_id = quote(run["dag_run_id"])
 
-    body = approvals.seen("maintain", "deleted")["body"]
+    body = approvals.seen("maintain", run_id)["body"]
     assert f"delete {RECORDS} records" in body
     assert sum(file.records or 0 for file in archive_files(approvals.archive.snapshot())) == RECORDS
 
-    assert approvals.answer("maintain", "deleted", "Approve") == {**DONE, "maintain": "success"}
+    assert approvals.answer("maintain", run_id, "Approve") == {**DONE, "maintain": "success"}
     assert archive_files(approvals.archive.snapshot()) == []

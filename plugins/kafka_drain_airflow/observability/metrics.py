@@ -1,6 +1,7 @@
 """Gauges for Airflow's metrics (StatsD or OpenTelemetry), with stable names.
 
-Each is named `kafka_drain.<pipeline>.<name>` and tagged with `pipeline`; docs/airflow-ui.md lists
+Each is sent twice, as Airflow's own are: as `kafka_drain.<name>` with its tags, for backends that
+keep them, and as `kafka_drain.<pipeline>.<name>`, for those that don't; docs/airflow-ui.md lists
 them.
 """
 
@@ -70,4 +71,14 @@ def _tell(pipeline: str, gauges: Mapping[str, float | None]) -> None:
     level = re.sub(r"[^A-Za-z0-9_-]", "_", pipeline)
     for name, value in gauges.items():
         if value is not None:
+            constant, tags = _tagged(name, pipeline)
+            Stats.gauge(f"kafka_drain.{constant}", value, tags=tags)
             Stats.gauge(f"kafka_drain.{level}.{name}", value, tags={"pipeline": pipeline})
+
+
+def _tagged(name: str, pipeline: str) -> tuple[str, dict[str, str]]:
+    """Return the name that is the same for all pipelines and reasons, and what tells them apart."""
+    kind, _, reason = name.rpartition(".")
+    if kind in ("archive.gaps", "archive.findings"):
+        return kind, {"pipeline": pipeline, "reason": reason}
+    return name, {"pipeline": pipeline}

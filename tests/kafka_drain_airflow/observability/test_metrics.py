@@ -16,15 +16,25 @@ NOW = datetime(2026, 11, 22, 12, tzinfo=timezone.utc)
 
 
 class Gauges:
-    """A fake StatsD that keeps only the last values."""
+    """A fake StatsD that keeps only the last values: those with a pipeline in their name apart.
+
+    Attributes:
+        values: By name, of names with a pipeline in them.
+        tags: The tags of each of these.
+        tagged: By constant name and tags.
+    """
 
     def __init__(self) -> None:
         self.values: dict[str, float] = {}
         self.tags: list[dict[str, str]] = []
+        self.tagged: dict[tuple[str, tuple[tuple[str, str], ...]], float] = {}
 
     def gauge(self, name: str, value: float, *, tags: dict[str, str]) -> None:
-        self.values[name] = value
-        self.tags.append(tags)
+        if name.split(".")[1] in ("archive", "drain", "drill", "republish", "validate"):
+            self.tagged[name, tuple(sorted(tags.items()))] = value
+        else:
+            self.values[name] = value
+            self.tags.append(tags)
 
 
 @pytest.fixture
@@ -73,6 +83,29 @@ def test_tell_overview_findings(told: Gauges) -> None:
     assert told.values["kafka_drain.orders.archive.findings.file_missing"] == 2
     assert told.values["kafka_drain.orders.archive.hours_to_expiry"] == 1.5
     assert "kafka_drain.orders.archive.lag" not in told.values
+
+
+def test_tell_constant_names(told: Gauges) -> None:
+    """Each gauge is also sent under a name without pipeline or reason: those are tags."""
+    seen = overview(verdict="findings", gaps={"control": 5, "lost": 1}, findings={"torn": 2})
+
+    metrics.tell_overview("eu.orders", seen, 1.5)
+
+    plain = (("pipeline", "eu.orders"),)
+    assert told.tagged["kafka_drain.archive.lag", plain] == 5
+    assert told.tagged["kafka_drain.validate.seconds", plain] == 1.5
+    by_reason = {
+        (name, dict(tags).get("reason")): value
+        for (name, tags), value in told.tagged.items()
+        if name.endswith(("gaps", "findings"))
+    }
+    assert by_reason == {
+        ("kafka_drain.archive.gaps", "control"): 5,
+        ("kafka_drain.archive.gaps", "lost"): 1,
+        ("kafka_drain.archive.findings", "torn"): 2,
+    }
+    # Nothing is told under one kind of name only.
+    assert sorted(told.tagged.values()) == sorted(told.values.values())
 
 
 def test_tell_drain(told: Gauges) -> None:
