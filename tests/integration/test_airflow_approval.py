@@ -9,7 +9,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 from urllib.error import HTTPError
-from urllib.parse import quote
+from urllib.parse import quote, unquote
 from urllib.request import Request, urlopen
 
 import pytest
@@ -64,9 +64,21 @@ class Approvals:
         self.ask("POST", f"/dags/{kind}_{NAME}/dagRuns", body)
 
     def seen(self, kind: str, run_id: str) -> dict[str, Any]:
-        """Wait for the question of a run, and return it."""
+        """Wait until a run waits for an answer, and return its question."""
         where = f"/dags/{kind}_{NAME}/dagRuns/{run_id}"
-        wait_for(lambda: self.ask("GET", f"{where}/hitlDetails")["total_entries"] == 1, 240)
+
+        # Airflow fails a task that is answered before its scheduler has heard that it waits.
+        heard = "Received executor event with state success for task instance TaskInstanceKey"
+        task = f"dag_id='{kind}_{NAME}', task_id='approve', run_id='{unquote(run_id)}'"
+
+        def waits() -> bool:
+            log = (self.airflow.logs / "standalone.log").read_text()
+            tasks = self.ask("GET", f"{where}/taskInstances")["task_instances"]
+            states = {task["task_id"]: task["state"] for task in tasks}
+            is_heard = f"{heard}({task}" in log
+            return is_heard and states.get("approve") in ("awaiting_input", "deferred")
+
+        wait_for(waits, f"{kind} {run_id} asks", patience=120, pause=0.5)
         [found] = self.ask("GET", f"{where}/hitlDetails")["hitl_details"]
         return dict(found)
 
@@ -75,7 +87,10 @@ class Approvals:
         run = f"/dags/{kind}_{NAME}/dagRuns/{run_id}"
         said = {"chosen_options": [option], "params_input": {}}
         self.ask("PATCH", f"{run}/taskInstances/approve/-1/hitlDetails", said)
-        wait_for(lambda: self.ask("GET", run)["state"] in ("success", "failed"), 400)
+        ended = ("success", "failed")
+        wait_for(
+            lambda: self.ask("GET", run)["state"] in ended, f"{run} ends", patience=240, pause=0.5
+        )
         tasks = self.ask("GET", f"{run}/taskInstances")["task_instances"]
         return {task["task_id"]: task["state"] for task in tasks}
 
@@ -185,7 +200,7 @@ def test_maintain_approved(approvals: Approvals) -> None:
     """A scheduled run asks too: all records are older than 30 days, and go once it is approved."""
     approvals.unpause("maintain")
     runs = f"/dags/maintain_{NAME}/dagRuns"
-    wait_for(lambda: approvals.ask("GET", runs)["total_entries"] == 1, 60)
+    wait_for(lambda: approvals.ask("GET", runs)["total_entries"] == 1, "a scheduled run")
     [run] = approvals.ask("GET", runs)["dag_runs"]
     run_id = quote(run["dag_run_id"])
 

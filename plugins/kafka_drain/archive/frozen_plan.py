@@ -5,7 +5,7 @@ Its id ends in a part of its own hash: whoever approves an id approves these byt
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from enum import Enum
@@ -205,6 +205,12 @@ def expiry(now: datetime, lifetime: timedelta) -> tuple[str, str]:
         now.isoformat(timespec="milliseconds"),
         (now + lifetime).isoformat(timespec="milliseconds"),
     )
+
+
+def files_changed(paths: Collection[str]) -> str:
+    """Return that files were replaced or removed, as a part of a sentence."""
+    how = "1 file was" if len(paths) == 1 else f"{len(paths):,} files were"
+    return f"{how} replaced or removed, such as {min(paths)}"
 
 
 def table(header: Sequence[str], rows: Sequence[Sequence[object]]) -> str:

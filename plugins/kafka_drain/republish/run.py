@@ -31,7 +31,7 @@ from kafka_drain.progress import Level, Line, Progress, level_of
 from kafka_drain.republish.engines.worker_main import VerifyJob
 from kafka_drain.republish.planning.binding import Binding, refuse_other_target
 from kafka_drain.republish.planning.changes import Approved
-from kafka_drain.republish.planning.documents import ReceiptJson, VerificationJson
+from kafka_drain.republish.planning.documents import ReceiptJson, ThroughJson, VerificationJson
 from kafka_drain.republish.planning.follow import (
     NOTHING,
     follower_key,
@@ -133,7 +133,8 @@ def plan_republish(
         said = "Nothing was sent" if receipt is not None else "Nothing more was sent"
         refuse_other_target(cluster, here, folder.key, said=said)
     if plan is None:
-        through, files = None, None
+        through: ThroughJson | None = None
+        files: Callable[[], list[ArchiveFile]] | None = None
         if request.follow:
             # A segment skipped now would never be sent.
             snapshot = refuse_unsound(snapshot).snapshot

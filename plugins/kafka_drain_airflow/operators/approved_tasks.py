@@ -105,10 +105,10 @@ class Way:
             can_freeze: Template of whether a dry run's plan is frozen if nobody has to approve it.
             arguments: Other arguments of the task that carries out the plan.
         """
-        last = {"task_id": self.kind, "pipeline": pipeline, **arguments}
+        last: dict[str, Any] = {"task_id": self.kind, "pipeline": pipeline, **arguments}
         hours = self.approval.plan_hours
         if self.asks is Asks.FORM:
-            freezes = {"freeze": can_freeze, "plan_hours": hours}
+            freezes: dict[str, Any] = {"freeze": can_freeze, "plan_hours": hours}
             operator(**last, **{**fields, "plan_id": _FORMS_PLAN}, **freezes, **DRY_RUN)
             return
         asked = {name: value for name, value in fields.items() if name not in ("apply", "plan_id")}

@@ -18,6 +18,7 @@ from kafka_drain.archive.frozen_plan import (
     bullets,
     decide,
     expiry,
+    files_changed,
     lifetime,
     table,
 )
@@ -171,6 +172,12 @@ def test_table_bounded() -> None:
 def test_table_cell(value: object, cell: str) -> None:
     """No value ends its cell or its row, and none is markup."""
     assert table(("a",), [(value,)]).splitlines()[-1] == f"| {cell} |"
+
+
+def test_files_changed() -> None:
+    """One is named, and the number is in words that fit it."""
+    assert files_changed({"b"}) == "1 file was replaced or removed, such as b"
+    assert files_changed(["b", "a"]) == "2 files were replaced or removed, such as a"
 
 
 def test_bullets_bounded() -> None:

@@ -8,6 +8,7 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
+import pyarrow.parquet as pq
 import pytest
 
 from kafka_drain.archive.archive import Archive
@@ -141,14 +142,11 @@ def test_plan_approved_files_replaced(archive: Archive) -> None:
     files = sorted(archive.generation(1).list_data_files())
     path = next(f for f in files if "part-00000" in f)
     name = f"{archive.generation(1).data_name}/{path}"
-    rows = [
-        each | {"topic": "flights"} for each in __import__("pyarrow.parquet").parquet.read_table(
-            str(archive.root / name)
-        ).to_pylist()
-    ]  # fmt: skip
+    held = pq.read_table(str(archive.root / name)).to_pylist()
+    rows = [each | {"topic": "flights"} for each in held]
     seal_repair(archive, "repair_20260101T000000Z", rows, [name])
 
-    assert f"1 files were replaced or removed, such as {name}" in refused(archive, plan)
+    assert f"1 file was replaced or removed, such as {name}" in refused(archive, plan)
 
 
 @pytest.mark.parametrize(

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
 
+from kafka_drain.archive.frozen_plan import files_changed
 from kafka_drain.republish.planning.documents import SchemaIdsJson
 from kafka_drain.republish.planning.plan import RepublishPlan, Target
 from kafka_drain.republish.planning.shards import Shard, ShardFile
@@ -62,8 +63,8 @@ def changes(seen: Outline, now: Outline, *, may_grow: bool) -> list[str]:
     if seen.cluster_id != now.cluster_id:
         return [f"Kafka cluster {seen.cluster_id} became {now.cluster_id}"]
     found = []
-    if gone := sorted(path for path, _ in seen.files - now.files):
-        found.append(f"{len(gone):,} files were replaced or removed, such as {gone[0]}")
+    if gone := [path for path, _ in seen.files - now.files]:
+        found.append(files_changed(gone))
     found += _targets(seen.targets, now.targets, may_grow=may_grow)
     # Files name themselves, and whatever else differs must not pass for the same.
     if not found and _records(seen.shards) != _records(now.shards):

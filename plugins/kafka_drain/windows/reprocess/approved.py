@@ -15,6 +15,7 @@ from kafka_drain.archive.frozen_plan import (
     FrozenPlan,
     State,
     expiry,
+    files_changed,
     table,
 )
 from kafka_drain.archive.frozen_plans import carrying_out, freeze, read_plan, state_of
@@ -160,8 +161,8 @@ def changes(seen: ReprocessPlan, now: ReprocessPlan) -> list[str]:
     ]
     if seen.closes != now.closes:
         found.append(f"generation {seen.closes} was closed")
-    if gone := sorted(_replaced(seen) - _replaced(now)):
-        found.append(f"{len(gone):,} files were replaced or removed, such as {gone[0]}")
+    if gone := _replaced(seen) - _replaced(now):
+        found.append(files_changed(gone))
     elif _groups(seen) != _groups(now):
         found.append("the offsets or the files of a window became others")
     return found

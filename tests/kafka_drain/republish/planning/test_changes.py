@@ -55,14 +55,14 @@ CASES: dict[str, tuple[Outline, str, str]] = {
     "cluster": (replace(SEEN, cluster_id="other"), "became other", "became other"),
     "file gone": (without(FILE.path), f"such as {FILE.path}", f"such as {FILE.path}"),
     "file gone from a partition": (shard(files=SHARD.files[1:]), "the selected", "the selected"),
-    "file rewritten": (file(sha256="e" * 64), "files were replaced", "files were replaced"),
+    "file rewritten": (file(sha256="e" * 64), "replaced or removed", "replaced or removed"),
     "fewer records": (file(records=FILE.records - 1), "the selected records", "the selected"),
     "other rows": (
         shard(rows=Rows((OffsetRange(0, 1),), None, None)), "the selected records", "the selected",
     ),
     "other topic id": (shard(topic_id="other"), "the selected records", "the selected"),
     "other partition": (shard(target_partition=7), "the selected records", "the selected"),
-    "partition gone": (replace(SEEN, shards=()), "files were replaced or removed", "files were"),
+    "partition gone": (replace(SEEN, shards=()), "replaced or removed", "replaced"),
     "recreated": (target(id="other"), "was recreated", "was recreated"),
     "more partitions": (
         target(partitions=9, start=(*TARGET.start, *(0,) * 9)), "to 9 partitions", "to 9",
@@ -101,7 +101,7 @@ def test_changes_several() -> None:
     """All changes are said at once, files first."""
     now = replace(target(id="other"), shards=())
     said: list[Callable[[str], bool]] = [
-        lambda text: "files were replaced" in text,
+        lambda text: "replaced or removed" in text,
         lambda text: "was recreated" in text,
     ]
 
