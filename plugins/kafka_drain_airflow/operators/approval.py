@@ -6,7 +6,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
-from airflow.providers.common.compat.sdk import AirflowOptionalProviderFeatureException
+from airflow.providers.common.compat.sdk import AirflowException
 
 from kafka_drain.errors import ConfigError
 
@@ -77,6 +77,6 @@ def approval_task(*, subject: str, body: str, **options: Any) -> BaseOperator:
 def _operator() -> Any:
     try:
         from airflow.providers.standard.operators.hitl import ApprovalOperator
-    except (ImportError, AirflowOptionalProviderFeatureException):
+    except (ImportError, AirflowException):  # the latter is Airflow 2's, if the provider is there
         return None
     return ApprovalOperator
