@@ -159,7 +159,7 @@ def test_documented_commands(
         options = example.options(command)
         if why_not(options):
             continue
-        if options.name == "republish":
+        if options.name == "republish" and options.plan_id is None:
             example.target = options.target_topic
         if options.name == "translate-group":
             example.has_group(options.group)

@@ -88,6 +88,8 @@ def test_run_approved_deletes_what_was_seen(made: MadeArchive) -> None:
     todo, _, decision = plan_approved(pipeline, plan.id, now=LATER)
     assert decision is Decision.RUN
     assert [file.path for found in todo.deletions for file in found.files] == before[:2]
+    # The same are due, as the plan counts from the time at which it was made.
+    assert [found.before_ms for found in todo.deletions] == [BEFORE]
     # Alone, maintenance would delete three.
     now_due = plan_maintenance(pipeline, clock=lambda: LATER)
     assert [len(found.files) for found in now_due.deletions] == [3]
@@ -156,6 +158,16 @@ def test_plan_approved_deleted_by_another(made: MadeArchive) -> None:
     assert f"2 files to be deleted are gone, or not to be deleted any more, such as {first}" in (
         refused(made, plan)
     )
+
+
+def test_choose_deletions(made: MadeArchive) -> None:
+    """Of files that are to be deleted, those are chosen that were seen."""
+    plan, _ = frozen_in(made)
+    first, _ = (file.path for found in plan.deletions for file in found.files)
+
+    chosen = Seen(False, frozenset([first, "other"]), frozenset()).choose(plan)
+    assert [file.path for found in chosen.deletions for file in found.files] == [first]
+    assert Seen(False, frozenset(), frozenset()).choose(plan).deletions == []
 
 
 def test_choose_compactions(made: MadeArchive) -> None:
