@@ -38,6 +38,7 @@ DECIDING = {
     "archive.segment_overlaps": "",
     "config.offset_ranges": "",
     "cut_over.steps": "",
+    "drain.urgency": "",
     "drills.decoding": "",
     "drills.sample": "",
     "evidence.envelope": "",

@@ -31,7 +31,7 @@ PUBLIC = {
     "kafka_drain_airflow": """
         Approval DrillOperator KafkaDrainGroupOperator KafkaDrainOperator MaintainOperator Pipeline
         PreflightOperator ReprocessOperator RepublishToKafkaOperator ValidateManifestOperator
-        create_dags create_group_dags
+        WatchOperator create_dags create_group_dags create_watch_dag
     """,
     "kafka_drain.reading": "archive_dataset archive_paths segments_filter",
     "kafka_drain.iceberg": "Registration register_archive",

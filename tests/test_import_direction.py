@@ -53,10 +53,11 @@ FLOORS = {
         "addresses connections evidence_connection kafka_connection store_connection",
         "data_intervals timetables declared",
         "observability",
-        "pages forms",
+        "pages forms triggers",
         "operators",
         "cut_over_dag",
         "dag_factory dags_backfill",
+        "watch_dag",
     ),
 }
 

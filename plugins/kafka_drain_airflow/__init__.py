@@ -16,6 +16,8 @@ from kafka_drain_airflow.operators.preflight import PreflightOperator
 from kafka_drain_airflow.operators.reprocess import ReprocessOperator
 from kafka_drain_airflow.operators.republish import RepublishToKafkaOperator
 from kafka_drain_airflow.operators.validate import ValidateManifestOperator
+from kafka_drain_airflow.operators.watch import WatchOperator
+from kafka_drain_airflow.watch_dag import create_watch_dag
 
 __all__ = [
     "Approval",
@@ -28,6 +30,8 @@ __all__ = [
     "ReprocessOperator",
     "RepublishToKafkaOperator",
     "ValidateManifestOperator",
+    "WatchOperator",
     "create_dags",
     "create_group_dags",
+    "create_watch_dag",
 ]

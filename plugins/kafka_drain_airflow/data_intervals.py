@@ -19,6 +19,17 @@ def is_backfill(context: Context) -> bool:
     return bool(getattr(run, "run_type", None) == BACKFILL)
 
 
+def started_because(context: Context) -> str:
+    """Return why a run was started, as `create_watch_dag` says in its conf; empty if it isn't said.
+
+    Whoever triggers a run may write anything there, so it is one line of limited length.
+    """
+    run: Any = context.get("dag_run")
+    conf = getattr(run, "conf", None)
+    reason = conf.get("reason") if isinstance(conf, dict) else None
+    return " ".join(str(reason or "").split())[:1000]
+
+
 def drains_window(context: Context, mode: str | None) -> bool:
     """Return whether a run drains a window: a backfill run, or one whose `mode` is `window`."""
     return mode == "window" or is_backfill(context)

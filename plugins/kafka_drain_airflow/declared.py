@@ -16,7 +16,11 @@ from kafka_drain.errors import ConfigError
 
 #: Name of the global variable in which a DAG file remembers; it ends with the file's module.
 _KEY = "__kafka_drain_declared__"
-_OWN = ("kafka_drain_airflow.declared", "kafka_drain_airflow.dag_factory")
+_OWN = (
+    "kafka_drain_airflow.declared",
+    "kafka_drain_airflow.dag_factory",
+    "kafka_drain_airflow.watch_dag",
+)
 
 
 @dataclass
@@ -79,6 +83,17 @@ def declare_group(name: str, dag_id: str) -> None:
     declared = _declared()
     if declared is not None:
         declared.add(f"group {name!r} ({calling_line(_OWN)})", [dag_id])
+
+
+def declare_watch(dag_id: str) -> None:
+    """Remember the id of a DAG that watches pipelines.
+
+    Raises:
+        ConfigError: If this DAG file has declared a DAG of this id before.
+    """
+    declared = _declared()
+    if declared is not None:
+        declared.add(f"the watch of pipelines ({calling_line(_OWN)})", [dag_id])
 
 
 def _declared() -> Declared | None:

@@ -10,7 +10,7 @@ import pytest
 
 from kafka_drain.errors import ConfigError
 from kafka_drain.intervals import Interval
-from kafka_drain_airflow.data_intervals import window_interval
+from kafka_drain_airflow.data_intervals import started_because, window_interval
 
 START = datetime(2026, 1, 10, tzinfo=timezone.utc)
 END = datetime(2026, 1, 10, 1, tzinfo=timezone.utc)
@@ -62,3 +62,29 @@ def test_window_interval_unknown_mode() -> None:
     """A misspelled mode isn't treated as a drain."""
     with pytest.raises(ConfigError, match="mode = 'windows' is not acceptable"):
         window_interval(context("manual"), "windows")
+
+
+@pytest.mark.parametrize(
+    ("conf", "said"),
+    [
+        ({"reason": "a lag of 5 offsets"}, "a lag of 5 offsets"),
+        ({"reason": "two\nlines " + "x" * 2000}, "two lines " + "x" * 990),
+        ({"reason": None}, ""),
+        ({"reason": 7}, "7"),
+        ({}, ""),
+        (None, ""),
+        ("text", ""),
+    ],
+)
+def test_started_because(conf: Any, said: str) -> None:
+    """The reason is one line of limited length, as anybody may write it."""
+    found: Any = {"dag_run": SimpleNamespace(conf=conf)}
+
+    assert started_because(found) == said
+
+
+def test_started_because_without_run() -> None:
+    """A task that is tried without a run has no reason."""
+    assert started_because(context("manual")) == ""
+    nothing: Any = {}
+    assert started_because(nothing) == ""

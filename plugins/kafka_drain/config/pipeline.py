@@ -22,6 +22,7 @@ from kafka_drain.config.sink_options import (
 from kafka_drain.config.source_options import check_source_options
 from kafka_drain.config.spark_conf import check_log_levels, check_spark_conf
 from kafka_drain.config.values import Values
+from kafka_drain.config.watch import Watch
 from kafka_drain.errors import ConfigError
 from kafka_drain.storage.s3 import S3_SCHEMES, scheme_of
 from kafka_drain.storage.schemes import normalised
@@ -77,6 +78,7 @@ class Pipeline(ConfigModel):
             `kafka_conn_id`.
         drill: Restores that are tried on a schedule, as `drill_<name>`; None for none.
         cut_over: A move of all clients to another cluster, as `cut_over_<name>`; None for none.
+        watch: Limits at which `create_watch_dag` starts a drain beside the schedule; None for none.
 
     Raises:
         ConfigError: When a key is unknown or a value isn't acceptable; names the key, the value and
@@ -120,6 +122,7 @@ class Pipeline(ConfigModel):
     witness_conn_id: str | None = None
     drill: Drill | None = None
     cut_over: CutOver | None = None
+    watch: Watch | None = None
     driver_memory: Annotated[str, Field(pattern=r"^\d+[mgMG]$")] = "1g"
 
     @classmethod

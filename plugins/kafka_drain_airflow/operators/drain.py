@@ -12,7 +12,7 @@ from kafka_drain_airflow.connections import (
     spark_engine,
     terminal_errors_fail,
 )
-from kafka_drain_airflow.data_intervals import window_interval
+from kafka_drain_airflow.data_intervals import started_because, window_interval
 from kafka_drain_airflow.kafka_connection import kafka_cluster
 from kafka_drain_airflow.observability.lineage import drain_lineage
 from kafka_drain_airflow.operators.spark_job import SparkJobOperator
@@ -93,6 +93,8 @@ class KafkaDrainOperator(SparkJobOperator):
             interval = window_interval(context, self.mode, self.window_start, self.window_end)
             cluster = kafka_cluster(self.pipeline.kafka_conn_id)
             pipeline = self.pipeline
+            if reason := started_because(context):
+                self.log.info("started beside the schedule: %s", reason)
             if self.log_level:
                 pipeline = pipeline.with_log_level(self.log_level)
             if interval is None:

@@ -1,0 +1,211 @@
+"""Watch pipelines, and say which drains should start before their schedule says so."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta, timezone
+from typing import TYPE_CHECKING, Any
+
+from airflow.providers.common.compat.sdk import BaseOperator
+
+from kafka_drain.config.pipeline import Pipeline
+from kafka_drain.errors import ConfigError, KafkaUnavailableError, TerminalError, TransientError
+from kafka_drain_airflow.kafka_connection import kafka_cluster
+from kafka_drain_airflow.store_connection import archive_access
+from kafka_drain_airflow.triggers import BacklogTrigger
+
+if TYPE_CHECKING:
+    from airflow.providers.common.compat.sdk import Context
+
+    from kafka_drain.drain.backlog import Watched
+
+#: A drain that would be refused is started this rarely: its failure has to be seen, once.
+_REFUSED = timedelta(days=1)
+#: For how long one look is good: configuration, new partitions and cursors are read again then.
+_LOOK = timedelta(hours=1)
+
+
+@dataclass(frozen=True, slots=True)
+class Period:
+    """A period in which one pipeline's drain is started at most once.
+
+    Periods are aligned to 1970, so that a retry and another watcher find the same one.
+    """
+
+    start: datetime
+    end: datetime
+    run_id: str
+
+    @classmethod
+    def of(cls, now: datetime, length: timedelta, kind: str = "watch") -> Period:
+        """Return the period of that length that a time is in; `kind` begins its run's id."""
+        epoch = datetime(1970, 1, 1, tzinfo=timezone.utc)
+        start = now - (now - epoch) % length
+        return cls(start, start + length, f"{kind}__{start.isoformat(timespec='seconds')}")
+
+
+class WatchOperator(BaseOperator):
+    """Wait until drains are due, and return the runs to trigger.
+
+    Waits in the triggerer, and so occupies no worker. One task watches all pipelines. It returns
+    with no runs every hour, so that the next one reads DAG file and archives again.
+
+    Returns a list of ``trigger_dag_id``, ``trigger_run_id`` and ``conf`` for
+    ``TriggerDagRunOperator.expand_kwargs``; ``conf["reason"]`` says why. A drain isn't returned
+    while one is queued or running, and at most once in ``again_minutes``.
+
+    :param pipelines: the pipelines, each with ``watch``
+    :param again_minutes: minutes in which a pipeline's drain is started at most once
+    :param poll_seconds: seconds between two questions to Kafka
+    :param deferrable: False to wait on the worker, if no triggerer runs
+    """
+
+    ui_color = "#fef5e7"
+
+    def __init__(
+        self,
+        *,
+        pipelines: Sequence[Pipeline],
+        again_minutes: float = 15,
+        poll_seconds: float = 60,
+        deferrable: bool = True,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(**kwargs)
+        self.pipelines = list(pipelines)
+        self.again_minutes = again_minutes
+        self.poll_seconds = poll_seconds
+        self.deferrable = deferrable
+
+    def execute(self, context: Context) -> list[dict[str, Any]]:
+        """Look at all pipelines; wait if no drain is due.
+
+        Raises:
+            TaskDeferred: To wait in the triggerer.
+        """
+        now = datetime.now(timezone.utc)
+        runs, trigger = self._look(context, now)
+        if runs:
+            return runs
+        if self.deferrable:
+            self.defer(trigger=trigger, method_name="resume")
+        return self.resume(context, asyncio.run(_event(trigger)))
+
+    def resume(self, context: Context, event: dict[str, str]) -> list[dict[str, Any]]:
+        """Look again at what the triggerer saw; it saw nothing if the hour is over."""
+        for pipeline, reason in event.items():
+            self.log.info("%s: a drain may be due: %s", pipeline, reason)
+        return self._look(context, datetime.now(timezone.utc))[0] if event else []
+
+    def _look(self, context: Context, now: datetime) -> tuple[list[dict[str, Any]], BacklogTrigger]:
+        """Return the runs to trigger now, and what waits if there are none."""
+        period = Period.of(now, timedelta(minutes=self.again_minutes))
+        runs, watched, until = [], [], now + _LOOK
+        down: dict[str, KafkaUnavailableError] = {}
+        for pipeline in self.pipelines:
+            run, asked = None, None
+            try:
+                if pipeline.kafka_conn_id in down:
+                    raise down[pipeline.kafka_conn_id]
+                run, asked = self._look_at(context, pipeline, period, now)
+            except TerminalError as error:
+                run = self._refused(context, pipeline, error, now)
+            except TransientError as error:
+                self.log.warning("%s: not known: %s", pipeline.name, error)
+                if isinstance(error, KafkaUnavailableError):
+                    down[pipeline.kafka_conn_id] = error
+            except Exception:
+                # One pipeline's trouble must not hide that another's drain is due.
+                self.log.exception("%s: not known", pipeline.name)
+            if run is not None:
+                runs.append(run)
+            if asked is not None:
+                watched.append(asked.to_dict())
+            else:
+                # The triggerer can't tell, or would end at once: look again in the next period.
+                until = min(until, period.end)
+        return runs, BacklogTrigger(watched, until.isoformat(), self.poll_seconds)
+
+    def _look_at(
+        self, context: Context, pipeline: Pipeline, period: Period, now: datetime
+    ) -> tuple[dict[str, Any] | None, Watched | None]:
+        """Return the run to trigger, if any, and what the triggerer has to ask if none is due."""
+        from kafka_drain.drain.backlog import look
+        from kafka_drain.drain.urgency import decide
+
+        dag_id = f"drain_{pipeline.name}"
+        with archive_access(pipeline):
+            seen = look(pipeline, kafka_cluster(pipeline.kafka_conn_id), now)
+        busy = seen.busy or _started(context, dag_id, period)
+        decision = decide(seen.backlog, seen.watched.watch, busy)
+        self.log.info("%s: %s", pipeline.name, decision.reason)
+        if decision.is_due:
+            return _run(dag_id, period, decision.reason) if decision.starts else None, None
+        return None, seen.watched
+
+    def _refused(
+        self, context: Context, pipeline: Pipeline, error: TerminalError, now: datetime
+    ) -> dict[str, Any] | None:
+        """Return the run that fails with what somebody has to know; None if there was one."""
+        dag_id = f"drain_{pipeline.name}"
+        period = Period.of(now, _REFUSED, "watch_refused")
+        self.log.error("%s: a drain would be refused: %s", pipeline.name, error)
+        if _started(context, dag_id, period):
+            return None
+        return _run(dag_id, period, f"it would be refused: {error}")
+
+
+def check_watched(pipelines: Sequence[Pipeline]) -> None:
+    """Require that each pipeline says when its drain is due.
+
+    Raises:
+        ConfigError: If there is none, or one has no `watch`.
+    """
+    if not pipelines:
+        raise ConfigError("there are no pipelines to watch; expected one or more")
+    for pipeline in pipelines:
+        if pipeline.watch is None:
+            raise ConfigError(
+                f"pipeline {pipeline.name!r} has no watch; add one, such as "
+                "watch={'hours_to_expiry': 12}"
+            )
+
+
+def _run(dag_id: str, period: Period, reason: str) -> dict[str, Any]:
+    return {
+        "trigger_dag_id": dag_id,
+        "trigger_run_id": period.run_id,
+        "conf": {"reason": reason},
+    }
+
+
+async def _event(trigger: BacklogTrigger) -> dict[str, str]:
+    """Wait on the worker for what the triggerer would say."""
+    async for event in trigger.run():
+        return dict(event.payload)
+    raise AssertionError("a trigger ends with an event")
+
+
+def _started(context: Context, dag_id: str, period: Period) -> str:
+    """Return why no other run of a DAG may start in a period; empty if one may."""
+    task_instance: Any = context["ti"]
+    count = getattr(task_instance, "get_dr_count", _count_in_database)
+    if count(dag_id=dag_id, states=["queued", "running"]):
+        return f"a run of {dag_id} is queued or running"
+    if count(dag_id=dag_id, run_ids=[period.run_id]):
+        return (
+            f"one was started after {period.start:%H:%M} UTC, the next may be at {period.end:%H:%M}"
+        )
+    return ""
+
+
+def _count_in_database(dag_id: str, states: Sequence[str] = (), run_ids: Sequence[str] = ()) -> int:
+    """Count a DAG's runs of some states or ids, on Airflow 2."""
+    from airflow.models.dagrun import DagRun
+    from airflow.utils.state import DagRunState
+
+    found = [DagRun.find(dag_id=dag_id, state=DagRunState(state)) for state in states]
+    found += [DagRun.find(dag_id=dag_id, run_id=run_id) for run_id in run_ids]
+    return sum(map(len, found))
