@@ -10,7 +10,14 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
-NUMBERS = [*range(1, 132), *range(135, 140), *range(160, 187), *range(210, 216), *range(250, 256)]
+NUMBERS = [
+    *range(1, 132),
+    *range(135, 140),
+    *range(160, 187),
+    *range(210, 216),
+    *range(240, 245),
+    *range(250, 256),
+]
 ROW = re.compile(r"^\| (\d+) \| ([^|]+) \| ([^|]+) \| ([^|]+) \|$", flags=re.M)
 TEST = re.compile(r"`(tests/[\w/]+\.py)::(\w+)`")
 
