@@ -18,7 +18,7 @@ KAFKA44_SPARK := $(patsubst %,tests/integration/test_%.py,round_trip values repu
 # Otherwise, hundreds of processes would each compile the same modules again.
 unexport PYTHONDONTWRITEBYTECODE
 .DEFAULT_GOAL := help
-.PHONY: help setup class-archive setup-airflow2 setup-spark40 setup-spark42 demo demo-recovery ui stop broker test test-airflow2-spark35 test-spark40 test-spark42 test-kafka44 test-pythons test-s3 test-stores test-clusters test-connect test-kubernetes test-yarn test-registry matrix unit check format coverage mutate docs bench test-compose soak lock lock-jars audit licences clean
+.PHONY: help setup class-archive setup-airflow2 setup-spark40 setup-spark42 demo demo-recovery ui stop broker test test-airflow2-spark35 test-spark40 test-spark42 test-kafka44 test-pythons test-s3 test-stores test-clusters test-connect test-kubernetes test-yarn test-registry test-install matrix unit check format coverage mutate docs bench test-compose soak lock lock-jars audit licences clean
 
 help: ## list the targets
 	@grep -E '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z0-9-]+):.*## (.*)/  make \1|\2/' | column -t -s '|' 2>/dev/null \
@@ -94,6 +94,9 @@ test-yarn: class-archive ## run the jobs on a YARN of one node, with drivers in 
 
 test-registry: class-archive ## run the tests with two real Schema Registries (Apicurio's, which needs Java 21): 5 minutes
 	@$(PYTHON_ENV) -m pytest -m registry tests/integration
+
+test-install: setup ## resolve the package with the pins of five Airflow releases, 2.11 to 3.3; needs the network
+	@$(PYTHON_ENV) -m scripts.install_check
 
 matrix: setup ## run all test suites and write the results to docs/matrix.json and the README
 	@KAFKA_DRAIN_MATRIX=1 $(PYTHON_ENV) -m pytest -m "not integration"
