@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -70,9 +69,15 @@ class Watching:
 
 @pytest.fixture
 def watching(
-    tmp_path: Path, bootstrap_servers: str, cluster: KafkaCluster, make_topic: Any, send: Any
+    tmp_path: Path,
+    bootstrap_servers: str,
+    cluster: KafkaCluster,
+    make_topic: Any,
+    send: Any,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> Iterator[Watching]:
     """An Airflow on PostgreSQL, as it needs two writers."""
+    monkeypatch.setenv("AIRFLOW__CORE__DAGS_ARE_PAUSED_AT_CREATION", "False")
     topic = make_topic(partitions=1)
     send(topic, [(b"k", b"v", None, 0)] * 15)
     pipeline = drained(tmp_path, cluster, topic, 10, lag=10)
@@ -102,21 +107,20 @@ def test_watch_dag_run(watching: Watching, send: Any) -> None:
 
 
 @pytest.mark.skipif(not AIRFLOW_V_3_0_PLUS, reason="`airflow standalone` is waited for by API 2")
-def test_watch_in_triggerer(watching: Watching, send: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_watch_in_triggerer(watching: Watching, send: Any) -> None:
     """The wait is in the triggerer; the drain runs once, and the next watch waits again."""
-    monkeypatch.setitem(os.environ, "AIRFLOW__CORE__DAGS_ARE_PAUSED_AT_CREATION", "False")
     with watching.airflow.running():
-        wait_for(lambda: watching.states() == ["deferred"], "deferred", patience=120, pause=0.5)
+        wait_for(lambda: watching.states() == ["deferred"], "deferred", patience=240, pause=0.5)
         assert watching.drains() == []
 
         send(watching.topic, [(b"k", b"v", None, 0)] * 5)
         wait_for(
             lambda: [state for _, state in watching.drains()] == ["success"],
             "a drain",
-            patience=120,
+            patience=240,
             pause=0.5,
         )
-        wait_for(lambda: watching.states()[1:] == ["deferred"], "the next", patience=120, pause=0.5)
+        wait_for(lambda: watching.states()[1:] == ["deferred"], "the next", patience=240, pause=0.5)
     [(reason,)] = watching.ask("SELECT value FROM xcom WHERE dag_id = 'drain_p'")
     assert REASON in json.dumps(reason)
     assert len(watching.drains()) == 1

@@ -39,6 +39,28 @@ def test_watch_dag_without_limits() -> None:
         create_watch_dag([*PIPELINES, unwatched])
 
 
+PARSED = """
+import sys
+from kafka_drain_airflow import Pipeline, create_dags, create_watch_dag
+p = Pipeline(name="a", topics=["a"], archive="/archives/a", watch={"lag": 5})
+create_dags(p)
+create_watch_dag([p])
+print(*sorted({name.partition(".")[0] for name in sys.modules}))
+"""
+
+
+def test_watch_dag_parses_light() -> None:
+    """A file with a watch loads no heavy library when it is parsed."""
+    told = subprocess.run(
+        [sys.executable, "-c", PARSED], capture_output=True, text=True, check=True
+    )
+
+    loaded = {*told.stdout.splitlines()[-1].split()}
+    assert "kafka_drain_airflow" in loaded
+    heavy = {"pyspark", "pyarrow", "confluent_kafka", "pandas", "numpy", "fastavro"}
+    assert not heavy & loaded
+
+
 TWICE = """
 from kafka_drain_airflow import Pipeline, create_watch_dag
 p = Pipeline(name="a", topics=["a"], archive="/archives/a", watch={"lag": 5})
