@@ -45,12 +45,6 @@ def create_watch_dag(
         ConfigError: If there are no pipelines, one has no `watch`, or the DAG file has created a
             DAG of this id before.
     """
-    # Imported here because only DAG files that watch need it.
-    try:
-        from airflow.providers.standard.operators.trigger_dagrun import TriggerDagRunOperator
-    except ImportError:  # Airflow 2
-        from airflow.operators.trigger_dagrun import TriggerDagRunOperator
-
     check_watched(pipelines)
     declare_watch(dag_id)
     rows = "\n".join(
@@ -92,7 +86,7 @@ A drain isn't started while one is queued or running, and at most once in {again
             poll_seconds=poll_seconds,
             deferrable=deferrable,
         )
-        TriggerDagRunOperator.partial(task_id="drain", skip_when_already_exists=True).expand_kwargs(
+        _trigger_operator().partial(task_id="drain", skip_when_already_exists=True).expand_kwargs(
             watch.output
         )
     return dag
@@ -100,3 +94,14 @@ A drain isn't started while one is queued or running, and at most once in {again
 
 def _limit(limit: float | None) -> str:
     return "" if limit is None else f"{limit:,}"
+
+
+def _trigger_operator() -> Any:
+    """Return Airflow's own operator; only DAG files that watch import it."""
+    try:
+        from airflow.providers.standard.operators.trigger_dagrun import TriggerDagRunOperator
+    except ImportError:  # Airflow 2
+        from airflow.operators.trigger_dagrun import (  # type: ignore[no-redef]
+            TriggerDagRunOperator,
+        )
+    return TriggerDagRunOperator
