@@ -1,10 +1,11 @@
-"""What an archive holds, counted without the product's reader: files' rows, receipts' ranges."""
+"""What is there, counted without the product: an archive's files and receipts, what groups read."""
 
 from __future__ import annotations
 
 import os
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator, Mapping
+from typing import NamedTuple
 
 import pyarrow.parquet as pq
 
@@ -13,7 +14,57 @@ from kafka_drain.archive.files import archive_files
 from kafka_drain.kafka.cluster import KafkaCluster
 from kafka_drain.offsets import OffsetRange, TopicPartition, count, merge
 
-__all__ = ["data_files", "offsets_in_files", "refuse_inexact"]
+__all__ = ["Origin", "data_files", "offsets_in_files", "read_by_group", "refuse_inexact"]
+
+
+class Origin(NamedTuple):
+    """Where a record came from.
+
+    Attributes:
+        tp: The source partition.
+        offset: The offset there.
+    """
+
+    tp: TopicPartition
+    offset: int
+
+
+class Read(NamedTuple):
+    """What a group reads in a target, of the partitions that it reads in the source.
+
+    Attributes:
+        skipped: Records that it hasn't read, of which it gets no copy.
+        again: How many records it gets that it has read, or gets twice.
+    """
+
+    skipped: set[Origin]
+    again: int
+
+
+def read_by_group(
+    log: Mapping[TopicPartition, Mapping[int, Origin]],
+    after: Mapping[TopicPartition, int],
+    committed: Mapping[TopicPartition, int],
+    unread: Collection[TopicPartition] = (),
+) -> Read:
+    """Read a target from some offsets on.
+
+    Args:
+        log: What the target holds, by partition and offset.
+        after: Where the group continues; it reads no other partition.
+        committed: What it has committed in the source.
+        unread: Source partitions of which it has read nothing.
+    """
+    begin = dict.fromkeys(unread, 0) | dict(committed)
+    there = {origin for records in log.values() for origin in records.values()}
+    wanted = {each for each in there if each.tp in begin and each.offset >= begin[each.tp]}
+    got = Counter(
+        origin
+        for tp, start in after.items()
+        for at, origin in log[tp].items()
+        if at >= start and origin.tp in begin
+    )
+    return Read(wanted - got.keys(), got.total() - len(wanted & got.keys()))
 
 
 def offsets_in_files(archive: Archive) -> Counter[tuple[int, int]]:

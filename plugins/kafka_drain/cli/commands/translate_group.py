@@ -117,8 +117,7 @@ def run(options: argparse.Namespace) -> int:
         archived=_archived(options, archive),
         apply=acts(options),
     )
-    again = f"at most {plan.read_again:,} records are read again" if plan.read_again else "exact"
-    say(f"translate-group {to_group}: {again}; none is skipped")
+    say(f"translate-group {to_group}: {plan.summary()}")
     for note in plan.notes:
         say(f"translate-group {to_group}: {note}")
     if acts(options):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -38,22 +38,22 @@ class ArchivedOffsets:
             "described last; what the group has read since then is read again"
         )
 
-    def check_topics(self, drained: Mapping[str, Collection[str]]) -> None:
+    def check_topics(self, drained: Mapping[TopicPartition, str]) -> None:
         """Check that the offsets are of the topics that were drained.
 
         Args:
-            drained: Ids that were drained, by topic.
+            drained: Id of the topic whose records count, by partition; empty if it isn't known.
 
         Raises:
             TopicError: When a topic had been recreated by then: its offsets name other records.
         """
-        for name, ids in sorted(drained.items()):
-            known = self.topic_ids.get(name)
-            if known and any(ids) and known not in ids:
+        for tp, id in sorted(drained.items()):
+            known = self.topic_ids.get(tp.topic)
+            if known and id and known != id and tp in self.committed:
                 raise TopicError(
-                    f"topic {name} had id {known} at {self.moment.answered_at}, but the run read "
-                    f"that of id {', '.join(sorted(ids))}: the offsets name other records. Give an "
-                    "earlier time with --at, or the offsets with --offsets-file"
+                    f"topic {tp.topic} had id {known} at {self.moment.answered_at}, but the run "
+                    f"read {tp} of id {id}: the offsets name other records. Give an earlier time "
+                    "with --at, or the offsets with --offsets-file"
                 )
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
@@ -20,6 +19,7 @@ from kafka_drain.republish.groups.translation import (
     plan_translation,
     untouched,
 )
+from kafka_drain.republish.planning.placement import ORIGINAL
 from kafka_drain.republish.planning.runs import RepublishRun, list_runs, run_key
 from kafka_drain.republish.verifying.offset_map import OffsetMap, originals_map, started_map
 
@@ -108,7 +108,8 @@ def plan_group(
         GroupError: When Kafka answers a request about a group with an error.
     """
     notes: list[str] = []
-    begun, others = _other_maps(archive, run, offset_map)
+    begun, others, placements = _other_maps(archive, run, offset_map)
+    is_original = placements == {ORIGINAL}
     originals = _originals(archive, cluster, offset_map, [*begun, *others])
     if begun or others or originals:
         offset_map = offset_map.joined([*originals, *begun, *others])
@@ -126,7 +127,9 @@ def plan_group(
         )
     ends: dict[TopicPartition, int] = {}
     if archived is not None:
-        archived.check_topics(_drained_ids(offset_map))
+        archived.check_topics(
+            {tp: offset_map.of(tp)[-1].source_topic_id for tp in offset_map.sources()}
+        )
         committed = archived.committed
         notes.append(archived.note())
     elif offsets_file:
@@ -156,9 +159,11 @@ def plan_group(
         group=group,
         to_group=to_group,
         committed=committed,
+        is_original=is_original,
+        compacted={target.topic for target in run.require_plan().targets if target.is_compacted},
         source_ends=ends,
     )
-    plan = _with_untouched(archive, run, offset_map, cluster, plan, committed)
+    plan = _with_untouched(archive, run, offset_map, cluster, plan, is_original=is_original)
     _check_targets(run, cluster, plan)
     notes += _unmapped(run, offset_map)
     described = groups.describe(to_group)
@@ -170,21 +175,22 @@ def plan_group(
 
 def _other_maps(
     archive: Archive, run: RepublishRun, offset_map: OffsetMap
-) -> tuple[list[OffsetMap], list[OffsetMap]]:
+) -> tuple[list[OffsetMap], list[OffsetMap], set[str | int]]:
     """Return maps of what other runs have sent to the same topics, oldest first.
 
     A mirror consists of many runs, as does a backfill: a group may not have reached the records of
     the last one.
 
     Returns:
-        Maps of runs that have started to send but have no usable map, and the maps of finished
-        runs.
+        Maps of runs that have started to send but have no usable map, the maps of finished runs,
+        and all their placements with the run's own.
 
     Raises:
         ArchiveError: When the plan of a run that has sent is missing: its records may be anywhere.
     """
     chosen = run.require_plan()
     targets = {(target.topic, target.id) for target in chosen.targets}
+    placements = {chosen.placement}
     begun: list[tuple[str, OffsetMap]] = []
     found: list[tuple[str, OffsetMap]] = []
     for other in list_runs(archive.root):
@@ -196,11 +202,14 @@ def _other_maps(
         same = {t.topic for t in plan.targets if (t.topic, t.id) in targets}
         if not same:
             continue
+        placements.add(plan.placement)
         if not _has_places(other):
             begun.append((plan.created_at, _within(started_map(plan), same)))
         elif other.key != run.key:
             found.append((plan.created_at, _within(read_map(other), same)))
-    return [there for _, there in sorted(begun, key=_age)], [t for _, t in sorted(found, key=_age)]
+    begun.sort(key=_age)
+    found.sort(key=_age)
+    return [there for _, there in begun], [there for _, there in found], placements
 
 
 def _originals(
@@ -242,28 +251,27 @@ def _has_places(run: RepublishRun) -> bool:
     return verification is not None and not verification["out_of_order"]
 
 
-def _drained_ids(offset_map: OffsetMap) -> dict[str, set[str]]:
-    found: dict[str, set[str]] = {}
-    for part in offset_map.partitions:
-        found.setdefault(part.source.topic, set()).add(part.source_topic_id)
-    return found
-
-
 def _with_untouched(
     archive: Archive,
     run: RepublishRun,
     offset_map: OffsetMap,
     cluster: KafkaCluster,
     plan: TranslationPlan,
-    committed: Mapping[TopicPartition, int],
+    *,
+    is_original: bool,
 ) -> TranslationPlan:
-    """Add offsets in target partitions that got no record, unless the group has its own there."""
-    republished = run.require_plan()
-    sources = set(offset_map.sources()) | committed.keys()
+    """Add offsets in target partitions that got none of the group's records.
+
+    Not in topics of the archive's own cluster that were drained: there, the group has its own.
+    """
     is_in_place = offset_map.cluster_id == archive.snapshot().document.cluster_id
-    topics = {tp.topic for tp in sources} if is_in_place else set()
-    starts = {tp: at for tp, at in republished.starts().items() if tp.topic not in topics}
-    rows = untouched(offset_map, committed, starts, is_original=republished.placement == "original")
+    drained = {tp.topic for tp in offset_map.sources()} if is_in_place else set()
+    starts = {
+        tp: at
+        for tp, at in run.require_plan().starts().items()
+        if tp.topic not in drained and tp not in plan.after
+    }
+    rows = untouched(offset_map, plan.committed, starts, is_original=is_original)
     earliest = cluster.earliest([row.target for row in rows])
     # Retention may have removed records of others.
     rows = [
@@ -289,12 +297,15 @@ def _ask_source(
 ) -> tuple[dict[TopicPartition, int], dict[TopicPartition, int]]:
     """Return what a group has committed in the source, and the ends of those partitions."""
     asked = ConsumerGroups(source.config)
-    committed = offsets_of(asked.committed(group, offset_map.sources()))
+    sources = offset_map.sources()
+    described = source.topics({tp.topic for tp in sources} & set(source.topic_names()))
+    # Those that no record was sent of count, too: later ones may come.
+    there = {TopicPartition(name, p) for name, topic in described.items() for p in topic.partitions}
+    committed = offsets_of(asked.committed(group, sorted(there)))
     if not committed:
         # Offsets of other topics: only used by the error message that follows.
         return offsets_of(asked.all_committed(group)), {}
-    described = source.topics({tp.topic for tp in committed})
-    for tp in committed:
+    for tp in sorted(committed.keys() & set(sources)):
         drained, now = offset_map.of(tp)[-1].source_topic_id, described[tp.topic].id
         if drained and drained != now:
             raise TopicError(

@@ -28,7 +28,8 @@ class Row:
         offset: Where the group continues: at the first record that it hasn't read from any source
             partition that leads to this target partition; after the last one if it has read all.
         note: How the offset was determined, as text for the user.
-        read_again: Maximum number of records of the source partition that are read again.
+        read_again: Number of records of the source partition that are read again.
+        is_bound: Whether that number is a maximum, because it isn't known exactly.
         current: What the target group has committed for the target partition; None for nothing.
     """
 
@@ -39,6 +40,7 @@ class Row:
     offset: int
     note: str
     read_again: int = 0
+    is_bound: bool = False
     current: int | None = None
 
     def to_dict(self) -> dict[str, Any]:
@@ -53,6 +55,7 @@ class Row:
             "offset": self.offset,
             "current": self.current,
             "read_again": self.read_again,
+            "is_bound": self.is_bound,
             "note": self.note,
         }
 
@@ -68,6 +71,7 @@ class TranslationPlan:
         to_group: The group that gets them.
         committed: The offsets that are translated.
         rows: How each offset was determined.
+        left_alone: Source partitions without a committed offset: they get none in the target.
         notes: Notes for the user to read before applying the plan.
     """
 
@@ -77,6 +81,7 @@ class TranslationPlan:
     to_group: str
     committed: Mapping[TopicPartition, int]
     rows: tuple[Row, ...]
+    left_alone: tuple[TopicPartition, ...] = ()
     notes: tuple[str, ...] = ()
 
     @property
@@ -86,8 +91,22 @@ class TranslationPlan:
 
     @property
     def read_again(self) -> int:
-        """Maximum number of records that the group reads again; none is skipped."""
+        """Number of records that the group reads again."""
         return sum(row.read_again for row in self.rows)
+
+    @property
+    def is_bound(self) -> bool:
+        """Whether that number is a maximum, because it isn't known exactly."""
+        return any(row.is_bound for row in self.rows)
+
+    def summary(self) -> str:
+        """Say how many records are read again, and that none is skipped."""
+        some = "1 record is" if self.read_again == 1 else f"{self.read_again:,} records are"
+        again = f"{'at most ' if self.is_bound else ''}{some} read again; none is skipped"
+        said = again if self.read_again else "exact: no record is read again, none is skipped"
+        return said + (
+            ", except where the group has no committed offset" if self.left_alone else ""
+        )
 
     def with_current(self, current: Mapping[TopicPartition, int]) -> TranslationPlan:
         """Return the plan with the offsets that the target group has committed now."""
@@ -103,8 +122,13 @@ class TranslationPlan:
             "cluster_id": self.cluster_id,
             "group": self.group,
             "to_group": self.to_group,
+            "summary": self.summary(),
             "read_again": self.read_again,
+            "is_bound": self.is_bound,
             "rows": [row.to_dict() for row in self.rows],
+            "left_alone": [
+                {"topic": tp.topic, "partition": tp.partition} for tp in self.left_alone
+            ],
             "notes": list(self.notes),
         }
 
@@ -115,39 +139,50 @@ def plan_translation(
     group: str,
     to_group: str,
     committed: Mapping[TopicPartition, int],
+    is_original: bool = True,
+    compacted: Collection[str] = (),
     source_ends: Mapping[TopicPartition, int] | None = None,
 ) -> TranslationPlan:
     """Translate a group's offsets.
 
     No record that the group hasn't read is skipped: if several source partitions or runs lead to
     one target partition, the group continues at the first unread record, and may read others again.
+
     If the group has offsets for a topic, a partition of that topic without a committed offset
-    counts as not read at all where it shares a target partition. Elsewhere such partitions are left
-    alone, as the consumers' auto.offset.reset decides about them in the source, too.
+    counts as not read at all where it shares a target partition, and wherever a run didn't keep
+    partitions: later records of partitions that the group reads may go anywhere. Elsewhere such
+    partitions are left alone, as the consumers' auto.offset.reset decides about them in the
+    source, too.
 
     Args:
         offset_map: Where the runs' records went.
         group: The group whose offsets these are.
         to_group: The group that gets the new ones.
         committed: The group's offsets in the source.
+        is_original: Whether the runs kept partitions' numbers.
+        compacted: Target topics that Kafka compacts: some of the records may be gone by now.
         source_ends: End offsets of the source partitions, as far as known.
 
     Raises:
-        ConfigError: When the group has no offset for any partition that the run read.
+        ConfigError: When the group has no offset for any topic that the run read.
     """
     sources = offset_map.sources()
-    usable = {tp: committed[tp] for tp in sources if tp in committed}
+    known = {tp.topic for tp in sources}
+    usable = {tp: at for tp, at in sorted(committed.items()) if tp.topic in known}
     if not usable:
         raise ConfigError(
             f"group {group} has {_listed(committed)}, expected some of those that run "
             f"{offset_map.run} read: {_shown(sources)}; correct --group or --run"
         )
-    parts = _by_pair(offset_map, usable)
+    parts = _by_pair(offset_map, [tp for tp in sources if tp in usable])
     targets = {target for _, target in parts}
     topics = {tp.topic for tp in usable}
     unread = [tp for tp in sources if tp not in usable and tp.topic in topics]
-    found = _by_pair(offset_map, unread)
-    shared = {pair: maps for pair, maps in found.items() if pair[1] in targets}
+    shared = {
+        pair: maps
+        for pair, maps in _by_pair(offset_map, unread).items()
+        if not is_original or pair[1] in targets
+    }
     left_alone = sorted(set(unread).difference(source for source, _ in shared))
     parts |= shared
     leading: dict[TopicPartition, list[PartitionMap]] = {}
@@ -155,7 +190,13 @@ def plan_translation(
         leading.setdefault(target, []).extend(maps)
     offsets = {target: resume_offset(maps, usable) for target, maps in leading.items()}
     rows = tuple(
-        _row(maps, _extent(offset_map, source), usable.get(source), offsets[target])
+        _row(
+            maps,
+            _extent(offset_map, source),
+            usable.get(source),
+            offsets[target],
+            is_compacted=target.topic in compacted,
+        )
         for (source, target), maps in sorted(parts.items(), key=lambda item: item[0])
     )
     return TranslationPlan(
@@ -165,6 +206,7 @@ def plan_translation(
         to_group=to_group,
         committed=usable,
         rows=rows,
+        left_alone=tuple(left_alone),
         notes=tuple(_notes(offset_map, usable, source_ends or {}, left_alone, rows)),
     )
 
@@ -176,7 +218,7 @@ def untouched(
     *,
     is_original: bool,
 ) -> list[Row]:
-    """Return where a group continues in target partitions that got no record.
+    """Return where a group continues in target partitions that got none of its records.
 
     Without an offset there, `auto.offset.reset` would decide, and by default it skips what arrives
     before the first consumer does.
@@ -184,16 +226,15 @@ def untouched(
     Args:
         offset_map: Where the runs' records went.
         committed: The group's offsets in the source.
-        starts: End of each target partition when the run's plan was made.
+        starts: Where the run started, in each target partition that the group has no offset for.
         is_original: Whether partitions kept their numbers.
     """
-    leads = {part.source.topic: part.target.topic for part in offset_map.partitions}
-    got = {part.target for part in offset_map.partitions}
+    leads = {(part.source.topic, part.target.topic) for part in offset_map.partitions}
     rows: dict[TopicPartition, Row] = {}
     for source, at in sorted(committed.items()):
         for target, start in starts.items():
             fits = not is_original or target.partition == source.partition
-            if leads.get(source.topic) == target.topic and fits and target not in got:
+            if (source.topic, target.topic) in leads and fits:
                 note = "got no record: from where the run started"
                 rows.setdefault(target, Row(source, at, target, start, start, note))
     return [rows[target] for target in sorted(rows)]
@@ -211,7 +252,12 @@ def _by_pair(
 
 
 def _row(
-    maps: list[PartitionMap], extent: tuple[int, int], committed: int | None, offset: int
+    maps: list[PartitionMap],
+    extent: tuple[int, int],
+    committed: int | None,
+    offset: int,
+    *,
+    is_compacted: bool,
 ) -> Row:
     source, target = maps[0].source, maps[0].target
     read = committed or 0
@@ -219,7 +265,8 @@ def _row(
     again = sum(part.read_again(read, offset) for part in maps)
     # For a joined block, it is unknown which of its records were read.
     is_bound = any(
-        not all(block.is_exact for block in part.blocks)
+        is_compacted
+        or not all(block.is_exact for block in part.blocks)
         or (part.may_be_repeated and not part.is_repeated)
         for part in maps
         if part.read_again(read, offset)
@@ -238,6 +285,7 @@ def _row(
         offset=offset,
         note="; ".join(filter(None, said)) or "exact",
         read_again=again,
+        is_bound=is_bound,
     )
 
 
@@ -266,7 +314,7 @@ def _notes(
 ) -> Iterable[str]:
     for tp, at in committed.items():
         if tp in source_ends:
-            begin = max(at, _extent(offset_map, tp)[1])
+            begin = max(at, _extent(offset_map, tp)[1]) if offset_map.of(tp) else at
             lag = source_ends[tp] - begin
             if lag > 0:
                 yield (

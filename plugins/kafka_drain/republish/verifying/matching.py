@@ -13,6 +13,7 @@ from itertools import chain
 from typing import Any
 
 from kafka_drain.republish.planning.verdicts import is_exact
+from kafka_drain.republish.verifying.kept_twins import with_kept_twins
 from kafka_drain.republish.verifying.match_types import Actual, Expected
 from kafka_drain.republish.verifying.multiset_diff import (
     balance,
@@ -122,7 +123,7 @@ def match_partition(
         )
     if other_times := with_other_times(missing, surplus):
         notes.append(f"{other_times:,} of the lost records are there with a different timestamp")
-    in_order, mapped = walk.is_complete, walk
+    in_order, mappings = walk.is_complete, walk.mappings()
     if lost or duplicates:
         others = {h for h, _ in chain(missing, surplus)}
         expected_rest = {number: without(source, others) for number, source in expected.items()}
@@ -132,7 +133,7 @@ def match_partition(
         in_order = rest.is_complete
         if is_compacted:
             # Records compacted away at the start of the target have stopped the first walk there.
-            mapped = rest
+            mappings = with_kept_twins(rest.mappings(), expected, actual, others)
     else:
         expected_rest, actual_rest = dict(expected), actual
     out_of_order = 0
@@ -150,6 +151,6 @@ def match_partition(
         unplanned=surplus.total() - duplicates,
         compacted=compacted,
         fingerprint=walk.fingerprint,
-        mappings=mapped.mappings(),
+        mappings=mappings,
         notes=tuple(notes),
     )

@@ -57,6 +57,9 @@ class Walk:
         self._states: set[tuple[int, ...]] = set()
         self._gone = [0] * len(self._sources)
         self._reached = [0] * len(self._sources)
+        #: For each shard, records that only some possibilities have found: offset, earliest place.
+        self._waiting: list[deque[tuple[int, int]]] = [deque() for _ in self._sources]
+        self._last = -1
         self._digest = hashlib.blake2b(digest_size=16)
         self._hashes = array("Q")
         #: For each shard: the start and the next offset of its stretch, source and target in turn.
@@ -99,7 +102,9 @@ class Walk:
 
     def mappings(self) -> dict[int, tuple[Block, ...]]:
         """Return where each shard's records were found."""
-        for shard in range(len(self._sources)):
+        for shard, waiting in enumerate(self._waiting):
+            while waiting:
+                self._settle(shard, self._last)
             self._end_stretch(shard)
         return {
             number: tuple(blocks)
@@ -208,14 +213,31 @@ class Walk:
             return False
         self._states = states
         self._hashes.append(record[0])
-        # Map a shard's record to its earliest possible place: a translated consumer may read some
-        # records again, but skips none.
-        for shard, reached in enumerate(self._reached):
-            if any(state[shard] > reached for state in states):
+        self._last = record[2]
+        # A shard's record has its earliest place when the first possibility finds it, and its
+        # latest one when the last does.
+        for shard, positions in enumerate(zip(*states, strict=True)):
+            reached, waiting = self._reached[shard], self._waiting[shard]
+            if max(positions) > reached:
                 head = self._peek(shard, reached)
-                self._begin_stretch(shard, head[2] if head else -1, record[2])
-                self._reached[shard] += 1
+                waiting.append((head[2] if head else -1, record[2]))
+                self._reached[shard] = reached = reached + 1
+            while waiting and reached - len(waiting) < min(positions):
+                self._settle(shard, record[2])
         return True
+
+    def _settle(self, shard: int, latest: int) -> None:
+        """Record where the first waiting record is.
+
+        A translated consumer continues at its earliest place: it may read some records again, but
+        skips none.
+        """
+        source, earliest = self._waiting[shard].popleft()
+        if earliest == latest:
+            self._begin_stretch(shard, source, earliest)
+        else:
+            self._end_stretch(shard)
+            self._add_block(shard, Block(source, source + 1, earliest, latest + 1, 1))
 
     def _follow_several(self, records: Iterator[Record]) -> bool:
         for seen, record in enumerate(records, 1):
@@ -243,12 +265,12 @@ class Walk:
             self._states = {tuple(self._reached)}
             self.is_by_shard = True
         self._trim()
-        for shard, at in enumerate(next(iter(self._states))):
-            queue = self._queues[shard]
-            for ahead in range(self._reached[shard] - at):
-                # It already got its place from a possibility that has been dropped.
-                h, timestamp, _, key = queue[ahead]
-                queue[ahead] = (h, timestamp, -1, key)
+        for shard, waiting in enumerate(self._waiting):
+            while waiting and self.is_by_shard:
+                # Its latest place will never be known.
+                self._settle(shard, waiting[0][1])
+            # Only possibilities that have been dropped have found the others.
+            waiting.clear()
         self._states = set()
         self._holders.clear()
         for shard, queue in enumerate(self._queues):
@@ -278,8 +300,6 @@ class Walk:
 
     def _begin_stretch(self, shard: int, source: int, target: int) -> None:
         """Record the place of a record, which may extend the current stretch."""
-        if source < 0:
-            return
         stretch = self._stretches[shard]
         if source == stretch[2] and target == stretch[3]:
             stretch[2] += 1
@@ -292,9 +312,13 @@ class Walk:
         source, target, source_end, target_end = self._stretches[shard]
         if source < 0:
             return
-        blocks = self._blocks[shard]
-        blocks.append(Block(source, source_end, target, target_end, source_end - source))
         self._stretches[shard][:] = -1, -1, -1, -1
+        block = Block(source, source_end, target, target_end, source_end - source)
+        self._add_block(shard, block)
+
+    def _add_block(self, shard: int, block: Block) -> None:
+        blocks = self._blocks[shard]
+        blocks.append(block)
         if len(blocks) > self._limits[shard]:
             blocks[:] = join_blocks(blocks)
             self._limits[shard] = len(blocks) + MAX_BLOCKS

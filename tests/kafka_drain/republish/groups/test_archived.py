@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Set as AbstractSet
 from contextlib import nullcontext
 from datetime import datetime
 from pathlib import Path
@@ -65,13 +64,21 @@ def test_archived_offsets_edited(root: UPath) -> None:
 
 
 @pytest.mark.parametrize(
-    ("ids", "is_refused"),
-    [({"id-1"}, False), ({"id-0", "id-1"}, False), ({""}, False), ({"id-0"}, True)],
+    ("partition", "id", "is_refused"),
+    [
+        (0, "id-1", False),
+        (0, "", False),
+        (0, "id-0", True),
+        # The group has no offset there.
+        (1, "id-0", False),
+    ],
 )
-def test_check_topics(ids: AbstractSet[str], is_refused: bool, root: UPath) -> None:
+def test_check_topics(partition: int, id: str, is_refused: bool, root: UPath) -> None:
     """Offsets of a topic that had been recreated by then name other records."""
     found = archived_offsets(root, "billing", None)
     refused = pytest.raises(TopicError, match="name other records")
 
     with refused if is_refused else nullcontext():
-        found.check_topics({"orders": ids, "unknown": {"id-7"}})
+        found.check_topics(
+            {TopicPartition("orders", partition): id, TopicPartition("unknown", 0): "id-7"}
+        )

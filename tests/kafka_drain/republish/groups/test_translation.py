@@ -103,7 +103,7 @@ def test_untouched(
     committed: dict[TopicPartition, int], is_original: bool, expected: dict[TopicPartition, int]
 ) -> None:
     """A partition that got no record gets an offset, so that no later record is skipped there."""
-    starts = {T0: 3, T1: 7, TopicPartition("other", 1): 9}
+    starts = {T1: 7, TopicPartition("other", 1): 9}
 
     rows = untouched(ONE, committed, starts, is_original=is_original)
 
@@ -201,7 +201,9 @@ def test_plan_document() -> None:
         "cluster_id": "cluster",
         "group": "g",
         "to_group": "h",
+        "summary": "8 records are read again; none is skipped",
         "read_again": 8,
+        "is_bound": False,
         "rows": [
             {
                 "source_topic": "a",
@@ -213,6 +215,7 @@ def test_plan_document() -> None:
                 "offset": 20,
                 "current": 7,
                 "read_again": 8,
+                "is_bound": False,
                 "note": "8 records are read again; another source partition lags",
             },
             {
@@ -225,9 +228,11 @@ def test_plan_document() -> None:
                 "offset": 20,
                 "current": 7,
                 "read_again": 0,
+                "is_bound": False,
                 "note": "no committed offset: from the first republished record",
             },
         ],
+        "left_alone": [],
         "notes": [
             "several source partitions lead to one target partition: the group continues at the "
             "first record that it hasn't read from any of them, so that nothing is skipped; it "
