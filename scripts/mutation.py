@@ -73,6 +73,7 @@ DECIDING = {
     "republish.planning.selection": "",
     "republish.planning.verdicts": "republish/verifying/test_result.py",
     "republish.sending.pacing": "",
+    "republish.verifying.kept_twins": "",
     "republish.verifying.match_types": "republish/verifying/test_multiset_diff.py",
     "republish.verifying.matching": "republish/verifying/test_result.py",
     "republish.verifying.multiset_diff": "republish/verifying/test_matching.py",

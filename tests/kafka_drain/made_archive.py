@@ -43,6 +43,7 @@ class MadeArchive:
     Args:
         folder: Where it is made.
         topic_ids: Ids of its topics.
+        cluster_id: Id of their cluster.
 
     Attributes:
         nul_header_names: What the receipts of its next files say of header names.
@@ -50,12 +51,15 @@ class MadeArchive:
 
     nul_header_names: bool | None = None
 
-    def __init__(self, folder: Path, topic_ids: Mapping[str, str]) -> None:
+    def __init__(
+        self, folder: Path, topic_ids: Mapping[str, str], cluster_id: str = "cluster-1"
+    ) -> None:
         self.archive = Archive.at(str(folder))
         self.topic_ids = dict(topic_ids)
+        self.cluster_id = cluster_id
         self.archive.create(
             pipeline="made",
-            cluster_id="cluster-1",
+            cluster_id=cluster_id,
             topic_ids=self.topic_ids,
             source={"topics": sorted(topic_ids)},
         )
@@ -167,7 +171,7 @@ class MadeArchive:
             yield from files_of_receipt(window, receipt, "parquet")
 
     def _identity(self) -> Identity:
-        return Identity("made", "cluster-1", self.topic_ids)
+        return Identity("made", self.cluster_id, self.topic_ids)
 
     def _ranges(self, batch: Batch) -> dict[TopicPartition, OffsetRange]:
         return {tp: OffsetRange(min(rows), max(rows) + 1) for tp, rows in batch.items()}

@@ -23,6 +23,7 @@ from kafka_drain.kafka.consumer_groups import Committed, ConsumerGroups, Group, 
 from kafka_drain.offsets import TopicPartition
 from kafka_drain.republish.groups.records import GroupRecords
 from kafka_drain.republish.groups.translation import (
+    Row,
     TranslationPlan,
     check_held,
     parse_offsets,
@@ -109,6 +110,79 @@ def test_untouched(
 
     assert {row.target: row.offset for row in rows} == expected
     assert all(row.read_again == 0 for row in rows)
+
+
+def test_untouched_first_of_several() -> None:
+    """A partition has one row, of the first source partition that leads there."""
+    rows = untouched(ONE, {A1: 2, A0: 15}, {T1: 7}, is_original=False)
+
+    assert rows == [Row(A0, 15, T1, 7, 7, "got no record: from where the run started")]
+
+
+@pytest.mark.parametrize(
+    ("committed", "is_original", "after", "left_alone"),
+    [
+        # Each in its own partition: a-1 is left to auto.offset.reset, in the target too.
+        ({A0: 8}, True, {T0: 8}, (A1,)),
+        # A later record of a-0 may go anywhere.
+        ({A0: 8}, False, {T0: 8, T1: 20}, ()),
+        ({A0: 8, A1: 3}, True, {T0: 8, T1: 23}, ()),
+        # An offset in a partition without records says that the group reads the topic.
+        ({TopicPartition("a", 2): 0}, True, {}, (A0, A1)),
+        ({TopicPartition("a", 2): 0}, False, {T0: 0, T1: 20}, ()),
+    ],
+)
+def test_plan_unread_partitions(
+    committed: dict[TopicPartition, int],
+    is_original: bool,
+    after: dict[TopicPartition, int],
+    left_alone: tuple[TopicPartition, ...],
+) -> None:
+    """Partitions of a topic that the group reads are left alone only if they share with none."""
+    offset_map = mapped(part(A0, T0, (0, 10, 0, 10, 10)), part(A1, T1, (0, 10, 20, 30, 10)))
+    planned = plan(offset_map, committed, is_original=is_original)
+
+    assert (planned.after, planned.left_alone) == (after, left_alone)
+    assert planned.committed == committed
+    assert any("auto.offset.reset" in note for note in planned.notes) is bool(left_alone)
+    assert planned.to_dict()["left_alone"] == [
+        {"topic": "a", "partition": tp.partition} for tp in left_alone
+    ]
+
+
+@pytest.mark.parametrize("is_left_alone", [True, False])
+@pytest.mark.parametrize(
+    ("again", "is_bound", "says"),
+    [
+        (0, False, "exact: no record is read again, none is skipped"),
+        (1, False, "1 record is read again; none is skipped"),
+        (1, True, "at most 1 record is read again; none is skipped"),
+        (1234, False, "1,234 records are read again; none is skipped"),
+        (1234, True, "at most 1,234 records are read again; none is skipped"),
+    ],
+)
+def test_plan_summary(again: int, is_bound: bool, is_left_alone: bool, says: str) -> None:
+    """One line says what the group reads again and skips, and doesn't say more than is known."""
+    rows = (Row(A0, 0, T0, 0, 0, ""), Row(A1, 0, T0, 0, 0, "", again, is_bound))
+    left_alone = (A1,) if is_left_alone else ()
+    planned = TranslationPlan("run", "cluster", "g", "h", {}, rows, left_alone)
+
+    besides = ", except where the group has no committed offset" if is_left_alone else ""
+    assert planned.summary() == planned.to_dict()["summary"] == says + besides
+    assert (planned.read_again, planned.is_bound) == (again, is_bound)
+
+
+@pytest.mark.parametrize(
+    ("compacted", "is_bound"), [((), False), (("other",), False), (("t", "other"), True)]
+)
+def test_plan_compacted(compacted: tuple[str, ...], is_bound: bool) -> None:
+    """Of what a compacted target held, some may be gone: a number of records is a bound."""
+    offset_map = mapped(part(A0, T0, (0, 10, 50, 60, 10)), part(A1, T0, (0, 10, 20, 30, 10)))
+    row, other = plan(offset_map, {A0: 8, A1: 0}, compacted=compacted).rows
+
+    assert (row.read_again, row.is_bound) == (8, is_bound)
+    assert ("up to 8" in row.note) is is_bound
+    assert (other.read_again, other.is_bound) == (0, False)
 
 
 def test_plan_inexact_block() -> None:
@@ -333,6 +407,11 @@ def test_plan_notes() -> None:
         "the consumers' auto.offset.reset decides",
     )
     assert plan(ONE, {A0: 5}, source_ends={B0: 99}).notes == ()
+    # Nothing of a-1 was sent.
+    assert plan(ONE, {A0: 40, A1: 5}, source_ends={A1: 7}).notes == (
+        "a-1: lag of 2: offsets 5 to 6 of the source were neither republished nor read by the "
+        "group",
+    )
 
 
 @pytest.mark.parametrize(("count", "more"), [(1, ""), (9, ""), (10, ""), (11, " …"), (12, " …")])
