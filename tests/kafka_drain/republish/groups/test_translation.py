@@ -114,9 +114,13 @@ def test_untouched(
 
 def test_untouched_first_of_several() -> None:
     """A partition has one row, of the first source partition that leads there."""
-    rows = untouched(ONE, {A1: 2, A0: 15}, {T1: 7}, is_original=False)
+    t2 = TopicPartition("t", 2)
+    note = "got no record: from where the run started"
 
-    assert rows == [Row(A0, 15, T1, 7, 7, "got no record: from where the run started")]
+    assert untouched(ONE, {A1: 2, A0: 15}, {t2: 9, T1: 7}, is_original=False) == [
+        Row(A0, 15, T1, 7, 7, note),
+        Row(A0, 15, t2, 9, 9, note),
+    ]
 
 
 @pytest.mark.parametrize(

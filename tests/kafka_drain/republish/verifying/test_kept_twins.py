@@ -28,10 +28,16 @@ def kept(
     shards: list[Shard], there: Shard, *placed: tuple[Block, ...]
 ) -> dict[int, tuple[Block, ...]]:
     """Add what is there of X and Y to blocks of the other records, by shard."""
+
+    def read(is_complete: Callable[[], bool]) -> Iterator[list[Record]]:
+        # It must be read to its end.
+        assert is_complete() is False
+        yield [(content, 1, place, content) for place, content in there.items()]
+
     return with_kept_twins(
         dict(enumerate(placed)),
         {number: reading(shard) for number, shard in enumerate(shards)},
-        lambda _: iter([[(content, 1, place, content) for place, content in there.items()]]),
+        read,
         {X, Y},
     )
 
@@ -61,6 +67,8 @@ def one(source: int, place: int) -> Block:
         ({0: X, 1: Y, 2: X, 3: Y}, {52: X, 53: Y}, (), (Block(2, 4, 52, 54, 2),)),
         # Another producer's equal record after it: it may be either, or both are others'.
         ({0: X}, {50: X, 60: X}, (), (Block(0, 1, 50, 61, 1),)),
+        # All are there; compaction took some of the other content.
+        ({0: X, 1: X}, {50: X, 52: X}, (), (one(0, 50), one(1, 52))),
         # Within a joined block it counts, and needs no place of its own.
         (
             {0: OTHER, 1: X, 2: OTHER},
@@ -82,6 +90,31 @@ def test_kept_of_one_shard(
 ) -> None:
     """What one shard alone has sent gets the place that it has."""
     assert kept([shard], there, placed).get(0, ()) == expected
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "first", "last"),
+    [
+        # After the last record of an exact block, before the first one of the next.
+        (one(0, 49), one(9, 61), 50, 60),
+        (one(0, 51), one(9, 60), 52, 58),
+        (Block(0, 2, 50, 52, 2), Block(9, 11, 57, 59, 2), 52, 56),
+        # A block that isn't exact may have its record at any of its places.
+        (Block(0, 1, 49, 57, 1), one(9, 61), 50, 60),
+        (Block(0, 1, 50, 57, 1), one(9, 61), 52, 60),
+        (Block(0, 1, 51, 57, 1), one(9, 61), 52, 60),
+        (one(0, 49), Block(9, 10, 52, 57, 1), 50, 56),
+        (None, one(9, 55), 50, 54),
+        (one(0, 55), None, 56, 60),
+    ],
+)
+def test_kept_between(before: Block | None, after: Block | None, first: int, last: int) -> None:
+    """A record lies between the records before and after it."""
+    placed = tuple(block for block in (before, after) if block is not None)
+    # Both shards may have sent each of these.
+    found = kept([{5: X}, {5: X}], dict.fromkeys(range(50, 61, 2), X), placed)
+
+    assert Block(5, 6, first, last + 1, 1) in found[0]
 
 
 @pytest.mark.parametrize(
@@ -117,9 +150,10 @@ def test_kept_of_several_shards(
 def test_kept_joined(monkeypatch: pytest.MonkeyPatch) -> None:
     """Many of them are joined, like all blocks."""
     monkeypatch.setattr(kept_twins, "MAX_BLOCKS", 3)
-    shard = dict.fromkeys(range(0, 10, 2), X)
+    three, four = (dict.fromkeys(range(0, end, 2), X) for end in (6, 8))
 
-    assert kept([shard], dict.fromkeys(range(50, 55), X)) == {0: (Block(0, 9, 50, 55, 5),)}
+    assert len(kept([three], dict.fromkeys(range(50, 53), X))[0]) == 3
+    assert kept([four], dict.fromkeys(range(50, 54), X)) == {0: (Block(0, 7, 50, 54, 4),)}
 
 
 @st.composite
