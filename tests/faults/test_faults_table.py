@@ -15,6 +15,7 @@ NUMBERS = [
     *range(135, 140),
     *range(160, 187),
     *range(210, 216),
+    *range(220, 222),
     *range(240, 245),
     *range(250, 256),
 ]

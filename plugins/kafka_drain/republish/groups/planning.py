@@ -114,15 +114,16 @@ def plan_group(
     if begun or others or originals:
         offset_map = offset_map.joined([*originals, *begun, *others])
     if others:
+        runs = "1 other run" if len(others) == 1 else f"{len(others):,} other runs"
         notes.append(
-            f"{len(others):,} other runs of this archive have sent to the same topics; their "
-            "records are included, so that none of them is skipped"
+            f"{runs} of this archive sent to the same topics; their records are included, so that "
+            "none of them is skipped"
         )
     if begun:
         names = [each.run for each in begun]
         notes.append(
-            f"no map says where {', '.join(names[:10])}{' …' if len(names) > 10 else ''} put the "
-            "records sent to the same topics, so they count from where the run started. Let it "
+            f"no map says where {', '.join(names[:10])}{' …' if len(names) > 10 else ''} put its "
+            "records, so they count from where the run started. If it is still going, let it "
             "finish, and fewer records will be read again"
         )
     ends: dict[TopicPartition, int] = {}
@@ -334,15 +335,14 @@ def _check_targets(run: RepublishRun, cluster: KafkaCluster, plan: TranslationPl
 
 
 def _unmapped(run: RepublishRun, offset_map: OffsetMap) -> list[str]:
-    """Return a note about source partitions of which nothing is left in a compacted target."""
+    """Return a note about source partitions whose records have no place in the map."""
     sent = {shard.source for shard in run.require_plan().shards}
     gone = sorted(sent.difference(offset_map.sources()))
     if not gone:
         return []
     return [
-        f"the republished records of {', '.join(map(str, gone))} can't be told apart from later "
-        "records in the compacted target: no offset is committed for them, and the consumers' "
-        "auto.offset.reset decides"
+        f"the compacted target has no record left that run {run.key} sent from "
+        f"{', '.join(map(str, gone))}"
     ]
 
 

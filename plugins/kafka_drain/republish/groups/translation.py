@@ -329,8 +329,8 @@ def _notes(
         )
     if left_alone:
         yield (
-            f"no committed offset for {_shown(left_alone)}: no offset is committed for them in "
-            "the target either, and the consumers' auto.offset.reset decides"
+            f"no committed offset for {_shown(left_alone)}: none is committed in the target "
+            "either, and the consumers' auto.offset.reset decides"
         )
 
 

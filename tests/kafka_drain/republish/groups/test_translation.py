@@ -407,8 +407,8 @@ def test_plan_notes() -> None:
         "group",
     )
     assert plan(mapped(whole, part(A1, T1, (0, 10, 0, 10, 10))), {A0: 9}).notes == (
-        "no committed offset for a-1: no offset is committed for them in the target either, and "
-        "the consumers' auto.offset.reset decides",
+        "no committed offset for a-1: none is committed in the target either, and the consumers' "
+        "auto.offset.reset decides",
     )
     assert plan(ONE, {A0: 5}, source_ends={B0: 99}).notes == ()
     # Nothing of a-1 was sent.
