@@ -69,11 +69,12 @@ def read_all(servers: str, group: str, topic: str, partitions: int) -> dict[int,
             message = consumer.poll(1)
             if message is None:
                 continue
-            if message.error() is not None:
-                assert message.error().code() == KafkaError._PARTITION_EOF, message.error()
-                waiting.discard(message.partition())
+            error, partition = message.error(), message.partition() or 0
+            if error is not None:
+                assert error.code() == KafkaError._PARTITION_EOF, error
+                waiting.discard(partition)
                 continue
-            found[message.partition()].append(message)
+            found[partition].append(message)
     finally:
         consumer.close()
     return found

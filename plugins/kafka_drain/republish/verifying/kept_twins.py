@@ -73,7 +73,7 @@ def with_kept_twins(
             if planned[number][h] == everyone[h] >= len(places):
                 # Of records with the same key, compaction removes the first ones.
                 sure = places[-left[h]] if left[h] <= len(places) else None
-                possible = [] if sure is None else [sure]
+                possible: Sequence[int] = [] if sure is None else [sure]
             else:
                 sure, possible = None, places
             left[h] -= 1

@@ -30,12 +30,13 @@ from kafka_drain.republish.planning.runs import RepublishRun
 from kafka_drain.republish.planning.selection import Rows
 from kafka_drain.republish.planning.shards import ProgressSlot, Shard, ShardFile
 from kafka_drain.republish.verifying.content_hash import content_hash
+from kafka_drain.republish.verifying.match_types import Actual
 from kafka_drain.republish.verifying.match_types import Record as Hashed
 from kafka_drain.republish.verifying.matching import match_partition
 from kafka_drain.republish.verifying.verify import summarize, target_partitions
 from tests.brute_force import Origin
 from tests.kafka_drain.fake_cluster import FakeCluster, Log
-from tests.kafka_drain.republish.planning.test_previous_runs import PLAN
+from tests.kafka_drain.republish.planning.test_plan import PLAN
 from tests.kafka_drain.republish.receipts import receipt_of
 
 HOME, AWAY = "cluster", "other-cluster"
@@ -161,7 +162,7 @@ def history(seed: int, folder: Path) -> History:
     made.is_compacted = random.random() < 0.3
     _fill_sources(made)
     partitions = random.randint(1, 4)
-    usual: str | int = random.choice(["original", "original", "key", random.randrange(partitions)])
+    usual: str | int = _any_of(random, "original", "original", "key", random.randrange(partitions))
     if usual == "original":
         partitions = max(partitions, 1 + max(tp.partition for tp in made.sources))
     made.log = {TopicPartition("copy", p): {} for p in range(partitions)}
@@ -172,7 +173,7 @@ def history(seed: int, folder: Path) -> History:
     for number, window in enumerate(windows):
         placement = usual
         if random.random() < 0.1:
-            placement = random.choice(["key", random.randrange(partitions)])
+            placement = _any_of(random, "key", random.randrange(partitions))
         is_killed = random.random() < 0.15
         run = _open(made, number, window, placement, is_killed)
         if run is not None:
@@ -331,9 +332,8 @@ def _verify(made: History, run: Run) -> None:
             for shard in plan.shards
             if shard.target_partition in (None, tp.partition)
         }
-        matches[tp] = match_partition(
-            expected, lambda _, there=there: iter([there]), is_compacted=made.is_compacted
-        )
+        actual: Actual = lambda _, there=there: iter([there])  # type: ignore[misc]  # noqa: E731
+        matches[tp] = match_partition(expected, actual, is_compacted=made.is_compacted)
     verification, offset_map = summarize(plan, matches)
     if not verification.gets_receipt(plan.delivery):
         # Others' records may hide what compaction has removed.
@@ -352,3 +352,7 @@ def _reader(made: History, shard: Shard, tp: TopicPartition) -> Any:
                 yield entry.hashed(offset)
 
     return read
+
+
+def _any_of(random: Random, *placements: str | int) -> str | int:
+    return random.choice(placements)
