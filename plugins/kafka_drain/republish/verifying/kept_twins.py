@@ -1,8 +1,8 @@
 """Find the places of records that compaction has kept although it has removed equal ones.
 
-The walk along a compacted target leaves out all records that equal a missing one. Those of them
-that are still there need a place in the offset map: a consumer would skip them otherwise. Opens
-nothing.
+Opens nothing. The walk along a compacted target leaves out all records that equal a missing one.
+Those of them that are still there need a place in the offset map: a consumer would skip them
+otherwise.
 """
 
 from __future__ import annotations
@@ -116,14 +116,17 @@ def _added(blocks: Sequence[Block], kept: Iterable[_Kept]) -> Iterable[Block]:
     for before, some in groupby(kept, key=lambda each: each.before):
         yield from blocks[following:before]
         following = before
-        yield from _blocks_of(list(some))
+        kept_here = list(some)
+        # A block that isn't exact may begin before them.
+        limit = blocks[before].target_start if before < len(blocks) else kept_here[-1].first
+        yield from _blocks_of(kept_here, limit)
     yield from blocks[following:]
 
 
-def _blocks_of(kept: Sequence[_Kept]) -> Iterable[Block]:
-    """Yield blocks of records between the same two blocks; their places ascend."""
+def _blocks_of(kept: Sequence[_Kept], limit: int) -> Iterable[Block]:
+    """Yield blocks of records between the same two blocks; their places ascend up to a limit."""
     # A lower place of a later record: the earlier one may be gone.
-    firsts = [*accumulate(reversed([each.first for each in kept]), min)][::-1]
+    firsts = [*accumulate((each.first for each in reversed(kept)), min, initial=limit)][:0:-1]
     lasts = accumulate((each.last for each in kept), max)
     stretch: Block | None = None
     for each, first, last in zip(kept, firsts, lasts, strict=True):
