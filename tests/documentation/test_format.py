@@ -25,7 +25,7 @@ from kafka_drain.archive.copies import keep_copies
 from kafka_drain.archive.cut_overs import write_step
 from kafka_drain.archive.documents import (
     ArchiveDocument,
-    ClusterHeadDocument,
+    ChainHeadDocument,
     CutOverDocument,
     DrillDocument,
     DrillStarted,
@@ -808,7 +808,7 @@ READERS: Mapping[str, Callable[[UPath, bytes], object]] = {
     "cut-over-step": CutOverDocument.parse,
     "drill-result": DrillDocument.parse,
     "drill-started": DrillStarted.parse,
-    "cluster-head": ClusterHeadDocument.parse,
+    "cluster-head": ChainHeadDocument.parse,
     "cluster-moment": of_sealed(parse_moment),
     "cluster-settings": of_sealed(parse_settings),
     "generation": GenerationDocument.parse,

@@ -23,7 +23,7 @@ from kafka_drain.kafka.cluster_state import (
     Settings,
     TopicState,
 )
-from kafka_drain.storage.sealed_json import SealError, check_seal, seal
+from kafka_drain.storage.sealed_json import SealedName, SealError, check_seal, seal
 from kafka_drain.storage.typed_json import DocumentError, Shape
 
 D = TypeVar("D")
@@ -31,29 +31,6 @@ D = TypeVar("D")
 
 class ClusterDocumentError(TerminalError, ValueError):
     """Raised when a document of a cluster differs from what was sealed."""
-
-
-@dataclass(frozen=True, slots=True)
-class MomentName:
-    """Names one moment, in receipts and in the head.
-
-    Attributes:
-        number: Its number, from 1.
-        sha256: Its hash.
-    """
-
-    number: int
-    sha256: str
-
-    @property
-    def where(self) -> str:
-        """The file, relative to the archive."""
-        return moment_path(self.number)
-
-
-def moment_path(number: int) -> str:
-    """Return the file of a moment, relative to the archive."""
-    return f"cluster/{number:012d}.json"
 
 
 def settings_path(sha256: str) -> str:
@@ -88,9 +65,9 @@ class Moment:
     sha256: str = field(default="", compare=False)
 
     @property
-    def name(self) -> MomentName:
+    def name(self) -> SealedName:
         """Its name in receipts."""
-        return MomentName(self.number, self.sha256)
+        return SealedName(self.number, self.sha256)
 
     def to_bytes(self) -> bytes:
         """Return the sealed content of its file."""

@@ -573,11 +573,11 @@ class HeadDocument(Document):
     sha256: str
 
 
-class ClusterHeadDocument(Document):
-    """`cluster.json`: the newest moment of the cluster.
+class ChainHeadDocument(Document):
+    """`cluster.json` and `schema-seals.json`: the newest link of a chain of sealed documents.
 
     Attributes:
-        number: Number of the moment.
+        number: Its number.
         sha256: Its hash.
     """
 

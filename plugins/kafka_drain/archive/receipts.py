@@ -13,12 +13,11 @@ from typing import Annotated, Any
 
 from pydantic import PlainSerializer, PlainValidator
 
-from kafka_drain.archive.cluster_documents import MomentName
 from kafka_drain.archive.format_version import FORMAT_VERSION, READABLE
 from kafka_drain.errors import TerminalError
 from kafka_drain.gaps import GapReason
 from kafka_drain.offsets import OffsetRange, TopicPartition, count, overlapping
-from kafka_drain.storage.sealed_json import SealError, check_seal, seal
+from kafka_drain.storage.sealed_json import SealedName, SealError, check_seal, seal
 from kafka_drain.storage.typed_json import DocumentError, Shape
 
 Gaps = Mapping[GapReason, Sequence[OffsetRange]]
@@ -329,7 +328,7 @@ class Receipt:
     replaces: tuple[str, ...] = ()
     provenance: Mapping[str, str] = field(default_factory=dict)
     journal: int = 0
-    cluster: MomentName | None = None
+    cluster: SealedName | None = None
     sha256: str = field(default="", compare=False)
 
     @property
@@ -437,7 +436,7 @@ class _Document:
     # Neither have those of a release without a journal.
     journal: int = 0
     # Absent where no validation has described the cluster.
-    cluster: MomentName | None = None
+    cluster: SealedName | None = None
     partitions: tuple[SealedPartition, ...]
     files: tuple[SealedFile, ...]
     files_so_far: _FilesSoFar

@@ -13,13 +13,8 @@ from datetime import datetime
 
 from upath import UPath
 
-from kafka_drain.archive.cluster_documents import ClusterDocumentError, MomentName
-from kafka_drain.archive.cluster_moments import (
-    check_moments,
-    newest_name,
-    note_moment,
-    read_moment,
-)
+from kafka_drain.archive.cluster_documents import ClusterDocumentError
+from kafka_drain.archive.cluster_moments import MOMENTS, check_moments, note_moment
 from kafka_drain.archive.receipts import Receipt
 from kafka_drain.archive.snapshot import Snapshot
 from kafka_drain.findings import Finding
@@ -27,6 +22,7 @@ from kafka_drain.kafka.client_config import KafkaConfig
 from kafka_drain.kafka.cluster_state import ASKED, UNAVAILABLE_PARTS, ClusterState, Outcome, Part
 from kafka_drain.kafka.describing import ClusterDescriber, Cost
 from kafka_drain.storage.lease import Clock
+from kafka_drain.storage.sealed_json import SealedName
 
 #: Returns the state of the cluster as far as it concerns some topics.
 Describe = Callable[[Collection[str]], ClusterState]
@@ -82,15 +78,15 @@ def missing_parts(state: ClusterState) -> list[str]:
 
 def parts_before(root: UPath) -> list[Part]:
     """Return the parts to ask for where no pipeline says it: those that weren't off last time."""
-    newest = newest_name(root)
+    newest = MOMENTS.newest(root)
     try:
-        parts = read_moment(root, newest.number).parts if newest else {}
+        parts = MOMENTS.read(root, newest.number).parts if newest else {}
     except (FileNotFoundError, ClusterDocumentError):
         parts = {}
     return [p for p in ASKED if p not in parts or parts[p].outcome != Outcome.OFF]
 
 
-def capture(snapshot: Snapshot, describe: Describe, clock: Clock) -> MomentName | None:
+def capture(snapshot: Snapshot, describe: Describe, clock: Clock) -> SealedName | None:
     """Describe the cluster, and write a moment if something has changed.
 
     Returns:
@@ -103,12 +99,12 @@ def capture(snapshot: Snapshot, describe: Describe, clock: Clock) -> MomentName 
     state = describe(sorted(document.topics))
     # Another cluster is refused by the validation; one that didn't answer says nothing.
     if state.cluster_id != document.cluster_id:
-        return newest_name(snapshot.root)
+        return MOMENTS.newest(snapshot.root)
     return note_moment(snapshot.root, state, asked_at=asked_at, answered_at=_text(clock()))
 
 
 def check_descriptions(
-    snapshot: Snapshot, newest: MomentName | None, receipts: Iterable[Receipt], *, whole: bool
+    snapshot: Snapshot, newest: SealedName | None, receipts: Iterable[Receipt], *, whole: bool
 ) -> list[Finding]:
     """Find descriptions of the cluster that are missing or were changed.
 

@@ -10,7 +10,6 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from kafka_drain.archive.cluster_documents import MomentName
 from kafka_drain.archive.receipts import KafkaBounds, Receipt, parse_receipt
 from kafka_drain.archive.segment_overlaps import Claim, find_overlaps
 from kafka_drain.config.offset_ranges import range_name
@@ -29,6 +28,7 @@ from kafka_drain.proof.offset_checks import (
 from kafka_drain.proof.sealing import Identity, seal_segment
 from kafka_drain.proof.segment_proof import CheckedSegment, provable
 from kafka_drain.proof.topic_incarnations import made_again, other_incarnations
+from kafka_drain.storage.sealed_json import SealedName
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,7 +150,7 @@ class Evidence:
     previous: str | None
     journal: int
     sealed_at: str
-    cluster: MomentName | None = None
+    cluster: SealedName | None = None
     blockers: Blockers = field(default_factory=Blockers)
 
 

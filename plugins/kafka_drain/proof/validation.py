@@ -15,8 +15,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Literal
 
 from kafka_drain.archive.archive import Archive
-from kafka_drain.archive.cluster_documents import MomentName
-from kafka_drain.archive.cluster_moments import newest_name
+from kafka_drain.archive.cluster_moments import MOMENTS
 from kafka_drain.archive.copies import keep_copies
 from kafka_drain.archive.journal.checks import (
     SealedState,
@@ -70,6 +69,7 @@ from kafka_drain.proof.topic_ids import read_from
 from kafka_drain.proof.window_checks import HeldByWindows, check_windows
 from kafka_drain.storage.lease import Clock, is_held, utc_now
 from kafka_drain.storage.paths import sync_files
+from kafka_drain.storage.sealed_json import SealedName
 
 if TYPE_CHECKING:
     from kafka_drain.evidence.signing import Signer
@@ -116,7 +116,7 @@ class _Validation:
     clock: Clock
     say: Callable[[str], None]
     read_many: ReadFiles
-    moment: MomentName | None
+    moment: SealedName | None
     report: Report
     explained: list[Hole] = field(default_factory=list)
 
@@ -175,7 +175,7 @@ def validate_archive(
     if cluster is not None and describe is not None and writes:
         moment = capture(snapshot, describe, clock)
     else:
-        moment = newest_name(snapshot.root)
+        moment = MOMENTS.newest(snapshot.root)
     receipts = [*sealed.newest.values()]
     report.findings += check_descriptions(snapshot, moment, receipts, whole=whole)
     validation = _Validation(

@@ -8,7 +8,7 @@ from datetime import datetime
 
 from upath import UPath
 
-from kafka_drain.archive.cluster_moments import moment_at, moments, read_settings
+from kafka_drain.archive.cluster_moments import MOMENTS, moment_at, read_settings
 from kafka_drain.errors import AuthorizationError, ConfigError, KafkaUnavailableError, TopicError
 from kafka_drain.kafka.cluster import KafkaCluster
 from kafka_drain.kafka.cluster_changes import ClusterChanges
@@ -59,7 +59,7 @@ def read_archived(root: UPath, at: datetime | None) -> Archived:
             f"{root} has no description of its cluster{f' by {at.isoformat()}' if at else ''}: "
             "validations with Kafka write one unless the pipeline's describe_cluster is empty"
         )
-    newest = next(moments(root))
+    newest = next(MOMENTS.links(root))
     return Archived(settings, groups, newest.parts, as_of)
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
 _SEAL = b',"sha256":"'
@@ -20,6 +21,19 @@ _SEAL_BYTES = len(_SEAL) + 64 + len(SEALED_END)
 
 class SealError(ValueError):
     """Raised when bytes differ from what was sealed."""
+
+
+@dataclass(frozen=True, slots=True)
+class SealedName:
+    """Names one of a chain of sealed documents.
+
+    Attributes:
+        number: Its number, from 1.
+        sha256: Its hash.
+    """
+
+    number: int
+    sha256: str
 
 
 def seal(document: Mapping[str, Any]) -> bytes:

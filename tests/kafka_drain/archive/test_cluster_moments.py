@@ -12,26 +12,24 @@ from upath import UPath
 
 from kafka_drain.archive.cluster_documents import (
     ClusterDocumentError,
-    MomentName,
     parse_moment,
     settings_path,
 )
 from kafka_drain.archive.cluster_moments import (
+    MOMENTS,
     check_moments,
     judge,
     moment_at,
-    moments,
-    newest_name,
     note_moment,
-    read_moment,
     read_settings,
 )
 from kafka_drain.findings import Reason
 from kafka_drain.kafka.cluster_state import ClusterState, Outcome, Part
+from kafka_drain.storage.sealed_json import SealedName
 from tests.kafka_drain.cluster_states import SETTINGS, group, state
 
 
-def note(root: Path, at: int, seen: ClusterState) -> MomentName:
+def note(root: Path, at: int, seen: ClusterState) -> SealedName:
     """Note what a cluster answers at an hour of a day."""
     text = f"2026-01-01T{at:02}:00:00.000+00:00"
     return note_moment(UPath(root), seen, asked_at=text, answered_at=text)
@@ -48,14 +46,14 @@ def test_note_moment_when_changed(tmp_path: Path) -> None:
     assert [name.number for name in (first, again, moved, fewer, back)] == [1, 1, 2, 3, 4]
     assert again == first
     assert len([*(tmp_path / "cluster/settings").iterdir()]) == 2
-    assert newest_name(UPath(tmp_path)) == back
+    assert MOMENTS.newest(UPath(tmp_path)) == back
 
 
 def test_note_moment_round_trip(tmp_path: Path) -> None:
     """What was noted is what is read."""
     root = UPath(tmp_path)
     noted = note(tmp_path, 1, state(7))
-    moment = read_moment(root, noted.number)
+    moment = MOMENTS.read(root, noted.number)
 
     assert moment.groups == (group(7),)
     assert moment.parts == state().parts
@@ -66,7 +64,7 @@ def test_note_moment_round_trip(tmp_path: Path) -> None:
 def test_note_moment_chain(tmp_path: Path) -> None:
     """Each moment has the hash of the one before."""
     names = [note(tmp_path, at, state(at)) for at in range(1, 4)]
-    found = list(moments(UPath(tmp_path)))
+    found = list(MOMENTS.links(UPath(tmp_path)))
 
     assert [moment.name for moment in found] == names[::-1]
     assert [moment.previous for moment in found] == [names[1].sha256, names[0].sha256, None]
@@ -80,9 +78,9 @@ def test_newest_name_without_head(tmp_path: Path) -> None:
     second = note(tmp_path, 2, state(2))
     (tmp_path / "cluster.json").write_bytes(head)
 
-    assert newest_name(root) == second
+    assert MOMENTS.newest(root) == second
     (tmp_path / "cluster.json").unlink()
-    assert newest_name(root) == second
+    assert MOMENTS.newest(root) == second
     assert note(tmp_path, 3, state(3)).number == 3
 
 
@@ -152,7 +150,7 @@ def test_check_moments_damaged(
     root = UPath(tmp_path)
     for at in range(1, 4):
         note(tmp_path, at, state(at))
-    newest = newest_name(root)
+    newest = MOMENTS.newest(root)
     assert check_moments(root, {}, newest, whole=True) == []
     harm(tmp_path / f"cluster/{number:012d}.json")
 
@@ -170,7 +168,7 @@ def test_check_moments_settings(harm: Callable[[Path], None], tmp_path: Path) ->
     root = UPath(tmp_path)
     note(tmp_path, 1, state(1))
     name = note(tmp_path, 2, state(2))
-    where = settings_path(read_moment(root, 2).settings or "")
+    where = settings_path(MOMENTS.read(root, 2).settings or "")
     harm(tmp_path / where)
 
     found = check_moments(root, {}, name, whole=True)
@@ -186,12 +184,12 @@ def test_check_moments_end_gone(tmp_path: Path) -> None:
     root = UPath(tmp_path)
     note(tmp_path, 1, state(1))
     second = note(tmp_path, 2, state(2))
-    (tmp_path / second.where).unlink()
+    (tmp_path / MOMENTS.where(2)).unlink()
     (tmp_path / "cluster.json").unlink()
 
-    found = check_moments(root, {2: second.sha256}, newest_name(root), whole=False)
+    found = check_moments(root, {2: second.sha256}, MOMENTS.newest(root), whole=False)
 
-    assert [(f.reason, f.subject) for f in found] == [(Reason.CLUSTER_STATE_LOST, second.where)]
+    assert [(f.reason, f.subject) for f in found] == [(Reason.CLUSTER_STATE_LOST, MOMENTS.where(2))]
 
 
 @pytest.mark.parametrize("harm", [remove, edit])
@@ -200,7 +198,7 @@ def test_note_moment_after_damage(harm: Callable[[Path], None], tmp_path: Path) 
     root = UPath(tmp_path)
     note(tmp_path, 1, state(1))
     second = note(tmp_path, 2, state(2))
-    harm(tmp_path / second.where)
+    harm(tmp_path / MOMENTS.where(2))
 
     third = note(tmp_path, 3, state(2))
 
@@ -208,14 +206,14 @@ def test_note_moment_after_damage(harm: Callable[[Path], None], tmp_path: Path) 
     assert [f.reason for f in check_moments(root, {}, third, whole=True)] == [
         Reason.CLUSTER_STATE_DAMAGED
     ]
-    assert read_moment(root, 3).previous == second.sha256
+    assert MOMENTS.read(root, 3).previous == second.sha256
 
 
 def test_note_moment_settings_damaged(tmp_path: Path) -> None:
     """Settings that were damaged are written again, as their name says what they were."""
     root = UPath(tmp_path)
     note(tmp_path, 1, state(1))
-    where = settings_path(read_moment(root, 1).settings or "")
+    where = settings_path(MOMENTS.read(root, 1).settings or "")
     cut(tmp_path / where)
 
     newest = note(tmp_path, 2, state(1))
@@ -229,8 +227,8 @@ def test_read_settings_exchanged(tmp_path: Path) -> None:
     root = UPath(tmp_path)
     note(tmp_path, 1, state(1))
     note(tmp_path, 2, state(1, replace(SETTINGS, users=())))
-    ours, other = (settings_path(read_moment(root, n).settings or "") for n in (1, 2))
+    ours, other = (settings_path(MOMENTS.read(root, n).settings or "") for n in (1, 2))
     (tmp_path / ours).write_bytes((tmp_path / other).read_bytes())
 
     with pytest.raises(ClusterDocumentError, match="restore it from a copy"):
-        read_settings(root, read_moment(root, 1))
+        read_settings(root, MOMENTS.read(root, 1))

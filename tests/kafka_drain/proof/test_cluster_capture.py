@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from kafka_drain.archive.archive import Archive
-from kafka_drain.archive.cluster_moments import newest_name, read_moment
+from kafka_drain.archive.cluster_moments import MOMENTS
 from kafka_drain.archive.receipts import Receipt
 from kafka_drain.config.pipeline import Pipeline
 from kafka_drain.findings import Reason
@@ -48,10 +48,10 @@ def test_validation_names_the_moment(tmp_path: Path) -> None:
 
     validate(archive, state(3))
 
-    newest = newest_name(archive.root)
+    newest = MOMENTS.newest(archive.root)
     assert newest is not None
     assert {receipt.cluster for receipt in receipts(archive)} == {newest}
-    moment = read_moment(archive.root, newest.number)
+    moment = MOMENTS.read(archive.root, newest.number)
     assert moment.groups == state(3).groups
 
 
@@ -63,7 +63,7 @@ def test_validation_with_nothing_new(tmp_path: Path) -> None:
 
     report = validate(archive, state(4))
 
-    newest = newest_name(archive.root)
+    newest = MOMENTS.newest(archive.root)
     assert newest is not None
     assert newest.number == 2
     assert receipts(archive) == before
@@ -80,7 +80,7 @@ def test_validation_without_description(seen: ClusterState | None, tmp_path: Pat
 
     assert report.receipts_written == len(receipts(archive)) > 0
     assert {receipt.cluster for receipt in receipts(archive)} == {None}
-    assert newest_name(archive.root) is None
+    assert MOMENTS.newest(archive.root) is None
 
 
 def test_validation_that_writes_nothing(tmp_path: Path) -> None:
@@ -89,7 +89,7 @@ def test_validation_that_writes_nothing(tmp_path: Path) -> None:
 
     validate(archive, state(), writes=False)
 
-    assert newest_name(archive.root) is None
+    assert MOMENTS.newest(archive.root) is None
 
 
 @pytest.mark.parametrize(
