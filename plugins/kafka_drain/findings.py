@@ -355,6 +355,30 @@ class Reason(str, Enum):
         "affected, and only that moment can't be recovered to",
         "no action needed; to be able to recover to that moment, restore the file from a copy",
     )
+    SCHEMA_CHANGED = (
+        "schema_changed",
+        "error",
+        "a schema that the archive keeps was changed or removed since it was sealed; no record is "
+        "affected, but a restore would register another schema, or values wouldn't decode",
+        "restore the document from a copy, or, while the registry still has the schemas, remove it "
+        "and run `kafka-drain capture-schemas` (schemas.json: drain once); "
+        "`kafka-drain capture-schemas --reseal` accepts it as it is",
+    )
+    SCHEMA_SEAL_LOST = (
+        "schema_seal_lost",
+        "error",
+        "the newest seal of the archive's schemas is missing or was changed; whether a schema was "
+        "changed can't be said",
+        "restore the file from a copy; without one, compare registry.json and schemas.json with a "
+        "copy, and run `kafka-drain capture-schemas --reseal`, which seals them as they are",
+    )
+    SCHEMA_SEAL_DAMAGED = (
+        "schema_seal_damaged",
+        "warning",
+        "an older seal of the archive's schemas is missing or was changed; a newer one holds all "
+        "of its schemas",
+        "no action needed; to have the whole chain, restore the file from a copy",
+    )
     STALLED = (
         "stalled",
         "error",

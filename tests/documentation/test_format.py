@@ -17,7 +17,7 @@ from jsonschema import Draft202012Validator
 from pydantic import TypeAdapter
 from upath import UPath
 
-from kafka_drain.archive import cluster_documents, receipts
+from kafka_drain.archive import cluster_documents, receipts, schema_seals
 from kafka_drain.archive.archive import Archive
 from kafka_drain.archive.cluster_documents import parse_moment, parse_settings
 from kafka_drain.archive.cluster_moments import note_moment
@@ -54,6 +54,7 @@ from kafka_drain.archive.journal.checks import note_of_holes
 from kafka_drain.archive.journal.entries import Noted, parse_entry
 from kafka_drain.archive.journal.files import note_sealed
 from kafka_drain.archive.receipts import KafkaBounds, parse_receipt
+from kafka_drain.archive.schema_seals import parse_schema_seal
 from kafka_drain.archive.segment_overlaps import Hole
 from kafka_drain.archive.topic_settings import write_topic_settings
 from kafka_drain.archive.watermarks import observe, write_observations
@@ -87,8 +88,8 @@ from kafka_drain.republish.run import Republish, plan_republish
 from kafka_drain.republish.verifying.matching import PartitionMatch
 from kafka_drain.republish.verifying.offset_map import Block, OffsetMap
 from kafka_drain.schemas.capture import capture_schemas
-from kafka_drain.schemas.decoding import plan_values
-from kafka_drain.schemas.registry import SchemaRegistry
+from kafka_drain.schemas.decoding import ValuePlan, plan_values
+from kafka_drain.schemas.registry import SchemaRegistry, WriterSchema
 from kafka_drain.schemas.restore import Restore
 from kafka_drain.spark.run_folder import RunDocument, RunFolder, job_key
 from kafka_drain.storage.lease import FoundLease, LeaseDocument, find_lease, hold_lease
@@ -140,6 +141,8 @@ PATTERNS: Mapping[str, str] = {
     r"schemas\.json": "schemas",
     r"registry\.json": "registry",
     r"schema-maps/[^/]+\.json": "schema-map",
+    rf"schema-seals/{_BATCH}\.json": "schema-seal",
+    r"schema-seals\.json": "schema-seal-head",
     r"topics\.json": "topics",
     r"observed\.json": "observed",
     r"overview\.json": "overview",
@@ -275,6 +278,7 @@ def drained(folder: Path) -> Archive:
     archive = golden_copy(folder)
     noted_at = "2026-01-01T12:00:00.000+00:00"
     note_moment(archive.root, CLUSTER, asked_at=noted_at, answered_at=noted_at)
+    ValuePlan(schemas={7: WriterSchema(7, "long")}, changed=True).keep(archive.root, NOW)
     publication = begin_publication(archive, None)
     seal(archive)
     generation = open_next(archive, "parquet", ["topic"])
@@ -333,7 +337,7 @@ def decoded(folder: Path) -> Archive:
         source=pipeline.source,
         retention="30 days",
     )
-    plan.keep(archive.root)
+    plan.keep(archive.root, NOW)
     json_values = {"encoding": "json", "columns": "id BIGINT"}
     in_json = pipeline.model_validate(
         {"name": "orders", "topics": ["orders"], "archive": str(folder), "values": json_values}
@@ -824,6 +828,8 @@ READERS: Mapping[str, Callable[[UPath, bytes], object]] = {
     "reprocess": ReprocessDocument.parse,
     "registry": RegistryDocument.parse,
     "schema-map": SchemaMapDocument.parse,
+    "schema-seal": of_sealed(parse_schema_seal),
+    "schema-seal-head": ChainHeadDocument.parse,
     "schemas": SchemasDocument.parse,
     "told-generations": ToldDocument.parse,
     "told-window": ToldWindowDocument.parse,
@@ -837,6 +843,7 @@ SEALED: Mapping[str, Any] = {
     "journal-entry": entries._Document,
     "cluster-moment": cluster_documents._MomentFile,
     "cluster-settings": cluster_documents._SettingsFile,
+    "schema-seal": schema_seals._SealFile,
 }
 #: Keys that no reader needs: sealing computes the first anew.
 NOT_NEEDED = {
@@ -847,6 +854,7 @@ NOT_NEEDED = {
     "receipt": {"sha256"},
     "registry": {"format_version"},
     "schema-map": {"format_version"},
+    "schema-seal": {"sha256"},
     "window-plan": {"partition_by", "opened_at"},
 }
 

@@ -44,6 +44,7 @@ def test_reason_warnings() -> None:
         Reason.NOTE_UNREADABLE,
         Reason.COPY_DAMAGED,
         Reason.CLUSTER_STATE_DAMAGED,
+        Reason.SCHEMA_SEAL_DAMAGED,
     ]
 
 

@@ -308,6 +308,7 @@ class Receipt:
             relative to the archive.
         journal: Number of entries in the archive's journal at the time of sealing.
         cluster: The newest description of the cluster at the time of sealing; None for none.
+        schemas: The newest seal of schemas at the time of sealing; None for none.
         sha256: The receipt's own hash; empty until it is sealed.
     """
 
@@ -329,6 +330,7 @@ class Receipt:
     provenance: Mapping[str, str] = field(default_factory=dict)
     journal: int = 0
     cluster: SealedName | None = None
+    schemas: SealedName | None = None
     sha256: str = field(default="", compare=False)
 
     @property
@@ -398,8 +400,9 @@ class Receipt:
         for file in document["files"]:
             if file["nul_header_names"] is None:
                 del file["nul_header_names"]
-        if self.cluster is None:
-            del document["cluster"]
+        for name in ("cluster", "schemas"):
+            if document[name] is None:
+                del document[name]
         return seal(document)
 
 
@@ -437,6 +440,8 @@ class _Document:
     journal: int = 0
     # Absent where no validation has described the cluster.
     cluster: SealedName | None = None
+    # Absent where no schemas are kept.
+    schemas: SealedName | None = None
     partitions: tuple[SealedPartition, ...]
     files: tuple[SealedFile, ...]
     files_so_far: _FilesSoFar

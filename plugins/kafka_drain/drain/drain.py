@@ -294,7 +294,7 @@ def prepare_drain(
     write_topic_settings(
         plan.archive.root, {name: cluster.topic_settings(name) for name in plan.topics}
     )
-    job.values.keep(plan.archive.root)
+    job.values.keep(plan.archive.root, utc_now())
     if not generation.checkpoint.exists():
         generation.write(
             starting_offsets=plan.starting_offsets,

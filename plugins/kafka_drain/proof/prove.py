@@ -131,6 +131,7 @@ class Evidence:
         previous: The SHA-256 that the next receipt continues; None for the archive's first.
         journal: Number of entries in the journal.
         cluster: The newest description of the cluster; None for none.
+        schemas: The newest seal of schemas; None for none.
         sealed_at: The time, ISO 8601.
         blockers: Reasons to seal nothing.
     """
@@ -151,6 +152,7 @@ class Evidence:
     journal: int
     sealed_at: str
     cluster: SealedName | None = None
+    schemas: SealedName | None = None
     blockers: Blockers = field(default_factory=Blockers)
 
 
@@ -242,7 +244,12 @@ def _receipts(evidence: Evidence, proven: Iterable[CheckedSegment]) -> Iterator[
             sealed_at=evidence.sealed_at,
         )
         # The next receipt needs this one's hash, which only the sealed bytes have.
-        receipt = replace(receipt, journal=evidence.journal, cluster=evidence.cluster)
+        receipt = replace(
+            receipt,
+            journal=evidence.journal,
+            cluster=evidence.cluster,
+            schemas=evidence.schemas,
+        )
         before = parse_receipt(receipt.to_bytes())
         previous = before.sha256
         yield before

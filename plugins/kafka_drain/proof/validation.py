@@ -26,6 +26,7 @@ from kafka_drain.archive.journal.checks import (
 from kafka_drain.archive.journal.files import note_sealed
 from kafka_drain.archive.notes import unreadable_notes
 from kafka_drain.archive.receipts import KafkaBounds, ReceiptError
+from kafka_drain.archive.schema_seals import SEALS, check_schemas
 from kafka_drain.archive.segment_overlaps import Hole
 from kafka_drain.archive.snapshot import Snapshot, SnapshotGeneration
 from kafka_drain.archive.watermarks import (
@@ -100,6 +101,7 @@ class _Validation:
         say: Takes lines of progress.
         read_many: Reads very many new files.
         moment: The newest description of the cluster; None for none.
+        schemas: The newest seal of schemas; None for none.
         report: Takes the figures and findings, for people.
         explained: Holes whose loss is explained.
     """
@@ -117,6 +119,7 @@ class _Validation:
     say: Callable[[str], None]
     read_many: ReadFiles
     moment: SealedName | None
+    schemas: SealedName | None
     report: Report
     explained: list[Hole] = field(default_factory=list)
 
@@ -178,6 +181,9 @@ def validate_archive(
         moment = MOMENTS.newest(snapshot.root)
     receipts = [*sealed.newest.values()]
     report.findings += check_descriptions(snapshot, moment, receipts, whole=whole)
+    schemas = SEALS.newest(snapshot.root)
+    named = {r.schemas.number: r.schemas.sha256 for r in receipts if r.schemas is not None}
+    report.findings += check_schemas(snapshot.root, named, schemas, whole=whole)
     validation = _Validation(
         archive=archive,
         snapshot=snapshot,
@@ -192,6 +198,7 @@ def validate_archive(
         say=say,
         read_many=read_many,
         moment=moment,
+        schemas=schemas,
         report=report,
     )
     _explain_windows(validation)
@@ -280,7 +287,8 @@ def _evidence(
         previous=found.sealed.last_hash,
         journal=sealed.journal.newest,
         sealed_at=validation.now.isoformat(timespec="milliseconds"),
-        cluster=validation.moment if validation.moment and validation.moment.sha256 else None,
+        cluster=_intact(validation.moment),
+        schemas=_intact(validation.schemas),
         blockers=Blockers(
             kafka_not_asked=validation.cluster is None,
             state=bool(errors(state.findings)),
@@ -289,6 +297,11 @@ def _evidence(
             or any(finding.reason in OF_WITNESS for finding in validation.report.findings),
         ),
     )
+
+
+def _intact(name: SealedName | None) -> SealedName | None:
+    """Return a name unless what it names is damaged, so that no receipt names it."""
+    return name if name is not None and name.sha256 else None
 
 
 def _report_open(validation: _Validation, found: Found, answers: Answers, proof: Proof) -> None:

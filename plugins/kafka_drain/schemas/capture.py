@@ -25,18 +25,18 @@ from kafka_drain.archive.documents import (
 from kafka_drain.archive.files import ArchiveFile, files_of_receipt
 from kafka_drain.archive.fold import WindowKind
 from kafka_drain.archive.format_version import FORMAT_VERSION
+from kafka_drain.archive.schema_seals import REGISTRY, registry_digests, seal_schemas
 from kafka_drain.archive.snapshot import Snapshot
 from kafka_drain.data_files.reader import read_records, topic_of
 from kafka_drain.data_files.records import path_of
 from kafka_drain.data_files.scalars import text
 from kafka_drain.errors import KafkaDrainError
+from kafka_drain.findings import Reason
 from kafka_drain.progress import Progress, Ticker
 from kafka_drain.schemas.registry import SchemaRegistry
 from kafka_drain.schemas.schema_ids import HEADERS, SchemaId, Seen
 from kafka_drain.schemas.subjects import Subjects, read_subject
 from kafka_drain.schemas.wire_format import count_ids
-
-FILE = "registry.json"
 
 #: Approximate size of the records that are read at a time.
 BATCH_BYTES = 64 << 20
@@ -50,11 +50,13 @@ class Capture:
         document: What the archive keeps now.
         new: Versions that weren't kept before, as subject and version.
         missing: Ids of records whose schemas aren't kept.
+        unsealed: Whether nothing was sealed, because the newest seal is damaged.
     """
 
     document: RegistryDocument
     new: tuple[tuple[str, int], ...] = ()
     missing: tuple[SchemaId, ...] = ()
+    unsealed: bool = False
 
     def lines(self) -> list[str]:
         """Return it as text for the user."""
@@ -64,13 +66,16 @@ class Capture:
             f"schemas: {len(subjects):,} subjects with {versions:,} versions are kept, "
             f"{len(self.new):,} of them new"
         ]
-        return lines + [f"WARNING schemas: {note}" for note in self.document.notes]
+        notes = [*self.document.notes]
+        if self.unsealed:
+            notes.append(f"nothing was sealed: {Reason.SCHEMA_SEAL_LOST.remedy}")
+        return lines + [f"WARNING schemas: {note}" for note in notes]
 
 
 def read_document(root: UPath) -> RegistryDocument:
     """Return what an archive keeps; an empty document if it keeps nothing."""
     try:
-        return RegistryDocument.read(root / FILE)
+        return RegistryDocument.read(root / REGISTRY)
     except (FileNotFoundError, NotADirectoryError):
         return RegistryDocument.empty()
 
@@ -130,11 +135,14 @@ def capture_schemas(
             f"{', '.join(map(str, missing[:10]))}"
         )
     document = document.model_copy(update={"notes": asked.notes})
+    unsealed = False
     if writes:
-        document.write(archive.root / FILE)
+        document.write(archive.root / REGISTRY)
+        found = registry_digests(before), registry_digests(document)
+        unsealed = not seal_schemas(archive.root, *found, at=document.captured_at)
     known = _versions(before.subjects)
     new = [version for version in _versions(document.subjects) if version not in set(known)]
-    return Capture(document, tuple(new), tuple(missing))
+    return Capture(document, tuple(new), tuple(missing), unsealed)
 
 
 @dataclass

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ from upath import UPath
 
 from kafka_drain.archive.archive import Archive
 from kafka_drain.archive.documents import SchemasDocument
+from kafka_drain.archive.schema_seals import SCHEMAS, schemas_digests, seal_schemas
 from kafka_drain.archive.snapshot import Snapshot, SnapshotGeneration
 from kafka_drain.config.pipeline import Pipeline
 from kafka_drain.config.values import Values
@@ -45,10 +47,12 @@ class ValuePlan:
         """The `values` of a job spec."""
         return _spec(self.frozen, self.schemas)
 
-    def keep(self, root: UPath) -> None:
-        """Write the schemas to the archive; the caller must hold its lease."""
+    def keep(self, root: UPath, now: datetime) -> None:
+        """Write the schemas to the archive and seal them; the caller must hold its lease."""
+        if not self.schemas:
+            return
+        before = document = _read(root)
         if self.changed:
-            before = _read(root)
             # Keys of a later release are kept.
             known = {row.id: row.content() for row in before.schemas}
             rows = [
@@ -56,7 +60,10 @@ class ValuePlan:
                 for id_, schema in sorted(self.schemas.items())
             ]
             document = SchemasDocument.model_validate(before.content() | {"schemas": rows})
-            document.write(root / "schemas.json")
+            document.write(root / SCHEMAS)
+        # If the newest seal is damaged, nothing is sealed, and the validation says so.
+        at = now.isoformat(timespec="milliseconds")
+        seal_schemas(root, schemas_digests(before), schemas_digests(document), at=at)
 
 
 def _spec(
@@ -142,7 +149,7 @@ def plan_values(
 
 def _read(root: UPath) -> SchemasDocument:
     try:
-        return SchemasDocument.read(root / "schemas.json")
+        return SchemasDocument.read(root / SCHEMAS)
     except (FileNotFoundError, NotADirectoryError):
         return SchemasDocument(schemas=[])
 

@@ -10,9 +10,12 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
+from upath import UPath
+
 from kafka_drain.archive.archive import Archive
 from kafka_drain.archive.documents import RegisteredRow, RegistryDocument, SchemaMapDocument
 from kafka_drain.archive.format_version import FORMAT_VERSION
+from kafka_drain.archive.schema_seals import REGISTRY, SEALS, check_schemas
 from kafka_drain.errors import ArchiveError, ConfigError
 from kafka_drain.schemas.capture import read_document, seen_ids
 from kafka_drain.schemas.registry import SchemaRegistry
@@ -76,7 +79,7 @@ class Restore:
             if here is not None:
                 found[place] = here
             steps.append(Step(place[0], schema, here))
-        refusals: list[str] = []
+        refusals = _changed(self.archive.root)
         for name, holds in held.items():
             of_subject = sorted((s for s in steps if s.subject == name), key=lambda s: s.place)
             refusals += filter(None, [refusal(name, of_subject, holds, self.ids)])
@@ -209,6 +212,12 @@ def _set(subjects: Subjects, document: RegistryDocument, name: str) -> None:
     mode = READWRITE if source.mode in (None, IMPORT) else source.mode
     if (subjects.mode(name) or subjects.mode() or READWRITE) != mode:
         subjects.set_mode(mode, name)
+
+
+def _changed(root: UPath) -> list[str]:
+    """Say whether the archive keeps other schemas than it had sealed."""
+    findings = check_schemas(root, {}, SEALS.newest(root), whole=False, documents=[REGISTRY])
+    return [f"{finding}; {finding.reason.remedy}" for finding in findings]
 
 
 def _held(subjects: Subjects, name: str) -> Held:

@@ -9,6 +9,13 @@ from uuid import UUID
 import pytest
 
 from kafka_drain.archive.documents import RegistryDocument, SeenIdsRow
+from kafka_drain.archive.schema_seals import (
+    SEALS,
+    SchemaKey,
+    check_schemas,
+    registry_digests,
+)
+from kafka_drain.findings import Reason
 from kafka_drain.offsets import TopicPartition
 from kafka_drain.schemas.capture import Capture, capture_schemas, merged_seen, read_document
 from kafka_drain.schemas.registry import SchemaRegistry
@@ -132,6 +139,64 @@ def test_capture_schemas_registry_fails(
     again = capture(made, registry)
     assert versions_of(again.document) == ALL
     assert again.document.notes == []
+
+
+def sealed(made: MadeArchive) -> dict[SchemaKey, str]:
+    """What the newest seal holds."""
+    return dict(next(SEALS.links(made.archive.root)).schemas)
+
+
+def findings(made: MadeArchive) -> list[Reason]:
+    root = made.archive.root
+    return [each.reason for each in check_schemas(root, {}, SEALS.newest(root), whole=True)]
+
+
+def test_capture_schemas_seals(made: MadeArchive, registry: FakeRegistry) -> None:
+    """A capture seals what it keeps, and what the registry has changed; a dry run seals nothing."""
+    url = SchemaRegistry(registry.settings)
+    capture_schemas(made.archive, url, now=NOW, writes=False)
+    assert SEALS.newest(made.archive.root) is None
+
+    first = capture(made, registry)
+    assert sealed(made) == registry_digests(first.document)
+    registry.compatibility["t-value"] = "NONE"
+    registry.delete("city", 1)
+    second = capture(made, registry)
+
+    assert sealed(made) == registry_digests(second.document) != registry_digests(first.document)
+    assert findings(made) == []
+    assert not second.unsealed
+
+
+@pytest.mark.parametrize("answers", [True, False])
+def test_capture_schemas_changed(made: MadeArchive, registry: FakeRegistry, answers: bool) -> None:
+    """A capture doesn't make a finding of a changed schema go away, whether or not it can ask."""
+    capture(made, registry)
+    path = made.root / "registry.json"
+    path.write_text(path.read_text().replace("int32 n", "int64 n"))
+    registry.fails = 0 if answers else 500
+
+    capture(made, registry)
+
+    assert findings(made) == [Reason.SCHEMA_CHANGED]
+    # The way out, while the registry has it: remove the document, and capture again.
+    registry.fails = 0
+    path.unlink()
+    assert findings(made) == [Reason.SCHEMA_CHANGED]
+    capture(made, registry)
+    assert findings(made) == []
+
+
+def test_capture_schemas_seal_lost(made: MadeArchive, registry: FakeRegistry) -> None:
+    """With the newest seal gone, schemas are kept, but not sealed, and that is said."""
+    capture(made, registry)
+    (made.root / SEALS.where(1)).unlink()
+
+    found = capture(made, registry)
+
+    assert found.unsealed
+    assert "WARNING schemas: nothing was sealed" in found.lines()[-1]
+    assert findings(made) == [Reason.SCHEMA_SEAL_LOST]
 
 
 def test_capture_schemas_registry_gone(made: MadeArchive, registry: FakeRegistry) -> None:

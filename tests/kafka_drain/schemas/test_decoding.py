@@ -11,12 +11,15 @@ import pytest
 from upath import UPath
 
 from kafka_drain.archive.archive import Archive
+from kafka_drain.archive.schema_seals import SEALS, check_schemas
 from kafka_drain.archive.snapshot import SnapshotGeneration
 from kafka_drain.config.pipeline import Pipeline
 from kafka_drain.errors import ConfigError, RegistryUnavailableError
+from kafka_drain.findings import Reason
 from kafka_drain.schemas.decoding import ValuePlan, frozen_values, plan_values
 from kafka_drain.schemas.registry import SchemaRegistry, WriterSchema
 from tests.fake_registry import FakeRegistry, fake_registry
+from tests.kafka_drain.made_archive import NOW
 
 V1 = {
     "type": "record",
@@ -47,7 +50,7 @@ def opened(folder: Path, plan: ValuePlan) -> SnapshotGeneration:
     """Write what a drain leaves of a plan."""
     archive = Archive.at(folder)
     archive.create(pipeline="orders", cluster_id="c", topic_ids={"orders": "o"}, source={})
-    plan.keep(archive.root)
+    plan.keep(archive.root, NOW)
     archive.generation(1).write(
         starting_offsets={},
         file_format="parquet",
@@ -281,14 +284,39 @@ def test_values_several_topics(tmp_path: Path) -> None:
 def test_keep_unknown_keys(tmp_path: Path) -> None:
     """Keys of a later release stay, in the document and in its rows, when a schema is added."""
     path = tmp_path / "schemas.json"
-    ValuePlan(schemas={7: WriterSchema(7, V1)}, changed=True).keep(UPath(tmp_path))
+    ValuePlan(schemas={7: WriterSchema(7, V1)}, changed=True).keep(UPath(tmp_path), NOW)
     stored = json.loads(path.read_bytes())
     stored["later"], stored["schemas"][0]["note"] = 1, "x"
     path.write_text(json.dumps(stored))
 
     both = {7: WriterSchema(7, V1), 9: WriterSchema(9, V2, "orders-value", 2)}
-    ValuePlan(schemas=both, changed=True).keep(UPath(tmp_path))
+    ValuePlan(schemas=both, changed=True).keep(UPath(tmp_path), NOW)
 
     rewritten = json.loads(path.read_bytes())
     assert rewritten["later"] == 1
     assert rewritten["schemas"] == [stored["schemas"][0], both[9].to_dict()]
+
+
+@pytest.mark.parametrize("changed", [True, False])
+def test_keep_seals(changed: bool, tmp_path: Path) -> None:
+    """A drain seals the schemas it knows, also those that an older release has kept."""
+    root, known = UPath(tmp_path), {7: WriterSchema(7, V1)}
+    (tmp_path / "schemas.json").write_text(json.dumps({"schemas": [known[7].to_dict()]}))
+    known |= {9: WriterSchema(9, V2)} if changed else {}
+
+    ValuePlan(schemas=known, changed=changed).keep(root, NOW)
+
+    [link] = SEALS.links(root)
+    assert [key.id for key in link.schemas] == [*known]
+    path = tmp_path / "schemas.json"
+    path.write_text(path.read_text().replace('"long"', '"int"'))
+    ValuePlan(schemas=known).keep(root, NOW)
+    [found] = check_schemas(root, {}, SEALS.newest(root), whole=True)
+    assert found.reason == Reason.SCHEMA_CHANGED
+
+
+def test_keep_nothing(tmp_path: Path) -> None:
+    """A drain that decodes nothing writes nothing."""
+    ValuePlan().keep(UPath(tmp_path), NOW)
+
+    assert [*tmp_path.iterdir()] == []

@@ -71,6 +71,18 @@ def test_plan_changes_nothing(captured: MadeArchive, target: FakeRegistry) -> No
     assert not (captured.root / "schema-maps").exists()
 
 
+def test_plan_refuses_changed(captured: MadeArchive, target: FakeRegistry) -> None:
+    """A schema that was changed in the archive isn't registered anywhere."""
+    path = captured.root / "registry.json"
+    path.write_text(path.read_text().replace("int32 n", "int64 n"))
+    plan = restore(captured, target).plan()
+
+    assert "version 1 of com.acme.Outer: changed; restore the document" in plan.refusals[0]
+    with pytest.raises(ConfigError, match="nothing was registered: schema_changed"):
+        apply(captured, target)
+    assert held(target) == {}
+
+
 def test_apply_new_ids(captured: MadeArchive, target: FakeRegistry) -> None:
     """Schemas get new ids, subjects their settings, and the map has all of them."""
     target.register("other", 3, CITY | {"name": "Other"})

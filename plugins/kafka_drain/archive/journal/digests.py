@@ -33,7 +33,7 @@ def digest_of(where: str, content: bytes) -> str:
 
 def identity_digest(document: Mapping[str, Any]) -> str:
     """Return the hash of the archive's identity in `archive.json`."""
-    return _digest((document["pipeline"], document["cluster_id"]))
+    return canonical_digest((document["pipeline"], document["cluster_id"]))
 
 
 def generation_digest(document: Mapping[str, Any]) -> str:
@@ -41,15 +41,15 @@ def generation_digest(document: Mapping[str, Any]) -> str:
 
     Topics may be added as they are drained; drained topics are in the receipts.
     """
-    return _digest({key: value for key, value in document.items() if key != "topics"})
+    return canonical_digest({key: value for key, value in document.items() if key != "topics"})
 
 
 def plan_digest(document: Mapping[str, Any]) -> str:
     """Return the hash of a window's `plan.json`."""
-    return _digest(document)
+    return canonical_digest(document)
 
 
-def _digest(value: object) -> str:
+def canonical_digest(value: object) -> str:
     """Return the SHA-256 of a JSON value, independent of its formatting."""
     text = json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
     return hashlib.sha256(text.encode()).hexdigest()

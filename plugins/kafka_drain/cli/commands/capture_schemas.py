@@ -5,12 +5,13 @@ from __future__ import annotations
 import argparse
 
 from kafka_drain.archive.archive import Archive
+from kafka_drain.archive.schema_seals import SEALS, accept_schemas, check_schemas
 from kafka_drain.cli.commands.arguments import add_archive, add_dry_run
 from kafka_drain.cli.commands.plan_answer import acts, say_dry_run
 from kafka_drain.cli.commands.registry_arguments import add_registry, required_registry
 from kafka_drain.cli.console import answer, print_fields, say, say_lines
 from kafka_drain.cli.exit_codes import FAILED, OK
-from kafka_drain.progress import Line, level_of
+from kafka_drain.progress import Level, Line, level_of
 from kafka_drain.schemas.capture import capture_schemas
 from kafka_drain.storage.lease import utc_now
 
@@ -26,12 +27,20 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         default=[],
         help="also keep this subject; can be repeated",
     )
+    parser.add_argument(
+        "--reseal",
+        action="store_true",
+        help="ask no registry: seal the schemas that are kept as they are, after schema_changed or "
+        "schema_seal_lost was found and nothing can be restored",
+    )
     add_dry_run(parser)
 
 
 def run(options: argparse.Namespace) -> int:
     """Read the ids of newly sealed records, and keep their subjects."""
     archive = Archive.at(options.archive)
+    if options.reseal:
+        return _reseal(options, archive)
     registry = required_registry(options)
     found = capture_schemas(
         archive,
@@ -54,3 +63,16 @@ def run(options: argparse.Namespace) -> int:
     answer(options, document, print_fields(shown))
     say_dry_run(options, "keep them")
     return FAILED if found.document.notes else OK
+
+
+def _reseal(options: argparse.Namespace, archive: Archive) -> int:
+    archive.require()
+    newest = SEALS.newest(archive.root)
+    findings = check_schemas(archive.root, {}, newest, whole=False)
+    say_lines(Line(f"accepted: {finding}", Level.WARNING) for finding in findings)
+    if acts(options):
+        accept_schemas(archive.root, at=utc_now().isoformat(timespec="milliseconds"))
+    document = {"archive": str(archive.root), "accepted": len(findings)}
+    answer(options, document, print_fields(document))
+    say_dry_run(options, "seal them as they are")
+    return OK

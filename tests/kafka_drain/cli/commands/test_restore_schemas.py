@@ -71,6 +71,23 @@ def test_capture_schemas_registry_down(
     assert LOGIN not in json.dumps(found)
 
 
+def test_capture_schemas_reseal(
+    answer: Callable[..., Any], made: MadeArchive, registry: FakeRegistry, tmp_path: Path
+) -> None:
+    """Without a registry, what is kept can be accepted; a dry run only names what is accepted."""
+    config = tmp_path / "registry.json"
+    config.write_text(json.dumps(registry.settings))
+    answer("capture-schemas", made.root, "--registry-config", config)
+    path = made.root / "registry.json"
+    path.write_text(path.read_text().replace("int32 n", "int64 n"))
+    arguments = ("capture-schemas", made.root, "--reseal")
+
+    for more, accepted in (("--dry-run", 1), ("--no-dry-run", 1), ("--no-dry-run", 0)):
+        given = [more] if more == "--dry-run" else []
+        code, found = answer(*arguments, *given)
+        assert (code, found["accepted"]) == (OK, accepted)
+
+
 def test_restore_schemas_refused(
     answer: Callable[..., Any], made: MadeArchive, registry: FakeRegistry, tmp_path: Path
 ) -> None:
