@@ -29,9 +29,10 @@ PUBLIC = {
         SupersededError TerminalError TopicError TransientError VerifyError __version__
     """,
     "kafka_drain_airflow": """
-        Approval DrillOperator KafkaDrainGroupOperator KafkaDrainOperator MaintainOperator Pipeline
-        PreflightOperator ReprocessOperator RepublishToKafkaOperator ValidateManifestOperator
-        WatchOperator create_dags create_group_dags create_watch_dag
+        Approval CheckDecodingOperator DrillOperator KafkaDrainGroupOperator KafkaDrainOperator
+        MaintainOperator Pipeline PreflightOperator ReprocessOperator RepublishToKafkaOperator
+        RestoreSchemasOperator ValidateManifestOperator WatchOperator create_dags create_group_dags
+        create_watch_dag
     """,
     "kafka_drain.reading": "archive_dataset archive_paths segments_filter",
     "kafka_drain.iceberg": "Registration register_archive",

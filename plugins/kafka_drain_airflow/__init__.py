@@ -15,12 +15,14 @@ from kafka_drain_airflow.operators.maintain import MaintainOperator
 from kafka_drain_airflow.operators.preflight import PreflightOperator
 from kafka_drain_airflow.operators.reprocess import ReprocessOperator
 from kafka_drain_airflow.operators.republish import RepublishToKafkaOperator
+from kafka_drain_airflow.operators.schemas import CheckDecodingOperator, RestoreSchemasOperator
 from kafka_drain_airflow.operators.validate import ValidateManifestOperator
 from kafka_drain_airflow.operators.watch import WatchOperator
 from kafka_drain_airflow.watch_dag import create_watch_dag
 
 __all__ = [
     "Approval",
+    "CheckDecodingOperator",
     "DrillOperator",
     "KafkaDrainGroupOperator",
     "KafkaDrainOperator",
@@ -29,6 +31,7 @@ __all__ = [
     "PreflightOperator",
     "ReprocessOperator",
     "RepublishToKafkaOperator",
+    "RestoreSchemasOperator",
     "ValidateManifestOperator",
     "WatchOperator",
     "create_dags",

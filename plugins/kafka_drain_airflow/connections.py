@@ -45,6 +45,25 @@ def kept_registry(pipeline: Pipeline) -> SchemaRegistry | None:
     return _registry(pipeline.schemas_conn_id)
 
 
+def target_registry(pipeline: Pipeline, conn_id: str | None) -> SchemaRegistry:
+    """Return the Schema Registry that an archive's schemas are restored to.
+
+    Args:
+        pipeline: The pipeline.
+        conn_id: The connection; None or empty for the pipeline's.
+
+    Raises:
+        ConfigError: If neither names one, it doesn't exist, or a setting isn't accepted.
+    """
+    registry = _registry(conn_id or pipeline.target_registry_conn_id)
+    if registry is None:
+        raise ConfigError(
+            "no Schema Registry to restore to: set the pipeline's target_registry_conn_id, or "
+            "registry_conn_id of the task"
+        )
+    return registry
+
+
 def _registry(conn_id: str | None) -> SchemaRegistry | None:
     from kafka_drain.schemas.registry import SchemaRegistry
 

@@ -11,6 +11,7 @@ from airflow.providers.common.compat.sdk import DAG, Param
 from kafka_drain.config.drill import SAMPLES, Drill
 from kafka_drain.config.groups import check_group
 from kafka_drain.config.pipeline import Pipeline
+from kafka_drain.schemas.restore_order import IDS, NEW, RESTORED
 from kafka_drain_airflow.cut_over_dag import cut_over_dag
 from kafka_drain_airflow.declared import declare, declare_group
 from kafka_drain_airflow.forms.republish import (
@@ -29,6 +30,7 @@ from kafka_drain_airflow.operators.maintain import MaintainOperator
 from kafka_drain_airflow.operators.preflight import PreflightOperator
 from kafka_drain_airflow.operators.reprocess import ReprocessOperator
 from kafka_drain_airflow.operators.republish import RepublishToKafkaOperator
+from kafka_drain_airflow.operators.schemas import CheckDecodingOperator, RestoreSchemasOperator
 from kafka_drain_airflow.operators.validate import AlertCallback, ValidateManifestOperator
 from kafka_drain_airflow.timetables import backfill_schedule, drain_schedule
 
@@ -59,8 +61,8 @@ def create_dags(
 
     Returns:
         The DAGs by id: `drain_<name>`, `republish_<name>`, `reprocess_<name>`, `maintain_<name>`,
-        `drill_<name>` if the pipeline declares drills, and `cut_over_<name>` if it declares a
-        cut-over.
+        `drill_<name>` if the pipeline declares drills, `cut_over_<name>` if it declares a cut-over,
+        and `restore_schemas_<name>` if it names a target's Schema Registry.
 
     Raises:
         ConfigError: If the DAG file has created DAGs of these ids, or for the same archive, before.
@@ -146,6 +148,8 @@ def _pipeline_dags(
         dags.append(_drill_dag(pipeline, pipeline.drill, common))
     if pipeline.cut_over is not None:
         dags.append(cut_over_dag(pipeline, pipeline.cut_over, common, on_alert_callback))
+    if pipeline.target_registry_conn_id is not None:
+        dags.append(_restore_schemas_dag(pipeline, common))
     return {dag.dag_id: dag for dag in dags}
 
 
@@ -315,11 +319,17 @@ interval.
     ) as dag:
         fields = {name: f"{{{{ params.{name} }}}}" for name in params}
         # As a quoted literal: native rendering would turn a topic named 2024 into a number.
-        for name in ("target_topic", "run_name"):
+        for name in ("target_topic", "run_name", "schema_map"):
             fields[name] = f"{{{{ params.{name} | pprint }}}}"
         # A named run and a mirror have plans of their own.
         can_freeze = "{{ not (params.run_name or params.follow) }}"
-        way.tasks(RepublishToKafkaOperator, pipeline, fields, can_freeze=can_freeze)
+        republish = way.tasks(RepublishToKafkaOperator, pipeline, fields, can_freeze=can_freeze)
+        if pipeline.target_registry_conn_id is not None:
+            republish >> CheckDecodingOperator(
+                task_id="check_decoding",
+                pipeline=pipeline,
+                republished="{{ ti.xcom_pull(task_ids='republish') }}",
+            )
     return dag
 
 
@@ -481,4 +491,51 @@ topics named `{settings.prefix}.…`, which the next one removes.
         )
         check = DrillCheckOperator(task_id="check", pipeline=pipeline, trigger_rule="all_done")
         drill >> check
+    return dag
+
+
+def _restore_schemas_dag(pipeline: Pipeline, common: dict[str, Any]) -> DAG:
+    with DAG(
+        dag_id=f"restore_schemas_{pipeline.name}",
+        schedule=None,
+        description=f"Register the schemas of {pipeline.archive} in another Schema Registry",
+        render_template_as_native_obj=True,
+        params={
+            "apply": apply_param(
+                "On: register the schemas and write the map. Off: only log what would be done."
+            ),
+            "schema_map": Param(
+                default=RESTORED,
+                type="string",
+                title="Schema map",
+                description="Name of the map of ids, which the republish then takes.",
+            ),
+            "ids": Param(
+                default=NEW,
+                enum=list(IDS),
+                title="Ids",
+                description="new: the registry gives new ids. keep: ids and versions stay, which "
+                "requires empty subjects and mode IMPORT.",
+            ),
+        },
+        doc_md=f"""
+### Restore schemas of {pipeline.name}
+
+Registers the schemas that `{pipeline.archive}` keeps in the Schema Registry of the connection
+`{pipeline.target_registry_conn_id}`, references first, and writes the map of their ids. Without
+*Apply* a run is a dry run. What the registry already has is left as it is, and nothing is deleted.
+
+Then run `republish_{pipeline.name}` with the same *Schema map*: it replaces the ids, and its task
+`check_decoding` decodes what arrived with this registry.
+""",
+        **common,
+    ) as dag:
+        RestoreSchemasOperator(
+            task_id="restore_schemas",
+            pipeline=pipeline,
+            apply="{{ params.apply }}",
+            # As a quoted literal: native rendering would turn a map named 2024 into a number.
+            schema_map="{{ params.schema_map | pprint }}",
+            ids="{{ params.ids }}",
+        )
     return dag

@@ -229,7 +229,8 @@ def test_republish_dag_fills_in_each_field(bag: dict[str, Any]) -> None:
     fields.pop("is_dry_run")
     assert fields.pop("plan") == ""
     # Native rendering turns a topic named 2024 into a number, but not a quoted one.
-    for name in ("target_topic", "run_name", "plan_id"):
+    of_names = {"target_topic", "run_name", "schema_map", "plan_id"}
+    for name in of_names:
         assert fields.pop(name) == f"{{{{ params.{name} | pprint }}}}"
     assert fields.pop("plan_hours") == 24
     # A named run and a mirror have plans of their own.
@@ -237,7 +238,7 @@ def test_republish_dag_fills_in_each_field(bag: dict[str, Any]) -> None:
     assert freeze.render(params={"run_name": None, "follow": False}) is True
     assert freeze.render(params={"run_name": "mine", "follow": False}) is False
     assert freeze.render(params={"run_name": None, "follow": True}) is False
-    plain = REPUBLISH_FIELDS - {"target_topic", "run_name", "plan_id"}
+    plain = REPUBLISH_FIELDS - of_names
     assert fields == {n: f"{{{{ params.{n} }}}}" for n in plain}
 
 

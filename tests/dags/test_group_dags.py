@@ -57,6 +57,32 @@ def test_group_dag_alone_is_scheduled(dags: dict[str, Any]) -> None:
         assert dags[f"drain_{name}"]["schedule"] == ["BackfillTimetable", "Backfills only"]
 
 
+def test_restore_schemas_dag(tmp_path_factory: pytest.TempPathFactory) -> None:
+    """A pipeline with a target registry can restore schemas there, and checks a republish by it."""
+    folder = tmp_path_factory.mktemp("schemas")
+    (folder / "schemas.py").write_text(
+        "from kafka_drain_airflow import Pipeline, create_dags\n"
+        "create_dags(Pipeline(name='p', topics=['t'], archive='/a', target_registry_conn_id='r'))\n"
+        "create_dags(Pipeline(name='q', topics=['t'], archive='/b'))\n"
+    )
+    bag = run_python(LOAD_BAG, Path(folder), tmp_path_factory.mktemp("airflow"))
+    assert bag["errors"] == {}
+    dag = bag["dags"]["restore_schemas_p"]
+
+    assert dag["schedule"][0] == "NullTimetable"
+    assert list(dag["tasks"]) == ["restore_schemas"]
+    assert {n: p["default"] for n, p in dag["params"].items()} == {
+        "apply": False,
+        "schema_map": "restored",
+        "ids": "new",
+    }
+    assert all(param["title"] for param in dag["params"].values())
+    republish = bag["dags"]["republish_p"]["tasks"]
+    assert republish["republish"]["downstream"] == ["check_decoding"]
+    assert list(bag["dags"]["republish_q"]["tasks"]) == ["republish"]
+    assert "restore_schemas_q" not in bag["dags"]
+
+
 def test_drill_dag(tmp_path_factory: pytest.TempPathFactory) -> None:
     """A pipeline that declares drills has a DAG for them, with a check that always runs."""
     folder = tmp_path_factory.mktemp("drills")

@@ -55,6 +55,8 @@ class Pipeline(ConfigModel):
         values: Decoding of values into typed columns, in addition to raw bytes; None to disable.
         registry_conn_id: Airflow connection whose extra locates the Schema Registry; each
             validation then keeps the schemas that new records use. None for that of `values`.
+        target_registry_conn_id: Airflow connection of the Schema Registry that schemas are restored
+            to; with it, there is the DAG `restore_schemas_<name>`. None for none.
         source_options: Options of Spark's Kafka source, by Spark's names.
         sink_options: Options of Spark's file sink, by Spark's names.
         spark_conf: Spark configuration of the job.
@@ -105,6 +107,7 @@ class Pipeline(ConfigModel):
     partition_by: list[str] = ["topic", "date"]
     values: Values | None = None
     registry_conn_id: str | None = None
+    target_registry_conn_id: str | None = None
     source_options: dict[str, Any] = {}
     sink_options: dict[str, Any] = {}
     spark_conf: dict[str, Any] = {}

@@ -1,15 +1,22 @@
-"""Decode restored values with the schemas that the archive keeps. Opens nothing."""
+"""Decode restored values with the schemas that the archive keeps."""
 
 from __future__ import annotations
 
-import io
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass, field
-from typing import Any
 
-#: Confluent's wire format: a zero byte, the schema id in four bytes, the record.
-_HEADER = 5
+from kafka_drain.archive.documents import RegistryDocument, SchemasDocument
+from kafka_drain.errors import KafkaDrainError
+from kafka_drain.schemas.decoders import (
+    Decoders,
+    Headers,
+    SchemaText,
+    UnknownSchemaError,
+    kept_schemas,
+)
+from kafka_drain.schemas.schema_ids import ID_BYTES, SchemaId
+from kafka_drain.schemas.subjects import AVRO
 
 
 @dataclass
@@ -17,8 +24,8 @@ class Decoding:
     """Decodes values and counts.
 
     Attributes:
-        encoding: `avro` or `json`.
-        schemas: Avro schemas by id.
+        decoders: Decodes Avro, Protobuf and JSON by schema ids; None for values that are all JSON.
+        topics: The source topics whose values are decoded; None for all.
         values: Number of values that were looked at.
         decoded: Number of values that were decoded.
         without_schema: Number of values that name no schema.
@@ -26,72 +33,84 @@ class Decoding:
         undecodable: Number of values that their schema doesn't decode.
     """
 
-    encoding: str
-    schemas: Mapping[int, Any]
+    decoders: Decoders | None
+    topics: Collection[str] | None = None
     values: int = 0
     decoded: int = 0
     without_schema: int = 0
-    unknown: set[int] = field(default_factory=set)
+    unknown: set[SchemaId] = field(default_factory=set)
     undecodable: int = 0
 
-    def add(self, values: Iterable[bytes | None]) -> None:
-        """Decode some values."""
-        for value in values:
+    def add(self, values: Iterable[tuple[bytes | None, Headers]]) -> None:
+        """Decode some values, each with its record's headers.
+
+        Raises:
+            MachineError: When they are Protobuf, and the extra for it isn't installed.
+        """
+        for value, headers in values:
             self.values += 1
-            if value is None:
-                self.without_schema += 1
-            elif self.encoding == "json":
-                self._json(value)
+            try:
+                is_decoded = self._decode(value, headers)
+            except KafkaDrainError:
+                raise
+            except Exception as error:  # decoders raise whatever bytes that don't fit lead them to
+                self.undecodable += 1
+                if isinstance(error, UnknownSchemaError):
+                    self.unknown.add(error.id)
             else:
-                self._avro(value)
+                self.decoded += is_decoded
+                self.without_schema += not is_decoded
 
-    def _json(self, value: bytes) -> None:
-        # A registry's serializer puts the same header before JSON.
-        text = value[_HEADER:] if value[:1] == b"\0" else value
-        try:
-            json.loads(text.decode())
-            self.decoded += 1
-        except (ValueError, RecursionError):
-            self.undecodable += 1
-
-    def _avro(self, value: bytes) -> None:
-        if len(value) < _HEADER or value[:1] != b"\0":
-            self.without_schema += 1
-            return
-        id_ = int.from_bytes(value[1:_HEADER], "big")
-        if id_ not in self.schemas:
-            self.unknown.add(id_)
-            self.undecodable += 1
-            return
-        try:
-            self._read(id_, value[_HEADER:])
-            self.decoded += 1
-        except Exception:
-            # fastavro raises whatever the bytes lead it to: any of it means that they don't fit.
-            self.undecodable += 1
-
-    def _read(self, id_: int, content: bytes) -> None:
-        # Not at the top: most archives have no schemas.
-        from fastavro import parse_schema, schemaless_reader
-
-        stream = io.BytesIO(content)
-        schemaless_reader(stream, parse_schema(self.schemas[id_]), None)
-        if stream.read(1):
-            raise ValueError("bytes are left over")
+    def _decode(self, value: bytes | None, headers: Headers) -> bool:
+        """Decode a value; return False if it names no schema."""
+        if value is None:
+            return False
+        if self.decoders is not None:
+            return self.decoders.decode("value", value, headers) is not None
+        # A registry's serializer puts an id before JSON, too.
+        json.loads((value[ID_BYTES:] if value[:1] == b"\0" else value).decode())
+        return True
 
     @property
     def problem(self) -> str:
         """Why not all values were decoded; empty if they were."""
         if self.unknown:
-            ids = ", ".join(map(str, sorted(self.unknown)[:10]))
+            ids = ", ".join(sorted(map(str, self.unknown), key=lambda id_: (len(id_), id_))[:10])
             return (
-                f"the archive's schemas.json doesn't have schema {ids}, which restored values "
-                "name: their consumers can't read them without the registry; restore schemas.json "
-                "from a copy, or drain once while the registry has the schema"
+                f"the archive doesn't have schema {ids}, which restored values name: their "
+                "consumers can't read them without the registry; restore registry.json and "
+                "schemas.json from a copy, or drain and validate while the registry has the schema"
             )
         if self.undecodable:
             return (
                 f"{self.undecodable:,} of {self.values:,} restored values don't decode with the "
-                "schema that they name; compare schemas.json with a copy"
+                "schema that they name; compare registry.json and schemas.json with a copy"
             )
         return ""
+
+
+def by_schema_id(registry: RegistryDocument, schemas: SchemasDocument) -> Decoding:
+    """Return how values with schema ids are decoded, by what the archive keeps.
+
+    Where only `registry.json` keeps schemas, topics whose values have none of its ids aren't
+    decoded: their bytes may look like ids.
+    """
+    avro = {row.id: row.avro for row in schemas.schemas}
+    kept = kept_schemas(registry)
+
+    def find(id_: SchemaId) -> SchemaText | None:
+        if isinstance(id_, int) and id_ in avro:
+            return SchemaText(AVRO, json.dumps(avro[id_]))
+        return kept(id_)
+
+    return Decoding(Decoders(find), None if avro else _topics_with_schemas(registry, kept))
+
+
+def _topics_with_schemas(
+    registry: RegistryDocument, kept: Callable[[SchemaId], SchemaText | None]
+) -> set[str]:
+    return {
+        row.topic
+        for row in registry.seen
+        if row.part == "value" and any(kept(id_) for id_ in (*row.ids, *row.guids))
+    }

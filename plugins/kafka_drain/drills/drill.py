@@ -23,10 +23,11 @@ from kafka_drain.archive.documents import (
 from kafka_drain.archive.drills import FOLDER, write_result
 from kafka_drain.archive.files import ArchiveFile, archive_files
 from kafka_drain.archive.format_version import FORMAT_VERSION
+from kafka_drain.archive.schema_seals import SCHEMAS, SEALS, check_schemas
 from kafka_drain.archive.snapshot import Snapshot
 from kafka_drain.archive.topic_settings import noted_topic_settings
 from kafka_drain.config.drill import PREFIX, SampleKind
-from kafka_drain.drills.decoding import Decoding
+from kafka_drain.drills.decoding import Decoding, by_schema_id
 from kafka_drain.drills.sample import Sample, choose_sample, iso_of, newest_of, text_of
 from kafka_drain.drills.scratch import (
     Scratch,
@@ -35,12 +36,14 @@ from kafka_drain.drills.scratch import (
     scratch_settings,
 )
 from kafka_drain.errors import ArchiveError, KafkaDrainError, TransientError
+from kafka_drain.findings import errors
 from kafka_drain.kafka.cluster import KafkaCluster
 from kafka_drain.kafka.consumer_groups import ConsumerGroups
 from kafka_drain.offsets import OffsetRange, TopicPartition
 from kafka_drain.republish.planning.request import RepublishRequest
 from kafka_drain.republish.planning.runs import drill_run, run_key
 from kafka_drain.republish.run import Engine, plan_republish
+from kafka_drain.schemas.capture import read_document
 from kafka_drain.storage.lease import Clock, hold_lease
 
 if TYPE_CHECKING:
@@ -313,17 +316,32 @@ def _restore(drill: _Drill, engine: Engine, began: float) -> None:
 def _decode(drill: _Drill) -> None:
     """Read restored values back, and decode them with the archive's own schemas."""
     assert drill.plan is not None
+    root = drill.archive.root
+    changed = errors(check_schemas(root, {}, SEALS.newest(root), whole=False))
+    if changed:
+        drill.fail("decode", "SchemaError", f"{changed[0]}; {changed[0].reason.remedy}")
+        return
     decoding = _decoding_of(drill.plan.snapshot)
     if decoding is None:
         return
     cluster, limit = drill.cluster, drill.request.decoded
-    for topic in cluster.topics(list(drill.topics.values())).values():
+    wanted = [
+        restored
+        for source, restored in drill.topics.items()
+        if decoding.topics is None or source in decoding.topics
+    ]
+    for topic in cluster.topics(wanted).values() if wanted else ():
         for partition in topic.partitions:
             left = limit
             span = OffsetRange(0, (1 << 63) - 1)
             tp = TopicPartition(topic.name, partition)
             for batch in cluster.records(tp, span, "read_committed"):
-                decoding.add(batch["value"][:left].to_pylist())
+                few = batch.slice(0, left)
+                headers = (
+                    [(header["key"], header["value"]) for header in each or ()]
+                    for each in few["headers"].to_pylist()
+                )
+                decoding.add(zip(few["value"].to_pylist(), headers, strict=True))
                 left -= batch.num_rows
                 if left <= 0:
                     break
@@ -337,14 +355,15 @@ def _decoding_of(snapshot: Snapshot) -> Decoding | None:
     generation = snapshot.open_generation
     values = generation.document.values if generation is not None else None
     if values is not None and values["settings"]["encoding"] == "json":
-        return Decoding("json", {})
+        return Decoding(None)
+    registry = read_document(snapshot.root)
     try:
-        rows = SchemasDocument.read(snapshot.root / "schemas.json").schemas
+        schemas = SchemasDocument.read(snapshot.root / SCHEMAS)
     except FileNotFoundError:
-        rows = []
-    if values is None and not rows:
+        schemas = SchemasDocument(schemas=[])
+    if values is None and not schemas.schemas and not registry.subjects:
         return None
-    return Decoding("avro", {row.id: row.avro for row in rows})
+    return by_schema_id(registry, schemas)
 
 
 def _result(drill: _Drill) -> DrillDocument:
@@ -388,7 +407,7 @@ def _decoded_row(decoding: Decoding) -> dict[str, Any]:
         "values": decoding.values,
         "decoded": decoding.decoded,
         "without_schema": decoding.without_schema,
-        "unknown_schemas": sorted(decoding.unknown),
+        "unknown_schemas": sorted(id_ for id_ in decoding.unknown if isinstance(id_, int)),
         "undecodable": decoding.undecodable,
     }
 

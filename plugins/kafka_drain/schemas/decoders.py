@@ -18,6 +18,14 @@ from kafka_drain.schemas.subjects import AVRO, Subjects
 Headers: TypeAlias = "Sequence[tuple[str, str | bytes | None]] | None"
 
 
+class UnknownSchemaError(ValueError):
+    """Raised when nobody knows the schema of an id."""
+
+    def __init__(self, id_: SchemaId) -> None:
+        super().__init__(f"schema id {id_} is unknown")
+        self.id = id_
+
+
 @dataclass(frozen=True)
 class SchemaText:
     """A schema, and the texts of all schemas that it needs.
@@ -91,7 +99,7 @@ class Decoders:
         if id_ not in self._readers:
             schema = self.find(id_)
             if schema is None:
-                raise ValueError(f"schema id {id_} is unknown")
+                raise UnknownSchemaError(id_)
             try:
                 self._readers[id_] = reader_of(schema)
             except ConfigError as error:

@@ -13,7 +13,10 @@ if TYPE_CHECKING:
     from kafka_drain.archive.documents import ReferenceRow, RegisteredRow, SubjectRow
 
 #: Whether a restore gives schemas new ids or asks the registry to keep theirs.
-NEW, KEEP = "new", "keep"
+NEW, KEEP = IDS = "new", "keep"
+
+#: The map's name if none is given.
+RESTORED = "restored"
 
 Place = tuple[str, int]
 

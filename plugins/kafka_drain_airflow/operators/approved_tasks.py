@@ -95,8 +95,8 @@ class Way:
         *,
         can_freeze: str = "{{ true }}",
         **arguments: Any,
-    ) -> None:
-        """Create the tasks in the current DAG.
+    ) -> ApplyOperator:
+        """Create the tasks in the current DAG; return the one that carries out the plan.
 
         Args:
             operator: What plans and carries out.
@@ -109,14 +109,12 @@ class Way:
         hours = self.approval.plan_hours
         if self.asks is Asks.FORM:
             freezes: dict[str, Any] = {"freeze": can_freeze, "plan_hours": hours}
-            operator(**last, **{**fields, "plan_id": _FORMS_PLAN}, **freezes, **DRY_RUN)
-            return
+            return operator(**last, **{**fields, "plan_id": _FORMS_PLAN}, **freezes, **DRY_RUN)
         asked = {name: value for name, value in fields.items() if name not in ("apply", "plan_id")}
         asked |= {"freeze": True, "plan_hours": hours}
         if self.asks is Asks.PLAN:
             apply = "{{ true if params.plan_id else false }}"
-            operator(**last, **asked, apply=apply, plan_id=_FORMS_PLAN)
-            return
+            return operator(**last, **asked, apply=apply, plan_id=_FORMS_PLAN)
         plan = operator(task_id="plan", pipeline=pipeline, **asked, apply=False)
         approve = approval_task(
             task_id="approve",
@@ -126,6 +124,7 @@ class Way:
         )
         do = operator(**last, apply=True, plan_id=_PLANNED.format("plan_id"))
         plan >> approve >> do
+        return do
 
 
 def way_of(approval: Approval | None, kind: Kind) -> Way:

@@ -3,11 +3,18 @@
 from __future__ import annotations
 
 import io
+import json
+from collections.abc import Mapping
+from typing import Any
+from uuid import UUID
 
 import pytest
 from fastavro import parse_schema, schemaless_writer
 
-from kafka_drain.drills.decoding import Decoding
+from kafka_drain.archive.documents import RegistryDocument, SchemasDocument
+from kafka_drain.drills.decoding import Decoding, by_schema_id
+from kafka_drain.errors import MachineError
+from kafka_drain.schemas import protobuf
 
 ORDER = {"type": "record", "name": "Order", "fields": [{"name": "id", "type": "long"}]}
 NAME = {"type": "record", "name": "Name", "fields": [{"name": "name", "type": "string"}]}
@@ -20,6 +27,12 @@ def value(id_: int, schema: dict[str, object], record: dict[str, object]) -> byt
     stream = io.BytesIO()
     schemaless_writer(stream, parse_schema(schema), record)
     return b"\0" + id_.to_bytes(4, "big") + stream.getvalue()
+
+
+def schemas(by_id: Mapping[int, Any]) -> SchemasDocument:
+    """What a drain that decodes Avro keeps."""
+    rows = [{"id": id_, "schema": schema} for id_, schema in by_id.items()]
+    return SchemasDocument.model_validate({"schemas": rows})
 
 
 GOOD = [value(7, ORDER, {"id": 5}), value(9, NAME, {"name": "x"})]
@@ -52,8 +65,8 @@ def test_decode_avro(
     problem: str,
 ) -> None:
     """A value is decoded as a whole by the schema that it names, or counted by why not."""
-    decoding = Decoding("avro", SCHEMAS)
-    decoding.add(values)
+    decoding = by_schema_id(RegistryDocument.empty(), schemas(SCHEMAS))
+    decoding.add((value, None) for value in values)
 
     seen = (decoding.values, decoding.decoded, decoding.without_schema)
     assert seen == (len(values), decoded, without)
@@ -64,10 +77,90 @@ def test_decode_avro(
 
 def test_decode_json() -> None:
     """JSON is decoded with and without the header of a registry's serializer."""
-    decoding = Decoding("json", {})
-    decoding.add([b'{"a": 1}', b'\0\0\0\0\x07{"a": 1}', None])
+    decoding = Decoding(None)
+    decoding.add((v, None) for v in (b'{"a": 1}', b'\0\0\0\0\x07{"a": 1}', None))
     assert (decoding.decoded, decoding.without_schema, decoding.problem) == (2, 1, "")
-    decoding.add([b"{", b"\xff", b"[" * 100_000])
+    decoding.add((v, None) for v in (b"{", b"\xff", b"[" * 100_000))
 
     assert decoding.undecodable == 3
     assert "3 of 6 restored values" in decoding.problem
+
+
+GUID = UUID("01234567-89ab-cdef-0123-456789abcdef")
+PROTO = 'syntax = "proto3"; message Paid { int32 cents = 1; message Inner { string note = 1; } }'
+
+
+def registry(*topics: str) -> RegistryDocument:
+    """What a capture keeps: Protobuf, Avro with a GUID and a reference, and JSON."""
+    kept = [("p", 3, None, "PROTOBUF", PROTO, []), ("j", 5, None, "JSON", "{}", [])]
+    kept += [("city", 7, None, "AVRO", json.dumps(NAME), [])]
+    order = ORDER | {"fields": [{"name": "city", "type": "Name"}]}
+    references = [{"name": "Name", "subject": "city", "version": 1}]
+    kept += [("o", 8, str(GUID), "AVRO", json.dumps(order), references)]
+    subjects = [
+        {
+            "name": name,
+            "versions": [
+                {
+                    "version": 1,
+                    "id": id_,
+                    "guid": guid,
+                    "type": kind,
+                    "schema": text,
+                    "references": refers,
+                }
+            ],
+        }
+        for name, id_, guid, kind, text, refers in kept
+    ]
+    seen = [{"topic": topic, "part": "value", "ids": [3, 99]} for topic in topics]
+    seen += [{"topic": "keys", "part": "key", "ids": [3]}]
+    seen += [{"topic": "numbers", "part": "value", "ids": [0, 1]}]
+    more = {"url": "http://r", "captured_at": "", "seen": seen, "read": {}, "notes": []}
+    return RegistryDocument.model_validate({**more, "subjects": subjects})
+
+
+def test_decode_kept() -> None:
+    """Protobuf, JSON, and Avro by a GUID in a header are decoded by what a capture has kept."""
+    decoding = by_schema_id(registry("t"), schemas({}))
+    named = [("__value_schema_id", b"\1" + GUID.bytes)]
+    decoding.add(
+        [
+            (b"\0\0\0\0\3\0\x08\x05", None),
+            (b"\0\0\0\0\3\4\0\0\x0a\1x", None),
+            (b'\0\0\0\0\5{"a": 1}', None),
+            (b"\2x", named),
+            (b"text", [("other", None)]),
+        ]
+    )
+    assert (decoding.decoded, decoding.without_schema, decoding.problem) == (4, 1, "")
+
+    # A message that isn't in the schema, half a field, and two ids that nobody knows.
+    decoding.add([(b"\0\0\0\0\3\2\x0a", None), (b"\0\0\0\0\3\0\x08", None)])
+    assert (decoding.undecodable, decoding.unknown) == (2, set())
+    other = UUID(int=1)
+    unnamed = [("__value_schema_id", b"\1" + other.bytes)]
+    decoding.add([(b"x", unnamed), (b"\0\0\0\0\x09", None)])
+    assert decoding.unknown == {str(other), 9}
+    assert f"doesn't have schema 9, {other}" in decoding.problem
+
+
+def test_decode_kept_topics() -> None:
+    """Topics whose values have no id of the registry aren't decoded: they may only look like it."""
+    assert by_schema_id(registry("t"), schemas({})).topics == {"t"}
+    assert by_schema_id(registry("t", "u"), schemas({})).topics == {"t", "u"}
+    assert by_schema_id(registry("t"), schemas(SCHEMAS)).topics is None
+
+
+def test_decode_without_extra(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Protobuf that can't be decoded here isn't counted as bad: the drill says what to install."""
+
+    def missing(*_: object) -> object:
+        raise MachineError("decoding Protobuf needs the extra protobuf")
+
+    monkeypatch.setattr(protobuf, "_compiled", missing)
+    decoding = by_schema_id(registry("t"), schemas({}))
+
+    with pytest.raises(MachineError, match="extra protobuf"):
+        decoding.add([(b"\0\0\0\0\3\0\x08\x05", None)])
+    assert decoding.undecodable == 0

@@ -12,7 +12,7 @@ from kafka_drain.cli.console import answer, print_fields, say, say_table
 from kafka_drain.cli.exit_codes import FAILED, OK
 from kafka_drain.progress import Level, Line
 from kafka_drain.schemas.restore import Restore, rows_of
-from kafka_drain.schemas.restore_order import KEEP, NEW
+from kafka_drain.schemas.restore_order import IDS, NEW, RESTORED
 from kafka_drain.storage.lease import utc_now
 
 
@@ -22,13 +22,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_registry(parser, "the Schema Registry to restore to")
     parser.add_argument(
         "--map",
-        default="restored",
+        default=RESTORED,
         metavar="NAME",
         help="name of the map of ids, which a republish then takes (%(default)s)",
     )
     parser.add_argument(
         "--ids",
-        choices=(NEW, KEEP),
+        choices=IDS,
         default=NEW,
         help="let the registry give new ids (%(default)s), or keep the old ones, which requires "
         "empty subjects and mode IMPORT",

@@ -11,15 +11,21 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from kafka_drain.archive.archive import Archive
+from kafka_drain.errors import ConfigError
 from kafka_drain.kafka.cluster import KafkaCluster
 from kafka_drain.offsets import TopicPartition
 from kafka_drain.progress import Progress, Ticker
 from kafka_drain.republish.planning.plan import RepublishPlan
+from kafka_drain.republish.planning.runs import RepublishRun
 from kafka_drain.republish.verifying.offset_map import OffsetMap
 from kafka_drain.republish.verifying.target_reader import TargetReader
 from kafka_drain.republish.verifying.verify import END_TIMEOUT_SECONDS
-from kafka_drain.schemas.decoders import Decoders
+from kafka_drain.schemas.capture import read_document
+from kafka_drain.schemas.decoders import Decoders, kept_schemas, registered_schemas
+from kafka_drain.schemas.registry import SchemaRegistry
 from kafka_drain.schemas.schema_ids import HEADERS, SchemaIds, with_id
+from kafka_drain.schemas.subjects import Subjects
 
 #: Number of records that a result names.
 SHOWN = 5
@@ -50,6 +56,17 @@ class DecodingCheck:
         """Whether each key and value with a schema id has its value in the target."""
         return self.failed == 0 and self.decoded == self.expected
 
+    def content(self) -> dict[str, Any]:
+        """Return the numbers as JSON types."""
+        return {
+            "exact": self.is_exact,
+            "records": self.records,
+            "decoded": self.decoded,
+            "expected": self.expected,
+            "without": self.without,
+            "failed": self.failed,
+        }
+
     def lines(self) -> list[str]:
         """Return it as text for the user."""
         found = (
@@ -57,6 +74,41 @@ class DecodingCheck:
             f"{self.records:,} records; {self.without:,} have no schema id"
         )
         return [found, *(f"WARNING {problem}" for problem in self.problems)]
+
+
+def check_run(
+    archive: Archive,
+    key: str,
+    cluster: KafkaCluster,
+    registry: SchemaRegistry,
+    say: Callable[[str], None],
+) -> DecodingCheck:
+    """Decode what a finished run has sent; see `check_decoding`.
+
+    Args:
+        archive: The archive.
+        key: Key of the run, its folder in `republish/`.
+        cluster: The target cluster.
+        registry: The target's Schema Registry.
+        say: Called with progress lines.
+
+    Raises:
+        ConfigError: When there is no finished run of this key.
+    """
+    run = RepublishRun(archive.root, key)
+    plan, written = run.plan(), run.offset_map()
+    if plan is None or written is None or not run.has_ended:
+        raise ConfigError(
+            f"{archive.root} has no finished run {key}; expected the name of a folder in republish/"
+        )
+    return check_decoding(
+        plan,
+        OffsetMap.from_bytes(written),
+        cluster,
+        Decoders(registered_schemas(Subjects(registry))),
+        Decoders(kept_schemas(read_document(archive.root))),
+        say,
+    )
 
 
 def check_decoding(

@@ -1,0 +1,154 @@
+"""Restore an archive's schemas to another Schema Registry, and check what a republish has sent."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from airflow.providers.common.compat.sdk import AirflowFailException, AirflowSkipException
+
+from kafka_drain_airflow.connections import target_registry, terminal_errors_fail
+from kafka_drain_airflow.kafka_connection import kafka_cluster
+from kafka_drain_airflow.operators.apply import ApplyOperator
+from kafka_drain_airflow.operators.spark_job import SparkJobOperator
+from kafka_drain_airflow.store_connection import archive_access
+
+if TYPE_CHECKING:
+    from airflow.providers.common.compat.sdk import Context
+
+
+class RestoreSchemasOperator(ApplyOperator):
+    """Register the schemas that an archive keeps in another Schema Registry, and write the map.
+
+    What the target already has is left as it is, so a retry registers only what is missing. A
+    republish with ``schema_map`` then replaces the ids in its records.
+
+    Returns the registry, the map, and the numbers of versions, of those to register, and, if it was
+    applied, of those in the map.
+
+    :param pipeline: the pipeline whose archive keeps the schemas
+    :param registry_conn_id: connection of the target's Schema Registry; None for the pipeline's
+        ``target_registry_conn_id`` (templated)
+    :param schema_map: name of the map that is written (templated)
+    :param ids: ``new`` or ``keep`` (templated)
+    :param apply: whether to register; otherwise the plan is only logged (templated)
+    """
+
+    template_fields: Sequence[str] = (
+        *ApplyOperator.template_fields,
+        "registry_conn_id",
+        "schema_map",
+        "ids",
+    )
+    ui_color = "#fdebd0"
+
+    def __init__(
+        self,
+        *,
+        registry_conn_id: str | None = None,
+        schema_map: str | None = None,
+        ids: str | None = None,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(**kwargs)
+        self.registry_conn_id = registry_conn_id
+        self.schema_map = schema_map
+        self.ids = ids
+
+    def execute(self, context: Context) -> dict[str, Any]:  # type: ignore[override]
+        """Make a plan; with apply, register what is missing and write the map.
+
+        Raises:
+            AirflowFailException: If the target can't take the schemas as they are; says why.
+            RegistryUnavailableError: If the target doesn't respond; a retry resumes.
+        """
+        from kafka_drain.archive.archive import Archive
+        from kafka_drain.config.checks import one_of
+        from kafka_drain.schemas.restore import Restore, rows_of
+        from kafka_drain.schemas.restore_order import IDS, NEW, RESTORED
+        from kafka_drain.storage.lease import utc_now
+
+        with terminal_errors_fail(), archive_access(self.pipeline):
+            registry = target_registry(self.pipeline, self.registry_conn_id)
+            ids = one_of(*IDS)("ids", self.ids or NEW)
+            applies = self.applies()
+            archive = Archive.at(self.pipeline.archive)
+            restore = Restore(archive, registry, self.schema_map or RESTORED, ids)
+            plan = restore.plan()
+            self.say_plan(
+                f"version {version} of {name}, id {id_}: {does}"
+                for name, version, id_, does in rows_of(plan)
+            )
+            for note in plan.notes:
+                self.log.warning("%s", note)
+            if plan.refusals:
+                raise AirflowFailException(f"nothing was registered: {'; '.join(plan.refusals)}")
+            result: dict[str, Any] = {
+                "registry": plan.url,
+                "schema_map": restore.map_name,
+                "versions": len(plan.steps),
+                "to_register": len(plan.missing),
+            }
+            if not applies:
+                self.say_dry_run()
+                return result
+            written = restore.apply(plan, now=utc_now(), say=self.say)
+            return result | {"mapped": len(written.schemas)}
+
+
+class CheckDecodingOperator(SparkJobOperator):
+    """Decode what a finished republish has sent with the target's schemas and the archive's own.
+
+    It is skipped if the republish was a dry run, or replaced no schema ids.
+
+    Returns the numbers of records, and of keys and values: decoded, expected, without, failed.
+
+    :param pipeline: the pipeline whose archive was republished
+    :param republished: what ``RepublishToKafkaOperator`` returned (templated)
+    :param registry_conn_id: connection of the target's Schema Registry; None for the pipeline's
+        ``target_registry_conn_id`` (templated)
+    """
+
+    template_fields: Sequence[str] = (
+        *SparkJobOperator.template_fields,
+        "republished",
+        "registry_conn_id",
+    )
+    ui_color = "#d5f5e3"
+
+    def __init__(
+        self, *, republished: Any, registry_conn_id: str | None = None, **kwargs: Any
+    ) -> None:
+        super().__init__(**kwargs)
+        self.republished = republished
+        self.registry_conn_id = registry_conn_id
+
+    def execute(self, context: Context) -> dict[str, Any]:  # type: ignore[override]
+        """Read the records back, and decode them on both sides.
+
+        Raises:
+            AirflowSkipException: If there is nothing to decode.
+            AirflowFailException: If a key or value isn't decoded to the value that it has in the
+                archive; names the first.
+            RegistryUnavailableError: If the target's registry doesn't respond.
+            TransientError: If the target can't be read to the end.
+        """
+        from kafka_drain.archive.archive import Archive
+        from kafka_drain.republish.verifying.decoding import check_run
+
+        run = self.republished
+        if "verification" not in run or not run.get("schema_ids"):
+            raise AirflowSkipException("nothing to decode: a dry run, or without a schema map")
+        with terminal_errors_fail(), archive_access(self.pipeline):
+            check = check_run(
+                Archive.at(self.pipeline.archive),
+                run["key"],
+                kafka_cluster(self.pipeline.kafka_conn_id),
+                target_registry(self.pipeline, self.registry_conn_id),
+                self.say,
+            )
+        for line in check.lines():
+            self.say(line)
+        if not check.is_exact:
+            raise AirflowFailException("; ".join(check.lines()))
+        return check.content()
