@@ -16,7 +16,7 @@ NUMBERS = [
     *range(160, 187),
     *range(210, 216),
     *range(220, 222),
-    *range(225, 228),
+    *range(225, 232),
     *range(240, 245),
     *range(250, 256),
 ]

@@ -86,6 +86,7 @@ def recovered(
     (folder / "dags").mkdir()
     made = MadeArchive(folder / "archive", {"orders": "id-1"})
     made.seal({TopicPartition("orders", 0): dense(0, RECORDS)}, value=order(7, 5), key=b"k")
+    made.open_generation()
     second = {"bootstrap.servers": other_cluster.config.bootstrap_servers}
     with (
         fake_registry() as source,

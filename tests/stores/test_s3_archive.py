@@ -14,6 +14,7 @@ import pytest
 from upath import UPath
 
 from kafka_drain.archive.archive import Archive
+from kafka_drain.archive.drills import read_drills
 from kafka_drain.config.pipeline import Pipeline
 from kafka_drain.drain.drain import open_drain
 from kafka_drain.errors import (
@@ -26,11 +27,14 @@ from kafka_drain.errors import (
 from kafka_drain.intervals import Interval
 from kafka_drain.kafka.cluster import KafkaCluster
 from kafka_drain.maintenance.unlock import list_leases, remove_lease
+from kafka_drain.offsets import TopicPartition
 from kafka_drain.proof.report import Report
 from kafka_drain.proof.validation import validate_archive
 from kafka_drain.reading import archive_dataset
 from kafka_drain.republish.planning.openings import claim_opening
 from kafka_drain.republish.planning.runs import RepublishRun
+from kafka_drain.schemas.decoding import ValuePlan
+from kafka_drain.schemas.registry import WriterSchema
 from kafka_drain.storage.json_files import create_text, replace_document, version_of
 from kafka_drain.storage.lease import Lease
 from kafka_drain.storage.paths import locate
@@ -40,6 +44,7 @@ from kafka_drain.windows.repair_plan import plan_repair
 from kafka_drain.windows.roll import plan_roll, roll
 from tests.conftest import Drain
 from tests.integration.command_line import Ended, kafka_drain
+from tests.kafka_drain.made_archive import NOW, MadeArchive, dense
 from tests.kafka_drain.republish.planning.test_previous_runs import plan_of
 from tests.racing import take_at_once
 from tests.security.watching import command_lines_with, files_with
@@ -504,3 +509,36 @@ def test_republish_openings_on_s3(bucket: str) -> None:
         claim.confirm()
     with pytest.raises(ConfigError, match="run second started to send"):
         claim_opening(root, first, repeat=False)
+
+
+def test_drill_on_s3(bucket: str, tmp_path: Path, cluster: KafkaCluster) -> None:
+    """A drill of an archive on S3 restores, decodes and keeps its result; a bad schema fails it."""
+    made = MadeArchive(tmp_path / "archive", {"orders": "id-1"})
+    made.seal({TopicPartition("orders", 0): dense(0, RECORDS)}, value=b"\0\0\0\0\7\x0a")
+    made.open_generation()
+    schema = {"type": "record", "name": "Order", "fields": [{"name": "id", "type": "long"}]}
+    ValuePlan(schemas={7: WriterSchema(7, schema)}, changed=True).keep(made.root, NOW)
+    url = f"{bucket}/folder/archive"
+    root = Archive.at(url).root
+    for path in (tmp_path / "archive").rglob("*"):
+        if path.is_file():
+            target = root / path.relative_to(tmp_path / "archive").as_posix()
+            target.write_bytes(path.read_bytes())
+    before = cluster.topic_names()
+    command = ("drill", url, "--to-bootstrap", cluster.config.bootstrap_servers)
+    command += ("--sample", "whole")
+
+    assert kafka_drain(*command).code == 0
+    (root / "schemas.json").write_text((root / "schemas.json").read_text().replace("long", "int"))
+    for _ in range(2):
+        assert kafka_drain(*command).code == 1
+
+    first, *others = read_drills(root)
+    assert (first.verdict, first.records, first.problems) == ("passed", RECORDS, [])
+    assert first.decoded is not None
+    assert first.decoded.decoded == RECORDS
+    for drill in others:
+        [problem] = drill.problems
+        assert (problem.step, problem.error) == ("decode", "SchemaError")
+        assert "schema_changed: schemas.json: schema 7: changed" in problem.detail
+    assert cluster.topic_names() == before
