@@ -16,7 +16,9 @@ from fastavro import parse_schema, schemaless_writer
 
 from demo.local_airflow import LocalAirflow
 from kafka_drain.archive.drills import read_drills
+from kafka_drain.archive.topic_settings import write_topic_settings
 from kafka_drain.kafka.cluster import KafkaCluster
+from kafka_drain.kafka.topics import TopicSettings
 from kafka_drain.offsets import TopicPartition
 from kafka_drain.schemas.capture import capture_schemas
 from kafka_drain.schemas.registry import SchemaRegistry
@@ -87,6 +89,7 @@ def recovered(
     made = MadeArchive(folder / "archive", {"orders": "id-1"})
     made.seal({TopicPartition("orders", 0): dense(0, RECORDS)}, value=order(7, 5), key=b"k")
     made.open_generation()
+    write_topic_settings(made.root, {"orders": TopicSettings(1, 1)})
     second = {"bootstrap.servers": other_cluster.config.bootstrap_servers}
     with (
         fake_registry() as source,
