@@ -109,8 +109,9 @@ def by_schema_id(registry: RegistryDocument, schemas: SchemasDocument) -> Decodi
 def _topics_with_schemas(
     registry: RegistryDocument, kept: Callable[[SchemaId], SchemaText | None]
 ) -> set[str]:
-    return {
-        row.topic
-        for row in registry.seen
-        if row.part == "value" and any(kept(id_) for id_ in (*row.ids, *row.guids))
-    }
+    found = set()
+    for row in registry.seen:
+        ids: list[SchemaId] = [*row.ids, *row.guids]
+        if row.part == "value" and any(map(kept, ids)):
+            found.add(row.topic)
+    return found
