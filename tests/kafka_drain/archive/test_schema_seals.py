@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import Callable
 from dataclasses import replace
@@ -132,6 +133,11 @@ def edit_mode(root: Path) -> None:
     write(root, "registry.json", registry(version(1), version(2), mode="IMPORT"))
 
 
+def edit_registry(root: Path) -> None:
+    path = root / "registry.json"
+    path.write_text(path.read_text().replace("BACKWARD", "NONE"))
+
+
 def drop_version(root: Path) -> None:
     write(root, "registry.json", registry(version(1)))
 
@@ -157,9 +163,10 @@ def edit_schema(root: Path) -> None:
 DAMAGES = [
     (edit_text, "registry.json", "version 1 of t-value: changed"),
     (edit_mode, "registry.json", "the settings of t-value: changed"),
+    (edit_registry, "registry.json", "the settings of the registry: changed"),
     (drop_version, "registry.json", "version 2 of t-value: missing"),
     (drop_registry, "registry.json", "is missing"),
-    (cut_registry, "registry.json", ""),
+    (cut_registry, "registry.json", "isn't JSON"),
     (drop_schema, "schemas.json", "schema 7: missing"),
     (edit_schema, "schemas.json", "schema 7: changed"),
 ]
@@ -292,6 +299,7 @@ def test_judge_seal(is_newest: bool) -> None:
 @pytest.mark.parametrize(
     ("harm", "left"),
     [
+        (edit_schema, []),
         (edit_text, []),
         (drop_version, []),
         (drop_registry, []),
@@ -311,6 +319,42 @@ def test_accept_schemas(harm: Callable[[Path], None], left: list[Reason], tmp_pa
     newest = SEALS.newest(UPath(tmp_path))
     accept_schemas(UPath(tmp_path), at=AT)
     assert SEALS.newest(UPath(tmp_path)) == newest
+
+
+def test_seal_as_documented(tmp_path: Path) -> None:
+    """The hashes are those that the format's description tells others to compute."""
+
+    def canonical(value: Any) -> str:
+        text = json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+        return hashlib.sha256(text.encode()).hexdigest()
+
+    keep(tmp_path, version(1))
+    document = json.loads((tmp_path / SEALS.where(1)).read_bytes())
+    own = {"compatibility": "BACKWARD", "mode": "READWRITE"}
+    subject = {"compatibility": "FULL", "mode": None}
+
+    assert document["sealed_at"] == AT
+    found = [tuple(row.values()) for row in document["schemas"]]
+    assert set(found) == {
+        ("registry.json", None, None, None, canonical(own)),
+        ("registry.json", "t-value", None, None, canonical(subject)),
+        ("registry.json", "t-value", 1, None, canonical(version(1))),
+        ("schemas.json", None, None, 7, canonical(schemas(7)["schemas"][0])),
+        ("schemas.json", None, None, 8, canonical(schemas(8)["schemas"][0])),
+    }
+    assert next(SEALS.links(UPath(tmp_path))).sealed_at == AT
+
+
+@pytest.mark.parametrize(("number", "more"), [(5, ""), (6, ", and 1 more")])
+def test_check_schemas_many(number: int, more: str, tmp_path: Path) -> None:
+    """A finding names the first five."""
+    keep(tmp_path, *map(version, range(1, number + 1)))
+    write(tmp_path, "registry.json", registry())
+
+    [found] = check(tmp_path)
+
+    named = ", ".join(f"version {n} of t-value: missing" for n in range(1, 6))
+    assert found.detail == named + more
 
 
 @pytest.mark.parametrize("value", [b"", b"{}", b"[]\n"])
