@@ -24,17 +24,17 @@ PUBLIC = {
         ArchiveError AuthenticationError AuthorizationError CheckpointError ConfigError
         CutOverError DataFileError DataLossError DeliveryError EvidenceError GroupError
         GroupInUseError KafkaDrainError KafkaUnavailableError LagError LockedError MachineError
-        ManifestInvalidError NotSealedError OpenTransactionError Pipeline PlanChangedError ProgressError
-        RegistryUnavailableError SourceRecordError SparkJobError StoreUnavailableError
+        ManifestInvalidError NotSealedError OpenTransactionError Pipeline PlanChangedError
+        ProgressError RegistryUnavailableError SourceRecordError SparkJobError StoreUnavailableError
         SupersededError TerminalError TopicError TransientError VerifyError __version__
     """,
     "kafka_drain_airflow": """
         Approval CheckDecodingOperator DrillOperator KafkaDrainGroupOperator KafkaDrainOperator
         MaintainOperator Pipeline PreflightOperator ReprocessOperator RepublishToKafkaOperator
-        RestoreSchemasOperator ValidateManifestOperator WatchOperator create_dags create_group_dags
-        create_watch_dag
+        RestoreSchemasOperator ValidateManifestOperator WatchOperator archive_asset create_dags
+        create_group_dags create_task_group create_watch_dag
     """,
-    "kafka_drain.reading": "archive_dataset archive_paths segments_filter",
+    "kafka_drain.reading": "archive_dataset archive_paths sealed_paths segments_filter",
     "kafka_drain.iceberg": "Registration register_archive",
     "kafka_drain_spark.reader": "read_archive",
 }

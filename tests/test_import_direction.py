@@ -55,7 +55,7 @@ FLOORS = {
         "observability",
         "pages forms triggers",
         "operators",
-        "cut_over_dag",
+        "factory_arguments task_group cut_over_dag",
         "dag_factory dags_backfill",
         "watch_dag",
     ),

@@ -12,16 +12,18 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.dataset as ds
 from pyarrow.fs import FileSystem, FSSpecHandler, LocalFileSystem, PyFileSystem
+from upath import UPath
 
 from kafka_drain.archive.archive import Archive
 from kafka_drain.archive.files import ArchiveFile, archive_files, columns_of
+from kafka_drain.archive.receipts import Receipt, ReceiptError, parse_receipt
 from kafka_drain.config.sink_options import MILLISECONDS
 from kafka_drain.data_files.records import SCHEMA
-from kafka_drain.errors import ConfigError
+from kafka_drain.errors import ArchiveError, ConfigError
 from kafka_drain.offsets import OffsetRange, TopicPartition, merge
-from kafka_drain.storage.paths import is_local
+from kafka_drain.storage.paths import is_local, list_folder, read_bytes
 
-__all__ = ["archive_dataset", "archive_paths", "segments_filter"]
+__all__ = ["archive_dataset", "archive_paths", "sealed_paths", "segments_filter"]
 
 _FORMATS = {"parquet": ds.ParquetFileFormat, "orc": ds.OrcFileFormat}
 
@@ -153,6 +155,46 @@ def archive_paths(archive: str | Archive, *, include_unsealed: bool = True) -> l
     """
     archive, files = _files(archive, include_unsealed)
     return [str(archive.root / file.path) for file in files]
+
+
+def sealed_paths(sealed: Mapping[str, Any], archive: Archive | None = None) -> list[str]:
+    """Return the files that a run has sealed, as absolute paths or URLs.
+
+    Maintenance may replace them by others at any later time: use them in the run that sealed them.
+
+    Args:
+        sealed: What the run's validation returned as `sealed`.
+        archive: The archive, opened with other credentials than this process's own.
+
+    Raises:
+        ArchiveError: When a receipt is missing or damaged.
+    """
+    if len(sealed["paths"]) == sealed["files"]:
+        return list(sealed["paths"])
+    root = (archive or Archive.at(sealed["archive"])).root
+    return [
+        f"{sealed['archive'].rstrip('/')}/{file.path}"
+        for entry in sealed["receipts"]
+        for receipt in _receipts(root, entry)
+        for file in receipt.files
+    ]
+
+
+def _receipts(root: UPath, entry: Mapping[str, Any]) -> list[Receipt]:
+    """Return the receipts that an entry of a summary names."""
+    folder, _, first = entry["first"].rpartition("/")
+    last = entry["last"].rpartition("/")[2]
+    names = [name for name in sorted(list_folder(root / folder)) if first <= name <= last]
+    try:
+        found = [parse_receipt(read_bytes(root / folder / n), f"{folder}/{n}") for n in names]
+    except ReceiptError as error:
+        raise ArchiveError(f"{root}: {error}") from error
+    if len(found) != entry["receipts"]:
+        raise ArchiveError(
+            f"{root}/{folder} has {len(found)} receipts from {first} to {last}, but the run sealed "
+            f"{entry['receipts']}; validate the archive"
+        )
+    return found
 
 
 def _files(archive: str | Archive, include_unsealed: bool) -> tuple[Archive, list[ArchiveFile]]:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from kafka_drain.config.pipeline import Pipeline
 from kafka_drain_airflow.dag_factory import create_dags, create_group_dags
+from kafka_drain_airflow.observability.archive_events import archive_asset
 from kafka_drain_airflow.operators.approval import Approval
 from kafka_drain_airflow.operators.drain import KafkaDrainOperator
 from kafka_drain_airflow.operators.drain_group import KafkaDrainGroupOperator
@@ -18,6 +19,7 @@ from kafka_drain_airflow.operators.republish import RepublishToKafkaOperator
 from kafka_drain_airflow.operators.schemas import CheckDecodingOperator, RestoreSchemasOperator
 from kafka_drain_airflow.operators.validate import ValidateManifestOperator
 from kafka_drain_airflow.operators.watch import WatchOperator
+from kafka_drain_airflow.task_group import create_task_group
 from kafka_drain_airflow.watch_dag import create_watch_dag
 
 __all__ = [
@@ -34,7 +36,9 @@ __all__ = [
     "RestoreSchemasOperator",
     "ValidateManifestOperator",
     "WatchOperator",
+    "archive_asset",
     "create_dags",
     "create_group_dags",
+    "create_task_group",
     "create_watch_dag",
 ]

@@ -12,6 +12,7 @@ from kafka_drain.config.cut_over import CutOver
 from kafka_drain.config.pipeline import Pipeline
 from kafka_drain.cut_over.request import mirror_request
 from kafka_drain.cut_over.steps import BACK, Step, way_back
+from kafka_drain_airflow.factory_arguments import DagArguments
 from kafka_drain_airflow.observability.archive_events import archive_asset
 from kafka_drain_airflow.operators.cut_over import CutOverOperator, approval, asks_people
 from kafka_drain_airflow.operators.drain import KafkaDrainOperator
@@ -23,33 +24,32 @@ RETRIES, RETRY_DELAY = 288, timedelta(minutes=5)
 
 
 def cut_over_dag(
-    pipeline: Pipeline, settings: CutOver, common: dict[str, Any], on_alert_callback: Any
+    pipeline: Pipeline, settings: CutOver, of: DagArguments, on_alert_callback: Any
 ) -> DAG:
     """Create `cut_over_<name>`.
 
     Args:
         pipeline: The pipeline.
         settings: Its cut-over.
-        common: Arguments that all DAGs of a pipeline have.
+        of: What users add to the DAG and its tasks.
         on_alert_callback: See `create_dags`.
 
     Raises:
         ConfigError: If an option of the mirror isn't accepted.
     """
     mirror_request(settings.run_name, settings.mirror)
-    with DAG(
-        dag_id=f"cut_over_{pipeline.name}",
+    with of.dag(
         schedule=None,
         description=f"Move the clients of {pipeline.archive} to another cluster, step by step",
         doc_md=_text(pipeline, settings),
-        **common,
     ) as dag:
-        steps = {step: _step(pipeline, step) for step in Step}
+        steps = {step: _step(of, pipeline, step) for step in Step}
         drain: list[BaseOperator] = [
-            PreflightOperator(task_id="preflight", pipeline=pipeline),
-            KafkaDrainOperator(task_id="drain", pipeline=pipeline),
-            ValidateManifestOperator(
-                task_id="validate",
+            of.task(PreflightOperator, "preflight", pipeline=pipeline),
+            of.task(KafkaDrainOperator, "drain", pipeline=pipeline),
+            of.task(
+                ValidateManifestOperator,
+                "validate",
                 pipeline=pipeline,
                 outlets=[archive_asset(pipeline)],
                 on_alert_callback=on_alert_callback,
@@ -67,8 +67,9 @@ def cut_over_dag(
             before >> after
         if asks_people():
             # At most one of the approvals leads here; those after it are skipped then.
-            back = CutOverOperator(
-                task_id=BACK,
+            back = of.task(
+                CutOverOperator,
+                BACK,
                 pipeline=pipeline,
                 step=BACK,
                 trigger_rule="none_failed_min_one_success",
@@ -77,12 +78,12 @@ def cut_over_dag(
     return dag
 
 
-def _step(pipeline: Pipeline, step: Step) -> BaseOperator:
+def _step(of: DagArguments, pipeline: Pipeline, step: Step) -> BaseOperator:
     more: dict[str, Any] = {}
     if step is Step.MIRROR:
         # The next drain makes the lag smaller.
         more = {"retries": RETRIES, "retry_delay": RETRY_DELAY}
-    return CutOverOperator(task_id=step.value, pipeline=pipeline, step=step.value, **more)
+    return of.task(CutOverOperator, step.value, pipeline=pipeline, step=step.value, **more)
 
 
 def _ask(after: Step, then: Step, do: str) -> BaseOperator:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from datetime import datetime, timedelta, timezone
 from typing import Any
 
@@ -11,9 +12,11 @@ from airflow.providers.common.compat.sdk import DAG, Param
 from kafka_drain.config.drill import SAMPLES, Drill
 from kafka_drain.config.groups import check_group
 from kafka_drain.config.pipeline import Pipeline
+from kafka_drain.config.schedules import check_schedule
 from kafka_drain.schemas.restore_order import IDS, NEW, RESTORED
 from kafka_drain_airflow.cut_over_dag import cut_over_dag
 from kafka_drain_airflow.declared import declare, declare_group
+from kafka_drain_airflow.factory_arguments import FactoryArguments
 from kafka_drain_airflow.forms.republish import (
     apply_param,
     plan_param,
@@ -32,7 +35,7 @@ from kafka_drain_airflow.operators.reprocess import ReprocessOperator
 from kafka_drain_airflow.operators.republish import RepublishToKafkaOperator
 from kafka_drain_airflow.operators.schemas import CheckDecodingOperator, RestoreSchemasOperator
 from kafka_drain_airflow.operators.validate import AlertCallback, ValidateManifestOperator
-from kafka_drain_airflow.timetables import backfill_schedule, drain_schedule
+from kafka_drain_airflow.timetables import backfill_schedule, drain_schedule, night_schedule
 
 START_DATE = datetime(2026, 1, 1, tzinfo=timezone.utc)
 DEFAULT_ARGS = {"owner": "kafka-drain", "retries": 2, "retry_delay": timedelta(minutes=1)}
@@ -46,6 +49,10 @@ def create_dags(
     tags: Sequence[str] = (),
     on_alert_callback: AlertCallback | Sequence[AlertCallback] = (),
     approval: Approval | None = None,
+    dag_id: str = "{kind}_{name}",
+    schedules: Mapping[str, Any] | None = None,
+    dag_kwargs: Mapping[str, Mapping[str, Any]] | None = None,
+    task_kwargs: Mapping[str, Mapping[str, Any]] | None = None,
 ) -> dict[str, DAG]:
     """Create the DAGs of a pipeline; Airflow finds them in the DAG file that calls this.
 
@@ -58,6 +65,17 @@ def create_dags(
         on_alert_callback: Called when a validation finds something that needs attention: one or
             more notifiers or functions, in the form Airflow accepts for failed tasks.
         approval: Which DAGs do only what a person has approved; None for none.
+        dag_id: Pattern of the DAGs' ids, such as `team_a.{kind}.{name}`.
+        schedules: Schedules by kind of DAG (drain, republish, reprocess, maintain, drill, cut_over,
+            restore_schemas), as Airflow takes them: text, timedelta, timetable, assets or None. By
+            default, drains run by the pipeline's schedule, and maintenance once a night, at a time
+            that depends on the pipeline's name.
+        dag_kwargs: Arguments for Airflow's DAG, by patterns of kinds, such as
+            `{"drain": {"dagrun_timeout": timedelta(hours=1)}, "*": {"max_active_tasks": 4}}`.
+        task_kwargs: Arguments for tasks, by patterns of their ids, such as
+            `{"drain": {"pool": "spark"}, "maintain.*": {"retries": 5}}`; a pattern with a dot
+            has the DAG's kind before it. Of several that match, the last one counts. Approvals have
+            their own options.
 
     Returns:
         The DAGs by id: `drain_<name>`, `republish_<name>`, `reprocess_<name>`, `maintain_<name>`,
@@ -65,11 +83,13 @@ def create_dags(
         and `restore_schemas_<name>` if it names a target's Schema Registry.
 
     Raises:
-        ConfigError: If the DAG file has created DAGs of these ids, or for the same archive, before.
+        ConfigError: If the DAG file has created DAGs of these ids, or for the same archive, before;
+            if a pattern matches nothing, or an argument isn't to be set.
     """
     common = _common(start_date, default_args, [pipeline.name, *tags])
-    schedule = drain_schedule(pipeline.schedule, start_date)
-    return _pipeline_dags(pipeline, common, schedule, on_alert_callback, approval)
+    added = FactoryArguments(common, dag_id, schedules or {}, dag_kwargs or {}, task_kwargs or {})
+    schedule = drain_schedule(_drains(pipeline, added), start_date)
+    return _pipeline_dags(pipeline, added, schedule, on_alert_callback, approval)
 
 
 def create_group_dags(
@@ -81,6 +101,10 @@ def create_group_dags(
     tags: Sequence[str] = (),
     on_alert_callback: AlertCallback | Sequence[AlertCallback] = (),
     approval: Approval | None = None,
+    dag_id: str = "{kind}_{name}",
+    schedules: Mapping[str, Any] | None = None,
+    dag_kwargs: Mapping[str, Mapping[str, Any]] | None = None,
+    task_kwargs: Mapping[str, Mapping[str, Any]] | None = None,
 ) -> dict[str, DAG]:
     """Create the DAGs of pipelines that one Spark application drains together.
 
@@ -96,6 +120,10 @@ def create_group_dags(
         tags: Tags in addition to `kafka-drain`, the group's name and the pipeline's name.
         on_alert_callback: See `create_dags`; used for each pipeline.
         approval: See `create_dags`; used for each pipeline.
+        dag_id: See `create_dags`; the group's DAG is of kind `drain_group`.
+        schedules: See `create_dags`; `drain` is the schedule of the group's DAG.
+        dag_kwargs: See `create_dags`.
+        task_kwargs: See `create_dags`; the group's validations are `validate_<pipeline>`.
 
     Returns:
         The DAGs by id: `drain_group_<name>`, and the DAGs that `create_dags` creates for each
@@ -103,18 +131,36 @@ def create_group_dags(
 
     Raises:
         ConfigError: If the pipelines differ in schedule or in the settings Spark is started with,
-            or the DAG file has created DAGs of these ids before.
+            or the DAG file has created DAGs of these ids before; if a pattern matches nothing, or
+            an argument isn't to be set.
     """
     check_group(pipelines)
-    declare_group(name, f"drain_group_{name}")
-    group = _common(start_date, default_args, [name, *tags])
-    dag = _drain_group_dag(name, pipelines, group, on_alert_callback)
+    added = FactoryArguments(
+        _common(start_date, default_args, [name, *tags]),
+        dag_id,
+        schedules or {},
+        dag_kwargs or {},
+        task_kwargs or {},
+        [f"validate_{pipeline.name}" for pipeline in pipelines],
+    )
+    declare_group(name, added.of("drain_group", name).dag_id)
+    drains = _drains(pipelines[0], added)
+    schedule = drain_schedule(drains, start_date)
+    dag = _drain_group_dag(name, pipelines, added, schedule, on_alert_callback)
     dags = {dag.dag_id: dag}
     for pipeline in pipelines:
         common = _common(start_date, default_args, [pipeline.name, name, *tags])
-        schedule = backfill_schedule(pipeline.schedule, start_date)
-        dags |= _pipeline_dags(pipeline, common, schedule, on_alert_callback, approval)
+        # Scheduled drains are the group's.
+        schedule = backfill_schedule(drains, start_date)
+        of_pipeline = replace(added, common=common)
+        dags |= _pipeline_dags(pipeline, of_pipeline, schedule, on_alert_callback, approval)
     return dags
+
+
+def _drains(pipeline: Pipeline, added: FactoryArguments) -> Any:
+    """Return when a pipeline is drained: as the factory is told, or else by its own schedule."""
+    given = added.schedules.get("drain", pipeline.schedule)
+    return check_schedule(given) if isinstance(given, str) else given
 
 
 def _common(
@@ -131,25 +177,26 @@ def _common(
 
 def _pipeline_dags(
     pipeline: Pipeline,
-    common: dict[str, Any],
-    schedule_of_drains: Any,
+    added: FactoryArguments,
+    schedule: Any,
     on_alert_callback: Any,
     approval: Approval | None,
 ) -> dict[str, DAG]:
     kinds = ("drain", "republish", "reprocess", "maintain")
-    declare(pipeline, [f"{kind}_{pipeline.name}" for kind in kinds])
+    declare(pipeline, [added.of(kind, pipeline.name).dag_id for kind in kinds])
     dags = [
-        _drain_dag(pipeline, common, schedule_of_drains, on_alert_callback),
-        _republish_dag(pipeline, common, approval),
-        _reprocess_dag(pipeline, common, approval),
-        _maintain_dag(pipeline, common, approval),
+        _drain_dag(pipeline, added, schedule, on_alert_callback),
+        _republish_dag(pipeline, added, approval),
+        _reprocess_dag(pipeline, added, approval),
+        _maintain_dag(pipeline, added, approval),
     ]
     if pipeline.drill is not None:
-        dags.append(_drill_dag(pipeline, pipeline.drill, common))
+        dags.append(_drill_dag(pipeline, pipeline.drill, added))
     if pipeline.cut_over is not None:
-        dags.append(cut_over_dag(pipeline, pipeline.cut_over, common, on_alert_callback))
+        of = added.of("cut_over", pipeline.name)
+        dags.append(cut_over_dag(pipeline, pipeline.cut_over, of, on_alert_callback))
     if pipeline.target_registry_conn_id is not None:
-        dags.append(_restore_schemas_dag(pipeline, common))
+        dags.append(_restore_schemas_dag(pipeline, added))
     return {dag.dag_id: dag for dag in dags}
 
 
@@ -160,10 +207,10 @@ def _source(pipeline: Pipeline) -> str:
 
 
 def _drain_dag(
-    pipeline: Pipeline, common: dict[str, Any], schedule: Any, on_alert_callback: Any
+    pipeline: Pipeline, added: FactoryArguments, schedule: Any, on_alert_callback: Any
 ) -> DAG:
-    with DAG(
-        dag_id=f"drain_{pipeline.name}",
+    of = added.of("drain", pipeline.name)
+    with of.dag(
         schedule=schedule,
         description=f"Drain Kafka to {pipeline.archive} and prove that every offset arrived",
         render_template_as_native_obj=True,
@@ -224,7 +271,6 @@ receipt covers yet, so running a backfill again drains nothing twice.
 
 A failed task logs what it found and what to do. Clearing any task is safe.
 """,
-        **common,
     ) as dag:
         window: dict[str, Any] = {
             "mode": "{{ params.mode }}",
@@ -233,16 +279,18 @@ A failed task logs what it found and what to do. Clearing any task is safe.
             "acknowledge_expired": "{{ params.acknowledge_expired }}",
         }
         force = "{{ params.force }}"
-        check = PreflightOperator(task_id="preflight", pipeline=pipeline, force=force, **window)
-        drain = KafkaDrainOperator(
-            task_id="drain",
+        check = of.task(PreflightOperator, "preflight", pipeline=pipeline, force=force, **window)
+        drain = of.task(
+            KafkaDrainOperator,
+            "drain",
             pipeline=pipeline,
             log_level="{{ params.log_level }}",
             force=force,
             **window,
         )
-        validate = ValidateManifestOperator(
-            task_id="validate",
+        validate = of.task(
+            ValidateManifestOperator,
+            "validate",
             pipeline=pipeline,
             outlets=[archive_asset(pipeline)],
             on_alert_callback=on_alert_callback,
@@ -253,12 +301,16 @@ A failed task logs what it found and what to do. Clearing any task is safe.
 
 
 def _drain_group_dag(
-    name: str, pipelines: Sequence[Pipeline], common: dict[str, Any], on_alert_callback: Any
+    name: str,
+    pipelines: Sequence[Pipeline],
+    added: FactoryArguments,
+    schedule: Any,
+    on_alert_callback: Any,
 ) -> DAG:
     rows = "\n".join(f"| `{p.name}` | {_source(p)} | `{p.archive}` |" for p in pipelines)
-    with DAG(
-        dag_id=f"drain_group_{name}",
-        schedule=drain_schedule(pipelines[0].schedule, common["start_date"]),
+    of = added.of("drain_group", name)
+    with of.dag(
+        schedule=schedule,
         description=f"Drain {len(pipelines)} pipelines with one Spark application and prove each",
         doc_md=f"""
 ### Drain group {name}
@@ -273,16 +325,16 @@ DAG.
 A failure in one pipeline doesn't stop the others, but the `drain` task fails, and with it the run;
 a retry drains only what is missing. For forms, backfills and windows, use the pipelines' own DAGs.
 """,
-        **common,
     ) as dag:
-        drain = KafkaDrainGroupOperator(task_id="drain", pipelines=pipelines)
+        drain = of.task(KafkaDrainGroupOperator, "drain", pipelines=pipelines)
         # A run's state is that of its leaf tasks: without this one, a run whose drain failed would
         # succeed if the validations do.
         done = DoneOperator(task_id="done")
         drain >> done
         for pipeline in pipelines:
-            validate = ValidateManifestOperator(
-                task_id=f"validate_{pipeline.name}",
+            validate = of.task(
+                ValidateManifestOperator,
+                f"validate_{pipeline.name}",
                 pipeline=pipeline,
                 outlets=[archive_asset(pipeline)],
                 on_alert_callback=on_alert_callback,
@@ -292,12 +344,12 @@ a retry drains only what is missing. For forms, backfills and windows, use the p
     return dag
 
 
-def _republish_dag(pipeline: Pipeline, common: dict[str, Any], approval: Approval | None) -> DAG:
+def _republish_dag(pipeline: Pipeline, added: FactoryArguments, approval: Approval | None) -> DAG:
     way = way_of(approval, "republish")
     params = way.params(republish_params(pipeline))
-    with DAG(
-        dag_id=f"republish_{pipeline.name}",
-        schedule=backfill_schedule(pipeline.schedule, common["start_date"]),
+    of = added.of("republish", pipeline.name)
+    with of.dag(
+        schedule=backfill_schedule(_drains(pipeline, added), added.common["start_date"]),
         description=f"Send the records in {pipeline.archive} back to Kafka exactly once",
         render_template_as_native_obj=True,
         params=params,
@@ -315,7 +367,6 @@ holds for consumers with `isolation.level=read_committed`.
 Backfill runs (`airflow dags backfill`) send the records whose timestamps lie in their data
 interval.
 """,
-        **common,
     ) as dag:
         fields = {name: f"{{{{ params.{name} }}}}" for name in params}
         # As a quoted literal: native rendering would turn a topic named 2024 into a number.
@@ -323,17 +374,18 @@ interval.
             fields[name] = f"{{{{ params.{name} | pprint }}}}"
         # A named run and a mirror have plans of their own.
         can_freeze = "{{ not (params.run_name or params.follow) }}"
-        republish = way.tasks(RepublishToKafkaOperator, pipeline, fields, can_freeze=can_freeze)
+        republish = way.tasks(of, RepublishToKafkaOperator, pipeline, fields, can_freeze=can_freeze)
         if pipeline.target_registry_conn_id is not None:
-            republish >> CheckDecodingOperator(
-                task_id="check_decoding",
+            republish >> of.task(
+                CheckDecodingOperator,
+                "check_decoding",
                 pipeline=pipeline,
                 republished="{{ ti.xcom_pull(task_ids='republish') }}",
             )
     return dag
 
 
-def _reprocess_dag(pipeline: Pipeline, common: dict[str, Any], approval: Approval | None) -> DAG:
+def _reprocess_dag(pipeline: Pipeline, added: FactoryArguments, approval: Approval | None) -> DAG:
     way = way_of(approval, "reprocess")
     start = "Set one of these three fields, or none to resume a run that was killed."
     params = {
@@ -373,8 +425,8 @@ def _reprocess_dag(pipeline: Pipeline, common: dict[str, Any], approval: Approva
         ),
     }
     params = way.params(params)
-    with DAG(
-        dag_id=f"reprocess_{pipeline.name}",
+    of = added.of("reprocess", pipeline.name)
+    with of.dag(
         schedule=None,
         description=f"Drain the records in {pipeline.archive} again and replace the old files",
         render_template_as_native_obj=True,
@@ -391,18 +443,17 @@ only copy. Old files are removed last, once receipts prove that the new files ho
 records. Scheduled drains continue meanwhile. A run that was killed resumes when it is cleared, or
 when a new run sets no start.
 """,
-        **common,
     ) as dag:
         fields = {name: f"{{{{ params.{name} }}}}" for name in params}
         # What was started has its plan.
         start = "params.from_batch or params.from_time or params.from_offsets"
         can_freeze = f"{{{{ true if ({start}) and not params.abandon else false }}}}"
         outlets = [replaced_alias(pipeline)]
-        way.tasks(ReprocessOperator, pipeline, fields, can_freeze=can_freeze, outlets=outlets)
+        way.tasks(of, ReprocessOperator, pipeline, fields, can_freeze=can_freeze, outlets=outlets)
     return dag
 
 
-def _maintain_dag(pipeline: Pipeline, common: dict[str, Any], approval: Approval | None) -> DAG:
+def _maintain_dag(pipeline: Pipeline, added: FactoryArguments, approval: Approval | None) -> DAG:
     way = way_of(approval, "maintain")
     params = {
         "apply": apply_param(
@@ -416,16 +467,16 @@ def _maintain_dag(pipeline: Pipeline, common: dict[str, Any], approval: Approval
         if pipeline.retention_days is not None
         else "nothing is deleted by age, because `retention_days` isn't set"
     )
-    with DAG(
-        dag_id=f"maintain_{pipeline.name}",
-        schedule="@daily",
+    of = added.of("maintain", pipeline.name)
+    with of.dag(
+        schedule=night_schedule(pipeline.name),
         description=f"Close generations of {pipeline.archive} and compact their small files",
         render_template_as_native_obj=True,
         params=way.params(params),
         doc_md=f"""
 ### Maintain {pipeline.name}
 
-Maintains `{pipeline.archive}` once a day. {way.doc("A manual run")}
+Maintains `{pipeline.archive}` once a night. {way.doc("A manual run")}
 
 1. Closes the open generation, between two drains, when its manifest has more than
    {pipeline.max_manifest_lines:,} lines or it is {pipeline.max_generation_days} days old.
@@ -437,16 +488,16 @@ Maintains `{pipeline.archive}` once a day. {way.doc("A manual run")}
 Files of the open generation are never touched. A run can be killed at any point; the next one
 resumes its work. The log ends with the number of files and bytes before and after.
 """,
-        **common,
     ) as dag:
         apply = "{{ params.apply or dag_run.run_type != 'manual' }}"
-        way.tasks(MaintainOperator, pipeline, {"apply": apply}, outlets=[replaced_alias(pipeline)])
+        outlets = [replaced_alias(pipeline)]
+        way.tasks(of, MaintainOperator, pipeline, {"apply": apply}, outlets=outlets)
     return dag
 
 
-def _drill_dag(pipeline: Pipeline, settings: Drill, common: dict[str, Any]) -> DAG:
-    with DAG(
-        dag_id=f"drill_{pipeline.name}",
+def _drill_dag(pipeline: Pipeline, settings: Drill, added: FactoryArguments) -> DAG:
+    of = added.of("drill", pipeline.name)
+    with of.dag(
         schedule=settings.schedule,
         description=f"Try to restore a part of {pipeline.archive}, and verify it",
         render_template_as_native_obj=True,
@@ -481,22 +532,22 @@ takes (RTO) and how old the newest archived record is (RPO).
 The result is kept in the archive's `drills/` and shown on its page. A drill that was killed leaves
 topics named `{settings.prefix}.…`, which the next one removes.
 """,
-        **common,
     ) as dag:
-        drill = DrillOperator(
-            task_id="drill",
+        drill = of.task(
+            DrillOperator,
+            "drill",
             pipeline=pipeline,
             sample="{{ params.sample }}",
             seed="{{ params.seed }}",
         )
-        check = DrillCheckOperator(task_id="check", pipeline=pipeline, trigger_rule="all_done")
+        check = of.task(DrillCheckOperator, "check", pipeline=pipeline, trigger_rule="all_done")
         drill >> check
     return dag
 
 
-def _restore_schemas_dag(pipeline: Pipeline, common: dict[str, Any]) -> DAG:
-    with DAG(
-        dag_id=f"restore_schemas_{pipeline.name}",
+def _restore_schemas_dag(pipeline: Pipeline, added: FactoryArguments) -> DAG:
+    of = added.of("restore_schemas", pipeline.name)
+    with of.dag(
         schedule=None,
         description=f"Register the schemas of {pipeline.archive} in another Schema Registry",
         render_template_as_native_obj=True,
@@ -528,10 +579,10 @@ Registers the schemas that `{pipeline.archive}` keeps in the Schema Registry of 
 Then run `republish_{pipeline.name}` with the same *Schema map*: it replaces the ids, and its task
 `check_decoding` decodes what arrived with this registry.
 """,
-        **common,
     ) as dag:
-        RestoreSchemasOperator(
-            task_id="restore_schemas",
+        of.task(
+            RestoreSchemasOperator,
+            "restore_schemas",
             pipeline=pipeline,
             apply="{{ params.apply }}",
             # As a quoted literal: native rendering would turn a map named 2024 into a number.

@@ -6,6 +6,7 @@ DAG without a schedule.
 
 from __future__ import annotations
 
+import zlib
 from datetime import datetime
 from typing import Any
 
@@ -14,6 +15,9 @@ from airflow.configuration import conf
 from airflow.timetables.interval import CronDataIntervalTimetable
 
 from kafka_drain.config.schedules import cron_of
+
+#: Maintenance runs in the first hours of the day.
+NIGHT_HOURS = 6
 
 
 class BackfillTimetable(CronDataIntervalTimetable):
@@ -43,25 +47,34 @@ class BackfillTimetable(CronDataIntervalTimetable):
         )
 
 
-def drain_schedule(schedule: str | None, start_date: datetime) -> Any:
+def drain_schedule(schedule: Any, start_date: datetime) -> Any:
     """Return the schedule for drains: cron expressions get data intervals, others pass unchanged.
 
     Args:
         schedule: A schedule as Airflow accepts it.
         start_date: The DAG's start date; a cron expression is in its time zone, as in Airflow.
     """
-    expression = cron_of(schedule)
+    expression = cron_of(schedule) if isinstance(schedule, str) else None
     if expression is None:
         return schedule
     return CronDataIntervalTimetable(expression, timezone=_zone(start_date))
 
 
-def backfill_schedule(schedule: str | None, start_date: datetime) -> Any:
+def backfill_schedule(schedule: Any, start_date: datetime) -> Any:
     """Return a backfill-only schedule with the same intervals; None if there are no intervals."""
-    expression = cron_of(schedule)
+    expression = cron_of(schedule) if isinstance(schedule, str) else None
     if expression is None:
         return None
     return BackfillTimetable(expression, timezone=_zone(start_date))
+
+
+def night_schedule(name: str) -> str:
+    """Return a daily cron expression between midnight and six, the same for a name each time.
+
+    Pipelines are spread over these hours, so that their maintenance doesn't start all at once.
+    """
+    hour, minute = divmod(zlib.crc32(name.encode()) % (NIGHT_HOURS * 60), 60)
+    return f"{minute} {hour} * * *"
 
 
 def _zone(start_date: datetime) -> Any:

@@ -267,6 +267,11 @@ class Pipeline(ConfigModel):
         if self.witness_conn_id is not None and not (self.witness or "").startswith("kafka:"):
             raise ConfigError("witness_conn_id is only for a witness that is a topic; leave it out")
 
+    def __str__(self) -> str:
+        """Return which topics it drains to which archive, in one line."""
+        [(_, source)] = self.source.items()
+        return f"{self.name}: {source} to {self.archive}"
+
     def with_log_level(self, level: str) -> Pipeline:
         """Return this pipeline with another level for Spark's Kafka and sink classes.
 

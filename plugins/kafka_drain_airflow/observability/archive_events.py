@@ -9,15 +9,26 @@ from airflow.providers.common.compat.sdk import Asset, AssetAlias
 
 from kafka_drain.config.pipeline import Pipeline
 
-#: Entry of an asset's extra: the connection with which the pages open the archive.
-CONN_ID = "archive_conn_id"
+#: Entries of an asset's extra: the pipeline, by which the pages find the archive, and the
+#: connection with which they open it.
+PIPELINE, CONN_ID = "kafka_drain_pipeline", "archive_conn_id"
 
 
 def archive_asset(pipeline: Pipeline) -> Asset:
-    """Return the asset of a pipeline's archive, for which each validation emits an event."""
+    """Return the asset of a pipeline's archive (Airflow 2: dataset).
+
+    As an outlet of a `ValidateManifestOperator`, it gets an event from each validation, and the
+    archive is listed in Airflow's UI. As a DAG's schedule, it starts a run after each.
+    """
     archive, conn_id = pipeline.archive, pipeline.archive_conn_id
     uri = archive if "://" in archive else f"file://{archive}"
-    return Asset(uri, extra={CONN_ID: conn_id}) if conn_id else Asset(uri)
+    extra = {PIPELINE: pipeline.name} | ({CONN_ID: conn_id} if conn_id else {})
+    return Asset(uri, extra=extra)
+
+
+def validated_alias() -> AssetAlias:
+    """Return the outlet for mapped validations: each adds an event for its own archive's asset."""
+    return AssetAlias("kafka_drain_validated")
 
 
 def replaced_alias(pipeline: Pipeline) -> AssetAlias:
@@ -28,10 +39,22 @@ def replaced_alias(pipeline: Pipeline) -> AssetAlias:
     return AssetAlias(f"{pipeline.name}_replaced")
 
 
-def tell_validated(outlets: Sequence[Any], context: Any, extra: dict[str, Any]) -> None:
-    """Attach a validation's result to the events of its outlets."""
+def tell_validated(
+    outlets: Sequence[Any], context: Any, pipeline: Pipeline, extra: dict[str, Any]
+) -> None:
+    """Attach a validation's result to the events of its outlets.
+
+    Args:
+        outlets: The task's outlets; an alias gets an event for the archive's asset.
+        context: The task's context.
+        pipeline: The pipeline that owns the archive.
+        extra: The result, as JSON types.
+    """
     for outlet in outlets if "outlet_events" in context else ():
-        context["outlet_events"][outlet].extra = extra
+        if isinstance(outlet, AssetAlias):
+            context["outlet_events"][outlet].add(archive_asset(pipeline), extra=extra)
+        else:
+            context["outlet_events"][outlet].extra = extra
 
 
 def tell_replaced(

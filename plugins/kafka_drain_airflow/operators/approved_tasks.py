@@ -5,13 +5,15 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import Enum
-from typing import Any
+from typing import Any, Protocol, TypeVar
 
 from airflow.providers.common.compat.sdk import Param
 
 from kafka_drain.config.pipeline import Pipeline
 from kafka_drain_airflow.operators.apply import ApplyOperator
 from kafka_drain_airflow.operators.approval import Approval, Kind, approval_task, can_approve
+
+T = TypeVar("T")
 
 #: Forms used to have `dry_run` instead of `apply`; `--conf` still accepts it until 0.4.
 DRY_RUN = {"is_dry_run": "{{ params.get('dry_run') }}"}
@@ -21,6 +23,13 @@ _FORMS_PLAN = "{{ params.plan_id | pprint }}"
 
 #: What task `plan` has returned.
 _PLANNED = "{{{{ ti.xcom_pull(task_ids='plan')['{}'] }}}}"
+
+
+class Tasks(Protocol):
+    """What creates the tasks of a DAG."""
+
+    def task(self, operator: type[T], task_id: str, **own: Any) -> T:
+        """Create a task."""
 
 
 class Asks(Enum):
@@ -89,6 +98,7 @@ class Way:
 
     def tasks(
         self,
+        of: Tasks,
         operator: type[ApplyOperator],
         pipeline: Pipeline,
         fields: Mapping[str, Any],
@@ -99,30 +109,32 @@ class Way:
         """Create the tasks in the current DAG; return the one that carries out the plan.
 
         Args:
+            of: What creates a task.
             operator: What plans and carries out.
             pipeline: The pipeline.
             fields: The operator's arguments of the form.
             can_freeze: Template of whether a dry run's plan is frozen if nobody has to approve it.
             arguments: Other arguments of the task that carries out the plan.
         """
-        last: dict[str, Any] = {"task_id": self.kind, "pipeline": pipeline, **arguments}
+        last: dict[str, Any] = {"pipeline": pipeline, **arguments}
         hours = self.approval.plan_hours
         if self.asks is Asks.FORM:
-            freezes: dict[str, Any] = {"freeze": can_freeze, "plan_hours": hours}
-            return operator(**last, **{**fields, "plan_id": _FORMS_PLAN}, **freezes, **DRY_RUN)
+            last |= {**fields, **DRY_RUN, "plan_id": _FORMS_PLAN}
+            return of.task(operator, self.kind, **last, freeze=can_freeze, plan_hours=hours)
         asked = {name: value for name, value in fields.items() if name not in ("apply", "plan_id")}
         asked |= {"freeze": True, "plan_hours": hours}
         if self.asks is Asks.PLAN:
             apply = "{{ true if params.plan_id else false }}"
-            return operator(**last, **asked, apply=apply, plan_id=_FORMS_PLAN)
-        plan = operator(task_id="plan", pipeline=pipeline, **asked, apply=False)
+            return of.task(operator, self.kind, **last, **asked, apply=apply, plan_id=_FORMS_PLAN)
+        plan = of.task(operator, "plan", pipeline=pipeline, **asked, apply=False)
         approve = approval_task(
             task_id="approve",
             subject=f"{self.kind.capitalize()} {pipeline.name}?",
             body=_PLANNED.format("approval"),
             **self.approval.options,
         )
-        do = operator(**last, apply=True, plan_id=_PLANNED.format("plan_id"))
+        planned = _PLANNED.format("plan_id")
+        do = of.task(operator, self.kind, **last, apply=True, plan_id=planned)
         plan >> approve >> do
         return do
 

@@ -39,7 +39,7 @@ class KafkaDrainOperator(SparkJobOperator):
     start, end, spark_version, session_seconds and, if values are decoded, values; for a window:
     archive, window, start, end, offsets, to_drain, ahead, covered_by, records and receipt.
 
-    :param pipeline: the pipeline
+    :param pipeline: the pipeline, or its keys as a dict (templated)
     :param log_level: log level of Spark's Kafka and sink classes for this run, such as ``DEBUG``;
         None for the pipeline's setting (templated)
     :param acknowledge_expired: expired offsets to accept and skip, as

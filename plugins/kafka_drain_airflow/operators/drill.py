@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
-from airflow.providers.common.compat.sdk import AirflowFailException, BaseOperator
+from airflow.providers.common.compat.sdk import AirflowFailException
 
 from kafka_drain.config.drill import Drill
 from kafka_drain.config.pipeline import Pipeline
@@ -14,6 +14,7 @@ from kafka_drain.errors import DeliveryError
 from kafka_drain_airflow.connections import terminal_errors_fail
 from kafka_drain_airflow.evidence_connection import evidence_signer
 from kafka_drain_airflow.kafka_connection import kafka_cluster
+from kafka_drain_airflow.operators.pipeline import PipelineOperator
 from kafka_drain_airflow.operators.spark_job import SparkJobOperator
 from kafka_drain_airflow.store_connection import archive_access
 
@@ -44,7 +45,7 @@ class DrillOperator(SparkJobOperator):
 
     Returns the result: drill, verdict, sample, records, rto_seconds, rpo_seconds and more.
 
-    :param pipeline: the pipeline, whose ``drill`` settings apply
+    :param pipeline: the pipeline, whose ``drill`` settings apply, or its keys as a dict (templated)
     :param sample: what to restore instead of the pipeline's setting (templated)
     :param seed: seed of a random day; None for a random one, which the result names (templated)
     """
@@ -115,17 +116,13 @@ class DrillOperator(SparkJobOperator):
         super().on_kill()
 
 
-class DrillCheckOperator(BaseOperator):
+class DrillCheckOperator(PipelineOperator):
     """Fail if a pipeline's newest drill failed, or none has passed for ``max_age_days``.
 
-    :param pipeline: the pipeline
+    :param pipeline: the pipeline, or its keys as a dict (templated)
     """
 
     ui_color = "#e8daef"
-
-    def __init__(self, *, pipeline: Pipeline, **kwargs: Any) -> None:
-        super().__init__(**kwargs)
-        self.pipeline = pipeline
 
     def execute(self, context: Context) -> dict[str, Any]:
         """Judge the drills, and set their metrics.

@@ -33,7 +33,7 @@ class MaintainOperator(ApplyOperator):
     bytes_before, files_after and bytes_after; in a dry run, the plan, and if it was frozen, also
     plan_id, expires_at and approval.
 
-    :param pipeline: the pipeline
+    :param pipeline: the pipeline, or its keys as a dict (templated)
     :param apply: whether to apply the plan; otherwise it is only logged (templated)
     """
 

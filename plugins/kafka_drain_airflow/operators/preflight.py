@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
-
-from airflow.providers.common.compat.sdk import BaseOperator
 
 from kafka_drain.config.pipeline import Pipeline
 from kafka_drain_airflow.connections import (
@@ -15,19 +13,20 @@ from kafka_drain_airflow.connections import (
 )
 from kafka_drain_airflow.data_intervals import window_interval
 from kafka_drain_airflow.kafka_connection import kafka_cluster
+from kafka_drain_airflow.operators.pipeline import PipelineOperator
 from kafka_drain_airflow.store_connection import archive_access
 
 if TYPE_CHECKING:
     from airflow.providers.common.compat.sdk import Context
 
 
-class PreflightOperator(BaseOperator):
+class PreflightOperator(PipelineOperator):
     """Check that a drain or a window can run, and log its plan. Changes nothing.
 
     Returns the plan: pipeline, archive, generation, topics, offsets, start, end, warnings; for a
     window: archive, window, start, end, offsets, to_drain, ahead, covered_by.
 
-    :param pipeline: the pipeline
+    :param pipeline: the pipeline, or its keys as a dict (templated)
     :param acknowledge_expired: expired offsets to accept, as ``topic:partition:start-end``
         (templated)
     :param mode: ``window`` to drain a window in a run that isn't a backfill run (templated)
@@ -37,6 +36,7 @@ class PreflightOperator(BaseOperator):
     """
 
     template_fields: Sequence[str] = (
+        *PipelineOperator.template_fields,
         "acknowledge_expired",
         "mode",
         "window_start",
@@ -48,7 +48,7 @@ class PreflightOperator(BaseOperator):
     def __init__(
         self,
         *,
-        pipeline: Pipeline,
+        pipeline: Pipeline | Mapping[str, Any],
         acknowledge_expired: Sequence[str] | str | None = None,
         mode: str | None = None,
         window_start: str | None = None,
@@ -56,8 +56,7 @@ class PreflightOperator(BaseOperator):
         force: bool | str = False,
         **kwargs: Any,
     ) -> None:
-        super().__init__(**kwargs)
-        self.pipeline = pipeline
+        super().__init__(pipeline=pipeline, **kwargs)
         self.acknowledge_expired = acknowledge_expired
         self.mode = mode
         self.window_start = window_start

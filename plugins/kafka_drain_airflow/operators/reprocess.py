@@ -36,7 +36,8 @@ class ReprocessOperator(ApplyOperator):
     sealed are removed, archived files stay. Returns archive, since, and the number of sealed and of
     unsealed windows.
 
-    :param pipeline: the pipeline; its format and partition_by apply to the new files
+    :param pipeline: the pipeline, or its keys as a dict (templated); its format and partition_by
+        apply to the new files
     :param from_batch: the first batch, such as ``7``, or ``1:7`` in generation 1 (templated)
     :param from_time: start at the batch with the first record of this time or later, ISO 8601
         (templated)

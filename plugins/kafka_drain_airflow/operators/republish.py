@@ -70,7 +70,7 @@ class RepublishToKafkaOperator(ApplyOperator):
     Returns the plan, plus the receipt's fields and records_sent if it wasn't a dry run; if the plan
     was frozen, also plan_id, expires_at and approval.
 
-    :param pipeline: the pipeline whose archive is republished
+    :param pipeline: the pipeline whose archive is republished, or its keys as a dict (templated)
     :param apply: whether to send; otherwise the plan is only logged (templated)
 
     The other arguments are the republish options. Each is templated; None and empty mean its
@@ -214,9 +214,11 @@ class RepublishToKafkaOperator(ApplyOperator):
         return RepublishRequest(**asked)
 
     def _run_name(self, context: Context, follow: bool) -> str:
-        """Return the run's name, which is the same for every try of this task in this DAG run."""
-        if follow:
-            return f"{self.dag_id} {self.task_id}"
+        """Return the run's name, which is the same for every try of this task in this DAG run.
+
+        A follower has the same name in every DAG run. Each of several mapped tasks has its own.
+        """
+        of_run = "" if follow else f" {context['run_id']}"
         mapped = getattr(context["ti"], "map_index", -1)
-        name = f"{self.dag_id} {context['run_id']} {self.task_id}"
+        name = f"{self.dag_id}{of_run} {self.task_id}"
         return name if mapped < 0 else f"{name} {mapped}"

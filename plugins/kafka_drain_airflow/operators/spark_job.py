@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
-
-from airflow.providers.common.compat.sdk import BaseOperator
 
 from kafka_drain.config.pipeline import Pipeline
 from kafka_drain_airflow.connections import spark_connection
 from kafka_drain_airflow.observability.task_links import ArchiveLink, SparkUiLink, show_archive
 from kafka_drain_airflow.observability.task_progress import TaskProgress
+from kafka_drain_airflow.operators.pipeline import PipelineOperator
 
 if TYPE_CHECKING:
     from airflow.providers.common.compat.sdk import BaseOperatorLink
@@ -26,23 +25,23 @@ if TYPE_CHECKING:
 STATE_KEY = "spark_application"
 
 
-class SparkJobOperator(BaseOperator):
+class SparkJobOperator(PipelineOperator):
     """Runs kafka-drain's Spark applications through the pipeline's Spark connection.
 
     Its plan is shown among the rendered templates in Airflow's UI, as ``plan``.
 
-    :param pipeline: the pipeline
+    :param pipeline: the pipeline, or its keys as a dict, which may come from another task and whose
+        texts may be templates (templated)
     """
 
-    template_fields: Sequence[str] = ("plan",)
+    template_fields: Sequence[str] = (*PipelineOperator.template_fields, "plan")
     template_fields_renderers: ClassVar[dict[str, str]] = {"plan": "md"}
     # By default, Airflow shows templates as they were before the task ran.
     overwrite_rtif_after_execution = True
     operator_extra_links: Collection[BaseOperatorLink] = (ArchiveLink(), SparkUiLink())
 
-    def __init__(self, *, pipeline: Pipeline, **kwargs: Any) -> None:
-        super().__init__(**kwargs)
-        self.pipeline = pipeline
+    def __init__(self, *, pipeline: Pipeline | Mapping[str, Any], **kwargs: Any) -> None:
+        super().__init__(pipeline=pipeline, **kwargs)
         self.plan = ""
         self._progress = TaskProgress(None)
         self._lineage: Lineage | None = None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from logging import INFO, WARNING
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -18,6 +18,7 @@ from kafka_drain_airflow.evidence_connection import evidence_signer
 from kafka_drain_airflow.kafka_connection import kafka_cluster
 from kafka_drain_airflow.observability.archive_events import tell_validated
 from kafka_drain_airflow.observability.report_link import REPORT_KEY, ReportLink
+from kafka_drain_airflow.operators.pipeline import PipelineOperator
 from kafka_drain_airflow.operators.spark_job import SparkJobOperator
 from kafka_drain_airflow.store_connection import archive_access
 
@@ -30,6 +31,9 @@ if TYPE_CHECKING:
     from kafka_drain.intervals import Interval
     from kafka_drain.kafka.cluster import KafkaCluster
     from kafka_drain.proof.report import Report
+
+#: XCom of the validation: what the run has sealed.
+SEALED_KEY = "sealed"
 
 #: A notifier or a function, called in the same way as Airflow's callbacks for failed tasks.
 AlertCallback = Callable[[Any], Any]
@@ -51,8 +55,14 @@ class ValidateManifestOperator(SparkJobOperator):
     Returns the summary: verdict, files, bytes, records, offsets, reasons, report; for a window:
     archive, window, start, end, offsets, to_drain, ahead, covered_by.
 
-    :param pipeline: the pipeline
+    The XCom ``sealed`` says what the run has sealed, for the tasks after it: archive, segments,
+    records, offsets, files, bytes; ``topics``, with partitions, offsets and records of each;
+    ``paths``, the first hundred files; ``receipts``, which name all of them.
+    ``kafka_drain.reading.sealed_paths`` returns the paths of all.
+
+    :param pipeline: the pipeline, or its keys as a dict (templated)
     :param scope: ``open`` checks the generation that drains append to, ``all`` every generation
+        (templated)
     :param on_alert_callback: one or more notifiers or functions, called with the task's context
         plus ``alerts`` when something needs attention. Each alert has a ``kind`` (``LOST``,
         ``DAMAGED``, ``STALLED``, ``EXPIRING`` or ``DRILL``) and a ``message``
@@ -63,15 +73,18 @@ class ValidateManifestOperator(SparkJobOperator):
     :param window_end: exclusive end of the window (templated)
     """
 
-    template_fields: Sequence[str] = ("acknowledge_expired", "mode", "window_start", "window_end")
+    template_fields: Sequence[str] = (
+        *PipelineOperator.template_fields,
+        *("scope", "acknowledge_expired", "mode", "window_start", "window_end"),
+    )
     ui_color = "#d5f5e3"
     operator_extra_links = (ReportLink(), *SparkJobOperator.operator_extra_links)
 
     def __init__(
         self,
         *,
-        pipeline: Pipeline,
-        scope: Literal["open", "all"] = "open",
+        pipeline: Pipeline | Mapping[str, Any],
+        scope: Literal["open", "all"] | str = "open",
         on_alert_callback: AlertCallback | Sequence[AlertCallback] = (),
         acknowledge_expired: Sequence[str] | str | None = None,
         mode: str | None = None,
@@ -98,7 +111,10 @@ class ValidateManifestOperator(SparkJobOperator):
             AirflowFailException: If the archive isn't complete; names the reasons and the report.
             KafkaUnavailableError: If a gap has to be explained and Kafka doesn't answer.
         """
+        from kafka_drain.config.checks import one_of
+
         with terminal_errors_fail(), archive_access(self.pipeline), spark_engine(self.pipeline):
+            one_of("open", "all")("scope", self.scope)
             interval = window_interval(context, self.mode, self.window_start, self.window_end)
             cluster = kafka_cluster(self.pipeline.kafka_conn_id)
             if interval is None:
@@ -108,6 +124,7 @@ class ValidateManifestOperator(SparkJobOperator):
     def _validate(self, cluster: KafkaCluster, context: Context) -> dict[str, Any]:
         from kafka_drain.archive.archive import Archive
         from kafka_drain.events.published import begin_publication
+        from kafka_drain.events.sealed_summary import sealed_summary
         from kafka_drain.events.segment_events import segment_events
         from kafka_drain.proof.alerts import alerts_of
         from kafka_drain.proof.cluster_capture import describe_with
@@ -133,9 +150,8 @@ class ValidateManifestOperator(SparkJobOperator):
             describe=describe_with(cluster.config, self.pipeline.describe_cluster, self._say),
         )
         path = write_report(archive, report, context.get("run_id"))
-        if "ti" in context:
-            # A failed task returns nothing, and its report is the one users need most.
-            context["ti"].xcom_push(key=REPORT_KEY, value=path)
+        # A failed task returns nothing, and its report is the one users need most.
+        self._push(context, REPORT_KEY, path)
         for line in report_lines(report):
             self.log.info("%s", line)
         self.log.info("report: %s", path)
@@ -149,8 +165,9 @@ class ValidateManifestOperator(SparkJobOperator):
         # Includes segments sealed by an attempt that failed afterwards, or by the command line.
         sealed = list(publication.receipts(report.sealed))
         extra = summary | {"segments": segment_events(sealed)}
-        tell_validated(self.outlets, context, extra)
+        tell_validated(self.outlets, context, self.pipeline, extra)
         publication.note(sealed)
+        self._push(context, SEALED_KEY, sealed_summary(self.pipeline.archive, sealed))
         return summary
 
     def _drills(self) -> DrillStatus | None:
@@ -212,6 +229,7 @@ class ValidateManifestOperator(SparkJobOperator):
         self, cluster: KafkaCluster, interval: Interval, context: Context
     ) -> dict[str, Any]:
         from kafka_drain.events.published import note_windows, unpublished_windows
+        from kafka_drain.events.sealed_summary import sealed_summary
         from kafka_drain.events.segment_events import segment_events
         from kafka_drain.windows.backfill import refuse_incomplete, sealed_windows
         from kafka_drain.windows.backfill_plan import plan_backfill
@@ -228,9 +246,15 @@ class ValidateManifestOperator(SparkJobOperator):
         summary = plan.to_dict()
         run = context.get("run_id")
         sealed = unpublished_windows(plan.archive, sealed_windows(plan), run)
-        tell_validated(self.outlets, context, summary | {"segments": segment_events(sealed)})
+        extra = summary | {"segments": segment_events(sealed)}
+        tell_validated(self.outlets, context, self.pipeline, extra)
         note_windows(plan.archive, sealed, run)
+        self._push(context, SEALED_KEY, sealed_summary(self.pipeline.archive, sealed))
         return summary
+
+    def _push(self, context: Context, key: str, value: object) -> None:
+        if "ti" in context:
+            context["ti"].xcom_push(key=key, value=value)
 
     def _say(self, line: str) -> None:
         self.log.info("%s", line)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from airflow.providers.common.compat.sdk import Asset
+from airflow.providers.common.compat.sdk import Asset, AssetAlias
 
 from kafka_drain.config.pipeline import Pipeline
 from kafka_drain_airflow.observability.archive_events import (
@@ -42,12 +42,15 @@ def test_archive_asset_uri(archive: str, uri: str) -> None:
 
 
 def test_archive_asset_connection() -> None:
-    """The pages learn from the asset which connection opens the archive; it holds no secret."""
+    """The pages learn from the asset whose archive it is and how to open it; it has no secret."""
     given = {"name": "orders", "topics": ["orders"], "archive": "s3://bucket/orders"}
 
-    assert archive_asset(Pipeline(**given)).extra == {}
+    assert archive_asset(Pipeline(**given)).extra == {"kafka_drain_pipeline": "orders"}
     asset = archive_asset(Pipeline(**given, archive_conn_id="aws_archives"))
-    assert asset.extra == {"archive_conn_id": "aws_archives"}
+    assert asset.extra == {
+        "kafka_drain_pipeline": "orders",
+        "archive_conn_id": "aws_archives",
+    }
 
 
 def test_tell_replaced_by_alias() -> None:
@@ -66,12 +69,22 @@ def test_tell_validated_extra() -> None:
     """A validation's result is the extra of its outlets' events."""
     asset, outlet = archive_asset(PIPELINE), FakeOutlet()
 
-    tell_validated([asset], {"outlet_events": {asset: outlet}}, {"segments": [1]})
+    tell_validated([asset], {"outlet_events": {asset: outlet}}, PIPELINE, {"segments": [1]})
 
-    assert outlet.extra == {"segments": [1]}
+    assert (outlet.extra, outlet.added) == ({"segments": [1]}, [])
+
+
+def test_tell_validated_by_alias() -> None:
+    """Mapped validations share their outlets: through an alias, each tells of its own archive."""
+    alias, outlet = AssetAlias("archives"), FakeOutlet()
+
+    tell_validated([alias], {"outlet_events": {alias: outlet}}, PIPELINE, {"segments": [1]})
+
+    assert outlet.added == [("file:///archives/orders", {"segments": [1]})]
+    assert outlet.extra == {}
 
 
 def test_tell_without_events() -> None:
     """A task that runs without Airflow's events emits nothing, and doesn't fail."""
-    tell_validated([archive_asset(PIPELINE)], {}, {"segments": []})
+    tell_validated([archive_asset(PIPELINE)], {}, PIPELINE, {"segments": []})
     tell_replaced([replaced_alias(PIPELINE)], {}, PIPELINE, {})

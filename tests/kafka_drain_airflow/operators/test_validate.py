@@ -24,7 +24,10 @@ from tests.kafka_drain.made_archive import MadeArchive, dense
 def test_validate_operator_tells_what_failed_attempt_sealed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Segments sealed by a failed attempt are in the event of the next successful one, once."""
+    """Segments sealed by a failed attempt are told by the next successful one, once.
+
+    They are in its event for other DAGs, and in its XCom for the tasks after it.
+    """
     archive = golden_copy(tmp_path / "archive")
     connection = {"conn_type": "kafka", "extra": {"bootstrap.servers": "127.0.0.1:1"}}
     monkeypatch.setenv("AIRFLOW_CONN_KAFKA_DEFAULT", json.dumps(connection))
@@ -39,8 +42,15 @@ def test_validate_operator_tells_what_failed_attempt_sealed(
 
         monkeypatch.setattr(validation, "validate_archive", validate)
         event = SimpleNamespace(extra=None)
-        operator.execute({"run_id": run, "outlet_events": {asset: event}})  # type: ignore[arg-type]
-        return [segment["sha256"] for segment in event.extra["segments"]]
+        pushed: dict[str, Any] = {}
+        task = SimpleNamespace(xcom_push=lambda key, value: pushed.update({key: value}))
+        context: Any = {"run_id": run, "outlet_events": {asset: event}, "ti": task}
+        returned = operator.execute(context)
+        assert "sealed" not in returned
+        told = event.extra["segments"]
+        assert pushed["sealed"]["segments"] == len(told)
+        assert pushed["sealed"]["records"] == sum(segment["records"] for segment in told)
+        return [segment["sha256"] for segment in told]
 
     sealed: list[Any] = []
     with pytest.raises(Exception, match="file_missing"):
@@ -98,6 +108,15 @@ def test_validate_operator_failed_alerts(failed: Any) -> None:
     [alert] = context["alerts"]
     assert alert["kind"] == "DAMAGED"
     assert "file_missing" in alert["message"]
+
+
+def test_validate_operator_scope_refused(tmp_path: Path) -> None:
+    """A scope that doesn't exist isn't taken for another one."""
+    pipeline = Pipeline(name="p", topics=["t"], archive=str(tmp_path))
+    operator = ValidateManifestOperator(task_id="validate", pipeline=pipeline, scope="opne")
+
+    with pytest.raises(Exception, match="scope = 'opne' is not acceptable; accepted: open, all"):
+        operator.execute({})  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("fails", ["", "registry", "connection"])

@@ -1,0 +1,156 @@
+"""What users add to the DAGs and tasks that a factory creates, and what they can't change."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from fnmatch import fnmatchcase
+from typing import Any, TypeVar
+
+from airflow.providers.common.compat.sdk import DAG
+
+from kafka_drain.config.checks import refuse, unknown
+from kafka_drain.errors import ConfigError
+
+T = TypeVar("T")
+Added = Mapping[str, Mapping[str, Any]]
+
+#: The tasks of each kind of DAG; of a group, `validate_<pipeline>` too.
+TASKS: Mapping[str, Sequence[str]] = {
+    "drain": ("preflight", "drain", "validate"),
+    "drain_group": ("drain", "done"),
+    "republish": ("plan", "republish", "check_decoding"),
+    "reprocess": ("plan", "reprocess"),
+    "maintain": ("plan", "maintain"),
+    "drill": ("drill", "check"),
+    "cut_over": (
+        *("mirror", "producers_off", "preflight", "drain", "validate", "last_drain"),
+        *("last_mirror", "groups", "verify", "hand_over", "back"),
+    ),
+    "restore_schemas": ("restore_schemas",),
+}
+#: Arguments of DAGs that aren't set by `dag_kwargs`, and what sets them.
+OWN = {
+    "dag_id": "the factory's dag_id",
+    "schedule": "the factory's schedules",
+    "start_date": "the factory's start_date",
+    "default_args": "the factory's default_args",
+    "tags": "the factory's tags",
+    "params": "kafka-drain: they are the DAG's form",
+    "render_template_as_native_obj": "kafka-drain: the form's fields aren't text",
+}
+
+
+@dataclass(frozen=True)
+class FactoryArguments:
+    """What users add to DAGs and tasks.
+
+    Attributes:
+        common: Arguments of every DAG.
+        dag_id: Pattern of the DAGs' ids, with `{kind}` and `{name}`.
+        schedules: Schedules by kind of DAG, as Airflow takes them.
+        dags: Arguments for DAGs, by patterns of their kinds.
+        tasks: Arguments for tasks, by patterns of their ids or of `<kind>.<task id>`.
+        groups: Ids of further tasks of kind `drain_group`.
+
+    Raises:
+        ConfigError: If a pattern matches nothing, or an argument isn't theirs to set.
+    """
+
+    common: Mapping[str, Any]
+    dag_id: str = "{kind}_{name}"
+    schedules: Mapping[str, Any] = field(default_factory=dict)
+    dags: Added = field(default_factory=dict)
+    tasks: Added = field(default_factory=dict)
+    groups: Sequence[str] = ()
+
+    def __post_init__(self) -> None:
+        try:
+            ids = {self.dag_id.format(kind=kind, name="name") for kind in TASKS}
+        except (KeyError, IndexError, ValueError):
+            ids = set()
+        if len(ids) < len(TASKS):
+            accepted = "a text with {kind}, such as 'team_a.{kind}.{name}'"
+            raise refuse("dag_id", self.dag_id, accepted)
+        for kind, schedule in self.schedules.items():
+            if kind not in TASKS:
+                raise unknown(kind, schedule, TASKS, "kind of DAG in schedules")
+        for pattern, given in self.dags.items():
+            if not any(fnmatchcase(kind, pattern) for kind in TASKS):
+                raise unknown(pattern, given, TASKS, "kind of DAG in dag_kwargs")
+            for name in given.keys() & OWN.keys():
+                raise ConfigError(f"dag_kwargs: {name} is set by {OWN[name]}")
+        every = [(kind, task_id) for kind in TASKS for task_id in self._tasks_of(kind)]
+        for pattern, given in self.tasks.items():
+            if not any(_is_task(pattern, *task) for task in every):
+                known = {task_id for _, task_id in every}
+                raise unknown(pattern, given, known, "task in task_kwargs")
+
+    def _tasks_of(self, kind: str) -> Iterator[str]:
+        yield from TASKS[kind]
+        if kind == "drain_group":
+            yield from self.groups
+
+    def of(self, kind: str, name: str) -> DagArguments:
+        """Return what is added to one DAG, given its kind and the name of what it is for."""
+        return DagArguments(self, kind, self.dag_id.format(kind=kind, name=name))
+
+
+@dataclass(frozen=True)
+class DagArguments:
+    """What users add to one DAG and its tasks.
+
+    Attributes:
+        of_factory: What they add to all.
+        kind: The DAG's kind.
+        dag_id: The DAG's id.
+    """
+
+    of_factory: FactoryArguments
+    kind: str
+    dag_id: str
+
+    def dag(self, schedule: Any, **own: Any) -> DAG:
+        """Create the DAG, given its default schedule and the factory's own arguments."""
+        factory = self.of_factory
+        arguments = {**factory.common, **own}
+        for pattern, given in factory.dags.items():
+            if fnmatchcase(self.kind, pattern):
+                arguments |= given
+        # The factory has turned that of drains into a timetable with data intervals.
+        if self.kind not in ("drain", "drain_group"):
+            schedule = factory.schedules.get(self.kind, schedule)
+        return DAG(self.dag_id, schedule=schedule, **arguments)
+
+    def task(self, operator: type[T], task_id: str, **own: Any) -> T:
+        """Create a task, given its operator and the factory's own arguments."""
+        return task_with(self.of_factory.tasks, self.kind, operator, task_id, own)
+
+
+def task_with(
+    added: Added, kind: str, operator: type[T], task_id: str, own: Mapping[str, Any]
+) -> T:
+    """Create a task with what users add to it; their outlets come after the factory's.
+
+    Raises:
+        ConfigError: If they set an argument that is the factory's.
+    """
+    arguments = dict(own)
+    for pattern, given in added.items():
+        if not _is_task(pattern, kind, task_id):
+            continue
+        for name, value in given.items():
+            if name == "outlets":
+                arguments[name] = [*arguments.get(name, ()), *value]
+            elif name in own or name in ("task_id", "dag"):
+                raise ConfigError(
+                    f"task_kwargs: {name} of task {task_id} is set by kafka-drain; for another "
+                    f"value, create a {operator.__name__} in a DAG of your own"
+                )
+            else:
+                arguments[name] = value
+    return operator(task_id=task_id, **arguments)
+
+
+def _is_task(pattern: str, kind: str, task_id: str) -> bool:
+    return fnmatchcase(task_id, pattern) or fnmatchcase(f"{kind}.{task_id}", pattern)

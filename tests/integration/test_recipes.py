@@ -1,0 +1,204 @@
+"""The recipes of docs/composing.md, run by a real Airflow 3 with real Spark and a real broker."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import shutil
+import sqlite3
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import pytest
+from airflow.providers.common.compat.version_compat import AIRFLOW_V_3_0_PLUS
+
+from demo.broker.ports import free_ports
+from demo.flights import create_topic, flight_records, produce
+from demo.local_airflow import LocalAirflow
+from kafka_drain.archive.archive import Archive
+from kafka_drain.proof.validation import validate_archive
+from scripts.compose_test.airflow_api import log_in
+from tests.faults.injection import wait_for
+
+pytestmark = [
+    pytest.mark.integration,
+    pytest.mark.airflow,
+    pytest.mark.skipif(not AIRFLOW_V_3_0_PLUS, reason="approval and deadlines need Airflow 3.1"),
+]
+
+ROOT = Path(__file__).resolve().parents[2]
+RECORDS, FEW = 500, 60
+
+#: Mapped operators beside a recipe's mapped group: over pipelines of a task, and over moments.
+MAPPED = """
+from datetime import datetime, timezone
+from airflow.providers.common.compat.sdk import DAG, task
+from kafka_drain_airflow import PreflightOperator, RepublishToKafkaOperator
+import drain_then_load
+
+FIRST = {first!r}
+
+with DAG("mapped", schedule=None, start_date=datetime(2026, 1, 1, tzinfo=timezone.utc)):
+    @task
+    def pipelines():
+        return [drain_then_load.flights.model_dump(exclude_unset=True)]
+
+    check = PreflightOperator.partial(task_id="check").expand(pipeline=pipelines())
+    check >> RepublishToKafkaOperator.partial(
+        task_id="send", pipeline=drain_then_load.flights, apply=True, create_target=True,
+    ).expand_kwargs([
+        {{"target_topic": "before", "to_time": FIRST}},
+        {{"target_topic": "after", "from_time": FIRST}},
+    ])
+"""
+
+
+@dataclass
+class Recipes:
+    """An Airflow whose DAGs are the recipes."""
+
+    airflow: LocalAirflow
+    said: list[str] = field(default_factory=list)
+
+    def test(self, dag_id: str, log: str) -> None:
+        """Run a DAG in one process."""
+        self.airflow.test_dag(dag_id, log, self.said.append)
+
+    def ask(self, query: str) -> list[tuple[Any, ...]]:
+        """Return a query's rows from Airflow's database."""
+        with contextlib.closing(sqlite3.connect(self.airflow.home / "airflow.db")) as database:
+            return database.execute(query).fetchall()
+
+    def xcom(self, dag_id: str, task_id: str, key: str = "return_value") -> Any:
+        """Return the newest value that a task has pushed."""
+        [(value,)] = self.ask(
+            f"SELECT value FROM xcom WHERE dag_id = '{dag_id}' AND task_id = '{task_id}' "
+            f"AND key = '{key}' ORDER BY timestamp DESC LIMIT 1"
+        )
+        value = json.loads(value)
+        return json.loads(value) if isinstance(value, str) else value
+
+
+@pytest.fixture(scope="module")
+def recipes(tmp_path_factory: pytest.TempPathFactory, bootstrap_servers: str) -> Iterator[Recipes]:
+    """A new Airflow with the recipes, whose topics hold flights; nothing is drained."""
+    folder = tmp_path_factory.mktemp("recipes")
+    for topic, records in {"flights": RECORDS, "arrivals": FEW, "departures": FEW}.items():
+        create_topic(bootstrap_servers, topic)
+        assert produce(bootstrap_servers, topic, islice(flight_records(), records)) == records
+    dags = shutil.copytree(ROOT / "docs" / "recipes", folder / "dags")
+    middle = next(islice(flight_records(), RECORDS // 2, None)).timestamp
+    (dags / "mapped.py").write_text(MAPPED.format(first=middle_of(middle)))
+    [port] = free_ports(1, ())
+    with LocalAirflow(folder, bootstrap_servers, port=port, dags=dags) as airflow:
+        airflow.run("db", "migrate", log="migrate")
+        airflow.run("dags", "reserialize", log="reserialize")
+        # What is sealed from now on starts a run of it, once there is a scheduler.
+        airflow.run("dags", "unpause", "-y", "handed_over", log="unpause")
+        found = Recipes(airflow)
+        found.test("drain_then_load", "drain_then_load")
+        yield found
+
+
+def middle_of(milliseconds: int) -> str:
+    """Return a time in the form of the operators' options."""
+    from datetime import datetime, timezone
+
+    return datetime.fromtimestamp(milliseconds / 1000, timezone.utc).isoformat()
+
+
+def test_recipe_drain_then_load(recipes: Recipes) -> None:
+    """Spark counts exactly the flights that the same run has drained; without any, it's skipped."""
+    carriers = Counter(record.key.decode() for record in islice(flight_records(), RECORDS))
+    sealed = recipes.xcom("drain_then_load", "kafka.validate", "sealed")
+
+    assert recipes.xcom("drain_then_load", "flights_by_carrier") == dict(carriers)
+    assert (sealed["records"], sealed["topics"]["flights"]["offsets"]) == (RECORDS, RECORDS)
+    recipes.test("drain_then_load", "nothing_new")
+    states = recipes.ask(
+        "SELECT state FROM task_instance JOIN dag_run USING (run_id, dag_id) "
+        "WHERE task_id = 'flights_by_carrier' ORDER BY dag_run.id"
+    )
+    assert [state for (state,) in states] == ["success", "skipped"]
+
+
+def test_recipe_many_topics(recipes: Recipes) -> None:
+    """Each topic is drained to its own archive, whose asset gets its own event."""
+    recipes.test("many_topics", "many_topics")
+
+    for topic in ("arrivals", "departures"):
+        report = validate_archive(Archive.at(str(recipes.airflow.archives / topic)), None)
+        assert (report.complete, report.records) == (True, FEW)
+    events = recipes.ask(
+        "SELECT asset.uri, asset_event.extra FROM asset_event "
+        "JOIN asset ON asset.id = asset_event.asset_id "
+        "WHERE asset_event.source_dag_id = 'many_topics'"
+    )
+    told = {uri.rpartition("/")[2]: json.loads(extra)["segments"] for uri, extra in events}
+    assert {name: segments[0]["records"] for name, segments in told.items()} == {
+        "arrivals": FEW,
+        "departures": FEW,
+    }
+    names = recipes.ask(
+        "SELECT rendered_map_index FROM task_instance WHERE dag_id = 'many_topics' "
+        "AND task_id = 'drain_topic.validate' ORDER BY map_index"
+    )
+    assert [name for (name,) in names] == ["arrivals", "departures"]
+
+
+def test_expand_over_pipelines_and_moments(recipes: Recipes, read: Any) -> None:
+    """Mapped operators take pipelines from a task, and each moment is a republish of its own."""
+    recipes.test("mapped", "mapped")
+
+    assert recipes.xcom("mapped", "check")["pipeline"] == "flights"
+    sent = [
+        record for topic in ("before", "after") for part in read(topic).values() for record in part
+    ]
+    whole = [record for part in read("flights").values() for record in part]
+    assert len(sent) == RECORDS
+    assert sorted(map(repr, sent)) == sorted(map(repr, whole))
+
+
+def test_recipes_with_scheduler(recipes: Recipes, read: Any) -> None:
+    """With Airflow's scheduler: a hand-over by asset, a restore that waits for a person, a deadline.
+
+    What is sealed starts the other DAG, once, with what was sealed. Nothing is sent before somebody
+    approves, and then exactly what the plan said. A drain that is late is told while it runs.
+    """
+    airflow = recipes.airflow
+    with airflow.running():
+        api = log_in(airflow.url, *airflow.login())
+        run = api.trigger("approved_restore", {})
+        api.unpause("approved_restore")
+        api.unpause("drain_flights")
+
+        def late() -> bool:
+            with contextlib.closing(sqlite3.connect(airflow.home / "airflow.db", 30)) as database:
+                with database:
+                    changed = database.execute(
+                        "UPDATE deadline SET deadline_time = '2026-01-01 00:00:00.000000' "
+                        "WHERE NOT missed"
+                    )
+                    return changed.rowcount > 0
+
+        wait_for(late, "a deadline", patience=120, pause=0.5)
+        wait_for(lambda: bool(recipes.ask("SELECT 1 FROM hitl_detail")), "a question", patience=120)
+        [(subject, _)] = recipes.ask("SELECT subject, body FROM hitl_detail")
+        assert subject == f"Send {RECORDS} records to Kafka?"
+        with pytest.raises(Exception, match="flights_restored"):
+            read("flights_restored")
+        task = f"dags/approved_restore/dagRuns/{run}/taskInstances/approve/-1/hitlDetails"
+        api.request("PATCH", task, {"chosen_options": ["Approve"], "params_input": {}})
+        api.wait_for_runs("approved_restore", 120)
+        api.wait_for_runs("handed_over", 120)
+        called = "SELECT 1 FROM callback WHERE state = 'success'"
+        wait_for(lambda: bool(recipes.ask(called)), "the callback", patience=120, pause=0.5)
+
+    assert read("flights_restored") == read("flights")
+    assert recipes.xcom("handed_over", "newly_sealed") == RECORDS
+    [(events,)] = recipes.ask("SELECT count(*) FROM dag_run WHERE dag_id = 'handed_over'")
+    assert events == 1
