@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ast
 from pathlib import Path
-
 from types import SimpleNamespace
 from typing import Any
 
@@ -13,6 +12,7 @@ from airflow.providers.common.compat.sdk import DAG
 
 from kafka_drain.config.pipeline import Pipeline
 from kafka_drain.republish.planning.request import RepublishRequest
+from kafka_drain_airflow import RepublishToKafkaOperator
 
 OPERATOR = Path(__file__).parents[3] / "plugins/kafka_drain_airflow/operators/republish.py"
 
