@@ -163,7 +163,7 @@ def test_expand_over_pipelines_and_moments(recipes: Recipes, read: Any) -> None:
 
 
 def test_recipes_with_scheduler(recipes: Recipes, read: Any) -> None:
-    """With Airflow's scheduler: a hand-over by asset, a restore that waits for a person, a deadline.
+    """With a scheduler: a hand-over by asset, a restore that waits for a person, a deadline.
 
     What is sealed starts the other DAG, once, with what was sealed. Nothing is sent before somebody
     approves, and then exactly what the plan said. A drain that is late is told while it runs.

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-from urllib.parse import quote
+from typing import TYPE_CHECKING, Any
+from urllib.parse import quote, urlencode
 
 from airflow.providers.common.compat.sdk import BaseOperatorLink, XCom
 from airflow.providers.common.compat.version_compat import AIRFLOW_V_3_0_PLUS
 
+from kafka_drain.config.pipeline import Pipeline
 from kafka_drain.pages.humanize import is_web_address
 from kafka_drain_airflow.addresses import page_url
 from kafka_drain_airflow.observability.task_progress import SPARK_UI_KEY
@@ -15,35 +16,53 @@ from kafka_drain_airflow.observability.task_progress import SPARK_UI_KEY
 if TYPE_CHECKING:
     from airflow.providers.common.compat.sdk import BaseOperator, Context, TaskInstanceKey
 
-#: Prefixes of a pipeline's DAG ids; the archive's page shows the progress of each DAG.
+#: Prefixes of a pipeline's DAG ids, as the factories name them by default.
 KINDS = ("drain", "republish", "reprocess", "maintain", "drill")
-#: Prefixes of a group's DAG id, and of its task ids that validate a pipeline's archive.
-GROUP, VALIDATION = "drain_group_", "validate_"
+#: XCom of a task in Airflow 2: name of its pipeline, and path or URL of the archive.
+ARCHIVE_KEY = "archive"
 
 
 class ArchiveLink(BaseOperatorLink):
-    """The Archive button, which opens the archive's page with the progress of running tasks."""
+    """The Archive button, which opens the archive's page with the progress of running tasks.
+
+    In Airflow 3 the worker requests it; in Airflow 2 the webserver, which has only what the task
+    has pushed.
+    """
 
     name = "Archive"
 
     def get_link(self, operator: BaseOperator, *, ti_key: TaskInstanceKey) -> str:
-        """Return the page's URL; empty, which hides the button, if it isn't a pipeline's DAG."""
-        return archive_address(ti_key.dag_id, ti_key.task_id, operator.task_type)
+        """Return the page's URL; empty, which hides the button, if the archive isn't known."""
+        if AIRFLOW_V_3_0_PLUS:
+            return _address_of(operator, ti_key.dag_id)
+        told = XCom.get_value(ti_key=ti_key, key=ARCHIVE_KEY)
+        if not isinstance(told, dict) or not all(isinstance(told.get(k), str) for k in _TOLD):
+            return ""
+        return archive_address(ti_key.dag_id, operator.task_type, told["pipeline"], told["archive"])
 
 
-def archive_address(dag_id: str, task_id: str, task_type: str) -> str:
-    """Return the URL of the page of the archive that a task works on; empty if there is none.
+_TOLD = ("pipeline", "archive")
 
-    A group's drain task works on several archives, so it links to the page that lists all archives.
+
+def archive_address(dag_id: str, task_type: str, pipeline: str, archive: str) -> str:
+    """Return the URL of the page of the archive that a task works on.
+
+    In a DAG with a factory's usual id, that is the page of the pipeline's drains; otherwise the
+    server looks up which DAG validates the archive. A group's drain task works on several
+    archives, so it links to the page that lists all archives.
     """
-    kind, _, pipeline = dag_id.partition("_")
-    if kind not in KINDS or not pipeline:
-        return ""
     if task_type == "KafkaDrainGroupOperator":
         return page_url("/archives")
-    if dag_id.startswith(GROUP) and task_id.startswith(VALIDATION):
-        pipeline = task_id.removeprefix(VALIDATION)
-    return page_url(f"/archives/{quote(f'drain_{pipeline}', safe='')}")
+    if dag_id in {f"{kind}_{pipeline}" for kind in KINDS}:
+        return page_url(f"/archives/{quote(f'drain_{pipeline}', safe='')}")
+    return page_url(f"/archive?{urlencode({'at': archive})}")
+
+
+def _address_of(operator: Any, dag_id: str) -> str:
+    pipeline = operator.pipeline
+    if not isinstance(pipeline, Pipeline):  # the task failed before it could be read
+        return ""
+    return archive_address(dag_id, operator.task_type, pipeline.name, pipeline.archive)
 
 
 class SparkUiLink(BaseOperatorLink):
@@ -63,9 +82,14 @@ class SparkUiLink(BaseOperatorLink):
         return told if isinstance(told, str) and is_web_address(told) else ""
 
 
-def show_archive(context: Context, operator: BaseOperator) -> None:
+def show_archive(context: Context, operator: Any) -> None:
     """Show the Archive button while the task runs: Airflow 3 requests links only at the end."""
     task_instance = context["ti"]
-    if AIRFLOW_V_3_0_PLUS and task_instance is not None:
-        address = archive_address(task_instance.dag_id, task_instance.task_id, operator.task_type)
+    if task_instance is None:
+        return
+    if AIRFLOW_V_3_0_PLUS:
+        address = _address_of(operator, task_instance.dag_id)
         task_instance.xcom_push(key=ArchiveLink().xcom_key, value=address)
+    else:
+        told = {"pipeline": operator.pipeline.name, "archive": operator.pipeline.archive}
+        task_instance.xcom_push(key=ARCHIVE_KEY, value=told)

@@ -50,6 +50,16 @@ def archives_as_json() -> Response:
         return _response(page_answers.archives_as_json(session, _readable(session)))
 
 
+# The button of a task, which doesn't know which DAG validates its archive.
+@blueprint.get("/archive")
+@has_access_view()
+def archive_at() -> Response:
+    """Redirect to the page of the archive at a path or URL."""
+    with create_session() as session:
+        at = request.args.get("at", "")
+        return _response(page_answers.archive_at(session, at, _readable(session)))
+
+
 @blueprint.get("/archives/<dag_id>")
 @_may_read
 def archive_of(dag_id: str) -> Response:

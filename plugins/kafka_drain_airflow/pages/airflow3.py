@@ -34,6 +34,15 @@ def archives_as_json(session: SessionDep, user: GetUserDep) -> Response:
     return _response(page_answers.archives_as_json(session, _readable(session, user)))
 
 
+# The button of a task, which doesn't know which DAG validates its archive.
+@app.get("/archive")
+def archive_at(
+    at: Annotated[str, Query(min_length=1)], session: SessionDep, user: GetUserDep
+) -> Response:
+    """Redirect to the page of the archive at a path or URL."""
+    return _response(page_answers.archive_at(session, at, _readable(session, user)))
+
+
 @app.get("/archives/{dag_id}", dependencies=_MAY_READ, response_class=HTMLResponse)
 def archive_of(dag_id: str, session: SessionDep, user: GetUserDep) -> Response:
     """Return the page of a drain's archive."""

@@ -29,8 +29,9 @@ from kafka_drain_airflow.addresses import dag_url, home_url, page_url
 from kafka_drain_airflow.observability.task_links import KINDS
 from kafka_drain_airflow.pages.archives import find, find_all, opened, page_beside, placed_findings
 from kafka_drain_airflow.pages.database import (
-    PREFIX,
     archives_of,
+    dag_of,
+    dags_of,
     drains_of,
     groups_of,
     last_runs,
@@ -108,10 +109,11 @@ def archive(session: Any, dag_id: str, readable: Collection[str]) -> Answer:
 
     Args:
         session: Session of Airflow's database.
-        dag_id: Id of the drain's DAG.
+        dag_id: Id of the archive's page: of the DAG that validates it.
         readable: Ids of the DAGs whose runs and progress may be shown.
     """
-    rows = _rows(session, [dag_id], readable)
+    page = _archive_url(dag_id)
+    rows = [row for row in _rows(session, [dag_id], readable) if row.page == page]
     if not rows:
         return _not_found(f"{dag_id} isn't a DAG that drains to an archive.")
     [row], history, placed = rows, History(), NOTHING
@@ -125,13 +127,22 @@ def archive(session: Any, dag_id: str, readable: Collection[str]) -> Answer:
         except (KafkaDrainError, ReceiptError, OSError) as error:
             row = replace(row, problem=f"{row.archive}: {error}")
     groups = groups_of(session, [dag_id]).get(dag_id, [])
-    shown = {*groups, *(f"{kind}_{row.name}" for kind in KINDS)}.intersection(readable)
+    related = {dag_of(dag_id), *groups, *dags_of(session, row.name)}
+    shown = {*related, *(f"{kind}_{row.name}" for kind in KINDS)}.intersection(readable)
     doing = progress_of(session, shown)
     drains = drains_of(session, dag_id, [group for group in groups if group in shown])
     now = datetime.now(timezone.utc)
     address = f"{row.page}/receipts"
-    page = archive_page(row, history, now, address, doing, drains, placed, tried)
-    return Answer(page, headers=PAGE_HEADERS)
+    content = archive_page(row, history, now, address, doing, drains, placed, tried)
+    return Answer(content, headers=PAGE_HEADERS)
+
+
+def archive_at(session: Any, archive: str, readable: Collection[str]) -> Answer:
+    """Return a redirection to an archive's page, given its path or URL."""
+    for page, place in archives_of(session, readable).items():
+        if place.archive == archive:
+            return Answer("", _TEXT, 302, HEADERS | {"Location": _archive_url(page)})
+    return _not_found(f"No DAG that you may read validates {archive}.")
 
 
 def receipt(session: Any, dag_id: str, generation: int, name: str) -> Answer:
@@ -175,7 +186,9 @@ def report(session: Any, dag_id: str, run_id: str, task_id: str, map_index: int)
         path = report_of(session, dag_id, run_id, task_id, map_index)
     except LookupError as error:
         return _not_found(str(error))
-    place = archives_of(session, [dag_id]).get(dag_id)
+    places = archives_of(session, [dag_id]).values()
+    inside = (place for place in places if str(path).startswith(f"{place.archive.rstrip('/')}/"))
+    place = next(inside, None)
     try:
         root = opened(place) if place and place.conn_id else None
     except KafkaDrainError as error:
@@ -190,21 +203,26 @@ def _not_found(text: str) -> Answer:
     return Answer(text + "\n", _TEXT, status=404)
 
 
+def _archive_url(page: str) -> str:
+    """Return the URL of an archive's page."""
+    return page_url(f"/archives/{quote(page, safe='')}")
+
+
 def _rows(session: Any, dag_ids: Collection[str], readable: Collection[str]) -> list[ArchiveRow]:
     places = archives_of(session, dag_ids)
     groups = groups_of(session, places)
     runs = last_runs(
         session,
-        {name: {name, *groups.get(name, ())}.intersection({name, *readable}) for name in places},
+        {page: {dag_of(page)} | {*groups.get(page, ())}.intersection(readable) for page in places},
     )
     found = find_all(list(places.values()))
     return [
         ArchiveRow(
-            name=dag_id.removeprefix(PREFIX),
+            name=place.name,
             archive=place.archive,
-            link=dag_url(dag_id),
-            page=page_url(f"/archives/{quote(dag_id, safe='')}"),
-            report=page_url(f"/archives/{quote(dag_id, safe='')}/report") if of.overview else "",
+            link=dag_url(dag_of(dag_id)),
+            page=_archive_url(dag_id),
+            report=f"{_archive_url(dag_id)}/report" if of.overview else "",
             overview=of.overview,
             problem=of.problem,
             runs=runs.get(dag_id, ()),

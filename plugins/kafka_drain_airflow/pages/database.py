@@ -9,7 +9,7 @@ import io
 import json
 import pickle
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from airflow.models.dag import DagTag
@@ -17,38 +17,40 @@ from airflow.models.dagrun import DagRun
 from airflow.models.taskinstance import TaskInstance
 from airflow.providers.common.compat.sdk import XCOM_RETURN_KEY
 from airflow.providers.common.compat.version_compat import AIRFLOW_V_3_0_PLUS
-from sqlalchemy import and_, case, func, select
+from sqlalchemy import and_, case, func, or_, select
 
 from kafka_drain.pages.archive import Drained
 from kafka_drain.pages.overview import Doing, Run, shown_task
 from kafka_drain_airflow.addresses import run_url
-from kafka_drain_airflow.observability.archive_events import CONN_ID
 from kafka_drain_airflow.observability.report_link import REPORT_KEY
-from kafka_drain_airflow.observability.task_links import GROUP
-from kafka_drain_airflow.observability.task_links import VALIDATION as GROUP_VALIDATION
 from kafka_drain_airflow.observability.task_progress import PROGRESS_KEY, is_progress
+from kafka_drain_airflow.pages.finding import (
+    TAG,
+    AssetModel,
+    TaskOutletAssetReference,
+    Validation,
+    chosen,
+    dag_of,
+    pages_of,
+)
 
 if TYPE_CHECKING or AIRFLOW_V_3_0_PLUS:
-    from airflow.models.asset import AssetModel, TaskOutletAssetReference
     from airflow.models.xcom import XComModel  # type: ignore[attr-defined]
 
-    ASSET_ID = TaskOutletAssetReference.asset_id
     RUN_TIME = DagRun.run_after
 else:
-    from airflow.models.dataset import DatasetModel as AssetModel
-    from airflow.models.dataset import TaskOutletDatasetReference as TaskOutletAssetReference
     from airflow.models.xcom import XCom as XComModel
 
-    ASSET_ID = TaskOutletAssetReference.dataset_id
     RUN_TIME = DagRun.execution_date
 
 __all__ = [
-    "PREFIX",
     "AssetModel",
     "Place",
     "TaskOutletAssetReference",
     "XComModel",
     "archives_of",
+    "dag_of",
+    "dags_of",
     "drains_of",
     "groups_of",
     "last_runs",
@@ -57,8 +59,9 @@ __all__ = [
     "report_of",
 ]
 
-#: Prefix of the DAG ids whose archives are listed, and the ids of their drain and validation tasks.
-PREFIX, DRAIN, VALIDATION = "drain_", "drain", "validate"
+#: Operators of drains and validations, and the id of a factory's drain task.
+DRAINERS, VALIDATOR = ("KafkaDrainOperator", "KafkaDrainGroupOperator"), "ValidateManifestOperator"
+DRAIN = "drain"
 #: When a run's state last changed. The run's logical date can't tell: a run with an old date may
 #: belong to a backfill, or may have been cleared.
 CHANGED_AT = func.coalesce(DagRun.end_date, DagRun.start_date, DagRun.queued_at, RUN_TIME)
@@ -74,49 +77,41 @@ class Place:
     Attributes:
         archive: Its path or URL.
         conn_id: Id of the Airflow connection that opens it; empty if the server's own access does.
+        name: Name of its pipeline.
     """
 
     archive: str
     conn_id: str = ""
+    name: str = field(default="", compare=False)
 
 
 def archives_of(session: Any, dag_ids: Collection[str]) -> dict[str, Place]:
-    """Return the archives of the given DAGs, taken from the outlets of their validation tasks."""
-    query = (
-        select(TaskOutletAssetReference.dag_id, AssetModel.uri, AssetModel.extra)
-        .join(AssetModel, AssetModel.id == ASSET_ID)
-        .join(DagTag, DagTag.dag_id == TaskOutletAssetReference.dag_id)
-        .where(
-            DagTag.name == "kafka-drain",
-            TaskOutletAssetReference.task_id == VALIDATION,
-            TaskOutletAssetReference.dag_id.in_(dag_ids),
-        )
-        .order_by(TaskOutletAssetReference.dag_id)
-    )
-    return {
-        dag_id: Place(uri.removeprefix("file://"), str((extra or {}).get(CONN_ID) or ""))
-        for dag_id, uri, extra in session.execute(query)
-        if dag_id.startswith(PREFIX)
-    }
+    """Return the archives of the given DAGs, taken from the assets of their validations.
+
+    Returns:
+        The archives by the ids of their pages: the DAG's, and for a DAG's second archive and its
+        others with the pipeline's name.
+    """
+    found = chosen(pages_of(session), dag_ids)
+    return {page: Place(v.archive, v.conn_id, v.name) for page, v in found.items()}
 
 
-def groups_of(session: Any, dag_ids: Collection[str]) -> dict[str, list[str]]:
-    """Return the group DAGs that drain pipelines, by the id of each pipeline's own drain DAG."""
-    validations = {f"{GROUP_VALIDATION}{name.removeprefix(PREFIX)}": name for name in dag_ids}
-    query = (
-        select(TaskOutletAssetReference.dag_id, TaskOutletAssetReference.task_id)
-        .join(DagTag, DagTag.dag_id == TaskOutletAssetReference.dag_id)
-        .where(
-            DagTag.name == "kafka-drain",
-            TaskOutletAssetReference.task_id.in_(validations),
-            TaskOutletAssetReference.dag_id.startswith(GROUP, autoescape=True),
-        )
-        .order_by(TaskOutletAssetReference.dag_id)
-    )
+def groups_of(session: Any, pages: Collection[str]) -> dict[str, list[str]]:
+    """Return the other DAGs that validate the archives of some pages, by the page's id."""
+    known = pages_of(session)
     found: dict[str, list[str]] = {}
-    for group, task_id in session.execute(query):
-        found.setdefault(validations[task_id], []).append(group)
+    for page in known.keys() & set(pages):
+        own = known[page]
+        others = {v.dag_id for v in known.values() if v.archive == own.archive} - {own.dag_id}
+        if others:
+            found[page] = sorted(others)
     return found
+
+
+def dags_of(session: Any, name: str) -> set[str]:
+    """Return the DAGs that factories have created for a pipeline, by their tags."""
+    both = select(DagTag.dag_id).where(DagTag.name.in_([TAG, name])).group_by(DagTag.dag_id)
+    return set(session.scalars(both.having(func.count() == 2)))
 
 
 def last_runs(session: Any, dags: Mapping[str, Collection[str]]) -> dict[str, list[Run]]:
@@ -128,8 +123,15 @@ def last_runs(session: Any, dags: Mapping[str, Collection[str]]) -> dict[str, li
     """
     names: dict[str, list[str]] = {}
     for name, together in dags.items():
-        for dag_id in together:
+        for dag_id in dict.fromkeys(map(dag_of, together)):
             names.setdefault(dag_id, []).append(name)
+    pages = pages_of(session)
+    validations = {
+        (page, v.dag_id): v.task_id
+        for page in dags.keys() & pages.keys()
+        for v in pages.values()
+        if v.archive == pages[page].archive
+    }
     newest = (
         select(
             DagRun.dag_id,
@@ -145,12 +147,16 @@ def last_runs(session: Any, dags: Mapping[str, Collection[str]]) -> dict[str, li
         .where(DagRun.dag_id.in_(names))
         .subquery()
     )
-    tasks = {_validation(name, dag_id) for dag_id, together in names.items() for name in together}
     succeeded = (
         select(TaskInstance.dag_id, TaskInstance.run_id, TaskInstance.task_id)
         .join(newest, _are_of(newest))
         .where(
-            newest.c.age <= RUNS, TaskInstance.task_id.in_(tasks), TaskInstance.state == "success"
+            newest.c.age <= RUNS,
+            TaskInstance.task_id.in_({*validations.values()}),
+            TaskInstance.state == "success",
+            # Another mapped task may have succeeded, and any task may have the asset as outlet.
+            TaskInstance.map_index == -1,
+            or_(TaskInstance.operator.is_(None), TaskInstance.operator == VALIDATOR),
         )
     )
     validated = {tuple(row) for row in session.execute(succeeded)}
@@ -161,15 +167,10 @@ def last_runs(session: Any, dags: Mapping[str, Collection[str]]) -> dict[str, li
         began, ended = (at.isoformat() if at else "" for at in (row.start_date, row.end_date))
         for name in names[row.dag_id]:
             # Other pipelines of a group may have failed in the same run.
-            key = (row.dag_id, row.run_id, _validation(name, row.dag_id))
+            key = (row.dag_id, row.run_id, validations.get((name, row.dag_id)))
             run = Run(str(row.state), words, link, began, ended, key in validated)
             found.setdefault(name, []).append(run)
     return {name: runs[-RUNS:] for name, runs in found.items()}
-
-
-def _validation(name: str, dag_id: str) -> str:
-    """Return the id of a DAG's task that validates an archive, given the archive's drain DAG."""
-    return VALIDATION if dag_id == name else f"{GROUP_VALIDATION}{name.removeprefix(PREFIX)}"
 
 
 def _are_of(runs: Any) -> Any:
@@ -214,23 +215,34 @@ def progress_of(session: Any, dag_ids: Collection[str]) -> list[Doing]:
     return [task for task in shown if task]
 
 
-def drains_of(session: Any, dag_id: str, groups: Sequence[str] = ()) -> list[Drained]:
-    """Return the results of a DAG's newest drains and of its pipeline's groups, oldest first."""
+def drains_of(session: Any, page: str, groups: Sequence[str] = ()) -> list[Drained]:
+    """Return the results of an archive's newest drains in its page's and other DAGs, oldest first.
+
+    Args:
+        session: Session of Airflow's database.
+        page: Id of the archive's page.
+        groups: Ids of other DAGs that drain to it.
+    """
+    own = pages_of(session).get(page)
+    if own is None:
+        return []
+    of_task = (
+        *(XComModel.dag_id == TaskInstance.dag_id, XComModel.run_id == TaskInstance.run_id),
+        *(XComModel.task_id == TaskInstance.task_id, XComModel.map_index == TaskInstance.map_index),
+    )
+    is_drain = or_(TaskInstance.operator.in_(DRAINERS), XComModel.task_id == DRAIN)
     query = (
-        select(XComModel.dag_id, XComModel.value, XComModel.timestamp)
-        .where(XComModel.dag_id.in_([dag_id, *groups]), XComModel.task_id == DRAIN)
-        .where(XComModel.key == XCOM_RETURN_KEY, XComModel.map_index == -1)
+        select(XComModel.value, XComModel.timestamp)
+        .join(TaskInstance, and_(*of_task), isouter=True)
+        .where(XComModel.dag_id.in_([own.dag_id, *groups]), XComModel.key == XCOM_RETURN_KEY)
+        .where(is_drain)
         .order_by(XComModel.timestamp.desc())
         .limit(NEWEST)
     )
-    told = [(plain(row.value), row.dag_id, row.timestamp) for row in session.execute(query)]
-    of_pipeline = [
-        (_of_group(result, dag_id) if group in groups else result, at)
-        for result, group, at in reversed(told)
-    ]
+    told = [(_of_archive(plain(row.value), own), row.timestamp) for row in session.execute(query)]
     return [
         Drained(at.isoformat(), result["offsets"], result["seconds"])
-        for result, at in of_pipeline
+        for result, at in reversed(told)
         # Window drains return other fields, and any task may write any XCom.
         if isinstance(result, dict)
         and isinstance(result.get("offsets"), int)
@@ -238,9 +250,14 @@ def drains_of(session: Any, dag_id: str, groups: Sequence[str] = ()) -> list[Dra
     ]
 
 
-def _of_group(result: object, dag_id: str) -> object:
-    """Return a group drain's result for one pipeline, given the pipeline's own drain DAG."""
-    return result.get(dag_id.removeprefix(PREFIX)) if isinstance(result, dict) else None
+def _of_archive(result: object, own: Validation) -> object:
+    """Return a drain's result if it is an archive's, or a group's result for the archive."""
+    if not isinstance(result, dict):
+        return None
+    of_group = result.get(own.name)
+    if isinstance(of_group, dict):
+        return of_group
+    return result if result.get("archive", own.archive) == own.archive else None
 
 
 def report_of(session: Any, dag_id: str, run_id: str, task_id: str, map_index: int) -> object:

@@ -8,21 +8,20 @@ from kafka_drain_airflow.observability.task_links import archive_address
 
 
 @pytest.mark.parametrize(
-    ("dag_id", "task_id", "task_type", "page"),
+    ("dag_id", "task_type", "pipeline", "page"),
     [
-        ("drain_a", "validate", "ValidateManifestOperator", "/archives/drain_a"),
-        ("maintain_a/b", "maintain", "MaintainOperator", "/archives/drain_a%2Fb"),
-        ("drain_group_g", "validate_a", "ValidateManifestOperator", "/archives/drain_a"),
-        ("drain_group_g", "drain", "KafkaDrainGroupOperator", "/archives"),
+        ("drain_a", "ValidateManifestOperator", "a", "/archives/drain_a"),
+        ("maintain_a.b", "MaintainOperator", "a.b", "/archives/drain_a.b"),
+        ("drain_group_g", "KafkaDrainGroupOperator", "a", "/archives"),
+        ("drain_group_g", "ValidateManifestOperator", "a", "/archive?at=s3%3A%2F%2Fb%2Fa"),
         # A pipeline whose name looks like this.
-        ("drain_group_g", "drain", "KafkaDrainOperator", "/archives/drain_group_g"),
-        ("other_a", "validate", "ValidateManifestOperator", ""),
-        ("drain", "drain", "KafkaDrainOperator", ""),
+        ("drain_group_g", "KafkaDrainOperator", "group_g", "/archives/drain_group_g"),
+        # Whatever a user's own DAG is called.
+        ("maintain_everything", "MaintainOperator", "a", "/archive?at=s3%3A%2F%2Fb%2Fa"),
+        ("elt", "RepublishToKafkaOperator", "a", "/archive?at=s3%3A%2F%2Fb%2Fa"),
+        ("team.drain.a", "KafkaDrainOperator", "a", "/archive?at=s3%3A%2F%2Fb%2Fa"),
     ],
 )
-def test_archive_address(dag_id: str, task_id: str, task_type: str, page: str) -> None:
+def test_archive_address(dag_id: str, task_type: str, pipeline: str, page: str) -> None:
     """A task links to its archive's page, a group's drain to the page of all archives."""
-    address = archive_address(dag_id, task_id, task_type)
-
-    assert address.endswith(page)
-    assert bool(address) == bool(page)
+    assert archive_address(dag_id, task_type, pipeline, "s3://b/a").endswith(f"/kafka-drain{page}")

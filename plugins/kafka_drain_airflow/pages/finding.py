@@ -1,0 +1,151 @@
+"""Find archives in Airflow's metadata database, by the assets that validations have as outlets.
+
+What DAGs and tasks are called doesn't matter, except for DAGs that were parsed by release 0.1.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from airflow.models.dag import DagTag
+from airflow.providers.common.compat.version_compat import AIRFLOW_V_3_0_PLUS
+from sqlalchemy import String, and_, cast, func, or_, select
+
+from kafka_drain_airflow.observability.archive_events import CONN_ID, PIPELINE
+
+if TYPE_CHECKING or AIRFLOW_V_3_0_PLUS:
+    from airflow.models.asset import AssetEvent, AssetModel, TaskOutletAssetReference
+
+    OUTLET_ASSET, EVENT_ASSET = TaskOutletAssetReference.asset_id, AssetEvent.asset_id
+else:
+    from airflow.models.dataset import DatasetEvent as AssetEvent
+    from airflow.models.dataset import DatasetModel as AssetModel
+    from airflow.models.dataset import TaskOutletDatasetReference as TaskOutletAssetReference
+
+    OUTLET_ASSET, EVENT_ASSET = TaskOutletAssetReference.dataset_id, AssetEvent.dataset_id
+
+#: Tag of the factories' DAGs.
+TAG = "kafka-drain"
+#: In DAGs of release 0.1, whose assets don't say whose they are: prefix of a DAG's id by the prefix
+#: of the id of its task that validates. A pipeline's own DAG comes before a group's.
+NAMES = {"drain_group_": "validate_", "drain_": "validate"}
+#: Before the pipeline's name, in the page id of a DAG's second archive, and of its others. No DAG
+#: id has it, and so whoever may only read some DAGs may not read these pages.
+SECOND = "~"
+
+
+@dataclass(frozen=True, slots=True)
+class Validation:
+    """A task that validates an archive.
+
+    Attributes:
+        dag_id: Id of its DAG.
+        task_id: Its id.
+        name: Name of the pipeline.
+        archive: Path or URL of the archive.
+        conn_id: Id of the Airflow connection that opens it; empty if the server's own access does.
+    """
+
+    dag_id: str
+    task_id: str
+    name: str
+    archive: str
+    conn_id: str = ""
+
+    @property
+    def rank(self) -> tuple[bool, bool, str, str]:
+        """Which of several validations of an archive, or of a DAG, comes first: the smallest."""
+        of_group = self.task_id == f"validate_{self.name}"
+        return (of_group, self.dag_id != f"drain_{self.name}", self.dag_id, self.name)
+
+
+def dag_of(page: str) -> str:
+    """Return the id of a page's DAG."""
+    return page.partition(SECOND)[0]
+
+
+def pages_of(session: Any) -> dict[str, Validation]:
+    """Return the validations of all DAGs, by the ids of their archives' pages.
+
+    The id is that of the DAG; of a DAG's second and further archives, with the pipeline's name.
+    """
+    pages: dict[str, Validation] = {}
+    of_dags = sorted({*_by_outlets(session), *_by_events(session)}, key=lambda v: v.rank)
+    for validation in of_dags:
+        page = validation.dag_id
+        if page in pages:
+            page = f"{page}{SECOND}{validation.name}"
+        pages.setdefault(page, validation)
+    return pages
+
+
+def chosen(pages: dict[str, Validation], dag_ids: Collection[str]) -> dict[str, Validation]:
+    """Return a page for each archive that some DAGs, or pages, validate, in order of their ids."""
+    first: dict[str, str] = {}
+    for page in sorted(pages, key=lambda page: pages[page].rank):
+        if page in dag_ids or dag_of(page) in dag_ids:
+            first.setdefault(pages[page].archive, page)
+    return {page: pages[page] for page in sorted(first.values())}
+
+
+def _by_outlets(session: Any) -> list[Validation]:
+    """Return the validations whose archive is an outlet of theirs."""
+    tag = and_(DagTag.dag_id == TaskOutletAssetReference.dag_id, DagTag.name == TAG)
+    rows = session.execute(
+        select(TaskOutletAssetReference.dag_id, TaskOutletAssetReference.task_id)
+        .add_columns(AssetModel.uri, AssetModel.extra)
+        .join(AssetModel, AssetModel.id == OUTLET_ASSET)
+        .join(DagTag, tag, isouter=True)
+        .where(or_(DagTag.name.is_not(None), cast(AssetModel.extra, String).contains(PIPELINE)))
+    ).all()
+    told = [_validation(*row) for row in rows]
+    found = [validation for validation in told if validation]
+    known = {(validation.dag_id, validation.task_id) for validation in found}
+    # Outlets that users add to a validation aren't archives.
+    older = [_by_names(*row[:3]) for row in rows if tuple(row[:2]) not in known]
+    return [*found, *filter(None, older)]
+
+
+def _by_events(session: Any) -> list[Validation]:
+    """Return the validations that told of an archive's asset by an alias, as mapped tasks do."""
+    has_outlet = select(OUTLET_ASSET)
+    age = func.row_number().over(partition_by=EVENT_ASSET, order_by=AssetEvent.timestamp.desc())
+    assets = (
+        select(AssetModel.id, AssetModel.uri, AssetModel.extra)
+        .where(cast(AssetModel.extra, String).contains(PIPELINE), AssetModel.id.not_in(has_outlet))
+        .subquery()
+    )
+    if not session.execute(select(assets.c.id).limit(1)).first():
+        return []
+    newest = (
+        select(AssetEvent.source_dag_id, AssetEvent.source_task_id, EVENT_ASSET.label("of"))
+        .add_columns(age.label("age"))
+        .join(assets, assets.c.id == EVENT_ASSET)
+        .where(AssetEvent.source_dag_id.is_not(None))
+        .subquery()
+    )
+    rows = session.execute(
+        select(newest.c.source_dag_id, newest.c.source_task_id, assets.c.uri, assets.c.extra)
+        .join(assets, assets.c.id == newest.c.of)
+        .where(newest.c.age == 1)
+    )
+    return [validation for row in rows if (validation := _validation(*row))]
+
+
+def _validation(dag_id: str, task_id: str, uri: str, extra: Any) -> Validation | None:
+    """Return a validation by the asset's extra; None if that isn't an archive's."""
+    given = extra if isinstance(extra, dict) else {}
+    name, conn_id = given.get(PIPELINE), given.get(CONN_ID)
+    if not isinstance(name, str) or not name:
+        return None
+    return Validation(dag_id, task_id, name, uri.removeprefix("file://"), str(conn_id or ""))
+
+
+def _by_names(dag_id: str, task_id: str, uri: str) -> Validation | None:
+    for of_dag, of_task in NAMES.items():
+        if dag_id.startswith(of_dag) and task_id.startswith(of_task):
+            name = task_id.removeprefix(of_task) or dag_id.removeprefix(of_dag)
+            return Validation(dag_id, task_id, name, uri.removeprefix("file://"))
+    return None

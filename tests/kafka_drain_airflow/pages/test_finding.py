@@ -1,0 +1,174 @@
+"""Archives are found by the assets of their validations, whatever DAGs and tasks are called."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import datetime, timezone
+from pathlib import Path
+from typing import Any
+
+import pytest
+from airflow.models.asset import AssetEvent, AssetModel, TaskOutletAssetReference
+from airflow.models.base import Base
+from airflow.models.dag import DagTag
+from sqlalchemy import create_engine
+from sqlalchemy.orm import Session
+
+from kafka_drain_airflow.pages.answers import archive_at
+from kafka_drain_airflow.pages.database import Place, archives_of, dags_of, groups_of
+from kafka_drain_airflow.pages.finding import Validation, chosen, dag_of, pages_of
+
+MODELS: tuple[Any, ...] = (AssetModel, AssetEvent, TaskOutletAssetReference, DagTag)
+
+
+@pytest.fixture
+def session(tmp_path: Path) -> Iterator[Session]:
+    """A session of an empty database of Airflow's."""
+    engine = create_engine(f"sqlite:///{tmp_path}/airflow.db")
+    Base.metadata.create_all(engine, tables=[model.__table__ for model in MODELS])
+    with Session(engine) as made:
+        yield made
+
+
+def add(
+    session: Session, uri: str, pipeline: str = "", *tasks: tuple[str, str], conn_id: str = ""
+) -> int:
+    """Add an asset, an archive if it has a pipeline, with the tasks that have it as outlet."""
+    extra = {"kafka_drain_pipeline": pipeline} if pipeline else {}
+    extra |= {"archive_conn_id": conn_id} if conn_id else {}
+    asset = AssetModel(name=uri, uri=uri, extra=extra)
+    session.add(asset)
+    session.flush()
+    for dag_id, task_id in tasks:
+        session.add(TaskOutletAssetReference(asset_id=asset.id, dag_id=dag_id, task_id=task_id))
+    session.flush()
+    return int(asset.id)
+
+
+def tag(session: Session, dag_id: str, *names: str) -> None:
+    """Tag a DAG."""
+    session.add_all(DagTag(dag_id=dag_id, name=name) for name in names)
+    session.flush()
+
+
+def test_archive_of_own_dag(session: Session) -> None:
+    """An archive is listed with the DAG that validates it; other assets aren't archives."""
+    add(session, "s3://b/orders", "orders", ("elt", "kafka.proof"), conn_id="aws")
+    add(session, "file:///mart", "", ("elt", "mart"), ("drain_mart", "validate"))
+
+    assert archives_of(session, ["elt", "drain_mart"]) == {"elt": Place("s3://b/orders", "aws")}
+    assert [place.name for place in archives_of(session, ["elt"]).values()] == ["orders"]
+    assert archives_of(session, ["other"]) == {}
+
+
+def test_archives_of_one_dag(session: Session) -> None:
+    """Each archive of a DAG has a page; no DAG has the id of a second one's."""
+    for name in ("a", "b", "c"):
+        add(session, f"file:///{name}", name, ("elt", f"{name}.validate"))
+
+    assert archives_of(session, ["elt"]) == {
+        "elt": Place("/a"),
+        "elt~b": Place("/b"),
+        "elt~c": Place("/c"),
+    }
+    assert archives_of(session, ["elt~b"]) == {"elt~b": Place("/b")}
+    assert [dag_of(page) for page in ("elt", "elt~b")] == ["elt", "elt"]
+
+
+def test_archive_of_several_dags(session: Session) -> None:
+    """An archive is listed once: with the pipeline's own DAG, or else another one's page."""
+    dags = [("elt", "kafka.validate"), ("drain_group_g", "validate_a"), ("drain_a", "validate")]
+    add(session, "file:///a", "a", *dags)
+
+    every = ["elt", "drain_group_g", "drain_a"]
+    assert list(archives_of(session, every)) == ["drain_a"]
+    assert list(archives_of(session, every[:2])) == ["elt"]
+    assert list(archives_of(session, ["drain_group_g"])) == ["drain_group_g"]
+    assert groups_of(session, ["drain_a"]) == {"drain_a": ["drain_group_g", "elt"]}
+
+
+def test_archive_of_mapped_tasks(session: Session) -> None:
+    """A mapped validation has no asset as outlet: the newest event says which task told of it."""
+    for number, name in enumerate(("arrivals", "departures")):
+        asset_id = add(session, f"file:///{name}", name)
+        for hour, dag_id in enumerate(("before", "many_topics")):
+            event = AssetEvent(
+                asset_id=asset_id,
+                extra={},
+                source_dag_id=dag_id,
+                source_task_id="topic.validate",
+                source_run_id="r",
+                source_map_index=number,
+                timestamp=datetime(2026, 1, 1, hour, tzinfo=timezone.utc),
+            )
+            session.add(event)
+    session.flush()
+
+    assert archives_of(session, ["many_topics", "before"]) == {
+        "many_topics": Place("/arrivals"),
+        "many_topics~departures": Place("/departures"),
+    }
+
+
+def test_archive_of_older_dags(session: Session) -> None:
+    """DAGs that an older release has created are found by their tag and names."""
+    add(session, "file:///a", "", ("drain_a", "validate"), ("drain_group_g", "validate_a"))
+    add(session, "file:///b", "", ("drain_b", "validate"))
+    for dag_id in ("drain_a", "drain_group_g"):
+        tag(session, dag_id, "kafka-drain")
+
+    assert archives_of(session, ["drain_a", "drain_group_g", "drain_b"]) == {"drain_a": Place("/a")}
+    assert groups_of(session, ["drain_a"]) == {"drain_a": ["drain_group_g"]}
+
+
+def test_outlet_beside_archive(session: Session) -> None:
+    """An outlet that a user has added to a factory's validation isn't another archive."""
+    add(session, "file:///a", "a", ("drain_a", "validate"))
+    add(session, "file:///mart", "", ("drain_a", "validate"))
+    tag(session, "drain_a", "kafka-drain")
+
+    assert archives_of(session, ["drain_a"]) == {"drain_a": Place("/a")}
+
+
+def test_dags_of_factory(session: Session) -> None:
+    """The DAGs of a pipeline are known by their tags, however their ids are made."""
+    tag(session, "team.drain.a", "kafka-drain", "a")
+    tag(session, "team.drain.b", "kafka-drain", "b")
+    tag(session, "other", "a")
+
+    assert dags_of(session, "a") == {"team.drain.a"}
+
+
+@pytest.mark.parametrize(
+    ("readable", "status", "location"),
+    [
+        (["elt"], 302, "/kafka-drain/archives/elt~b"),
+        (["elt", "drain_b"], 302, "/kafka-drain/archives/drain_b"),
+        (["other"], 404, None),
+        ([], 404, None),
+    ],
+)
+def test_archive_at(
+    session: Session, readable: list[str], status: int, location: str | None
+) -> None:
+    """A task's button leads to the page of its archive, if the user may read a DAG that has one."""
+    add(session, "file:///a", "a", ("elt", "a.validate"))
+    add(session, "file:///b", "b", ("elt", "b.validate"), ("drain_b", "validate"))
+
+    answer = archive_at(session, "/b", readable)
+
+    assert (answer.status, answer.headers.get("Location")) == (status, location)
+
+
+def test_chosen_is_stable() -> None:
+    """Of several validations the same one is chosen, in whatever order the database has them."""
+    a = Validation("x", "validate", "a", "/a")
+    b = Validation("drain_a", "validate", "a", "/a")
+
+    assert [*chosen({"x": a, "drain_a": b}, ["x", "drain_a"])] == ["drain_a"]
+    assert [*chosen({"drain_a": b, "x": a}, ["x", "drain_a"])] == ["drain_a"]
+
+
+def test_pages_of_nothing(session: Session) -> None:
+    """An Airflow without archives has no pages."""
+    assert pages_of(session) == {}
