@@ -7,12 +7,12 @@ from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from typing import Any, TypeVar
 
-from airflow.providers.common.compat.sdk import DAG
+from airflow.providers.common.compat.sdk import DAG, BaseOperator
 
 from kafka_drain.config.checks import refuse, unknown
 from kafka_drain.errors import ConfigError
 
-T = TypeVar("T")
+T = TypeVar("T", bound=BaseOperator)
 Added = Mapping[str, Mapping[str, Any]]
 
 #: The tasks of each kind of DAG; of a group, `validate_<pipeline>` too.

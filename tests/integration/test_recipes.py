@@ -119,7 +119,7 @@ def test_recipe_drain_then_load(recipes: Recipes) -> None:
     assert (sealed["records"], sealed["topics"]["flights"]["offsets"]) == (RECORDS, RECORDS)
     recipes.test("drain_then_load", "nothing_new")
     states = recipes.ask(
-        "SELECT state FROM task_instance JOIN dag_run USING (run_id, dag_id) "
+        "SELECT task_instance.state FROM task_instance JOIN dag_run USING (run_id, dag_id) "
         "WHERE task_id = 'flights_by_carrier' ORDER BY dag_run.id"
     )
     assert [state for (state,) in states] == ["success", "skipped"]

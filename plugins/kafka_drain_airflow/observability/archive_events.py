@@ -22,7 +22,7 @@ def archive_asset(pipeline: Pipeline) -> Asset:
     """
     archive, conn_id = pipeline.archive, pipeline.archive_conn_id
     uri = archive if "://" in archive else f"file://{archive}"
-    extra = {PIPELINE: pipeline.name} | ({CONN_ID: conn_id} if conn_id else {})
+    extra: dict[str, Any] = {PIPELINE: pipeline.name} | ({CONN_ID: conn_id} if conn_id else {})
     return Asset(uri, extra=extra)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from logging import INFO, WARNING
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 from kafka_drain.config.pipeline import Pipeline
 from kafka_drain_airflow.connections import (
@@ -31,6 +31,8 @@ if TYPE_CHECKING:
     from kafka_drain.intervals import Interval
     from kafka_drain.kafka.cluster import KafkaCluster
     from kafka_drain.proof.report import Report
+
+SCOPES = ("open", "all")
 
 #: XCom of the validation: what the run has sealed.
 SEALED_KEY = "sealed"
@@ -84,7 +86,7 @@ class ValidateManifestOperator(SparkJobOperator):
         self,
         *,
         pipeline: Pipeline | Mapping[str, Any],
-        scope: Literal["open", "all"] | str = "open",
+        scope: str = "open",
         on_alert_callback: AlertCallback | Sequence[AlertCallback] = (),
         acknowledge_expired: Sequence[str] | str | None = None,
         mode: str | None = None,
@@ -114,7 +116,7 @@ class ValidateManifestOperator(SparkJobOperator):
         from kafka_drain.config.checks import one_of
 
         with terminal_errors_fail(), archive_access(self.pipeline), spark_engine(self.pipeline):
-            one_of("open", "all")("scope", self.scope)
+            one_of(*SCOPES)("scope", self.scope)
             interval = window_interval(context, self.mode, self.window_start, self.window_end)
             cluster = kafka_cluster(self.pipeline.kafka_conn_id)
             if interval is None:
@@ -142,7 +144,7 @@ class ValidateManifestOperator(SparkJobOperator):
             archive,
             cluster,
             self._say,
-            scope=self.scope,
+            scope="all" if self.scope == "all" else "open",
             acknowledge_expired=listed(self.acknowledge_expired),
             run=context.get("run_id"),
             read_many=read_by_spark(self.pipeline, self.run_application),

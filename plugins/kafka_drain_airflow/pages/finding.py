@@ -26,6 +26,16 @@ else:
 
     OUTLET_ASSET, EVENT_ASSET = TaskOutletAssetReference.dataset_id, AssetEvent.dataset_id
 
+__all__ = [
+    "TAG",
+    "AssetModel",
+    "TaskOutletAssetReference",
+    "Validation",
+    "chosen",
+    "dag_of",
+    "pages_of",
+]
+
 #: Tag of the factories' DAGs.
 TAG = "kafka-drain"
 #: In DAGs of release 0.1, whose assets don't say whose they are: prefix of a DAG's id by the prefix
@@ -104,7 +114,7 @@ def _by_outlets(session: Any) -> list[Validation]:
     found = [validation for validation in told if validation]
     known = {(validation.dag_id, validation.task_id) for validation in found}
     # Outlets that users add to a validation aren't archives.
-    older = [_by_names(*row[:3]) for row in rows if tuple(row[:2]) not in known]
+    older = [_by_names(*row) for row in rows if tuple(row[:2]) not in known]
     return [*found, *filter(None, older)]
 
 
@@ -136,16 +146,18 @@ def _by_events(session: Any) -> list[Validation]:
 
 def _validation(dag_id: str, task_id: str, uri: str, extra: Any) -> Validation | None:
     """Return a validation by the asset's extra; None if that isn't an archive's."""
-    given = extra if isinstance(extra, dict) else {}
-    name, conn_id = given.get(PIPELINE), given.get(CONN_ID)
-    if not isinstance(name, str) or not name:
-        return None
-    return Validation(dag_id, task_id, name, uri.removeprefix("file://"), str(conn_id or ""))
+    name = extra.get(PIPELINE) if isinstance(extra, dict) else None
+    return _named(dag_id, task_id, uri, extra, name) if isinstance(name, str) and name else None
 
 
-def _by_names(dag_id: str, task_id: str, uri: str) -> Validation | None:
+def _by_names(dag_id: str, task_id: str, uri: str, extra: Any) -> Validation | None:
     for of_dag, of_task in NAMES.items():
         if dag_id.startswith(of_dag) and task_id.startswith(of_task):
             name = task_id.removeprefix(of_task) or dag_id.removeprefix(of_dag)
-            return Validation(dag_id, task_id, name, uri.removeprefix("file://"))
+            return _named(dag_id, task_id, uri, extra, name)
     return None
+
+
+def _named(dag_id: str, task_id: str, uri: str, extra: Any, name: str) -> Validation:
+    conn_id = str((extra or {}).get(CONN_ID) or "")
+    return Validation(dag_id, task_id, name, uri.removeprefix("file://"), conn_id)
