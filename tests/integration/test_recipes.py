@@ -36,21 +36,27 @@ RECORDS, FEW = 500, 60
 
 #: Mapped operators beside a recipe's mapped group: over pipelines of a task, and over moments.
 MAPPED = """
+import os
 from datetime import datetime, timezone
 from airflow.providers.common.compat.sdk import DAG, task
-from kafka_drain_airflow import PreflightOperator, RepublishToKafkaOperator
-import drain_then_load
+from kafka_drain_airflow import Pipeline, PreflightOperator, RepublishToKafkaOperator
 
+FLIGHTS = Pipeline(
+    name="flights",
+    topics=["flights"],
+    archive=os.environ["KAFKA_DRAIN_ARCHIVES"] + "/flights",
+    partition_by=["topic"],
+)
 FIRST = {first!r}
 
 with DAG("mapped", schedule=None, start_date=datetime(2026, 1, 1, tzinfo=timezone.utc)):
     @task
     def pipelines():
-        return [drain_then_load.flights.model_dump(exclude_unset=True)]
+        return [FLIGHTS.model_dump(exclude_unset=True)]
 
     check = PreflightOperator.partial(task_id="check").expand(pipeline=pipelines())
     check >> RepublishToKafkaOperator.partial(
-        task_id="send", pipeline=drain_then_load.flights, apply=True, create_target=True,
+        task_id="send", pipeline=FLIGHTS, apply=True, create_target=True,
     ).expand_kwargs([
         {{"target_topic": "before", "to_time": FIRST}},
         {{"target_topic": "after", "from_time": FIRST}},
