@@ -15,6 +15,7 @@ from kafka_drain_airflow.connections import (
 from kafka_drain_airflow.data_intervals import started_because, window_interval
 from kafka_drain_airflow.kafka_connection import kafka_cluster
 from kafka_drain_airflow.observability.lineage import drain_lineage
+from kafka_drain_airflow.operators.bounded import bounded
 from kafka_drain_airflow.operators.spark_job import SparkJobOperator
 from kafka_drain_airflow.store_connection import archive_access
 
@@ -119,7 +120,7 @@ class KafkaDrainOperator(SparkJobOperator):
         self._lineage = drain_lineage(
             cluster.config.bootstrap_servers, plan.topics, pipeline.archive, result["records"]
         )
-        return result
+        return bounded(result)
 
     def _drain_window(
         self, pipeline: Pipeline, cluster: KafkaCluster, interval: Interval, context: Context

@@ -15,6 +15,7 @@ from kafka_drain_airflow.connections import (
 )
 from kafka_drain_airflow.kafka_connection import kafka_cluster
 from kafka_drain_airflow.observability.lineage import Lineage, drain_lineage, group_lineage
+from kafka_drain_airflow.operators.bounded import bounded
 from kafka_drain_airflow.operators.spark_job import SparkJobOperator
 from kafka_drain_airflow.store_connection import archive_access
 
@@ -94,7 +95,7 @@ class KafkaDrainGroupOperator(SparkJobOperator):
                     tell_drain(name, result)
                 self._lineage = self._told(group, clusters)
                 raise_failures(group)
-                return group.results
+                return {name: bounded(result) for name, result in group.results.items()}
 
     def _told(self, group: GroupJob, clusters: dict[str, KafkaCluster]) -> Lineage:
         return group_lineage(

@@ -13,6 +13,7 @@ from kafka_drain_airflow.connections import (
 )
 from kafka_drain_airflow.data_intervals import window_interval
 from kafka_drain_airflow.kafka_connection import kafka_cluster
+from kafka_drain_airflow.operators.bounded import bounded
 from kafka_drain_airflow.operators.pipeline import PipelineOperator
 from kafka_drain_airflow.store_connection import archive_access
 
@@ -90,4 +91,4 @@ class PreflightOperator(PipelineOperator):
                 )
         for line in plan.lines():
             self.log.info("%s", line)
-        return plan.to_dict()
+        return bounded(plan.to_dict())

@@ -22,6 +22,7 @@ from kafka_drain_airflow.evidence_connection import evidence_signer
 from kafka_drain_airflow.kafka_connection import kafka_cluster
 from kafka_drain_airflow.observability.lineage import republish_lineage
 from kafka_drain_airflow.operators.apply import ApplyOperator
+from kafka_drain_airflow.operators.bounded import bounded
 from kafka_drain_airflow.store_connection import archive_access
 
 if TYPE_CHECKING:
@@ -151,7 +152,7 @@ class RepublishToKafkaOperator(ApplyOperator):
             )
             if not applies:
                 self.say_dry_run(frozen)
-                return republish.plan.summary() | (frozen.summary() if frozen else {})
+                return bounded(republish.plan.summary()) | (frozen.summary() if frozen else {})
             self._engines = Engines(
                 self.pipeline.archive,
                 cluster,
@@ -168,7 +169,7 @@ class RepublishToKafkaOperator(ApplyOperator):
             servers = cluster.config.bootstrap_servers
             sent = _records_of_targets(republish.plan.shards)
             self._lineage = republish_lineage(servers, self.pipeline.archive, sent)
-            return republish.plan.summary() | written
+            return bounded(republish.plan.summary() | written)
 
     def on_kill(self) -> None:
         """Stop the senders and abort open transactions, so that consumers don't have to wait."""
