@@ -22,7 +22,8 @@ def pipelines() -> list[dict[str, Any]]:
     ]
 
 
-@task_group
+# In the list of mapped tasks, the pipeline's name stands beside its number.
+@task_group(default_args={"map_index_template": "{{ task.pipeline.name }}", "retries": 2})
 def drain_topic(pipeline: Any) -> None:
     """Drain a topic; what happens to the others doesn't matter to it."""
     check = PreflightOperator(task_id="preflight", pipeline=pipeline)
@@ -42,8 +43,6 @@ def drain_topic(pipeline: Any) -> None:
     catchup=False,
     max_active_runs=1,
     max_active_tasks=4,
-    # In the list of mapped tasks, the pipeline's name stands beside its number.
-    default_args={"map_index_template": "{{ task.pipeline.name }}", "retries": 2},
     tags=["recipe"],
 )
 def many_topics() -> None:
