@@ -33,7 +33,8 @@ create_dags(
             "deadline": DeadlineAlert(
                 reference=DeadlineReference.DAGRUN_QUEUED_AT,
                 interval=timedelta(minutes=30),
-                # By its name: the triggerer, which calls it, has the DAG folder on its path.
+                # By its name: the triggerer imports it, so the module has to be on its Python path,
+                # for example in an installed package or in Airflow's plugins folder.
                 callback=AsyncCallback(
                     "freshness_deadline.tell_late", kwargs={"text": "not proven for 30 minutes"}
                 ),
