@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import json
-import os
 import runpy
 import shutil
 import sqlite3
@@ -20,13 +19,10 @@ from typing import Any
 import pytest
 from airflow.providers.common.compat.version_compat import AIRFLOW_V_3_0_PLUS
 
-from demo.broker.ports import free_ports
-from demo.flights import create_topic, flight_records, produce, topic_exists
+from demo.flights import create_topic, flight_records, produce
 from demo.local_airflow import LocalAirflow
 from kafka_drain.archive.archive import Archive
 from kafka_drain.proof.validation import validate_archive
-from scripts.compose_test.airflow_api import log_in
-from tests.faults.injection import wait_for
 
 pytestmark = [
     pytest.mark.integration,
@@ -103,17 +99,9 @@ def recipes(tmp_path_factory: pytest.TempPathFactory, bootstrap_servers: str) ->
     dags = shutil.copytree(ROOT / "docs" / "recipes", folder / "dags")
     middle = next(islice(flight_records(), RECORDS // 2, None)).timestamp
     (dags / "mapped.py").write_text(MAPPED.format(first=as_option(middle)))
-    [port] = free_ports(1, avoid=())
-    with (
-        pytest.MonkeyPatch.context() as patch,
-        LocalAirflow(folder, bootstrap_servers, port=port, dags=dags) as airflow,
-    ):
-        # The triggerer imports the deadline's callback.
-        patch.setenv("PYTHONPATH", f"{dags}:{os.environ.get('PYTHONPATH', '')}")
+    with LocalAirflow(folder, bootstrap_servers, dags=dags) as airflow:
         airflow.run("db", "migrate", log="migrate")
         airflow.run("dags", "reserialize", log="reserialize")
-        # What is sealed from now on starts a run of it, once there is a scheduler.
-        airflow.run("dags", "unpause", "-y", "handed_over", log="unpause")
         found = Recipes(airflow)
         found.test("drain_then_load", "drain_then_load")
         yield found
@@ -192,40 +180,9 @@ def test_recipe_handed_over(recipes: Recipes, monkeypatch: pytest.MonkeyPatch) -
     assert counted == [RECORDS, *[0] * (len(events) - 1)]
 
 
-def test_recipes_with_scheduler(recipes: Recipes, read: Any, bootstrap_servers: str) -> None:
-    """With a scheduler: a hand-over by asset, a restore that waits for a person, a deadline.
+def test_recipes_load(recipes: Recipes) -> None:
+    """Airflow loads the recipes that need a person or a scheduler, with their operators."""
+    loaded = {dag_id for (dag_id,) in recipes.ask("SELECT dag_id FROM serialized_dag")}
 
-    What was sealed starts the other DAG. Nothing is sent before somebody approves, and then exactly
-    what the plan said. A drain that is late is told while it runs.
-    """
-    airflow = recipes.airflow
-    with airflow.running():
-        api = log_in(airflow.url, *airflow.login())
-        run = api.trigger("approved_restore", {})
-        api.unpause("approved_restore")
-        api.unpause("drain_flights")
-
-        def late() -> bool:
-            # As if the run had been queued long ago.
-            past = "UPDATE deadline SET deadline_time = '2026-01-01 00:00:00.000000'"
-            with contextlib.closing(sqlite3.connect(airflow.home / "airflow.db", 30)) as database:
-                changed = database.execute(f"{past} WHERE NOT missed").rowcount
-                database.commit()
-            return changed > 0
-
-        wait_for(late, "a deadline", patience=120, pause=0.5)
-        wait_for(lambda: bool(recipes.ask("SELECT 1 FROM hitl_detail")), "a question", patience=120)
-        [(subject, _)] = recipes.ask("SELECT subject, body FROM hitl_detail")
-        assert subject == f"Send {RECORDS} records to Kafka?"
-        assert not topic_exists(bootstrap_servers, "flights_restored")
-        task = f"dags/approved_restore/dagRuns/{run}/taskInstances/approve/-1/hitlDetails"
-        api.request("PATCH", task, {"chosen_options": ["Approve"], "params_input": {}})
-        api.wait_for_runs("approved_restore", 120)
-        called = "SELECT 1 FROM callback WHERE state = 'success'"
-        wait_for(lambda: bool(recipes.ask(called)), "the callback", patience=120, pause=0.5)
-
-    assert read("flights_restored") == read("flights")
-    [(run_type, _), *_] = recipes.ask(
-        "SELECT run_type, id FROM dag_run WHERE dag_id = 'handed_over' ORDER BY id"
-    )
-    assert run_type == "asset_triggered"
+    assert {"approved_restore", "drain_flights", "handed_over"} <= loaded
+    assert recipes.ask("SELECT filename FROM import_error") == []
