@@ -1,23 +1,31 @@
 """The history of an archive's sealed runs, derived from receipts, which never change.
 
-A long-lived reader, such as a web server, reads each receipt only once.
+A long-lived reader, such as a web server, reads each receipt only once. Later calls ask for what is
+new: their cost doesn't grow with the number of receipts and generations that were read before.
 """
 
 from __future__ import annotations
 
 import threading
+from array import array
 from collections import Counter, OrderedDict
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from datetime import datetime
+from typing import NamedTuple
 
 from kafka_drain.archive.archive import Archive
 from kafka_drain.archive.receipts import Receipt, unknown_files
 from kafka_drain.archive.snapshot import Snapshot
 from kafka_drain.offsets import TopicPartition
+from kafka_drain.storage.paths import read_bytes
+from kafka_drain.storage.sealed_json import SealError, check_seal
 
 #: Number of newest runs, and of newest days, that are kept: the columns of a page's maps. Older
 #: ones are only in the totals of a span.
 COLUMNS = 96
+#: Number of newest runs whose totals are kept, without partitions: those of a year of hours.
+POINTS = 8_784
 #: Number of archives whose histories are kept.
 ARCHIVES = 200
 
@@ -90,6 +98,12 @@ class SealedRun:
             bytes=sum(file.bytes for file in receipt.files),
             cells=cells,
         )
+
+    @property
+    def point(self) -> Point:
+        """The totals, as they are kept for long."""
+        sealed_at = round(datetime.fromisoformat(self.sealed_at).timestamp())
+        return Point(sealed_at, self.generation, self.offsets, self.records, self.bytes)
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,6 +198,49 @@ class UnknownFile:
         }
 
 
+class Point(NamedTuple):
+    """The totals of a run.
+
+    Attributes:
+        sealed_at: Time of sealing, in seconds since 1970.
+        generation: Number of the generation.
+        offsets: Number of offsets, including gaps.
+        records: Number of records in its files.
+        bytes: Total size of the files.
+    """
+
+    sealed_at: int
+    generation: int
+    offsets: int
+    records: int
+    bytes: int
+
+
+@dataclass
+class Points:
+    """The totals of the newest runs, oldest first, in a few bytes each."""
+
+    _columns: tuple[array[int], ...] = field(
+        default_factory=lambda: tuple(array("q") for _ in Point._fields)
+    )
+
+    def __iter__(self) -> Iterator[Point]:
+        return map(Point._make, zip(*self._columns, strict=True))
+
+    def __len__(self) -> int:
+        return len(self._columns[0])
+
+    def add(self, point: Point) -> None:
+        """Add a run that is newer than the previous ones."""
+        for column, value in zip(self._columns, point, strict=True):
+            column.append(value)
+            del column[:-POINTS]
+
+    def copy(self) -> Points:
+        """Return a copy."""
+        return Points(tuple(column[:] for column in self._columns))
+
+
 @dataclass
 class History:
     """What was sealed, run by run and day by day.
@@ -196,6 +253,8 @@ class History:
         unknown: Files of generations with unknown content, by path.
         drained_again: Those of them whose records a window has read again from Kafka, or deleted;
             by the window's name.
+        points: Totals of the newest runs, of more than `runs` has.
+        newest: SHA-256 of the newest receipt included so far, which proves those before it.
     """
 
     runs: list[SealedRun] = field(default_factory=list)
@@ -204,6 +263,8 @@ class History:
     spans: dict[str, Span] = field(default_factory=dict)
     unknown: dict[str, UnknownFile] = field(default_factory=dict)
     drained_again: dict[str, frozenset[str]] = field(default_factory=dict)
+    points: Points = field(default_factory=Points)
+    newest: str = ""
 
     @property
     def still_unknown(self) -> list[UnknownFile]:
@@ -219,6 +280,7 @@ class History:
         self.spans.clear()
         self.unknown.clear()
         self.drained_again.clear()
+        self.points, self.newest = Points(), ""
 
     def add(self, receipts: Iterable[Receipt]) -> None:
         """Add receipts of a generation, each newer than the previous ones."""
@@ -228,10 +290,12 @@ class History:
             self.spans[span.name] = before + span if before else span
             self.unknown |= UnknownFile.all_of(receipt)
             self.add_run(SealedRun.of(receipt))
+            self.newest = receipt.sha256
 
     def add_run(self, run: SealedRun) -> None:
         """Add a run that is newer than the previous ones."""
         self.runs.append(run)
+        self.points.add(run.point)
         self.read[run.generation] = run.receipt
         day = self.days.setdefault(run.sealed_at[:10], {})
         for tp, cell in run.cells.items():
@@ -248,17 +312,28 @@ def read_history(archive: Archive, history: History) -> None:
         ArchiveError: When the folder isn't an archive.
         ReceiptError: When a receipt is damaged; those before it have been added.
     """
-    snapshot = archive.snapshot()
-    generations = snapshot.generations
-    names = {generation.number: generation.receipt_names() for generation in generations}
-    if any(last not in names.get(number, ()) for number, last in history.read.items()):
+    if history.read and not _is_of(history, archive):
         # The folder now holds a different archive.
         history.clear()
-    for generation in generations:
-        last = history.read.get(generation.number, "")
-        new = (name for name in names[generation.number] if name > last)
-        history.add(map(generation.read_receipt, new))
+    snapshot = archive.snapshot()
+    for generation in snapshot.generations:
+        # A receipt names the one before it, even of another generation: an older generation than
+        # that of the newest receipt gets no more.
+        if generation.number >= max(history.read, default=0):
+            last = history.read.get(generation.number, "")
+            new = (name for name in generation.receipt_names() if name > last)
+            history.add(map(generation.read_receipt, new))
     _read_windows(snapshot, history)
+
+
+def _is_of(history: History, archive: Archive) -> bool:
+    """Return whether the newest receipt that was read is still there, byte by byte."""
+    number = max(history.read)
+    folder = archive.generation(number).folder / "receipts"
+    try:
+        return check_seal(read_bytes(folder / history.read[number])) == history.newest
+    except (FileNotFoundError, NotADirectoryError, SealError):
+        return False
 
 
 def _read_windows(snapshot: Snapshot, history: History) -> None:
@@ -301,4 +376,5 @@ class Histories:
                 spans=dict(history.spans),
                 unknown=dict(history.unknown),
                 drained_again=dict(history.drained_again),
+                points=history.points.copy(),
             )

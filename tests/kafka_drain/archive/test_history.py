@@ -112,6 +112,43 @@ def test_histories_other_archive(tmp_path: Path) -> None:
     assert sum(run.offsets for run in histories.of(archive).runs) == 2 * END
 
 
+def test_histories_other_archive_of_the_same_names(tmp_path: Path) -> None:
+    """An archive that was replaced by one whose receipts have the same names is read anew."""
+    archives = [MadeArchive(tmp_path / name, {P0.topic: "id"}) for name in ("one", "two")]
+    for made, records in zip(archives, (10, 20), strict=True):
+        made.seal({P0: dense(0, records)})
+    histories, place = Histories(), tmp_path / "place"
+    archive = Archive.at(str(place))
+
+    for made, records in zip(archives, (10, 20), strict=True):
+        shutil.rmtree(place, ignore_errors=True)
+        shutil.copytree(str(made.root), place)
+
+        assert [run.records for run in histories.of(archive).runs] == [records]
+        assert [point.records for point in histories.of(archive).points] == [records]
+
+
+def test_histories_closed_generations_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Once read, the receipts of generations before the newest one aren't listed again."""
+    archive, histories = sealed_copy(tmp_path / "archive"), Histories()
+    add_batch(open_next(archive, "parquet", ["topic"]), 0, END, 50)
+    seal(archive)
+    first = histories.of(archive)
+    listed: list[int] = []
+    names = Generation.receipt_names
+
+    def noting(generation: Generation) -> list[str]:
+        listed.append(generation.number)
+        return names(generation)
+
+    monkeypatch.setattr(Generation, "receipt_names", noting)
+
+    assert histories.of(archive) == first
+    assert listed == [2]
+
+
 def test_histories_forget(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """No more archives are kept than there is room for."""
     monkeypatch.setattr(history_module, "ARCHIVES", 2)
@@ -144,6 +181,22 @@ def test_history_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     assert [kept.batch for kept in history.runs] == list(range(24 * 29, 24 * 30))
     assert list(history.days) == [f"2026-11-{day:02d}" for day in range(7, 31)]
     assert history.days["2026-11-07"][P0] == Cell(24 * 10, 24 * 9, {"control": 24})
+
+
+def test_history_points(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The totals of more runs are kept than their partitions, and not of all runs."""
+    monkeypatch.setattr(history_module, "COLUMNS", 2)
+    monkeypatch.setattr(history_module, "POINTS", 5)
+    history = History()
+
+    for hour in range(9):
+        history.add_run(run(hour))
+
+    assert len(history.points) == 5
+    began = round(datetime(2026, 11, 1, tzinfo=timezone.utc).timestamp())
+    assert list(history.points)[-1] == (began + 8 * 3600, 1, 10, 9, 1_000)
+    history.clear()
+    assert history == History()
 
 
 def run(hour: int, gaps: dict[str, int] | None = None, tp: TopicPartition = P0) -> SealedRun:
