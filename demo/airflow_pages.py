@@ -17,7 +17,18 @@ from datetime import datetime, timedelta, timezone
 from pathlib import Path
 from typing import Any, NamedTuple, TypedDict
 
-__all__ = ["FORGER", "NOBODY", "VIEWER", "PageAnswer", "Scene", "XCom", "ask", "open_pages"]
+__all__ = [
+    "BROWSER",
+    "FORGER",
+    "LOOKER",
+    "NOBODY",
+    "VIEWER",
+    "PageAnswer",
+    "Scene",
+    "XCom",
+    "ask",
+    "open_pages",
+]
 
 ROOT = Path(__file__).resolve().parents[1]
 _SECONDS = 180
@@ -25,16 +36,39 @@ _BEGAN = datetime(2026, 1, 1, tzinfo=timezone.utc)
 
 #: Users in addition to ROLES: one who may view everything, one with a forged login, one without.
 VIEWER, FORGER, NOBODY = "viewer", "forger", "nobody"
-#: Users with fewer rights (named as in Airflow 2), by name. Airflow 3's login has only the first.
+#: One without a login who asks as a browser does, and one with too few rights.
+BROWSER, LOOKER = "browser", "looker"
+#: Users with fewer rights (named as in Airflow 2), by name; for Airflow 3, see `airflow_auth`.
 ROLES = {
     "stranger": [("can_read", "Website"), ("menu_access", "Browse")],
     "homeless": [],
     "guest": [
         ("can_read", "Website"),
         ("can_read", "DAG:drain_a"),
+        ("can_read", "DAG Runs"),
+        ("can_read", "Task Instances"),
         ("can_read", "XComs"),
     ],
-    "without_xcoms": [("can_read", "Website"), ("can_read", "DAGs")],
+    "without_xcoms": [
+        ("can_read", "Website"),
+        ("can_read", "DAGs"),
+        ("can_read", "DAG Runs"),
+        ("can_read", "Task Instances"),
+    ],
+    "without_runs": [
+        ("can_read", "Website"),
+        ("can_read", "DAGs"),
+        ("can_read", "Task Instances"),
+        ("can_read", "XComs"),
+    ],
+    "without_group": [
+        ("can_read", "Website"),
+        ("can_read", "DAG:drain_a"),
+        ("can_read", "DAG:drain_b"),
+        ("can_read", "DAG Runs"),
+        ("can_read", "Task Instances"),
+        ("can_read", "XComs"),
+    ],
 }
 
 
@@ -145,8 +179,10 @@ def _open_fastapi() -> Callable[[str, str], PageAnswer]:
     from fastapi import FastAPI
     from fastapi.testclient import TestClient
 
+    from demo.airflow_auth import RIGHTS
     from kafka_drain_plugin import KafkaDrainPlugin
 
+    os.environ["AIRFLOW__CORE__AUTH_MANAGER"] = "demo.airflow_auth.GuestAuthManager"
     auth: Any = init_auth_manager()
     models: Callable[[], None] = import_all_models
     models()
@@ -159,8 +195,13 @@ def _open_fastapi() -> Callable[[str, str], PageAnswer]:
         "stranger": auth.generate_jwt(SimpleAuthManagerUser(username="stranger", role=None)),
         FORGER: "not.a.token",
     }
+    for name in RIGHTS:
+        tokens[name] = auth.generate_jwt(SimpleAuthManagerUser(username=name, role="VIEWER"))
     clients = {user: TestClient(server, cookies={"_token": tokens[user]}) for user in tokens}
     clients[NOBODY] = TestClient(server)
+    asks = {"Accept": "text/html,application/xhtml+xml,*/*;q=0.8"}
+    clients[BROWSER] = TestClient(server, headers=asks)
+    clients[LOOKER] = TestClient(server, headers=asks, cookies={"_token": tokens["stranger"]})
 
     def get(user: str, url: str) -> PageAnswer:
         answer = clients[user].get(url, follow_redirects=False)
@@ -186,7 +227,7 @@ def _open_flask() -> Callable[[str, str], PageAnswer]:
                 security.add_permission_to_role(role, security.create_permission(*right))
             _add_user(security, name, role)
         _add_user(security, VIEWER, security.find_role("Viewer"))
-    clients = {user: app.test_client() for user in (VIEWER, FORGER, NOBODY, *ROLES)}
+    clients = {user: app.test_client() for user in (VIEWER, FORGER, NOBODY, BROWSER, *ROLES)}
     clients[FORGER].set_cookie("session", "not.a.token")
     base = conf.get("webserver", "base_url").partition("//")[2].partition("/")[2]
     login = f"/{base}/login/" if base else "/login/"
@@ -194,6 +235,8 @@ def _open_flask() -> Callable[[str, str], PageAnswer]:
         answer = clients[user].post(login, data={"username": user, "password": user})
         if answer.status_code != 302 or "login" in answer.headers["Location"]:
             raise RuntimeError(f"{user} can't log in: {answer.status_code} {answer.headers}")
+
+    clients[LOOKER] = clients["stranger"]
 
     def get(user: str, url: str) -> PageAnswer:
         answer = clients[user].get(url)

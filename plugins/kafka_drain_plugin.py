@@ -36,17 +36,18 @@ class KafkaDrainPlugin(AirflowPlugin):
 
     @property
     def external_views(self) -> list[dict[str, Any]]:  # type: ignore[override]
-        """Return Airflow 3's navigation entry: the archives page, under Browse."""
+        """Return Airflow 3's navigation entries, under Browse: archives and restores."""
         from kafka_drain_airflow.addresses import page_url
 
         return [
             {
-                "name": "Kafka archives",
-                "href": page_url("/archives"),
+                "name": f"Kafka {name}",
+                "href": page_url(f"/{name}"),
                 "destination": "nav",
                 "category": "browse",
-                "url_route": "kafka-archives",
+                "url_route": f"kafka-{name}",
             }
+            for name in ("archives", "restores")
         ]
 
     # These are for Airflow 2, whose webserver serves the pages and resolves an operator link only
@@ -62,12 +63,12 @@ class KafkaDrainPlugin(AirflowPlugin):
 
     @property
     def appbuilder_menu_items(self) -> list[dict[str, Any]]:  # type: ignore[override]
-        """Return Airflow 2's menu entry: the archives page, under Browse."""
+        """Return Airflow 2's menu entries, under Browse: archives and restores."""
         if AIRFLOW_V_3_0_PLUS:
             return []
-        from kafka_drain_airflow.pages.airflow2 import MENU_ITEM
+        from kafka_drain_airflow.pages.airflow2 import MENU_ITEMS
 
-        return [MENU_ITEM]
+        return MENU_ITEMS
 
     @property
     def operator_extra_links(self) -> list[Any]:  # type: ignore[override]

@@ -3,17 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from datetime import datetime
+from dataclasses import dataclass, replace
+from datetime import datetime, timezone
 
 from kafka_drain.archive.documents import DrillDocument
-from kafka_drain.archive.history import COLUMNS, Cell, History, SealedRun, Span, UnknownFile
+from kafka_drain.archive.history import (
+    COLUMNS,
+    Cell,
+    History,
+    Point,
+    SealedRun,
+    Span,
+    UnknownFile,
+)
 from kafka_drain.gaps import is_harmless
 from kafka_drain.offsets import TopicPartition
-from kafka_drain.pages.archive_status import ACTIVE, Proof, cell_colour, ended_of, proof_of
+from kafka_drain.pages.archive_status import ACTIVE, Proof, cell_colour, proof_of
+from kafka_drain.pages.charts import Chart, Table
+from kafka_drain.pages.charts import Point as ChartPoint
 from kafka_drain.pages.drawings import Bar, Box, Drawing, Figure, Label, bar_chart
 from kafka_drain.pages.drills import show_drills
-from kafka_drain.pages.humanize import is_web_address, many, size_text, time_text
+from kafka_drain.pages.humanize import many, size_text, time_text
 from kafka_drain.pages.overview import (
     REFRESH,
     ArchiveRow,
@@ -23,13 +33,13 @@ from kafka_drain.pages.overview import (
     verdict_text,
 )
 from kafka_drain.pages.placing import NOTHING, Placed
+from kafka_drain.pages.remedies import remedies, standing_remedy
 from kafka_drain.pages.rendering import render
+from kafka_drain.pages.tasks import BUSY, ShownTask
 from kafka_drain.pages.timeline import Stretch, is_of_calendar, time_axis
 
 #: Maximum number of partitions in a coverage map.
 ROWS = 100
-#: Seconds between refreshes of the page while a task is running.
-BUSY = 3
 #: Maximum number of receipts listed.
 RECEIPTS = 50
 #: Maximum number of generations, and of windows, on the time axis.
@@ -98,19 +108,24 @@ def archive_page(
     proofs = _Proofs(row, placed, history.still_unknown)
     runs = history.runs[-COLUMNS:]
     by_run, by_day = _by_run(runs, proofs), _by_day(history, runs, proofs)
+    status = row.status(now)
+    findings = row.overview.get("findings", {}) if row.overview and not row.problem else {}
     return render(
         "archive.html",
+        script_file="charts.js",
         title=row.name,
         verdict=row.verdict,
         refresh=BUSY if any(one.state in ACTIVE for one in doing) else REFRESH,
         row=row,
-        verdict_class=verdict_class(row.status(now).kind),
+        verdict_class=verdict_class(status.kind),
+        remedies=remedies(findings, row.archive),
+        what_to_do=standing_remedy(status.words, row.archive),
         verdict_text=verdict_text(row, now),
         seen=Seen.of(row.overview, now) if row.overview else None,
-        tasks=[_Task.of(one) for one in sorted(doing, key=lambda one: one.state not in ACTIVE)],
+        tasks=[ShownTask.of(one) for one in sorted(doing, key=lambda one: one.state not in ACTIVE)],
         maps=_maps(by_run, by_day),
         legend=_legend([*by_run, *by_day]),
-        figures=[*_spans(history, proofs), *_charts(runs, proofs), *_throughput(drains)],
+        figures=[*_spans(history, proofs), *_charts(history, proofs), *_throughput(drains)],
         receipts=list(reversed(history.runs[-RECEIPTS:])),
         receipts_address=receipts,
         drills=show_drills(drills, now),
@@ -174,44 +189,6 @@ class _Proofs:
         damaged = {tp for number, name, tp in self.placed.damaged if (number, name) in places}
         unknown = {tp for file in files for tp in file.tps}
         return {tp: self.of(tp in damaged, tp in unknown) for tp in tps}
-
-
-@dataclass(frozen=True, slots=True)
-class _Task:
-    """The progress of a task, as shown on the page.
-
-    Attributes:
-        name: The DAG and the task.
-        link: The run's page in Airflow.
-        state: Airflow's state, which is also the CSS class of its colour.
-        words: State and progress.
-        percent: Whole percent.
-        spark_ui: Address of a running Spark application's UI; the UI ends with the application.
-    """
-
-    name: str
-    link: str
-    state: str
-    words: str
-    percent: int = 0
-    spark_ui: str = ""
-
-    @classmethod
-    def of(cls, one: Doing) -> _Task:
-        """Return how a task is shown."""
-        name, seen = f"{one.dag_id}, {one.task_id}", one.progress
-        if not seen:
-            words = f"{one.state}, no progress yet" if one.state in ACTIVE else one.state
-            return cls(name, one.link, one.state, words)
-        end = ended_of(one.state, seen["done"], seen["total"], seen["percent"])
-        words = f"{end.done:,} of {seen['total']:,} {seen['unit']} ({end.percent} %)"
-        if end.has_rate:
-            left = f"{seen['left']} left" if seen.get("left") else ""
-            words += "".join(f", {more}" for more in (seen.get("rate"), left) if more)
-        words = f"{one.state}, {words}, {time_text(seen.get('at'))}"
-        address = str(seen.get("spark_ui", ""))
-        is_there = one.state == "running" and is_web_address(address)
-        return cls(name, one.link, one.state, words, end.percent, address if is_there else "")
 
 
 def _maps(by_run: Sequence[_Column], by_day: Sequence[_Column]) -> list[Figure]:
@@ -288,6 +265,11 @@ _MEANING = {
     Proof.UNPROVEN: "sealed, but not proven by the last validation",
     Proof.CONTENT_UNKNOWN: "offsets proven, some contents unknown",
 }
+_CHART_WORDS = {
+    "covered": "sealed, odd generations",
+    "alt": "sealed, even generations",
+    **{str(proof.value): meaning for proof, meaning in _MEANING.items()},
+}
 _WORDS = {
     "covered": "sealed",
     **{str(proof.value): meaning for proof, meaning in _MEANING.items()},
@@ -301,13 +283,79 @@ def _legend(columns: Sequence[_Column]) -> list[tuple[str, str]]:
     return [(colour, _WORDS.get(colour, colour)) for colour in by_need]
 
 
-def _charts(runs: Sequence[SealedRun], proofs: _Proofs) -> list[Figure]:
-    if not runs:
+def _charts(history: History, proofs: _Proofs) -> list[Figure]:
+    runs = history.runs[-COLUMNS:]
+    if not runs or not history.points:
         return []
+    colours = _point_colours(history, proofs)
+    by_day = _by_day_table(history.points)
     return [
-        _chart("Offsets of each run", runs, proofs, lambda run: run.offsets),
-        _chart("Bytes of each run", runs, proofs, lambda run: run.bytes, size_text),
+        replace(
+            _chart(heading, runs, proofs, value, write),
+            caption=f"{many(len(colours), 'run')}, by the time of sealing.",
+            chart=Chart.of(
+                heading,
+                (
+                    ChartPoint(point.sealed_at, number(point), colour)
+                    for point, colour in zip(history.points, colours, strict=True)
+                ),
+                _CHART_WORDS,
+                unit,
+            ),
+            table=by_day if unit else None,
+        )
+        for heading, value, number, write, unit in (
+            ("Offsets of each run", _run_offsets, _point_offsets, "{:,}".format, ""),
+            ("Bytes of each run", _run_bytes, _point_bytes, size_text, "bytes"),
+        )
     ]
+
+
+def _run_offsets(run: SealedRun) -> int:
+    return run.offsets
+
+
+def _run_bytes(run: SealedRun) -> int:
+    return run.bytes
+
+
+def _point_offsets(point: Point) -> int:
+    return point.offsets
+
+
+def _point_bytes(point: Point) -> int:
+    return point.bytes
+
+
+def _point_colours(history: History, proofs: _Proofs) -> list[str]:
+    """Return the colours of the runs in a chart: of older ones by what their generation proves."""
+    generations: dict[int, str] = {}
+    for point in history.points:
+        if point.generation not in generations:
+            proof = proofs.of_generation(point.generation)
+            generations[point.generation] = _generation_colour(point.generation, proof)
+    colours = [generations[point.generation] for point in history.points]
+    newest = history.runs[-len(colours) :] if colours else []
+    for place, run in enumerate(newest, start=len(colours) - len(newest)):
+        colours[place] = _generation_colour(run.generation, proofs.of_run(run))
+    return colours
+
+
+def _by_day_table(points: Iterable[Point]) -> Table:
+    """Return the totals of each day, newest first: the numbers of both charts."""
+    days: dict[str, list[int]] = {}
+    for point in points:
+        day = f"{datetime.fromtimestamp(point.sealed_at, tz=timezone.utc):%Y-%m-%d}"
+        totals = days.setdefault(day, [0, 0, 0, 0])
+        for place, value in enumerate((1, point.offsets, point.records, point.bytes)):
+            totals[place] += value
+    return Table(
+        ("day", "runs", "offsets", "records", "size"),
+        [
+            (day, *(f"{number:,}" for number in totals[:3]), size_text(totals[3]))
+            for day, totals in sorted(days.items(), reverse=True)
+        ],
+    )
 
 
 def _chart(
@@ -315,7 +363,7 @@ def _chart(
     runs: Sequence[SealedRun],
     proofs: _Proofs,
     value: Callable[[SealedRun], int],
-    write: Callable[[int], str] = "{:,}".format,
+    write: Callable[[int], str],
 ) -> Figure:
     bars = [
         Bar(
@@ -339,6 +387,7 @@ def _generation_colour(number: int, proof: Proof) -> str:
 
 def _throughput(drains: Sequence[Drained]) -> list[Figure]:
     """Return the throughput of the newest drains that had something to drain."""
+    shown = [one for one in drains[-COLUMNS:] if one.offsets and one.seconds > 0]
     bars = [
         Bar(
             round(one.offsets / one.seconds),
@@ -346,14 +395,34 @@ def _throughput(drains: Sequence[Drained]) -> list[Figure]:
             f"{time_text(one.at)}: {many(one.offsets, 'offset')} in {one.seconds:,.1f} s",
             "alt",
         )
-        for one in drains[-COLUMNS:]
-        if one.offsets and one.seconds > 0
+        for one in shown
     ]
     if not bars:
         return []
     words = "Offsets per second of each drain, including Spark's startup."
-    chart = bar_chart(bars, "Offsets per second of each drain", "drained")
-    return [Figure("Throughput", chart, words)]
+    label = "Offsets per second of each drain"
+    table = Table(
+        ("finished", "offsets", "seconds", "offsets per second"),
+        [
+            (time_text(one.at), f"{one.offsets:,}", f"{one.seconds:,.1f}", f"{bar.value:,}")
+            for one, bar in zip(reversed(shown), reversed(bars), strict=True)
+        ],
+    )
+    points = [
+        ChartPoint(at, bar.value, "alt")
+        for one, bar in zip(shown, bars, strict=True)
+        if (at := _seconds(one.at)) is not None
+    ]
+    chart = Chart.of(label, points, {"alt": "offsets per second"}) if points else None
+    return [Figure("Throughput", bar_chart(bars, label, "drained"), words, chart, table)]
+
+
+def _seconds(moment: str) -> int | None:
+    """Return an ISO time as seconds since 1970; None if it isn't one."""
+    try:
+        return round(datetime.fromisoformat(moment.replace("Z", "+00:00")).timestamp())
+    except (ValueError, OverflowError):
+        return None
 
 
 def _spans(history: History, proofs: _Proofs) -> list[Figure]:

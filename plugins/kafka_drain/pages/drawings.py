@@ -6,6 +6,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from math import ceil
 
+from kafka_drain.pages.charts import Chart, Table
+
 
 @dataclass(frozen=True, slots=True)
 class Box:
@@ -86,11 +88,15 @@ class Figure:
         heading: Heading above it.
         drawing: The drawing.
         caption: Caption below it; empty for none.
+        chart: What a browser with scripts draws in place of the drawing; None for nothing.
+        table: The numbers of the chart; None for none.
     """
 
     heading: str
     drawing: Drawing
     caption: str = ""
+    chart: Chart | None = None
+    table: Table | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
+from types import MappingProxyType
 from typing import Any
 
 from kafka_drain.findings import Reason
@@ -19,11 +20,14 @@ from kafka_drain.pages.archive_status import (
     last_run,
 )
 from kafka_drain.pages.humanize import counts_text, many, size_text, time_text
+from kafka_drain.pages.remedies import Remedy, remedies
 from kafka_drain.pages.rendering import render
 from kafka_drain.progress import duration_text
 
 #: Seconds between refreshes of the page.
 REFRESH = 30
+#: Addresses that the list may link to.
+NO_LINKS = MappingProxyType({"home": "", "restores": ""})
 #: If undrained records expire in less than this, in seconds, show a warning.
 _SOON = 24 * 3600
 
@@ -35,7 +39,7 @@ class Run:
     Attributes:
         state: Airflow's state.
         words: Tooltip.
-        link: Its page in Airflow.
+        link: Its page in Airflow; empty if the user may not see it.
         began: When it started, as ISO 8601; empty while it is queued.
         ended: When it finished; empty until then.
         was_validated: Whether its own validation of the archive succeeded.
@@ -109,6 +113,11 @@ class ArchiveRow:
     overview: Mapping[str, Any] | None = None
     problem: str = ""
     runs: Sequence[Run] = field(default_factory=tuple)
+
+    @property
+    def shown_runs(self) -> list[Run]:
+        """The runs that the user may see; the others tell only how the archive stands."""
+        return [run for run in self.runs if run.link]
 
     @property
     def verdict(self) -> str:
@@ -203,21 +212,25 @@ class _Line:
     status: ArchiveStatus
     badge: Note
     seen: Seen | None
+    why: str
 
     @classmethod
     def of(cls, row: ArchiveRow, now: datetime) -> _Line:
         status = row.status(now)
         seen = None if row.overview is None else Seen.of(row.overview, now)
-        return cls(row, status, _badge(row, status), seen)
+        return cls(row, status, _badge(row, status), seen, row.problem or _first_finding(row))
 
 
-def overview_page(rows: Sequence[ArchiveRow], now: datetime, home: str = "") -> str:
+def overview_page(
+    rows: Sequence[ArchiveRow], now: datetime, links: Mapping[str, str] = NO_LINKS
+) -> str:
     """Return the page; archives that need attention come first.
 
     Args:
         rows: The archives.
         now: The current time.
-        home: Address of Airflow's home page; empty if this page is embedded in Airflow.
+        links: Addresses: `restores` of the list of restores, `home` of Airflow's home page; empty
+            if this page is embedded in Airflow.
     """
     lines = sorted(
         (_Line.of(row, now) for row in rows), key=lambda line: (line.status.rank, line.row.name)
@@ -229,7 +242,8 @@ def overview_page(rows: Sequence[ArchiveRow], now: datetime, home: str = "") -> 
         title="Archives",
         verdict=f"{many(bad, 'archive')} needing attention" if bad else many(len(rows), "archive"),
         refresh=REFRESH,
-        home=home,
+        links=links,
+        script_file="frame.js",
         verdict_class=verdict_class(kind),
         headline=headline,
         lines=lines,
@@ -268,21 +282,32 @@ def verdict_text(row: ArchiveRow, now: datetime) -> str:
     """Return the verdict of one archive, or why there is none."""
     if row.problem:
         return row.problem
-    words, found = row.status(now).words.capitalize(), _findings(row)
-    return f"{words} ({found})" if found else words
+    found = _errors(row)
+    if row.verdict != "findings" or not found:
+        return row.status(now).words.capitalize()
+    said = [f"{one.meaning} ({one.number:,})" for one in found[:2]]
+    if len(found) > 2:
+        said.append(f"and {many(len(found) - 2, 'other kind')} of findings")
+    return f"Not complete: {'; '.join(said)}"
 
 
-def _findings(row: ArchiveRow) -> str:
+def _errors(row: ArchiveRow) -> list[Remedy]:
     found = row.overview.get("findings", {}) if row.overview else {}
-    return ", ".join(f"{reason}: {number:,}" for reason, number in found.items())
+    return [one for one in remedies(found, row.archive) if one.is_error]
+
+
+def _first_finding(row: ArchiveRow) -> str:
+    """Return what makes an archive incomplete, in a few words; empty if nothing does."""
+    found = _errors(row)
+    if row.verdict != "findings" or not found:
+        return ""
+    more = f", and {many(len(found) - 1, 'other kind')} of findings" if len(found) > 1 else ""
+    return f"{found[0].meaning} ({found[0].number:,}){more}"
 
 
 def _badge(row: ArchiveRow, status: ArchiveStatus) -> Note:
-    kind = f"badge {status.kind}"
-    if row.verdict == "findings" and row.overview:
-        first = next(iter(row.overview.get("findings", {})), "")
-        return Note(f"findings: {first}" if first else "findings", kind, _findings(row))
-    return Note(status.words, kind, row.problem)
+    codes = ", ".join(f"{one.code}: {one.number:,}" for one in _errors(row))
+    return Note(status.words, f"badge {status.kind}", row.problem or codes)
 
 
 def _ago(moment: str | None, now: datetime) -> Note:

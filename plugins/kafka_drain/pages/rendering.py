@@ -1,4 +1,4 @@
-"""Render pages from the templates in `templates/`. Opens nothing but those.
+"""Render pages from the templates in `templates/`. Opens nothing but those, and `vendor/`.
 
 A page is one file that loads nothing else: style and script are inline. All values are escaped when
 they are inserted, because archives, Kafka and users choose names.
@@ -6,7 +6,10 @@ they are inserted, because archives, Kafka and users choose names.
 
 from __future__ import annotations
 
+from functools import cache
+
 from jinja2 import Environment, PackageLoader, StrictUndefined
+from markupsafe import Markup, escape
 
 from kafka_drain.pages.humanize import counts_text, many, number_text, size_text, time_text
 from kafka_drain.progress import duration_text
@@ -19,6 +22,15 @@ _ENVIRONMENT = Environment(
     lstrip_blocks=True,
     keep_trailing_newline=True,
 )
+_VENDOR = PackageLoader("kafka_drain.pages", "vendor")
+
+
+def _vendored(name: str) -> Markup:
+    """Return a file of somebody else as it is: `vendor/` has its licence, and tests its hash."""
+    return Markup(_VENDOR.get_source(_ENVIRONMENT, name)[0])
+
+
+_ENVIRONMENT.globals["vendored"] = cache(_vendored)
 _ENVIRONMENT.filters |= {
     "counts": counts_text,
     "duration": duration_text,
@@ -38,7 +50,36 @@ def render(template: str, **values: object) -> str:
     """
     text = _ENVIRONMENT.get_template(template).render(values)
     # A worker may have any locale, and names in an archive may not be valid text.
-    return text.encode("ascii", "xmlcharrefreplace").decode("ascii")
+    return _ascii(text).decode("ascii")
+
+
+def script(name: str) -> str:
+    """Return the script of a page, as it is in it: `frame.js` or `charts.js`."""
+    return render(name)
+
+
+def with_links(content: bytes, document: str, address: str, back: str) -> bytes:
+    """Return a report as a server shows it: with a way back, and with a link to its JSON.
+
+    Args:
+        content: The report's page, as a validation wrote it.
+        document: Name of the JSON document beside it.
+        address: Where the server has that document.
+        back: Address of the archive's page.
+    """
+    link = f'<a href="{escape(address)}">'
+    top = f'<body>\n<p class="quiet"><a href="{escape(back)}">The archive</a>, {link}JSON</a></p>'
+    name = escape(document)
+    for old, new in (
+        ("<body>", top),
+        (f"JSON: <code>{name}</code>", f"JSON: {link}<code>{name}</code></a>"),
+    ):
+        content = content.replace(_ascii(old), _ascii(new), 1)
+    return content
+
+
+def _ascii(text: str) -> bytes:
+    return text.encode("ascii", "xmlcharrefreplace")
 
 
 def coloured(content: bytes, colours: str) -> bytes:

@@ -9,6 +9,12 @@ from airflow.providers.common.compat.sdk import Param
 from kafka_drain.config.pipeline import Pipeline
 from kafka_drain.republish.planning.request import OWN_TOPIC, RepublishRequest
 
+#: Airflow's picker knows no seconds; the parameter itself does.
+PRECISION = (
+    "The picker has minutes. For milliseconds, write 2026-11-21T13:00:00.250Z into the run's JSON "
+    "configuration."
+)
+
 
 def republish_params(pipeline: Pipeline) -> dict[str, Param]:
     """Return the form's fields, in order, by the name of the operator's parameter."""
@@ -37,6 +43,8 @@ def _field(option: dict[str, Any]) -> dict[str, Any]:
     field = {key: value for key, value in option.items() if key not in ("flags", "metavar")}
     if not field["default"] and field["type"] in ("string", "array", "object"):
         field |= {"default": None, "type": ["null", field["type"]]}
+    if field.get("format") == "date-time":
+        field["description"] += f" {PRECISION}"
     return field
 
 
@@ -64,5 +72,5 @@ def time_param(title: str, description: str, section: str) -> Param:
         format="date-time",
         title=title,
         section=section,
-        description=f"{description} Format: 2026-11-21T13:00:00.250Z, to the millisecond.",
+        description=f"{description} {PRECISION}",
     )

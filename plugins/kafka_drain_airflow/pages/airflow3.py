@@ -3,35 +3,61 @@
 from __future__ import annotations
 
 from typing import Annotated, Any, Literal
+from urllib.parse import urlencode
 
 from airflow.api_fastapi.app import get_auth_manager
-from airflow.api_fastapi.auth.managers.models.resource_details import DagAccessEntity
+from airflow.api_fastapi.auth.managers.models.resource_details import DagAccessEntity, DagDetails
 from airflow.api_fastapi.common.db.common import SessionDep
 from airflow.api_fastapi.core_api.security import GetUserDep, requires_access_dag
-from fastapi import Depends, FastAPI, Query
-from fastapi.responses import HTMLResponse, Response
+from airflow.models.dag import DagModel
+from fastapi import Depends, FastAPI, HTTPException, Query, Request
+from fastapi.responses import HTMLResponse, JSONResponse, RedirectResponse, Response
 
+from kafka_drain_airflow.addresses import URL_PREFIX, airflow_url, page_url
 from kafka_drain_airflow.pages import answers as page_answers
 from kafka_drain_airflow.pages.answers import Answer
+from kafka_drain_airflow.pages.rights import ENTITIES, Rights
 
 # Airflow mounts a plugin's application without authentication, so each route checks access itself:
-# 401 without a login, 403 without read access to the DAG's XComs.
+# 401 without a login, 403 without read access to the DAG's runs, tasks and XComs.
 app = FastAPI(title="kafka-drain", docs_url=None, redoc_url=None, openapi_url=None)
 
-_MAY_READ = [Depends(requires_access_dag("GET", DagAccessEntity.XCOM))]
+_ENTITIES = [DagAccessEntity[name] for name in ENTITIES]
+_MAY_READ = [Depends(requires_access_dag("GET", entity)) for entity in _ENTITIES]
+#: What Airflow answers to a login that it can't read, with 403: its own UI asks to log in again.
+_BAD_LOGIN = "Invalid JWT token"
+
+
+@app.exception_handler(HTTPException)
+def refused(request: Request, error: HTTPException) -> Response:
+    """Send a browser without a login to Airflow's, and tell it in words what it may not see."""
+    if "text/html" not in request.headers.get("accept", ""):
+        return JSONResponse({"detail": error.detail}, error.status_code, error.headers)
+    if error.status_code == 401 or error.detail == _BAD_LOGIN:
+        path = page_url(request.url.path.partition(URL_PREFIX)[2])
+        back = f"{path}?{request.url.query}" if request.url.query else path
+        login = f"{airflow_url('/api/v2/auth/login')}?{urlencode({'next': back})}"
+        return RedirectResponse(login, 303, {"Cache-Control": "no-store"})
+    return _response(page_answers.refused(error.status_code, str(error.detail)))
 
 
 # Archives of DAGs that the user may not read are left out.
 @app.get("/archives", response_class=HTMLResponse)
 def archives(session: SessionDep, user: GetUserDep) -> Response:
     """Return the page that lists all archives."""
-    return _response(page_answers.archives(session, _readable(session, user)))
+    return _response(page_answers.archives(session, _rights(session, user)))
 
 
 @app.get("/api/archives")
 def archives_as_json(session: SessionDep, user: GetUserDep) -> Response:
     """Return the list of archives as JSON."""
-    return _response(page_answers.archives_as_json(session, _readable(session, user)))
+    return _response(page_answers.archives_as_json(session, _rights(session, user)))
+
+
+@app.get("/restores", response_class=HTMLResponse)
+def restores(session: SessionDep, user: GetUserDep) -> Response:
+    """Return the page that lists the restores of all archives."""
+    return _response(page_answers.restores(session, _rights(session, user)))
 
 
 # The button of a task, which doesn't know which DAG validates its archive.
@@ -40,13 +66,13 @@ def archive_at(
     at: Annotated[str, Query(min_length=1)], session: SessionDep, user: GetUserDep
 ) -> Response:
     """Redirect to the page of the archive at a path or URL."""
-    return _response(page_answers.archive_at(session, at, _readable(session, user)))
+    return _response(page_answers.archive_at(session, at, _rights(session, user)))
 
 
 @app.get("/archives/{dag_id}", dependencies=_MAY_READ, response_class=HTMLResponse)
 def archive_of(dag_id: str, session: SessionDep, user: GetUserDep) -> Response:
     """Return the page of a drain's archive."""
-    return _response(page_answers.archive(session, dag_id, _readable(session, user)))
+    return _response(page_answers.archive(session, dag_id, _rights(session, user)))
 
 
 @app.get("/archives/{dag_id}/receipts/{generation}/{name}", dependencies=_MAY_READ)
@@ -55,12 +81,24 @@ def receipt(dag_id: str, generation: int, name: str, session: SessionDep) -> Res
     return _response(page_answers.receipt(session, dag_id, generation, name))
 
 
+@app.get("/archives/{dag_id}/receipts/{generation}/{name}/page", dependencies=_MAY_READ)
+def receipt_page(dag_id: str, generation: int, name: str, session: SessionDep) -> Response:
+    """Return a receipt as a page."""
+    return _response(page_answers.receipt_page(session, dag_id, generation, name))
+
+
 @app.get("/archives/{dag_id}/report", dependencies=_MAY_READ, response_class=HTMLResponse)
 def newest_report(
-    dag_id: str, session: SessionDep, colours: Literal["", "dark", "light"] = ""
+    dag_id: str, session: SessionDep, colours: Literal["", "dark", "light", "system"] = ""
 ) -> Response:
-    """Return the newest report of a drain's archive, in the system's colors or the given ones."""
+    """Return the newest report of a drain's archive; in given colors if another page embeds it."""
     return _response(page_answers.newest_report(session, dag_id, colours))
+
+
+@app.get("/archives/{dag_id}/report.json", dependencies=_MAY_READ)
+def newest_report_as_json(dag_id: str, session: SessionDep) -> Response:
+    """Return the newest report's JSON document."""
+    return _response(page_answers.newest_report(session, dag_id, as_json=True))
 
 
 @app.get("/reports/{dag_id}", dependencies=_MAY_READ, response_class=HTMLResponse)
@@ -70,18 +108,39 @@ def report(
     session: SessionDep,
     task_id: str = "validate",
     map_index: int = -1,
+    form: Literal["page", "json"] = "page",
 ) -> Response:
-    """Return the report that a task instance wrote."""
-    return _response(page_answers.report(session, dag_id, run_id, task_id, map_index))
+    """Return the report that a task instance wrote, as a page or as its JSON document."""
+    asked = page_answers.AskedReport(dag_id, run_id, task_id, map_index)
+    return _response(page_answers.report(session, asked, as_json=form == "json"))
 
 
-def _readable(session: Any, user: Any) -> set[str]:
-    """Return the ids of the DAGs that a user may read.
+def _rights(session: Any, user: Any) -> Rights:
+    """Return what a user may see.
 
     Airflow's own dependency for this looks for the login in the application object, and a plugin's
     application is separate from Airflow's.
     """
-    return get_auth_manager().get_authorized_dag_ids(user=user, method="GET", session=session)
+    manager = get_auth_manager()
+    dag_ids = manager.get_authorized_dag_ids(user=user, method="GET", session=session)
+
+    def may_see(dag_id: str) -> bool:
+        details = DagDetails(id=dag_id, **_team(dag_id))
+        return all(
+            manager.is_authorized_dag(
+                method="GET", access_entity=entity, details=details, user=user
+            )
+            for entity in _ENTITIES
+        )
+
+    return Rights(dag_ids, may_see)
+
+
+def _team(dag_id: str) -> dict[str, Any]:
+    """Return a DAG's team, as Airflow's own checks pass it; older releases have no teams."""
+    if not hasattr(DagModel, "get_team_name"):
+        return {}
+    return {"team_name": DagModel.get_team_name(dag_id)}
 
 
 def _response(answer: Answer) -> Response:

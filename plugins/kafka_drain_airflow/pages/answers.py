@@ -1,6 +1,6 @@
 """Responses of the plugin's pages, shared by the servers of Airflow 2 and 3.
 
-The servers check access; nothing in this module looks at a login.
+The servers check access, and say what a user may see; nothing in this module looks at a login.
 """
 
 from __future__ import annotations
@@ -12,23 +12,37 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timezone
 from typing import Any
-from urllib.parse import quote
+from urllib.parse import quote, urlencode
+
+from upath import UPath
 
 from kafka_drain.archive.archive import Archive
 from kafka_drain.archive.documents import DrillDocument
 from kafka_drain.archive.drills import read_drills
+from kafka_drain.archive.generation import Generation
 from kafka_drain.archive.history import Histories, History
 from kafka_drain.archive.receipts import ReceiptError
 from kafka_drain.errors import KafkaDrainError
 from kafka_drain.pages.archive import archive_page
+from kafka_drain.pages.documents import message_page
+from kafka_drain.pages.documents import receipt_page as render_receipt
 from kafka_drain.pages.overview import ArchiveRow, overview_page
 from kafka_drain.pages.placing import NOTHING
-from kafka_drain.pages.rendering import coloured, render
+from kafka_drain.pages.rendering import coloured, script, with_links
+from kafka_drain.pages.restores import ArchiveRestores, restores_page
 from kafka_drain.storage.paths import read_bytes
 from kafka_drain_airflow.addresses import dag_url, home_url, page_url
 from kafka_drain_airflow.observability.task_links import KINDS
-from kafka_drain_airflow.pages.archives import find, find_all, opened, page_beside, placed_findings
+from kafka_drain_airflow.pages.archives import (
+    find,
+    find_all,
+    opened,
+    page_beside,
+    placed_findings,
+    restores_of_all,
+)
 from kafka_drain_airflow.pages.database import (
+    Place,
     archives_of,
     dag_of,
     dags_of,
@@ -38,9 +52,12 @@ from kafka_drain_airflow.pages.database import (
     progress_of,
     report_of,
 )
+from kafka_drain_airflow.pages.rights import Rights
 
 #: Color schemes that a page which embeds a report may choose.
 COLOURS = ("dark", "light")
+#: What a page that embeds a report may ask for.
+EMBEDDED = (*COLOURS, "system")
 
 HEADERS = {
     # Names of topics and paths in a report are untrusted: nothing in it may run or load.
@@ -51,15 +68,29 @@ HEADERS = {
     # A task that is cleared overwrites its report.
     "Cache-Control": "private, no-cache",
 }
-_HASH = base64.b64encode(hashlib.sha256(render("frame.js").encode()).digest()).decode()
-PAGE_HEADERS = HEADERS | {
-    # Only the page's own script may run, and nothing is loaded.
-    "Content-Security-Policy": "default-src 'none'; style-src 'unsafe-inline'; "
-    f"script-src 'sha256-{_HASH}'; base-uri 'none'; form-action 'none'; frame-ancestors 'self'; "
-    # An archive's page embeds the newest report.
-    "frame-src 'self'",
+
+# A frame of another origin stays empty in a print or a picture of the whole page. Still nothing in
+# the report runs, neither by the policy nor by the sandbox.
+EMBEDDED_HEADERS = HEADERS | {
+    "Content-Security-Policy": f"{HEADERS['Content-Security-Policy']} allow-same-origin"
 }
-_HTML, _JSON, _TEXT = "text/html; charset=utf-8", "application/json", "text/plain; charset=utf-8"
+
+
+def _page_headers(name: str) -> dict[str, str]:
+    """Return the headers of a page with a script."""
+    digest = base64.b64encode(hashlib.sha256(script(name).encode()).digest()).decode()
+    return HEADERS | {
+        # Only the page's own script may run, and nothing is loaded.
+        "Content-Security-Policy": "default-src 'none'; style-src 'unsafe-inline'; "
+        f"script-src 'sha256-{digest}'; base-uri 'none'; form-action 'none'; "
+        # An archive's page embeds the newest report.
+        "frame-ancestors 'self'; frame-src 'self'",
+    }
+
+
+PAGE_HEADERS = _page_headers("frame.js")
+CHART_HEADERS = _page_headers("charts.js")
+_HTML, _JSON = "text/html; charset=utf-8", "application/json"
 
 _histories = Histories()
 
@@ -81,13 +112,24 @@ class Answer:
     headers: Mapping[str, str] = field(default_factory=lambda: HEADERS)
 
 
-def archives(session: Any, dag_ids: Collection[str]) -> Answer:
-    """Return the page that lists the archives of the given DAGs."""
-    page = overview_page(_rows(session, dag_ids, dag_ids), datetime.now(timezone.utc), home_url())
+@dataclass(frozen=True, slots=True)
+class AskedReport:
+    """Which report is asked for: that of a task instance."""
+
+    dag_id: str
+    run_id: str
+    task_id: str
+    map_index: int
+
+
+def archives(session: Any, rights: Rights) -> Answer:
+    """Return the page that lists the archives that a user may see."""
+    links = {"home": home_url(), "restores": page_url("/restores")}
+    page = overview_page(_rows(session, rights.dag_ids, rights), datetime.now(timezone.utc), links)
     return Answer(page, headers=PAGE_HEADERS)
 
 
-def archives_as_json(session: Any, dag_ids: Collection[str]) -> Answer:
+def archives_as_json(session: Any, rights: Rights) -> Answer:
     """Return the list as JSON: name, archive, verdict, problem and overview of each archive."""
     now = datetime.now(timezone.utc)
     rows = [
@@ -99,21 +141,50 @@ def archives_as_json(session: Any, dag_ids: Collection[str]) -> Answer:
             "problem": row.problem,
             "overview": row.overview,
         }
-        for row in _rows(session, dag_ids, dag_ids)
+        for row in _rows(session, rights.dag_ids, rights)
     ]
     return Answer(json.dumps({"archives": rows}), _JSON)
 
 
-def archive(session: Any, dag_id: str, readable: Collection[str]) -> Answer:
+def restores(session: Any, rights: Rights) -> Answer:
+    """Return the page that lists the restores from all archives that a user may see."""
+    places = _places(session, rights.dag_ids, rights)
+    dags = {page: _republishes(session, place.name) for page, place in places.items()}
+    doing = progress_of(session, rights.of(set[str]().union(*dags.values())))
+    found = restores_of_all(list(places.values()))
+    listed = [
+        ArchiveRestores(
+            name=place.name,
+            page=_archive_url(dag_id),
+            archive=place.archive,
+            restores=of.restores,
+            more=of.more,
+            problem=of.problem,
+            doing=[one for one in doing if one.dag_id in dags[dag_id]],
+        )
+        for (dag_id, place), of in zip(places.items(), found, strict=True)
+    ]
+    links = {"home": home_url(), "archives": page_url("/archives")}
+    page = restores_page(listed, datetime.now(timezone.utc), links)
+    return Answer(page, headers=PAGE_HEADERS)
+
+
+def _republishes(session: Any, name: str) -> set[str]:
+    """Return the DAGs that republish a pipeline's archive; their ids may have another pattern."""
+    known = {f"republish_{name}", *dags_of(session, name)}
+    return {dag_id for dag_id in known if "republish" in dag_id}
+
+
+def archive(session: Any, dag_id: str, rights: Rights) -> Answer:
     """Return the page of a drain's archive.
 
     Args:
         session: Session of Airflow's database.
         dag_id: Id of the archive's page: of the DAG that validates it.
-        readable: Ids of the DAGs whose runs and progress may be shown.
+        rights: Whose runs and progress may be shown.
     """
-    page = _archive_url(dag_id)
-    rows = [row for row in _rows(session, [dag_id], readable) if row.page == page]
+    address = _archive_url(dag_id)
+    rows = [row for row in _rows(session, [dag_id], rights) if row.page == address]
     if not rows:
         return _not_found(f"{dag_id} isn't a DAG that drains to an archive.")
     [row], history, placed = rows, History(), NOTHING
@@ -128,25 +199,47 @@ def archive(session: Any, dag_id: str, readable: Collection[str]) -> Answer:
             row = replace(row, problem=f"{row.archive}: {error}")
     groups = groups_of(session, [dag_id]).get(dag_id, [])
     related = {dag_of(dag_id), *groups, *dags_of(session, row.name)}
-    shown = {*related, *(f"{kind}_{row.name}" for kind in KINDS)}.intersection(readable)
+    shown = rights.of([*related, *(f"{kind}_{row.name}" for kind in KINDS)])
     doing = progress_of(session, shown)
     drains = drains_of(session, dag_id, [group for group in groups if group in shown])
     now = datetime.now(timezone.utc)
     address = f"{row.page}/receipts"
-    content = archive_page(row, history, now, address, doing, drains, placed, tried)
-    return Answer(content, headers=PAGE_HEADERS)
+    page = archive_page(row, history, now, address, doing, drains, placed, tried)
+    return Answer(page, headers=CHART_HEADERS)
 
 
-def archive_at(session: Any, archive: str, readable: Collection[str]) -> Answer:
+def archive_at(session: Any, archive: str, rights: Rights) -> Answer:
     """Return a redirection to an archive's page, given its path or URL."""
-    for page, place in archives_of(session, readable).items():
+    for page, place in _places(session, rights.dag_ids, rights).items():
         if place.archive == archive:
-            return Answer("", _TEXT, 302, HEADERS | {"Location": _archive_url(page)})
+            return Answer("", _HTML, 302, HEADERS | {"Location": _archive_url(page)})
     return _not_found(f"No DAG that you may read validates {archive}.")
 
 
 def receipt(session: Any, dag_id: str, generation: int, name: str) -> Answer:
     """Return a receipt exactly as it was sealed."""
+    found = _receipt(session, dag_id, generation, name)
+    if isinstance(found, Answer):
+        return found
+    return Answer(read_bytes(found.folder / "receipts" / name), _JSON)
+
+
+def receipt_page(session: Any, dag_id: str, generation: int, name: str) -> Answer:
+    """Return a receipt as a page."""
+    found = _receipt(session, dag_id, generation, name)
+    if isinstance(found, Answer):
+        return found
+    try:
+        sealed = found.read_receipt(name)
+    except ReceiptError as error:
+        return _not_found(str(error))
+    raw = _archive_url(dag_id, f"/receipts/{generation}/{quote(name, safe='')}")
+    content = read_bytes(found.folder / "receipts" / name)
+    return Answer(render_receipt(sealed, content, _archive_url(dag_id), raw))
+
+
+def _receipt(session: Any, dag_id: str, generation: int, name: str) -> Generation | Answer:
+    """Return the generation that a receipt belongs to, or why there is none."""
     place = archives_of(session, [dag_id]).get(dag_id)
     if place is None or find(place).problem:
         return _not_found(
@@ -156,16 +249,18 @@ def receipt(session: Any, dag_id: str, generation: int, name: str) -> Answer:
     # Only files that the folder lists are opened, whatever the URL says.
     if name not in owner.receipt_names():
         return _not_found(f"Generation {generation} of {place.archive} has no receipt {name}.")
-    return Answer(read_bytes(owner.folder / "receipts" / name), _JSON)
+    return owner
 
 
-def newest_report(session: Any, dag_id: str, colours: str = "") -> Answer:
+def newest_report(session: Any, dag_id: str, colours: str = "", *, as_json: bool = False) -> Answer:
     """Return the newest report of a drain's archive.
 
     Args:
         session: Session of Airflow's database.
         dag_id: Id of the drain's DAG.
-        colours: `dark` or `light`; anything else means the system's color scheme.
+        colours: `dark`, `light` or `system` if another page embeds it; anything else means a page
+            of its own, with a way back.
+        as_json: Whether to return its JSON document instead of the page.
     """
     place = archives_of(session, [dag_id]).get(dag_id)
     if place is None:
@@ -177,18 +272,22 @@ def newest_report(session: Any, dag_id: str, colours: str = "") -> Answer:
     page = page_beside(f"{root}/{found.overview.get('report')}", root)
     if page is None:
         return _not_found(f"The report of {place.archive} no longer exists.")
-    return Answer(coloured(page.read_bytes(), colours if colours in COLOURS else ""))
+    if colours in EMBEDDED:
+        content = coloured(page.read_bytes(), colours if colours in COLOURS else "")
+        return Answer(content, headers=EMBEDDED_HEADERS)
+    address = _archive_url(dag_id, "/report.json")
+    return _report(page, address, _archive_url(dag_id), as_json=as_json)
 
 
-def report(session: Any, dag_id: str, run_id: str, task_id: str, map_index: int) -> Answer:
-    """Return the report that a task instance wrote."""
+def report(session: Any, asked: AskedReport, *, as_json: bool = False) -> Answer:
+    """Return the report that a task instance wrote, as a page or as its JSON document."""
     try:
-        path = report_of(session, dag_id, run_id, task_id, map_index)
+        path = report_of(session, asked.dag_id, asked.run_id, asked.task_id, asked.map_index)
     except LookupError as error:
         return _not_found(str(error))
-    places = archives_of(session, [dag_id]).values()
-    inside = (place for place in places if str(path).startswith(f"{place.archive.rstrip('/')}/"))
-    place = next(inside, None)
+    pages = archives_of(session, [asked.dag_id]).items()
+    inside = ((p, at) for p, at in pages if str(path).startswith(f"{at.archive.rstrip('/')}/"))
+    page_id, place = next(inside, (asked.dag_id, None))
     try:
         root = opened(place) if place and place.conn_id else None
     except KafkaDrainError as error:
@@ -196,25 +295,70 @@ def report(session: Any, dag_id: str, run_id: str, task_id: str, map_index: int)
     page = page_beside(path, root)
     if page is None:
         return _not_found(f"{path!r} isn't the report of an archive that this server can read.")
-    return Answer(page.read_bytes())
+    query = {"run_id": asked.run_id, "task_id": asked.task_id, "map_index": asked.map_index}
+    address = page_url(f"/reports/{quote(asked.dag_id, safe='')}")
+    back = _archive_url(page_id) if place else page_url("/archives")
+    return _report(page, f"{address}?{urlencode(query | {'form': 'json'})}", back, as_json=as_json)
+
+
+def _report(page: UPath, address: str, back: str, *, as_json: bool) -> Answer:
+    """Return a report.
+
+    Args:
+        page: The report's page in the archive.
+        address: Address of its JSON document.
+        back: Address of its archive's page.
+        as_json: Whether to return the JSON document instead of the page.
+    """
+    document = page.with_name(page.name.removesuffix(".html") + ".json")
+    if not as_json:
+        return Answer(with_links(page.read_bytes(), document.name, address, back))
+    try:
+        content = json.loads(read_bytes(document))
+    except FileNotFoundError:
+        return _not_found(f"{document.name} no longer exists.")
+    except ValueError as error:
+        return _not_found(f"{document.name} is damaged: {error}")
+    return Answer(json.dumps(content, indent=2), _JSON)
+
+
+def refused(status: int, detail: str) -> Answer:
+    """Return what a browser shows if the user may not see a page."""
+    text = (
+        "Airflow doesn't let you see this: it takes the rights to read this DAG, its runs, its "
+        "tasks and its XComs."
+        if status == 403
+        else detail
+    )
+    return _message(status, text)
 
 
 def _not_found(text: str) -> Answer:
-    return Answer(text + "\n", _TEXT, status=404)
+    return _message(404, text)
 
 
-def _archive_url(page: str) -> str:
-    """Return the URL of an archive's page."""
-    return page_url(f"/archives/{quote(page, safe='')}")
+def _message(status: int, text: str) -> Answer:
+    title = {403: "Not allowed", 404: "Not found"}.get(status, "Not possible")
+    return Answer(message_page(title, text, page_url("/archives")), status=status)
 
 
-def _rows(session: Any, dag_ids: Collection[str], readable: Collection[str]) -> list[ArchiveRow]:
+def _archive_url(page: str, more: str = "") -> str:
+    """Return the URL of an archive's page, or of what belongs to it."""
+    return page_url(f"/archives/{quote(page, safe='')}{more}")
+
+
+def _places(session: Any, dag_ids: Collection[str], rights: Rights) -> dict[str, Place]:
+    """Return the archives of those of the given DAGs that a user may see."""
     places = archives_of(session, dag_ids)
+    shown = rights.of({dag_of(page) for page in places})
+    return {page: place for page, place in places.items() if dag_of(page) in shown}
+
+
+def _rows(session: Any, dag_ids: Collection[str], rights: Rights) -> list[ArchiveRow]:
+    places = _places(session, dag_ids, rights)
     groups = groups_of(session, places)
-    runs = last_runs(
-        session,
-        {page: {dag_of(page)} | {*groups.get(page, ())}.intersection(readable) for page in places},
-    )
+    drains = {page: {dag_of(page), *groups.get(page, ())} for page in places}
+    runs = last_runs(session, drains, rights.of(set[str]().union(*drains.values())))
     found = find_all(list(places.values()))
     return [
         ArchiveRow(
@@ -222,7 +366,7 @@ def _rows(session: Any, dag_ids: Collection[str], readable: Collection[str]) -> 
             archive=place.archive,
             link=dag_url(dag_of(dag_id)),
             page=_archive_url(dag_id),
-            report=f"{_archive_url(dag_id)}/report" if of.overview else "",
+            report=_archive_url(dag_id, "/report") if of.overview else "",
             overview=of.overview,
             problem=of.problem,
             runs=runs.get(dag_id, ()),

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from upath import UPath
 
@@ -18,6 +18,8 @@ from kafka_drain.archive.history import History
 from kafka_drain.archive.status import read_overview
 from kafka_drain.errors import KafkaDrainError
 from kafka_drain.pages.placing import NOTHING, Placed, place_findings
+from kafka_drain.pages.restores import Restore
+from kafka_drain.republish.restores import Restores
 from kafka_drain.storage.paths import is_local, locate, require_reachable
 from kafka_drain_airflow.pages.database import Place
 from kafka_drain_airflow.store_connection import StoreAccess, store_access
@@ -31,6 +33,7 @@ ACCESS_SECONDS = 300.0
 
 _access: dict[str, tuple[float, StoreAccess]] = {}
 _access_lock = threading.Lock()
+_restores = Restores()
 _readers = ThreadPoolExecutor(16, thread_name_prefix="kafka-drain-overview")
 
 
@@ -42,17 +45,40 @@ class Found:
     problem: str = ""
 
 
+@dataclass(frozen=True)
+class FoundRestores:
+    """An archive's newest restores and the number of older ones, or why they can't be read."""
+
+    restores: Sequence[Restore] = ()
+    more: int = 0
+    problem: str = ""
+
+
+F = TypeVar("F", Found, FoundRestores)
+
+
 def find_all(places: Sequence[Place]) -> list[Found]:
     """Read several archives in parallel, because stores are slow, and return what is known."""
-    reading = [_readers.submit(find, place) for place in places]
+    return _read_all(find, Found, places)
+
+
+def restores_of_all(places: Sequence[Place]) -> list[FoundRestores]:
+    """Return the restores of several archives, which are read in parallel."""
+    return _read_all(find_restores, FoundRestores, places)
+
+
+def _read_all(
+    read: Callable[[Place], F], kind: Callable[..., F], places: Sequence[Place]
+) -> list[F]:
+    reading = [_readers.submit(read, place) for place in places]
     wait(reading, timeout=PATIENCE)
-    return [_found(future) for future in reading]
+    return [_found(future, kind) for future in reading]
 
 
-def _found(future: Future[Found]) -> Found:
+def _found(future: Future[F], kind: Callable[..., F]) -> F:
     if not future.done():
         future.cancel()
-        return Found(problem=f"the store didn't respond within {PATIENCE:g} s")
+        return kind(problem=f"the store didn't respond within {PATIENCE:g} s")
     return future.result()
 
 
@@ -78,16 +104,25 @@ def _options(conn_id: str) -> dict[str, Any]:
 
 def find(place: Place) -> Found:
     """Return what is known about an archive."""
+    return _if_readable(place, lambda root: Found(read_overview(root)), Found)
+
+
+def find_restores(place: Place) -> FoundRestores:
+    """Return an archive's restores."""
+    return _if_readable(place, lambda root: FoundRestores(*_restores.of(root)), FoundRestores)
+
+
+def _if_readable(place: Place, read: Callable[[UPath], F], kind: Callable[..., F]) -> F:
     archive = place.archive
     try:
         root = opened(place)
         if not is_local(root) and root.protocol not in STORES:
-            return Found(problem=f"{archive} isn't in a store that this server may access")
+            return kind(problem=f"{archive} isn't in a store that this server may access")
         require_reachable(root)
-        return Found(read_overview(root))
+        return read(root)
     except (KafkaDrainError, OSError, ValueError, ImportError) as error:
         # The worker may be able to read it: it is another machine with other credentials.
-        return Found(problem=f"this server can't read {archive}: {error}")
+        return kind(problem=f"this server can't read {archive}: {error}")
 
 
 def placed_findings(root: UPath, overview: Mapping[str, Any] | None, history: History) -> Placed:

@@ -114,12 +114,16 @@ def dags_of(session: Any, name: str) -> set[str]:
     return set(session.scalars(both.having(func.count() == 2)))
 
 
-def last_runs(session: Any, dags: Mapping[str, Collection[str]]) -> dict[str, list[Run]]:
+def last_runs(
+    session: Any, dags: Mapping[str, Collection[str]], shown: Collection[str]
+) -> dict[str, list[Run]]:
     """Return the last runs for each archive; the one that changed most recently is last.
 
     Args:
         session: Session of Airflow's database.
         dags: Ids of the DAGs that drain to an archive, by the archive's name.
+        shown: The DAGs among these whose runs the user may see. The others' still tell whether the
+            archive may be called proven; they have no link.
     """
     names: dict[str, list[str]] = {}
     for name, together in dags.items():
@@ -163,7 +167,8 @@ def last_runs(session: Any, dags: Mapping[str, Collection[str]]) -> dict[str, li
     query = select(newest).where(newest.c.age <= RUNS)
     found: dict[str, list[Run]] = {}
     for row in session.execute(query.order_by(newest.c.changed_at, newest.c.age.desc())):
-        words, link = f"{row.state}: {row.run_id}", run_url(row.dag_id, row.run_id)
+        words = f"{row.state}: {row.run_id}"
+        link = run_url(row.dag_id, row.run_id) if row.dag_id in shown else ""
         began, ended = (at.isoformat() if at else "" for at in (row.start_date, row.end_date))
         for name in names[row.dag_id]:
             # Other pipelines of a group may have failed in the same run.

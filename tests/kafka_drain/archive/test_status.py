@@ -227,7 +227,7 @@ def test_overview_page_order() -> None:
 
     heads, *cells = Words(page).rows
     assert [(cell[0], cell[1]) for cell in cells] == [
-        ("broken", "findings: file_missing"),
+        ("broken", "findingsthe manifest lists a data file that doesn't exist (2)"),
         ("away", "unreadablethis server may not read it"),
         ("late", "complete"),
         ("new", "not validated"),
@@ -321,7 +321,7 @@ def test_overview_page_escapes() -> None:
         ArchiveRow(EVIL, EVIL, EVIL, page=EVIL, problem=EVIL, runs=runs),
     ]
 
-    page = overview_page(rows, NOW, home=EVIL)
+    page = overview_page(rows, NOW, links={"home": EVIL, "restores": EVIL})
 
     assert page.count("<script>") == 1
     assert not Words(page).names & {"img", "onload"}

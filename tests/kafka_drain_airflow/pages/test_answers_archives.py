@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import base64
 import hashlib
+import html
 import json
 import re
 import shutil
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlencode
 
 import pytest
 from airflow.providers.common.compat.version_compat import AIRFLOW_V_3_0_PLUS
 
-from demo.airflow_pages import FORGER, NOBODY, VIEWER, PageAnswer, Scene, ask
+from demo.airflow_pages import BROWSER, FORGER, LOOKER, NOBODY, VIEWER, PageAnswer, Scene, ask
+from kafka_drain.findings import Reason
 from kafka_drain.proof.report import note_overview, write_report
 from kafka_drain.proof.validation import validate_archive
 from tests.kafka_drain.golden import P1, sealed_copy
@@ -51,7 +54,12 @@ URLS = [
     "/kafka-drain/archives/drain_a/report?colours=<b>",
     "/kafka-drain/archives/drain_b",
     "/kafka-drain/archives/drain_lost",
+    "/kafka-drain/restores",
+    "/kafka-drain/archives/drain_golden/receipts/1/000000000012.json/page",
+    "/kafka-drain/archives/drain_lost/report",
+    "/kafka-drain/archives/drain_lost/report.json",
 ]
+SOME = ("guest", "without_xcoms", "without_runs", "without_group")
 
 
 USERS = (VIEWER, "stranger", FORGER, NOBODY)
@@ -177,6 +185,8 @@ def answers(tmp_path_factory: pytest.TempPathFactory) -> dict[str, PageAnswer]:
         "AWS_MAX_ATTEMPTS": "1",
     }
     requests = {f"{user} {url}": (user, url) for user in USERS for url in URLS}
+    requests |= {f"{user} {url}": (user, url) for user in SOME for url in URLS}
+    requests |= {f"{user} {url}": (user, url) for user in (BROWSER, LOOKER) for url in URLS}
     requests["menu"] = (VIEWER, "/home")
     return ask(folder, scene, requests, environment)
 
@@ -264,6 +274,10 @@ def test_newest_report_coloured(answers: dict[str, PageAnswer]) -> None:
     assert plain == '<html lang="en"><title>the report</title>'
     assert dark == '<html lang="en" class="dark"><title>the report</title>'
     assert 'class="<b>"' not in other
+    policy = answers[f"viewer {URLS[13]}"].headers["content-security-policy"]
+    assert policy.startswith("default-src 'none'")
+    assert policy.endswith("; sandbox allow-same-origin")
+    assert answers[f"viewer {URLS[2]}"].headers["content-security-policy"].endswith("; sandbox")
 
 
 def test_archive_to_viewer(answers: dict[str, PageAnswer]) -> None:
@@ -364,13 +378,117 @@ def test_archives_without_login(answers: dict[str, PageAnswer], user: str, url: 
 
 def test_archives_to_stranger(answers: dict[str, PageAnswer]) -> None:
     """A user who may read no DAG sees no archive and no report."""
-    shown = [answers[f"stranger {url}"] for url in URLS]
+    lists = (PAGE, DATA, "/kafka-drain/restores")
+    shown = [answers[f"stranger {url}"] for url in lists]
+    other = [answers[f"stranger {url}"] for url in URLS if url not in lists]
 
-    assert {status for status, _, _ in shown[2:]} == {403 if AIRFLOW_V_3_0_PLUS else 302}
-    for status, text, _ in shown[:2]:
+    assert {status for status, _, _ in other} == {403 if AIRFLOW_V_3_0_PLUS else 302}
+    for status, text, _ in shown:
         assert status in (200, 403)
         assert "complete" not in text.replace("color-scheme", "")
         assert "drain_a" not in text
+
+
+def test_archives_of_a_browser_without_login(answers: dict[str, PageAnswer]) -> None:
+    """A browser without a login is sent to Airflow's login page, and from there back."""
+    for url in URLS:
+        status, text, headers = answers[f"{BROWSER} {url}"]
+        if not AIRFLOW_V_3_0_PLUS:
+            assert status == (403 if url == DATA else 302)
+            continue
+        assert (status, text) == (303, "")
+        asked = url.replace("<b>", "%3Cb%3E")
+        assert headers["location"] == f"/api/v2/auth/login?{urlencode({'next': asked})}"
+
+
+@pytest.mark.skipif(not AIRFLOW_V_3_0_PLUS, reason="Airflow 2 redirects to its home page")
+def test_archives_of_a_browser_without_rights(answers: dict[str, PageAnswer]) -> None:
+    """A browser gets a page that says what it takes, with a way back."""
+    status, text, headers = answers[f"{LOOKER} /kafka-drain/archives/drain_a"]
+
+    assert status == 403
+    assert headers["content-type"].startswith("text/html")
+    assert "the rights to read this DAG, its runs, its tasks and its XComs" in text
+    assert f'href="{PAGE}"' in text
+
+
+def test_archives_to_guest(answers: dict[str, PageAnswer]) -> None:
+    """Who may read one DAG sees its archive and restores, and nothing of others."""
+    listed, data = answers[f"guest {PAGE}"].text, answers[f"guest {DATA}"].text
+
+    assert [row["name"] for row in json.loads(data)["archives"]] == ["a"]
+    for text in (listed, data, answers["guest /kafka-drain/restores"].text):
+        assert "drain_golden" not in text
+        assert "drain_b" not in text
+    assert answers["guest /kafka-drain/archives/drain_a"].status == 200
+    refused = [answers[f"guest {url}"].status for url in URLS if "/drain_golden" in url]
+    assert set(refused) == {403 if AIRFLOW_V_3_0_PLUS else 302}
+
+
+@pytest.mark.parametrize("user", ["without_xcoms", "without_runs"])
+def test_archives_without_a_right(answers: dict[str, PageAnswer], user: str) -> None:
+    """Who may read DAGs, but not their runs or XComs, sees no archive: a page shows those too."""
+    assert json.loads(answers[f"{user} {DATA}"].text) == {"archives": []}
+    assert "drain_a" not in answers[f"{user} {PAGE}"].text
+    others = [url for url in URLS if url.startswith(f"{PAGE}/drain_")]
+    assert {answers[f"{user} {url}"].status for url in others} == (
+        {403} if AIRFLOW_V_3_0_PLUS else {302}
+    )
+
+
+def test_archives_without_the_group(answers: dict[str, PageAnswer]) -> None:
+    """Runs of a group's DAG that a user may not see still tell how the archive stands."""
+    rows = json.loads(answers[f"without_group {DATA}"].text)["archives"]
+    page = answers["without_group /kafka-drain/archives/drain_b"].text
+
+    assert {row["name"]: row["standing"] for row in rows}["b"] == "not validated, last run failed"
+    for text in (page, answers[f"without_group {PAGE}"].text):
+        assert "drain_group_g" not in text
+
+
+def test_receipt_page_to_viewer(answers: dict[str, PageAnswer]) -> None:
+    """A receipt is a page too, with links to its archive and to the receipt as it was sealed."""
+    status, text, _ = answers[f"viewer {URLS[18]}"]
+
+    assert status == 200
+    assert 'href="/kafka-drain/archives/drain_golden"' in text
+    assert f'href="{URLS[9]}"' in text
+
+
+def test_report_to_viewer_has_a_way_back(answers: dict[str, PageAnswer]) -> None:
+    """A report of its own page links to its archive and its JSON; an embedded one doesn't."""
+    text = answers[f"viewer {URLS[19]}"].text
+    page = answers["viewer /kafka-drain/archives/drain_lost"].text
+
+    assert 'href="/kafka-drain/archives/drain_lost"' in text
+    assert text.count('href="/kafka-drain/archives/drain_lost/report.json"') == 2
+    status, document, headers = answers[f"viewer {URLS[20]}"]
+    assert (status, headers["content-type"]) == (200, "application/json")
+    assert json.loads(document)["verdict"] == "findings"
+    assert '<iframe src="/kafka-drain/archives/drain_lost/report?colours=system"' in page
+
+
+def test_archive_says_what_mends_it(
+    answers: dict[str, PageAnswer],
+) -> None:
+    """The page and the list of a red archive have the sentence, and the page has the command."""
+    page = html.unescape(answers["viewer /kafka-drain/archives/drain_lost"].text)
+    listed = html.unescape(answers[f"viewer {PAGE}"].text)
+
+    assert "Not complete: " in page
+    for text in (page, listed):
+        assert Reason.FILE_MISSING.meaning[1:] in text
+    assert re.search(r"<code>kafka-drain repair /\S+/lost --apply</code>", page)
+
+
+def test_restores_to_viewer(answers: dict[str, PageAnswer]) -> None:
+    """Archives that can't be read are named; the others have no restores yet."""
+    status, text, headers = answers["viewer /kafka-drain/restores"]
+
+    assert status == 200
+    assert "the restores of" in text
+    assert "web: http://127.0.0.1:1/archive isn" in text
+    assert headers["content-security-policy"].startswith("default-src 'none'")
 
 
 def test_archives_in_navigation(answers: dict[str, PageAnswer]) -> None:
@@ -378,7 +496,10 @@ def test_archives_in_navigation(answers: dict[str, PageAnswer]) -> None:
     if AIRFLOW_V_3_0_PLUS:
         from kafka_drain_plugin import KafkaDrainPlugin
 
-        [view] = KafkaDrainPlugin().external_views
-        assert (view["href"], view["destination"]) == (PAGE, "nav")
+        views = KafkaDrainPlugin().external_views
+        assert [view["href"] for view in views] == [PAGE, "/kafka-drain/restores"]
+        assert {view["destination"] for view in views} == {"nav"}
+        assert len({view["url_route"] for view in views}) == 2
     else:
         assert f'<a href="{PAGE}">Kafka archives</a>' in answers["menu"].text
+        assert '<a href="/kafka-drain/restores">Kafka restores</a>' in answers["menu"].text

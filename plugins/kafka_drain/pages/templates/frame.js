@@ -1,5 +1,29 @@
+// Refresh the page without losing what is read: focus, opened details, ranges of charts.
 // If embedded in Airflow: use its colours, also in nested frames, and open links to other pages
 // outside this frame, which may not leave it by itself.
+const page = (() => {
+  const key = "kafka-drain " + location.pathname;
+  let kept = {};
+  try {
+    kept = JSON.parse(sessionStorage.getItem(key)) || {};
+    sessionStorage.removeItem(key);
+  } catch { /* This browser keeps nothing for this page. */ }
+  const all = (what) => [...document.querySelectorAll(what)];
+  const controls = () => all("a, summary, button, [tabindex]");
+  const reload = () => {
+    kept.open = all("details").map((one) => one.open);
+    kept.focus = controls().indexOf(document.activeElement);
+    try { sessionStorage.setItem(key, JSON.stringify(kept)); } catch { /* as above */ }
+    location.reload();
+  };
+  document.addEventListener("DOMContentLoaded", () => {
+    all("details").forEach((one, number) => { one.open = (kept.open || [])[number] || one.open; });
+    setTimeout(() => controls()[kept.focus]?.focus({preventScroll: true}));
+    const every = Number(document.body.dataset.refresh);
+    if (every) setTimeout(reload, every * 1000);
+  });
+  return kept;
+})();
 (() => {
   if (window.parent === window) return;
   const around = window.parent.document;

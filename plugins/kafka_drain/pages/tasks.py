@@ -1,0 +1,50 @@
+"""How the progress of one of Airflow's tasks is shown. Opens nothing."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from kafka_drain.pages.archive_status import ACTIVE, ended_of
+from kafka_drain.pages.humanize import is_web_address, time_text
+from kafka_drain.pages.overview import Doing
+
+#: Seconds between refreshes of a page while a task is running.
+BUSY = 3
+
+
+@dataclass(frozen=True, slots=True)
+class ShownTask:
+    """The progress of a task, as shown on the page.
+
+    Attributes:
+        name: The DAG and the task.
+        link: The run's page in Airflow.
+        state: Airflow's state, which is also the CSS class of its colour.
+        words: State and progress.
+        percent: Whole percent.
+        spark_ui: Address of a running Spark application's UI; the UI ends with the application.
+    """
+
+    name: str
+    link: str
+    state: str
+    words: str
+    percent: int = 0
+    spark_ui: str = ""
+
+    @classmethod
+    def of(cls, one: Doing) -> ShownTask:
+        """Return how a task is shown."""
+        name, seen = f"{one.dag_id}, {one.task_id}", one.progress
+        if not seen:
+            words = f"{one.state}, no progress yet" if one.state in ACTIVE else one.state
+            return cls(name, one.link, one.state, words)
+        end = ended_of(one.state, seen["done"], seen["total"], seen["percent"])
+        words = f"{end.done:,} of {seen['total']:,} {seen['unit']} ({end.percent} %)"
+        if end.has_rate:
+            left = f"{seen['left']} left" if seen.get("left") else ""
+            words += "".join(f", {more}" for more in (seen.get("rate"), left) if more)
+        words = f"{one.state}, {words}, {time_text(seen.get('at'))}"
+        address = str(seen.get("spark_ui", ""))
+        is_there = one.state == "running" and is_web_address(address)
+        return cls(name, one.link, one.state, words, end.percent, address if is_there else "")

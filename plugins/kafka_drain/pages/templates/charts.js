@@ -1,0 +1,3 @@
+{% include "frame.js" %}
+{{ vendored("uPlot.iife.min.js") }}
+{% include "draw.js" %}

@@ -1,0 +1,29 @@
+"""The pages in Airflow 3's API server."""
+
+from __future__ import annotations
+
+import pytest
+from airflow.providers.common.compat.version_compat import AIRFLOW_V_3_0_PLUS
+
+if not AIRFLOW_V_3_0_PLUS:
+    pytest.skip("Airflow 2 has no FastAPI server", allow_module_level=True)
+
+from fastapi.routing import APIRoute
+
+from kafka_drain_airflow.pages.airflow3 import app
+
+ROUTES = [route for route in app.routes if isinstance(route, APIRoute)]
+#: What is filtered by what the user may see, in place of being refused.
+LISTS = {"/archives", "/api/archives", "/restores"}
+
+
+def test_routes_only_read() -> None:
+    """No address changes anything: a forged request, which carries the login, can do nothing."""
+    assert len(ROUTES) == len(app.routes) > len(LISTS)
+    assert {method for route in ROUTES for method in route.methods} == {"GET"}
+
+
+@pytest.mark.parametrize("route", ROUTES, ids=lambda route: route.path)
+def test_routes_check_access(route: APIRoute) -> None:
+    """Each address of a DAG asks for the right to its runs, tasks and XComs; lists filter."""
+    assert len(route.dependencies) == (0 if route.path in LISTS else 3)
