@@ -68,10 +68,12 @@ def with_links(content: bytes, document: str, address: str, back: str) -> bytes:
         back: Address of the archive's page.
     """
     link = f'<a href="{escape(address)}">'
-    top = f'<body>\n<p class="quiet"><a href="{escape(back)}">The archive</a>, {link}JSON</a></p>'
+    top = f'\n<p class="quiet"><a href="{escape(back)}">The archive</a>, {link}JSON</a></p>'
     name = escape(document)
+    # Reports of earlier releases have no <main>.
+    begin = "<main>" if b"<main>" in content else "<body>"
     for old, new in (
-        ("<body>", top),
+        (begin, f"{begin}{top}"),
         (f"JSON: <code>{name}</code>", f"JSON: {link}<code>{name}</code></a>"),
     ):
         content = content.replace(_ascii(old), _ascii(new), 1)

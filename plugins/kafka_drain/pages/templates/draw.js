@@ -12,6 +12,15 @@
     return number(value) + " bytes";
   };
 
+  // Times as the rest of the page writes them; a day's name where it begins.
+  const clock = (u, splits, axis, space, step) => splits.map((seconds, i) => {
+    const text = new Date(seconds * 1000).toISOString(), day = text.slice(5, 10);
+    if (step >= 28 * DAY) return text.slice(0, 7);
+    if (step >= DAY) return day;
+    const before = i && new Date(splits[i - 1] * 1000).toISOString().slice(5, 10);
+    return text.slice(11, step >= 60 ? 16 : 19) + (day === before ? "" : "\n" + day);
+  });
+
   const draw = (place, index) => {
     const it = JSON.parse(place.dataset.chart);
     const write = it.unit === "bytes" ? size : number;
@@ -37,7 +46,7 @@
       },
       axes: [
         {stroke: () => colour("quiet"), grid: {stroke: () => colour("line"), width: 1},
-          ticks: {stroke: () => colour("line"), width: 1}},
+          ticks: {stroke: () => colour("line"), width: 1}, values: clock},
         {stroke: () => colour("quiet"), grid: {stroke: () => colour("line"), width: 1},
           ticks: {show: false}, size: 84, values: (u, values) => values.map(write)},
       ],
