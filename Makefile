@@ -77,8 +77,8 @@ test-kafka44: setup ## run the tests without Spark or Airflow, and those of drai
 	@DEMO_KAFKA=4.4.0 $(PYTHON_ENV) -m pytest -m '$(HERE) and not (airflow or spark)' $(WITH_PARTS)
 	@DEMO_KAFKA=4.4.0 $(PYTHON_ENV) -m pytest -m '$(HERE) and spark' $(KAFKA44_SPARK)
 
-test-pythons: ## run the tests that need no Java on Python 3.10 and 3.12, in separate environments
-	@for python in python3.10 python3.12; do \
+test-pythons: ## run the tests that need no Java on Python 3.10, 3.12 and 3.13, in separate environments
+	@for python in python3.10 python3.12 python3.13; do \
 	  PYTHON=$$python sh scripts/setup.sh .venv-$$python requirements.lock \
 	  && .venv-$$python/bin/python -m pytest -m "not integration" || exit; done
 

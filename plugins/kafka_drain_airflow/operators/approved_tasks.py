@@ -7,13 +7,13 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Any, Protocol, TypeVar
 
-from airflow.providers.common.compat.sdk import Param
+from airflow.providers.common.compat.sdk import BaseOperator, Param
 
 from kafka_drain.config.pipeline import Pipeline
 from kafka_drain_airflow.operators.apply import ApplyOperator
 from kafka_drain_airflow.operators.approval import Approval, Kind, approval_task, can_approve
 
-T = TypeVar("T")
+T = TypeVar("T", bound=BaseOperator)
 
 #: Forms used to have `dry_run` instead of `apply`; `--conf` still accepts it until 0.4.
 DRY_RUN = {"is_dry_run": "{{ params.get('dry_run') }}"}

@@ -105,7 +105,8 @@ def plan_reprocess(
     plan_roll(archive, cluster)
     topic_ids = {name: topic.id for name, topic in topics.items()}
     # A new look: another process may have rolled and sealed since the first one.
-    plan = plan_from(archive.snapshot(), pipeline, topic_ids, cut, offsets_per_group)
+    now = archive.snapshot()
+    plan = plan_from(now, pipeline, topic_ids, cut, offsets_per_group, last=last)
     refuse_expired(plan, cluster)
     return plan
 
@@ -116,6 +117,8 @@ def plan_from(
     topic_ids: Mapping[str, str],
     cut: Cut,
     offsets_per_group: int = OFFSETS_PER_GROUP,
+    *,
+    last: tuple[int, int] | None = None,
 ) -> ReprocessPlan:
     """Plan a reprocess of an archive; Kafka isn't asked whether it holds the offsets.
 
@@ -125,6 +128,7 @@ def plan_from(
         topic_ids: The ids of the topics in Kafka.
         cut: Where to start.
         offsets_per_group: Number of offsets to drain at once.
+        last: Generation and batch of the last segment to drain again; None for the newest.
 
     Raises:
         ConfigError: When nothing is sealed from there on.
