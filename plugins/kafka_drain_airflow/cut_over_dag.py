@@ -14,7 +14,8 @@ from kafka_drain.cut_over.request import mirror_request
 from kafka_drain.cut_over.steps import BACK, Step, way_back
 from kafka_drain_airflow.factory_arguments import DagArguments
 from kafka_drain_airflow.observability.archive_events import archive_asset
-from kafka_drain_airflow.operators.cut_over import CutOverOperator, approval, asks_people
+from kafka_drain_airflow.operators.approval import can_approve
+from kafka_drain_airflow.operators.cut_over import CutOverOperator, approval
 from kafka_drain_airflow.operators.drain import KafkaDrainOperator
 from kafka_drain_airflow.operators.preflight import PreflightOperator
 from kafka_drain_airflow.operators.validate import ValidateManifestOperator
@@ -65,7 +66,7 @@ def cut_over_dag(
         ]
         for before, after in pairwise(tasks):
             before >> after
-        if asks_people():
+        if can_approve():
             # At most one of the approvals leads here; those after it are skipped then.
             back = of.task(
                 CutOverOperator,
@@ -103,7 +104,7 @@ def _text(pipeline: Pipeline, settings: CutOver) -> str:
     going_back = (
         "answer *Go back* at an approval: the task `back` restores the groups' offsets in the "
         "target"
-        if asks_people()
+        if can_approve()
         else "run `kafka-drain cut-over … --back --apply`, which restores the groups' offsets in "
         "the target"
     )

@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Any
 
 from airflow.providers.common.compat.sdk import (
     AirflowFailException,
-    AirflowOptionalProviderFeatureException,
     BaseOperator,
 )
 
 from kafka_drain.errors import ConfigError
 from kafka_drain_airflow.connections import spark_engine, terminal_errors_fail
 from kafka_drain_airflow.kafka_connection import kafka_cluster
+from kafka_drain_airflow.operators.approval import can_approve
 from kafka_drain_airflow.operators.spark_job import SparkJobOperator
 from kafka_drain_airflow.store_connection import archive_access
 
@@ -155,16 +155,6 @@ class MarkToApproveOperator(BaseOperator):
         )
 
 
-def asks_people() -> bool:
-    """Return whether this Airflow can ask people and branch by the answer: since 3.1."""
-    try:
-        from airflow.providers.standard.operators import hitl
-    except (ImportError, AirflowOptionalProviderFeatureException):
-        # The provider is older, or refuses this Airflow.
-        return False
-    return hasattr(hitl, "HITLBranchOperator")
-
-
 def approval(task_id: str, *, subject: str, body: str, then: str, back: str) -> BaseOperator:
     """Return the task that asks people whether to continue.
 
@@ -175,7 +165,7 @@ def approval(task_id: str, *, subject: str, body: str, then: str, back: str) -> 
         then: Id of the task that follows if they continue.
         back: Id of the task that goes back; unused if Airflow can't ask.
     """
-    if not asks_people():
+    if not can_approve():
         return MarkToApproveOperator(task_id=task_id, subject=subject, body=body)
     from airflow.providers.standard.operators.hitl import HITLBranchOperator
 

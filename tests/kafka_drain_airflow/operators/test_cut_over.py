@@ -14,11 +14,11 @@ from kafka_drain.config.pipeline import Pipeline
 from kafka_drain.cut_over.run import CutOver
 from kafka_drain.cut_over.steps import Step
 from kafka_drain.errors import CutOverError, LagError
+from kafka_drain_airflow.operators.approval import can_approve
 from kafka_drain_airflow.operators.cut_over import (
     CutOverOperator,
     MarkToApproveOperator,
     approval,
-    asks_people,
 )
 from tests.kafka_drain.archive.test_cut_overs import step
 from tests.kafka_drain.golden import sealed_copy
@@ -110,6 +110,6 @@ def test_mark_to_approve_operator() -> None:
 def test_approval_older_airflow(monkeypatch: pytest.MonkeyPatch) -> None:
     """An Airflow whose provider can't ask gets the task that is marked."""
     monkeypatch.setitem(sys.modules, "airflow.providers.standard.operators.hitl", None)
-    assert not asks_people()
+    assert not can_approve()
     asked = approval("approve", subject="s", body="b", then="groups", back="back")
     assert isinstance(asked, MarkToApproveOperator)

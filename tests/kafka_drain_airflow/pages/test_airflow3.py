@@ -14,7 +14,7 @@ from kafka_drain_airflow.pages.airflow3 import app
 
 ROUTES = [route for route in app.routes if isinstance(route, APIRoute)]
 #: What is filtered by what the user may see, in place of being refused.
-LISTS = {"/archives", "/api/archives", "/restores"}
+LISTS = {"/archive", "/archives", "/api/archives", "/restores"}
 
 
 def test_routes_only_read() -> None:

@@ -17,6 +17,7 @@ from sqlalchemy.orm import Session
 from kafka_drain_airflow.pages.answers import archive_at
 from kafka_drain_airflow.pages.database import Place, archives_of, dags_of, groups_of
 from kafka_drain_airflow.pages.finding import Validation, chosen, dag_of, pages_of
+from kafka_drain_airflow.pages.rights import Rights
 
 MODELS: tuple[Any, ...] = (DagTag,)
 if AIRFLOW_V_3_0_PLUS:
@@ -161,7 +162,7 @@ def test_archive_at(
     add(session, "file:///a", "a", ("elt", "a.validate"))
     add(session, "file:///b", "b", ("elt", "b.validate"), ("drain_b", "validate"))
 
-    answer = archive_at(session, "/b", readable)
+    answer = archive_at(session, "/b", Rights(readable, lambda _: True))
 
     assert (answer.status, answer.headers.get("Location")) == (status, location)
 
