@@ -21,6 +21,7 @@ def create_watch_dag(
     again_minutes: float = 15,
     poll_seconds: float = 60,
     deferrable: bool = True,
+    drain_dag_id: str = "drain_{name}",
     start_date: datetime = START_DATE,
     default_args: dict[str, Any] | None = None,
     tags: Sequence[str] = (),
@@ -36,6 +37,8 @@ def create_watch_dag(
         again_minutes: Minutes in which a pipeline's drain is started at most once.
         poll_seconds: Seconds between two questions to Kafka.
         deferrable: False to wait on a worker, if no triggerer runs.
+        drain_dag_id: Pattern of the ids of the DAGs that drain, such as `team_a.drain.{name}`, if
+            `create_dags` has another one.
         start_date: When watching starts.
         default_args: Arguments for all tasks; they override the defaults (two retries, one minute
             apart).
@@ -85,6 +88,7 @@ A drain isn't started while one is queued or running, and at most once in {again
             again_minutes=again_minutes,
             poll_seconds=poll_seconds,
             deferrable=deferrable,
+            drain_dag_id=drain_dag_id,
         )
         _trigger_operator().partial(task_id="drain", skip_when_already_exists=True).expand_kwargs(
             watch.output

@@ -60,6 +60,7 @@ class WatchOperator(BaseOperator):
     :param again_minutes: minutes in which a pipeline's drain is started at most once
     :param poll_seconds: seconds between two questions to Kafka
     :param deferrable: False to wait on the worker, if no triggerer runs
+    :param drain_dag_id: pattern of the ids of the DAGs that drain, if `create_dags` has another one
     """
 
     ui_color = "#fef5e7"
@@ -71,9 +72,11 @@ class WatchOperator(BaseOperator):
         again_minutes: float = 15,
         poll_seconds: float = 60,
         deferrable: bool = True,
+        drain_dag_id: str = "drain_{name}",
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
+        self.drain_dag_id = drain_dag_id
         self.pipelines = list(pipelines)
         self.again_minutes = again_minutes
         self.poll_seconds = poll_seconds
@@ -135,7 +138,7 @@ class WatchOperator(BaseOperator):
         from kafka_drain.drain.backlog import look
         from kafka_drain.drain.urgency import decide
 
-        dag_id = f"drain_{pipeline.name}"
+        dag_id = self.drain_dag_id.format(name=pipeline.name)
         with archive_access(pipeline):
             seen = look(pipeline, kafka_cluster(pipeline.kafka_conn_id), now)
         busy = seen.busy or _started(context, dag_id, period)
@@ -149,7 +152,7 @@ class WatchOperator(BaseOperator):
         self, context: Context, pipeline: Pipeline, error: TerminalError, now: datetime
     ) -> dict[str, Any] | None:
         """Return the run that fails with what somebody has to know; None if there was one."""
-        dag_id = f"drain_{pipeline.name}"
+        dag_id = self.drain_dag_id.format(name=pipeline.name)
         period = Period.of(now, _REFUSED, "watch_refused")
         self.log.error("%s: a drain would be refused: %s", pipeline.name, error)
         if _started(context, dag_id, period):

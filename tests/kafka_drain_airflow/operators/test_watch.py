@@ -32,7 +32,7 @@ class Runs:
     def get_dr_count(
         self, dag_id: str, states: Sequence[str] = (), run_ids: Sequence[str] = ()
     ) -> int:
-        assert dag_id == "drain_p"
+        assert dag_id in ("drain_p", "team_a.drain.p")
         return sum(state in states or run_id in run_ids for run_id, state in self.runs.items())
 
 
@@ -115,6 +115,8 @@ def test_watch_due(pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch) -> None:
         "conf": {"reason": LAG},
     }
     assert operator.execute(context_of()) == [run]
+    operator.drain_dag_id = "team_a.drain.{name}"
+    assert operator.execute(context_of())[0]["trigger_dag_id"] == "team_a.drain.p"
 
 
 @pytest.mark.parametrize("state", ["queued", "running"])
