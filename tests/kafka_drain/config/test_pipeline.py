@@ -63,6 +63,7 @@ def test_pipeline_defaults() -> None:
         "witness_conn_id": None,
         "drill": None,
         "cut_over": None,
+        "target_registry_conn_id": None,
         "watch": None,
     }
     assert make().isolation_level == "read_committed"
