@@ -33,7 +33,7 @@ class BacklogTrigger(BaseTrigger):
     """
 
     def __init__(self, watched: Sequence[dict[str, Any]], until: str, poll_seconds: float) -> None:
-        super().__init__()  # type: ignore[no-untyped-call]
+        super().__init__()
         self.watched = list(watched)
         self.until = until
         self.poll_seconds = poll_seconds
@@ -56,10 +56,10 @@ class BacklogTrigger(BaseTrigger):
         until = datetime.fromisoformat(self.until)
         while (left := (until - datetime.now(timezone.utc)).total_seconds()) > 0:
             if reasons := await ask():
-                yield TriggerEvent(reasons)  # type: ignore[no-untyped-call]
+                yield TriggerEvent(reasons)
                 return
             await asyncio.sleep(min(self.poll_seconds, left))
-        yield TriggerEvent({})  # type: ignore[no-untyped-call]
+        yield TriggerEvent({})
 
     def reasons(self) -> dict[str, str]:
         """Ask Kafka once; return the reason of each pipeline for which a drain may be due."""

@@ -105,7 +105,7 @@ def _trigger_operator() -> Any:
     try:
         from airflow.providers.standard.operators.trigger_dagrun import TriggerDagRunOperator
     except ImportError:  # Airflow 2
-        from airflow.operators.trigger_dagrun import (  # type: ignore[import-not-found,no-redef]
+        from airflow.operators.trigger_dagrun import (  # type: ignore[no-redef]
             TriggerDagRunOperator,
         )
     return TriggerDagRunOperator

@@ -50,4 +50,4 @@ def test_run_name(follow: bool, map_index: int, name: str) -> None:
         )
     context: Any = {"run_id": "run 1", "ti": SimpleNamespace(map_index=map_index)}
 
-    assert operator._request(context).run_name == name
+    assert operator._run_name(context, follow) == name

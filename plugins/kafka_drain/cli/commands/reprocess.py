@@ -42,8 +42,8 @@ def run(options: argparse.Namespace) -> int:
     if options.abandon:
         return _abandon(archive, options)
     within = frozen_for(options)
-    archive.require()  # without one, there is no pipeline either
     if options.plan_id is not None:
+        archive.require()
         return _approved(options)
     cut = parse_cut(
         options.from_batch,
@@ -51,6 +51,7 @@ def run(options: argparse.Namespace) -> int:
         options.from_offset,
         newest_generation=lambda: newest_generation(archive),
     )
+    archive.require()  # without one, there is no pipeline either
     pipeline, cluster = pipeline_from(options), cluster_from(options)
     if within is not None:
         plan, frozen = freeze_reprocess(pipeline, cluster, cut, now=utc_now(), lifetime=within)
