@@ -79,3 +79,10 @@ def test_decide_names_the_worst() -> None:
         "2,005 offsets of a-1 and 2 more expired before they were drained; at the rate of its "
         "deletions, Kafka reaches undrained offsets of a-1 in 30 s, which is less than 0.5 h"
     )
+
+
+def test_decide_names_one_more() -> None:
+    """Of two partitions, the second is counted."""
+    backlog = Backlog(lag=9, expired={A0: 5, A1: 4}, expiring={}, reached_in={})
+
+    assert "9 offsets of a-0 and 1 more expired" in decide(backlog, Watch(lag=10)).reason
