@@ -19,6 +19,7 @@ from typing import Any
 import pytest
 from airflow.providers.common.compat.version_compat import AIRFLOW_V_3_0_PLUS
 
+from demo.broker import KafkaCluster
 from demo.flights import create_topic, flight_records, produce
 from demo.local_airflow import LocalAirflow
 from kafka_drain.archive.archive import Archive
@@ -87,6 +88,13 @@ class Recipes:
         )
         value = json.loads(value)
         return json.loads(value) if isinstance(value, str) else value
+
+
+@pytest.fixture(scope="module")
+def bootstrap_servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """A broker of its own: the recipes' topics have the names that other tests' have."""
+    with KafkaCluster(tmp_path_factory.mktemp("recipes_broker")) as broker:
+        yield broker.bootstrap_servers
 
 
 @pytest.fixture(scope="module")
