@@ -131,3 +131,4 @@ def test_archives_of(tmp_path: Path) -> None:
             "drain_0": Place("s3://b/a", "aws"),
             "drain_1": Place("/data/b"),
         }
+    engine.dispose()

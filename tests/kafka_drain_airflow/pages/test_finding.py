@@ -35,6 +35,7 @@ def session(tmp_path: Path) -> Iterator[Session]:
     Base.metadata.create_all(engine, tables=[model.__table__ for model in MODELS])
     with Session(engine) as made:
         yield made
+    engine.dispose()
 
 
 def add(
