@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import signal
@@ -23,6 +24,8 @@ from kafka_drain.cut_over.request import CutOverRequest, mirror_request
 from kafka_drain.cut_over.run import CutOver
 from kafka_drain.cut_over.steps import STEPS, Step
 from kafka_drain.errors import CutOverError, KafkaUnavailableError, LagError, TopicError
+from kafka_drain.evidence.keys import SigningKey
+from kafka_drain.evidence.signing import Signer
 from kafka_drain.kafka.client_config import KafkaConfig
 from kafka_drain.kafka.cluster import KafkaCluster
 from kafka_drain.kafka.cluster_state import ASKED
@@ -59,6 +62,7 @@ class Move:
     target: KafkaCluster
     drain: Callable[..., Any]
     said: list[str] = field(default_factory=list)
+    key: Path | None = None
     #: What happens while the source is watched.
     meanwhile: Callable[[], object] = field(default=lambda: None)
 
@@ -77,6 +81,7 @@ class Move:
             "tests",
             self.said.append,
             utc_now,
+            None if self.key is None else Signer(SigningKey.read(self.key)),
             lambda seconds: (self.meanwhile(), None)[1],
         )
 
@@ -135,7 +140,32 @@ class Move:
             *("--bootstrap-servers", self.source.config.bootstrap_servers),
             *("--to-bootstrap", self.target.config.bootstrap_servers),
             *("--run-name", "move", "--quiet-seconds", "0.1"),
+            *(("--evidence-key", str(self.key)) if self.key else ()),
         ]
+
+    def sign(self, folder: Path) -> None:
+        """From now on, with a new key, each step is signed."""
+        self.key = folder / "key"
+        SigningKey.create(self.key)
+
+    def verified(self) -> list[tuple[str, Any]]:
+        """Verify all evidence offline, and with one byte changed in vain; return what it says."""
+        said = []
+        for path in sorted(Path(str(self.archive.root), "evidence").glob("*/*.json")):
+            verify = ("verify-evidence", path, "--public-key", f"{self.key}.pub", "--json")
+            done = kafka_drain(*verify)
+            assert done.code == 0, done.err
+            signed = json.loads(done.out)
+            for file, digest in signed["files"].items():
+                content = Path(str(self.archive.root), file).read_bytes()
+                assert hashlib.sha256(content).hexdigest() == digest
+            said.append((signed["kind"], signed["document"]))
+            content = path.read_bytes()
+            path.write_bytes(content[:200] + bytes([content[200] ^ 1]) + content[201:])
+            refused = kafka_drain(*verify)
+            assert (refused.code, "was changed" in refused.err) == (1, True)
+            path.write_bytes(content)
+        return said
 
 
 @pytest.fixture
@@ -163,12 +193,13 @@ def contents(cluster: KafkaCluster, topic: str) -> dict[int, list[Any]]:
     return read_topic(cluster.config.bootstrap_servers, topic)
 
 
-def test_cut_over_whole(move: Move) -> None:
-    """What was in A is in B, and the group goes on at the right record.
+def test_cut_over_whole(move: Move, tmp_path: Path) -> None:
+    """What was in A is in B, and the group goes on at the right record; each step is signed.
 
     On the way: a mirror that lags, a producer that doesn't stop, one that comes back after it was
     off, a consumer that is still active, and one that reads on after it was translated.
     """
+    move.sign(tmp_path)
     move.produce(*values(RECORDS, RECORDS + 5))
     assert "lacks 10 offsets, expected at most 5" in move.refused(Step.MIRROR, LagError)
     move.drained()
@@ -228,6 +259,11 @@ def test_cut_over_whole(move: Move) -> None:
     expected = sorted([*values(21, at + 3), "new"])
     read = take(move.target.config.bootstrap_servers, move.group, move.topic, len(expected))
     assert read == expected
+    signed = move.verified()
+    seen = [document for kind, document in signed if kind == "cut-over"]
+    assert seen == [document.content() for document in move.cut_over().history()]
+    mirrored = [document["records"] for kind, document in signed if kind == "republish"]
+    assert sum(mirrored) == 2 * (at + 3)
 
 
 @pytest.mark.parametrize("step", STEPS[:-1])
@@ -291,9 +327,9 @@ sys.exit(main())
     ],
 )
 def test_cut_over_killed(
-    step: Step, module: str, owner: str, name: str, early: bool, move: Move
+    step: Step, module: str, owner: str, name: str, early: bool, move: Move, tmp_path: Path
 ) -> None:
-    """A step that is killed is taken again, and nothing is sent or skipped twice."""
+    """A step that is killed is taken again, signed, and nothing is sent or skipped twice."""
     at = STEPS.index(step)
     if at:
         move.through(STEPS[at - 1])
@@ -308,6 +344,7 @@ def test_cut_over_killed(
         move.take(Step.LAST_DRAIN)
     if step is Step.LAST_DRAIN:
         move.drained()
+    move.sign(tmp_path)
     script = KILLED.format(module=module, owner=owner, name=name, early=early)
     arguments = ["cut-over", *move.arguments(), "--step", step.value.replace("_", "-"), "--apply"]
     killed = subprocess.run(
@@ -320,6 +357,9 @@ def test_cut_over_killed(
 
     again = move.command("--step", step.value.replace("_", "-"), "--apply")
     assert again.code == 0, again.err
+    newest = move.cut_over().history()[-1].content()
+    assert newest["step"] == step.value
+    assert ("cut-over", newest) in move.verified()
     for later in STEPS[at + 1 :]:
         if later is Step.LAST_DRAIN:
             move.drained()

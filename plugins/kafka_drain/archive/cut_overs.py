@@ -18,6 +18,11 @@ FOLDER = "cut-over"
 _NAME = re.compile(r"\d{8}T\d{12}Z-[a-z_]+\.json")
 
 
+def cut_over_names(root: UPath, key: str) -> list[str]:
+    """Return the names of the documents of a cut-over's steps, oldest first."""
+    return sorted(filter(_NAME.fullmatch, list_folder(root / FOLDER / key)))
+
+
 def read_cut_over(root: UPath, key: str) -> list[CutOverDocument]:
     """Return what a cut-over's steps saw, oldest first.
 
@@ -25,10 +30,7 @@ def read_cut_over(root: UPath, key: str) -> list[CutOverDocument]:
         ArchiveError: When a document was changed.
     """
     folder = root / FOLDER / key
-    return [
-        CutOverDocument.read(folder / name)
-        for name in sorted(filter(_NAME.fullmatch, list_folder(folder)))
-    ]
+    return [CutOverDocument.read(folder / name) for name in cut_over_names(root, key)]
 
 
 def write_step(root: UPath, key: str, document: CutOverDocument, finished_at: datetime) -> str:

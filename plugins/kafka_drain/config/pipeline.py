@@ -72,8 +72,8 @@ class Pipeline(ConfigModel):
             groups, topics, acls, users and brokers; an empty list for none.
         retention_days: Age in days of the newest record after which maintenance deletes a file;
             None to keep files forever.
-        evidence_conn_id: Airflow connection with the key that signs reports, republishes and
-            drills; None to sign nothing.
+        evidence_conn_id: Airflow connection with the key that signs reports, republishes, drills
+            and steps of a cut-over; None to sign nothing.
         witness: File outside the archive, as an absolute path, or topic, as `kafka:<topic>`, with
             which each validation compares the archive; None for none.
         witness_conn_id: Airflow connection of type Kafka for a witness that is a topic; None for

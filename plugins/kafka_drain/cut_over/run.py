@@ -6,11 +6,11 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from kafka_drain.archive.archive import Archive
 from kafka_drain.archive.cluster_moments import moment_at
-from kafka_drain.archive.cut_overs import read_cut_over, write_step
+from kafka_drain.archive.cut_overs import FOLDER, cut_over_names, read_cut_over, write_step
 from kafka_drain.archive.documents import CutOverDocument, CutOverGroupRow, EndRow
 from kafka_drain.archive.format_version import FORMAT_VERSION
 from kafka_drain.config.pipeline import Pipeline
@@ -42,6 +42,7 @@ from kafka_drain.kafka.consumer_groups import ConsumerGroups
 from kafka_drain.offsets import TopicPartition
 from kafka_drain.progress import Level, Line
 from kafka_drain.proof.cluster_capture import capture, describe_with, parts_before
+from kafka_drain.republish.evidence import sign_run
 from kafka_drain.republish.groups.applying import apply_plan, undo
 from kafka_drain.republish.groups.archived import archived_offsets
 from kafka_drain.republish.groups.planning import plan_group, read_map
@@ -55,6 +56,9 @@ from kafka_drain.republish.planning.follow import (
 )
 from kafka_drain.republish.planning.runs import run_key
 from kafka_drain.republish.run import Engine, plan_republish
+
+if TYPE_CHECKING:
+    from kafka_drain.evidence.signing import Signer
 
 #: A run that was killed is finished first, and drains may seal more meanwhile.
 PASSES = 3
@@ -75,6 +79,7 @@ class CutOver:
         run: What takes the steps: an Airflow run, or `terminal`.
         say: Called with progress lines.
         clock: Returns the current time.
+        signer: Signs what the steps saw, and the mirror's runs; None for nobody.
         pause: Waits for a number of seconds; replaced in tests.
     """
 
@@ -86,6 +91,7 @@ class CutOver:
     run: str
     say: Callable[[str], None]
     clock: Callable[[], datetime]
+    signer: Signer | None = None
     pause: Callable[[float], None] = field(default=time.sleep, repr=False)
 
     @property
@@ -125,6 +131,10 @@ class CutOver:
         done = _newest(history, Step.HAND_OVER)
         if done is not None and step is Step.HAND_OVER and is_handed_over(_taken(history)):
             self._tell(step, f"handed over at {done.finished_at}; nothing is done")
+            # It may have been killed before it was signed.
+            names = cut_over_names(self.archive.root, self.key)
+            name = next(name for name in reversed(names) if name.endswith(f"-{step.value}.json"))
+            self._sign(f"{FOLDER}/{self.key}/{name}", done)
             return done
         seen = Seen(
             unready=unready(step, _taken(history)),
@@ -259,14 +269,18 @@ class CutOver:
     def _mirror(self, engine: Engine) -> None:
         """Send what is sealed; a run that was killed is finished first."""
         for _ in range(PASSES):
-            plan_republish(
+            republish = plan_republish(
                 self.archive,
                 self.target,
                 self.request.mirror,
                 now=self.clock(),
                 say=self.say,
                 apply=True,
-            ).execute(engine, self.clock)
+            )
+            republish.execute(engine, self.clock)
+            if self.signer is not None and republish.run.has_ended:
+                path = sign_run(self.archive, republish.run, self.signer, self.clock())
+                self.say(f"cut-over {self.request.run_name}: evidence: {path}")
             if not look_at_mirror(self.archive, self.follower).unsent:
                 return
 
@@ -360,7 +374,20 @@ class CutOver:
         for line in [*found, *back]:
             self._tell(step, line)
         self._tell(step, f"noted in {where}")
+        self._sign(where, document)
         return document
+
+    def _sign(self, where: str, document: CutOverDocument) -> None:
+        """Sign what a step saw, as it is in the archive."""
+        if self.signer is None:
+            return
+        # Not at the top: many cut-overs aren't signed.
+        from kafka_drain.evidence.signing import sign
+
+        name = where.removeprefix(f"{FOLDER}/").removesuffix(".json").replace("/", "-")
+        said, now = document.content(), self.clock()
+        path = sign(self.archive, self.signer, "cut-over", name, said, [where], now)
+        self._tell(document.step, f"evidence: {path}")
 
     def _tell(self, step: str, line: str) -> None:
         name = step.value if isinstance(step, Step) else step

@@ -9,7 +9,7 @@ from typing import Any, Literal, get_args
 
 from kafka_drain.errors import EvidenceError
 
-Kind = Literal["validation", "republish", "drill", "witness", "rotation"]
+Kind = Literal["validation", "republish", "drill", "cut-over", "witness", "rotation"]
 
 FORMAT_VERSION = 1
 
@@ -18,6 +18,7 @@ MEANINGS: Mapping[str, str] = {
     "validation": "the report of a validation, and the archive's newest receipts at its end",
     "republish": "the receipt of a republish whose target was read back and compared",
     "drill": "the result of a restore that was tried, and the archive's newest receipts then",
+    "cut-over": "what a step of a cut-over saw, and the archive's newest receipts then",
     "witness": "the archive's newest receipts at one moment, in a chain of such lines",
     "rotation": "another key that the owner of this one signs with from then on",
 }

@@ -15,6 +15,7 @@ _TITLES = {
     "validation": "Validation",
     "republish": "Republish",
     "drill": "Drill",
+    "cut-over": "Cut-over",
     "witness": "Witness",
     "rotation": "Change of keys",
 }
@@ -23,6 +24,7 @@ _SHOWN = {
     "validation": ("verdict", "validated_at", "records", "offsets", "files", "bytes", "scope"),
     "republish": ("run", "delivery", "records", "started_at", "finished_at", "cluster_id"),
     "drill": ("verdict", "sample", "records", "rto_seconds", "rpo_seconds", "started_at"),
+    "cut-over": ("run_name", "step", "verdict", "problems", "records", "lag", "finished_at"),
     "witness": ("previous",),
     "rotation": ("key",),
 }

@@ -13,6 +13,7 @@ from airflow.providers.common.compat.sdk import (
 
 from kafka_drain.errors import ConfigError
 from kafka_drain_airflow.connections import spark_engine, terminal_errors_fail
+from kafka_drain_airflow.evidence_connection import evidence_signer
 from kafka_drain_airflow.kafka_connection import kafka_cluster
 from kafka_drain_airflow.operators.approval import can_approve
 from kafka_drain_airflow.operators.spark_job import SparkJobOperator
@@ -32,8 +33,8 @@ CONTINUE, GO_BACK = "Continue", "Go back"
 class CutOverOperator(SparkJobOperator):
     """Take one step of a pipeline's cut-over, or go back.
 
-    What the step saw is kept in the archive, also if it is refused. A retry or a cleared task takes
-    the step again.
+    What the step saw is kept in the archive, also if it is refused, and signed with the pipeline's
+    evidence key. A retry or a cleared task takes the step again.
 
     Returns what it saw: step, lag, records, runs, groups, saw, back.
 
@@ -103,6 +104,7 @@ class CutOverOperator(SparkJobOperator):
                 run,
                 self.say,
                 utc_now,
+                evidence_signer(self.pipeline),
             )
             yield cut_over, self._engines
 

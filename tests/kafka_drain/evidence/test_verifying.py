@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from datetime import datetime, timezone
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -12,9 +13,10 @@ from kafka_drain.archive.archive import Archive
 from kafka_drain.errors import ConfigError, EvidenceError
 from kafka_drain.evidence.keys import SigningKey, trusted
 from kafka_drain.evidence.signing import Signer
+from kafka_drain.evidence.statement import MEANINGS, Statement
 from kafka_drain.evidence.verifying import compare_with_archive, verify_evidence
 from kafka_drain.evidence.witness import WitnessFile
-from kafka_drain.pages.evidence import evidence_page
+from kafka_drain.pages.evidence import evidence_page, said_of
 from tests.kafka_drain.evidence.test_signing import add_generation, made_anew, validated
 from tests.kafka_drain.golden import sealed_copy
 
@@ -120,6 +122,17 @@ def test_compare_with_archive(evidence: Evidence, tmp_path: Path) -> None:
     other.identify()
     with pytest.raises(EvidenceError, match=r"but .*other has id"):
         compare_with_archive(found[0], str(other.root))
+
+
+@pytest.mark.parametrize("kind", MEANINGS)
+def test_evidence_page_kinds(kind: Any, tmp_path: Path) -> None:
+    """Each kind that can be signed has a page, with what a person reads first."""
+    key, document = SigningKey.create(tmp_path / "key"), {"verdict": "refused", "key": "k"}
+    content = key.sign(Statement(kind, "now", document=document)).to_bytes()
+    shown = verify_evidence("it", content, trusted([key.public])).to_dict()
+
+    assert MEANINGS[kind] in evidence_page(shown).replace("&#39;", "'")
+    assert set(said_of(shown)) <= set(document)
 
 
 def test_evidence_page(evidence: Evidence) -> None:

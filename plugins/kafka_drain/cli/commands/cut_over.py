@@ -11,10 +11,12 @@ from kafka_drain.archive.archive import Archive
 from kafka_drain.archive.documents import CutOverDocument
 from kafka_drain.cli.commands.arguments import (
     add_apply,
+    add_evidence,
     add_job,
     add_target,
     cluster_from,
     json_file,
+    signer_from,
     target_from,
 )
 from kafka_drain.cli.commands.pipeline_arguments import pipeline_from
@@ -82,6 +84,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         type=float,
         help="how long the source's ends must stay the same (%(default)g)",
     )
+    add_evidence(parser)
     add_apply(parser, "take the step; without it, only the checklist is shown")
 
 
@@ -135,6 +138,7 @@ def _cut_over(options: argparse.Namespace, archive: Archive) -> CutOver:
         "terminal",
         say,
         utc_now,
+        signer_from(options),
     )
 
 
