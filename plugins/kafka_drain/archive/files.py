@@ -124,8 +124,17 @@ def _new_files(snapshot: Snapshot, generation: SnapshotGeneration) -> list[Archi
     bad = errors(state.findings)
     if bad:
         raise ManifestInvalidError(f"{bad[0]}; run `kafka-drain validate` to see all findings")
+    live = snapshot.fold.live(files_of_manifest(snapshot, generation, state.new))
+    _refuse_twice(state, live, snapshot.topic_ids(generation), snapshot.fold.held)
+    return live
+
+
+def files_of_manifest(
+    snapshot: Snapshot, generation: SnapshotGeneration, listed: Iterable[SinkFile]
+) -> list[ArchiveFile]:
+    """Return files that a generation's manifest lists, and that aren't sealed yet."""
     topic_ids = snapshot.topic_ids(generation)
-    new = [
+    return [
         ArchiveFile(
             path=f"{generation.data_name}/{sink_file.path}",
             bytes=sink_file.size,
@@ -134,11 +143,8 @@ def _new_files(snapshot: Snapshot, generation: SnapshotGeneration) -> list[Archi
             topic_ids=topic_ids,
             listed=sink_file,
         )
-        for sink_file in state.new
+        for sink_file in listed
     ]
-    live = snapshot.fold.live(new)
-    _refuse_twice(state, live, topic_ids, snapshot.fold.held)
-    return live
 
 
 def _refuse_twice(

@@ -335,8 +335,8 @@ class Receipt:
 
     @property
     def name(self) -> str:
-        """File name: twelve digits, so that names sort like batch ids."""
-        return f"{self.last_batch:012d}.json"
+        """File name."""
+        return receipt_name(self.last_batch)
 
     @property
     def position(self) -> tuple[int, int]:
@@ -449,6 +449,15 @@ class _Document:
 
 _NAMES = [each.name for each in fields(_Document)]
 _SHAPE = Shape(_Document, readable=READABLE)
+
+
+def receipt_name(last_batch: int) -> str:
+    """Return the name of the receipt of a segment: twelve digits, so that names sort like batches.
+
+    Args:
+        last_batch: Its last batch.
+    """
+    return f"{last_batch:012d}.json"
 
 
 def records_of(files: Iterable[SealedFile]) -> dict[TopicPartition, int]:

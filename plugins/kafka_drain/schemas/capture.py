@@ -1,8 +1,9 @@
 """Keep the schemas that an archive's records use: `registry.json`.
 
-The ids are read from the records: from keys and values of files that were sealed since the last
-time. What the registry has of their subjects is added; nothing is ever removed. A registry that
-doesn't answer is noted, and asked again the next time.
+The ids are read from the records: from keys and values of files that were drained since the last
+time, sealed or not, so that the receipts that seal them can name the schemas. What the registry has
+of their subjects is added; nothing is ever removed. A registry that doesn't answer is noted, and
+asked again the next time.
 """
 
 from __future__ import annotations
@@ -22,16 +23,18 @@ from kafka_drain.archive.documents import (
     SeenIdsRow,
     SubjectRow,
 )
-from kafka_drain.archive.files import ArchiveFile, files_of_receipt
+from kafka_drain.archive.files import ArchiveFile, files_of_manifest, files_of_receipt
 from kafka_drain.archive.fold import WindowKind
 from kafka_drain.archive.format_version import FORMAT_VERSION
+from kafka_drain.archive.generation_state import is_of_sealed_batch, read_state
+from kafka_drain.archive.receipts import receipt_name
 from kafka_drain.archive.schema_seals import REGISTRY, registry_digests, seal_schemas
-from kafka_drain.archive.snapshot import Snapshot
+from kafka_drain.archive.snapshot import Snapshot, SnapshotGeneration
 from kafka_drain.data_files.reader import read_records, topic_of
 from kafka_drain.data_files.records import path_of
 from kafka_drain.data_files.scalars import text
 from kafka_drain.errors import KafkaDrainError
-from kafka_drain.findings import Reason
+from kafka_drain.findings import Reason, errors
 from kafka_drain.progress import Progress, Ticker
 from kafka_drain.schemas.registry import SchemaRegistry
 from kafka_drain.schemas.schema_ids import HEADERS, SchemaId, Seen
@@ -89,7 +92,7 @@ def capture_schemas(
     subjects: Iterable[str] = (),
     writes: bool = True,
 ) -> Capture:
-    """Read the ids of newly sealed records, and keep what the registry has of their subjects.
+    """Read the ids of newly drained records, and keep what the registry has of their subjects.
 
     Args:
         archive: The archive.
@@ -254,7 +257,7 @@ def _versions(subjects: Iterable[SubjectRow]) -> list[tuple[str, int]]:
 def _read_new(
     snapshot: Snapshot, before: RegistryDocument, say: Callable[[str], None]
 ) -> tuple[Counter[Seen], ReadThroughRow]:
-    """Count the ids of records sealed since the last time; return how far was read, too."""
+    """Count the ids of records drained since the last time; return how far was read, too."""
     files, through = _new_files(snapshot, before.read_through)
     counts: Counter[Seen] = Counter()
     ticker = Ticker("read schema ids", Progress("files", len(files)), say)
@@ -282,15 +285,18 @@ def _new_files(
     last: dict[str, str] = {}
     files: list[ArchiveFile] = []
     for generation in snapshot.generations:
-        names = generation.receipt_names()
-        if not names:
-            continue
-        number = str(generation.number)
-        last[number] = names[-1]
+        names, number = generation.receipt_names(), str(generation.number)
+        known = before.generations.get(number, "")
         for name in names:
-            if name > before.generations.get(number, ""):
+            if name > known:
                 receipt = generation.read_receipt(name)
                 files += files_of_receipt(generation, receipt, generation.document.format)
+        through = max([known, *names[-1:]])
+        if generation is snapshot.open_generation:
+            unsealed, through = _unsealed(snapshot, generation, through)
+            files += unsealed
+        if through:
+            last[number] = through
     gone = [file for file in files if not (snapshot.root / file.path).is_file()]
     windows = [window for window in snapshot.sealed if window.key not in before.windows]
     for window in windows:
@@ -300,3 +306,22 @@ def _new_files(
     lost = {file.path for file in gone}
     read = sorted({*before.windows, *(window.key for window in windows)})
     return [f for f in files if f.path not in lost], ReadThroughRow(generations=last, windows=read)
+
+
+def _unsealed(
+    snapshot: Snapshot, generation: SnapshotGeneration, through: str
+) -> tuple[list[ArchiveFile], str]:
+    """Return files that were drained and aren't sealed, and how far these go.
+
+    None if something is wrong with them, which is for a validation to say: what becomes of them is
+    read once it is sealed.
+    """
+    state = read_state(snapshot, generation)
+    manifest, last = state.manifest, int(through[:12] or -1)
+    if errors(state.findings) or manifest.last_batch is None:
+        return [], through
+    new = [row for row in state.new if not is_of_sealed_batch(row, manifest.compacted, last)]
+    files = files_of_manifest(snapshot, generation, new)
+    if not all((snapshot.root / file.path).is_file() for file in files):
+        return [], through
+    return files, max(through, receipt_name(manifest.last_batch))

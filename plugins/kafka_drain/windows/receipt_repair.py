@@ -23,7 +23,7 @@ from kafka_drain.archive.journal.digests import digest_of
 from kafka_drain.archive.journal.entries import REMOVED, parse_entry
 from kafka_drain.archive.journal.files import read_journal
 from kafka_drain.archive.journal.identity import identity_differs, ids_by_topic
-from kafka_drain.archive.receipts import ReceiptError, parse_receipt
+from kafka_drain.archive.receipts import ReceiptError, parse_receipt, receipt_name
 from kafka_drain.archive.snapshot import Snapshot
 from kafka_drain.errors import ArchiveError
 from kafka_drain.progress import Level, Line
@@ -317,7 +317,7 @@ class _Look:
                 is_forgotten = self._noted.forgotten.get(where) == receipt.previous
                 following = None if is_forgotten else receipt.previous
                 continue
-            before = (f"{receipt.first_batch - 1:012d}.json", receipt.previous)
+            before = (receipt_name(receipt.first_batch - 1), receipt.previous)
             if self._noted.forgotten.get(where) == receipt.previous:
                 before = ("", None)
             elif before[0] not in names:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from logging import INFO, WARNING
 from typing import TYPE_CHECKING, Any
 
@@ -150,6 +151,7 @@ class ValidateManifestOperator(SparkJobOperator):
             read_many=read_by_spark(self.pipeline, self.run_application),
             signer=signer,
             describe=describe_with(cluster.config, self.pipeline.describe_cluster, self._say),
+            keep_schemas=partial(self._keep_schemas, archive),
         )
         path = write_report(archive, report, context.get("run_id"))
         # A failed task returns nothing, and its report is the one users need most.
@@ -161,7 +163,6 @@ class ValidateManifestOperator(SparkJobOperator):
         tell_overview(self.pipeline.name, overview, report.seconds)
         drills = self._drills()
         self._alert(context, alerts_of(report.findings, overview, utc_now(), drills))
-        self._keep_schemas(archive)
         self._sign(archive, report, path, signer)
         summary = report.summary() | {"report": path}
         # Includes segments sealed by an attempt that failed afterwards, or by the command line.
@@ -200,7 +201,7 @@ class ValidateManifestOperator(SparkJobOperator):
             raise_findings(report, path)
 
     def _keep_schemas(self, archive: Archive) -> None:
-        """Keep the schemas of newly sealed records; a failure never stops the validation.
+        """Keep the schemas of newly drained records; a failure never stops the validation.
 
         What couldn't be read is noted in the archive, and asked for again by the next run.
         """
@@ -215,6 +216,10 @@ class ValidateManifestOperator(SparkJobOperator):
             found = capture_schemas(archive, registry, now=utc_now(), say=self._say)
         except (KafkaDrainError, OSError) as error:
             self.log.warning("schemas weren't kept: %s", error)
+            return
+        except Exception:
+            # Such as an answer that isn't a Schema Registry's: records are sealed all the same.
+            self.log.exception("schemas weren't kept")
             return
         for line in found.lines():
             self.log.log(WARNING if line.startswith("WARNING ") else INFO, "%s", line)

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from uuid import UUID
 
 import pytest
 
+from kafka_drain.archive.archive import Archive
 from kafka_drain.archive.documents import RegistryDocument, SeenIdsRow
 from kafka_drain.archive.schema_seals import (
     SEALS,
@@ -15,12 +16,22 @@ from kafka_drain.archive.schema_seals import (
     check_schemas,
     registry_digests,
 )
-from kafka_drain.findings import Reason
+from kafka_drain.findings import Reason, errors
 from kafka_drain.offsets import TopicPartition
+from kafka_drain.proof.report import Report
+from kafka_drain.proof.validation import validate_archive
 from kafka_drain.schemas.capture import Capture, capture_schemas, merged_seen, read_document
 from kafka_drain.schemas.registry import SchemaRegistry
 from kafka_drain.schemas.schema_ids import Seen
 from tests.fake_registry import LOGIN, FakeRegistry, fake_registry
+from tests.kafka_drain.golden import (
+    END,
+    MANIFEST,
+    add_batch,
+    golden_cluster,
+    golden_copy,
+    note_batch,
+)
 from tests.kafka_drain.made_archive import NOW, MadeArchive, dense
 
 T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
@@ -261,6 +272,98 @@ def test_capture_schemas_after_compaction(made: MadeArchive, registry: FakeRegis
         (made.root / file.path).unlink()
 
     assert versions_of(capture(made, registry).document) == ALL
+
+
+@pytest.fixture
+def drained(tmp_path: Path) -> Archive:
+    """The golden archive with one more batch, whose records have ids; nothing is sealed."""
+    archive = golden_copy(tmp_path / "archive")
+    paths = add_batch(archive.generation(1), 14, END, 50, value=value(7), key=value(9))
+    note_batch(archive.generation(1), 14, paths, END, 50)
+    return archive
+
+
+def validate(archive: Archive, registry: FakeRegistry) -> Report:
+    """Validate, and keep the schemas of new records on the way."""
+
+    def keep() -> None:
+        capture_schemas(archive, SchemaRegistry(registry.settings), now=NOW)
+
+    return validate_archive(archive, golden_cluster(), keep_schemas=keep)
+
+
+def test_validation_names_new_schemas(
+    drained: Archive, registry: FakeRegistry, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The receipt that seals records names the seal of their schemas; they are read only once."""
+    report = validate(drained, registry)
+
+    assert report.findings == []
+    newest = drained.generation(1).last_receipt()
+    assert newest is not None
+    assert (newest.last_batch, newest.schemas) == (14, SEALS.newest(drained.root))
+    document = read_document(drained.root)
+    assert dict(next(SEALS.links(drained.root)).schemas) == registry_digests(document)
+    assert versions_of(document) == ALL
+    assert [(row.part, row.ids) for row in document.seen] == [("key", [9]), ("value", [7])]
+    assert document.read_through.generations == {"1": "000000000014.json"}
+    monkeypatch.setattr("kafka_drain.schemas.capture.read_records", None)
+    assert validate(drained, registry).findings == []
+
+
+@pytest.mark.parametrize("fails", [0, 500])
+def test_validation_seals_without_registry(
+    drained: Archive, registry: FakeRegistry, fails: int
+) -> None:
+    """A registry that fails stops no seal; the schemas are named by a later receipt."""
+    registry.fails = fails
+    report = validate(drained, registry)
+    registry.fails = 0
+    paths = add_batch(drained.generation(1), 15, 50, 52)
+    note_batch(drained.generation(1), 15, paths, 50, 52)
+
+    assert errors(report.findings) == []
+    validate(drained, registry)
+
+    names = [receipt.schemas for receipt in drained.generation(1).receipts()]
+    newest = SEALS.newest(drained.root)
+    # What a capture seals that couldn't ask is that nothing is known of the registry.
+    assert names[-1] == newest is not None
+    assert (names[-2] == newest) is not bool(fails)
+    assert versions_of(read_document(drained.root)) == ALL
+
+
+def test_validation_finds_removed_schemas(drained: Archive, registry: FakeRegistry) -> None:
+    """Schemas that were removed are found, even if the registry still has them."""
+    validate(drained, registry)
+    (drained.root / "registry.json").unlink()
+
+    assert [found.reason for found in validate(drained, registry).findings] == [
+        Reason.SCHEMA_CHANGED
+    ]
+    assert validate(drained, registry).findings == []
+
+
+def lose_file(archive: Archive) -> None:
+    next(Path(str(archive.root)).rglob("part-*-14.parquet")).unlink()
+
+
+def cut_manifest(archive: Archive) -> None:
+    path = Path(str(archive.root)) / MANIFEST / "14"
+    path.write_text(path.read_text()[:20])
+
+
+@pytest.mark.parametrize("harm", [lose_file, cut_manifest])
+def test_capture_schemas_unsealed_damaged(
+    harm: Callable[[Archive], None], drained: Archive, registry: FakeRegistry
+) -> None:
+    """Of damaged files that aren't sealed, nothing is read until a validation has judged them."""
+    harm(drained)
+
+    found = capture_schemas(drained, SchemaRegistry(registry.settings), now=NOW)
+
+    assert found.document.seen == []
+    assert found.document.read_through.generations == {}
 
 
 def test_merged_seen() -> None:

@@ -14,6 +14,7 @@ from kafka_drain.findings import Finding, Reason
 from kafka_drain.offsets import TopicPartition
 from kafka_drain.proof import validation
 from kafka_drain.proof.report import Report
+from kafka_drain.schemas.subjects import Subjects
 from kafka_drain_airflow import Pipeline, ValidateManifestOperator
 from kafka_drain_airflow.observability.archive_events import archive_asset
 from tests.fake_registry import fake_registry
@@ -119,7 +120,7 @@ def test_validate_operator_scope_refused(tmp_path: Path) -> None:
         operator.execute({})  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize("fails", ["", "registry", "connection"])
+@pytest.mark.parametrize("fails", ["", "registry", "connection", "answer"])
 def test_validate_operator_registry_fails(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fails: str
 ) -> None:
@@ -127,7 +128,14 @@ def test_validate_operator_registry_fails(
     made = MadeArchive(tmp_path / "archive", {"t": "id"})
     made.seal({TopicPartition("t", 0): dense(0, 3)}, value=b"\0\0\0\0\5x")
     report = Report(str(made.root), "p")
-    monkeypatch.setattr(validation, "validate_archive", lambda *_, **__: report)
+
+    def validate(*_: object, keep_schemas: Any, **__: object) -> Report:
+        keep_schemas()
+        return report
+
+    monkeypatch.setattr(validation, "validate_archive", validate)
+    if fails == "answer":
+        monkeypatch.setattr(Subjects, "compatibility", lambda *_: {}["compatibilityLevel"])
     connection = {"conn_type": "kafka", "extra": {"bootstrap.servers": "127.0.0.1:1"}}
     monkeypatch.setenv("AIRFLOW_CONN_KAFKA_DEFAULT", json.dumps(connection))
     with fake_registry() as registry:
@@ -147,7 +155,7 @@ def test_validate_operator_registry_fails(
 
     assert summary["verdict"] == "complete"
     path = Path(str(made.root)) / "registry.json"
-    if fails == "connection":
+    if fails in ("connection", "answer"):
         assert not path.exists()
         return
     kept = json.loads(path.read_text())
