@@ -9,8 +9,8 @@ RECORDS ?= 400000
 SEQUENCES ?= 200
 STEPS ?= 10
 VERSITYGW := v1.8.0
-# Tests with real components; those that need a store, a cluster, YARN, a Connect server or a registry have targets of their own.
-HERE := integration and not (store or cluster or connect or kubernetes or yarn or registry)
+# Tests with real components; those that take long, or need a store, a cluster, YARN, a Connect server or a registry, have targets of their own.
+HERE := integration and not (store or cluster or connect or kubernetes or yarn or registry or soak)
 # Folders that contain them: collecting all other tests takes pytest half a minute.
 WITH_PARTS := tests/faults tests/integration tests/security tests/sequences tests/stores
 # The tests with Spark that depend most on the broker's version.
@@ -155,9 +155,10 @@ bench: class-archive ## run all benchmarks against alternatives: about two hours
 test-compose: setup ## build, use and remove the Docker stack: 2 minutes, 7 the first time (DATA_FOLDER=…)
 	@$(PYTHON_ENV) -m scripts.compose_test $(if $(DATA_FOLDER),--data-folder $(DATA_FOLDER))
 
-soak: setup ## kill republishes repeatedly, and run random sequences (KILLS=50 ZOMBIES=15 RECORDS=400000 SEQUENCES=200)
+soak: setup ## kill republishes repeatedly, run random sequences, and the tests that take long (KILLS=50 ZOMBIES=15 RECORDS=400000 SEQUENCES=200)
 	@$(PYTHON_ENV) -m tests.faults.soak --kills $(KILLS) --zombies $(ZOMBIES) --records $(RECORDS)
 	@$(PYTHON_ENV) -m tests.sequences.soak --sequences $(SEQUENCES) --steps $(STEPS)
+	@$(PYTHON_ENV) -m pytest -m soak $(WITH_PARTS)
 
 lock: setup ## regenerate the lock files from pyproject.toml and requirements*.txt
 	@for name in requirements requirements-airflow2; do \

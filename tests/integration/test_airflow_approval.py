@@ -65,20 +65,8 @@ class Approvals:
 
     def seen(self, kind: str, run_id: str) -> dict[str, Any]:
         """Wait until a run waits for an answer, and return its question."""
+        wait_until_asked(self.airflow, self.token, f"{kind}_{NAME}", run_id, "approve")
         where = f"/dags/{kind}_{NAME}/dagRuns/{run_id}"
-
-        # Airflow fails a task that is answered before its scheduler has heard that it waits.
-        heard = "Received executor event with state success for task instance TaskInstanceKey"
-        task = f"dag_id='{kind}_{NAME}', task_id='approve', run_id='{unquote(run_id)}'"
-
-        def waits() -> bool:
-            log = (self.airflow.logs / "standalone.log").read_text()
-            tasks = self.ask("GET", f"{where}/taskInstances")["task_instances"]
-            states = {task["task_id"]: task["state"] for task in tasks}
-            is_heard = f"{heard}({task}" in log
-            return is_heard and states.get("approve") in ("awaiting_input", "deferred")
-
-        wait_for(waits, f"{kind} {run_id} asks", patience=120, pause=0.5)
         [found] = self.ask("GET", f"{where}/hitlDetails")["hitl_details"]
         return dict(found)
 
@@ -107,6 +95,34 @@ def ask(airflow: LocalAirflow, method: str, path: str, body: Any, token: str = "
         raise AssertionError(f"{method} {path}: {error.code} {error.read()!r}") from error
 
 
+def log_in(airflow: LocalAirflow) -> str:
+    """Return a token for the API of a running Airflow."""
+    user, password = airflow.login()
+    login = {"username": user, "password": password}
+    return str(ask(airflow, "POST", "/auth/token", login)["access_token"])
+
+
+def wait_until_asked(
+    airflow: LocalAirflow, token: str, dag_id: str, run_id: str, task_id: str
+) -> None:
+    """Wait until a task of a run waits for an answer, and may be answered."""
+    where = f"/api/v2/dags/{dag_id}/dagRuns/{run_id}/taskInstances"
+
+    # Airflow fails a task that is answered before its scheduler has heard that it waits.
+    heard = "Received executor event with state success for task instance TaskInstanceKey"
+    task = f"dag_id='{dag_id}', task_id='{task_id}', run_id='{unquote(run_id)}'"
+
+    def waits() -> bool:
+        log = (airflow.logs / "standalone.log").read_text()
+        tasks = ask(airflow, "GET", where, None, token)["task_instances"]
+        states = {task["task_id"]: task["state"] for task in tasks}
+        assert "failed" not in states.values(), states
+        is_heard = f"{heard}({task}" in log
+        return is_heard and states.get(task_id) in ("awaiting_input", "deferred")
+
+    wait_for(waits, f"{task_id} of {dag_id} {run_id} asks", patience=120, pause=0.5)
+
+
 @pytest.fixture(scope="module")
 def approvals(
     tmp_path_factory: pytest.TempPathFactory, bootstrap_servers: str
@@ -123,10 +139,7 @@ def approvals(
         airflow.run("db", "migrate", log="migrate")
         airflow.test_dag(f"drain_{NAME}", "drain", print)
         with airflow.running():
-            user, password = airflow.login()
-            login = {"username": user, "password": password}
-            token = ask(airflow, "POST", "/auth/token", login)["access_token"]
-            running = Approvals(airflow, Archive.at(str(archive)), token)
+            running = Approvals(airflow, Archive.at(str(archive)), log_in(airflow))
             for kind in ("republish", "reprocess"):
                 running.unpause(kind)
             yield running

@@ -19,12 +19,17 @@ from confluent_kafka import Producer
 from demo.local_airflow import LocalAirflow
 from kafka_drain.archive.archive import Archive
 from kafka_drain.archive.cut_overs import read_cut_over
+from kafka_drain.evidence.keys import PublicKey, SigningKey, trusted
+from kafka_drain.evidence.verifying import verify_evidence
 from kafka_drain.kafka.cluster import KafkaCluster
 from kafka_drain.kafka.consumer_groups import Committed, ConsumerGroups, offsets_of
 from kafka_drain.kafka.topics import TopicSettings
 from kafka_drain.offsets import TopicPartition
 from kafka_drain.republish.planning.runs import run_key
+from tests.faults.injection import wait_for
 from tests.faults.republishing import read_topic
+from tests.integration.test_airflow_approval import ask, log_in, wait_until_asked
+from tests.integration.test_airflow_backfill import free_port
 from tests.integration.test_translate_group import take
 
 pytestmark = [
@@ -44,6 +49,7 @@ for name in {names}:
             name=name,
             topics=[name],
             archive={archives!r} + "/" + name,
+            evidence_conn_id="evidence",
             cut_over={{
                 "kafka_conn_id": "kafka_b",
                 "quiet_seconds": 1,
@@ -86,7 +92,9 @@ class Moving:
     airflow: LocalAirflow
     source: KafkaCluster
     target: KafkaCluster
-    groups: dict[str, str]
+    key: PublicKey
+    names: dict[str, str]
+    groups: dict[str, str] = field(default_factory=dict)
     said: list[str] = field(default_factory=list)
 
     def cut_over(self, name: str, **answers: str) -> None:
@@ -110,6 +118,19 @@ class Moving:
         with contextlib.closing(sqlite3.connect(self.airflow.home / "airflow.db")) as database:
             return database.execute(query).fetchall()
 
+    def fill(self, name: str) -> None:
+        """Create and drain a topic, of which a group has read a part."""
+        servers = self.source.config.bootstrap_servers
+        producer = Producer({"bootstrap.servers": servers, "log_level": 0})
+        self.source.create_topic(name, TopicSettings(1, 1, config={"retention.ms": "-1"}))
+        for n in range(RECORDS):
+            producer.produce(name, b"%d" % n, b"key", headers=[("h", b"%d" % n)])
+        assert producer.flush(30) == 0
+        self.groups[name] = f"g-{name}"
+        committed = {TopicPartition(name, 0): Committed(READ)}
+        ConsumerGroups(self.source.config).commit(self.groups[name], committed)
+        self.airflow.test_dag(f"drain_{name}", f"drain_{name}", self.said.append)
+
     def states(self, name: str) -> dict[str, str]:
         """Return the state of each task."""
         query = f"SELECT task_id, state FROM task_instance WHERE dag_id = 'cut_over_{name}'"
@@ -131,53 +152,58 @@ class Moving:
 def moving(
     tmp_path_factory: pytest.TempPathFactory, cluster: KafkaCluster, other_cluster: KafkaCluster
 ) -> Iterator[Moving]:
-    """Two topics that were drained once; a group has read a part of each."""
+    """An Airflow that doesn't run anything yet."""
     folder = tmp_path_factory.mktemp("airflow")
-    names = [f"{name}_{uuid.uuid4().hex[:8]}" for name in ("moved", "returned")]
+    begins = ("moved", "returned", "scheduled")
+    names = {begin: f"{begin}_{uuid.uuid4().hex[:8]}" for begin in begins}
     (folder / "dags").mkdir()
-    text = DAGS.format(names=names, archives=str(folder / "archives"))
+    text = DAGS.format(names=[*names.values()], archives=str(folder / "archives"))
     (folder / "dags" / "moving.py").write_text(text)
-    servers = cluster.config.bootstrap_servers
-    producer = Producer({"bootstrap.servers": servers, "log_level": 0})
-    groups = {}
-    for name in names:
-        cluster.create_topic(name, TopicSettings(1, 1, config={"retention.ms": "-1"}))
-        for n in range(RECORDS):
-            producer.produce(name, b"%d" % n, b"key", headers=[("h", b"%d" % n)])
-        assert producer.flush(30) == 0
-        groups[name] = f"g-{name}"
-        committed = {TopicPartition(name, 0): Committed(READ)}
-        ConsumerGroups(cluster.config).commit(groups[name], committed)
-    target = {"bootstrap.servers": other_cluster.config.bootstrap_servers}
+    key = SigningKey.create(folder / "key")
+    connections = {
+        "KAFKA_B": {
+            "conn_type": "kafka",
+            "extra": {"bootstrap.servers": other_cluster.config.bootstrap_servers},
+        },
+        "EVIDENCE": {"conn_type": "generic", "password": (folder / "key").read_text()},
+    }
     with pytest.MonkeyPatch.context() as patch:
-        connection = {"conn_type": "kafka", "extra": target}
-        patch.setenv("AIRFLOW_CONN_KAFKA_B", json.dumps(connection))
-        with LocalAirflow(folder, servers, dags=folder / "dags") as airflow:
+        for name, connection in connections.items():
+            patch.setenv(f"AIRFLOW_CONN_{name}", json.dumps(connection))
+        servers = cluster.config.bootstrap_servers
+        with LocalAirflow(folder, servers, free_port(), folder / "dags") as airflow:
             airflow.run("db", "migrate", log="migrate")
-            found = Moving(airflow, cluster, other_cluster, groups)
-            for name in names:
-                airflow.test_dag(f"drain_{name}", f"drain_{name}", found.said.append)
-            yield found
-
-
-def named(moving: Moving, begin: str) -> str:
-    """Return the name of one of the pipelines."""
-    return next(name for name in moving.groups if name.startswith(begin))
+            yield Moving(airflow, cluster, other_cluster, key.public, names)
 
 
 CONTINUE = dict.fromkeys(("producers_off", "groups", "hand_over"), "Continue")
+STEPS = "mirror producers_off last_drain last_mirror groups verify hand_over".split()
+
+
+def check_moved(moving: Moving, name: str) -> None:
+    """All is on the other cluster, the group continues there, and each step was signed."""
+    assert moving.seen(name) == [(step, "passed") for step in STEPS]
+    servers = [c.config.bootstrap_servers for c in (moving.source, moving.target)]
+    was, now = (read_topic(each, name) for each in servers)
+    assert now == was
+    assert len(now[0]) == RECORDS
+    committed = [moving.committed(each, name) for each in (moving.source, moving.target)]
+    assert committed == [[READ], [READ]]
+    assert take(servers[1], moving.groups[name], name, 1) == [str(READ)]
+    folder, keys = moving.airflow.archives / name / "evidence" / "cut-over", trusted([moving.key])
+    signed = [verify_evidence("it", path.read_bytes(), keys) for path in sorted(folder.iterdir())]
+    assert [each.statement.document["step"] for each in signed] == STEPS
 
 
 def test_cut_over_dag_whole(moving: Moving) -> None:
     """People approve three times; then all is on the other cluster, and the group continues."""
-    name = named(moving, "moved")
+    name = moving.names["moved"]
+    moving.fill(name)
     moving.cut_over(name, **CONTINUE)
 
     states = moving.states(name)
     assert states.pop("back") == "skipped"
     assert set(states.values()) == {"success"}
-    steps = "mirror producers_off last_drain last_mirror groups verify hand_over".split()
-    assert moving.seen(name) == [(step, "passed") for step in steps]
     # Whoever was asked saw what the step before had seen, and the way back; who it was is kept.
     asked = moving.ask(
         "SELECT body, responded_by FROM hitl_detail JOIN task_instance ON ti_id = id WHERE "
@@ -187,20 +213,13 @@ def test_cut_over_dag_whole(moving: Moving) -> None:
     assert f"sent and compared {RECORDS} records" in body
     assert "turn the producers on again" in body
     assert "Ann" in str(person)
-    servers = [c.config.bootstrap_servers for c in (moving.source, moving.target)]
-    was, now = (read_topic(each, name) for each in servers)
-    assert now == was
-    assert len(now[0]) == RECORDS
-    assert (moving.committed(moving.source, name), moving.committed(moving.target, name)) == (
-        [READ],
-        [READ],
-    )
-    assert take(servers[1], moving.groups[name], name, 1) == [str(READ)]
+    check_moved(moving, name)
 
 
 def test_cut_over_dag_back(moving: Moving) -> None:
     """An approval that is refused goes back: the group is gone on the target, not at the source."""
-    name = named(moving, "returned")
+    name = moving.names["returned"]
+    moving.fill(name)
     moving.cut_over(name, **{**CONTINUE, "hand_over": "Go back"})
 
     states = moving.states(name)
@@ -213,3 +232,36 @@ def test_cut_over_dag_back(moving: Moving) -> None:
     assert moving.committed(moving.source, name) == [READ]
     assert not ConsumerGroups(moving.target.config).describe(moving.groups[name]).exists
     assert any(f"topic {name} keeps {RECORDS} records at the target" in s for s in moving.said)
+
+
+@pytest.mark.soak
+def test_cut_over_dag_scheduled(moving: Moving) -> None:
+    """Airflow's scheduler runs the whole cut-over; people answer through its API."""
+    name, airflow = moving.names["scheduled"], moving.airflow
+    moving.fill(name)
+    dag, run = f"cut_over_{name}", "by-hand"
+    with airflow.running():
+        token = log_in(airflow)
+
+        def asked(method: str, path: str, body: Any) -> Any:
+            return ask(airflow, method, f"/api/v2/dags/{dag}{path}", body, token)
+
+        asked("PATCH", "", {"is_paused": False})
+        asked("POST", "/dagRuns", {"dag_run_id": run, "logical_date": None, "conf": {}})
+        for step, answer in CONTINUE.items():
+            task = f"approve_{step}"
+            wait_until_asked(airflow, token, dag, run, task)
+            said = {"chosen_options": [answer], "params_input": {}}
+            asked("PATCH", f"/dagRuns/{run}/taskInstances/{task}/-1/hitlDetails", said)
+        ended = ("success", "failed")
+        wait_for(
+            lambda: asked("GET", f"/dagRuns/{run}", None)["state"] in ended,
+            "the cut-over",
+            patience=240,
+            pause=0.5,
+        )
+
+    states = moving.states(name)
+    assert states.pop("back") == "skipped"
+    assert set(states.values()) == {"success"}
+    check_moved(moving, name)
