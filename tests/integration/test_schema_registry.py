@@ -19,9 +19,13 @@ import pytest
 from confluent_kafka import Producer
 
 from kafka_drain.archive.archive import Archive
+from kafka_drain.archive.documents import DrillDocument, RegistryDocument
+from kafka_drain.archive.drills import read_drills
+from kafka_drain.archive.schema_seals import accept_schemas
 from kafka_drain.cli.main import main
 from kafka_drain.config.pipeline import Pipeline
 from kafka_drain.errors import ConfigError, SourceRecordError
+from kafka_drain.evidence.keys import SigningKey
 from kafka_drain.kafka.cluster import KafkaCluster
 from kafka_drain.proof.validation import validate_archive
 from kafka_drain.schemas.capture import capture_schemas, read_document
@@ -41,6 +45,7 @@ pytestmark = [pytest.mark.integration, pytest.mark.registry]
 
 RECORDS = int(os.environ.get("REGISTRY_RECORDS", "20000"))
 KILLS = 10
+NOW = "2026-01-01T00:00:00.000+00:00"
 PARTITIONS = 2
 NOON = 1_700_000_000_000
 
@@ -353,6 +358,78 @@ def test_restore_keeps_no_ids(drained: Callable[[int], Drained], target_registry
 
     again = Restore(archive, registry, "dr", NEW)
     assert len(again.apply(again.plan(), now=utc_now()).schemas) == len(again.plan().steps)
+
+
+def without(document: RegistryDocument, subject: str) -> RegistryDocument:
+    """Return what an archive keeps, without a subject."""
+    left = [row for row in document.subjects if row.name != subject]
+    assert len(left) == len(document.subjects) - 1
+    return document.model_copy(update={"subjects": left})
+
+
+def test_drill_protobuf(
+    drained: Callable[[int], Drained],
+    source_registry: str,
+    bootstrap_servers: str,
+    cluster: KafkaCluster,
+    tmp_path: Path,
+) -> None:
+    """A drill decodes nested Protobuf, Avro and JSON by the archive alone; it misses no schema.
+
+    The registry has lost everything. Then the archive loses a schema, or what it refers to; whoever
+    removed it seals what is left, so that nothing but the records tells.
+    """
+    made, key = drained(200), tmp_path / "key"
+    archive = Archive.at(str(made.archive))
+    for subject in (f"{made.orders}-value", f"{made.events}-value", f"{made.events}.note"):
+        ask(f"{source_registry}/subjects/{subject}", method="DELETE")
+    SigningKey.create(key)
+    arguments = ["drill", str(made.archive), "--to-bootstrap", bootstrap_servers]
+    arguments += ["--sample", "newest-hour", "--evidence-key", str(key)]
+    before = cluster.topic_names()
+
+    def drill() -> DrillDocument:
+        code = main(arguments)
+        result = read_drills(archive.root)[-1]
+        assert code == (result.verdict == "failed")
+        evidence = str(made.archive / "evidence" / "drill" / f"{result.drill}.json")
+        assert main(["verify-evidence", evidence, "--public-key", f"{key}.pub"]) == 0
+        assert cluster.topic_names() == before
+        return result
+
+    passed = drill()
+    assert (passed.verdict, passed.records, passed.problems) == ("passed", 400, [])
+    assert passed.verification is not None
+    assert passed.verification["is_exact"] is True
+    plain = [n for n in range(200) if not isinstance(expected("orders", n)[1], dict)]
+    assert passed.decoded is not None
+    assert passed.decoded.content() == {
+        "values": 400,
+        "decoded": 400 - len(plain),
+        "without_schema": len(plain),
+        "unknown_schemas": [],
+        "undecodable": 0,
+    }
+
+    kept = read_document(archive.root)
+    for subject, said in (
+        (f"{made.events}-value", f"doesn't have schema {made.ids.event},"),
+        (f"{made.events}.note", f"doesn't have schema {made.ids.note},"),
+        (f"{made.events}.money", "money.proto"),
+    ):
+        kept.write(archive.root / "registry.json")
+        accept_schemas(archive.root, at=NOW)
+        without(kept, subject).write(archive.root / "registry.json")
+        [problem] = drill().problems
+        assert problem.step == "decode"
+        assert f"version 1 of {subject}: missing" in problem.detail
+        accept_schemas(archive.root, at=NOW)
+        failed = drill()
+        [problem] = failed.problems
+        assert problem.step == "decode"
+        assert said in problem.detail
+        # The records themselves were restored.
+        assert failed.rto_seconds is not None
 
 
 def test_capture_from_a_real_registry(

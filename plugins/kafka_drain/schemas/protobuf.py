@@ -121,5 +121,8 @@ def _compiled(text: str, references: Mapping[str, str]) -> Any:
         written = Path(folder, "kafka_drain_descriptors")
         command = ["protoc", f"-I{folder}", f"-I{standard}", "--include_imports"]
         if protoc.main([*command, f"--descriptor_set_out={written}", _MAIN]):
-            raise ConfigError(f"a schema isn't Protobuf: {' '.join(text.split())[:200]}")
+            shown = " ".join(text.split())[:200]
+            raise ConfigError(
+                f"a schema isn't Protobuf, or imports a file that is missing: {shown}"
+            )
         return FileDescriptorSet.FromString(written.read_bytes())
