@@ -66,7 +66,7 @@ class Decoders:
     """
 
     find: Callable[[SchemaId], SchemaText | None]
-    _readers: dict[SchemaId, Reader] = field(default_factory=dict)
+    _readers: dict[SchemaId, Reader | ValueError] = field(default_factory=dict)
 
     def decode(self, part: str, payload: bytes | None, headers: Headers) -> Decoded | None:
         """Decode a key or a value.
@@ -97,14 +97,22 @@ class Decoders:
 
     def _reader(self, id_: SchemaId) -> Reader:
         if id_ not in self._readers:
-            schema = self.find(id_)
-            if schema is None:
-                raise UnknownSchemaError(id_)
-            try:
-                self._readers[id_] = reader_of(schema)
-            except ConfigError as error:
-                raise ValueError(f"schema id {id_}: {error}") from error
-        return self._readers[id_]
+            self._readers[id_] = self._open(id_)
+        found = self._readers[id_]
+        if isinstance(found, ValueError):
+            # Without the frames of the records before.
+            raise found.with_traceback(None)
+        return found
+
+    def _open(self, id_: SchemaId) -> Reader | ValueError:
+        """Return what decodes an id, or why nothing does."""
+        schema = self.find(id_)
+        if schema is None:
+            return UnknownSchemaError(id_)
+        try:
+            return reader_of(schema)
+        except ConfigError as error:
+            return ValueError(f"schema id {id_}: {error}")
 
 
 def reader_of(schema: SchemaText) -> Reader:

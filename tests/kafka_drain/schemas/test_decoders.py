@@ -19,6 +19,7 @@ from kafka_drain.schemas.decoders import (
     registered_schemas,
 )
 from kafka_drain.schemas.registry import SchemaRegistry
+from kafka_drain.schemas.schema_ids import SchemaId
 from kafka_drain.schemas.subjects import Subjects, read_subject
 from tests.fake_registry import FakeRegistry, fake_registry, in_wire_format
 
@@ -103,6 +104,34 @@ def test_decode_not_possible(decoders: Decoders, payload: bytes, says: str) -> N
     """Whatever is wrong with an id or its bytes is one type of error."""
     with pytest.raises(ValueError, match=says):
         decoders.decode("value", payload, None)
+
+
+@pytest.mark.parametrize("schema", [None, SchemaText("PROTOBUF", 'import "gone.proto";')])
+def test_decode_asks_once(schema: SchemaText | None, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A schema is looked for and compiled once, also if there is none or it is wrong."""
+    asked: list[Any] = []
+    made: list[Any] = []
+
+    def find(id_: SchemaId) -> SchemaText | None:
+        asked.append(id_)
+        return schema
+
+    def reader_of(found: SchemaText) -> Any:
+        made.append(found)
+        raise ConfigError("a schema isn't Protobuf")
+
+    monkeypatch.setattr("kafka_drain.schemas.decoders.reader_of", reader_of)
+    decoders = Decoders(find)
+    for _ in range(3):
+        with pytest.raises(ValueError, match="schema id 5") as raised:
+            decoders.decode("value", b"\0\0\0\0\5x", None)
+    depth = len(raised.traceback)
+    with pytest.raises(ValueError, match="schema id 5") as raised:
+        decoders.decode("value", b"\0\0\0\0\5x", None)
+
+    assert asked == [5]
+    assert made == ([] if schema is None else [schema])
+    assert len(raised.traceback) == depth
 
 
 def test_reader_of_no_schema() -> None:
