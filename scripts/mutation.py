@@ -32,9 +32,11 @@ TREE = ROOT / "build" / "mutation"
 DECIDING = {
     "archive.drill_status": "",
     "archive.fold": "",
+    "archive.frozen_plan": "archive/test_frozen_plans.py",
     "archive.journal.entries": "",
     "archive.journal.identity": "",
     "archive.receipt_chain": "",
+    "archive.schema_seals": "",
     "archive.segment_overlaps": "",
     "config.offset_ranges": "",
     "cut_over.steps": "",

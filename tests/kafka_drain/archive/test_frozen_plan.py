@@ -128,6 +128,17 @@ def test_id_is_of_content() -> None:
     assert frozen(expires_at="2027-01-01T00:00:00+00:00").id != plan.id
 
 
+def test_summary() -> None:
+    """Whoever approves it gets its id, its end and its text."""
+    plan = frozen()
+
+    assert plan.summary() == {
+        "plan_id": plan.id,
+        "expires_at": "2026-01-01T13:00:00.000+00:00",
+        "approval": "### 84 records",
+    }
+
+
 def test_to_bytes_read_again() -> None:
     """A plan is read as it was written, and a changed byte is noticed."""
     plan = frozen()
@@ -157,6 +168,8 @@ def test_table_bounded() -> None:
     assert len(text) < ROWS * (CHARACTERS + 50)
     assert text.endswith(f"\n\nand {5_000 - ROWS:,} more")
     assert table(("a",), [("x",)]) == "| a |\n| --- |\n| x |"
+    assert table(("a", "b"), [("x", 1)]).splitlines()[-1] == "| x | 1 |"
+    assert "more" not in table(("a",), [("x",)] * ROWS)
 
 
 @pytest.mark.parametrize(
@@ -167,6 +180,8 @@ def test_table_bounded() -> None:
         ("a\\|b", "a\\\\\\|b"),
         ("two\nlines", "two lines"),
         ("<script>alert(1)</script>", "&lt;script>alert(1)&lt;/script>"),
+        ("x" * CHARACTERS, "x" * CHARACTERS),
+        ("x" * (CHARACTERS + 1), "x" * (CHARACTERS - 2) + " …"),
     ],
 )
 def test_table_cell(value: object, cell: str) -> None:
@@ -185,6 +200,7 @@ def test_bullets_bounded() -> None:
     lines = bullets([str(number) for number in range(ROWS + 7)]).splitlines()
 
     assert (len(lines), lines[0], lines[-1]) == (ROWS + 1, "- 0", "- and 7 more")
+    assert "more" not in bullets(["one"] * ROWS)
     assert bullets(["one"]) == "- one"
     assert bullets([]) == ""
 

@@ -6,7 +6,7 @@ import hashlib
 import json
 from collections.abc import Callable
 from dataclasses import replace
-from itertools import product
+from itertools import permutations, product
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +19,7 @@ from kafka_drain.archive.receipts import Receipt
 from kafka_drain.archive.schema_seals import (
     SEALS,
     SchemaKey,
+    SchemaSeal,
     accept_schemas,
     check_schemas,
     judge_seal,
@@ -28,6 +29,8 @@ from kafka_drain.archive.schema_seals import (
     schemas_digests,
     seal_schemas,
 )
+from kafka_drain.archive.sealed_chain import SealedChain
+from kafka_drain.errors import ArchiveError
 from kafka_drain.findings import Finding, Reason
 from kafka_drain.proof.report import Report
 from kafka_drain.proof.validation import validate_archive
@@ -187,7 +190,9 @@ def test_validation_finds_changed_schema(
         findings = validate(archive, scope=scope).findings
 
         assert [(f.reason, f.subject) for f in findings] == [(Reason.SCHEMA_CHANGED, where)]
-        assert words in findings[0].detail
+        assert findings[0].detail.startswith(words)
+        # What to do is the finding's own.
+        assert ";" not in findings[0].detail
 
 
 def validate(archive: Archive, **options: Any) -> Report:
@@ -264,9 +269,9 @@ def test_check_schemas_seal_damaged(
     harm(tmp_path / where)
 
     for _ in range(2):
-        assert [(f.reason, f.subject) for f in check(tmp_path)] == [
-            (judge_seal(is_newest=number == 2), where)
-        ]
+        [found] = check(tmp_path)
+        assert (found.reason, found.subject) == (judge_seal(is_newest=number == 2), where)
+        assert found.detail.startswith("is missing" if harm is remove else "was changed: ")
     # No run hides it by sealing what is there.
     assert keep(tmp_path, version(1), version(2), version(3)) == (number == 1)
     assert judge_seal(is_newest=number == 2) in {f.reason for f in check(tmp_path)}
@@ -317,6 +322,8 @@ def test_accept_schemas(harm: Callable[[Path], None], left: list[Reason], tmp_pa
 
     assert [f.reason for f in check(tmp_path)] == left
     newest = SEALS.newest(UPath(tmp_path))
+    if harm is not drop_registry:
+        assert dict(next(SEALS.links(UPath(tmp_path))).schemas) == kept(tmp_path)
     accept_schemas(UPath(tmp_path), at=AT)
     assert SEALS.newest(UPath(tmp_path)) == newest
 
@@ -360,5 +367,48 @@ def test_check_schemas_many(number: int, more: str, tmp_path: Path) -> None:
 @pytest.mark.parametrize("value", [b"", b"{}", b"[]\n"])
 def test_parse_schema_seal_other(value: bytes) -> None:
     """Bytes that were never sealed are refused."""
-    with pytest.raises(ValueError, match="restore it from a copy"):
+    with pytest.raises(ValueError, match=r"^a seal of schemas is damaged: .*restore it from a co"):
         parse_schema_seal(value)
+
+
+def test_seal_same_bytes() -> None:
+    """The order in which schemas were found doesn't matter."""
+    keys = [replace(KEY, version=number) for number in (1, 2)] + [SchemaKey(document="a", id=3)]
+    seals = [
+        SchemaSeal(number=1, previous=None, sealed_at=AT, schemas=dict.fromkeys(order, "x"))
+        for order in permutations(keys)
+    ]
+
+    assert len({seal.to_bytes() for seal in seals}) == 1
+
+
+@pytest.mark.parametrize(
+    "seal",
+    [
+        lambda root: seal_schemas(root, {}, {KEY: "x"}, at=AT),
+        lambda root: accept_schemas(root, at=AT),
+    ],
+)
+def test_seal_schemas_busy(
+    seal: Callable[[UPath], object], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """If other runs are always faster, the error names the chain."""
+    monkeypatch.setattr(SealedChain, "append", lambda *_: False)
+    write(tmp_path, "schemas.json", schemas(7))
+
+    with pytest.raises(ArchiveError) as busy:
+        seal(UPath(tmp_path))
+
+    said = "schema-seals: 100 other runs sealed schemas; try again"
+    assert str(busy.value) == f"{tmp_path}/{said}"
+
+
+def test_accept_schemas_no_folder(tmp_path: Path) -> None:
+    """Where there is no archive, nothing is accepted or created."""
+    path = tmp_path / "file"
+    path.write_text("")
+
+    accept_schemas(UPath(path), at=AT)
+
+    assert check(path) == []
+    assert list(tmp_path.iterdir()) == [path]
