@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from kafka_drain.spark.job_spec import RUN_OPTION, SPECS
-from kafka_drain_spark.job import run_jobs
+from kafka_drain_spark.job import open_for_jobs, run_jobs
 from kafka_drain_spark.session import is_on_connect
 
 
@@ -31,18 +31,27 @@ def main(kind: str, *paths: str) -> int:
         from kafka_drain_spark.driver import drive
 
         return drive(kind, paths[1:], work)
-    specs: list[Any] = [SPECS[kind].read(Path(path)) for path in paths]
     if is_on_connect():
         signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
-        threading.Thread(target=_end_with_parent, daemon=True).start()
-    return run_jobs(specs, work)
+        told = threading.Event()
+        threading.Thread(target=_end_with_parent, args=(told,), daemon=True).start()
+        opened = open_for_jobs(*("kafka",) if kind == "drain" else ())
+        # Until then, what was started early has no effect.
+        told.wait()
+    else:
+        opened = open_for_jobs()
+    specs: list[Any] = [SPECS[kind].read(Path(path)) for path in paths]
+    return run_jobs(specs, work, opened=opened)
 
 
-def _end_with_parent() -> None:
+def _end_with_parent(told: threading.Event) -> None:
     """End this process when the one that started it has ended, however it did.
 
     The server runs a query to its end all the same, and the next drain follows it.
+
+    Args:
+        told: Set when that process says that the jobs may begin.
     """
     while os.read(sys.stdin.fileno(), 1):
-        pass
+        told.set()
     os._exit(1)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, TypeVar
@@ -17,6 +18,7 @@ from kafka_drain.spark.job_spec import JobSpec, write_private
 from kafka_drain_spark.session import (
     SPARK_ERRORS,
     open_session,
+    require_source,
     set_log_levels,
     stop,
     ui_address,
@@ -43,10 +45,39 @@ def write_result(spec: JobSpec, result: dict[str, Any]) -> None:
     write_private(Path(spec.result_path), result)
 
 
+@dataclass(frozen=True)
+class Opened:
+    """What came of opening the session of this process's jobs.
+
+    Attributes:
+        spark: The session, or the error that says why there is none.
+        seconds: How long that took.
+        version: Spark's version; asked for at once, because a server may end a session that isn't
+            used while a long query runs.
+    """
+
+    spark: SparkSession | Exception
+    seconds: float
+    version: str = ""
+
+
+def open_for_jobs(*sources: str) -> Opened:
+    """Open the session of this process's jobs; see `require_source` for the sources."""
+    began = time.monotonic()
+    try:
+        spark = open_session()
+        require_source(spark, *sources)
+        version = spark.version
+    except (KafkaDrainError, *SPARK_ERRORS) as error:
+        return Opened(error, time.monotonic() - began)
+    return Opened(spark, time.monotonic() - began, version)
+
+
 def run_jobs(
     specs: Sequence[S],
     work: Callable[[SparkSession, S], dict[str, Any]],
     write: Callable[[S, dict[str, Any]], None] = write_result,
+    opened: Opened | None = None,
 ) -> int:
     """Run jobs one after another in one session; return the process's exit code.
 
@@ -57,17 +88,15 @@ def run_jobs(
         specs: The jobs.
         work: Runs one.
         write: Writes the result of one.
+        opened: Their session; None to open one.
     """
-    began = time.monotonic()
-    try:
-        spark = open_session()
-        # Asked for now: a server may end a session that isn't used while a long query runs.
-        versions = {"spark_version": spark.version}
-    except (KafkaDrainError, *SPARK_ERRORS) as error:
+    opened = opened or open_for_jobs()
+    spark = opened.spark
+    if isinstance(spark, Exception):
         for spec in specs:
-            write(spec, failed_result(error))
+            write(spec, failed_result(spark))
         return 1
-    session_seconds = round(time.monotonic() - began, 1)
+    versions = {"spark_version": opened.version, "session_seconds": round(opened.seconds, 1)}
     if address := ui_address(spark):
         print(f"spark ui: {address}", flush=True)
     failed = 0
@@ -76,7 +105,7 @@ def run_jobs(
             try:
                 _set_log_levels(spark, spec.log_levels)
                 result = work(spark, spec)
-                result |= {**versions, "session_seconds": session_seconds}
+                result |= versions
             except (JobFailed, KafkaDrainError, *SPARK_ERRORS) as error:
                 result = failed_result(error)
                 print(f"ERROR {result['error']}", flush=True)

@@ -44,6 +44,9 @@ _RETRIES = {"max_retries": 10, "max_backoff": 10_000}
 #: that all of its clients share.
 _KEPT: list[Any] = []
 
+#: What `require_source` has found on this process's server.
+_PROVEN: set[str] = set()
+
 #: What Spark itself assumes where a server's configuration doesn't say.
 _ASSUMED = {"spark.speculation": "false"}
 
@@ -220,14 +223,14 @@ def _retry(spark: Any, **policy: Any) -> None:
 def require_source(spark: SparkSession, *formats: str) -> None:
     """Require that a Spark Connect server reads Kafka, and the given formats, as an archive needs.
 
-    A classic session has been started by us.
+    A classic session has been started by us. What a server has been asked isn't asked again.
 
     Raises:
         MachineError: When it has no source of a format, or is in another time zone than UTC.
     """
-    if not is_remote(spark):
+    if not is_remote(spark) or not formats:
         return
-    for name in {"kafka", "avro"} & set(formats):
+    for name in {"kafka", "avro"} & set(formats) - _PROVEN:
         # What is missing is reported before what these options say.
         reader = spark.read.format(name)
         try:
@@ -235,11 +238,14 @@ def require_source(spark: SparkSession, *formats: str) -> None:
                 reader = reader.schema("value binary").option("path", "file:///dev/null/none")
             _ = reader.load().schema
         except PySparkException as error:
-            if "DATA_SOURCE_NOT_FOUND" not in str(error) and "find data source" not in str(error):
-                continue
-            raise MachineError(
-                f"the Spark Connect server can't read {name}; {_HOW_TO_START}`, which has the jars"
-            ) from error
+            if "DATA_SOURCE_NOT_FOUND" in str(error) or "find data source" in str(error):
+                raise MachineError(
+                    f"the Spark Connect server can't read {name}; {_HOW_TO_START}`, which has the "
+                    "jars"
+                ) from error
+        _PROVEN.add(name)
+    if "time zone" in _PROVEN:
+        return
     zone = str(spark.sql("SELECT reflect('java.util.TimeZone', 'getDefault')").collect()[0][0])
     if "offset=0," not in zone or "useDaylight=true" in zone:
         raise MachineError(
@@ -247,6 +253,7 @@ def require_source(spark: SparkSession, *formats: str) -> None:
             f"old timestamps; {_HOW_TO_START}`, or with -Duser.timezone=UTC in "
             "spark.driver.extraJavaOptions and spark.executor.extraJavaOptions"
         )
+    _PROVEN.add("time zone")
 
 
 def ui_address(spark: SparkSession) -> str | None:

@@ -3,15 +3,23 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 
 from kafka_drain.errors import MachineError
-from kafka_drain.spark.job_spec import write_private
+from kafka_drain.spark.job_spec import JobSpec, read_result, write_private
 from kafka_drain_spark import without_zipped_pyspark
-from kafka_drain_spark.job import JobFailed, explain, failed_result, secret_options
+from kafka_drain_spark.job import (
+    JobFailed,
+    Opened,
+    explain,
+    failed_result,
+    run_jobs,
+    secret_options,
+)
 
 ABORTED = """\
 Job aborted due to stage failure: Task 0 in stage 3.0 failed 1 times
@@ -122,3 +130,17 @@ def test_without_zipped_pyspark_where_it_is_installed() -> None:
     assert without_zipped_pyspark(["/opt/spark/python/lib/pyspark.zip"]) == [
         "/opt/spark/python/lib/pyspark.zip"
     ]
+
+
+def test_run_jobs_without_session(tmp_path: Path) -> None:
+    """Where no session could be opened, each job's result says why, and none runs."""
+    specs = [JobSpec(log_levels={}, result_path=str(tmp_path / name)) for name in ("a", "b")]
+    opened = Opened(MachineError("no kafka"), 1.0)
+
+    def work(*_: Any) -> dict[str, Any]:
+        raise AssertionError
+
+    assert run_jobs(specs, work, opened=opened) == 1
+
+    expected = {"error": "no kafka", "error_type": "MachineError"}
+    assert [read_result(Path(spec.result_path)) for spec in specs] == [expected, expected]

@@ -6,7 +6,7 @@ import json
 import sys
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, nullcontext, suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -36,7 +36,14 @@ from kafka_drain.proof.note_files import notes_folder, write_notes
 from kafka_drain.proof.topic_ids import ReadFrom, refuse_other_incarnations, write_read_from
 from kafka_drain.schemas.decoding import ValuePlan, plan_values
 from kafka_drain.schemas.registry import SchemaRegistry
-from kafka_drain.spark.engine import Found, SparkRunner, StillRunningError, find_again
+from kafka_drain.spark.engine import (
+    Found,
+    SparkRunner,
+    StartEarly,
+    StillRunningError,
+    find_again,
+    started_early,
+)
 from kafka_drain.spark.errors import too_far_records
 from kafka_drain.spark.job import SparkJob, private_folder
 from kafka_drain.spark.job_spec import DrainSpec
@@ -135,6 +142,7 @@ def open_drain(
     registry: SchemaRegistry | None = None,
     clock: Clock = utc_now,
     find: FindAgain = lambda _: None,
+    early: StartEarly = lambda _: nullcontext(),
 ) -> Iterator[DrainJob]:
     """Prepare a drain as the archive's only writer until the context exits.
 
@@ -153,6 +161,7 @@ def open_drain(
         clock: Returns the current time; replaced in tests.
         find: Returns the application that an earlier process started for this drain. Its driver
             holds the lease, which this process then shares.
+        early: Starts the application while the lease is taken and the plan made again.
 
     Raises:
         LockedError: When another drain holds the lease; nothing was changed.
@@ -170,7 +179,10 @@ def open_drain(
         raise
     found = find(checked.application)
     shared = found.leases.get(hadoop_path(root)) if found else None
-    with hold_lease(root, run=run, say=say, clock=clock, token=shared) as lease:
+    with ExitStack() as stack:
+        if found is None and not checked.plan.nothing_new:
+            stack.enter_context(early(checked.application))
+        lease = stack.enter_context(hold_lease(root, run=run, say=say, clock=clock, token=shared))
         job = prepare_drain(pipeline, cluster, folder, acknowledge_expired, registry, base)
         application = replace(job.application, leases={hadoop_path(root): lease.token})
         try:
@@ -414,6 +426,7 @@ def run_drain(
             acknowledge_expired=acknowledge_expired,
             registry=registry,
             find=partial(find_again, runner),
+            early=partial(started_early, runner),
         ) as job,
     ):
         show(job.plan.lines())

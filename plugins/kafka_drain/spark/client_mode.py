@@ -8,8 +8,8 @@ import socket
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import ClassVar
 
@@ -65,6 +65,11 @@ class SparkProcess:
     def find(self, _: SparkApplication) -> Found | None:
         """Return nothing."""
         return None
+
+    @contextmanager
+    def early(self, _: SparkApplication) -> Iterator[None]:
+        """Start nothing early."""
+        yield
 
     def submit(self, application: SparkApplication) -> str:
         """Start an application, and return the id of its process.
@@ -210,14 +215,38 @@ class SparkConnect(SparkProcess):
     #: The client stops its query first, which finishes the tasks that are writing.
     last_seconds = 20.0
 
+    @contextmanager
+    def early(self, application: SparkApplication) -> Iterator[None]:
+        """Start the client, which opens its session and waits; end it if it isn't submitted."""
+        self._begin(application)
+        try:
+            yield
+        finally:
+            if self._process is not None:
+                self._process.kill()
+                self._process.wait()
+                self._forget()
+
     def submit(self, application: SparkApplication) -> str:
-        """Start the client of a server.
+        """Let the client of a server run its jobs, and start it unless it was started early.
 
         Raises:
             NoServerError: When the server doesn't answer.
         """
+        _require_server(ConnectAddress.parse(self._connection.master))
+        if self._process is None:
+            self._begin(application)
+        process = self._process
+        assert process is not None
+        assert process.stdin is not None
+        assert process.args == _client_command(application)
+        # One that has ended says why when it is polled.
+        with suppress(BrokenPipeError):
+            os.write(process.stdin.fileno(), b"\n")
+        return str(process.pid)
+
+    def _begin(self, application: SparkApplication) -> None:
         address = ConnectAddress.parse(self._connection.master)
-        _require_server(address)
         settings = self._private() / "connect.json"
         write_private(settings, {"conf": application.conf, "py_files": str(application.py_files)})
         environment = {
@@ -228,11 +257,14 @@ class SparkConnect(SparkProcess):
             "PYTHONPATH": os.pathsep.join(_import_path(application)),
         }
         environment.pop(TOKEN_VARIABLE, None)
-        command = [sys.executable, str(application.path), *application.arguments]
-        return self._start(command, environment, watched=True)
+        self._start(_client_command(application), environment, watched=True)
 
     def _what(self) -> str:
         return f"the client of {ConnectAddress.parse(self._connection.master)}"
+
+
+def _client_command(application: SparkApplication) -> list[str]:
+    return [sys.executable, str(application.path), *application.arguments]
 
 
 def _require_server(address: ConnectAddress) -> None:

@@ -7,7 +7,8 @@ Three implement it: spark-submit in client mode and the client of a Spark Connec
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
 
@@ -106,6 +107,11 @@ def run_on(
         raise
 
 
+#: Starts as much of an application as has no effect, to run the application within the context, or
+#: else to end what was started.
+StartEarly = Callable[["SparkApplication"], AbstractContextManager[None]]
+
+
 @dataclass(frozen=True)
 class FindingRunner:
     """A runner that finds again what it runs.
@@ -113,10 +119,12 @@ class FindingRunner:
     Attributes:
         run: Runs an application.
         find: See `Engine.find`.
+        early: Starts an application early.
     """
 
     run: SparkRunner
     find: Callable[[SparkApplication], Found | None]
+    early: StartEarly
 
     def __call__(self, application: SparkApplication) -> None:
         """Run an application; see `SparkRunner`."""
@@ -132,3 +140,14 @@ def find_again(runner: object, application: SparkApplication) -> Found | None:
     find = getattr(runner, "find", None)
     found: Found | None = find(application) if find else None
     return found
+
+
+@contextmanager
+def started_early(runner: object, application: SparkApplication) -> Iterator[None]:
+    """Let a runner start early what it is about to run; nothing if it is just a function."""
+    early: StartEarly | None = getattr(runner, "early", None)
+    if early is None:
+        yield
+        return
+    with early(application):
+        yield

@@ -102,7 +102,9 @@ class SparkJobOperator(PipelineOperator):
         """What runs this task's applications, and finds those of earlier tries."""
         from kafka_drain.spark.engine import FindingRunner
 
-        return FindingRunner(self.run_application, self.find_application)
+        return FindingRunner(
+            self.run_application, self.find_application, lambda one: self._engine().early(one)
+        )
 
     def _engine(self) -> SparkProcess:
         from kafka_drain.spark.runner import runner_for

@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 import shutil
 import stat
-from contextlib import nullcontext
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
 from datetime import datetime, timedelta, timezone
 from functools import partial
 from pathlib import Path
@@ -326,8 +327,8 @@ def first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
     cluster: Any = FakeCluster({A0: Log(end=10)})
     pipeline = Pipeline(name="p", topics=["a"], archive=str(tmp_path / "archive"))
 
-    def start(find: Any, say: Any = print) -> Any:
-        return open_drain(pipeline, cluster, tmp_path, run="r", say=say, find=find)
+    def start(find: Any, say: Any = print, **more: Any) -> Any:
+        return open_drain(pipeline, cluster, tmp_path, run="r", say=say, find=find, **more)
 
     return start
 
@@ -379,6 +380,54 @@ def test_open_drain_assembled_once(tmp_path: Path, monkeypatch: pytest.MonkeyPat
         assert job.plan.offsets == 10
 
     assert made == ["drain_p"]
+
+
+@pytest.mark.parametrize(
+    ("end", "found", "starts"),
+    [(10, None, True), (0, None, False), (10, Found("a_1"), False)],
+)
+def test_open_drain_early(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, end: int, found: Found | None, starts: bool
+) -> None:
+    """Only a drain that reads something itself starts early: before the lease, until it ends."""
+    monkeypatch.setattr("kafka_drain.drain.drain.prepare_application", fake_application)
+    cluster: Any = FakeCluster({A0: Log(end=end)})
+    pipeline = Pipeline(name="p", topics=["a"], archive=str(tmp_path / "archive"))
+    root = locate(tmp_path / "archive")
+    seen: list[bool] = []
+
+    @contextmanager
+    def early(_: Any) -> Iterator[None]:
+        seen.append(find_lease(root) is not None)
+        yield
+        seen.append(find_lease(root) is not None)
+
+    opened = open_drain(
+        pipeline, cluster, tmp_path, run="r", say=print, find=lambda _: found, early=early
+    )
+    with opened as job:
+        assert job.is_found is (found is not None)
+
+    assert seen == ([False, False] if starts else [])
+
+
+def test_open_drain_early_refused(first: Any, tmp_path: Path) -> None:
+    """What was started early is ended where another drain holds the lease."""
+    driver = Lease(locate(tmp_path / "archive"), run="other", say=print)
+    driver.acquire()
+    ended: list[str] = []
+
+    @contextmanager
+    def early(_: Any) -> Iterator[None]:
+        try:
+            yield
+        finally:
+            ended.append("ended")
+
+    with pytest.raises(LockedError), first(lambda _: None, early=early):
+        pass
+
+    assert ended == ["ended"]
 
 
 @pytest.mark.parametrize(("error", "stays"), [(StillRunningError, True), (SparkJobError, False)])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import socket
 import stat
 import sys
@@ -232,11 +233,55 @@ def test_spark_connect_without_server(tmp_path: Path) -> None:
 def test_spark_connect_client_ends_with_its_parent(tmp_path: Path, port: int) -> None:
     """A client reads from a pipe whose other end is held by the process that started it."""
     heard: list[str] = []
-    program = "import os, select; print(bool(select.select([0], [], [], 0.2)[0]))"
+    program = "import os, select; os.read(0, 1); print(bool(select.select([0], [], [], 0.2)[0]))"
 
     SparkConnect(SparkConnection(f"sc://127.0.0.1:{port}"), heard.append)(client(tmp_path, program))
 
     assert heard == ["False"]
+
+
+#: Says that it has started, and then what it is told.
+WAITS = "import os; print(os.getpid(), flush=True); print(os.read(0, 9))"
+
+
+def test_spark_connect_early(tmp_path: Path, port: int) -> None:
+    """What was started early waits until it is submitted, and then is what runs."""
+    heard: list[str] = []
+    runner = SparkConnect(SparkConnection(f"sc://127.0.0.1:{port}"), heard.append)
+    application = client(tmp_path, WAITS, "drain", "/spec.json")
+
+    with runner.early(application):
+        started = runner._process
+        assert started is not None
+        runner(application)
+
+    assert heard == [str(started.pid), repr(b"\n")]
+
+
+def test_spark_connect_early_in_vain(tmp_path: Path, port: int) -> None:
+    """What was started early and isn't needed is ended, and its private folder removed."""
+    runner = SparkConnect(SparkConnection(f"sc://127.0.0.1:{port}"), print)
+
+    with runner.early(client(tmp_path, WAITS)):
+        process, folder = runner._process, runner._folder
+        assert process is not None
+        assert folder is not None
+        assert process.poll() is None
+
+    assert process.returncode == -signal.SIGKILL
+    assert not Path(folder.name).exists()
+
+
+def test_spark_connect_early_ended_before(tmp_path: Path, port: int) -> None:
+    """A client that has ended before it is needed has failed, as any other."""
+    runner = SparkConnect(SparkConnection(f"sc://127.0.0.1:{port}"), print)
+    failing = client(tmp_path, "raise SystemExit(3)")
+
+    with runner.early(failing):
+        assert runner._process is not None
+        os.waitid(os.P_PID, runner._process.pid, os.WEXITED | os.WNOWAIT)
+        with pytest.raises(SparkJobError, match="failed with exit code 3"):
+            runner(failing)
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -13,6 +15,7 @@ from kafka_drain.spark.engine import (
     Found,
     find_again,
     run_on,
+    started_early,
 )
 
 APPLICATION: Any = object()
@@ -79,4 +82,29 @@ def test_find_again_runners() -> None:
     found = Found("old")
 
     assert find_again(lambda _: None, APPLICATION) is None
-    assert find_again(FindingRunner(lambda _: None, lambda _: found), APPLICATION) is found
+    assert find_again(finding(found), APPLICATION) is found
+
+
+def test_started_early_runners() -> None:
+    """A plain function starts nothing early; a runner that can, does for as long as the context."""
+    said: list[str] = []
+    runner = finding(None, said)
+
+    with started_early(lambda _: None, APPLICATION):
+        pass
+    with started_early(runner, APPLICATION):
+        said.append("runs")
+
+    assert said == ["starts", "runs", "ends"]
+
+
+def finding(found: Found | None, said: list[str] | None = None) -> FindingRunner:
+    said = [] if said is None else said
+
+    @contextmanager
+    def early(_: Any) -> Iterator[None]:
+        said.append("starts")
+        yield
+        said.append("ends")
+
+    return FindingRunner(lambda _: None, lambda _: found, early)
