@@ -50,7 +50,7 @@ FLOORS = {
         "cli",
     ),
     "kafka_drain_airflow": (
-        "addresses connections evidence_connection kafka_connection store_connection",
+        "addresses dag_tags connections evidence_connection kafka_connection store_connection",
         "data_intervals timetables declared",
         "observability",
         "pages forms triggers",

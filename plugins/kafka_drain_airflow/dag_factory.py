@@ -61,7 +61,7 @@ def create_dags(
         start_date: When scheduled drains start; schedules are in its time zone.
         default_args: Arguments for all tasks; they override the defaults (two retries, one minute
             apart).
-        tags: Tags in addition to `kafka-drain` and the pipeline's name.
+        tags: Tags in addition to `kafka-drain`, `kafka-drain:<kind>` and the pipeline's name.
         on_alert_callback: Called when a validation finds something that needs attention: one or
             more notifiers or functions, in the form Airflow accepts for failed tasks.
         approval: Which DAGs do only what a person has approved; None for none.
@@ -117,7 +117,8 @@ def create_group_dags(
         start_date: When scheduled drains start; schedules are in its time zone.
         default_args: Arguments for all tasks; they override the defaults (two retries, one minute
             apart).
-        tags: Tags in addition to `kafka-drain`, the group's name and the pipeline's name.
+        tags: Tags in addition to `kafka-drain`, `kafka-drain:<kind>`, the group's name and the
+            pipeline's name.
         on_alert_callback: See `create_dags`; used for each pipeline.
         approval: See `create_dags`; used for each pipeline.
         dag_id: See `create_dags`; the group's DAG is of kind `drain_group`.
@@ -171,7 +172,7 @@ def _common(
         "catchup": False,
         "max_active_runs": 1,
         "default_args": DEFAULT_ARGS | (default_args or {}),
-        "tags": ["kafka-drain", *tags],
+        "tags": tags,
     }
 
 

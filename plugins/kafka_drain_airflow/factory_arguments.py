@@ -11,6 +11,7 @@ from airflow.providers.common.compat.sdk import DAG, BaseOperator
 
 from kafka_drain.config.checks import refuse, unknown
 from kafka_drain.errors import ConfigError
+from kafka_drain_airflow.dag_tags import tags_of
 
 T = TypeVar("T", bound=BaseOperator)
 Added = Mapping[str, Mapping[str, Any]]
@@ -46,7 +47,7 @@ class FactoryArguments:
     """What users add to DAGs and tasks.
 
     Attributes:
-        common: Arguments of every DAG.
+        common: Arguments of every DAG; `tags` without those that tell its kind.
         dag_id: Pattern of the DAGs' ids, with `{kind}` and `{name}`.
         schedules: Schedules by kind of DAG, as Airflow takes them.
         dags: Arguments for DAGs, by patterns of their kinds.
@@ -113,7 +114,8 @@ class DagArguments:
     def dag(self, schedule: Any, **own: Any) -> DAG:
         """Create the DAG, given its default schedule and the factory's own arguments."""
         factory = self.of_factory
-        arguments = {**factory.common, **own}
+        tags = tags_of(self.kind, factory.common.get("tags", ()))
+        arguments = {**factory.common, "tags": tags, **own}
         for pattern, given in factory.dags.items():
             if fnmatchcase(self.kind, pattern):
                 arguments |= given

@@ -10,6 +10,7 @@ from airflow.providers.common.compat.sdk import DAG
 
 from kafka_drain.config.pipeline import Pipeline
 from kafka_drain_airflow.dag_factory import DEFAULT_ARGS, START_DATE
+from kafka_drain_airflow.dag_tags import TAG
 from kafka_drain_airflow.declared import declare_watch
 from kafka_drain_airflow.operators.watch import WatchOperator, check_watched
 
@@ -62,7 +63,7 @@ def create_watch_dag(
         catchup=False,
         max_active_runs=1,
         default_args=DEFAULT_ARGS | (default_args or {}),
-        tags=["kafka-drain", *tags],
+        tags=[TAG, *tags],
         description=f"Start the drains of {len(pipelines)} pipelines when their limits are reached",
         doc_md=f"""
 ### Watch pipelines

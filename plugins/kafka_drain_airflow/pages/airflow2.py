@@ -157,7 +157,7 @@ def _rights(session: Any) -> Rights:
             for entity in _ENTITIES
         )
 
-    return Rights(dag_ids, may_see)
+    return Rights(dag_ids, lambda some: [dag_id for dag_id in some if may_see(dag_id)])
 
 
 def _response(answer: Answer) -> Response:

@@ -32,7 +32,6 @@ from kafka_drain.pages.rendering import coloured, script, with_links
 from kafka_drain.pages.restores import ArchiveRestores, restores_page
 from kafka_drain.storage.paths import read_bytes
 from kafka_drain_airflow.addresses import dag_url, home_url, page_url
-from kafka_drain_airflow.observability.task_links import KINDS
 from kafka_drain_airflow.pages.archives import (
     find,
     find_all,
@@ -149,7 +148,7 @@ def archives_as_json(session: Any, rights: Rights) -> Answer:
 def restores(session: Any, rights: Rights) -> Answer:
     """Return the page that lists the restores from all archives that a user may see."""
     places = _places(session, rights.dag_ids, rights)
-    dags = {page: _republishes(session, place.name) for page, place in places.items()}
+    dags = dags_of(session, {place.name for place in places.values()}, "republish")
     doing = progress_of(session, rights.of(set[str]().union(*dags.values())))
     found = restores_of_all(list(places.values()))
     listed = [
@@ -160,19 +159,13 @@ def restores(session: Any, rights: Rights) -> Answer:
             restores=of.restores,
             more=of.more,
             problem=of.problem,
-            doing=[one for one in doing if one.dag_id in dags[dag_id]],
+            doing=[one for one in doing if one.dag_id in dags[place.name]],
         )
         for (dag_id, place), of in zip(places.items(), found, strict=True)
     ]
     links = {"home": home_url(), "archives": page_url("/archives")}
     page = restores_page(listed, datetime.now(timezone.utc), links)
     return Answer(page, headers=PAGE_HEADERS)
-
-
-def _republishes(session: Any, name: str) -> set[str]:
-    """Return the DAGs that republish a pipeline's archive; their ids may have another pattern."""
-    known = {f"republish_{name}", *dags_of(session, name)}
-    return {dag_id for dag_id in known if "republish" in dag_id}
 
 
 def archive(session: Any, dag_id: str, rights: Rights) -> Answer:
@@ -198,8 +191,7 @@ def archive(session: Any, dag_id: str, rights: Rights) -> Answer:
         except (KafkaDrainError, ReceiptError, OSError) as error:
             row = replace(row, problem=f"{row.archive}: {error}")
     groups = groups_of(session, [dag_id]).get(dag_id, [])
-    related = {dag_of(dag_id), *groups, *dags_of(session, row.name)}
-    shown = rights.of([*related, *(f"{kind}_{row.name}" for kind in KINDS)])
+    shown = rights.of({dag_of(dag_id), *groups, *dags_of(session, [row.name])[row.name]})
     doing = progress_of(session, shown)
     drains = drains_of(session, dag_id, [group for group in groups if group in shown])
     now = datetime.now(timezone.utc)

@@ -22,10 +22,10 @@ from sqlalchemy import and_, case, func, or_, select
 from kafka_drain.pages.archive import Drained
 from kafka_drain.pages.overview import Doing, Run, shown_task
 from kafka_drain_airflow.addresses import run_url
+from kafka_drain_airflow.dag_tags import TAG, kind_tag
 from kafka_drain_airflow.observability.report_link import REPORT_KEY
 from kafka_drain_airflow.observability.task_progress import PROGRESS_KEY, is_progress
 from kafka_drain_airflow.pages.finding import (
-    TAG,
     AssetModel,
     TaskOutletAssetReference,
     Validation,
@@ -108,10 +108,24 @@ def groups_of(session: Any, pages: Collection[str]) -> dict[str, list[str]]:
     return found
 
 
-def dags_of(session: Any, name: str) -> set[str]:
-    """Return the DAGs that factories have created for a pipeline, by their tags."""
-    both = select(DagTag.dag_id).where(DagTag.name.in_([TAG, name])).group_by(DagTag.dag_id)
-    return set(session.scalars(both.having(func.count() == 2)))
+def dags_of(session: Any, names: Collection[str], kind: str = "") -> dict[str, set[str]]:
+    """Return the DAGs that factories have created for pipelines, by the pipelines' names.
+
+    DAGs are known by their tags, so that their ids don't matter.
+
+    Args:
+        session: Session of Airflow's database.
+        names: Names of the pipelines.
+        kind: Kind of the DAGs; empty for all kinds.
+    """
+    of_kind = select(DagTag.dag_id).where(DagTag.name == (kind_tag(kind) if kind else TAG))
+    query = select(DagTag.name, DagTag.dag_id).where(
+        DagTag.name.in_(names), DagTag.dag_id.in_(of_kind)
+    )
+    found: dict[str, set[str]] = {name: set() for name in names}
+    for name, dag_id in session.execute(query):
+        found[name].add(dag_id)
+    return found
 
 
 def last_runs(

@@ -13,6 +13,7 @@ from airflow.models.dag import DagTag
 from airflow.providers.common.compat.version_compat import AIRFLOW_V_3_0_PLUS
 from sqlalchemy import String, and_, cast, func, or_, select
 
+from kafka_drain_airflow.dag_tags import TAG
 from kafka_drain_airflow.observability.archive_events import CONN_ID, PIPELINE
 
 if TYPE_CHECKING or AIRFLOW_V_3_0_PLUS:
@@ -27,7 +28,6 @@ else:
     OUTLET_ASSET, EVENT_ASSET = TaskOutletAssetReference.dataset_id, AssetEvent.dataset_id
 
 __all__ = [
-    "TAG",
     "AssetModel",
     "TaskOutletAssetReference",
     "Validation",
@@ -36,8 +36,6 @@ __all__ = [
     "pages_of",
 ]
 
-#: Tag of the factories' DAGs.
-TAG = "kafka-drain"
 #: In DAGs of release 0.1, whose assets don't say whose they are: prefix of a DAG's id by the prefix
 #: of the id of its task that validates. A pipeline's own DAG comes before a group's.
 NAMES = {"drain_group_": "validate_", "drain_": "validate"}

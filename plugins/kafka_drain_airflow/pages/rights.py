@@ -14,22 +14,22 @@ class Rights:
 
     Args:
         dag_ids: Ids of the DAGs that the user may read.
-        may_see: Says whether the user may also see what the pages show of one of them. It is asked
-            only for DAGs that a page is about, and once for each.
+        visible: Returns those of some of them of which the user may also see what the pages show.
+            It is asked only for DAGs that a page is about, and once for each.
     """
 
-    def __init__(self, dag_ids: Collection[str], may_see: Callable[[str], bool]) -> None:
+    def __init__(
+        self, dag_ids: Collection[str], visible: Callable[[Collection[str]], Collection[str]]
+    ) -> None:
         self.dag_ids = frozenset(dag_ids)
-        self._may_see = may_see
-        self._known: dict[str, bool] = {}
+        self._visible = visible
+        self._asked: set[str] = set()
+        self._seen: set[str] = set()
 
     def of(self, dag_ids: Iterable[str]) -> set[str]:
         """Return those of the given DAGs that the user may see."""
-        return {dag_id for dag_id in dag_ids if self._has(dag_id)}
-
-    def _has(self, dag_id: str) -> bool:
-        if dag_id not in self.dag_ids:
-            return False
-        if dag_id not in self._known:
-            self._known[dag_id] = self._may_see(dag_id)
-        return self._known[dag_id]
+        wanted = self.dag_ids & {*dag_ids}
+        if new := wanted - self._asked:
+            self._seen.update(self._visible(sorted(new)))
+            self._asked |= new
+        return wanted & self._seen

@@ -144,7 +144,18 @@ def test_dags_of_factory(session: Session) -> None:
     tag(session, "team.drain.b", "kafka-drain", "b")
     tag(session, "other", "a")
 
-    assert dags_of(session, "a") == {"team.drain.a"}
+    assert dags_of(session, ["a", "c"]) == {"a": {"team.drain.a"}, "c": set()}
+
+
+def test_dags_of_factory_by_kind(session: Session) -> None:
+    """The kind of a pipeline's DAGs is known by a tag: neither its id nor a name says it."""
+    tag(session, "one", "kafka-drain", "kafka-drain:republish", "a", "republish")
+    tag(session, "two", "kafka-drain", "kafka-drain:drain", "b", "republish")
+    tag(session, "republish_a", "kafka-drain", "a")
+
+    found = dags_of(session, ["a", "b", "republish"], "republish")
+
+    assert found == {"a": {"one"}, "b": set(), "republish": {"one"}}
 
 
 @pytest.mark.parametrize(
@@ -163,7 +174,7 @@ def test_archive_at(
     add(session, "file:///a", "a", ("elt", "a.validate"))
     add(session, "file:///b", "b", ("elt", "b.validate"), ("drain_b", "validate"))
 
-    answer = archive_at(session, "/b", Rights(readable, lambda _: True))
+    answer = archive_at(session, "/b", Rights(readable, list))
 
     assert (answer.status, answer.headers.get("Location")) == (status, location)
 

@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 from kafka_drain_airflow.pages.rights import Rights
 
 
 def test_rights() -> None:
     """A DAG is seen if it may be read, and its runs, tasks and XComs too; each is asked once."""
-    asked: list[str] = []
+    asked: list[list[str]] = []
 
-    def may_see(dag_id: str) -> bool:
-        asked.append(dag_id)
-        return dag_id != "without_xcoms"
+    def visible(dag_ids: Collection[str]) -> list[str]:
+        asked.append([*dag_ids])
+        return [dag_id for dag_id in dag_ids if dag_id != "without_xcoms"]
 
-    rights = Rights(["a", "b", "without_xcoms"], may_see)
+    rights = Rights(["a", "b", "without_xcoms"], visible)
 
     assert rights.of(["a", "other", "without_xcoms"]) == {"a"}
     assert rights.of(["a", "without_xcoms"]) == {"a"}
-    assert asked == ["a", "without_xcoms"]
+    assert rights.of(["b", "a"]) == {"a", "b"}
+    assert asked == [["a", "without_xcoms"], ["b"]]

@@ -1,0 +1,26 @@
+"""Tags of the factories' DAGs, by which the pages find a pipeline's DAGs whatever their ids are."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+#: Tag of all DAGs of the factories.
+TAG = "kafka-drain"
+
+
+def kind_tag(kind: str) -> str:
+    """Return the tag of the DAGs of a kind, such as `kafka-drain:republish`.
+
+    It can't be mistaken for the tag of a pipeline named like a kind.
+    """
+    return f"{TAG}:{kind}"
+
+
+def tags_of(kind: str, names: Sequence[str]) -> list[str]:
+    """Return the tags of a DAG.
+
+    Args:
+        kind: Its kind.
+        names: Its pipeline's name, and the user's own tags.
+    """
+    return [TAG, kind_tag(kind), *names]
