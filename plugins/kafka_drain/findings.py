@@ -169,7 +169,7 @@ class Reason(str, Enum):
         "error",
         "offsets that the checkpoint says were drained are in no committed file",
         "lost offsets: `kafka-drain repair --apply` drains them again; expired offsets: restore "
-        "the file that held them, or accept the loss with --acknowledge-expired",
+        "the file that held them, or accept the loss with `--acknowledge-expired`",
     )
     OFFSET_EXPIRED = (
         "offset_expired",

@@ -441,6 +441,8 @@ def _spans(history: History, proofs: _Proofs) -> list[Figure]:
     if len(shown) < len(known):
         words += f": the newest {len(shown)} of {len(known):,}"
     stretches = [_stretch(span, proofs) for span in shown]
+    first, last = min(one.first for one in stretches), max(one.last for one in stretches)
+    words += f"; all of them from {time_text(first)} to {time_text(last)}"
     axis = time_axis(stretches, "Generations and windows over time")
     return [Figure("Generations and windows", axis, f"{words}.")]
 

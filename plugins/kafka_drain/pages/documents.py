@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
+from typing import Any
 
 from kafka_drain.archive.receipts import Receipt
 from kafka_drain.pages.rendering import render
@@ -15,6 +16,8 @@ from kafka_drain.pages.rendering import render
 ROWS = 200
 #: Maximum number of characters of the receipt that are shown as JSON.
 SHOWN = 100_000
+#: In Airflow's frame, these pages have its colours; they aren't refreshed.
+_FRAMED: dict[str, Any] = {"script_file": "frame.js", "refresh": 0}
 
 
 def message_page(title: str, text: str, back: str) -> str:
@@ -25,7 +28,9 @@ def message_page(title: str, text: str, back: str) -> str:
         text: The reason.
         back: Address of the list of archives.
     """
-    return render("message.html", title=title, verdict="kafka-drain", text=text, back=back)
+    return render(
+        "message.html", title=title, verdict="kafka-drain", text=text, back=back, **_FRAMED
+    )
 
 
 def receipt_page(receipt: Receipt, content: bytes, back: str, raw: str) -> str:
@@ -53,4 +58,5 @@ def receipt_page(receipt: Receipt, content: bytes, back: str, raw: str) -> str:
         is_cut=len(text) > SHOWN,
         back=back,
         raw=raw,
+        **_FRAMED,
     )

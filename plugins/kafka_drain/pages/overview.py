@@ -27,7 +27,7 @@ from kafka_drain.progress import duration_text
 #: Seconds between refreshes of the page.
 REFRESH = 30
 #: Addresses that the list may link to.
-NO_LINKS = MappingProxyType({"home": "", "restores": ""})
+NO_LINKS = MappingProxyType({"home": "", "restores": "", "json": ""})
 #: If undrained records expire in less than this, in seconds, show a warning.
 _SOON = 24 * 3600
 
@@ -229,8 +229,8 @@ def overview_page(
     Args:
         rows: The archives.
         now: The current time.
-        links: Addresses: `restores` of the list of restores, `home` of Airflow's home page; empty
-            if this page is embedded in Airflow.
+        links: Addresses: `restores` of the list of restores, `json` of this list as JSON, `home` of
+            Airflow's home page; empty if this page is embedded in Airflow.
     """
     lines = sorted(
         (_Line.of(row, now) for row in rows), key=lambda line: (line.status.rank, line.row.name)
@@ -258,6 +258,8 @@ def _left(moment: str, now: datetime) -> float:
 
 def _headline(lines: Sequence[_Line]) -> tuple[str, str]:
     """Return the headline for all archives, and its colour."""
+    if not lines:
+        return "No archives", "quiet"
     seen = [line.row.overview for line in lines if line.row.overview]
     records, size = (sum(overview[key] for overview in seen) for key in ("records", "bytes"))
     held = f"{many(records, 'record')} in {size_text(size)}"

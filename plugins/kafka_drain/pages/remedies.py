@@ -15,7 +15,7 @@ from kafka_drain.findings import Reason
 _REASONS = {reason.value: reason for reason in Reason}
 
 #: A command in a remedy that works on an archive.
-_COMMAND = re.compile(r"`kafka-drain (repair|roll|reprocess|validate)( [^`]*)?`")
+_COMMAND = re.compile(r"`kafka-drain (repair|republish|roll|reprocess|validate)( [^`]*)?`")
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,6 +14,7 @@ from kafka_drain.findings import Reason
 from kafka_drain.gaps import GapReason, is_harmless
 from kafka_drain.pages.drawings import Bar, Box, Drawing, Figure, bar_chart
 from kafka_drain.pages.humanize import many, size_text, time_text
+from kafka_drain.pages.remedies import with_archive
 from kafka_drain.pages.rendering import render
 
 #: Maximum number of rows shown of a list; the JSON document has all of them.
@@ -27,9 +28,10 @@ _REASONS = {reason.value: reason for reason in Reason}
 
 @dataclass(frozen=True, slots=True)
 class _Findings:
-    """The findings of one reason, with those that are shown."""
+    """The findings of one reason, with what mends them, and with those that are shown."""
 
     reason: Reason
+    remedy: str
     number: int
     shown: Sequence[Mapping[str, Any]]
 
@@ -116,7 +118,10 @@ def _findings(report: dict[str, Any]) -> list[_Findings]:
     groups: dict[Reason, list[dict[str, Any]]] = {}
     for finding in sorted(report["findings"], key=lambda finding: finding["severity"] != "error"):
         groups.setdefault(_REASONS[finding["reason"]], []).append(finding)
-    return [_Findings(reason, len(found), found[:ROWS]) for reason, found in groups.items()]
+    return [
+        _Findings(reason, with_archive(reason.remedy, report["archive"]), len(found), found[:ROWS])
+        for reason, found in groups.items()
+    ]
 
 
 def _topics(report: dict[str, Any]) -> Iterator[_Topic]:

@@ -12,6 +12,7 @@ from datetime import datetime
 from kafka_drain.pages.archive_status import ACTIVE
 from kafka_drain.pages.humanize import many, size_text, time_text
 from kafka_drain.pages.overview import REFRESH, Doing, verdict_class
+from kafka_drain.pages.remedies import with_archive
 from kafka_drain.pages.rendering import render
 from kafka_drain.pages.tasks import BUSY, ShownTask
 from kafka_drain.progress import duration_text
@@ -266,16 +267,24 @@ def _line(owner: ArchiveRestores, it: Restore, is_running: bool) -> _Line:
     )
 
 
+#: What to do about a restore that needs attention, by the words of its state.
+_REMEDIES = {
+    "started, not verified": "No task of Airflow works on it. Records may be in Kafka, and nothing "
+    "was verified. Clear the failed task, or start the same run again: it resumes where it "
+    "stopped. To give it up: `kafka-drain republish --abandon {run} --apply`",
+    "records lost": "Look for what deletes records there: retention, compaction, another "
+    "administrator. Restore again with `exactly_once` under another run name, to new topics",
+    "all there, but not exact": "Nothing, if consumers can deal with duplicates; otherwise restore "
+    "again with `exactly_once` under another run name, to new topics",
+    "sent, not verified": "Restore again with verification, to new topics, if it matters",
+    "abandoned": "Some records may be in Kafka, and nothing was verified. If it is still needed, "
+    "restore under another run name, to new topics",
+}
+
+
 def _what_to_do(archive: str, it: Restore, state: RestoreState) -> str:
     """Return what mends a restore that needs attention; commands are in backquotes."""
     if it.problem:
         return it.problem
-    if state.words == "started, not verified":
-        return (
-            "no task of Airflow works on it. Records may be in Kafka, and nothing was verified. "
-            "Clear the failed task, or start the same run again: it resumes where it stopped. To "
-            f"give it up: `kafka-drain republish {archive} --abandon {it.key} --apply`"
-        )
-    if state.words == "records lost":
-        return "restore again with exactly_once under another run name, to new topics, and compare"
-    return ""
+    remedy = _REMEDIES.get(state.words, "") if state.kind in _RANKS else ""
+    return with_archive(remedy.format(run=it.key), archive)

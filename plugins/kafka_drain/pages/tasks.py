@@ -21,7 +21,7 @@ class ShownTask:
         link: The run's page in Airflow.
         state: Airflow's state, which is also the CSS class of its colour.
         words: State and progress.
-        percent: Whole percent.
+        percent: Whole percent; None if it has reported nothing.
         spark_ui: Address of a running Spark application's UI; the UI ends with the application.
     """
 
@@ -29,7 +29,7 @@ class ShownTask:
     link: str
     state: str
     words: str
-    percent: int = 0
+    percent: int | None = None
     spark_ui: str = ""
 
     @classmethod
@@ -44,7 +44,7 @@ class ShownTask:
         if end.has_rate:
             left = f"{seen['left']} left" if seen.get("left") else ""
             words += "".join(f", {more}" for more in (seen.get("rate"), left) if more)
-        words = f"{one.state}, {words}, {time_text(seen.get('at'))}"
+        words = f"{one.state}, {words}, as of {time_text(seen.get('at'))}"
         address = str(seen.get("spark_ui", ""))
         is_there = one.state == "running" and is_web_address(address)
         return cls(name, one.link, one.state, words, end.percent, address if is_there else "")

@@ -115,10 +115,11 @@ def receipt_page(dag_id: str, generation: int, name: str) -> Response:
 @blueprint.get("/archives/<dag_id>/report")
 @_may_read
 def newest_report(dag_id: str) -> Response:
-    """Return the newest report of a drain's archive; in given colors if another page embeds it."""
+    """Return the newest report of a drain's archive; without links if another page embeds it."""
+    colours, embedded = request.args.get("colours", ""), "embedded" in request.args
     with create_session() as session:
-        colours = request.args.get("colours", "")
-        return _response(page_answers.newest_report(session, dag_id, colours))
+        answer = page_answers.newest_report(session, dag_id, colours, embedded=embedded)
+        return _response(answer)
 
 
 @blueprint.get("/archives/<dag_id>/report.json")

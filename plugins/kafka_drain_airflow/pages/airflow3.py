@@ -90,10 +90,13 @@ def receipt_page(dag_id: str, generation: int, name: str, session: SessionDep) -
 
 @app.get("/archives/{dag_id}/report", dependencies=_MAY_READ, response_class=HTMLResponse)
 def newest_report(
-    dag_id: str, session: SessionDep, colours: Literal["", "dark", "light", "system"] = ""
+    dag_id: str,
+    session: SessionDep,
+    colours: Literal["", "dark", "light"] = "",
+    embedded: bool = False,
 ) -> Response:
-    """Return the newest report of a drain's archive; in given colors if another page embeds it."""
-    return _response(page_answers.newest_report(session, dag_id, colours))
+    """Return the newest report of a drain's archive; without links if another page embeds it."""
+    return _response(page_answers.newest_report(session, dag_id, colours, embedded=embedded))
 
 
 @app.get("/archives/{dag_id}/report.json", dependencies=_MAY_READ)

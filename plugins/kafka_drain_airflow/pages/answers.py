@@ -30,7 +30,7 @@ from kafka_drain.pages.overview import ArchiveRow, overview_page
 from kafka_drain.pages.placing import NOTHING
 from kafka_drain.pages.rendering import coloured, script, with_links
 from kafka_drain.pages.restores import ArchiveRestores, restores_page
-from kafka_drain.storage.paths import read_bytes
+from kafka_drain.storage.paths import list_folder, read_bytes
 from kafka_drain_airflow.addresses import dag_url, home_url, page_url
 from kafka_drain_airflow.pages.archives import (
     find,
@@ -53,25 +53,19 @@ from kafka_drain_airflow.pages.database import (
 )
 from kafka_drain_airflow.pages.rights import Rights
 
-#: Color schemes that a page which embeds a report may choose.
+#: Color schemes that a page which links to a report or embeds it may choose.
 COLOURS = ("dark", "light")
-#: What a page that embeds a report may ask for.
-EMBEDDED = (*COLOURS, "system")
 
 HEADERS = {
-    # Names of topics and paths in a report are untrusted: nothing in it may run or load.
+    # Names of topics and paths in a report are untrusted: nothing in it may run or load. A page of
+    # another origin would stay empty in a print of the page around it, and a link in it that is
+    # followed in Airflow's frame would lead to the login: browsers send no cookie along.
     "Content-Security-Policy": "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; "
-    "form-action 'none'; frame-ancestors 'self'; sandbox",
+    "form-action 'none'; frame-ancestors 'self'; sandbox allow-same-origin",
     "X-Content-Type-Options": "nosniff",
     "Referrer-Policy": "no-referrer",
     # A task that is cleared overwrites its report.
     "Cache-Control": "private, no-cache",
-}
-
-# A frame of another origin stays empty in a print or a picture of the whole page. Still nothing in
-# the report runs, neither by the policy nor by the sandbox.
-EMBEDDED_HEADERS = HEADERS | {
-    "Content-Security-Policy": f"{HEADERS['Content-Security-Policy']} allow-same-origin"
 }
 
 
@@ -123,7 +117,11 @@ class AskedReport:
 
 def archives(session: Any, rights: Rights) -> Answer:
     """Return the page that lists the archives that a user may see."""
-    links = {"home": home_url(), "restores": page_url("/restores")}
+    links = {
+        "home": home_url(),
+        "restores": page_url("/restores"),
+        "json": page_url("/api/archives"),
+    }
     page = overview_page(_rows(session, rights.dag_ids, rights), datetime.now(timezone.utc), links)
     return Answer(page, headers=PAGE_HEADERS)
 
@@ -179,15 +177,17 @@ def archive(session: Any, dag_id: str, rights: Rights) -> Answer:
     address = _archive_url(dag_id)
     rows = [row for row in _rows(session, [dag_id], rights) if row.page == address]
     if not rows:
-        return _not_found(f"{dag_id} isn't a DAG that drains to an archive.")
+        return _not_found(f"DAG {dag_id} doesn't drain to an archive.")
     [row], history, placed = rows, History(), NOTHING
     tried: list[DrillDocument] = []
     if not row.problem:
         try:
             root = opened(archives_of(session, [dag_id])[dag_id])
-            history = _histories.of(Archive.at(root))
-            placed = placed_findings(root, row.overview, history)
-            tried = read_drills(Archive.at(root).root)
+            # Before the first drain, there is nothing.
+            if row.overview or list_folder(root):
+                history = _histories.of(Archive.at(root))
+                placed = placed_findings(root, row.overview, history)
+                tried = read_drills(Archive.at(root).root)
         except (KafkaDrainError, ReceiptError, OSError) as error:
             row = replace(row, problem=f"{row.archive}: {error}")
     groups = groups_of(session, [dag_id]).get(dag_id, [])
@@ -227,16 +227,15 @@ def receipt_page(session: Any, dag_id: str, generation: int, name: str) -> Answe
         return _not_found(str(error))
     raw = _archive_url(dag_id, f"/receipts/{generation}/{quote(name, safe='')}")
     content = read_bytes(found.folder / "receipts" / name)
-    return Answer(render_receipt(sealed, content, _archive_url(dag_id), raw))
+    page = render_receipt(sealed, content, _archive_url(dag_id), raw)
+    return Answer(page, headers=PAGE_HEADERS)
 
 
 def _receipt(session: Any, dag_id: str, generation: int, name: str) -> Generation | Answer:
     """Return the generation that a receipt belongs to, or why there is none."""
     place = archives_of(session, [dag_id]).get(dag_id)
     if place is None or find(place).problem:
-        return _not_found(
-            f"{dag_id} isn't a DAG that drains to an archive that this server can read."
-        )
+        return _not_found(f"DAG {dag_id} doesn't drain to an archive that this server can read.")
     owner = Archive.at(opened(place)).generation(generation)
     # Only files that the folder lists are opened, whatever the URL says.
     if name not in owner.receipt_names():
@@ -244,19 +243,21 @@ def _receipt(session: Any, dag_id: str, generation: int, name: str) -> Generatio
     return owner
 
 
-def newest_report(session: Any, dag_id: str, colours: str = "", *, as_json: bool = False) -> Answer:
+def newest_report(
+    session: Any, dag_id: str, colours: str = "", *, embedded: bool = False, as_json: bool = False
+) -> Answer:
     """Return the newest report of a drain's archive.
 
     Args:
         session: Session of Airflow's database.
         dag_id: Id of the drain's DAG.
-        colours: `dark`, `light` or `system` if another page embeds it; anything else means a page
-            of its own, with a way back.
+        colours: `dark` or `light`; anything else means the system's.
+        embedded: Whether another page embeds it; otherwise it has a way back.
         as_json: Whether to return its JSON document instead of the page.
     """
     place = archives_of(session, [dag_id]).get(dag_id)
     if place is None:
-        return _not_found(f"{dag_id} isn't a DAG that drains to an archive.")
+        return _not_found(f"DAG {dag_id} doesn't drain to an archive.")
     found = find(place)
     if found.overview is None:
         return _not_found(found.problem or f"{place.archive} has not been validated yet.")
@@ -264,11 +265,11 @@ def newest_report(session: Any, dag_id: str, colours: str = "", *, as_json: bool
     page = page_beside(f"{root}/{found.overview.get('report')}", root)
     if page is None:
         return _not_found(f"The report of {place.archive} no longer exists.")
-    if colours in EMBEDDED:
-        content = coloured(page.read_bytes(), colours if colours in COLOURS else "")
-        return Answer(content, headers=EMBEDDED_HEADERS)
+    scheme = colours if colours in COLOURS else ""
+    if embedded:
+        return Answer(coloured(page.read_bytes(), scheme))
     address = _archive_url(dag_id, "/report.json")
-    return _report(page, address, _archive_url(dag_id), as_json=as_json)
+    return _report(page, address, _archive_url(dag_id), as_json=as_json, scheme=scheme)
 
 
 def report(session: Any, asked: AskedReport, *, as_json: bool = False) -> Answer:
@@ -293,7 +294,7 @@ def report(session: Any, asked: AskedReport, *, as_json: bool = False) -> Answer
     return _report(page, f"{address}?{urlencode(query | {'form': 'json'})}", back, as_json=as_json)
 
 
-def _report(page: UPath, address: str, back: str, *, as_json: bool) -> Answer:
+def _report(page: UPath, address: str, back: str, *, as_json: bool, scheme: str = "") -> Answer:
     """Return a report.
 
     Args:
@@ -301,17 +302,19 @@ def _report(page: UPath, address: str, back: str, *, as_json: bool) -> Answer:
         address: Address of its JSON document.
         back: Address of its archive's page.
         as_json: Whether to return the JSON document instead of the page.
+        scheme: One of `COLOURS`, or empty.
     """
     document = page.with_name(page.name.removesuffix(".html") + ".json")
     if not as_json:
-        return Answer(with_links(page.read_bytes(), document.name, address, back))
+        content = with_links(page.read_bytes(), document.name, address, back)
+        return Answer(coloured(content, scheme))
     try:
-        content = json.loads(read_bytes(document))
+        said = json.loads(read_bytes(document))
     except FileNotFoundError:
         return _not_found(f"{document.name} no longer exists.")
     except ValueError as error:
         return _not_found(f"{document.name} is damaged: {error}")
-    return Answer(json.dumps(content, indent=2), _JSON)
+    return Answer(json.dumps(said, indent=2), _JSON)
 
 
 def refused(status: int, detail: str) -> Answer:
@@ -331,7 +334,8 @@ def _not_found(text: str) -> Answer:
 
 def _message(status: int, text: str) -> Answer:
     title = {403: "Not allowed", 404: "Not found"}.get(status, "Not possible")
-    return Answer(message_page(title, text, page_url("/archives")), status=status)
+    page = message_page(title, text, page_url("/archives"))
+    return Answer(page, status=status, headers=PAGE_HEADERS)
 
 
 def _archive_url(page: str, more: str = "") -> str:

@@ -321,7 +321,7 @@ def test_overview_page_escapes() -> None:
         ArchiveRow(EVIL, EVIL, EVIL, page=EVIL, problem=EVIL, runs=runs),
     ]
 
-    page = overview_page(rows, NOW, links={"home": EVIL, "restores": EVIL})
+    page = overview_page(rows, NOW, links={"home": EVIL, "restores": EVIL, "json": EVIL})
 
     assert page.count("<script>") == 1
     assert not Words(page).names & {"img", "onload"}
@@ -329,4 +329,7 @@ def test_overview_page_escapes() -> None:
 
 def test_overview_page_empty() -> None:
     """Without a pipeline, the page says how to make one."""
-    assert "There is no pipeline that you have access to" in overview_page([], NOW)
+    page = overview_page([], NOW)
+
+    assert '<p class="verdict waiting">No archives</p>' in page
+    assert "There is no pipeline that you have access to" in page

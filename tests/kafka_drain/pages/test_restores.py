@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import re
+import shlex
 from datetime import datetime, timezone
+from html import unescape
 from itertools import product
+from typing import Any
 
 import pytest
 
+from kafka_drain.cli.main import parser
 from kafka_drain.pages.overview import Doing
 from kafka_drain.pages.restores import (
     ArchiveRestores,
@@ -117,7 +122,7 @@ def test_restores_page() -> None:
     ]
     assert "orders &#8594; orders_restored: 1,234 records of 3 partitions" in page
     assert "2 of 4 restores needing attention" in page
-    assert "kafka-drain republish /data/or ders --abandon bb-0123 --apply" in page
+    assert "kafka-drain republish &#39;/data/or ders&#39; --abandon bb-0123 --apply" in page
     assert 'content="30"' in page
 
 
@@ -130,12 +135,42 @@ def test_restores_page_running() -> None:
     )
 
     _, *rows = Words(page).rows
-    assert [(row[1], row[2].split("no task")[0]) for row in rows] == [
+    assert [(row[1], row[2].split("No task")[0]) for row in rows] == [
         ("a", "started, not verified"),
         ("bb", "sending"),
     ]
     assert "republish_orders, republish</a>: running" in page
     assert 'content="3"' in page
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"has_receipt": True, "is_exact": False, "lost": 2}, "records lost"),
+        ({"has_receipt": True, "is_exact": False}, "all there, but not exact"),
+        ({"has_receipt": True}, "sent, not verified"),
+        ({"is_opened": True}, "started, not verified"),
+        ({"is_opened": True, "is_abandoned": True}, "abandoned"),
+    ],
+)
+def test_restores_page_says_what_to_do(changes: dict[str, Any], words: str) -> None:
+    """Each restore that needs attention says what to do; its commands can be pasted."""
+    page = restores_page([owner(restore("a", **changes))], NOW, LINKS)
+
+    assert f"{words}</span><div" in page
+    said = unescape(page.split('<div class="quiet why">')[1].split("</div>")[0])
+    assert len(said) > 40
+    for command in re.findall("<code>kafka-drain ([^<]*)</code>", said):
+        assert parser().parse_args(shlex.split(command)).archive == "/data/or ders"
+    assert ("--abandon" in said) is (words == "started, not verified")
+
+
+def test_restores_page_unreadable() -> None:
+    """A run whose document was changed has no numbers that could be taken for its own."""
+    _, row = Words(restores_page([owner(restore("a", problem="was changed"))], NOW, LINKS)).rows
+
+    assert row[2] == "unreadablewas changed"
+    assert (row[4], row[8]) == ("", "")
 
 
 @pytest.mark.parametrize(

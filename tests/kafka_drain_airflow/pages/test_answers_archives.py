@@ -50,7 +50,7 @@ URLS = [
     "/kafka-drain/archives/drain_golden/receipts/1/generation.json",
     "/kafka-drain/archives/drain_golden/receipts/7/000000000012.json",
     "/kafka-drain/archives/drain_web/receipts/1/000000000012.json",
-    "/kafka-drain/archives/drain_a/report?colours=dark",
+    "/kafka-drain/archives/drain_a/report?embedded=true&colours=dark",
     "/kafka-drain/archives/drain_a/report?colours=<b>",
     "/kafka-drain/archives/drain_b",
     "/kafka-drain/archives/drain_lost",
@@ -58,6 +58,7 @@ URLS = [
     "/kafka-drain/archives/drain_golden/receipts/1/000000000012.json/page",
     "/kafka-drain/archives/drain_lost/report",
     "/kafka-drain/archives/drain_lost/report.json",
+    "/kafka-drain/archives/drain_lost/report?colours=light",
 ]
 SOME = ("guest", "without_xcoms", "without_runs", "without_group")
 
@@ -277,7 +278,35 @@ def test_newest_report_coloured(answers: dict[str, PageAnswer]) -> None:
     policy = answers[f"viewer {URLS[13]}"].headers["content-security-policy"]
     assert policy.startswith("default-src 'none'")
     assert policy.endswith("; sandbox allow-same-origin")
-    assert answers[f"viewer {URLS[2]}"].headers["content-security-policy"].endswith("; sandbox")
+
+
+@pytest.mark.parametrize("url", [*URLS[2:13], *URLS[18:22]])
+def test_links_in_airflows_frame(answers: dict[str, PageAnswer], url: str) -> None:
+    """Every answer is of Airflow's origin: from another, a link in a frame takes no login along."""
+    policy = answers[f"viewer {url}"].headers["content-security-policy"]
+
+    assert "sandbox" not in policy or policy.endswith("; sandbox allow-same-origin")
+    # Scripts run in our own pages alone: the files of an archive are somebody else's.
+    assert ("script-src" in policy) is not ("sandbox" in policy)
+    assert "default-src 'none'" in policy
+    assert "frame-ancestors 'self'" in policy
+
+
+def test_report_linked_in_colours(answers: dict[str, PageAnswer]) -> None:
+    """A report that is opened in Airflow's frame has its colours, and a way back."""
+    text = answers[f"viewer {URLS[21]}"].text
+
+    assert '<html lang="en" class="light">' in text
+    assert 'href="/kafka-drain/archives/drain_lost"' in text
+
+
+def test_archive_before_the_first_drain(answers: dict[str, PageAnswer]) -> None:
+    """An archive that nothing was drained to is new, not damaged, on its page as in the list."""
+    text = answers["viewer /kafka-drain/archives/drain_new"].text
+
+    assert "Nothing has been sealed yet" in text
+    assert "Not validated" in text
+    assert "expected an archive" not in text
 
 
 def test_archive_to_viewer(answers: dict[str, PageAnswer]) -> None:
@@ -465,7 +494,7 @@ def test_report_to_viewer_has_a_way_back(answers: dict[str, PageAnswer]) -> None
     status, document, headers = answers[f"viewer {URLS[20]}"]
     assert (status, headers["content-type"]) == (200, "application/json")
     assert json.loads(document)["verdict"] == "findings"
-    assert '<iframe src="/kafka-drain/archives/drain_lost/report?colours=system"' in page
+    assert '<iframe src="/kafka-drain/archives/drain_lost/report?embedded=true"' in page
 
 
 def test_archive_says_what_mends_it(

@@ -31,7 +31,10 @@ const page = (() => {
     const colours = around.documentElement.classList.contains("dark") ? "dark" : "light";
     document.documentElement.className = colours;
     for (const inner of document.querySelectorAll("iframe"))
-      inner.src = inner.src.split("?")[0] + "?colours=" + colours;
+      inner.src = inner.src.split("?")[0] + "?embedded=true&colours=" + colours;
+    // A report has no script of its own.
+    for (const link of document.querySelectorAll("a[data-report]"))
+      link.href = link.href.split("?")[0] + "?colours=" + colours;
   };
   dark();
   document.addEventListener("DOMContentLoaded", dark);
