@@ -31,6 +31,7 @@ _PARTS = {
     "kubernetes": "on Kubernetes",
     "yarn": "on YARN",
     "registry": "on a Schema Registry",
+    "browser": "in a browser",
 }
 
 _SHOWN = re.compile(r"(?<=<!-- matrix -->\n).*?(?=<!-- end -->)", flags=re.S)

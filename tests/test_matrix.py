@@ -29,7 +29,9 @@ def test_matrix_has_no_failure() -> None:
             assert counts["failed"] == 0
 
 
-HERE = "integration and not (store or cluster or connect or kubernetes or yarn or registry)"
+HERE = (
+    "integration and not (store or cluster or connect or kubernetes or yarn or registry or browser)"
+)
 
 
 @pytest.mark.parametrize(
@@ -46,6 +48,7 @@ HERE = "integration and not (store or cluster or connect or kubernetes or yarn o
         ("kubernetes", "not run | on Kubernetes: 9 passed (2026-11-24)"),
         ("yarn", "not run | on YARN: 9 passed (2026-11-24)"),
         ("registry", "not run | on a Schema Registry: 9 passed (2026-11-24)"),
+        ("browser", "not run | in a browser: 9 passed (2026-11-24)"),
     ],
 )
 def test_table_kinds(markers: str, cells: str) -> None:
