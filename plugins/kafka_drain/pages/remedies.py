@@ -79,7 +79,8 @@ _STANDING = {
     "validated. Clear that run's task `validate`, or run `kafka-drain validate`",
     "not validated, last run failed": "No validation has succeeded yet, and the last run failed. "
     "Open the red run above, read its log, and clear the failed task",
-    "not validated": "No validation has ended yet. Trigger a run, or run `kafka-drain validate`",
+    "not validated": "No validation has ended yet. If no run is under way, trigger one; "
+    "`kafka-drain validate` proves what is drained already",
     "unreadable": "The server of these pages must be able to read the archive: the same path, or "
     "the store with the pipeline's `archive_conn_id`. Tasks may still work: see the last runs",
 }
