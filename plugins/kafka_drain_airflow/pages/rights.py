@@ -32,4 +32,4 @@ class Rights:
         if new := wanted - self._asked:
             self._seen.update(self._visible(sorted(new)))
             self._asked |= new
-        return wanted & self._seen
+        return self._seen & wanted
