@@ -8,6 +8,7 @@ ZOMBIES ?= 15
 RECORDS ?= 400000
 SEQUENCES ?= 200
 STEPS ?= 10
+AIRFLOW ?= 3.0.6
 VERSITYGW := v1.8.0
 AXE := 4.14.1
 # Tests with real components; those that take long, or need a store, a cluster, YARN, a Connect server, a registry or a browser,
@@ -20,7 +21,7 @@ KAFKA44_SPARK := $(patsubst %,tests/integration/test_%.py,round_trip values repu
 # Otherwise, hundreds of processes would each compile the same modules again.
 unexport PYTHONDONTWRITEBYTECODE
 .DEFAULT_GOAL := help
-.PHONY: help setup class-archive setup-airflow2 setup-spark40 setup-spark42 demo demo-recovery ui stop broker test test-airflow2-spark35 test-spark40 test-spark42 test-kafka44 test-pythons test-s3 test-stores test-clusters test-connect test-kubernetes test-yarn test-registry test-browser test-install matrix unit check format coverage mutate docs bench test-compose soak lock lock-jars audit licences clean
+.PHONY: help setup class-archive setup-airflow2 setup-spark40 setup-spark42 demo demo-recovery ui stop broker test test-airflow2-spark35 test-airflow3 test-spark40 test-spark42 test-kafka44 test-pythons test-s3 test-stores test-clusters test-connect test-kubernetes test-yarn test-registry test-browser test-install matrix unit check format coverage mutate docs bench test-compose soak lock lock-jars audit licences clean
 
 help: ## list the targets
 	@grep -E '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z0-9-]+):.*## (.*)/  make \1|\2/' | column -t -s '|' 2>/dev/null \
@@ -66,6 +67,12 @@ test-airflow2-spark35: setup-airflow2 ## run the tests on Airflow 2.11.2 and Spa
 	@.venv-airflow2/bin/kafka-drain class-archive || echo "make: continuing without a CDS archive"
 	@.venv-airflow2/bin/python -m pytest -m "not integration"
 	@.venv-airflow2/bin/python -m pytest -m integration
+
+test-airflow3: setup ## run the tests of the Airflow side with the pins that Airflow 3.0.6 came with (AIRFLOW=3.1.8)
+	@$(PYTHON_ENV) -m scripts.airflow_environment $(AIRFLOW) .venv-airflow$(AIRFLOW)
+	@.venv-airflow$(AIRFLOW)/bin/python -m kafka_drain.spark.jars.fetch
+	@.venv-airflow$(AIRFLOW)/bin/python -m pytest -m "not integration" tests/kafka_drain_airflow tests/dags tests/documentation
+	@.venv-airflow$(AIRFLOW)/bin/python -m pytest -m '$(HERE) and airflow and not spark' $(WITH_PARTS)
 
 test-spark40: setup-spark40 ## run the tests that need Spark on Spark 4.0.2, in .venv-spark40
 	@.venv-spark40/bin/kafka-drain class-archive || echo "make: continuing without a CDS archive"
@@ -193,4 +200,4 @@ licences: setup ## check that every installed package has a licence that this pr
 	@$(PYTHON_ENV) -m scripts.licences
 
 clean: stop ## remove the environments and the demo's data; keeps the cached jars
-	@rm -rf .venv .venv-airflow2 .venv-audit .venv-spark4? .venv-python3.1? .demo build
+	@rm -rf .venv .venv-airflow* .venv-audit .venv-spark4? .venv-python3.1? .demo build

@@ -15,7 +15,7 @@ import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
-__all__ = ["CASES", "Case", "main", "without"]
+__all__ = ["CASES", "Case", "main", "official_pins", "resolve", "without"]
 
 ROOT = Path(__file__).resolve().parents[1]
 UV = str(Path(sys.executable).parent / "uv")
@@ -73,18 +73,27 @@ def resolve(python: str, *arguments: str) -> str:
     return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout
 
 
+def official_pins(case: Case, python: str) -> str:
+    """Return the pins that a release came with, without those that are too old for kafka-drain.
+
+    Raises:
+        CalledProcessError: If they can't be resolved.
+    """
+    names = [f"apache-airflow-providers-{name}" for name in PROVIDERS]
+    with tempfile.NamedTemporaryFile("w", suffix=".in") as wanted:
+        wanted.write("\n".join([f"apache-airflow=={case.airflow}", *names]))
+        wanted.flush()
+        return without(resolve(python, "--exclude-newer", case.until, wanted.name), case.raised)
+
+
 def check(case: Case, python: str, folder: Path) -> str:
     """Return how many pins a resolution kept, in words.
 
     Raises:
         CalledProcessError: If kafka-drain doesn't fit.
     """
-    wanted, pins = folder / "wanted.in", folder / "pins.txt"
-    names = [f"apache-airflow-providers-{name}" for name in PROVIDERS]
-    wanted.write_text("\n".join([f"apache-airflow=={case.airflow}", *names]))
-    pins.write_text(
-        without(resolve(python, "--exclude-newer", case.until, str(wanted)), case.raised)
-    )
+    pins = folder / "pins.txt"
+    pins.write_text(official_pins(case, python))
     extras = [word for extra in (case.spark, *EXTRAS) for word in ("--extra", extra)]
     found = resolve(python, "pyproject.toml", *extras, "--constraint", str(pins))
     kept = {*found.splitlines()} & {*pins.read_text().splitlines()}

@@ -30,7 +30,7 @@ def test_matrix_has_no_failure() -> None:
 
 
 HERE = (
-    "integration and not (store or cluster or connect or kubernetes or yarn or registry or browser)"
+    "integration and not (store or cluster or connect or kubernetes or yarn or registry or browser or soak)"
 )
 
 
