@@ -201,6 +201,9 @@ class LocalAirflow:
         Raises:
             AirflowError: If the run failed.
         """
+        if version("apache-airflow").startswith("3.0."):
+            # From 3.1 on, `dags test` registers the DAG's assets itself.
+            self.run("dags", "reserialize", log="reserialize")
         self.run("dags", "test", dag_id, *more, log=log, say=say)
 
     # --- the UI ---

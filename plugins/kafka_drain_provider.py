@@ -1,6 +1,7 @@
-"""The package's Airflow provider entry point: adds `airflow dags backfill` to Airflow 3.
+"""The package's Airflow provider entry point: adds `airflow dags backfill` to Airflow 3.2.
 
-Airflow 2 ships that command; Airflow 3 replaced it with `airflow backfill create`.
+Airflow 2 ships that command; Airflow 3 replaced it with `airflow backfill create`. The commands of
+other packages are loaded since 3.2.
 """
 
 from __future__ import annotations

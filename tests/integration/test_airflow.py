@@ -85,10 +85,12 @@ def heard_metrics() -> Iterator[set[str]]:
         patch.setenv("AIRFLOW__METRICS__STATSD_PORT", str(server.getsockname()[1]))
         listener = threading.Thread(target=hear, args=(server,))
         listener.start()
-        yield metrics
-        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as end:
-            end.sendto(b"", server.getsockname())
-        listener.join()
+        try:
+            yield metrics
+        finally:
+            with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as end:
+                end.sendto(b"", server.getsockname())
+            listener.join()
 
 
 @contextlib.contextmanager

@@ -17,7 +17,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from airflow.providers.common.compat.version_compat import AIRFLOW_V_3_0_PLUS
+from airflow.providers.common.compat.version_compat import AIRFLOW_V_3_1_PLUS
 
 from demo.broker import KafkaCluster
 from demo.flights import create_topic, flight_records, produce
@@ -28,7 +28,7 @@ from kafka_drain.proof.validation import validate_archive
 pytestmark = [
     pytest.mark.integration,
     pytest.mark.airflow,
-    pytest.mark.skipif(not AIRFLOW_V_3_0_PLUS, reason="approval and deadlines need Airflow 3.1"),
+    pytest.mark.skipif(not AIRFLOW_V_3_1_PLUS, reason="approval and deadlines need Airflow 3.1"),
 ]
 
 ROOT = Path(__file__).resolve().parents[2]
