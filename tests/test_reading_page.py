@@ -141,8 +141,8 @@ def test_iceberg(folder: Path) -> None:
     pytest.importorskip("sqlalchemy", minversion="2")
     registers, shown, queries = blocks_of("Iceberg")
 
-    registered = registers.run(folder)["found"]
-    found = queries.run(folder)
+    registering, found = registers.run(folder), queries.run(folder)
+    registered = registering["found"]
 
     assert shown.text.strip() == str(registered).replace(str(registered.snapshot_id), "…")
     assert found["counts"].fetchall() == COUNTS
@@ -151,6 +151,8 @@ def test_iceberg(folder: Path) -> None:
         for record in found["late"].to_pylist()
     ]
     assert sorted(rows, key=lambda record: (record["partition"], record["offset"])) == late()
+    for ran in (registering, found):
+        ran["catalog"].close()
 
 
 def test_every_block_is_run() -> None:
