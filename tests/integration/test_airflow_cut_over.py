@@ -74,7 +74,9 @@ while answers:
     with create_session() as session:
         waiting = (
             session.query(TaskInstance)
-            .filter(TaskInstance.dag_id == dag_id, TaskInstance.state == "awaiting_input")
+            .filter(TaskInstance.dag_id == dag_id)
+            # The latter before Airflow 3.3.
+            .filter(TaskInstance.state.in_(["awaiting_input", "deferred"]))
             .all()
         )
         for ti in waiting:
