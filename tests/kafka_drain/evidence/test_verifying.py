@@ -61,7 +61,7 @@ def test_verify_evidence_changed_byte(evidence: Evidence) -> None:
     for place in [0, len(content) - 1, *some.sample(range(len(content)), 200)]:
         changed = bytearray(content)
         changed[place] ^= 1 << some.randrange(8)
-        # A byte that became a newline makes two lines: "it has a line 1 that isn't signed evidence".
+        # A byte that became a newline makes two lines: "it has a line 1 that isn't signed …".
         with pytest.raises(EvidenceError, match=r"^it (was changed|.*isn't signed|names key)"):
             verify_evidence("it", bytes(changed), keys)
 
