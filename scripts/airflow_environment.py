@@ -52,10 +52,11 @@ def main(airflow: str, environment: Path) -> None:
         )
         if not (environment / "bin" / "python").exists():
             subprocess.run(
-                [UV, "venv", "--quiet", "--python", sys.executable, environment], check=True
+                [UV, "venv", "--quiet", "--python", sys.executable, str(environment)], check=True
             )
-        install = [UV, "pip", "install", "--quiet", "--python", environment, "--compile-bytecode"]
-        subprocess.run([*install, "--requirements", wanted], cwd=ROOT, check=True)
+        install = [UV, "pip", "install", "--quiet", "--compile-bytecode", "--python"]
+        install += [str(environment)]
+        subprocess.run([*install, "--requirements", str(wanted)], cwd=ROOT, check=True)
         subprocess.run([*install, "--no-deps", "--editable", "."], cwd=ROOT, check=True)
 
 
