@@ -12,10 +12,9 @@ from airflow.providers.common.compat.sdk import DAG, Param
 from kafka_drain.config.drill import SAMPLES, Drill
 from kafka_drain.config.groups import check_group
 from kafka_drain.config.pipeline import Pipeline
-from kafka_drain.config.schedules import check_schedule
 from kafka_drain.schemas.restore_order import IDS, NEW, RESTORED
 from kafka_drain_airflow.cut_over_dag import cut_over_dag
-from kafka_drain_airflow.declared import declare, declare_group
+from kafka_drain_airflow.declared import declare, declare_group, of_pipeline, of_pipelines
 from kafka_drain_airflow.factory_arguments import FactoryArguments
 from kafka_drain_airflow.forms.republish import (
     apply_param,
@@ -84,12 +83,16 @@ def create_dags(
 
     Raises:
         ConfigError: If the DAG file has created DAGs of these ids, or for the same archive, before;
-            if a pattern matches nothing, or an argument isn't to be set.
+            if a pattern matches nothing, or an argument isn't to be set. Names the pipeline and the
+            line of the DAG file.
     """
-    common = _common(start_date, default_args, [pipeline.name, *tags])
-    added = FactoryArguments(common, dag_id, schedules or {}, dag_kwargs or {}, task_kwargs or {})
-    schedule = drain_schedule(_drains(pipeline, added), start_date)
-    return _pipeline_dags(pipeline, added, schedule, on_alert_callback, approval)
+    with of_pipeline(pipeline):
+        common = _common(start_date, default_args, [pipeline.name, *tags])
+        added = FactoryArguments(
+            common, dag_id, schedules or {}, dag_kwargs or {}, task_kwargs or {}
+        )
+        schedule = drain_schedule(_drains(pipeline, added), start_date)
+        return _pipeline_dags(pipeline, added, schedule, on_alert_callback, approval)
 
 
 def create_group_dags(
@@ -135,33 +138,33 @@ def create_group_dags(
             or the DAG file has created DAGs of these ids before; if a pattern matches nothing, or
             an argument isn't to be set.
     """
-    check_group(pipelines)
-    added = FactoryArguments(
-        _common(start_date, default_args, [name, *tags]),
-        dag_id,
-        schedules or {},
-        dag_kwargs or {},
-        task_kwargs or {},
-        [f"validate_{pipeline.name}" for pipeline in pipelines],
-    )
-    declare_group(name, added.of("drain_group", name).dag_id)
-    drains = _drains(pipelines[0], added)
-    schedule = drain_schedule(drains, start_date)
-    dag = _drain_group_dag(name, pipelines, added, schedule, on_alert_callback)
-    dags = {dag.dag_id: dag}
-    for pipeline in pipelines:
-        common = _common(start_date, default_args, [pipeline.name, name, *tags])
-        # Scheduled drains are the group's.
-        schedule = backfill_schedule(drains, start_date)
-        of_pipeline = replace(added, common=common)
-        dags |= _pipeline_dags(pipeline, of_pipeline, schedule, on_alert_callback, approval)
-    return dags
+    with of_pipelines(f"group {name!r}", pipelines):
+        check_group(pipelines)
+        added = FactoryArguments(
+            _common(start_date, default_args, [name, *tags]),
+            dag_id,
+            schedules or {},
+            dag_kwargs or {},
+            task_kwargs or {},
+            [f"validate_{pipeline.name}" for pipeline in pipelines],
+        )
+        declare_group(name, added.of("drain_group", name).dag_id)
+        drains = _drains(pipelines[0], added)
+        schedule = drain_schedule(drains, start_date)
+        dag = _drain_group_dag(name, pipelines, added, schedule, on_alert_callback)
+        dags = {dag.dag_id: dag}
+        for pipeline in pipelines:
+            common = _common(start_date, default_args, [pipeline.name, name, *tags])
+            # Scheduled drains are the group's.
+            schedule = backfill_schedule(drains, start_date)
+            tagged = replace(added, common=common)
+            dags |= _pipeline_dags(pipeline, tagged, schedule, on_alert_callback, approval)
+        return dags
 
 
 def _drains(pipeline: Pipeline, added: FactoryArguments) -> Any:
     """Return when a pipeline is drained: as the factory is told, or else by its own schedule."""
-    given = added.schedules.get("drain", pipeline.schedule)
-    return check_schedule(given) if isinstance(given, str) else given
+    return added.schedules.get("drain", pipeline.schedule)
 
 
 def _common(

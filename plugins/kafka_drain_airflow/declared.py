@@ -1,15 +1,18 @@
-"""What a DAG file has declared so far, to refuse a second pipeline of a name or an archive.
+"""What a DAG file declares: which pipeline, at which line, and none of a name or archive twice.
 
 Airflow keeps one DAG of each id and says nothing of others in the same file.
 """
 
 from __future__ import annotations
 
+import re
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
 from types import CodeType, FrameType
 
+from kafka_drain.config.checks import refuse
 from kafka_drain.config.pipeline import Pipeline
 from kafka_drain.config.places import calling_line, named
 from kafka_drain.errors import ConfigError
@@ -19,6 +22,7 @@ _KEY = "__kafka_drain_declared__"
 _OWN = (
     "kafka_drain_airflow.declared",
     "kafka_drain_airflow.dag_factory",
+    "kafka_drain_airflow.task_group",
     "kafka_drain_airflow.watch_dag",
 )
 
@@ -60,6 +64,45 @@ class Declared:
                 "needs an archive of its own"
             )
         self.archives[key] = what
+
+
+def of_pipeline(given: object) -> AbstractContextManager[None]:
+    """Name a pipeline, and the line that calls the factory, in the errors of the body.
+
+    Raises:
+        ConfigError: If it isn't a Pipeline.
+    """
+    line = calling_line(_OWN)
+    if not isinstance(given, Pipeline):
+        accepted = "a Pipeline(name=…, topics=[…], archive=…)"
+        raise ConfigError(f"{line}: {refuse('pipeline', given, accepted)}".removeprefix(": "))
+    return _placed(named(given.name, line))
+
+
+def of_pipelines(what: str, given: object) -> AbstractContextManager[None]:
+    """Name what is made of several pipelines, and the line, in the errors of the body.
+
+    Raises:
+        ConfigError: If it isn't a list of Pipelines.
+    """
+    line = calling_line(_OWN)
+    where = f"{what} ({line})" if line else what
+    if not isinstance(given, Sequence) or not all(isinstance(p, Pipeline) for p in given):
+        raise ConfigError(
+            f"{where}: pipelines = {given} is not acceptable; accepted: a list of Pipelines"
+        )
+    return _placed(where)
+
+
+@contextmanager
+def _placed(what: str) -> Iterator[None]:
+    try:
+        yield
+    except ConfigError as error:
+        # What is inside has said it already, of this pipeline or of one of several.
+        if re.match(rf"{re.escape(what)}|pipeline '\S+' \(", str(error)):
+            raise
+        raise ConfigError(f"{what}: {error}") from error
 
 
 def declare(pipeline: Pipeline, dag_ids: Iterable[str]) -> None:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+import inspect
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from typing import Any, TypeVar
@@ -10,6 +11,7 @@ from typing import Any, TypeVar
 from airflow.providers.common.compat.sdk import DAG, BaseOperator
 
 from kafka_drain.config.checks import refuse, unknown
+from kafka_drain.config.schedules import check_schedule
 from kafka_drain.errors import ConfigError
 from kafka_drain_airflow.dag_tags import tags_of
 
@@ -40,6 +42,8 @@ OWN = {
     "params": "kafka-drain: they are the DAG's form",
     "render_template_as_native_obj": "kafka-drain: the form's fields aren't text",
 }
+#: Arguments of DAGs that some supported Airflow doesn't have: since when, and what it has instead.
+SINCE = {"deadline": ("3.1", "dagrun_timeout and on_failure_callback")}
 
 
 @dataclass(frozen=True)
@@ -76,11 +80,15 @@ class FactoryArguments:
         for kind, schedule in self.schedules.items():
             if kind not in TASKS:
                 raise unknown(kind, schedule, TASKS, "kind of DAG in schedules")
+            if isinstance(schedule, str):
+                check_schedule(schedule)
+            elif isinstance(schedule, (int, float)):
+                accepted = "text, a timedelta, a timetable, assets or None"
+                raise refuse(f"schedules[{kind!r}]", schedule, accepted)
         for pattern, given in self.dags.items():
             if not any(fnmatchcase(kind, pattern) for kind in TASKS):
                 raise unknown(pattern, given, TASKS, "kind of DAG in dag_kwargs")
-            for name in given.keys() & OWN.keys():
-                raise ConfigError(f"dag_kwargs: {name} is set by {OWN[name]}")
+            check_dag_arguments(given, inspect.signature(DAG).parameters)
         every = [(kind, task_id) for kind in TASKS for task_id in self._tasks_of(kind)]
         for pattern, given in self.tasks.items():
             if not any(_is_task(pattern, *task) for task in every):
@@ -127,6 +135,29 @@ class DagArguments:
     def task(self, operator: type[T], task_id: str, **own: Any) -> T:
         """Create a task, given its operator and the factory's own arguments."""
         return task_with(self.of_factory.tasks, self.kind, operator, task_id, own)
+
+
+def check_dag_arguments(given: Mapping[str, Any], accepted: Collection[str]) -> None:
+    """Refuse arguments that aren't for users to set, or that this Airflow's DAG doesn't have.
+
+    Args:
+        given: The arguments that a user adds to a DAG.
+        accepted: The names that this Airflow's DAG takes.
+
+    Raises:
+        ConfigError: If there is one; says what to do instead.
+    """
+    for name, value in given.items():
+        if name in OWN:
+            raise ConfigError(f"dag_kwargs: {name} is set by {OWN[name]}")
+        if name not in accepted and name in SINCE:
+            version, instead = SINCE[name]
+            raise ConfigError(
+                f"dag_kwargs: {name} needs Airflow {version} or later; before that, set {instead}"
+            )
+        if name not in accepted:
+            known = set(accepted) - OWN.keys()
+            raise unknown(name, value, known, "argument of Airflow's DAG, in dag_kwargs")
 
 
 def task_with(

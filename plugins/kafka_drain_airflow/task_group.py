@@ -10,6 +10,7 @@ from airflow.providers.common.compat.sdk import TaskGroup
 
 from kafka_drain.config.checks import unknown
 from kafka_drain.config.pipeline import Pipeline
+from kafka_drain_airflow.declared import of_pipeline
 from kafka_drain_airflow.factory_arguments import Added, task_with
 from kafka_drain_airflow.observability.archive_events import archive_asset, replaced_alias
 from kafka_drain_airflow.operators.drain import KafkaDrainOperator
@@ -47,26 +48,28 @@ def create_task_group(
         kwargs: Further arguments of Airflow's TaskGroup, such as `default_args` and `tooltip`.
 
     Raises:
-        ConfigError: If `task_kwargs` matches no task, or sets what is kafka-drain's.
+        ConfigError: If `task_kwargs` matches no task, or sets what is kafka-drain's; names the
+            pipeline and the line of the DAG file.
     """
-    added: Added = task_kwargs or {}
-    for pattern, given in added.items():
-        if not any(fnmatchcase(task_id, pattern) for task_id in TASKS):
-            raise unknown(pattern, given, TASKS, "task in task_kwargs")
+    with of_pipeline(pipeline):
+        added: Added = task_kwargs or {}
+        for pattern, given in added.items():
+            if not any(fnmatchcase(task_id, pattern) for task_id in TASKS):
+                raise unknown(pattern, given, TASKS, "task in task_kwargs")
 
-    def task(operator: Any, task_id: str, **own: Any) -> Any:
-        return task_with(added, group_id, operator, task_id, {"pipeline": pipeline} | own)
+        def task(operator: Any, task_id: str, **own: Any) -> Any:
+            return task_with(added, group_id, operator, task_id, {"pipeline": pipeline} | own)
 
-    with TaskGroup(group_id, **kwargs) as group:
-        last = task(PreflightOperator, "preflight") >> task(KafkaDrainOperator, "drain")
-        last = last >> task(
-            ValidateManifestOperator,
-            "validate",
-            outlets=[archive_asset(pipeline)],
-            on_alert_callback=on_alert_callback,
-        )
-        if maintain:
-            last >> task(
-                MaintainOperator, "maintain", apply=True, outlets=[replaced_alias(pipeline)]
+        with TaskGroup(group_id, **kwargs) as group:
+            last = task(PreflightOperator, "preflight") >> task(KafkaDrainOperator, "drain")
+            last = last >> task(
+                ValidateManifestOperator,
+                "validate",
+                outlets=[archive_asset(pipeline)],
+                on_alert_callback=on_alert_callback,
             )
+            if maintain:
+                last >> task(
+                    MaintainOperator, "maintain", apply=True, outlets=[replaced_alias(pipeline)]
+                )
     return group

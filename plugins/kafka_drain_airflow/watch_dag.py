@@ -11,7 +11,7 @@ from airflow.providers.common.compat.sdk import DAG
 from kafka_drain.config.pipeline import Pipeline
 from kafka_drain_airflow.dag_factory import DEFAULT_ARGS, START_DATE
 from kafka_drain_airflow.dag_tags import TAG
-from kafka_drain_airflow.declared import declare_watch
+from kafka_drain_airflow.declared import declare_watch, of_pipelines
 from kafka_drain_airflow.operators.watch import WatchOperator, check_watched
 
 
@@ -49,7 +49,8 @@ def create_watch_dag(
         ConfigError: If there are no pipelines, one has no `watch`, or the DAG file has created a
             DAG of this id before.
     """
-    check_watched(pipelines)
+    with of_pipelines("the watch of pipelines", pipelines):
+        check_watched(pipelines)
     declare_watch(dag_id)
     rows = "\n".join(
         f"| `{p.name}` | {_limit(p.watch.lag)} | {_limit(p.watch.hours_to_expiry)} |"

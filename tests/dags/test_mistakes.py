@@ -3,23 +3,20 @@
 from __future__ import annotations
 
 import json
-import os
 import re
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
 from kafka_drain.errors import ConfigError
 from kafka_drain_airflow import Pipeline
+from tests.airflow_program import answer_of
 
 ROOT = Path(__file__).resolve().parents[2]
 DOCUMENT = ROOT / "docs" / "mistakes.md"
 
 LOAD = """
-import json, logging, sys, warnings
-warnings.simplefilter("ignore")
+import json, sys
 try:
     from airflow.dag_processing.dagbag import DagBag
 except ImportError:  # Airflow 2
@@ -28,19 +25,43 @@ bag = DagBag(dag_folder=sys.argv[1])
 print(json.dumps({"errors": bag.import_errors, "dags": sorted(bag.dags)}))
 """
 
+# What a task says whose pipeline names a connection that isn't there.
+RUN = """
+import json, sys
+from kafka_drain_airflow import *
+found = []
+for given in json.loads(sys.argv[1]):
+    task = PreflightOperator(task_id="preflight", pipeline=eval(f"Pipeline(**{given})"))
+    try:
+        task.execute({"run_id": "manual", "ti": None})
+    except Exception as error:
+        found.append(f"{type(error).__name__}: {error}")
+print(json.dumps(found))
+"""
 
-def mistakes() -> list[tuple[str, str]]:
-    """Return what the documentation lists: the third line of a file, and what Airflow shows."""
-    rows = re.findall(r"^\| `(.*)` \| `(.*)` \|$", DOCUMENT.read_text(), re.MULTILINE)
+
+def mistakes(of: str = "file") -> list[tuple[str, str]]:
+    """Return what the documentation lists: the third line of a file, and what Airflow shows.
+
+    Args:
+        of: `file` for what is shown when the file is parsed, `task` for what a task says.
+    """
+    in_file, in_task = DOCUMENT.read_text().split("## In a task's log")
+    part = {"file": in_file, "task": in_task}[of]
+    rows = re.findall(r"^\| `(.*)` \| `(.*)` \|$", part, re.MULTILINE)
     return [(line, text) for line, text in rows]
+
+
+GIVEN = 'name="orders", topics=["orders"], archive="/data/orders"'
 
 
 def source(third: str) -> str:
     """Return a file with a third line, or with changed arguments of the pipeline in it."""
-    given = 'dict(name="orders", topics=["orders"], archive="/data/orders")'
-    whole = third.startswith(("for ", "create_"))
-    line = third if whole else f"create_dags(Pipeline(**{given} | dict({third})))"
-    return f"from kafka_drain_airflow import *\n\n{line}\n"
+    whole = re.match(r"for |\w+\(", third)
+    line = third if whole else f"create_dags(Pipeline(**dict({GIVEN}) | dict({third})))"
+    # A whole line may use the pipeline of the line before.
+    before = f"orders = Pipeline({GIVEN})" if whole else ""
+    return f"from kafka_drain_airflow import *  # a file of DAGs\n{before}\n{line}\n"
 
 
 @pytest.fixture(scope="module")
@@ -56,15 +77,7 @@ def shown(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
         "for name in ('right', 'fine'):\n"
         "    create_dags(Pipeline(name=name, topics=[name], archive=f'file:///data/{name}/'))\n"
     )
-    path = os.pathsep.join([str(ROOT / "plugins"), str(ROOT / "spark_jobs")])
-    loaded = subprocess.run(
-        [sys.executable, "-c", LOAD, str(folder)],
-        capture_output=True,
-        text=True,
-        check=True,
-        env={**os.environ, "PYTHONPATH": path, "AIRFLOW_HOME": str(folder.parent / "airflow")},
-    )
-    found = json.loads(loaded.stdout.splitlines()[-1])
+    found = answer_of(LOAD, str(folder), home=folder.parent / "airflow")
     # A mistake in one file takes no other file's DAGs away.
     assert {"drain_right", "drain_fine"} <= set(found["dags"])
     return {Path(path).parent.name: text for path, text in found["errors"].items()}
@@ -83,6 +96,17 @@ def test_mistake(number: int, shown: dict[str, str]) -> None:
     last = shown.get(str(number), "no error").strip().rpartition("kafka_drain.errors.")[2]
 
     assert last == expected
+
+
+def test_mistakes_in_task(tmp_path: Path) -> None:
+    """A task whose pipeline names a connection that isn't there ends with the documented text."""
+    documented = mistakes("task")
+    given = [f"dict({GIVEN}) | dict({line})" for line, _ in documented]
+
+    said = answer_of(RUN, json.dumps(given), home=tmp_path)
+
+    assert said == [text for _, text in documented]
+    assert len(said) >= 2
 
 
 def test_right_file(shown: dict[str, str]) -> None:

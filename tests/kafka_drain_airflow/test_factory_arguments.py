@@ -12,6 +12,7 @@ from kafka_drain.config.drill import Drill
 from kafka_drain.config.pipeline import Pipeline
 from kafka_drain.errors import ConfigError
 from kafka_drain_airflow import create_dags, create_group_dags
+from kafka_drain_airflow.factory_arguments import check_dag_arguments
 from kafka_drain_airflow.timetables import NIGHT_HOURS, night_schedule
 
 ORDERS = Pipeline(name="orders", topics=["orders"], archive="/archives/orders", drill=Drill())
@@ -155,10 +156,17 @@ def test_factory_task_kwargs_of_group() -> None:
     [
         ({"schedules": {"drains": None}}, "'drains' .* did you mean 'drain'"),
         ({"schedules": {"drain": "@hourl"}}, "did you mean '@hourly'"),
+        ({"schedules": {"maintain": "0 3 * *"}}, "schedule = '0 3 \\* \\*' is not acceptable"),
+        ({"schedules": {"drain": 3600}}, r"schedules\['drain'\] = 3600 is .* a timedelta"),
         ({"dag_kwargs": {"dagrun_timeout": {}}}, "'dagrun_timeout' .*kind of DAG in dag_kwargs"),
         ({"dag_kwargs": {"*": {"schedule": None}}}, "schedule is set by the factory's schedules"),
         ({"dag_kwargs": {"*": {"dag_id": "a"}}}, "dag_id is set by the factory's dag_id"),
         ({"dag_kwargs": {"drain": {"params": {}}}}, "params is set by kafka-drain"),
+        (
+            {"dag_kwargs": {"drain": {"dagrun_timout": 1}}},
+            "'dagrun_timout' .*of Airflow's DAG, in dag_kwargs; did you mean 'dagrun_timeout'",
+        ),
+        ({"task_kwargs": {"drain": {"pol": "x"}}}, "'pol' .*of KafkaDrainOperator; .*'pool'"),
         ({"task_kwargs": {"valdiate": {}}}, "'valdiate' .*did you mean 'validate'"),
         ({"task_kwargs": {"drains.*": {}}}, "task in task_kwargs"),
         ({"task_kwargs": {"drain": {"pipeline": 1}}}, "pipeline of task drain is set by kafka"),
@@ -169,8 +177,31 @@ def test_factory_task_kwargs_of_group() -> None:
 )
 def test_factory_argument_refused(given: dict[str, Any], says: str) -> None:
     """What matches nothing or would be overwritten is refused, and says what to do instead."""
-    with pytest.raises(ConfigError, match=says):
+    where = rf"^pipeline 'orders' \(test_factory_arguments\.py, line \d+\): .*{says}"
+    with pytest.raises(ConfigError, match=where):
         create_dags(ORDERS, **given)
+
+
+@pytest.mark.parametrize(
+    ("name", "accepted", "says"),
+    [
+        ("deadline", ["deadline"], ""),
+        (
+            "deadline",
+            ["dagrun_timeout"],
+            "needs Airflow 3.1 or later; before that, set dag",
+        ),
+        ("dagrun_timout", ["dagrun_timeout"], "did you mean 'dagrun_timeout'"),
+        ("tags", ["tags"], "tags is set by the factory's tags"),
+    ],
+)
+def test_check_dag_arguments(name: str, accepted: list[str], says: str) -> None:
+    """Which arguments there are, Airflow says; of a newer one, since when, and what to do."""
+    if says:
+        with pytest.raises(ConfigError, match=says):
+            check_dag_arguments({name: 1}, accepted)
+    else:
+        check_dag_arguments({name: 1}, accepted)
 
 
 def test_factory_start_date_in_zone() -> None:

@@ -3,20 +3,15 @@
 from __future__ import annotations
 
 import json
-import os
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-ROOT = Path(__file__).resolve().parents[2]
+from tests.airflow_program import answer_of
 
-# In a separate process: importing Airflow changes logging and warnings permanently.
 EXECUTE = """
-import json, sys, warnings
-warnings.simplefilter("ignore")
+import json, sys
 from kafka_drain_airflow import *
 errors = {}
 for case, (operator, changes, arguments) in json.loads(sys.argv[1]).items():
@@ -61,20 +56,8 @@ def errors(archive: Path) -> Any:
         f"AIRFLOW_CONN_{name}": json.dumps({"conn_type": "kafka", "extra": extra})
         for name, extra in CONNECTIONS.items()
     }
-    ended = subprocess.run(
-        [sys.executable, "-c", EXECUTE, json.dumps(CASES), str(archive)],
-        env={
-            **os.environ,
-            **connections,
-            "AIRFLOW_HOME": str(archive.parent / "airflow"),
-            "PYTHONPATH": f"{ROOT / 'plugins'}:{ROOT / 'spark_jobs'}",
-        },
-        capture_output=True,
-        text=True,
-        timeout=120,
-    )
-    assert ended.returncode == 0, ended.stderr[-2000:]
-    return json.loads(ended.stdout.splitlines()[-1])
+    home = archive.parent / "airflow"
+    return answer_of(EXECUTE, json.dumps(CASES), str(archive), home=home, **connections)
 
 
 @pytest.mark.parametrize("case", ["preflight nowhere", "validate nowhere"])

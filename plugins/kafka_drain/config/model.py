@@ -6,7 +6,7 @@ Opens nothing.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, ClassVar, TypeVar
+from typing import Any, ClassVar, TypeVar, get_args
 
 from pydantic import (
     BaseModel,
@@ -77,11 +77,22 @@ class ConfigModel(BaseModel):
         where = ".".join(str(part) for part in found["loc"]) or cls.declares
         if found["type"] == "missing":
             return f"{where} is missing"
+        if found["type"] == "extra_forbidden" and len(found["loc"]) == 2:
+            outer, key = found["loc"]
+            what = f"key of a {cls.declares}'s {outer}"
+            return str(unknown(str(key), found["input"], cls._keys(outer), what))
         if found["type"] == "value_error":
             return str(found["ctx"]["error"])
         if found["type"] == "string_pattern_mismatch" and where in cls.accepts:
             return str(refuse(where, found["input"], cls.accepts[where]))
         return f"{where} = {found['input']!r}: {found['msg']}"
+
+    @classmethod
+    def _keys(cls, outer: str) -> list[str]:
+        """Return the keys of a declaration within this one."""
+        kinds = get_args(cls.model_fields[outer].annotation)
+        models = (kind for kind in kinds if isinstance(kind, type) and issubclass(kind, BaseModel))
+        return [key for model in models for key in model.model_fields]
 
 
 def collected(check: Callable[[str, Any], T]) -> Callable[[Any, ValidationInfo], T]:

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from airflow.providers.common.compat.sdk import AirflowException
 
+from kafka_drain.config.checks import refuse
+from kafka_drain.config.places import calling_line
 from kafka_drain.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -43,9 +45,10 @@ class Approval:
         """Refuse a text, which is a collection too, and kinds that there aren't."""
         unknown = [self.kinds] if isinstance(self.kinds, str) else set(self.kinds) - set(KINDS)
         if unknown:
-            raise ConfigError(
-                f"kinds = {self.kinds!r} is not acceptable; accepted: a list of {', '.join(KINDS)}"
-            )
+            line = calling_line((__name__,))
+            where = f"Approval ({line}): " if line else ""
+            accepted = f"a list of {', '.join(KINDS)}"
+            raise ConfigError(f"{where}{refuse('kinds', self.kinds, accepted)}")
 
 
 def can_approve() -> bool:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from airflow.providers.common.compat.sdk import BaseOperator
 
+from kafka_drain.config.checks import unknown
 from kafka_drain.config.pipeline import Pipeline
+from kafka_drain.config.places import calling_line, named
 from kafka_drain.errors import ConfigError
 from kafka_drain_airflow.connections import terminal_errors_fail
 
@@ -40,16 +43,47 @@ BELONGS = {
 }
 
 
-def refuse_arguments(operator: str, given: Mapping[str, Any]) -> None:
-    """Refuse arguments of Airflow's own Spark operators, which would have no effect here.
+#: Modules between a user's line and an operator's arguments.
+_OWN = ("kafka_drain_airflow.", "airflow.")
+
+#: What every operator of this Airflow takes.
+_AIRFLOWS = frozenset(inspect.signature(BaseOperator.__init__).parameters) - {"self", "kwargs"}
+
+
+def refuse_arguments(operator: type, given: Mapping[str, Any], pipeline: object) -> None:
+    """Refuse arguments that neither an operator nor Airflow takes.
+
+    Args:
+        operator: The operator's class.
+        given: The arguments that aren't the operator's own.
+        pipeline: The pipeline that it was given, or its keys, or what they will come from.
 
     Raises:
-        ConfigError: If there is one; says where its value belongs.
+        ConfigError: If there is one: names the pipeline, the line of the user's file, and what is
+            meant; of an argument of Airflow's own Spark operators, where its value belongs.
     """
-    for name in given.keys() & BELONGS.keys():
-        where = BELONGS[name]
-        what = f"set {where}" if where else "kafka-drain sets it itself; leave it out"
-        raise ConfigError(f"{operator} takes no argument {name!r}: {what}")
+    for name, value in given.items():
+        if name in BELONGS or name in Pipeline.model_fields:
+            where = BELONGS.get(name, f"{name} of the pipeline")
+            what = f"set {where}" if where else "kafka-drain sets it itself; leave it out"
+            problem = f"{operator.__name__} takes no argument {name!r}: {what}"
+        elif name not in _AIRFLOWS:
+            known = {own for base in operator.__mro__ for own in _arguments(base)}
+            what = f"argument of {operator.__name__}"
+            problem = str(unknown(name, value, known | _AIRFLOWS, what))
+        else:
+            continue
+        keys = pipeline if isinstance(pipeline, Mapping) else {}
+        called = keys.get("name", getattr(pipeline, "name", None))
+        raise ConfigError(f"{named(called, calling_line(_OWN))}: {problem}")
+
+
+def _arguments(operator: type) -> list[str]:
+    """Return the names of the arguments that an operator takes beside those of its bases."""
+    if not issubclass(operator, PipelineOperator):
+        return []
+    parameters = inspect.signature(vars(operator).get("__init__", operator)).parameters.values()
+    return [one.name for one in parameters if one.kind is one.KEYWORD_ONLY]
 
 
 def pipeline_of(given: object) -> Pipeline:
@@ -79,7 +113,7 @@ class PipelineOperator(BaseOperator):
     template_fields: Sequence[str] = ("pipeline",)
 
     def __init__(self, *, pipeline: Pipeline | Mapping[str, Any], **kwargs: Any) -> None:
-        refuse_arguments(type(self).__name__, kwargs)
+        refuse_arguments(type(self), kwargs, pipeline)
         super().__init__(**kwargs)
         # A dict until the task runs: then its templates are rendered.
         self.pipeline: Pipeline = pipeline  # type: ignore[assignment]

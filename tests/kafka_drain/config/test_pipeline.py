@@ -409,9 +409,12 @@ def test_pipeline_drill() -> None:
         "prefix": "kafka-drain-drill",
         "topic_config": {"max.message.bytes": "5"},
     }
-    for bad in ({"sample": "all"}, {"max_age_days": 0}, {"prefix": "a b"}, {"shedule": "@daily"}):
+    for bad in ({"sample": "all"}, {"max_age_days": 0}, {"prefix": "a b"}):
         with pytest.raises(ConfigError, match=f"drill.{next(iter(bad))}"):
             make(drill=bad)
+    misspelt = r"'shedule' .*a valid key of a pipeline's drill; did you mean 'schedule'\?"
+    with pytest.raises(ConfigError, match=misspelt):
+        make(drill={"shedule": "@daily"})
 
 
 EVIDENCE = {"evidence_conn_id": "key"}
@@ -452,8 +455,10 @@ def test_pipeline_cut_over() -> None:
         "max_lag": 10_000,
         "quiet_seconds": 60.0,
     }
-    for bad in ({"max_lag": -1}, {"quiet_seconds": 0}, {"run_name": ""}, {"lag": 1}):
+    for bad in ({"max_lag": -1}, {"quiet_seconds": 0}, {"run_name": ""}):
         with pytest.raises(ConfigError, match=f"cut_over.{next(iter(bad))}"):
             make(cut_over={"kafka_conn_id": "b", **bad})
+    with pytest.raises(ConfigError, match=r"'lag' .*of a pipeline's cut_over; .*'max_lag'"):
+        make(cut_over={"kafka_conn_id": "b", "lag": 1})
     with pytest.raises(ConfigError, match=r"cut_over\.kafka_conn_id"):
         make(cut_over={})

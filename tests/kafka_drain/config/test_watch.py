@@ -16,7 +16,14 @@ from kafka_drain.errors import ConfigError
         ({}, r"watch = \{\} is not acceptable; accepted: lag, hours_to_expiry, or both"),
         ({"lag": 0}, "watch.lag = 0: .*greater than or equal to 1"),
         ({"hours_to_expiry": 0}, "watch.hours_to_expiry = 0: .*greater than 0"),
-        ({"bytes": 5}, "watch.bytes = 5: Extra inputs are not permitted"),
+        (
+            {"bytes": 5},
+            "'bytes' .*a valid key of a pipeline's watch; accepted: hours",
+        ),
+        (
+            {"lagg": 5},
+            "'lagg' .*a valid key of a pipeline's watch; did you mean 'lag'",
+        ),
         ({"lag": 1}, None),
         ({"hours_to_expiry": 0.5}, None),
         ({"lag": 1, "hours_to_expiry": 12}, None),

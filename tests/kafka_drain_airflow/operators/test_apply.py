@@ -3,20 +3,14 @@
 from __future__ import annotations
 
 import json
-import os
-import subprocess
-import sys
-from pathlib import Path
 from typing import Any
 
 import pytest
 
-ROOT = Path(__file__).resolve().parents[3]
+from tests.airflow_program import answer_of
 
-# In a separate process: importing Airflow changes logging and warnings permanently.
 ASK = """
 import json, sys, warnings
-warnings.simplefilter("ignore")
 from kafka_drain_airflow import *
 pipeline = Pipeline(name="p", topics=["t"], archive="/archive")
 answers = {}
@@ -66,19 +60,8 @@ CASES: dict[str, tuple[str, dict[str, Any], bool, str]] = {
 def answers(tmp_path_factory: pytest.TempPathFactory) -> Any:
     """Whether each case applies its plan, and its warnings."""
     asked = {case: (operator, arguments) for case, (operator, arguments, *_) in CASES.items()}
-    ended = subprocess.run(
-        [sys.executable, "-c", ASK, json.dumps(asked)],
-        env={
-            **os.environ,
-            "AIRFLOW_HOME": str(tmp_path_factory.mktemp("airflow")),
-            "PYTHONPATH": str(ROOT / "plugins"),
-        },
-        capture_output=True,
-        text=True,
-        timeout=120,
-    )
-    assert ended.returncode == 0, ended.stderr[-2000:]
-    return json.loads(ended.stdout.splitlines()[-1])
+    home = tmp_path_factory.mktemp("airflow")
+    return answer_of(ASK, json.dumps(asked), home=home)
 
 
 @pytest.mark.parametrize("case", CASES)

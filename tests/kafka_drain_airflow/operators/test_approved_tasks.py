@@ -2,24 +2,18 @@
 
 from __future__ import annotations
 
-import json
-import os
-import subprocess
-import sys
-from pathlib import Path
 from typing import Any
 
 import pytest
 from jinja2.nativetypes import NativeEnvironment
 
-ROOT = Path(__file__).resolve().parents[3]
+from tests.airflow_program import answer_of
+
 KINDS = ("republish", "reprocess", "maintain")
 WAYS = ("FORM", "PLAN", "PERSON")
 
-# In a separate process: importing Airflow changes logging and warnings permanently.
 ASK = """
-import json, warnings
-warnings.simplefilter("ignore")
+import json
 from airflow.providers.common.compat.sdk import DAG
 from kafka_drain_airflow import Approval, Pipeline, create_dags
 from kafka_drain_airflow import dag_factory
@@ -75,19 +69,7 @@ print(json.dumps(answers))
 @pytest.fixture(scope="module")
 def answers(tmp_path_factory: pytest.TempPathFactory) -> Any:
     """The DAGs of each way."""
-    ended = subprocess.run(
-        [sys.executable, "-c", ASK],
-        env={
-            **os.environ,
-            "AIRFLOW_HOME": str(tmp_path_factory.mktemp("airflow")),
-            "PYTHONPATH": str(ROOT / "plugins"),
-        },
-        capture_output=True,
-        text=True,
-        timeout=120,
-    )
-    assert ended.returncode == 0, ended.stderr[-2000:]
-    return json.loads(ended.stdout.splitlines()[-1])
+    return answer_of(ASK, home=tmp_path_factory.mktemp("airflow"))
 
 
 def dag_of(answers: Any, way: str, kind: str) -> Any:

@@ -82,4 +82,5 @@ def test_argument_refused(name: str) -> None:
 
 def test_argument_of_airflow_passes() -> None:
     """Airflow's own arguments are taken."""
-    refuse_arguments("DrainOperator", {"retries": 1, "pool": "spark", "trigger_rule": "all_done"})
+    given = {"retries": 1, "pool": "spark", "trigger_rule": "all_done"}
+    refuse_arguments(KafkaDrainOperator, given, ORDERS)
