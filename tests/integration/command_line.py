@@ -8,10 +8,11 @@ import sys
 import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from multiprocessing.process import BaseProcess
 from pathlib import Path
 
 from kafka_drain.cli.main import main
-from tests.forks import run_forked
+from tests.forks import fork, run_forked
 
 ROOT = Path(__file__).parents[2]
 
@@ -49,6 +50,15 @@ def kafka_drain(*arguments: object, environment: Mapping[str, str | None] | None
         command = [str(argument) for argument in arguments]
         code = run_forked(_command, command, _variables(environment), said)
         return Ended(code, *(path.read_text() for path in said))
+
+
+def start_kafka_drain(folder: Path, *arguments: object) -> BaseProcess:
+    """Start `kafka-drain` in a separate process; what it says goes to `out` and `err` in a folder.
+
+    The process is the command's own: a signal to it is a signal to `kafka-drain`.
+    """
+    said = [folder / "out", folder / "err"]
+    return fork(_command, [str(argument) for argument in arguments], _variables(None), said)
 
 
 def _command(command: Sequence[str], variables: Mapping[str, str], said: Sequence[Path]) -> None:

@@ -16,6 +16,7 @@ from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from kafka_drain.archive.archive import Archive
+from kafka_drain.archive.frozen_plans import list_plans
 from kafka_drain.config.pipeline import Pipeline
 from kafka_drain.kafka.cluster import KafkaCluster
 from kafka_drain.offsets import TopicPartition
@@ -195,17 +196,9 @@ def test_republish_killed(
     drained.worker.write_dags(drained.pipeline, sum(RECORDS) // processes)
     target = make_topic(PARTITIONS)
     under_way, small = partitions_of(target)
-
-    def is_half_way() -> bool:
-        """Return whether one partition is done, and the other's records wait for their commit."""
-        if cluster.latest([under_way], "read_uncommitted")[under_way] == 0:
-            return False
-        done = cluster.latest([under_way, small], "read_committed")
-        return done[small] > 0 and done[under_way] == 0
-
     # The large partition takes four seconds.
     killed = drained.republish(target, records_per_second=RECORDS[0] // 2)
-    killed.wait_until(is_half_way, "a partition that is done")
+    killed.wait_until(lambda: is_half_way(cluster, target), "a partition that is done")
     running = drained.worker.processes().values()
 
     if is_marked:
@@ -228,6 +221,38 @@ def test_republish_killed(
     assert again["records_sent"] == RECORDS[0]
     assert (again["verification"]["lost"], again["verification"]["twice"]) == (0, 0)
     assert read(target) == second_hour(read(drained.topic))
+
+
+def test_approved_republish_killed(
+    drained: Drained,
+    cluster: KafkaCluster,
+    make_topic: Callable[..., str],
+    read: Callable[[str], Any],
+) -> None:
+    """The process that carries out an approved plan is killed: the retry ends exactly that plan.
+
+    What a try was asked for beside the plan's id doesn't count, and a further try sends nothing.
+    """
+    assert validate_archive(drained.archive, cluster).complete
+    target = make_topic(PARTITIONS)
+    seen = drained.republish(
+        target, apply=False, records_per_second=RECORDS[0] // 2, to_time=at(NOON + 2 * HOUR)
+    ).result()
+    assert seen["records"] == sum(RECORDS)
+    plan = {"plan_id": seen["plan_id"], "from_time": at(NOON)}
+    killed = drained.republish(target, **plan)
+    killed.wait_until(lambda: is_half_way(cluster, target), "a partition that is done")
+
+    drained.worker.kill_task()
+
+    killed.end()
+    assert (killed.server.results, drained.worker.left_processes()) == ([], [])
+    again, further = (drained.republish(target, **plan).result() for _ in range(2))
+    assert (again["records_sent"], further["records_sent"]) == (RECORDS[0], 0)
+    assert (again["verification"]["lost"], again["verification"]["twice"]) == (0, 0)
+    assert read(target) == second_hour(read(drained.topic))
+    [plan_id] = list_plans(drained.archive.root)
+    assert plan_id == seen["plan_id"]
 
 
 def test_republish_killed_before_commit(
@@ -280,6 +305,15 @@ def test_window_killed(drained: Drained, cluster: KafkaCluster) -> None:
 def partitions_of(topic: str) -> list[TopicPartition]:
     """Return a topic's partitions."""
     return [TopicPartition(topic, partition) for partition in range(PARTITIONS)]
+
+
+def is_half_way(cluster: KafkaCluster, target: str) -> bool:
+    """Return whether one partition is done, and the other's records wait for their commit."""
+    under_way, small = partitions_of(target)
+    if cluster.latest([under_way], "read_uncommitted")[under_way] == 0:
+        return False
+    done = cluster.latest([under_way, small], "read_committed")
+    return done[small] > 0 and done[under_way] == 0
 
 
 def second_hour(read: dict[int, list[Any]]) -> dict[int, list[Any]]:

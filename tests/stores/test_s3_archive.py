@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import signal
 import threading
 from collections.abc import Callable
 from datetime import datetime, timedelta, timezone
@@ -15,6 +16,8 @@ from upath import UPath
 
 from kafka_drain.archive.archive import Archive
 from kafka_drain.archive.drills import read_drills
+from kafka_drain.archive.frozen_plan import State
+from kafka_drain.archive.frozen_plans import list_plans, state_of
 from kafka_drain.config.pipeline import Pipeline
 from kafka_drain.drain.drain import open_drain
 from kafka_drain.errors import (
@@ -43,7 +46,8 @@ from kafka_drain.windows.repair import repair_manifest
 from kafka_drain.windows.repair_plan import plan_repair
 from kafka_drain.windows.roll import plan_roll, roll
 from tests.conftest import Drain
-from tests.integration.command_line import Ended, kafka_drain
+from tests.faults.injection import wait_for
+from tests.integration.command_line import Ended, kafka_drain, start_kafka_drain
 from tests.kafka_drain.made_archive import NOW, MadeArchive, dense
 from tests.kafka_drain.republish.planning.test_previous_runs import plan_of
 from tests.racing import take_at_once
@@ -511,6 +515,63 @@ def test_republish_openings_on_s3(bucket: str) -> None:
         claim_opening(root, first, repeat=False)
 
 
+def uploaded(folder: Path, url: str) -> UPath:
+    """Copy an archive to a store; return its folder there."""
+    root = Archive.at(url).root
+    for path in folder.rglob("*"):
+        if path.is_file():
+            (root / path.relative_to(folder).as_posix()).write_bytes(path.read_bytes())
+    return root
+
+
+@pytest.mark.store
+def test_approved_plans_on_s3(
+    bucket: str, tmp_path: Path, cluster: KafkaCluster, make_topic: Any, read: Any
+) -> None:
+    """Plans are frozen on S3, shown, and carried out; killed, the next run ends exactly the plan.
+
+    A plan that was carried out does nothing more.
+    """
+    made = MadeArchive(tmp_path / "archive", {"orders": "id-1"})
+    for batch in range(2):
+        made.seal({TopicPartition("orders", 0): dense(batch * RECORDS, (batch + 1) * RECORDS)})
+    made.open_generation()
+    url = f"{bucket}/archive"
+    root = uploaded(tmp_path / "archive", url)
+    target = make_topic()
+    servers = ("--bootstrap-servers", cluster.config.bootstrap_servers)
+
+    def run(command: str, *flags: object) -> Any:
+        ended = kafka_drain(command, url, *servers, "--json", *flags)
+        assert ended.code == 0, ended.err
+        return json.loads(ended.out)
+
+    # It takes four seconds.
+    slow = ("--records-per-second", RECORDS // 2)
+    sends = run("republish", "--target-topic", target, *slow, "--freeze")["plan_id"]
+    by_age = ("--retention-days", 1, "--max-generation-days", 10_000)
+    deletes = run("maintain", *by_age, "--freeze")["plan_id"]
+    assert list_plans(root) == [deletes, sends]
+    assert run("republish", "--plan", sends)["records"] == 2 * RECORDS
+    assert not any(read(target).values())
+
+    tp = TopicPartition(target, 0)
+    carry_out = ("republish", url, *servers, "--plan", sends, "--apply")
+    killed = start_kafka_drain(tmp_path, *carry_out)
+    wait_for(lambda: cluster.latest([tp], "read_uncommitted")[tp] > 0, "a record")
+    assert cluster.latest([tp], "read_committed")[tp] == 0
+    killed.kill()
+    killed.join()
+    assert killed.exitcode == -signal.SIGKILL
+
+    sent = [run("republish", "--plan", sends, "--apply")["records_sent"] for _ in range(2)]
+    assert sent == [2 * RECORDS, 0]
+    assert len(read(target)[0]) == 2 * RECORDS
+    removed = [run("maintain", "--plan", deletes, "--apply").get("files_removed") for _ in range(2)]
+    assert removed == [2, None]
+    assert state_of(root, deletes) is State.DONE
+
+
 def test_drill_on_s3(bucket: str, tmp_path: Path, cluster: KafkaCluster) -> None:
     """A drill of an archive on S3 restores, decodes and keeps its result; a bad schema fails it."""
     made = MadeArchive(tmp_path / "archive", {"orders": "id-1"})
@@ -519,11 +580,7 @@ def test_drill_on_s3(bucket: str, tmp_path: Path, cluster: KafkaCluster) -> None
     schema = {"type": "record", "name": "Order", "fields": [{"name": "id", "type": "long"}]}
     ValuePlan(schemas={7: WriterSchema(7, schema)}, changed=True).keep(made.root, NOW)
     url = f"{bucket}/folder/archive"
-    root = Archive.at(url).root
-    for path in (tmp_path / "archive").rglob("*"):
-        if path.is_file():
-            target = root / path.relative_to(tmp_path / "archive").as_posix()
-            target.write_bytes(path.read_bytes())
+    root = uploaded(tmp_path / "archive", url)
     before = cluster.topic_names()
     command = ("drill", url, "--to-bootstrap", cluster.config.bootstrap_servers)
     command += ("--sample", "whole")

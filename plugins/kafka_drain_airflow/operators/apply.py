@@ -11,7 +11,7 @@ from kafka_drain_airflow.connections import is_true
 from kafka_drain_airflow.operators.spark_job import SparkJobOperator
 
 if TYPE_CHECKING:
-    from kafka_drain.archive.frozen_plan import FrozenPlan
+    from kafka_drain.archive.frozen_plan import Decision, FrozenPlan
 
 
 class ApplyOperator(SparkJobOperator):
@@ -93,6 +93,18 @@ class ApplyOperator(SparkJobOperator):
         for line in frozen.lines():
             self.say(line)
         self.say(f"dry run: nothing was changed; set plan_id {frozen.id} and apply to apply it")
+
+    def carries_out(self, frozen: FrozenPlan, decision: Decision) -> bool:
+        """Return whether to carry out a frozen plan; log the reason if it isn't."""
+        from kafka_drain.archive.frozen_plan import Decision
+
+        if decision is Decision.DO_NOTHING:
+            self.say(f"plan {frozen.id} has been carried out already; nothing was changed")
+            return False
+        if not self.applies():
+            self.say_dry_run(frozen)
+            return False
+        return True
 
     def _deprecated(self, what: str) -> None:
         """Warn, and also log: Python's deprecation warnings don't reach the users of a DAG."""

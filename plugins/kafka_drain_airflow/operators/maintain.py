@@ -82,17 +82,12 @@ class MaintainOperator(ApplyOperator):
 
     def _approved(self, context: Context, plan_id: str) -> dict[str, Any]:
         """Carry out a plan that was frozen, or check that it could be."""
-        from kafka_drain.archive.frozen_plan import Decision
         from kafka_drain.maintenance.approved import plan_approved, run_approved
         from kafka_drain.storage.lease import utc_now
 
         plan, frozen, decision = plan_approved(self.pipeline, plan_id, now=utc_now())
         self.say_plan(plan.lines())
-        if decision is Decision.DO_NOTHING:
-            self.say(f"plan {frozen.id} has been carried out already; nothing was changed")
-            return plan.to_dict()
-        if not self.applies():
-            self.say_dry_run(frozen)
+        if not self.carries_out(frozen, decision):
             return plan.to_dict()
         return run_approved(
             self.pipeline,

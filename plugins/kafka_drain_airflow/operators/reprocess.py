@@ -121,19 +121,14 @@ class ReprocessOperator(ApplyOperator):
 
     def _approved(self, context: Context, plan_id: str) -> dict[str, Any]:
         """Carry out a plan that was frozen, or check that it could be."""
-        from kafka_drain.archive.frozen_plan import Decision
         from kafka_drain.storage.lease import utc_now
         from kafka_drain.windows.reprocess.approved import plan_approved, run_approved
 
         cluster = kafka_cluster(self.pipeline.kafka_conn_id)
         plan, frozen, decision = plan_approved(self.pipeline, cluster, plan_id, now=utc_now())
         self.say_plan(plan.lines())
-        if decision is Decision.DO_NOTHING:
-            self.say(f"plan {frozen.id} has been carried out already; nothing was changed")
+        if not self.carries_out(frozen, decision):
             return plan.to_dict() | {"removed_files": 0, "removed_bytes": 0}
-        if not self.applies():
-            self.say_dry_run(frozen)
-            return plan.to_dict()
         removed = run_approved(
             plan,
             self.pipeline,

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import shutil
+import signal
 from collections.abc import Sequence
 from datetime import timedelta
+from itertools import count
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from kafka_drain.archive.archive import Archive
 from kafka_drain.archive.files import archive_files
-from kafka_drain.archive.frozen_plan import Decision, FrozenPlan
-from kafka_drain.archive.frozen_plans import carrying_out
+from kafka_drain.archive.frozen_plan import Decision, FrozenPlan, State
+from kafka_drain.archive.frozen_plans import carrying_out, state_of
 from kafka_drain.config.pipeline import Pipeline
 from kafka_drain.errors import PlanChangedError
 from kafka_drain.maintenance.approved import (
@@ -23,6 +27,8 @@ from kafka_drain.maintenance.approved import (
 from kafka_drain.maintenance.maintain import MaintenancePlan, plan_maintenance
 from kafka_drain.offsets import TopicPartition
 from kafka_drain.spark.submit import SparkApplication
+from tests.forks import run_forked
+from tests.integration.killed_steps import kill_at_change
 from tests.kafka_drain.fake_cluster import FakeCluster
 from tests.kafka_drain.made_archive import EPOCH, NOW, MadeArchive, dense
 
@@ -121,6 +127,42 @@ def test_plan_approved_killed(made: MadeArchive) -> None:
     assert [len(found.files) for found in todo.deletions] == [2]
     assert run(made, plan)["files_removed"] == 2
     assert run(made, plan)["files_removed"] == 0
+
+
+def carry_out_until(folder: str, plan_id: str, change: int) -> None:
+    """Carry out a plan as a task does, up to the nth change of a file; 0 for no limit."""
+    kill_at_change(folder, change)
+    pipeline = Pipeline(
+        name="made", topics=["t"], archive=folder, retention_days=30, max_generation_days=10_000
+    )
+    _, frozen, decision = plan_approved(pipeline, plan_id, now=LATER)
+    if decision is not Decision.DO_NOTHING:
+        cluster: Any = FakeCluster({})
+        run_approved(pipeline, cluster, refuses, frozen, run="tests", say=print)
+
+
+def test_run_approved_killed(made: MadeArchive, tmp_path: Path) -> None:
+    """Killed at every third change of a file, the retry deletes what was seen, and ends the plan.
+
+    An hour later, maintenance would delete a third file. All changes of maintenance itself are in
+    tests/integration/test_maintain.py.
+    """
+    plan, before = only_deletes(made), paths(made)
+    for change in count(1, 3):
+        folder = shutil.copytree(str(made.root), str(tmp_path / f"killed-{change}"))
+        archive = Archive.at(folder)
+
+        code = run_forked(carry_out_until, folder, plan.id, change)
+
+        assert code in (0, -signal.SIGKILL)
+        for lock in Path(folder).rglob("lock.json"):
+            lock.unlink()
+        assert run_forked(carry_out_until, folder, plan.id, 0) == 0
+        assert [file.path for file in archive_files(archive.snapshot())] == before[2:]
+        assert state_of(archive.root, plan.id) is State.DONE
+        if code == 0:
+            break
+    assert change > 30
 
 
 def test_plan_approved_expired(made: MadeArchive) -> None:
