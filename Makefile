@@ -11,9 +11,9 @@ STEPS ?= 10
 AIRFLOW ?= 3.0.6
 VERSITYGW := v1.8.0
 AXE := 4.14.1
-# Tests with real components; those that take long, or need a store, a cluster, YARN, a Connect server, a registry or a browser,
-# have targets of their own.
-HERE := integration and not (store or cluster or connect or kubernetes or yarn or registry or browser or soak)
+# Tests with real components; those that take long, or need a store, a cluster, YARN, a Connect server, a registry, a browser or
+# Airflow's scheduler, have targets of their own.
+HERE := integration and not (store or cluster or connect or kubernetes or yarn or registry or browser or recipes or soak)
 # Folders that contain them: collecting all other tests takes pytest half a minute.
 WITH_PARTS := tests/faults tests/integration tests/security tests/sequences tests/stores
 # The tests with Spark that depend most on the broker's version.
@@ -21,7 +21,7 @@ KAFKA44_SPARK := $(patsubst %,tests/integration/test_%.py,round_trip values repu
 # Otherwise, hundreds of processes would each compile the same modules again.
 unexport PYTHONDONTWRITEBYTECODE
 .DEFAULT_GOAL := help
-.PHONY: help setup class-archive setup-airflow2 setup-spark40 setup-spark42 demo demo-recovery ui stop broker test test-airflow2-spark35 test-airflow3 test-spark40 test-spark42 test-kafka44 test-pythons test-s3 test-stores test-clusters test-connect test-kubernetes test-yarn test-registry test-browser test-install matrix unit check format coverage mutate docs bench test-compose soak lock lock-jars audit licences clean
+.PHONY: help setup class-archive setup-airflow2 setup-spark40 setup-spark42 demo demo-recovery ui stop broker test test-airflow2-spark35 test-airflow3 test-spark40 test-spark42 test-kafka44 test-pythons test-s3 test-stores test-clusters test-connect test-kubernetes test-yarn test-registry test-recipes test-browser test-install matrix unit check format coverage mutate docs bench test-compose soak lock lock-jars audit licences clean
 
 help: ## list the targets
 	@grep -E '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z0-9-]+):.*## (.*)/  make \1|\2/' | column -t -s '|' 2>/dev/null \
@@ -107,6 +107,9 @@ test-registry: class-archive ## run the tests with two real Schema Registries (A
 test-browser: setup ## check each page in a real Chromium with axe-core, in each state; needs Chromium and npm
 	@npm install --silent --no-save --prefix $(CURDIR)/.demo/axe axe-core@$(AXE)
 	@TESTS_AXE=$(CURDIR)/.demo/axe/node_modules/axe-core/axe.min.js $(PYTHON_ENV) -m pytest -m browser tests/integration
+
+test-recipes: class-archive ## run the recipes that need Airflow's scheduler: 3 minutes
+	@$(PYTHON_ENV) -m pytest -m recipes tests/integration
 
 test-install: setup ## resolve the package with the pins of five Airflow releases, 2.11 to 3.3; needs the network
 	@$(PYTHON_ENV) -m scripts.install_check

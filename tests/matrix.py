@@ -32,6 +32,7 @@ _PARTS = {
     "yarn": "on YARN",
     "registry": "on a Schema Registry",
     "browser": "in a browser",
+    "recipes": "recipes",
 }
 
 _SHOWN = re.compile(r"(?<=<!-- matrix -->\n).*?(?=<!-- end -->)", flags=re.S)

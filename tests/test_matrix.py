@@ -30,7 +30,8 @@ def test_matrix_has_no_failure() -> None:
 
 
 HERE = (
-    "integration and not (store or cluster or connect or kubernetes or yarn or registry or browser or soak)"
+    "integration and not (store or cluster or connect or kubernetes or yarn or registry or browser "
+    "or recipes or soak)"
 )
 
 
@@ -49,6 +50,7 @@ HERE = (
         ("yarn", "not run | on YARN: 9 passed (2026-11-24)"),
         ("registry", "not run | on a Schema Registry: 9 passed (2026-11-24)"),
         ("browser", "not run | in a browser: 9 passed (2026-11-24)"),
+        ("recipes", "not run | recipes: 9 passed (2026-11-24)"),
     ],
 )
 def test_table_kinds(markers: str, cells: str) -> None:

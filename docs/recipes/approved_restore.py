@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from datetime import datetime, timedelta, timezone
-from typing import Any
 
 from airflow.providers.common.compat.sdk import dag
 from airflow.providers.standard.operators.hitl import ApprovalOperator
@@ -18,15 +17,6 @@ flights = Pipeline(
     partition_by=["topic"],
 )
 
-#: Both tasks plan the same: what is sent up to a fixed time doesn't change with later drains.
-RESTORE: dict[str, Any] = {
-    "pipeline": flights,
-    "target_topic": "flights_restored",
-    "create_target": True,
-    "sealed_only": True,
-    "to_time": "{{ dag_run.run_after.isoformat() }}",
-}
-
 
 @dag(
     schedule=None,
@@ -36,16 +26,31 @@ RESTORE: dict[str, Any] = {
     tags=["recipe"],
 )
 def approved_restore() -> None:
-    """Log the plan, ask for approval, send."""
-    plan = RepublishToKafkaOperator(task_id="plan", apply=False, **RESTORE)
+    """Freeze a plan, show it, and send exactly this one once it is approved."""
+    plan = RepublishToKafkaOperator(
+        task_id="plan",
+        pipeline=flights,
+        target_topic="flights_restored",
+        create_target=True,
+        sealed_only=True,
+        apply=False,
+        freeze=True,
+    )
     approve = ApprovalOperator(
         task_id="approve",
         subject="Send {{ '{:,}'.format(ti.xcom_pull('plan')['records']) }} records to Kafka?",
-        body="{{ ti.xcom_pull('plan')['notes'] | join('\\n\\n') }}",
+        body="{{ ti.xcom_pull('plan')['approval'] }}",
         defaults="Reject",
         response_timeout=timedelta(days=1),
     )
-    send = RepublishToKafkaOperator(task_id="send", apply=True, retries=2, **RESTORE)
+    # What was drained since isn't sent; if anything else has changed, the task fails and says what.
+    send = RepublishToKafkaOperator(
+        task_id="send",
+        pipeline=flights,
+        apply=True,
+        plan_id="{{ ti.xcom_pull('plan')['plan_id'] }}",
+        retries=2,
+    )
     plan >> approve >> send
 
 

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 from typing import Any
-from urllib.error import HTTPError
-from urllib.parse import quote, unquote
-from urllib.request import Request, urlopen
+from urllib.parse import quote
 
 import pytest
 from airflow.providers.common.compat.version_compat import AIRFLOW_V_3_0_PLUS
@@ -22,6 +19,7 @@ from kafka_drain.archive.archive import Archive
 from kafka_drain.archive.files import archive_files
 from kafka_drain.archive.frozen_plans import list_plans
 from kafka_drain_airflow.operators.approval import can_approve
+from tests.airflow_api import AirflowApi
 from tests.faults.injection import wait_for
 
 pytestmark = [
@@ -48,79 +46,23 @@ class Approvals:
 
     airflow: LocalAirflow
     archive: Archive
-    token: str
-
-    def ask(self, method: str, path: str, body: Any = None) -> Any:
-        """Return the answer of Airflow's API."""
-        return ask(self.airflow, method, f"/api/v2{path}", body, self.token)
+    api: AirflowApi
 
     def unpause(self, kind: str) -> None:
         """Let a DAG's runs start, also those of its schedule."""
-        self.ask("PATCH", f"/dags/{kind}_{NAME}", {"is_paused": False})
+        self.api.unpause(f"{kind}_{NAME}")
 
     def trigger(self, kind: str, run_id: str, **conf: Any) -> None:
         """Start a run, as the form does."""
-        body = {"dag_run_id": run_id, "logical_date": None, "conf": conf}
-        self.ask("POST", f"/dags/{kind}_{NAME}/dagRuns", body)
+        self.api.trigger(f"{kind}_{NAME}", run_id, **conf)
 
     def seen(self, kind: str, run_id: str) -> dict[str, Any]:
         """Wait until a run waits for an answer, and return its question."""
-        wait_until_asked(self.airflow, self.token, f"{kind}_{NAME}", run_id, "approve")
-        where = f"/dags/{kind}_{NAME}/dagRuns/{run_id}"
-        [found] = self.ask("GET", f"{where}/hitlDetails")["hitl_details"]
-        return dict(found)
+        return self.api.question(f"{kind}_{NAME}", run_id)
 
     def answer(self, kind: str, run_id: str, option: str) -> dict[str, str]:
         """Answer the question of a run; return the states of its tasks, once it has ended."""
-        run = f"/dags/{kind}_{NAME}/dagRuns/{run_id}"
-        said = {"chosen_options": [option], "params_input": {}}
-        self.ask("PATCH", f"{run}/taskInstances/approve/-1/hitlDetails", said)
-        ended = ("success", "failed")
-        wait_for(
-            lambda: self.ask("GET", run)["state"] in ended, f"{run} ends", patience=240, pause=0.5
-        )
-        tasks = self.ask("GET", f"{run}/taskInstances")["task_instances"]
-        return {task["task_id"]: task["state"] for task in tasks}
-
-
-def ask(airflow: LocalAirflow, method: str, path: str, body: Any, token: str = "") -> Any:
-    """Return the answer of Airflow's server, whatever its status."""
-    headers = {"Content-Type": "application/json", "Authorization": f"Bearer {token}"}
-    content = None if body is None else json.dumps(body).encode()
-    request = Request(airflow.url + path, content, headers, method=method)
-    try:
-        with urlopen(request, timeout=60) as answer:
-            return json.load(answer)
-    except HTTPError as error:
-        raise AssertionError(f"{method} {path}: {error.code} {error.read()!r}") from error
-
-
-def log_in(airflow: LocalAirflow) -> str:
-    """Return a token for the API of a running Airflow."""
-    user, password = airflow.login()
-    login = {"username": user, "password": password}
-    return str(ask(airflow, "POST", "/auth/token", login)["access_token"])
-
-
-def wait_until_asked(
-    airflow: LocalAirflow, token: str, dag_id: str, run_id: str, task_id: str
-) -> None:
-    """Wait until a task of a run waits for an answer, and may be answered."""
-    where = f"/api/v2/dags/{dag_id}/dagRuns/{run_id}/taskInstances"
-
-    # Airflow fails a task that is answered before its scheduler has heard that it waits.
-    heard = "Received executor event with state success for task instance TaskInstanceKey"
-    task = f"dag_id='{dag_id}', task_id='{task_id}', run_id='{unquote(run_id)}'"
-
-    def waits() -> bool:
-        log = (airflow.logs / "standalone.log").read_text()
-        tasks = ask(airflow, "GET", where, None, token)["task_instances"]
-        states = {task["task_id"]: task["state"] for task in tasks}
-        assert "failed" not in states.values(), states
-        is_heard = f"{heard}({task}" in log
-        return is_heard and states.get(task_id) in ("awaiting_input", "deferred")
-
-    wait_for(waits, f"{task_id} of {dag_id} {run_id} asks", patience=120, pause=0.5)
+        return self.api.answer(f"{kind}_{NAME}", run_id, option)
 
 
 @pytest.fixture(scope="module")
@@ -139,7 +81,7 @@ def approvals(
         airflow.run("db", "migrate", log="migrate")
         airflow.test_dag(f"drain_{NAME}", "drain", print)
         with airflow.running():
-            running = Approvals(airflow, Archive.at(str(archive)), log_in(airflow))
+            running = Approvals(airflow, Archive.at(str(archive)), AirflowApi.login(airflow))
             for kind in ("republish", "reprocess"):
                 running.unpause(kind)
             yield running
@@ -213,8 +155,8 @@ def test_maintain_approved(approvals: Approvals) -> None:
     """A scheduled run asks too: all records are older than 30 days, and go once it is approved."""
     approvals.unpause("maintain")
     runs = f"/dags/maintain_{NAME}/dagRuns"
-    wait_for(lambda: approvals.ask("GET", runs)["total_entries"] == 1, "a scheduled run")
-    [run] = approvals.ask("GET", runs)["dag_runs"]
+    wait_for(lambda: approvals.api.ask("GET", runs)["total_entries"] == 1, "a scheduled run")
+    [run] = approvals.api.ask("GET", runs)["dag_runs"]
     run_id = quote(run["dag_run_id"])
 
     body = approvals.seen("maintain", run_id)["body"]

@@ -26,9 +26,8 @@ from kafka_drain.kafka.consumer_groups import Committed, ConsumerGroups, offsets
 from kafka_drain.kafka.topics import TopicSettings
 from kafka_drain.offsets import TopicPartition
 from kafka_drain.republish.planning.runs import run_key
-from tests.faults.injection import wait_for
+from tests.airflow_api import AirflowApi
 from tests.faults.republishing import read_topic
-from tests.integration.test_airflow_approval import ask, log_in, wait_until_asked
 from tests.integration.test_airflow_backfill import free_port
 from tests.integration.test_translate_group import take
 
@@ -243,25 +242,12 @@ def test_cut_over_dag_scheduled(moving: Moving) -> None:
     moving.fill(name)
     dag, run = f"cut_over_{name}", "by-hand"
     with airflow.running():
-        token = log_in(airflow)
-
-        def asked(method: str, path: str, body: Any) -> Any:
-            return ask(airflow, method, f"/api/v2/dags/{dag}{path}", body, token)
-
-        asked("PATCH", "", {"is_paused": False})
-        asked("POST", "/dagRuns", {"dag_run_id": run, "logical_date": None, "conf": {}})
+        api = AirflowApi.login(airflow)
+        api.unpause(dag)
+        api.trigger(dag, run)
         for step, answer in CONTINUE.items():
-            task = f"approve_{step}"
-            wait_until_asked(airflow, token, dag, run, task)
-            said = {"chosen_options": [answer], "params_input": {}}
-            asked("PATCH", f"/dagRuns/{run}/taskInstances/{task}/-1/hitlDetails", said)
-        ended = ("success", "failed")
-        wait_for(
-            lambda: asked("GET", f"/dagRuns/{run}", None)["state"] in ended,
-            "the cut-over",
-            patience=240,
-            pause=0.5,
-        )
+            api.answer_when_asked(dag, run, f"approve_{step}", answer)
+        api.ended(dag, run)
 
     states = moving.states(name)
     assert states.pop("back") == "skipped"

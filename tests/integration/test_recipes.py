@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
-import runpy
 import shutil
-import sqlite3
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from datetime import datetime, timezone
 from itertools import islice
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
+from urllib.parse import quote
 
 import pytest
 from airflow.providers.common.compat.version_compat import AIRFLOW_V_3_1_PLUS
@@ -22,8 +19,13 @@ from airflow.providers.common.compat.version_compat import AIRFLOW_V_3_1_PLUS
 from demo.broker import KafkaCluster
 from demo.flights import create_topic, flight_records, produce
 from demo.local_airflow import LocalAirflow
+from demo.local_postgres import LocalPostgres
 from kafka_drain.archive.archive import Archive
+from kafka_drain.archive.frozen_plans import list_plans
 from kafka_drain.proof.validation import validate_archive
+from tests.airflow_api import AirflowApi, rows_of
+from tests.faults.injection import wait_for
+from tests.integration.test_airflow_backfill import free_port
 
 pytestmark = [
     pytest.mark.integration,
@@ -77,17 +79,22 @@ class Recipes:
 
     def ask(self, query: str) -> list[tuple[Any, ...]]:
         """Return a query's rows from Airflow's database."""
-        with contextlib.closing(sqlite3.connect(self.airflow.home / "airflow.db")) as database:
-            return database.execute(query).fetchall()
+        return rows_of(self.airflow, query)
 
-    def xcom(self, dag_id: str, task_id: str, key: str = "return_value") -> Any:
-        """Return the newest value that a task has pushed."""
-        [(value,)] = self.ask(
+    def xcoms(self, dag_id: str, task_id: str, key: str = "return_value") -> list[Any]:
+        """Return the values that a task has pushed, oldest first."""
+        rows = self.ask(
             f"SELECT value FROM xcom WHERE dag_id = '{dag_id}' AND task_id = '{task_id}' "
-            f"AND key = '{key}' ORDER BY timestamp DESC LIMIT 1"
+            f"AND key = '{key}' ORDER BY timestamp"
         )
+        return [decoded(value) for (value,) in rows]
+
+
+def decoded(value: Any) -> Any:
+    """Return a JSON value; depending on its column's type, the driver has decoded it once."""
+    while isinstance(value, str):
         value = json.loads(value)
-        return json.loads(value) if isinstance(value, str) else value
+    return value
 
 
 @pytest.fixture(scope="module")
@@ -99,7 +106,7 @@ def bootstrap_servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]
 
 @pytest.fixture(scope="module")
 def recipes(tmp_path_factory: pytest.TempPathFactory, bootstrap_servers: str) -> Iterator[Recipes]:
-    """A new Airflow with the recipes, whose topics hold flights; nothing is drained."""
+    """A new Airflow with the recipes, whose topics hold flights, after a first drain."""
     folder = tmp_path_factory.mktemp("recipes")
     for topic, records in {"flights": RECORDS, "arrivals": FEW, "departures": FEW}.items():
         create_topic(bootstrap_servers, topic)
@@ -107,12 +114,57 @@ def recipes(tmp_path_factory: pytest.TempPathFactory, bootstrap_servers: str) ->
     dags = shutil.copytree(ROOT / "docs" / "recipes", folder / "dags")
     middle = next(islice(flight_records(), RECORDS // 2, None)).timestamp
     (dags / "mapped.py").write_text(MAPPED.format(first=as_option(middle)))
-    with LocalAirflow(folder, bootstrap_servers, dags=dags) as airflow:
-        airflow.run("db", "migrate", log="migrate")
-        airflow.run("dags", "reserialize", log="reserialize")
-        found = Recipes(airflow)
-        found.test("drain_then_load", "drain_then_load")
+    with pytest.MonkeyPatch.context() as variables, LocalPostgres(folder / "postgres") as server:
+        # Three seconds: no drain is that fast.
+        variables.setenv("RECIPE_LATE_MINUTES", "0.05")
+        airflow = LocalAirflow(folder, bootstrap_servers, free_port(), dags, server.url)
+        with airflow:
+            airflow.run("db", "migrate", log="migrate")
+            airflow.run("dags", "reserialize", log="reserialize")
+            airflow.run("dags", "unpause", "handed_over", log="unpause")
+            found = Recipes(airflow)
+            found.test("drain_then_load", "drain_then_load")
+            # Its run is waiting: a scheduler would start it before the API server answers.
+            airflow.run("dags", "pause", "handed_over", log="pause")
+            yield found
+        server.stop()
+        server.remove()
+
+
+@pytest.fixture(scope="module")
+def api(recipes: Recipes) -> Iterator[AirflowApi]:
+    """The same Airflow with its scheduler; from now on, it starts the runs."""
+    with recipes.airflow.running():
+        found = AirflowApi.login(recipes.airflow)
+        found.unpause("handed_over")
         yield found
+
+
+@pytest.fixture(scope="module")
+def question(api: AirflowApi) -> dict[str, Any]:
+    """What a run of approved_restore asks; it waits for the answer."""
+    api.unpause("approved_restore")
+    api.trigger("approved_restore", "restore")
+    return api.question("approved_restore", "restore")
+
+
+@pytest.fixture(scope="module")
+def late_run(api: AirflowApi, question: dict[str, Any], bootstrap_servers: str) -> str:
+    """A scheduled drain that took longer than its deadline; it drained FEW more flights.
+
+    Returns its id.
+    """
+    newer = islice(flight_records(), RECORDS, RECORDS + FEW)
+    assert produce(bootstrap_servers, "flights", newer) == FEW
+    api.unpause("drain_flights")
+    runs = "/dags/drain_flights/dagRuns"
+    wait_for(
+        lambda: api.ask("GET", runs)["total_entries"], "a scheduled run", patience=120, pause=0.5
+    )
+    [run] = api.ask("GET", runs)["dag_runs"]
+    run_id = str(run["dag_run_id"])
+    assert set(api.ended("drain_flights", quote(run_id)).values()) == {"success"}
+    return run_id
 
 
 def as_option(milliseconds: int) -> str:
@@ -123,9 +175,9 @@ def as_option(milliseconds: int) -> str:
 def test_recipe_drain_then_load(recipes: Recipes) -> None:
     """Spark counts exactly the flights that the same run has drained; without any, it's skipped."""
     carriers = Counter(record.key.decode() for record in islice(flight_records(), RECORDS))
-    sealed = recipes.xcom("drain_then_load", "kafka.validate", "sealed")
+    [sealed] = recipes.xcoms("drain_then_load", "kafka.validate", "sealed")
 
-    assert recipes.xcom("drain_then_load", "flights_by_carrier") == dict(carriers)
+    assert recipes.xcoms("drain_then_load", "flights_by_carrier") == [dict(carriers)]
     assert (sealed["records"], sealed["topics"]["flights"]["offsets"]) == (RECORDS, RECORDS)
     recipes.test("drain_then_load", "nothing_new")
     states = recipes.ask(
@@ -147,7 +199,7 @@ def test_recipe_many_topics(recipes: Recipes) -> None:
         "JOIN asset ON asset.id = asset_event.asset_id "
         "WHERE asset_event.source_dag_id = 'many_topics'"
     )
-    told = {uri.rpartition("/")[2]: json.loads(extra)["segments"] for uri, extra in events}
+    told = {uri.rpartition("/")[2]: decoded(extra)["segments"] for uri, extra in events}
     assert {name: segments[0]["records"] for name, segments in told.items()} == {
         "arrivals": FEW,
         "departures": FEW,
@@ -163,7 +215,8 @@ def test_expand_over_pipelines_and_moments(recipes: Recipes, read: Any) -> None:
     """Mapped operators take pipelines from a task, and each moment is a republish of its own."""
     recipes.test("mapped", "mapped")
 
-    assert recipes.xcom("mapped", "check")["pipeline"] == "flights"
+    [checked] = recipes.xcoms("mapped", "check")
+    assert checked["pipeline"] == "flights"
     sent = [
         record for topic in ("before", "after") for part in read(topic).values() for record in part
     ]
@@ -172,25 +225,59 @@ def test_expand_over_pipelines_and_moments(recipes: Recipes, read: Any) -> None:
     assert sorted(map(repr, sent)) == sorted(map(repr, whole))
 
 
-def test_recipe_handed_over(recipes: Recipes, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The other DAG reads exactly the records of the segments that the events tell of."""
-    monkeypatch.setenv("KAFKA_DRAIN_ARCHIVES", str(recipes.airflow.archives))
-    newly_sealed = runpy.run_path(str(ROOT / "docs/recipes/handed_over.py"))["newly_sealed"]
-    rows = recipes.ask(
-        "SELECT extra, id FROM asset_event WHERE source_dag_id = 'drain_then_load' ORDER BY id"
+@pytest.mark.recipes
+def test_recipe_freshness_deadline(recipes: Recipes, late_run: str) -> None:
+    """While the drain runs, its deadline passes, and the recipe's function is called, once."""
+
+    def called() -> list[tuple[Any, ...]]:
+        return recipes.ask(
+            "SELECT dag_run.run_id, deadline.missed, callback.state FROM deadline "
+            "JOIN callback ON callback.id = deadline.callback_id "
+            "JOIN dag_run ON dag_run.id = deadline.dagrun_id"
+        )
+
+    expected = [(late_run, True, "success")]
+    wait_for(lambda: called() == expected, "the callback", patience=120, pause=0.5)
+
+    folder = recipes.airflow.home / "logs" / "executor_callbacks" / "drain_flights" / late_run
+    [log] = folder.iterdir()
+    assert log.read_text().count("drain_flights: not proven within 0.05 minutes") == 1
+
+
+@pytest.mark.recipes
+def test_recipe_approved_restore(
+    recipes: Recipes, api: AirflowApi, question: dict[str, Any], late_run: str, read: Any
+) -> None:
+    """A person sees what is sent, and exactly that is, although more was drained since."""
+    [plan_id] = list_plans(Archive.at(str(recipes.airflow.archives / "flights")).root)
+    assert question["subject"] == f"Send {RECORDS} records to Kafka?"
+    assert f"### Send {RECORDS} records of flights to Kafka" in question["body"]
+    assert "flights_restored" in question["body"]
+    assert sum(map(len, read("flights").values())) == RECORDS + FEW
+
+    states = api.answer("approved_restore", "restore", "Approve")
+
+    assert states == {"plan": "success", "approve": "success", "send": "success"}
+    sent, whole = read("flights_restored"), read("flights")
+    assert sum(map(len, sent.values())) == RECORDS
+    assert sent == {partition: whole[partition][: len(part)] for partition, part in sent.items()}
+    assert list_plans(Archive.at(str(recipes.airflow.archives / "flights")).root) == [plan_id]
+
+
+@pytest.mark.recipes
+def test_recipe_handed_over(recipes: Recipes, api: AirflowApi, late_run: str) -> None:
+    """The events of both drains start the other DAG, which reads exactly what each has sealed."""
+    wait_for(
+        lambda: recipes.xcoms("handed_over", "newly_sealed") == [RECORDS, FEW],
+        "both runs",
+        patience=120,
+        pause=0.5,
     )
-    events = [SimpleNamespace(extra=json.loads(extra)) for extra, _ in rows]
 
-    counted = [
-        newly_sealed.function(triggering_asset_events={"the archive": [event]}) for event in events
-    ]
-
-    assert counted == [RECORDS, *[0] * (len(events) - 1)]
+    runs = recipes.ask("SELECT run_type, state FROM dag_run WHERE dag_id = 'handed_over'")
+    assert {run_type for run_type, _ in runs} == {"asset_triggered"}
 
 
 def test_recipes_load(recipes: Recipes) -> None:
-    """Airflow loads the recipes that need a person or a scheduler, with their operators."""
-    loaded = {dag_id for (dag_id,) in recipes.ask("SELECT dag_id FROM serialized_dag")}
-
-    assert {"approved_restore", "drain_flights", "handed_over"} <= loaded
+    """Airflow loads every recipe."""
     assert recipes.ask("SELECT filename FROM import_error") == []

@@ -9,12 +9,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import sqlalchemy
 from airflow.providers.common.compat.version_compat import AIRFLOW_V_3_0_PLUS
 
 from demo.local_airflow import LocalAirflow
 from demo.local_postgres import LocalPostgres
 from kafka_drain.kafka.cluster import KafkaCluster
+from tests.airflow_api import rows_of
 from tests.faults.injection import wait_for
 from tests.integration.test_airflow_backfill import free_port
 from tests.integration.test_watch import drained
@@ -51,11 +51,7 @@ class Watching:
     topic: str
 
     def ask(self, query: str) -> list[Any]:
-        engine = sqlalchemy.create_engine(self.airflow.database)
-        with engine.connect() as connection:
-            rows = list(connection.execute(sqlalchemy.text(query)))
-        engine.dispose()
-        return [tuple(row) for row in rows]
+        return rows_of(self.airflow, query)
 
     def drains(self) -> list[Any]:
         """Return id and state of the drains that were started."""
