@@ -17,6 +17,7 @@ from kafka_drain.config.spark_conf import _KAFKA_CACHES
 from kafka_drain.errors import ConfigError
 from kafka_drain.findings import Reason
 from kafka_drain.gaps import GapReason
+from kafka_drain.spark.jars import fetch, lock
 from kafka_drain_airflow.observability import metrics
 from tests.documentation.blocks import DOCUMENTS
 from tests.kafka_drain.archive.test_drill_status import NOW, drill
@@ -136,3 +137,32 @@ def test_engines_name_tests() -> None:
         assert len(cells) == 6
         for cell in cells:
             assert cell == "not run" or f"\ndef {cell.strip('`')}(" in sources, cell
+
+
+@pytest.mark.parametrize(
+    ("row", "artifact", "conf"),
+    [
+        ("Kafka connector", "spark-sql-kafka-0-10", fetch.CONNECTOR),
+        ("its token provider", "spark-token-provider-kafka-0-10", fetch.CONNECTOR),
+        ("Kafka's Java client", "kafka-clients", fetch.CONNECTOR),
+        ("Avro", "spark-avro", fetch.CONNECTOR),
+        ("S3: Hadoop's S3A", "hadoop-aws", fetch.S3),
+    ],
+)
+def test_limits_name_the_jars(row: str, artifact: str, conf: str) -> None:
+    """The table of what differs between versions of Spark has the versions of `jars.lock`."""
+    table = (ROOT / "docs" / "limits.md").read_text().partition("<!-- jars -->\n")[2]
+    heading, _, *rows = (
+        [cell.strip() for cell in line.strip("|").split("|")]
+        for line in table.partition("<!-- end -->")[0].splitlines()
+    )
+    cells = {name: cells for name, *cells in rows}[row]
+    locked = lock.parse_lock(lock.LOCK_FILE.read_text())
+
+    assert len(rows) == 5
+    assert len(heading) - 1 == len(fetch._FOR_SPARK)
+    for spark, cell in zip(heading[1:], cells, strict=True):
+        of_spark = fetch._FOR_SPARK[".".join(spark.removeprefix("Spark ").split(".")[:2])]
+        paths = [jar.path for jar in locked[of_spark[conf]]] if conf in of_spark else []
+        found = [path.split("/")[-2] for path in paths if f"/{artifact}" in path]
+        assert found == ([] if cell.startswith("none") else [cell])
