@@ -39,12 +39,15 @@ _SHOWN = re.compile(r"(?<=<!-- matrix -->\n).*?(?=<!-- end -->)", flags=re.S)
 
 
 def kind_of(markers: str) -> str:
-    """Return which of its tests a run of pytest selects by the Makefile's markers."""
+    """Return which of its tests a run of pytest selects by the Makefile's markers.
+
+    Empty if they are no row's: what is run by names, as `make test-s3` does, isn't noted.
+    """
     if markers == "not integration":
         return "without Java"
     if markers == "integration":
         return ALL
-    return _PARTS.get(re.sub(r"^integration and not \(.*?\) and ", "", markers), "with Spark")
+    return _PARTS.get(re.sub(r"^integration and not \(.*?\) and ", "", markers), "")
 
 
 def note(kind: str, counts: Mapping[str, int], day: str, path: Path = MATRIX) -> None:

@@ -60,6 +60,12 @@ def test_table_kinds(markers: str, cells: str) -> None:
     assert table([row]).splitlines()[-1] == f"| 4.2.0 | {cells} |"
 
 
+@pytest.mark.parametrize("markers", ["", "spark and not soak"])
+def test_kind_of_unknown_markers(markers: str) -> None:
+    """What isn't selected by a row's markers has no place in the table."""
+    assert kind_of(markers) == ""
+
+
 def test_kinds_are_of_the_makefile() -> None:
     """Each run of tests with real parts in the Makefile has a kind of its own."""
     makefile = (README.parent / "Makefile").read_text()
