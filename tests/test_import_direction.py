@@ -41,6 +41,7 @@ FLOORS = {
         "republish.engines",
         "republish.groups",
         "republish",
+        "find",
         "drills",
         "windows",
         "maintenance",
@@ -70,8 +71,8 @@ EXECUTOR_SIDE = """
     republish.planning.row_filter republish.planning.placement
 """.split()
 
-# Loaded when an Avro file or a URL is read, and not before.
-EXECUTOR_SIDE_LATER = {"fastavro", "upath"}
+# Loaded when an Avro file or a URL is read, or a Bloom filter looked up, and not before.
+EXECUTOR_SIDE_LATER = {"fastavro", "upath", "xxhash"}
 # Loaded to send to a managed cluster that wants their tokens.
 TOKENS_LATER = {"aws_msk_iam_sasl_signer", "google"}
 

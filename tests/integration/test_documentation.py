@@ -41,6 +41,8 @@ def why_not(options: Namespace) -> str:
         options, "evidence_key", None
     ):
         return "needs a key, or creates one: test_evidence.py runs it"
+    if options.name == "find" and options.key_file:
+        return "reads keys from a file: test_find.py runs it"
     if options.name == "cut-over" and options.back:
         return "needs two clusters: test_cut_over.py runs it"
     if options.name == "reprocess" and options.apply:

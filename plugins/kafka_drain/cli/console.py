@@ -105,6 +105,11 @@ def answer(options: argparse.Namespace, document: Any, show: Callable[[Console],
     show(Console(width=None if sys.stdout.isatty() else 240, highlight=False))
 
 
+def answer_line(document: Any) -> None:
+    """Print one of many answers as a line of JSON, at once."""
+    print(json.dumps(document), flush=True)
+
+
 def fits_screen(console: Console) -> bool:
     """Return whether output must fit the terminal's width; lines in a pipe may be any length."""
     return console.is_terminal and console.file.isatty()

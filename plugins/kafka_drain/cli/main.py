@@ -31,6 +31,7 @@ COMMANDS = {
     "unlock": "show who holds an archive's leases; remove leases that are no longer renewed",
     "inspect": "show the contents of an archive",
     "files": "list the committed data files, one per line",
+    "find": "find records by key, offset, time, header or value",
     "republish": "send an archive's records to Kafka",
     "plan-recovery": (
         "compare topics, ACLs and users of the archived cluster with another one; restore some"

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from typing import Any, TypeAlias, cast
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from kafka_drain.data_files.bloom_filter import BloomFilter
 from kafka_drain.data_files.records import (
     COLUMN_ROWS,
     SCHEMA,
@@ -18,6 +20,7 @@ from kafka_drain.data_files.records import (
     conform,
     rows_per_batch,
 )
+from kafka_drain.data_files.scalars import binaries
 from kafka_drain.storage.outages import lies_in_store
 
 #: Lowest and highest value of a column in a row group; None without statistics.
@@ -35,7 +38,7 @@ _PER_MILLISECOND = {"milliseconds": 1, "microseconds": 10**3, "nanoseconds": 10*
 
 def read_columns(path: DataPath, names: list[str]) -> Iterator[pa.RecordBatch]:
     """Yield a few columns."""
-    with _opened(path) as file:
+    with _opened(path) as (file, _):
         yield from file.iter_batches(batch_size=COLUMN_ROWS, columns=names)
 
 
@@ -43,29 +46,97 @@ def read_records(
     path: DataPath, batch_bytes: int, wanted: Wanted | None = None
 ) -> Iterator[pa.RecordBatch]:
     """Yield the records in file order, skipping row groups without any wanted record."""
-    with _opened(path) as file:
+    with _opened(path) as (file, source):
         names = [name for name in SCHEMA.names if name in file.schema_arrow.names]
-        for group in range(file.num_row_groups):
-            described = file.metadata.row_group(group)
-            if wanted is not None and _holds_none(file.metadata, described, wanted):
+        keys = None if wanted is None else wanted.keys
+        for group in _groups(file, source, wanted):
+            if keys is not None and not _has_key(file, group, keys):
                 continue
+            described = file.metadata.row_group(group)
             rows = rows_per_batch(described.total_byte_size, described.num_rows, batch_bytes)
             for batch in file.iter_batches(batch_size=rows, row_groups=[group], columns=names):
                 yield conform(batch)
 
 
+def bytes_to_read(path: DataPath, wanted: Wanted) -> int:
+    """Return how many bytes have to be read to find the wanted records; 0 if there are none.
+
+    If keys are wanted, these are the bytes of the keys: the other columns are read only where one
+    of them is found.
+    """
+    with _opened(path) as (file, source):
+        size = 0
+        for group in _groups(file, source, wanted):
+            described = file.metadata.row_group(group)
+            columns = range(described.num_columns)
+            if wanted.keys is not None:
+                columns = _positions(file.metadata, "key")
+            size += sum(described.column(number).total_compressed_size for number in columns)
+        return size
+
+
+def _groups(file: pq.ParquetFile, source: Any, wanted: Wanted | None) -> Iterator[int]:
+    """Yield the row groups that may hold a wanted record."""
+    for group in range(file.num_row_groups):
+        described = file.metadata.row_group(group)
+        if wanted is None or not (
+            _holds_none(file.metadata, described, wanted)
+            or (wanted.keys is not None and not _may_have(file, described, source, wanted.keys))
+        ):
+            yield group
+
+
+def _positions(file: pq.FileMetaData, name: str) -> list[int]:
+    """Return the position of a column; none if there is no such column."""
+    return [n for n in range(file.num_columns) if file.schema.column(n).path == name]
+
+
+def _may_have(
+    file: pq.ParquetFile, group: pq.RowGroupMetaData, source: Any, keys: Collection[bytes]
+) -> bool:
+    """Return whether statistics and Bloom filter leave the possibility that a key is there."""
+    for position in _positions(file.metadata, "key"):
+        column = group.column(position)
+        bounds = column.statistics
+        if bounds is not None and bounds.has_min_max:
+            # Writers may shorten them: then they are wider.
+            keys = [key for key in keys if bounds.min_raw <= key <= bounds.max_raw]
+        # pyarrow says where filters are since release 25.
+        offset = getattr(column, "bloom_filter_offset", None)
+        if not keys or offset is None:
+            return bool(keys)
+
+        def read(at: int, size: int) -> bytes:
+            source.seek(at)
+            return bytes(source.read(size))
+
+        filter_ = BloomFilter.at(offset, read)
+        return filter_ is None or any(filter_.can_hold(key, read) for key in keys)
+    return False
+
+
+def _has_key(file: pq.ParquetFile, group: int, keys: Collection[bytes]) -> bool:
+    """Return whether a row group has one of the keys; reads no other column."""
+    wanted = binaries(keys)
+    batches = file.iter_batches(batch_size=COLUMN_ROWS, row_groups=[group], columns=["key"])
+    return any(
+        pc.any(pc.is_in(batch["key"].cast(pa.large_binary()), wanted)).as_py() for batch in batches
+    )
+
+
 @contextmanager
-def _opened(path: DataPath) -> Iterator[pq.ParquetFile]:
+def _opened(path: DataPath) -> Iterator[tuple[pq.ParquetFile, Any]]:
+    """Open a file; also yield its bytes, for what pyarrow doesn't read."""
     if not lies_in_store(path):
         with path.open("rb") as source:
-            yield pq.ParquetFile(source, buffer_size=_BUFFER, pre_buffer=False)
+            yield pq.ParquetFile(source, buffer_size=_BUFFER, pre_buffer=False), source
         return
     # fsspec would read 50 MiB ahead at each jump to another column.
     with cast(Any, path).open("rb", cache_type="none") as source:
         # As a whole, a small file takes a single request instead of one for each column.
         is_small = getattr(source, "size", _STORE_BUFFER + 1) <= _STORE_BUFFER
         whole = pa.BufferReader(source.read()) if is_small else source
-        yield pq.ParquetFile(whole, buffer_size=_STORE_BUFFER, pre_buffer=False)
+        yield pq.ParquetFile(whole, buffer_size=_STORE_BUFFER, pre_buffer=False), whole
 
 
 def _holds_none(file: pq.FileMetaData, group: pq.RowGroupMetaData, wanted: Wanted) -> bool:

@@ -313,6 +313,28 @@ def offset_of_nul(batch: pa.RecordBatch) -> int | None:
     return int(batch["offset"][row].as_py())
 
 
+def bytes_to_read(path: DataPath, file_format: str, size: int, wanted: Wanted) -> int:
+    """Return how many bytes of a file have to be read to find the wanted records.
+
+    Parquet's statistics and Bloom filters may rule out all of them; other formats are read whole.
+
+    Args:
+        path: The file.
+        file_format: Its format.
+        size: Its size in bytes.
+        wanted: Bounds of the wanted rows.
+
+    Raises:
+        DataFileError: When the file can't be read.
+        FileNotFoundError: When the file doesn't exist.
+        StoreUnavailableError: When its store doesn't respond.
+    """
+    if file_format != "parquet":
+        return size
+    with _readable(path, file_format):
+        return parquet.bytes_to_read(path, wanted)
+
+
 def read_records(
     path: DataPath, file_format: str, batch_bytes: int, wanted: Wanted | None = None
 ) -> Iterator[pa.RecordBatch]:

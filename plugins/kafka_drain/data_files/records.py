@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
 from typing import IO, Any, Literal, Protocol, cast
@@ -78,6 +78,7 @@ class Wanted:
         end: End of the offsets, exclusive; None for no bound.
         from_ms: Lowest timestamp in milliseconds since 1970; None for no bound.
         to_ms: End of the timestamps, exclusive; None for no bound.
+        keys: The wanted keys; None for all. They may be personal data: never shown.
     """
 
     partition: int | None = None
@@ -85,6 +86,7 @@ class Wanted:
     end: int | None = None
     from_ms: int | None = None
     to_ms: int | None = None
+    keys: frozenset[bytes] | None = field(default=None, repr=False)
 
 
 def conform(batch: pa.RecordBatch) -> pa.RecordBatch:

@@ -1,4 +1,4 @@
-"""Single pyarrow values for comparisons with columns.
+"""pyarrow values for comparisons with columns: single ones, and sets of bytes.
 
 They are built from buffers: comparing with Python values, or creating scalars with `pa.scalar`,
 would import all of pandas if it is installed, which costs up to two seconds and 40 MB.
@@ -7,6 +7,8 @@ would import all of pandas if it is installed, which costs up to two seconds and
 from __future__ import annotations
 
 import struct
+from collections.abc import Iterable
+from itertools import accumulate
 
 import pyarrow as pa
 
@@ -30,3 +32,13 @@ def text(value: str) -> pa.StringScalar:
     encoded = value.encode()
     bounds = pa.py_buffer(struct.pack("=2i", 0, len(encoded)))
     return pa.Array.from_buffers(pa.string(), 1, [None, bounds, pa.py_buffer(encoded)])[0]
+
+
+def binaries(values: Iterable[bytes]) -> pa.LargeBinaryArray:
+    """Return an array of bytes."""
+    held = list(values)
+    bounds = [0, *accumulate(map(len, held))]
+    buffers = [None, pa.py_buffer(struct.pack(f"={len(bounds)}q", *bounds))]
+    return pa.Array.from_buffers(
+        pa.large_binary(), len(held), [*buffers, pa.py_buffer(b"".join(held))]
+    )

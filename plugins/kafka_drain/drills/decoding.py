@@ -13,10 +13,10 @@ from kafka_drain.schemas.decoders import (
     Headers,
     SchemaText,
     UnknownSchemaError,
+    archived_schemas,
     kept_schemas,
 )
 from kafka_drain.schemas.schema_ids import ID_BYTES, SchemaId
-from kafka_drain.schemas.subjects import AVRO
 
 
 @dataclass
@@ -95,15 +95,8 @@ def by_schema_id(registry: RegistryDocument, schemas: SchemasDocument) -> Decodi
     Where only `registry.json` keeps schemas, topics whose values have none of its ids aren't
     decoded: their bytes may look like ids.
     """
-    avro = {row.id: row.avro for row in schemas.schemas}
-    kept = kept_schemas(registry)
-
-    def find(id_: SchemaId) -> SchemaText | None:
-        if isinstance(id_, int) and id_ in avro:
-            return SchemaText(AVRO, json.dumps(avro[id_]))
-        return kept(id_)
-
-    return Decoding(Decoders(find), None if avro else _topics_with_schemas(registry, kept))
+    topics = None if schemas.schemas else _topics_with_schemas(registry, kept_schemas(registry))
+    return Decoding(Decoders(archived_schemas(registry, schemas)), topics)
 
 
 def _topics_with_schemas(

@@ -18,12 +18,11 @@ from kafka_drain.archive.documents import (
     DrillDocument,
     DrillStarted,
     ProblemRow,
-    SchemasDocument,
 )
 from kafka_drain.archive.drills import FOLDER, write_result
 from kafka_drain.archive.files import ArchiveFile, archive_files
 from kafka_drain.archive.format_version import FORMAT_VERSION
-from kafka_drain.archive.schema_seals import SCHEMAS, SEALS, check_schemas
+from kafka_drain.archive.schema_seals import SEALS, check_schemas
 from kafka_drain.archive.snapshot import Snapshot
 from kafka_drain.archive.topic_settings import noted_topic_settings
 from kafka_drain.config.drill import PREFIX, SampleKind
@@ -44,6 +43,7 @@ from kafka_drain.republish.planning.request import RepublishRequest
 from kafka_drain.republish.planning.runs import drill_run, run_key
 from kafka_drain.republish.run import Engine, plan_republish
 from kafka_drain.schemas.capture import read_document
+from kafka_drain.schemas.decoding import read_schemas
 from kafka_drain.storage.lease import Clock, hold_lease
 
 if TYPE_CHECKING:
@@ -357,10 +357,7 @@ def _decoding_of(snapshot: Snapshot) -> Decoding | None:
     if values is not None and values["settings"]["encoding"] == "json":
         return Decoding(None)
     registry = read_document(snapshot.root)
-    try:
-        schemas = SchemasDocument.read(snapshot.root / SCHEMAS)
-    except FileNotFoundError:
-        schemas = SchemasDocument(schemas=[])
+    schemas = read_schemas(snapshot.root)
     if values is None and not schemas.schemas and not registry.subjects:
         return None
     return by_schema_id(registry, schemas)

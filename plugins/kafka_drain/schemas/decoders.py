@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
-from kafka_drain.archive.documents import RegisteredRow, RegistryDocument
+from kafka_drain.archive.documents import RegisteredRow, RegistryDocument, SchemasDocument
 from kafka_drain.errors import ConfigError
 from kafka_drain.schemas.avro import parse_schema, self_contained
 from kafka_drain.schemas.protobuf import protobuf_reader
@@ -167,6 +167,21 @@ def kept_schemas(document: RegistryDocument) -> Callable[[SchemaId], SchemaText 
         if row is None:
             return None
         return SchemaText(row.kind, row.text, _texts(row, lambda s, v: by_place.get((s, v))))
+
+    return find
+
+
+def archived_schemas(
+    registry: RegistryDocument, schemas: SchemasDocument
+) -> Callable[[SchemaId], SchemaText | None]:
+    """Return a function that finds the schemas of both documents: what values are decoded with."""
+    avro = {row.id: row.avro for row in schemas.schemas}
+    kept = kept_schemas(registry)
+
+    def find(id_: SchemaId) -> SchemaText | None:
+        if isinstance(id_, int) and id_ in avro:
+            return SchemaText(AVRO, json.dumps(avro[id_]))
+        return kept(id_)
 
     return find
 

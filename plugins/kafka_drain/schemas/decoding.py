@@ -51,7 +51,7 @@ class ValuePlan:
         """Write the schemas to the archive and seal them; the caller must hold its lease."""
         if not self.schemas:
             return
-        before = document = _read(root)
+        before = document = read_schemas(root)
         if self.changed:
             # Keys of a later release are kept.
             known = {row.id: row.content() for row in before.schemas}
@@ -147,7 +147,8 @@ def plan_values(
     return ValuePlan(frozen, schemas, schemas != known, warnings)
 
 
-def _read(root: UPath) -> SchemasDocument:
+def read_schemas(root: UPath) -> SchemasDocument:
+    """Return the schemas that an archive keeps in `schemas.json`; none if there is no such file."""
     try:
         return SchemasDocument.read(root / SCHEMAS)
     except (FileNotFoundError, NotADirectoryError):
@@ -155,7 +156,7 @@ def _read(root: UPath) -> SchemasDocument:
 
 
 def _known(root: UPath) -> dict[int, WriterSchema]:
-    rows = _read(root).schemas
+    rows = read_schemas(root).schemas
     return {row.id: WriterSchema(row.id, row.avro, row.subject, row.version) for row in rows}
 
 

@@ -7,14 +7,14 @@ from __future__ import annotations
 
 import struct
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from itertools import accumulate
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from kafka_drain.data_files.scalars import text
+from kafka_drain.data_files.scalars import binaries, text
 from kafka_drain.schemas.schema_ids import (
     GUID_BYTES,
     HEADERS,
@@ -102,22 +102,12 @@ def _with_heads(
     if after == before:
         return column
     whole = pc.binary_join_element_wise(
-        _binary(after).take(heads.indices), pc.binary_slice(values, size, _END), _NOTHING
+        binaries(after).take(heads.indices), pc.binary_slice(values, size, _END), _NOTHING
     )
     return pc.replace_with_mask(column, chosen, whole)
 
 
-def _binary(values: Iterable[bytes]) -> pa.LargeBinaryArray:
-    """Return an array from buffers; `pa.array` would import pandas (see `data_files.scalars`)."""
-    held = list(values)
-    bounds = [0, *accumulate(map(len, held))]
-    buffers = [None, pa.py_buffer(struct.pack(f"={len(bounds)}q", *bounds))]
-    return pa.Array.from_buffers(
-        pa.large_binary(), len(held), [*buffers, pa.py_buffer(b"".join(held))]
-    )
-
-
-_NOTHING = _binary([b""])[0]
+_NOTHING = binaries([b""])[0]
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,190 @@
+"""`kafka-drain find`: find records in an archive."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from rich.console import Console
+from rich.text import Text
+
+from kafka_drain.archive.archive import Archive
+from kafka_drain.cli.commands.arguments import add_archive
+from kafka_drain.cli.console import answer, answer_line, new_table, print_table, say
+from kafka_drain.cli.exit_codes import OK
+from kafka_drain.config.checks import integer
+from kafka_drain.errors import ConfigError
+from kafka_drain.find.criteria import Criteria
+from kafka_drain.find.plan import Position
+from kafka_drain.intervals import time_text
+
+if TYPE_CHECKING:
+    from kafka_drain.find.search import Match, Search
+
+#: Number of characters of a key, a value or headers that the table shows.
+_SHOWN = 120
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the command's arguments."""
+    add_archive(parser)
+    parser.add_argument("--topic", metavar="TOPIC", action="append", default=[], dest="topics",
+                        help="only records of this topic; can be repeated")  # fmt: skip
+    parser.add_argument("--partition", metavar="NUMBER", action="append", default=[],
+                        dest="partitions",
+                        help="only records of this partition; can be repeated")  # fmt: skip
+    parser.add_argument(
+        "--offset",
+        metavar="OFFSET|START-END",
+        help="only this offset, or these, without the end; needs --topic and --partition",
+    )
+    parser.add_argument(
+        "--from-time", metavar="TIME", help="only records with this timestamp or a later one"
+    )
+    parser.add_argument(
+        "--to-time", metavar="TIME", help="only records with a timestamp before this one"
+    )
+    parser.add_argument(
+        "--key",
+        metavar="KEY",
+        action="append",
+        default=[],
+        dest="keys",
+        help="only records with this key, as text or as hex:00ff; can be repeated. Other users of "
+        "this machine can see it: use --key-file for keys that they must not see",
+    )
+    parser.add_argument(
+        "--key-file",
+        metavar="FILE",
+        help="only records with a key of this file, one a line, written like --key; - for standard "
+        "input",
+    )
+    parser.add_argument(
+        "--header",
+        metavar="NAME=VALUE",
+        action="append",
+        default=[],
+        dest="headers",
+        help="only records with this header, its value as text or as hex:00ff; can be repeated",
+    )
+    parser.add_argument(
+        "--value-contains",
+        metavar="BYTES",
+        help="only records whose value contains this, as text or as hex:00ff",
+    )
+    parser.add_argument(
+        "--jsonpath",
+        metavar="PATH[=VALUE]",
+        help="only records whose decoded value has this path, such as $.order.items[0].id=42",
+    )
+    parser.add_argument(
+        "--limit", metavar="N", default="100", help="number of records to show (%(default)s)"
+    )
+    parser.add_argument(
+        "--after", metavar="POSITION", help="continue where an earlier search ended"
+    )
+    parser.add_argument(
+        "--scan",
+        action="store_true",
+        help="read all files that may hold a match; otherwise the search refuses if these have "
+        "more than 256 MiB",
+    )
+
+
+def run(options: argparse.Namespace) -> int:
+    """Find records, and show them."""
+    criteria = Criteria.of(
+        topics=options.topics,
+        partitions=options.partitions,
+        offset=options.offset,
+        from_time=options.from_time,
+        to_time=options.to_time,
+        keys=[*options.keys, *_keys_in(options.key_file)],
+        headers=options.headers,
+        value_contains=options.value_contains,
+        jsonpath=options.jsonpath,
+    )
+    # Not at the top: pyarrow takes longer to import than wrong arguments take to be refused.
+    from kafka_drain.find.search import Search
+
+    archive = Archive.at(options.archive)
+    archive.require()
+    search = Search(
+        archive,
+        criteria,
+        limit=int(integer(1)("--limit", options.limit)),
+        after=None if options.after is None else Position.parse(options.after),
+        scan=options.scan,
+        say=say,
+    )
+    found = _print_lines(search) if options.json else _print_table(options, search)
+    say(_ending(search, found))
+    return OK
+
+
+def _keys_in(path: str | None) -> list[str]:
+    """Return the keys of a file; empty lines are none."""
+    if path is None:
+        return []
+    try:
+        content = sys.stdin.buffer.read() if path == "-" else Path(path).read_bytes()
+    except OSError as error:
+        raise ConfigError(f"--key-file {path} can't be read: {error.strerror}") from error
+    keys = content.decode("utf-8", "surrogateescape").splitlines()
+    if not any(keys):
+        raise ConfigError(f"--key-file {path} has no key; without one, any record would match")
+    return [key for key in keys if key]
+
+
+def _print_lines(search: Search) -> int:
+    found, payloads = 0, search.payloads()
+    for match in search.matches():
+        answer_line(match.to_dict(payloads))
+        found += 1
+    return found
+
+
+def _print_table(options: argparse.Namespace, search: Search) -> int:
+    matches = list(search.matches())
+    if matches:
+        answer(options, None, lambda console: _show(console, search, matches))
+    return len(matches)
+
+
+def _show(console: Console, search: Search, matches: Sequence[Match]) -> None:
+    payloads = search.payloads()
+    table = new_table(
+        console,
+        *("topic", "partition", "offset", "time", "key", "value", "headers"),
+        numbers=("partition", "offset"),
+    )
+    for match in matches:
+        at = match.position
+        table.add_row(
+            Text(at.topic),
+            str(at.partition),
+            f"{at.offset:,}",
+            "" if match.timestamp is None else time_text(match.timestamp),
+            _short([payloads.of("key", match.key, match.headers).line()]),
+            _short([payloads.of("value", match.value, match.headers).line()]),
+            _short(f"{name}={value.line()}" for name, value in match.shown_headers()),
+        )
+    print_table(console, table)
+
+
+def _short(texts: Iterable[str]) -> Text:
+    text = ", ".join(texts)
+    if len(text) <= _SHOWN:
+        return Text(text)
+    return Text(f"{text[:_SHOWN]}… ({len(text):,} characters)")
+
+
+def _ending(search: Search, found: int) -> str:
+    """Say how many records were found, and how the search goes on."""
+    records = f"{found:,} record{'' if found == 1 else 's'} found"
+    if search.is_complete:
+        return f"find: {records}"
+    return f"find: {records}; there may be more, after {search.through}: --after {search.through}"

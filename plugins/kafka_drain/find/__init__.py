@@ -1,0 +1,1 @@
+"""Find records in an archive: by key, offset, time, header or what a value holds."""

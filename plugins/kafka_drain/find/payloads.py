@@ -1,0 +1,136 @@
+"""Keys, values and headers as people and programs read them: decoded where that is possible."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from kafka_drain.errors import KafkaDrainError
+from kafka_drain.find.criteria import HEX
+from kafka_drain.schemas.decoders import Decoders, Headers, SchemaText
+from kafka_drain.schemas.schema_ids import SchemaId
+
+#: Control characters that a text may have.
+_LAYOUT = "\t\n\r"
+
+
+@dataclass(frozen=True)
+class Payload:
+    """A key, a value or a header's value, decoded.
+
+    Attributes:
+        format: `avro`, `protobuf` or `json` by its schema; `json` for an object or array; `text`;
+            or `hex` for all other bytes. None for null.
+        content: What it holds, as JSON types; for `hex`, its digits.
+        schema: The id or GUID of its schema; None without one.
+    """
+
+    format: str | None
+    content: Any = None
+    schema: SchemaId | None = None
+
+    def line(self) -> str:
+        """Return it as one line of text."""
+        if self.format is None:
+            return ""
+        if self.format == "hex":
+            return f"{HEX}{self.content}"
+        if self.format == "text":
+            return "".join(c if c.isprintable() else ascii(c)[1:-1] for c in str(self.content))
+        return json.dumps(self.content, ensure_ascii=True)
+
+
+class Payloads:
+    """Decodes with the schemas that an archive keeps.
+
+    Args:
+        find: Returns a schema by its id or GUID; None if it is unknown.
+        say: Called once for each reason why a schema can't be used.
+    """
+
+    def __init__(
+        self,
+        find: Callable[[SchemaId], SchemaText | None],
+        say: Callable[[str], None] = lambda line: None,
+    ) -> None:
+        self._kinds: dict[SchemaId, str] = {}
+        self._say = say
+        self._said: set[str] = set()
+
+        def noting(id_: SchemaId) -> SchemaText | None:
+            schema = find(id_)
+            if schema is not None:
+                self._kinds[id_] = schema.kind.lower()
+            return schema
+
+        self._decoders = Decoders(noting)
+
+    def of(self, part: str, payload: bytes | None, headers: Headers) -> Payload:
+        """Decode a key or a value.
+
+        Args:
+            part: `key` or `value`.
+            payload: Its bytes.
+            headers: The record's headers.
+        """
+        if payload is None:
+            return Payload(None)
+        try:
+            decoded = self._decoders.decode(part, payload, headers)
+        except KafkaDrainError as error:
+            # The library for Protobuf is missing.
+            if str(error) not in self._said:
+                self._said.add(str(error))
+                self._say(f"WARNING {part}s are shown as bytes: {error}")
+            decoded = None
+        except Exception:  # decoders raise whatever bytes that don't fit lead them to
+            # Bytes that only look as if they had an id, or whose schema isn't kept.
+            decoded = None
+        if decoded is None:
+            return plain(payload)
+        kind, value = self._kinds[decoded.id], decoded.value
+        if kind == "protobuf":
+            # The name of the message, and the message.
+            [value] = value.values()
+        return Payload(kind, _json_types(value), decoded.id)
+
+
+def plain(payload: bytes | None) -> Payload:
+    """Return what bytes without a schema hold."""
+    if payload is None:
+        return Payload(None)
+    try:
+        text = payload.decode()
+    except UnicodeDecodeError:
+        return Payload("hex", payload.hex())
+    if text[:1] in ("{", "["):
+        try:
+            return Payload("json", json.loads(text, parse_constant=_no_constant))
+        except (ValueError, RecursionError):
+            pass
+    if any(c < " " and c not in _LAYOUT for c in text) or "\x7f" in text:
+        return Payload("hex", payload.hex())
+    return Payload("text", text)
+
+
+def _no_constant(name: str) -> Any:
+    raise ValueError(f"{name} isn't JSON")
+
+
+def _json_types(value: Any) -> Any:
+    """Return a decoded value as JSON types."""
+    if isinstance(value, dict):
+        return {str(name): _json_types(member) for name, member in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_json_types(member) for member in value]
+    if isinstance(value, bytes):
+        return f"{HEX}{value.hex()}"
+    if isinstance(value, float) and not math.isfinite(value):
+        return str(value)
+    if value is None or isinstance(value, (bool, int, float, str)):
+        return value
+    # Times and decimals of Avro's logical types, UUIDs.
+    return value.isoformat() if hasattr(value, "isoformat") else str(value)

@@ -1,0 +1,310 @@
+"""Read the files of an archive in which records are looked for."""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+import pyarrow as pa
+
+from kafka_drain.archive.archive import Archive
+from kafka_drain.archive.files import ArchiveFile, archive_files
+from kafka_drain.data_files.reader import bytes_to_read, read_offsets, read_records, topic_of
+from kafka_drain.data_files.records import path_of
+from kafka_drain.errors import ConfigError, DataFileError
+from kafka_drain.find.criteria import Criteria
+from kafka_drain.find.payloads import Payload, Payloads, plain
+from kafka_drain.find.plan import (
+    Content,
+    Part,
+    Position,
+    parts_of,
+    steps_of,
+    why_scan,
+)
+from kafka_drain.find.rows import bounds_of, rows_inside
+from kafka_drain.intervals import time_text
+from kafka_drain.offsets import TopicPartition
+from kafka_drain.progress import Progress, Ticker
+from kafka_drain.republish.planning.row_filter import wanted_rows
+from kafka_drain.republish.sending.arrow_records import rows_of
+from kafka_drain.schemas.capture import read_document
+from kafka_drain.schemas.decoders import Headers, archived_schemas
+from kafka_drain.schemas.decoding import read_schemas
+from kafka_drain.storage.paths import is_local
+
+#: Approximate size of the records that are read at a time.
+_BATCH_BYTES = 16 << 20
+#: Number of files whose statistics are read at once; in a store, the latency of requests dominates.
+_LANES_ON_DISK, _LANES_IN_STORE = 2, 16
+
+_TIMESTAMP_TYPES = {0: "CreateTime", 1: "LogAppendTime"}
+
+
+@dataclass(frozen=True)
+class Match:
+    """A record that was found.
+
+    Its `repr` shows neither key nor value.
+
+    Attributes:
+        position: Where it is: topic, partition and offset.
+        topic_id: Id of its topic.
+        timestamp: Its timestamp in milliseconds since 1970; None if it has none.
+        timestamp_type: 0 for CreateTime, 1 for LogAppendTime.
+        key: Its key.
+        value: Its value.
+        headers: Its headers.
+        file: The file that holds it, relative to the archive.
+        is_sealed: Whether a receipt proves it.
+    """
+
+    position: Position
+    topic_id: str
+    timestamp: int | None
+    timestamp_type: int | None
+    key: bytes | None = field(repr=False)
+    value: bytes | None = field(repr=False)
+    headers: Headers = field(repr=False)
+    file: str
+    is_sealed: bool
+
+    def to_dict(self, payloads: Payloads) -> dict[str, Any]:
+        """Return the record as JSON types, decoded."""
+        key = payloads.of("key", self.key, self.headers)
+        value = payloads.of("value", self.value, self.headers)
+        return {
+            "topic": self.position.topic,
+            "topic_id": self.topic_id,
+            "partition": self.position.partition,
+            "offset": self.position.offset,
+            "timestamp": None if self.timestamp is None else time_text(self.timestamp),
+            "timestamp_type": _TIMESTAMP_TYPES.get(self.timestamp_type or 0),
+            "key": key.content,
+            "key_format": key.format,
+            "key_schema": key.schema,
+            "value": value.content,
+            "value_format": value.format,
+            "value_schema": value.schema,
+            "headers": [
+                {"name": name, "value": shown.content, "format": shown.format}
+                for name, shown in self.shown_headers()
+            ],
+            "file": self.file,
+            "sealed": self.is_sealed,
+            "position": str(self.position),
+        }
+
+    def shown_headers(self) -> list[tuple[str, Any]]:
+        """Return the name and the payload of each header."""
+        return [
+            (name, plain(value.encode() if isinstance(value, str) else value))
+            for name, value in self.headers or ()
+        ]
+
+
+@dataclass
+class Search:
+    """A search in an archive.
+
+    Attributes:
+        archive: The archive.
+        criteria: What is looked for.
+        limit: Number of records after which it ends.
+        after: Only records after this position; None for all.
+        scan: Whether files may be read as a whole, however large they are.
+        say: Receives a line of progress every two seconds.
+        should_stop: Asked between files; ends the search.
+        through: The position up to which everything was found so far.
+        is_complete: Whether it has ended because everything was searched.
+    """
+
+    archive: Archive
+    criteria: Criteria
+    limit: int = 100
+    after: Position | None = None
+    scan: bool = False
+    say: Callable[[str], None] = lambda line: None
+    should_stop: Callable[[], bool] = lambda: False
+    through: Position | None = None
+    is_complete: bool = False
+    _kept: dict[tuple[str, TopicPartition], list[Match]] = field(default_factory=dict, repr=False)
+    _done: int = 0
+    _ticker: Ticker = field(init=False, repr=False)
+
+    def payloads(self) -> Payloads:
+        """Return what decodes the records, with the schemas that the archive keeps."""
+        root = self.archive.root
+        return Payloads(archived_schemas(read_document(root), read_schemas(root)), self.say)
+
+    def matches(self) -> Iterator[Match]:
+        """Yield the records that match, by topic, partition and offset.
+
+        Raises:
+            ArchiveError: When the folder isn't an archive.
+            ConfigError: When too many files would have to be read, and the search may not.
+            DataFileError: When a file can't be read, or is gone since.
+            ManifestInvalidError: When manifest or receipts are damaged: records could be missing.
+            StoreUnavailableError: When the archive's store doesn't respond.
+        """
+        snapshot = self.archive.snapshot()
+        contents = [(file, self._contents(file)) for file in archive_files(snapshot)]
+        parts = parts_of(contents, snapshot.topic_incarnations(), self.criteria, self.after)
+        steps = steps_of(self._without_ruled_out(parts))
+        payloads = self.payloads() if self.criteria.path is not None else None
+        progress = Progress("records", sum(step.records() for step in steps))
+        self._ticker = Ticker("find", progress, self.say)
+        of_file: dict[str, list[Part]] = {}
+        for step in steps:
+            for part in step.parts:
+                of_file.setdefault(part.file.path, []).append(part)
+        left, self.through = self.limit, self.after
+        for step in steps:
+            if self.should_stop():
+                return
+            found = [
+                match
+                for part in step.parts
+                for match in self._of(part, of_file[part.file.path], left, payloads)
+            ]
+            for match in heapq.nsmallest(left, found, key=lambda match: match.position):
+                yield match
+                self.through = match.position
+            left -= min(left, len(found))
+            if not left:
+                return
+            self.through = step.through()
+            self._done += step.records()
+        if progress.total:
+            self.say(progress.line("find", self._done))
+        self.is_complete = True
+
+    def _contents(self, file: ArchiveFile) -> Sequence[Content]:
+        """Return what a file holds; one that no receipt describes yet is read."""
+        if file.sealed is not None:
+            return file.sealed.contents
+        with _named(file):
+            path = path_of(str(self.archive.root), file.path)
+            return read_offsets(path, file.file_format, topic_of(file.path))
+
+    def _of(
+        self, part: Part, of_file: Sequence[Part], left: int, payloads: Payloads | None
+    ) -> list[Match]:
+        """Return the first matches of a part.
+
+        A compacted file may hold a hundred partitions. So the matches of its other parts are kept
+        for later, if they are few: otherwise the search ends soon, or the file is read again.
+
+        Args:
+            part: The part.
+            of_file: All parts of its file, in the order in which they are read.
+            left: Number of matches that are still wanted.
+            payloads: Decodes values, if there is a path into them.
+        """
+        kept = self._kept.pop((part.file.path, part.tp), None)
+        if kept is not None:
+            return kept
+        ahead = of_file[of_file.index(part) :]
+        found: dict[TopicPartition, list[Match]] = {each.tp: [] for each in ahead}
+        own, rows = found[part.tp], 0
+        for batch in self._batches(part.file, ahead):
+            rows += batch.num_rows
+            self._ticker.at(self._done + min(rows, part.content.records))
+            for each in ahead:
+                found[each.tp] += self._matches_in(batch, each, payloads)
+            if len(own) >= left:
+                if part.content.ascending:
+                    return own[:left]
+                own[:] = heapq.nsmallest(left, own, key=lambda match: match.position)
+            if sum(map(len, found.values())) - len(own) > self.limit:
+                ahead = [part]
+        for other in ahead[1:]:
+            self._kept[other.file.path, other.tp] = found[other.tp]
+        return own
+
+    def _batches(self, file: ArchiveFile, parts: Sequence[Part]) -> Iterator[pa.RecordBatch]:
+        """Yield a file's rows that may match, without comparing partitions and times."""
+        path = path_of(str(self.archive.root), file.path)
+        wanted = bounds_of(parts, self.criteria)
+        with _named(file):
+            for batch in read_records(path, file.file_format, _BATCH_BYTES, wanted):
+                yield rows_inside(batch, self.criteria)
+
+    def _matches_in(
+        self, batch: pa.RecordBatch, part: Part, payloads: Payloads | None
+    ) -> Iterator[Match]:
+        in_folder = topic_of(part.file.path) is not None
+        rows = wanted_rows(batch, part.tp, part.rows, part.from_offset, in_topic_folder=in_folder)
+        types = rows["timestampType"].to_pylist()
+        for row, timestamp_type in zip(rows_of(rows), types, strict=True):
+            key, value, headers, timestamp, offset = row
+            if payloads is not None:
+                decoded = payloads.of("value", value, headers)
+                if not self._has_path(decoded):
+                    continue
+            yield Match(
+                position=part.at(offset),
+                topic_id=part.file.topic_ids.get(part.tp.topic, ""),
+                timestamp=timestamp,
+                timestamp_type=timestamp_type,
+                key=key,
+                value=value,
+                headers=headers,
+                file=part.file.path,
+                is_sealed=part.file.sealed is not None,
+            )
+
+    def _has_path(self, value: Payload) -> bool:
+        path = self.criteria.path
+        # Digits of bytes, and a null, have no members.
+        is_structure = value.format not in (None, "text", "hex")
+        return path is None or (is_structure and path.matches(value.content))
+
+    def _without_ruled_out(self, parts: Sequence[Part]) -> list[Part]:
+        """Return the parts of files that statistics and Bloom filters don't rule out.
+
+        Raises:
+            ConfigError: When too much is left to read.
+        """
+        if not parts or not self.criteria.look_inside():
+            return list(parts)
+        by_file: dict[str, list[Part]] = {}
+        for part in parts:
+            by_file.setdefault(part.file.path, []).append(part)
+        ticker = Ticker("find statistics", Progress("files", len(by_file)), self.say)
+        root = self.archive.root
+        sizes: dict[str, int] = {}
+
+        def size_of(those: list[Part]) -> int:
+            file, wanted = those[0].file, bounds_of(those, self.criteria)
+            with _named(file):
+                path = path_of(str(root), file.path)
+                return bytes_to_read(path, file.file_format, file.bytes, wanted)
+
+        with ThreadPoolExecutor(_LANES_ON_DISK if is_local(root) else _LANES_IN_STORE) as pool:
+            for path, size in zip(by_file, pool.map(size_of, by_file.values()), strict=True):
+                sizes[path] = size
+                ticker.at(len(sizes))
+        left = {path: size for path, size in sizes.items() if size}
+        why = "" if self.scan else why_scan(len(left), sum(left.values()), self.criteria)
+        if why:
+            raise ConfigError(why)
+        return [part for part in parts if part.file.path in left]
+
+
+@contextmanager
+def _named(file: ArchiveFile) -> Iterator[None]:
+    """Name the file that can't be read."""
+    try:
+        yield
+    except FileNotFoundError as error:
+        raise DataFileError(
+            f"{file.path} is gone: since the search began, maintenance or a repair has replaced "
+            "it; search again"
+        ) from error
+    except DataFileError as error:
+        raise DataFileError(f"{file.path}: {error}; run `kafka-drain validate`") from error

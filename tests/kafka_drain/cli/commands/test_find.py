@@ -1,0 +1,124 @@
+"""`kafka-drain find`: what it prints, and that keys stay off the command line."""
+
+from __future__ import annotations
+
+import io
+import json
+import sys
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from kafka_drain.cli.exit_codes import OK, USAGE
+from kafka_drain.cli.main import main
+from kafka_drain.offsets import TopicPartition
+from tests.kafka_drain.made_archive import MadeArchive, dense
+
+A0 = TopicPartition("a", 0)
+
+
+@pytest.fixture
+def archive(tmp_path: Path) -> str:
+    """An archive of 30 records, one of which has a large value."""
+    made = MadeArchive(tmp_path / "made", {"a": "id"})
+    made.seal({A0: dense(0, 20)}, headers=[{"key": "h", "value": b"\x1b"}])
+    made.seal({A0: dense(20, 30)}, value=b"<b>" * 1000)
+    made.open_generation()
+    return str(made.root)
+
+
+def lines_of(capsys: pytest.CaptureFixture[str]) -> tuple[list[Any], str]:
+    """Return the documents that were printed, and what was said besides."""
+    printed = capsys.readouterr()
+    return [json.loads(line) for line in printed.out.splitlines()], printed.err
+
+
+def test_find_table(archive: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """People get a table, in which large values are cut and bytes are digits."""
+    assert main(["find", archive, "--topic", "a", "--partition", "0", "--offset", "19-21"]) == OK
+    printed = capsys.readouterr()
+
+    assert "│ 19 " in printed.out
+    assert "h=hex:1b" in printed.out
+    assert "<b>… (3,000 characters)" in printed.out
+    assert printed.err.splitlines()[-1] == "find: 2 records found"
+
+
+def test_find_lines(archive: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """Programs get a line for each record, whole; the end says how to go on."""
+    assert main(["find", archive, "--json", "--limit", "21"]) == OK
+    found, said = lines_of(capsys)
+
+    assert [record["offset"] for record in found] == [*range(21)]
+    assert found[20]["value"] == "<b>" * 1000
+    assert said.splitlines()[-1].endswith("--after a:1:0:20")
+
+    assert main(["find", archive, "--json", "--after", "a:1:0:20"]) == OK
+    found, said = lines_of(capsys)
+    assert [record["offset"] for record in found] == [*range(21, 30)]
+    assert said.splitlines()[-1] == "find: 9 records found"
+
+
+def test_find_nothing(archive: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """If there is no such record, that is the answer."""
+    assert main(["find", archive, "--key", "none"]) == OK
+    printed = capsys.readouterr()
+
+    assert printed.out == ""
+    assert printed.err.splitlines()[-1] == "find: 0 records found"
+
+
+@pytest.mark.parametrize("given", ["file", "-"])
+def test_find_key_file(
+    archive: str,
+    tmp_path: Path,
+    given: str,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Keys can come from a file or standard input, one a line; nothing says which they are."""
+    keys = b"17\n\nhex:3238\r\nsecret\xff\n"
+    path = tmp_path / "keys"
+    path.write_bytes(keys)
+    monkeypatch.setattr(sys, "stdin", SimpleNamespace(buffer=io.BytesIO(keys)))
+
+    assert (
+        main(["find", archive, "--json", "--key-file", str(path) if given == "file" else "-"]) == 0
+    )
+    found, said = lines_of(capsys)
+    assert [record["key"] for record in found] == ["17", "28"]
+    assert "17" not in said
+    assert "secret" not in said
+
+
+@pytest.mark.parametrize(
+    ("arguments", "why"),
+    [
+        (["--key", "hex:secret"], "key begins with hex:"),
+        (["--key-file", "/no/such/file"], "can't be read: No such file"),
+        (["--limit", "0"], "--limit = '0' is not acceptable"),
+        (["--after", "x"], "after = 'x' is not acceptable"),
+        (["--offset", "3"], "one topic and one partition"),
+    ],
+)
+def test_find_wrong_usage(
+    archive: str, arguments: list[str], why: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Wrong arguments are refused before a file is read."""
+    assert main(["find", archive, *arguments]) == USAGE
+    printed = capsys.readouterr()
+
+    assert why in printed.err
+    assert "secret" not in printed.err
+
+
+def test_find_empty_key_file(
+    archive: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A file of keys without one doesn't mean any key."""
+    (tmp_path / "keys").write_text("\n\n")
+
+    assert main(["find", archive, "--key-file", str(tmp_path / "keys")]) == USAGE
+    assert "has no key" in capsys.readouterr().err

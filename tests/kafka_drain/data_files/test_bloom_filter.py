@@ -1,0 +1,142 @@
+"""Parquet's Bloom filters: no written value is missed, and hardly any other is let through."""
+
+from __future__ import annotations
+
+import io
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kafka_drain.data_files.bloom_filter import BloomFilter
+from kafka_drain.data_files.parquet import bytes_to_read, read_records
+from kafka_drain.data_files.records import Wanted
+
+
+def keys_in(path: Path, *keys: bytes) -> list[bytes]:
+    """Return the keys that rows have which are read for the given ones."""
+    wanted = Wanted(keys=frozenset(keys))
+    return [
+        key for batch in read_records(path, 1 << 20, wanted) for key in batch["key"].to_pylist()
+    ]
+
+
+def written(keys: list[bytes | None], ndv: int = 100) -> io.BytesIO:
+    """Write a column of keys with a Bloom filter."""
+    buffer = io.BytesIO()
+    table = pa.table({"key": pa.array(keys, pa.binary())})
+    options: Any = {"key": {"ndv": ndv, "fpp": 0.01}}
+    pq.write_table(table, buffer, bloom_filter_options=options)
+    return buffer
+
+
+def filter_of(buffer: io.BytesIO) -> Any:
+    """Return a function that looks a value up in the filter of a file's only row group."""
+    offset = pq.ParquetFile(buffer).metadata.row_group(0).column(0).bloom_filter_offset
+
+    def read(at: int, size: int) -> bytes:
+        buffer.seek(at)
+        return buffer.read(size)
+
+    found = BloomFilter.at(offset, read)
+    assert found is not None
+    return lambda value: found.can_hold(value, read)
+
+
+@given(st.lists(st.binary(max_size=40), min_size=1, max_size=50))
+def test_bloom_filter_holds_all(keys: list[bytes]) -> None:
+    """A value that was written is never ruled out, whatever its bytes and length."""
+    can_hold = filter_of(written([*keys]))
+
+    assert all(map(can_hold, keys))
+
+
+def test_bloom_filter_rules_out() -> None:
+    """Of values that weren't written, no more get through than the filter was made for."""
+    can_hold = filter_of(written([b"key %d" % n for n in range(1000)], ndv=1000))
+
+    through = sum(can_hold(b"other %d" % n) for n in range(10_000))
+    assert 0 < through < 200
+
+
+HEADER = bytes.fromhex("15 40 1c 1c 00 00 1c 1c 00 00 1c 1c 00 00 00")
+
+
+@pytest.mark.parametrize(
+    ("header", "blocks"),
+    [
+        (HEADER, 1),
+        (HEADER.replace(b"\x15\x40", b"\x15\x80\x01"), 2),
+        # With the number of the first field written out.
+        (HEADER.replace(b"\x15\x40", b"\x05\x02\x40"), 1),
+        # Another algorithm, hash or compression.
+        (bytes.fromhex("15 40 1c 2c 00 00 1c 1c 00 00 1c 1c 00 00 00"), None),
+        (bytes.fromhex("15 40 1c 1c 00 00 1c 2c 00 00 1c 1c 00 00 00"), None),
+        (bytes.fromhex("15 40 1c 1c 00 00 1c 1c 00 00 1c 2c 00 00 00"), None),
+        # One that isn't named.
+        (bytes.fromhex("15 40 1c 1c 00 00 1c 1c 00 00 00"), None),
+    ],
+)
+def test_bloom_filter_header(header: bytes, blocks: int | None) -> None:
+    """A header says how many blocks there are; what isn't known isn't used."""
+    found = BloomFilter.at(7, lambda at, size: header[at - 7 :][:size])
+
+    assert found == (None if blocks is None else BloomFilter(7 + len(header), blocks))
+
+
+@pytest.mark.parametrize(
+    ("header", "match"),
+    [
+        (b"", "ends early"),
+        (HEADER[:-1], "ends early"),
+        (HEADER.replace(b"\x15\x40", b"\x15\x42"), "has 33 bytes"),
+        (HEADER.replace(b"\x15\x40", b"\x15\x00"), "has 0 bytes"),
+        (HEADER.replace(b"\x15\x40", b"\x15\x01"), "has -1 bytes"),
+        (HEADER.replace(b"\x15\x40", b"\x18\x40"), "field 1 of type 8"),
+        (HEADER.replace(b"\x1c\x1c", b"\x1c\x15", 1), "union of type 5"),
+    ],
+)
+def test_bloom_filter_damaged_header(header: bytes, match: str) -> None:
+    """Bytes that aren't a header are refused, rather than looked up in."""
+    with pytest.raises(ValueError, match=match):
+        BloomFilter.at(0, lambda at, size: header[at:][:size])
+
+
+def test_bloom_filter_ends_early() -> None:
+    """A block that the file doesn't have is damage, not a value that isn't there."""
+    with pytest.raises(ValueError, match="ends early"):
+        BloomFilter(0, 4).can_hold(b"key", lambda at, size: b"")
+
+
+def test_statistics_rule_out(tmp_path: Path) -> None:
+    """Without a filter, the lowest and highest key of a row group decide, then its keys alone."""
+    path = tmp_path / "part-0.parquet"
+    table = pa.table(
+        {
+            "key": pa.array([b"a", None, b"c", b"m", b"n", b"z"], pa.binary()),
+            "value": pa.array([b"v" * 1000] * 6, pa.binary()),
+            "offset": pa.array(range(6), pa.int64()),
+            "partition": pa.array([0] * 6, pa.int32()),
+        }
+    )
+    pq.write_table(table, path, row_group_size=3)
+
+    assert keys_in(path, b"a") == [b"a", None, b"c"]
+    assert keys_in(path, b"a", b"z") == [b"a", None, b"c", b"m", b"n", b"z"]
+    # Between the keys of a group.
+    assert keys_in(path, b"b") == []
+    assert 0 < bytes_to_read(path, Wanted(keys=frozenset([b"b"]))) < 1000
+    assert bytes_to_read(path, Wanted(keys=frozenset([b"e"]))) == 0
+    assert bytes_to_read(path, Wanted()) > 100
+
+
+def test_no_key_at_all(tmp_path: Path) -> None:
+    """A row group whose records have no key holds none that is looked for."""
+    path = tmp_path / "part-0.parquet"
+    pq.write_table(pa.table({"key": pa.array([None, None], pa.binary())}), path)
+
+    assert keys_in(path, b"a") == []
