@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, TypedDict
 
 __all__ = [
+    "AUDITOR",
     "BROWSER",
     "FORGER",
     "LOOKER",
@@ -36,6 +37,8 @@ _BEGAN = datetime(2026, 1, 1, tzinfo=timezone.utc)
 
 #: Users in addition to ROLES: one who may view everything, one with a forged login, one without.
 VIEWER, FORGER, NOBODY = "viewer", "forger", "nobody"
+#: One who may see records.
+AUDITOR = "auditor"
 #: One without a login who asks as a browser does, and one with too few rights.
 BROWSER, LOOKER = "browser", "looker"
 #: Users with fewer rights (named as in Airflow 2), by name; for Airflow 3, see `airflow_auth`.
@@ -123,7 +126,7 @@ class PageAnswer(NamedTuple):
 def ask(
     folder: Path,
     scene: Scene,
-    requests: Mapping[str, tuple[str, str]],
+    requests: Mapping[str, tuple[str, ...]],
     environment: Mapping[str, str] | None = None,
 ) -> dict[str, PageAnswer]:
     """Return the responses of an Airflow with its home in a folder, by the requests' names.
@@ -131,7 +134,7 @@ def ask(
     Args:
         folder: Folder for Airflow's home.
         scene: Content of its database.
-        requests: User and URL, by the request's name.
+        requests: User and URL, and what is posted if it isn't read, by the request's name.
         environment: Additional environment variables.
 
     Raises:
@@ -159,8 +162,11 @@ def ask(
     return {name: PageAnswer(*answer) for name, answer in answers.items()}
 
 
-def open_pages(scene: Scene) -> Callable[[str, str], PageAnswer]:
-    """Return a function that requests a URL as a user from Airflow's server in this process."""
+def open_pages(scene: Scene) -> Callable[..., PageAnswer]:
+    """Return a function that requests a URL as a user from Airflow's server in this process.
+
+    In Airflow 3, it posts what it is given besides these.
+    """
     from airflow.providers.common.compat.version_compat import AIRFLOW_V_3_0_PLUS
 
     get = _open_fastapi() if AIRFLOW_V_3_0_PLUS else _open_flask()
@@ -170,7 +176,7 @@ def open_pages(scene: Scene) -> Callable[[str, str], PageAnswer]:
     return get
 
 
-def _open_fastapi() -> Callable[[str, str], PageAnswer]:
+def _open_fastapi() -> Callable[..., PageAnswer]:
     from airflow import settings
     from airflow.api_fastapi.app import init_auth_manager
     from airflow.api_fastapi.auth.managers.simple.user import SimpleAuthManagerUser
@@ -193,6 +199,7 @@ def _open_fastapi() -> Callable[[str, str], PageAnswer]:
     tokens = {
         VIEWER: auth.generate_jwt(SimpleAuthManagerUser(username=VIEWER, role="VIEWER")),
         "stranger": auth.generate_jwt(SimpleAuthManagerUser(username="stranger", role=None)),
+        AUDITOR: auth.generate_jwt(SimpleAuthManagerUser(username=AUDITOR, role="OP")),
         FORGER: "not.a.token",
     }
     for name in RIGHTS:
@@ -203,8 +210,9 @@ def _open_fastapi() -> Callable[[str, str], PageAnswer]:
     clients[BROWSER] = TestClient(server, headers=asks)
     clients[LOOKER] = TestClient(server, headers=asks, cookies={"_token": tokens["stranger"]})
 
-    def get(user: str, url: str) -> PageAnswer:
-        answer = clients[user].get(url, follow_redirects=False)
+    def get(user: str, url: str, posted: str | None = None) -> PageAnswer:
+        method = "GET" if posted is None else "POST"
+        answer = clients[user].request(method, url, content=posted, follow_redirects=False)
         return PageAnswer(answer.status_code, answer.text, dict(answer.headers))
 
     return get

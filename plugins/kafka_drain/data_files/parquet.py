@@ -68,7 +68,7 @@ def bytes_to_read(path: DataPath, wanted: Wanted) -> int:
         size = 0
         for group in _groups(file, source, wanted):
             described = file.metadata.row_group(group)
-            columns = range(described.num_columns)
+            columns = [*range(described.num_columns)]
             if wanted.keys is not None:
                 columns = _positions(file.metadata, "key")
             size += sum(described.column(number).total_compressed_size for number in columns)

@@ -92,6 +92,7 @@ def archive_page(
     drains: Sequence[Drained] = (),
     placed: Placed = NOTHING,
     drills: Sequence[DrillDocument] = (),
+    records: str = "",
 ) -> str:
     """Return the page of an archive.
 
@@ -104,6 +105,7 @@ def archive_page(
         drains: The newest drains, oldest first.
         placed: Where the last validation's findings are.
         drills: The newest drills, oldest first.
+        records: Address of the page on which its records are looked for; empty for none.
     """
     proofs = _Proofs(row, placed, history.still_unknown)
     runs = history.runs[-COLUMNS:]
@@ -128,6 +130,7 @@ def archive_page(
         figures=[*_spans(history, proofs), *_charts(history, proofs), *_throughput(drains)],
         receipts=list(reversed(history.runs[-RECEIPTS:])),
         receipts_address=receipts,
+        records=records,
         drills=show_drills(drills, now),
         now=now.isoformat(),
     )

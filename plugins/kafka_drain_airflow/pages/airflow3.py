@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from typing import Annotated, Any, Literal
-from urllib.parse import urlencode
+from urllib.parse import parse_qs, urlencode
 
 from airflow.api_fastapi.app import get_auth_manager
 from airflow.api_fastapi.auth.managers.models.resource_details import DagAccessEntity, DagDetails
+from airflow.api_fastapi.auth.managers.simple.simple_auth_manager import SimpleAuthManager
 from airflow.api_fastapi.common.db.common import SessionDep
 from airflow.api_fastapi.core_api.security import GetUserDep, requires_access_dag
 from airflow.models.dag import DagModel
@@ -17,6 +18,7 @@ from fastapi.responses import HTMLResponse, JSONResponse, RedirectResponse, Resp
 from kafka_drain_airflow.addresses import URL_PREFIX, airflow_url, page_url
 from kafka_drain_airflow.pages import answers as page_answers
 from kafka_drain_airflow.pages.answers import Answer
+from kafka_drain_airflow.pages.records import RIGHT, is_on
 from kafka_drain_airflow.pages.rights import ENTITIES, Rights
 
 # Airflow mounts a plugin's application without authentication, so each route checks access itself:
@@ -73,7 +75,60 @@ def archive_at(
 @app.get("/archives/{dag_id}", dependencies=_MAY_READ, response_class=HTMLResponse)
 def archive_of(dag_id: str, session: SessionDep, user: GetUserDep) -> Response:
     """Return the page of a drain's archive."""
-    return _response(page_answers.archive(session, dag_id, _rights(session, user)))
+    rights, may_see = _rights(session, user), _may_see_records(user)
+    return _response(page_answers.archive(session, dag_id, rights, may_see_records=may_see))
+
+
+def _may_see_records(user: Any) -> bool:
+    """Return whether a user has the right to see records, besides those to the archive's DAG."""
+    manager: Any = get_auth_manager()
+    if isinstance(manager, SimpleAuthManager):
+        # It lets every viewer see any view of a plugin: here it takes its role `op`.
+        allowed: bool = manager.is_authorized_configuration(method="PUT", user=user)
+    else:
+        allowed = manager.is_authorized_custom_view(method="GET", resource_name=RIGHT, user=user)
+    return is_on() and allowed
+
+
+def require_records(user: GetUserDep) -> None:
+    """Let only users in who may see records.
+
+    Raises:
+        HTTPException: For anybody else.
+    """
+    if not _may_see_records(user):
+        raise HTTPException(403, f"Forbidden: it takes the right {RIGHT!r}")
+
+
+async def posted_form(request: Request) -> dict[str, list[str]]:
+    """Return the fields of a form that was sent."""
+    return parse_qs((await request.body()).decode())
+
+
+_MAY_SEE_RECORDS = [*_MAY_READ, Depends(require_records)]
+_Posted = Annotated[dict[str, list[str]], Depends(posted_form)]
+
+
+# What is looked for is posted, although nothing is changed: addresses are in logs and histories.
+@app.get("/archives/{dag_id}/records", dependencies=_MAY_SEE_RECORDS, response_class=HTMLResponse)
+def records_form(dag_id: str, session: SessionDep, user: GetUserDep) -> Response:
+    """Return the form with which an archive's records are looked for."""
+    return _response(page_answers.records(session, dag_id, _rights(session, user), ""))
+
+
+@app.post("/archives/{dag_id}/records", dependencies=_MAY_SEE_RECORDS, response_class=HTMLResponse)
+def records(dag_id: str, posted: _Posted, session: SessionDep, user: GetUserDep) -> Response:
+    """Return a page of records that were found."""
+    rights, name = _rights(session, user), user.get_name()
+    return _response(page_answers.records(session, dag_id, rights, name, posted))
+
+
+@app.post("/archives/{dag_id}/records.jsonl", dependencies=_MAY_SEE_RECORDS)
+def records_as_lines(
+    dag_id: str, posted: _Posted, session: SessionDep, user: GetUserDep
+) -> Response:
+    """Return the records that were found as JSON lines."""
+    return _response(page_answers.records_as_lines(session, dag_id, user.get_name(), posted))
 
 
 @app.get("/archives/{dag_id}/receipts/{generation}/{name}", dependencies=_MAY_READ)

@@ -51,6 +51,14 @@ from kafka_drain_airflow.pages.database import (
     progress_of,
     report_of,
 )
+from kafka_drain_airflow.pages.records import (
+    RECORDS_URL,
+    Posted,
+    empty_page,
+    is_on,
+    lines_of,
+    page_of,
+)
 from kafka_drain_airflow.pages.rights import Rights
 
 #: Color schemes that a page which links to a report or embeds it may choose.
@@ -83,6 +91,13 @@ def _page_headers(name: str) -> dict[str, str]:
 
 PAGE_HEADERS = _page_headers("frame.js")
 CHART_HEADERS = _page_headers("charts.js")
+#: The form is sent to this server only.
+FORM_HEADERS = PAGE_HEADERS | {
+    "Content-Security-Policy": PAGE_HEADERS["Content-Security-Policy"].replace(
+        "form-action 'none'", "form-action 'self'"
+    ),
+    "Cache-Control": "no-store",
+}
 _HTML, _JSON = "text/html; charset=utf-8", "application/json"
 
 _histories = Histories()
@@ -166,13 +181,14 @@ def restores(session: Any, rights: Rights) -> Answer:
     return Answer(page, headers=PAGE_HEADERS)
 
 
-def archive(session: Any, dag_id: str, rights: Rights) -> Answer:
+def archive(session: Any, dag_id: str, rights: Rights, *, may_see_records: bool = False) -> Answer:
     """Return the page of a drain's archive.
 
     Args:
         session: Session of Airflow's database.
         dag_id: Id of the archive's page: of the DAG that validates it.
         rights: Whose runs and progress may be shown.
+        may_see_records: Whether the user may also see records.
     """
     address = _archive_url(dag_id)
     rows = [row for row in _rows(session, [dag_id], rights) if row.page == address]
@@ -196,8 +212,53 @@ def archive(session: Any, dag_id: str, rights: Rights) -> Answer:
     drains = drains_of(session, dag_id, [group for group in groups if group in shown])
     now = datetime.now(timezone.utc)
     address = f"{row.page}/receipts"
-    page = archive_page(row, history, now, address, doing, drains, placed, tried)
+    records = f"{row.page}{RECORDS_URL}" if may_see_records and not row.problem else ""
+    page = archive_page(row, history, now, address, doing, drains, placed, tried, records)
     return Answer(page, headers=CHART_HEADERS)
+
+
+def records(
+    session: Any, dag_id: str, rights: Rights, user: str, posted: Posted | None = None
+) -> Answer:
+    """Return the page on which an archive's records are looked for, and what was found.
+
+    The server has to check before that the user may see records.
+
+    Args:
+        session: Session of Airflow's database.
+        dag_id: Id of the archive's page.
+        rights: To which DAGs the page may lead.
+        user: Who searches.
+        posted: What the form has; None before the first search.
+    """
+    place = archives_of(session, [dag_id]).get(dag_id)
+    if place is None or not is_on():
+        return _not_found(f"{dag_id} shows no records.")
+    sending = rights.of(dags_of(session, [place.name], "republish")[place.name])
+    address, republish = _archive_url(dag_id), min(sending, default="")
+    if posted is None:
+        return Answer(empty_page(place, address, republish), headers=FORM_HEADERS)
+    return Answer(page_of(place, address, republish, posted, user), headers=FORM_HEADERS)
+
+
+def records_as_lines(session: Any, dag_id: str, user: str, posted: Posted) -> Answer:
+    """Return what is found as a file of JSON lines; for the arguments see `records`."""
+    place = archives_of(session, [dag_id]).get(dag_id)
+    if place is None or not is_on():
+        return _not_found(f"{dag_id} shows no records.")
+    try:
+        content = lines_of(place, posted, user)
+    except (KafkaDrainError, OSError) as error:
+        return _message(400, str(error))
+    return Answer(
+        content,
+        "application/x-ndjson",
+        headers=HEADERS
+        | {
+            "Content-Disposition": 'attachment; filename="records.jsonl"',
+            "Cache-Control": "no-store",
+        },
+    )
 
 
 def archive_at(session: Any, archive: str, rights: Rights) -> Answer:

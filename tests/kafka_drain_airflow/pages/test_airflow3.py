@@ -17,13 +17,25 @@ ROUTES = [route for route in app.routes if isinstance(route, APIRoute)]
 LISTS = {"/archive", "/archives", "/api/archives", "/restores"}
 
 
+RECORDS = {"/archives/{dag_id}/records", "/archives/{dag_id}/records.jsonl"}
+
+
 def test_routes_only_read() -> None:
-    """No address changes anything: a forged request, which carries the login, can do nothing."""
+    """No address changes anything: a forged request, which carries the login, can do nothing.
+
+    What records are looked for is posted, so that it isn't in an address.
+    """
     assert len(ROUTES) == len(app.routes) > len(LISTS)
-    assert {method for route in ROUTES for method in route.methods} == {"GET"}
+    posting = {route.path for route in ROUTES if route.methods != {"GET"}}
+    assert posting == RECORDS
+    assert {method for route in ROUTES for method in route.methods} == {"GET", "POST"}
 
 
 @pytest.mark.parametrize("route", ROUTES, ids=lambda route: route.path)
 def test_routes_check_access(route: APIRoute) -> None:
-    """Each address of a DAG asks for the right to its runs, tasks and XComs; lists filter."""
-    assert len(route.dependencies) == (0 if route.path in LISTS else 3)
+    """Each address of a DAG asks for the right to its runs, tasks and XComs; lists filter.
+
+    Records take a right of their own besides.
+    """
+    expected = 0 if route.path in LISTS else 4 if route.path in RECORDS else 3
+    assert len(route.dependencies) == expected

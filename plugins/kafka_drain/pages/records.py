@@ -1,0 +1,141 @@
+"""The page on which records of an archive are looked for: a form, and what was found.
+
+Opens nothing but its template.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from kafka_drain.pages.rendering import render
+
+#: Number of characters of a key, a value or a header that the page shows.
+SHOWN = 2_000
+
+
+@dataclass(frozen=True)
+class FormField:
+    """A field of the form.
+
+    Attributes:
+        name: Its name.
+        label: What people read.
+        hint: An example.
+    """
+
+    name: str
+    label: str
+    hint: str = ""
+
+
+FIELDS = (
+    FormField("topic", "topic"),
+    FormField("partition", "partition"),
+    FormField("offset", "offset", "100 or 100-200"),
+    FormField("from_time", "from", "2026-01-31T13:00:00Z"),
+    FormField("to_time", "to", "2026-02-01"),
+    FormField("key", "key", "text or hex:00ff"),
+    FormField("header", "header", "name=value"),
+    FormField("value_contains", "value contains", "text or hex:00ff"),
+    FormField("jsonpath", "JSONPath", "$.order.id=42"),
+    FormField("limit", "records a page", "100"),
+)
+
+
+@dataclass(frozen=True)
+class Cut:
+    """A text that may be too long for the page.
+
+    Attributes:
+        text: What is shown of it.
+        characters: Its length; 0 if all of it is shown.
+        format: What it is: `json`, `text`, `hex` and so on; None for null.
+    """
+
+    text: str
+    characters: int
+    format: str | None
+
+    @classmethod
+    def of(cls, text: str, format: str | None) -> Cut:
+        """Cut a text if it is too long."""
+        return cls(text[:SHOWN], len(text) if len(text) > SHOWN else 0, format)
+
+
+@dataclass(frozen=True)
+class RecordRow:
+    """A record on the page.
+
+    Attributes:
+        topic: Its topic.
+        partition: Its partition.
+        offset: Its offset.
+        time: Its timestamp; empty if it has none.
+        key: Its key.
+        value: Its value.
+        headers: Its headers, by name.
+        file: The file that holds it.
+        is_sealed: Whether a receipt proves it.
+    """
+
+    topic: str
+    partition: int
+    offset: int
+    time: str
+    key: Cut
+    value: Cut
+    headers: Sequence[tuple[str, Cut]]
+    file: str
+    is_sealed: bool
+
+
+@dataclass(frozen=True)
+class FoundRecords:
+    """What a search has found.
+
+    Attributes:
+        rows: The records.
+        problem: Why it found none; empty if it could search.
+        trail: Where each page so far began; empty on the first one.
+        next: Where the next page begins; empty if there is none.
+        ended: Whether the search stopped because it took too long.
+        ranges: The offsets of the records, as the form of a republish takes them.
+    """
+
+    rows: Sequence[RecordRow] = ()
+    problem: str = ""
+    trail: Sequence[str] = ()
+    next: str = ""
+    ended: bool = False
+    ranges: Sequence[str] = field(default=())
+
+
+def records_page(
+    name: str,
+    archive: str,
+    given: Mapping[str, str],
+    found: FoundRecords | None,
+    links: Mapping[str, str],
+) -> str:
+    """Return the page.
+
+    Args:
+        name: Name of the pipeline.
+        archive: The archive's path or URL.
+        given: What the form has, by the names of its fields; `scan` if it is ticked.
+        found: What was found; None before the first search.
+        links: Addresses of the archive's page (`back`), of this one (`here`), of the download
+            (`lines`) and of the DAG that republishes (`republish`).
+    """
+    return render(
+        "records.html",
+        title=f"Records of {name}",
+        verdict="kafka-drain",
+        archive=archive,
+        fields=FIELDS,
+        given=given,
+        found=found,
+        links=links,
+        script_file="frame.js",
+    )

@@ -1,0 +1,99 @@
+"""The page *Records*: nothing of a record runs, and large values are cut."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from kafka_drain.pages.records import FIELDS, SHOWN, Cut, FoundRecords, RecordRow, records_page
+
+LINKS = {"back": "/a", "here": "/a/records", "lines": "/a/records.jsonl", "republish": "/dags/r"}
+EVIL = "<script>alert('x')</script>"
+
+
+def row(**changes: Any) -> RecordRow:
+    values: dict[str, Any] = {
+        "topic": "orders",
+        "partition": 3,
+        "offset": 4711,
+        "time": "2026-01-01T00:00:00.000Z",
+        "key": Cut.of("k", "text"),
+        "value": Cut.of("v", "text"),
+        "headers": [],
+        "file": "generations/0001/data/part-0.parquet",
+        "is_sealed": True,
+    }
+    return RecordRow(**values | changes)
+
+
+def page(found: FoundRecords | None = None, given: dict[str, str] | None = None) -> str:
+    return records_page("orders", "/data/orders", given or {}, found, LINKS)
+
+
+def test_records_page_empty() -> None:
+    """Before a search there is the form alone; it is posted, and nothing of it is remembered."""
+    shown = page()
+
+    assert 'method="post" action="/a/records" autocomplete="off"' in shown
+    assert all(f'name="{field.name}"' in shown for field in FIELDS)
+    assert "Next" not in shown
+    assert "<td" not in shown
+
+
+def test_records_page_escapes() -> None:
+    """Whatever a record or a user writes is text."""
+    evil = Cut.of(EVIL, "text")
+    one = row(key=evil, value=evil, headers=[(EVIL, evil)], file=EVIL, topic=EVIL, time=EVIL)
+    found = FoundRecords(rows=[one], trail=[EVIL], next=EVIL, ranges=[EVIL])
+    given = {field.name: f'"{EVIL}' for field in FIELDS}
+    shown = page(found, given) + page(FoundRecords(problem=EVIL), given)
+
+    assert "<script>alert" not in shown
+    assert "&lt;script&gt;alert" in shown
+    assert 'value=""<' not in shown
+
+
+def test_records_page_large_value() -> None:
+    """Of a value of 5 MB, the page has the beginning and the size; the whole is downloaded."""
+    shown = page(FoundRecords(rows=[row(value=Cut.of("x" * 5_000_000, "text"))]))
+
+    assert len(shown) < 50_000
+    assert "x" * SHOWN in shown
+    assert "x" * (SHOWN + 1) not in shown
+    assert "5,000,000 characters" in shown
+    assert 'action="/a/records.jsonl"' in shown
+    assert '<input type="hidden" name="offset" value="4711">' in shown
+
+
+def test_records_page_null() -> None:
+    """A null isn't an empty value."""
+    shown = page(FoundRecords(rows=[row(key=Cut.of("", None), value=Cut.of("", "text"))]))
+
+    assert '<span class="quiet">null</span>' in shown
+    assert "<code></code>" in shown
+
+
+def test_records_page_turns() -> None:
+    """The next page begins where this one ends, the previous one where it began."""
+    found = FoundRecords(rows=[row()], trail=["p1", "p2"], next="p3", ranges=["orders:3:1-2"])
+    shown = page(found, {"key": "k", "scan": "yes"})
+    previous, following = (
+        part.partition("</form>")[0]
+        for part in shown.split('<form class="row" method="post" action="/a/records">')[1:3]
+    )
+
+    assert previous.count('name="trail"') == 1
+    assert '"p1"' in previous
+    assert [f'"p{n}"' in following for n in (1, 2, 3)] == [True] * 3
+    for form in (previous, following):
+        assert '<input type="hidden" name="key" value="k">' in form
+        assert '<input type="hidden" name="scan" value="yes">' in form
+    assert "there may be more" in shown
+    assert "orders:3:1-2" in shown
+
+
+def test_records_page_ends() -> None:
+    """The last page says so; a search that took too long says that it goes on."""
+    assert "there are no more" in page(FoundRecords(rows=[row()]))
+    assert "took too long" in page(FoundRecords(next="p1", ended=True))
+    assert "Previous" not in page(FoundRecords(next="p1"))
+    assert "not sealed yet" in page(FoundRecords(rows=[row(is_sealed=False)]))
