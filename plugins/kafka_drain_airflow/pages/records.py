@@ -85,7 +85,7 @@ def page_of(place: Place, address: str, republish: str, posted: Posted, user: st
             ranges=_ranges(matches),
         )
     except (KafkaDrainError, OSError) as error:
-        found = FoundRecords(problem=str(error).replace("--scan", "the box below"), trail=trail)
+        found = FoundRecords(problem=str(error).replace("--scan", "the box above"), trail=trail)
     return records_page(place.name, place.archive, given, found, _links(address, republish))
 
 
