@@ -16,6 +16,9 @@ from kafka_drain.data_files.bloom_filter import BloomFilter
 from kafka_drain.data_files.parquet import bytes_to_read, read_records
 from kafka_drain.data_files.records import Wanted
 
+#: What Spark 4.1.1 wrote: see tests/data/README.md.
+SPARK = Path(__file__).parents[2] / "data" / "bloom_filter_spark41.parquet"
+
 
 def keys_in(path: Path, *keys: bytes) -> list[bytes]:
     """Return the keys that rows have which are read for the given ones."""
@@ -110,6 +113,20 @@ def test_bloom_filter_ends_early() -> None:
     """A block that the file doesn't have is damage, not a value that isn't there."""
     with pytest.raises(ValueError, match="ends early"):
         BloomFilter(0, 4).can_hold(b"key", lambda at, size: b"")
+
+
+def test_bloom_filter_spark() -> None:
+    """In a file that Spark wrote, each of its keys is found, and others cost no byte of data."""
+    file = pq.ParquetFile(SPARK)
+    assert file.metadata.row_group(0).column(0).bloom_filter_offset
+    keys = file.read(columns=["key"])["key"].to_pylist()
+    assert None in keys
+
+    others = [b"key %d-" % n for n in range(1000)]
+    read = [key for key in others if bytes_to_read(SPARK, Wanted(keys=frozenset([key])))]
+
+    assert all(key in keys_in(SPARK, key) for key in keys if key is not None)
+    assert len(read) < 40
 
 
 def test_statistics_rule_out(tmp_path: Path) -> None:
