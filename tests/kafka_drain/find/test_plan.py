@@ -101,6 +101,41 @@ def test_plan_after_within() -> None:
     }
 
 
+def test_plan_rows() -> None:
+    """A part keeps what is selected of it, also where a search goes on within it."""
+    criteria = Criteria.of(topics=["a"], partitions=["0"], offset="3-8")
+    [whole] = parts_of([held("file", (A0, 0, 9))], {}, criteria)
+    [rest] = parts_of([held("file", (A0, 0, 9))], {}, criteria, Position("a", 0, 0, 4))
+
+    assert whole.rows == rest.rows == criteria.selection.rows(A0)
+    assert (whole.from_offset, rest.from_offset) == (0, 5)
+
+
+def test_plan_incarnations() -> None:
+    """A topic that no generation knows comes first; so may one without an id be known."""
+    known = {("a", "new"): 7, ("c", ""): 8}
+    files = [
+        held("known", (A0, 0, 9)),
+        held("unknown", (A0, 0, 9), topic_id="other"),
+        held("without", (TopicPartition("c", 0), 0, 9)),
+    ]
+
+    parts = parts_of(files, known, Criteria.of())
+    assert {part.file.path: part.incarnation for part in parts} == {
+        "known": 7,
+        "unknown": 0,
+        "without": 8,
+    }
+
+
+def test_steps_touch() -> None:
+    """Parts that share a single offset are read together, those beside each other aren't."""
+    files = [held("a", (A0, 0, 5)), held("b", (A0, 5, 9)), held("c", (A0, 10, 12))]
+    steps = steps_of(parts_of(files, {}, Criteria.of()))
+
+    assert [[part.file.path for part in step.parts] for step in steps] == [["a", "b"], ["c"]]
+
+
 def test_plan_unknown_times() -> None:
     """A file whose times are unknown isn't ruled out by them."""
     file, [content] = held("file", (A0, 0, 9))
@@ -159,6 +194,7 @@ def test_why_scan_advises() -> None:
     assert "1,074 MB in 3 files" in some
     assert "narrow it with --partition, --from-time, --to-time, --key, or read" in some
     assert "secret" not in some
+    assert "with --topic, --partition" in why_scan(3, 1 << 30, Criteria.of(headers=["a=b"]))
     assert "narrow it with --to-time, or read" in keyed
     assert "narrow it with closer bounds, or read" in closer
 
