@@ -45,6 +45,7 @@ DECIDING = {
     "drills.sample": "",
     "evidence.envelope": "",
     "evidence.witness_lines": "",
+    "find.plan": "",
     "kafka.acls": "",
     "maintenance.compaction_plan": "maintenance/test_compaction_proof.py",
     "maintenance.compaction_proof": "",
