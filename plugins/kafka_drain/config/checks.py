@@ -64,6 +64,17 @@ def integer(minimum: int) -> Check:
     return check
 
 
+def fraction(name: str, value: Any) -> str:
+    """Accept numbers between 0 and 1, without these."""
+    try:
+        number = float(str(value))
+    except ValueError:
+        number = 0.0
+    if not 0 < number < 1:
+        raise refuse(name, value, "a number between 0 and 1, such as 0.01")
+    return str(number)
+
+
 def boolean(name: str, value: Any) -> str:
     """Accept true or false."""
     written = str(value).lower()

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from kafka_drain.config.checks import Check, boolean, duration, integer, unknown
+from kafka_drain.config.checks import Check, boolean, duration, fraction, integer, unknown
 
 #: File formats, each with the compressions that Spark can write and that can be read without
 #: Spark; the first one is the default.
@@ -49,6 +49,10 @@ _PER_FORMAT: dict[str, dict[str, Check]] = {
         "parquet.page.size.row.check.min": integer(1),
         "parquet.page.size.row.check.max": integer(1),
         "parquet.compression.codec.zstd.level": integer(1),
+        "parquet.bloom.filter.enabled#key": boolean,
+        "parquet.bloom.filter.expected.ndv#key": integer(1),
+        "parquet.bloom.filter.fpp#key": fraction,
+        "parquet.bloom.filter.max.bytes": integer(1 << 10),
     },
     "orc": {
         "orc.stripe.size": integer(1 << 16),
