@@ -27,6 +27,7 @@ class GapReason(str, Enum):
     COMPACTED = ("compacted", True, "records that compaction removed")
     WINDOW = ("window", True, "records that a window of the archive holds instead")
     DELETED = ("deleted", True, "records that the archive's own retention deleted")
+    ERASED = ("erased", True, "records that were erased on request")
     OPEN = ("open", False, "records of a transaction that is still open")
     EXPIRED = (
         "expired",

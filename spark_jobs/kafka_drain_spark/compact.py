@@ -13,19 +13,28 @@ from kafka_drain.spark.job_spec import CompactSpec
 from kafka_drain_spark.background import Background
 from kafka_drain_spark.data_files import read_files, with_exact_times
 from kafka_drain_spark.decoding import with_decoded
-from kafka_drain_spark.fingerprint import NAME, fingerprint_columns, fingerprint_of
+from kafka_drain_spark.erased import IS_ERASED, with_erased
+from kafka_drain_spark.fingerprint import (
+    NAME,
+    fingerprint_columns,
+    fingerprint_of,
+    together,
+)
 from kafka_drain_spark.job import JobFailed
 from kafka_drain_spark.session import require_source
 from kafka_drain_spark.tasks import finished_tasks, records_read
 
 PROGRESS_SECONDS = 2.0
 
+_NOTHING = {"records": 0, NAME: f"{0:016x}"}
+
 
 def run_compact(spark: SparkSession, spec: CompactSpec) -> dict[str, Any]:
     """Rewrite the records of some files, and read back what was written.
 
     Returns:
-        records and fingerprint (of what was read back), seconds.
+        records and fingerprint (of what was read back), erased (the same of what was left out),
+        seconds.
 
     Raises:
         JobFailed: When the records read back differ from the source records.
@@ -34,6 +43,8 @@ def run_compact(spark: SparkSession, spec: CompactSpec) -> dict[str, Any]:
     began = time.monotonic()
     require_source(spark, spec.file_format, *{each["file_format"] for each in spec.sources})
     records = read_files(spark, spec.sources)
+    if spec.erased:
+        records = with_erased(spark, records, spec.erased)
     for column, expression in spec.columns.items():
         records = records.withColumn(column, F.expr(expression))
     # Partition columns first, so that each task writes to few folders.
@@ -41,7 +52,12 @@ def run_compact(spark: SparkSession, spec: CompactSpec) -> dict[str, Any]:
     ordered = records.repartitionByRange(spec.files, *order).sortWithinPartitions(*order)
     # After the exchange, which reads everything twice: the first time to sample the range bounds.
     observation = Observation(NAME)
-    observed = ordered.observe(observation, *fingerprint_columns(ordered))
+    metrics = fingerprint_columns(ordered)
+    if spec.erased:
+        metrics += fingerprint_columns(ordered, IS_ERASED)
+    observed = ordered.observe(observation, *metrics)
+    if spec.erased:
+        observed = observed.where(f"NOT {IS_ERASED}").drop(IS_ERASED)
     observed = with_exact_times(observed, spec.file_format)
     # Decoded from the raw bytes again: schemas that were unknown may be known by now.
     observed = with_decoded(observed, spec.values)
@@ -57,6 +73,7 @@ def run_compact(spark: SparkSession, spec: CompactSpec) -> dict[str, Any]:
         else:
             print(progress.line(f"compact {spec.window}", read), flush=True)
     before = fingerprint_of(observation.get)
+    gone = fingerprint_of(observation.get, IS_ERASED) if spec.erased else dict(_NOTHING)
     written = read_files(
         spark,
         [{"data_folder": spec.path, "file_format": spec.file_format, "files": [spec.path]}],
@@ -66,7 +83,8 @@ def run_compact(spark: SparkSession, spec: CompactSpec) -> dict[str, Any]:
         "overwrite"
     ).save()
     after = fingerprint_of(reading.get)
-    if before != after:
-        raise JobFailed(f"{spec.path} holds {after}, but its sources hold {before}")
+    if before != together(after, gone):
+        erased = f" and {gone} of them are erased" if spec.erased else ""
+        raise JobFailed(f"{spec.path} holds {after}, but its sources hold {before}{erased}")
     print(f"compact {spec.window}: {after['records']:,} records", flush=True)
-    return {**after, "seconds": round(time.monotonic() - began, 1)}
+    return {**after, "erased": gone, "seconds": round(time.monotonic() - began, 1)}

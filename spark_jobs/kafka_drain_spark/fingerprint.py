@@ -34,22 +34,40 @@ COLUMNS = (
 )
 
 
-def fingerprint_columns(records: DataFrame) -> list[Column]:
+def fingerprint_columns(records: DataFrame, where: str = "") -> list[Column]:
     """Return the observed metrics of the Kafka source's rows: `records` and `fingerprint`.
 
     XOR is independent of order and can't overflow, unlike a sum under ANSI rules.
+
+    Args:
+        records: The rows.
+        where: A boolean column; only rows with true count, and the metrics' names end with its.
     """
     known = records.columns
     hashed = ", ".join(f"`{name}`" for name in COLUMNS if name in known)
+    rows = f"CASE WHEN {where} THEN 1 END" if where else "1"
+    hashes = f"xxhash64({hashed})"
+    value = f"CASE WHEN {where} THEN {hashes} END" if where else hashes
     # As SQL, because `F.lit` imports pyspark.testing and thus pandas, which takes 1.5 seconds.
-    return [F.expr("count(1)").alias("records"), F.expr(f"bit_xor(xxhash64({hashed}))").alias(NAME)]
+    return [
+        F.expr(f"count({rows})").alias(f"records{where}"),
+        F.expr(f"bit_xor({value})").alias(f"{NAME}{where}"),
+    ]
 
 
-def fingerprint_of(observed: dict[str, Any]) -> dict[str, Any]:
+def fingerprint_of(observed: dict[str, Any], where: str = "") -> dict[str, Any]:
     """Return the observed metrics in a result's form: the fingerprint as 16 hexadecimal digits."""
     return {
-        "records": observed["records"],
-        NAME: f"{(observed[NAME] or 0) % (1 << 64):016x}",
+        "records": observed[f"records{where}"],
+        NAME: f"{(observed[f'{NAME}{where}'] or 0) % (1 << 64):016x}",
+    }
+
+
+def together(some: dict[str, Any], others: dict[str, Any]) -> dict[str, Any]:
+    """Return the metrics of two sets of rows without a common one."""
+    return {
+        "records": some["records"] + others["records"],
+        NAME: f"{int(some[NAME], 16) ^ int(others[NAME], 16):016x}",
     }
 
 

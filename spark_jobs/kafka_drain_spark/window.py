@@ -12,6 +12,7 @@ from kafka_drain.offsets import from_spark_json, ranges_between
 from kafka_drain.spark.job_spec import WindowSpec
 from kafka_drain_spark.data_files import with_exact_times
 from kafka_drain_spark.decoding import sources_of, with_decoded
+from kafka_drain_spark.erased import without_erased
 from kafka_drain_spark.fingerprint import NAME, fingerprint_columns, fingerprint_of
 from kafka_drain_spark.internal_topics import find_internal_topics, names_internal_topics
 from kafka_drain_spark.job import secret_options
@@ -43,7 +44,7 @@ def run_window(spark: SparkSession, spec: WindowSpec) -> dict[str, Any]:
     session = spark.newSession() if is_new else spark
     find_internal_topics(session, options)
     records: DataFrame = session.read.format("kafka").options(**options).load().where(spec.where)
-    records = as_sent(records)
+    records = without_erased(session, as_sent(records), spec.erased)
     observation = Observation(NAME)
     records = records.observe(observation, *fingerprint_columns(records))
     records = with_exact_times(records, spec.file_format)

@@ -19,6 +19,7 @@ from upath import UPath
 
 from kafka_drain.archive import cluster_documents, receipts, schema_seals
 from kafka_drain.archive.archive import Archive
+from kafka_drain.archive.closed_segments import read_closed
 from kafka_drain.archive.cluster_documents import parse_moment, parse_settings
 from kafka_drain.archive.cluster_moments import note_moment
 from kafka_drain.archive.copies import keep_copies
@@ -29,6 +30,9 @@ from kafka_drain.archive.documents import (
     CutOverDocument,
     DrillDocument,
     DrillStarted,
+    ErasureDocument,
+    ErasureDoneDocument,
+    ErasureLiftedDocument,
     GenerationDocument,
     HeadDocument,
     IdentityDocument,
@@ -47,6 +51,7 @@ from kafka_drain.archive.documents import (
     WitnessDocument,
 )
 from kafka_drain.archive.drills import write_result, write_started
+from kafka_drain.archive.erasures import create_erasure
 from kafka_drain.archive.files import archive_files
 from kafka_drain.archive.frozen_plans import carrying_out
 from kafka_drain.archive.journal import entries
@@ -71,8 +76,11 @@ from kafka_drain.kafka.topics import TopicSettings
 from kafka_drain.maintenance import compact as compacting
 from kafka_drain.maintenance.approved import freeze_maintenance
 from kafka_drain.maintenance.compact import plan_compactions
+from kafka_drain.maintenance.erasure_plan import plan_rewrites
+from kafka_drain.maintenance.erasure_request import ErasureRequest, scope_of
 from kafka_drain.maintenance.retention import plan_deletions, seal_deletions
 from kafka_drain.offsets import OffsetRange, TopicPartition
+from kafka_drain.proof.erased_records import FoundRecords
 from kafka_drain.proof.report import note_overview, write_report
 from kafka_drain.proof.topic_ids import ReadFrom, write_read_from
 from kafka_drain.proof.validation import validate_archive
@@ -167,6 +175,9 @@ PATTERNS: Mapping[str, str] = {
     r"drills/[^/]+/started\.json": "drill-started",
     r"drills/[^/]+/result\.json": "drill-result",
     r"cut-over/[^/]+/\d{8}T\d{12}Z-[a-z_]+\.json": "cut-over-step",
+    r"erasures/\d{4,}\.json": "erasure",
+    r"erasures/\d{4,}\.done\.json": "erasure-done",
+    r"erasures/\d{4,}\.lifted\.json": "erasure-lifted",
     r"told/generations\.json": "told-generations",
     r"told/windows/[^/]+\.json": "told-window",
     r"republish/[^/]+/plan(\.\d+)?\.json": "republish-plan",
@@ -583,10 +594,52 @@ def cut_over(folder: Path) -> Archive:
     return archive
 
 
+def erased(folder: Path) -> Archive:
+    """An archive of which some records were erased, by an erasure that was lifted since."""
+    made = MadeArchive(folder, {"flights": "id-1"})
+    tp = TopicPartition("flights", 0)
+    for n in range(5):
+        made.seal({tp: dense(10 * n, 10 * n + 10)})
+    made.open_generation()
+    request = ErasureRequest(
+        "r",
+        "b",
+        keys=frozenset({b"k"}),
+        headers=frozenset({("h", b"1")}),
+        topics=frozenset({"flights"}),
+        from_ms=0,
+    )
+    scope = scope_of([("flights", "id-1")], {("flights", "id-1"): {0: 60}})
+    erasure = create_erasure(made.root, request.document(bytes(32), scope, NOW.isoformat()))
+    closed_ones = made.archive.snapshot().generations[:-1]
+    [segments] = read_closed(made.archive.snapshot(), closed_ones)
+    found = {
+        file.path: FoundRecords(file, {tp: [OffsetRange(10 * n, 10 * n + 2)]}, {1: 2})
+        for n, file in enumerate(segments.files)
+    }
+    [rewrite] = plan_rewrites(segments, found, [erasure], lambda receipt: frozenset(), TARGET)
+    job = compacted(made, rewrite, folder.parent / "erase")
+    finish(made, rewrite, job)
+    sealed = made.archive.snapshot().fold.windows
+    erasure.finish(
+        ErasureDoneDocument(
+            format_version=1,
+            done_at=NOW.isoformat(),
+            records=10,
+            windows={window.key: window.receipt.sha256 for window in sealed},
+            generations={"1": "000000000004.json"},
+            searched=[window.key for window in sealed],
+        )
+    )
+    erasure.lift(ErasureLiftedDocument(format_version=1, by="b", lifted_at=NOW.isoformat()))
+    return made.archive
+
+
 MADE: Mapping[str, Callable[[Path], Archive]] = {
     "cut_over": cut_over,
     "drained": drained,
     "drilled": drilled,
+    "erased": erased,
     "decoded": decoded,
     "with_schemas": with_schemas,
     "maintained": maintained,
@@ -810,6 +863,9 @@ def read_lease(path: UPath, content: bytes) -> FoundLease:
 READERS: Mapping[str, Callable[[UPath, bytes], object]] = {
     "archive": ArchiveDocument.parse,
     "cut-over-step": CutOverDocument.parse,
+    "erasure": ErasureDocument.parse,
+    "erasure-done": ErasureDoneDocument.parse,
+    "erasure-lifted": ErasureLiftedDocument.parse,
     "drill-result": DrillDocument.parse,
     "drill-started": DrillStarted.parse,
     "cluster-head": ChainHeadDocument.parse,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -10,7 +11,10 @@ import pytest
 from demo.broker.ports import free_ports
 from kafka_drain.kafka.client_config import KafkaConfig
 from kafka_drain.kafka.cluster import KafkaCluster
-from kafka_drain.spark.submit import spark_version
+from kafka_drain.maintenance.compact import SPARK_CONF
+from kafka_drain.spark.engine import SparkRunner
+from kafka_drain.spark.job_spec import CompactSpec, write_private
+from kafka_drain.spark.submit import SparkApplication, spark_version
 from tests.brokers import SHORT_LIVED
 from tests.spark_connect import Server, fill
 from tests.yarn_cluster import YarnCluster, yarn_cluster
@@ -67,3 +71,21 @@ def topic(make_topic: Any, send: Any) -> str:
     name: str = make_topic(partitions=2)
     fill(send, name)
     return name
+
+
+@pytest.fixture
+def runner(spark: Any) -> Iterator[SparkRunner]:
+    """Run a compaction in the same way as spark-submit, but in the shared Spark session."""
+    from kafka_drain_spark.compact import run_compact
+
+    before = {name: spark.conf.get(name) for name in SPARK_CONF}
+
+    def run(application: SparkApplication) -> None:
+        spec = CompactSpec.read(application.specs[0])
+        write_private(Path(spec.result_path), run_compact(spark, spec))
+
+    for name, value in SPARK_CONF.items():
+        spark.conf.set(name, value)
+    yield run
+    for name, value in before.items():
+        spark.conf.set(name, value)

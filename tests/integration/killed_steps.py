@@ -18,6 +18,7 @@ from kafka_drain.config.pipeline import Pipeline
 from kafka_drain.kafka.client_config import KafkaConfig
 from kafka_drain.kafka.cluster import KafkaCluster
 from kafka_drain.maintenance.maintain import run_maintenance
+from kafka_drain.spark.engine import SparkRunner
 from kafka_drain.spark.job_spec import CompactSpec, write_private
 from kafka_drain.spark.submit import SparkApplication
 from kafka_drain.windows.reprocess.plan import Cut
@@ -56,14 +57,19 @@ def maintain_until(pipeline: Pipeline, number: int, written: Path) -> None:
         number: Number of the change; 0 for none.
         written: Folder with Spark's output: `data` and `result.json`.
     """
+    kill_at_change(pipeline.archive, number)
+    run_maintenance(pipeline, None, _rewritten(written), run="killed", say=print)
+
+
+def _rewritten(written: Path) -> SparkRunner:
+    """Return a runner that copies what Spark has written before."""
 
     def submit(application: SparkApplication) -> None:
         spec = CompactSpec.read(application.specs[0])
         shutil.copytree(written / "data", spec.path)
         write_private(Path(spec.result_path), json.loads((written / "result.json").read_text()))
 
-    kill_at_change(pipeline.archive, number)
-    run_maintenance(pipeline, None, submit, run="killed", say=print)
+    return submit
 
 
 def open_reprocess_until(pipeline: Pipeline, number: int, cut: Cut, bootstrap_servers: str) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import signal
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import replace
 from datetime import datetime, timedelta, timezone
@@ -30,7 +30,6 @@ from kafka_drain.errors import ArchiveError, LockedError, ManifestInvalidError, 
 from kafka_drain.gaps import GapReason
 from kafka_drain.intervals import Interval, time_text
 from kafka_drain.kafka.cluster import KafkaCluster
-from kafka_drain.maintenance.compact import SPARK_CONF
 from kafka_drain.maintenance.maintain import plan_maintenance, run_maintenance
 from kafka_drain.offsets import TopicPartition
 from kafka_drain.proof.validation import validate_archive
@@ -110,24 +109,6 @@ def fill(
             send(topic, records, partition)
         drain(pipeline)
         assert validate_archive(Archive.at(pipeline.archive), cluster).complete
-
-
-@pytest.fixture
-def runner(spark: Any) -> Iterator[SparkRunner]:
-    """Run a compaction in the same way as spark-submit, but in the shared Spark session."""
-    from kafka_drain_spark.compact import run_compact
-
-    before = {name: spark.conf.get(name) for name in SPARK_CONF}
-
-    def run(application: SparkApplication) -> None:
-        spec = CompactSpec.read(application.specs[0])
-        write_private(Path(spec.result_path), run_compact(spark, spec))
-
-    for name, value in SPARK_CONF.items():
-        spark.conf.set(name, value)
-    yield run
-    for name, value in before.items():
-        spark.conf.set(name, value)
 
 
 @pytest.fixture

@@ -255,6 +255,19 @@ class Replaced(TypedDict):
     records: list[RecordsRow]
 
 
+@_open
+class ErasureRow(TypedDict):
+    """An erasure that a window carries out, and the number of records that it erases there.
+
+    A record that several erasures name counts for each of them.
+    """
+
+    erasure: int
+    request: str
+    by: str
+    records: int
+
+
 def _interval(bounds: list[str]) -> list[str]:
     try:
         Interval.parse(bounds)
@@ -270,6 +283,8 @@ class WindowPlan(VersionedDocument):
         interval: Data interval of a backfill: start (inclusive) and end (exclusive).
         topics: Topic ids by topic, for a backfill.
         before: Time before which all records of a deletion are.
+        erasures: The erasures that it carries out, with the number of records; None otherwise.
+        hashes: SHA-256 of the files that an erasure replaces, by path.
         replaced: Contents of the replaced files, for a window that replaces intact files.
         ranges: Its offsets, sorted and disjoint for each partition.
         replaces: Files, relative to the archive, that it replaces.
@@ -282,6 +297,8 @@ class WindowPlan(VersionedDocument):
     interval: Annotated[list[str], AfterValidator(_interval)] | None = None
     topics: dict[str, str] = {}
     before: str = ""
+    erasures: list[ErasureRow] | None = None
+    hashes: dict[str, str] = {}
     replaced: Replaced | None = None
     ranges: list[OffsetRow]
     replaces: list[str]
@@ -947,3 +964,97 @@ class CutOverDocument(VersionedDocument):
     problems: list[str]
     notes: list[str]
     back: list[str]
+
+
+class ErasedHeaderRow(Row):
+    """A header whose records are erased.
+
+    Attributes:
+        name: The header's name.
+        hash: HMAC-SHA-256 of name and value, in hexadecimal digits.
+    """
+
+    name: str
+    hash: str
+
+
+class ErasedTopicRow(Row):
+    """How far an erasure reaches in a topic.
+
+    Attributes:
+        topic: The topic.
+        topic_id: Its id.
+        ends: By partition, the end of Kafka's offsets at the time of the request; None for all: the
+            topic no longer existed, so no record is added to it.
+    """
+
+    topic: str
+    topic_id: str
+    ends: dict[str, int] | None
+
+
+class ErasureDocument(VersionedDocument):
+    """`erasures/<number>.json`: a request to erase records, without what it names.
+
+    Attributes:
+        request: Id of the request.
+        by: Who asked.
+        asked_at: When it was accepted, in ISO 8601.
+        salt: Random key of the hashes, the same for all erasures of an archive, in hexadecimal
+            digits.
+        keys: HMAC-SHA-256 of each key, in hexadecimal digits; empty for any key.
+        headers: The headers, any of which a record must have; empty for any.
+        topics: The topics; empty for all.
+        from_ms: Lowest timestamp in milliseconds since 1970; None for no bound.
+        to_ms: End of the timestamps, exclusive; None for no bound.
+        scope: How far it reaches in each topic.
+        for_ever: Whether records that were written after the request are erased too.
+    """
+
+    without_version = None
+
+    request: str
+    by: str
+    asked_at: str
+    salt: str
+    keys: list[str]
+    headers: list[ErasedHeaderRow]
+    topics: list[str]
+    from_ms: int | None
+    to_ms: int | None
+    scope: list[ErasedTopicRow]
+    for_ever: bool
+
+
+class ErasureDoneDocument(VersionedDocument):
+    """`erasures/<number>.done.json`: what an erasure has been carried out on.
+
+    Attributes:
+        done_at: When no reader could get such a record any more, in ISO 8601.
+        records: Number of records that were erased.
+        windows: SHA-256 of the receipts of the windows that hold what is left, by window.
+        generations: By generation, the last receipt whose files were searched.
+        searched: The windows whose files were searched.
+    """
+
+    without_version = None
+
+    done_at: str
+    records: int
+    windows: dict[str, str]
+    generations: dict[str, str]
+    searched: list[str]
+
+
+class ErasureLiftedDocument(VersionedDocument):
+    """`erasures/<number>.lifted.json`: an erasure that is no longer applied to other records.
+
+    Attributes:
+        by: Who lifted it.
+        lifted_at: When, in ISO 8601.
+    """
+
+    without_version = None
+
+    by: str
+    lifted_at: str

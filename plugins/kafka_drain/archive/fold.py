@@ -15,6 +15,7 @@ from functools import cached_property
 from typing import Generic, Protocol, TypeVar
 
 from kafka_drain.archive.receipts import Receipt, SealedFile
+from kafka_drain.gaps import GapReason
 from kafka_drain.offsets import OffsetRange, TopicPartition, merge
 
 #: A partition, and the id of the topic that its offsets belong to.
@@ -29,6 +30,7 @@ class WindowKind(str, Enum):
     REPROCESS = "reprocess"
     COMPACTION = "compact"
     RETENTION = "retention"
+    ERASURE = "erase"
 
     @property
     def supersedes(self) -> bool:
@@ -38,7 +40,7 @@ class WindowKind(str, Enum):
     @property
     def is_maintained(self) -> bool:
         """Whether maintenance creates it; until it is sealed, it can be discarded."""
-        return self in (WindowKind.COMPACTION, WindowKind.RETENTION)
+        return self in (WindowKind.COMPACTION, WindowKind.RETENTION, WindowKind.ERASURE)
 
 
 class Fate(Enum):
@@ -255,11 +257,22 @@ class Fold(Generic[W]):
 
     def held_of(self, topic_ids: Mapping[str, str]) -> dict[TopicPartition, list[OffsetRange]]:
         """Return what windows cover of topics with the given ids; see `held`."""
-        return {
-            tp: ranges
-            for (tp, topic_id), ranges in self.held.items()
-            if topic_id == topic_ids.get(tp.topic, "")
-        }
+        return of_topic_ids(self.held, topic_ids)
+
+    @cached_property
+    def erased(self) -> Mapping[Partition, list[OffsetRange]]:
+        """The offsets whose records were erased on request; no window may bring them back."""
+        found: dict[Partition, list[OffsetRange]] = {}
+        for receipt in self.receipts:
+            for part in receipt.partitions:
+                if ranges := part.gaps.get(GapReason.ERASED):
+                    key = part.tp, receipt.topics.get(part.tp.topic, "")
+                    found.setdefault(key, []).extend(ranges)
+        return {key: merge(ranges) for key, ranges in found.items()}
+
+    def erased_of(self, topic_ids: Mapping[str, str]) -> dict[TopicPartition, list[OffsetRange]]:
+        """Return what was erased of topics with the given ids."""
+        return of_topic_ids(self.erased, topic_ids)
 
     def of_topics(self, topic_ids: Mapping[str, str]) -> Fold[W]:
         """Return the windows that cover offsets of a topic with one of the given ids."""
@@ -273,6 +286,17 @@ class Fold(Generic[W]):
                 )
             ]
         )
+
+
+def of_topic_ids(
+    held: Mapping[Partition, list[OffsetRange]], topic_ids: Mapping[str, str]
+) -> dict[TopicPartition, list[OffsetRange]]:
+    """Return the offsets that belong to topics with the given ids."""
+    return {
+        tp: ranges
+        for (tp, topic_id), ranges in held.items()
+        if topic_id == topic_ids.get(tp.topic, "")
+    }
 
 
 def is_of_interval(key: str, interval: str) -> bool:

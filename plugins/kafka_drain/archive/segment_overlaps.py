@@ -65,7 +65,9 @@ def claims_of(newest: Iterable[Receipt], windows: Iterable[Receipt]) -> list[Cla
         if not any(file.path not in replaced for file in receipt.files):
             continue
         for part in receipt.partitions:
-            held = subtract(part.range, merge([r for rs in part.gaps.values() for r in rs]))
+            # Nothing else may hold erased offsets: the records would have come back.
+            gaps = (rs for reason, rs in part.gaps.items() if reason != GapReason.ERASED)
+            held = subtract(part.range, merge([r for rs in gaps for r in rs]))
             claims += [
                 Claim(
                     owner=f"windows/{receipt.window}",

@@ -28,6 +28,7 @@ COMMANDS = {
     "maintain": (
         "close a generation when it is due, compact small files, delete files that are too old"
     ),
+    "erase": "erase records on request, prove that all others are as they were",
     "unlock": "show who holds an archive's leases; remove leases that are no longer renewed",
     "inspect": "show the contents of an archive",
     "files": "list the committed data files, one per line",

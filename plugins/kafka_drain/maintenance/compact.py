@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping
 from pathlib import Path
+from typing import Any
 from uuid import uuid4
 
 from kafka_drain.archive.archive import Archive
@@ -19,7 +20,7 @@ from kafka_drain.archive.closed_segments import read_closed
 from kafka_drain.archive.fold import WindowKind
 from kafka_drain.archive.receipts import Receipt
 from kafka_drain.archive.snapshot import Snapshot, SnapshotGeneration
-from kafka_drain.archive.window import Window
+from kafka_drain.archive.window import Window, range_rows
 from kafka_drain.config.pipeline import Pipeline
 from kafka_drain.config.sink_options import COMPRESSIONS, partition_columns
 from kafka_drain.errors import ManifestInvalidError
@@ -106,15 +107,16 @@ def prepare_compaction(
 ) -> WindowJob:
     """Freeze a compaction's window, and assemble the arguments of spark-submit."""
     group, snapshot = compaction.group, archive.snapshot()
-    window = Window(archive.root, f"compact_{snapshot.next_number:04d}")
+    window = Window(archive.root, f"{compaction.kind.value}_{snapshot.next_number:04d}")
     freeze_window(
         window,
         group.ranges,
-        kind=WindowKind.COMPACTION,
+        kind=compaction.kind,
         replaces=group.replaces,
         file_format=compaction.file_format,
         partition_by=compaction.partition_by,
         replaced=group.replaced(),
+        **compaction.plan,
     )
     attempt = uuid4().hex[:8]
     spec_path, result_path = folder / "compact.json", folder / "result.json"
@@ -133,6 +135,7 @@ def prepare_compaction(
         file_format=compaction.file_format,
         writer_options=_writer_options(compaction, pipeline),
         path=hadoop_path(window.data / attempt),
+        erased=range_rows(compaction.erased),
         partition_by=list(compaction.partition_by),
         columns=partition_columns(compaction.partition_by),
         log_levels=pipeline.log_levels,
@@ -180,7 +183,13 @@ def finish_compaction(
     group, window = compaction.group, job.window
     topics = {name: id_ for receipt in group.receipts for name, id_ in receipt.topics.items()}
     proof = prove_compaction(
-        window.name, group, job.ranges, files, result["fingerprint"], _deletions(snapshot, topics)
+        window.name,
+        group,
+        job.ranges,
+        files,
+        _all_read(result) if compaction.erased else result["fingerprint"],
+        _deletions(snapshot, topics),
+        compaction.erased,
     )
     refuse_findings(window, [*findings, *proof.findings])
     if not proof.is_compared:
@@ -199,6 +208,11 @@ def finish_compaction(
         sealed_at=now_text(),
     )
     return seal_superseding(archive, window, receipt, run=run, say=say)
+
+
+def _all_read(result: Mapping[str, Any]) -> str:
+    """Return the fingerprint of all records that Spark read, including those to be erased."""
+    return f"{int(result['fingerprint'], 16) ^ int(result['erased']['fingerprint'], 16):016x}"
 
 
 def _refuse_changed(archive: Archive, compaction: Compaction) -> None:

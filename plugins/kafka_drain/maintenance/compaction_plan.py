@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
 
+from kafka_drain.archive.fold import WindowKind
 from kafka_drain.archive.receipts import Receipt
 from kafka_drain.gaps import Gap, GapReason
 from kafka_drain.offsets import OffsetRange, TopicPartition, merge, overlapping, subtract
@@ -31,6 +32,8 @@ class Compaction:
         file_format: Format of the new files.
         partition_by: Partition columns of the new files' folders.
         new_files: Approximate number of new files; a few more if a folder needs another one.
+        erased: The offsets of records that the new files are to leave out, sorted and disjoint.
+        plan: Further content of the window's plan, as JSON types.
     """
 
     name: str
@@ -39,6 +42,13 @@ class Compaction:
     file_format: str
     partition_by: Sequence[str]
     new_files: int
+    erased: Mapping[TopicPartition, Sequence[OffsetRange]] = field(default_factory=dict)
+    plan: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def kind(self) -> WindowKind:
+        """Why the window is written."""
+        return WindowKind.ERASURE if self.erased else WindowKind.COMPACTION
 
     def line(self) -> str:
         """Return a line of text for the user that says what it does."""
@@ -76,7 +86,7 @@ def plan_groups(segments: ClosedSegments, target_bytes: int) -> list[Compaction]
     for group in groups:
         files = [by_path[path] for path in group.replaces]
         fewest = fewest_files(files, target_bytes)
-        if len(files) > 2 * fewest and all(_is_within(file, group) for file in files):
+        if len(files) > 2 * fewest and all(is_within(file, group) for file in files):
             found.append(
                 Compaction(
                     name=segments.name,
@@ -90,7 +100,7 @@ def plan_groups(segments: ClosedSegments, target_bytes: int) -> list[Compaction]
     return found
 
 
-def _is_within(file: ArchiveFile, group: FileGroup) -> bool:
+def is_within(file: ArchiveFile, group: FileGroup) -> bool:
     """Whether a file lies within the group; a repair's file may reach into open segments."""
     return all(
         any(offset in r for r in group.ranges.get(content.tp, []))

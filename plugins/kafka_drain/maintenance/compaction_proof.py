@@ -7,13 +7,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 
 from kafka_drain.archive.receipts import Receipt
 from kafka_drain.data_files.file_offsets import CommittedFile
 from kafka_drain.findings import Finding, Reason
 from kafka_drain.gaps import Gap, GapReason
 from kafka_drain.maintenance.compaction_plan import known_gaps, split_gaps
-from kafka_drain.offsets import OffsetRange, TopicPartition
+from kafka_drain.offsets import OffsetRange, TopicPartition, count
 from kafka_drain.proof.offset_checks import without_held
 from kafka_drain.windows.rewrite_groups import FileGroup
 
@@ -41,23 +42,28 @@ def prove_compaction(
     files: Sequence[CommittedFile],
     fingerprint: str,
     deletions: Iterable[Receipt] = (),
+    erased: Mapping[TopicPartition, Sequence[OffsetRange]] = MappingProxyType({}),
 ) -> CompactionProof:
     """Compare a compaction's files with the receipts of the segments they replace.
 
     Each offset of the segments must be in a new file or in a gap that was sealed before. The new
     files must hold the same number of records of each partition as the old files, and their
-    fingerprint must be the one that Spark computed when it read them from Kafka, if it did.
+    fingerprint must be the one that Spark computed when it read them from Kafka, if it did. An
+    erasure's files hold none of the erased records, and all others: each erased record is one that
+    the old files held, and its fingerprint combines with that of the others to the same one.
 
     Args:
         name: The window, for the findings.
         group: The group of segments that was compacted.
         ranges: The window's offsets, sorted and disjoint for each partition.
         files: The new files.
-        fingerprint: The fingerprint of their records.
+        fingerprint: The fingerprint of their records, combined with that of erased ones.
         deletions: Receipts of what retention has deleted, of topics with the same ids.
+        erased: The offsets of the records that are erased, sorted and disjoint.
     """
-    known = known_gaps([*group.receipts, *deletions])
-    gaps, lost = split_gaps(without_held(ranges, files), known)
+    absent = without_held(ranges, files)
+    gone, rest = split_gaps(absent, {tp: {GapReason.ERASED: rs} for tp, rs in erased.items()})
+    gaps, lost = split_gaps(rest, known_gaps([*group.receipts, *deletions]))
     findings = []
     records: dict[TopicPartition, int] = {}
     for file in files:
@@ -65,8 +71,10 @@ def prove_compaction(
             records[content.tp] = records.get(content.tp, 0) + content.records
     for tp in sorted({*records, *group.records}):
         new, old = records.get(tp, 0), group.records.get(tp, 0)
-        if new != old:
+        going = count(erased.get(tp, ()))
+        if new + going != old:
             detail = f"holds {new:,} records, the old files held {old:,}"
+            detail += f", of which {going:,} were to be erased" if going else ""
             findings.append(Finding(Reason.CONTENT_CHANGED, f"{name} {tp}", detail))
     for tp, missing in lost.items():
         detail = f"{', '.join(map(str, missing[:3]))} is in no new file, and wasn't a gap before"
@@ -75,7 +83,7 @@ def prove_compaction(
     if sealed is not None and fingerprint != sealed:
         detail = f"its records have fingerprint {fingerprint}, Spark read {sealed}"
         findings.append(Finding(Reason.CONTENT_CHANGED, name, detail))
-    return CompactionProof(gaps, findings, is_compared=sealed is not None)
+    return CompactionProof([*gone, *gaps], findings, is_compared=sealed is not None)
 
 
 def sealed_fingerprint(receipts: Iterable[Receipt], records: int) -> str | None:

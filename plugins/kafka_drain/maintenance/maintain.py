@@ -24,6 +24,7 @@ from kafka_drain.errors import ManifestInvalidError
 from kafka_drain.kafka.cluster import KafkaCluster
 from kafka_drain.maintenance.compact import plan_compactions, run_compaction
 from kafka_drain.maintenance.compaction_plan import Compaction
+from kafka_drain.maintenance.erase import sweep
 from kafka_drain.maintenance.retention import Deletion, plan_deletions, seal_deletions
 from kafka_drain.progress import Progress
 from kafka_drain.republish.planning.follow import followers, has_sent
@@ -192,6 +193,8 @@ def run_maintenance(
         if not plan.waits_for:
             remove_unsealed(archive, say)
             remove_superseded(archive, say)
+            # First: what should be erased must not be compacted with the rest.
+            sealed += sweep(archive, pipeline, runner, run=run, say=say)
             # Plan again: superseded files were just removed, and the roll may have waited. Without
             # the roll: a generation that couldn't be closed belongs to drains.
             plan = choose(plan_maintenance(pipeline, will_roll=False, clock=clock))

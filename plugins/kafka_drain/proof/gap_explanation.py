@@ -1,4 +1,4 @@
-"""Find the reason for each missing offset: a window, an acknowledgement, or Kafka's answer."""
+"""Find the reason for each missing offset: a window, an erasure, or Kafka's answer."""
 
 from __future__ import annotations
 
@@ -29,6 +29,7 @@ def explain_gaps(
     windows: Ranges,
     acknowledged: Ranges,
     were_read: Ranges = _NOTHING,
+    erased: Ranges = _NOTHING,
 ) -> list[Gap]:
     """Determine why offsets are missing.
 
@@ -40,6 +41,7 @@ def explain_gaps(
         acknowledged: Offsets acknowledged as expired.
         were_read: Offsets of records that Spark has read: one that Kafka has compacted away since
             counts as expired.
+        erased: Offsets whose records were erased on request, whether or not Kafka still has them.
 
     Raises:
         ArchiveError: When it is a different cluster.
@@ -51,7 +53,10 @@ def explain_gaps(
         for r in ranges:
             rest = subtract(r, overlapping(windows.get(tp, []), r))
             gaps += [Gap(tp, held, GapReason.WINDOW) for held in _minus([r], rest)]
-            asked.setdefault(tp, []).extend(rest)
+            for part in rest:
+                left = subtract(part, overlapping(erased.get(tp, []), part))
+                gaps += [Gap(tp, gone, GapReason.ERASED) for gone in subtract(part, left)]
+                asked.setdefault(tp, []).extend(left)
     asked = {tp: ranges for tp, ranges in asked.items() if ranges}
     if not asked:
         return gaps

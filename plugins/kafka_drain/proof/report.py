@@ -231,6 +231,10 @@ class Report:
         for window in checked.figures:
             self.add_window(window.key, window.receipt, window.replaced)
             self.add_damaged((file, window.receipt) for file in window.damaged)
+        # Once each: a window that rewrites another one keeps its gaps.
+        for (tp, topic_id), ranges in checked.held.sealed.erased.items():
+            row = self._row(tp, {tp.topic: topic_id}, ranges[0].start)
+            row.gaps[str(GapReason.ERASED)] += count(ranges)
         self.findings += checked.findings
 
     def add_window(

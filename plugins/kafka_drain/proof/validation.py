@@ -475,6 +475,7 @@ def _explain(
         windows=validation.windows.ranges(identity),
         acknowledged=validation.acknowledged,
         were_read=were_read,
+        erased=validation.windows.erased(identity),
     )
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from kafka_drain.archive.fold import Fold
@@ -31,6 +31,7 @@ class HeldByWindows:
         superseded: Files that were intact when a window replaced them: they are no longer needed.
         drained_again: Files whose records a window has read again from Kafka, or deleted.
         damaged: Damaged windows, each with its damaged files.
+        sealed: All sealed windows, damaged or not.
     """
 
     whole: Fold[SnapshotWindow]
@@ -38,6 +39,11 @@ class HeldByWindows:
     superseded: frozenset[str]
     drained_again: frozenset[str] = frozenset()
     damaged: Sequence[tuple[SnapshotWindow, list[SealedFile]]] = ()
+    sealed: Fold[SnapshotWindow] = field(default_factory=lambda: Fold(()))
+
+    def erased(self, identity: Identity) -> dict[TopicPartition, list[OffsetRange]]:
+        """Return the offsets that were erased of topics with the same ids; damage keeps them so."""
+        return self.sealed.erased_of(identity.topics)
 
     def ranges(self, identity: Identity) -> dict[TopicPartition, list[OffsetRange]]:
         """Return the offsets that windows hold or explain, for topics with the same ids."""
@@ -119,7 +125,7 @@ def check_windows(snapshot: Snapshot, *, deep: bool) -> CheckedWindows:
         elif not fold.is_gone(receipt):
             whole.add(window.key)
     intact = fold.only(whole)
-    held = HeldByWindows(intact, replaced, fold.gone, intact.drained_again, damaged)
+    held = HeldByWindows(intact, replaced, fold.gone, intact.drained_again, damaged, fold)
     findings = [held.excuse(finding) for each in found.values() for finding in each]
     return CheckedWindows(held, figures, findings)
 

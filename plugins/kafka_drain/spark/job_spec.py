@@ -147,6 +147,8 @@ class WindowSpec(WritingSpec):
         where: SQL condition that selects the wanted offsets from what is read.
         path: Folder of the data files.
         secrets_path: File with the secret reader options; empty when there are none.
+        erased: Offsets to leave out, because their records were erased on request: topic,
+            partition, start and end of each range.
     """
 
     window: str
@@ -155,6 +157,7 @@ class WindowSpec(WritingSpec):
     where: str
     path: str
     secrets_path: str = ""
+    erased: list[dict[str, Any]] = field(default_factory=list)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -167,6 +170,8 @@ class CompactSpec(WritingSpec):
         records: Number of records that the old files hold.
         files: Approximate number of new files.
         path: Folder of the new files.
+        erased: Offsets whose records are to be erased: topic, partition, start and end of each
+            range.
     """
 
     window: str
@@ -174,6 +179,7 @@ class CompactSpec(WritingSpec):
     records: int
     files: int
     path: str
+    erased: list[dict[str, Any]] = field(default_factory=list)
 
 
 @dataclass(frozen=True, kw_only=True)

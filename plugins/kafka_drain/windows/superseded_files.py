@@ -51,7 +51,7 @@ def remove_superseded(archive: Archive, say: Callable[[str], None]) -> dict[str,
     gone = snapshot.fold.gone
     there = _there(archive, gone)
     damage = check_files_of(snapshot.fold.relied_on(there), deep=True, superseded=gone)
-    needed = _needed(archive) if there else {}
+    needed = needed_files(archive) if there else {}
     paths = removable(there, frozenset().union(*needed.values()), damage)
     for run, files_of_run in needed.items():
         kept = len(there & files_of_run)
@@ -85,7 +85,7 @@ def _there(archive: Archive, paths: Collection[str]) -> frozenset[str]:
     return frozenset(list_data_files(archive.root).keys() & set(paths))
 
 
-def _needed(archive: Archive) -> dict[str, frozenset[str]]:
+def needed_files(archive: Archive) -> dict[str, frozenset[str]]:
     """Return the files of unfinished republishes that may still be resumed, by run."""
     now = utc_now()
     plans = {run.key: run.plan() for run in list_runs(archive.root) if run.needs_its_files(now)}

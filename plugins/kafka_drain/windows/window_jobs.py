@@ -23,6 +23,7 @@ from kafka_drain.archive.journal.checks import SealedState, note_of_window, refu
 from kafka_drain.archive.journal.files import note_sealed
 from kafka_drain.archive.receipts import Receipt
 from kafka_drain.archive.segment_overlaps import claims_of, find_overlaps
+from kafka_drain.archive.snapshot import Snapshot
 from kafka_drain.archive.window import Window, range_rows
 from kafka_drain.config.pipeline import Pipeline
 from kafka_drain.config.sink_options import partition_columns
@@ -32,7 +33,15 @@ from kafka_drain.errors import ArchiveError, LockedError, ManifestInvalidError
 from kafka_drain.findings import Finding, Reason, errors
 from kafka_drain.kafka.cluster import KafkaCluster
 from kafka_drain.metadata_log.manifest import SinkFile
-from kafka_drain.offsets import OffsetRange, TopicPartition, count, to_spark_json
+from kafka_drain.offsets import (
+    OffsetRange,
+    TopicPartition,
+    count,
+    merge,
+    overlapping,
+    subtract,
+    to_spark_json,
+)
 from kafka_drain.proof.committed_files import read_committed_files
 from kafka_drain.proof.content_checks import Taken, compare_content, content_of, difference
 from kafka_drain.proof.gap_explanation import explain_gaps, gap_findings
@@ -190,6 +199,7 @@ def prepare_window(
         "failOnDataLoss": "true",
     }
     offsets = sum(count(rs) for rs in ranges.values())
+    snapshot = Archive(window.root).snapshot()
     WindowSpec(
         window=window.key,
         offsets=offsets,
@@ -207,7 +217,8 @@ def prepare_window(
         log_levels=pipeline.log_levels,
         result_path=str(result_path),
         secrets_path=secrets_path,
-        values=frozen_values(Archive(window.root).snapshot(), pipeline),
+        values=frozen_values(snapshot, pipeline),
+        erased=range_rows(_erased(snapshot, ranges)),
     ).write(spec_path)
     application = prepare_application(
         f"window_{pipeline.name}",
@@ -218,6 +229,16 @@ def prepare_window(
     )
     application = for_offsets(application, offsets)
     return WindowJob(application, result_path, window, ranges, attempt, cluster)
+
+
+def _erased(snapshot: Snapshot, ranges: Ranges) -> dict[TopicPartition, list[OffsetRange]]:
+    """Return those of some offsets whose records were erased: Kafka may still have them."""
+    held = snapshot.fold.erased_of(snapshot.document.topics)
+    found = {
+        tp: [erased for r in rs for erased in overlapping(held.get(tp, ()), r)]
+        for tp, rs in ranges.items()
+    }
+    return {tp: merge(rs) for tp, rs in found.items() if rs}
 
 
 def _condition(ranges: Ranges) -> str:
@@ -335,8 +356,20 @@ def prove_window(
     window, ranges, plan = job.window, job.ranges, job.window.read_plan()
     result, files, findings = read_written(job, say)
     _refuse_other_incarnations(job, cluster, identity)
+    erased = Archive(window.root).snapshot().fold.erased_of(identity.topics)
+    left = {
+        tp: [rest for r in rs for rest in subtract(r, overlapping(erased.get(tp, ()), r))]
+        for tp, rs in ranges.items()
+    }
+    # Kafka may still have them; a file with one would bring it back.
+    findings += check_within(left, files, f"window {window.key}, without erased offsets,")
     gaps = explain_gaps(
-        without_held(ranges, files), identity=identity, cluster=cluster, windows={}, acknowledged={}
+        without_held(ranges, files),
+        identity=identity,
+        cluster=cluster,
+        windows={},
+        acknowledged={},
+        erased=erased,
     )
     refuse_findings(window, [*findings, *gap_findings(gaps)])
     return seal_window(

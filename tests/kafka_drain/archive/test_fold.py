@@ -18,6 +18,7 @@ from kafka_drain.archive.coverage import read_owned
 from kafka_drain.archive.files import archive_files
 from kafka_drain.archive.fold import Fate, Fold, WindowKind, owner_of
 from kafka_drain.archive.receipts import FileSet, Receipt, SealedFile, SealedPartition
+from kafka_drain.gaps import GapReason
 from kafka_drain.offsets import OffsetRange, TopicPartition
 from tests.kafka_drain.made_archive import MadeArchive, dense
 
@@ -98,6 +99,7 @@ def fold(*windows: SealedWindow) -> Fold[SealedWindow]:
         (WindowKind.REPROCESS, True, False, Fate.GONE),
         (WindowKind.COMPACTION, True, True, Fate.GONE),
         (WindowKind.RETENTION, True, True, Fate.GONE),
+        (WindowKind.ERASURE, True, True, Fate.GONE),
     ],
 )
 def test_fate(kind: WindowKind, supersedes: bool, is_maintained: bool, fate: Fate) -> None:
@@ -233,6 +235,28 @@ def test_held() -> None:
     assert found.held_of({"u": "id"}) == {}
     assert found.of_topics({"t": "old"}).keys == ["c"]
     assert found.of_topics({"t": "id"}).keys == ["a", "b"]
+
+
+def test_erased() -> None:
+    """What any window says was erased, of each topic id on its own, stays erased."""
+
+    def erasing(key: str, topic_id: str, **gaps: list[OffsetRange]) -> SealedWindow:
+        made = window(key, WindowKind.ERASURE, ranges=[R(0, 99)], topic_id=topic_id)
+        [part] = made.receipt.partitions
+        reasons = {GapReason[name.upper()]: tuple(ranges) for name, ranges in gaps.items()}
+        parts = (replace(part, gaps=reasons),)
+        return replace(made, receipt=replace(made.receipt, partitions=parts))
+
+    found = fold(
+        erasing("a", "id", erased=[R(1, 2), R(5, 7)], control=[R(2, 3)]),
+        erasing("b", "id", erased=[R(6, 9)]),
+        erasing("c", "old", erased=[R(0, 1)]),
+        erasing("d", "id", deleted=[R(50, 60)]),
+    )
+
+    assert found.erased == {(P0, "id"): [R(1, 2), R(5, 9)], (P0, "old"): [R(0, 1)]}
+    assert found.erased_of({"t": "id"}) == {P0: [R(1, 2), R(5, 9)]}
+    assert found.erased_of({"t": "new"}) == {}
 
 
 @pytest.mark.parametrize(

@@ -266,8 +266,15 @@ def test_claims_of_generations() -> None:
 
 
 def test_claims_of_windows() -> None:
-    """A window holds what it has drained, without what it says that nobody has."""
-    gaps = {GapReason.COMPACTED: [R(2, 4)], GapReason.CONTROL: [R(9, 10)]}
+    """A window holds what it has drained, without what it says that nobody has.
+
+    What it has erased is its own: no other segment may hold these offsets.
+    """
+    gaps = {
+        GapReason.COMPACTED: [R(2, 4)],
+        GapReason.CONTROL: [R(9, 10)],
+        GapReason.ERASED: [R(0, 1)],
+    }
     windows = [receipt("w", (0, 5), (8, 10), gaps=gaps), receipt("gone", (20, 30), files=0)]
 
     assert rows(claims_of([], windows)) == [

@@ -63,6 +63,7 @@ def made(tmp_path: Path) -> MadeArchive:
         ("reprocess_0001_0001", {}, WindowKind.REPROCESS, True, False),
         ("compact_0001", {}, WindowKind.COMPACTION, True, True),
         ("retention_0001", {}, WindowKind.RETENTION, True, True),
+        ("erase_0001", {}, WindowKind.ERASURE, True, True),
         ("repair_20260101T000000Z", {}, WindowKind.REPAIR, False, False),
         ("another", {}, WindowKind.REPAIR, False, False),
         ("hour", {"interval": HOUR}, WindowKind.BACKFILL, False, False),

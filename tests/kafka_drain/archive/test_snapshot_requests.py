@@ -106,8 +106,8 @@ def list_files(archive: Archive) -> None:
         (validate_all, 29 + 2, 16 + 4, 1),
         # Reads archive.json once more, for the pipeline.
         (drain, 2 * 22 + 1, 2 * 12 + 1, 2),
-        # Size and content of each file.
-        (republish, 26 + 28, 21, 1 + 28),
+        # Size and content of each file; and that there are no erasures.
+        (republish, 26 + 28, 21 + 2, 1 + 28),
         (list_files, 22, 13, 0),
     ],
 )

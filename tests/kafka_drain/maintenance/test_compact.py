@@ -8,6 +8,9 @@ import pytest
 
 from kafka_drain.archive.receipts import Receipt
 from kafka_drain.config.pipeline import Pipeline
+from kafka_drain.data_files.file_offsets import CommittedFile
+from kafka_drain.data_files.reader import read_records, topic_of
+from kafka_drain.data_files.xxhash64 import batch_fingerprint
 from kafka_drain.errors import ManifestInvalidError
 from kafka_drain.maintenance import compact as compacting
 from kafka_drain.maintenance.compact import finish_compaction, plan_compactions, prepare_compaction
@@ -38,15 +41,32 @@ def made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> MadeArchive:
 def compacted(
     made: MadeArchive, compaction: Compaction, folder: Path, **columns: object
 ) -> WindowJob:
-    """Write what Spark writes of the source files, where it reads some columns otherwise."""
+    """Write what Spark writes of the source files, where it reads some columns otherwise.
+
+    Of an erasure, it leaves out what is to be erased.
+    """
+    gone = [offset for r in compaction.erased.get(P0, ()) for offset in range(r.start, r.end)]
+    left = {offset: at for offset, at in dense(0, 50).items() if offset not in gone}
     folder.mkdir(mode=0o700)
     pipeline = Pipeline(name="made", topics=["flights"], archive=str(made.root))
     job = prepare_compaction(made.archive, compaction, pipeline, folder)
     attempt = f"{job.window.data_name}/{job.attempt}"
-    files = made.write(attempt, {P0: dense(0, 50)}, **columns)
+    files = made.write(attempt, {P0: left}, **columns)
     taken = content_of(files)
-    write_private(job.result_path, {"records": 50, "fingerprint": taken.fingerprint})
+    erased = {"records": len(gone), "fingerprint": f"{0:016x}"}
+    fingerprint = fingerprint_of(made, files) if gone else taken.fingerprint
+    result = {"records": len(left), "fingerprint": fingerprint, "erased": erased}
+    write_private(job.result_path, result)
     return job
+
+
+def fingerprint_of(made: MadeArchive, files: list[CommittedFile]) -> str:
+    """Read the records of some files, and return their fingerprint."""
+    value = 0
+    for file in files:
+        for batch in read_records(made.root / file.path, "parquet", 1 << 20):
+            value ^= batch_fingerprint(batch, topic_of(file.path))
+    return f"{value:016x}"
 
 
 def finish(made: MadeArchive, compaction: Compaction, job: WindowJob) -> Receipt:

@@ -172,3 +172,60 @@ def test_sealed_fingerprint(
 def test_sealed_fingerprint_other_gaps() -> None:
     """Gaps but those that a window fills leave it known."""
     assert sealed_fingerprint(receipts(FIRST, SECOND, aborted=[R(2, 4)]), 18) == BOTH
+
+
+ERASED = {TP: [R(3, 4), R(12, 14)]}
+
+
+@pytest.mark.parametrize(
+    ("kept", "expected"),
+    [
+        # One that should be gone, alone and in place of one that should have stayed.
+        ({3}, "holds 18 records, the old files held 20, of which 3 were to be erased"),
+        ({3, -4}, "[4, 5) is in no new file, and wasn't a gap before"),
+        ({-4}, "holds 16 records, the old files held 20, of which 3 were to be erased"),
+        (set(), ""),
+    ],
+)
+def test_prove_compaction_erased(kept: set[int], expected: str) -> None:
+    """The erased offsets are gaps with that reason; one too many or too few is found."""
+    sealed = receipts(FIRST, SECOND)
+    compacted = group(sealed, 20)
+    gone = {offset for r in ERASED[TP] for offset in range(r.start, r.end)}
+    offsets = set(range(20)) - gone
+    for change in kept:
+        offsets = offsets | {change} if change > 0 else offsets - {-change}
+
+    proof = prove_compaction(
+        "windows/e",
+        compacted,
+        compacted.ranges,
+        [held(TP, "x", sorted(offsets))],
+        BOTH,
+        erased=ERASED,
+    )
+
+    details = [finding.detail for finding in proof.findings]
+    if expected:
+        assert expected in details
+    else:
+        assert details == []
+        assert proof.gaps == [Gap(TP, r, GapReason.ERASED) for r in ERASED[TP]]
+    assert proof.is_compared
+
+
+def test_prove_compaction_erased_next_to_gaps() -> None:
+    """Gaps of the old receipts keep their reasons, among them what an earlier request erased."""
+    sealed = receipts(FIRST, SECOND, erased=[R(0, 1)], aborted=[R(1, 2)])
+    compacted = group(sealed, 18)
+    files = [held(TP, "x", [2, *range(4, 12), *range(14, 20)])]
+
+    proof = prove_compaction("windows/e", compacted, compacted.ranges, files, BOTH, erased=ERASED)
+
+    assert proof.findings == []
+    assert sorted((gap.range.start, gap.reason) for gap in proof.gaps) == [
+        (0, GapReason.ERASED),
+        (1, GapReason.ABORTED),
+        (3, GapReason.ERASED),
+        (12, GapReason.ERASED),
+    ]

@@ -127,6 +127,24 @@ def test_explain_gaps_windows(
     assert asked == ({TP: left} if left else {})
 
 
+def test_explain_gaps_erased(asked: Ranges) -> None:
+    """What was erased is a gap of its own, whatever Kafka has; a window holds it if one does."""
+    erased = {TP: [R(2, 4), R(12, 14), R(18, 25)], OTHER: [R(0, 9)]}
+
+    found = explain({TP: [R(0, 10), R(13, 20)]}, erased=erased, windows={TP: [R(3, 5)]})
+
+    assert [(gap.range.start, gap.range.end, gap.reason) for gap in found] == [
+        (0, 2, GapReason.EXPIRED),
+        (2, 3, GapReason.ERASED),
+        (3, 5, GapReason.WINDOW),
+        (5, 10, GapReason.EXPIRED),
+        (13, 14, GapReason.ERASED),
+        (14, 18, GapReason.LOST),
+        (18, 20, GapReason.ERASED),
+    ]
+    assert asked == {TP: [R(0, 2), R(5, 10), R(14, 18)]}
+
+
 def test_explain_gaps_without_kafka() -> None:
     """Without Kafka nobody knows why, but for what windows hold; accepted isn't known either."""
     missing = {TP: [R(0, 5), R(7, 9)]}

@@ -98,6 +98,7 @@ HARMLESS = {
     GapReason.COMPACTED,
     GapReason.WINDOW,
     GapReason.DELETED,
+    GapReason.ERASED,
 }
 
 

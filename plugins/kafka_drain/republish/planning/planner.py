@@ -22,6 +22,7 @@ from kafka_drain.findings import errors
 from kafka_drain.kafka.cluster import KafkaCluster
 from kafka_drain.offsets import TopicPartition
 from kafka_drain.progress import Progress, Ticker
+from kafka_drain.proof.erased_records import refuse_unerased
 from kafka_drain.proof.sealed_files import damage_of
 from kafka_drain.republish.planning.binding import Binding, others_gone, refuse_other_target
 from kafka_drain.republish.planning.chains import chain_numbers
@@ -134,6 +135,7 @@ def make_plan(
     pipeline = snapshot.document.pipeline
     listed = files() if files else archive_files(snapshot)
     sealed = _sealed(snapshot, listed, request)
+    refuse_unerased(snapshot, [file for file, _ in sealed], say)
     _refuse_damaged(snapshot, sealed)
     _refuse_unknown(snapshot, sealed, request, is_following=files is not None)
     parts, zeros = _parts(snapshot, sealed, request, say)

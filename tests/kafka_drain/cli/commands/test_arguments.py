@@ -22,6 +22,7 @@ PLANS_FIRST = {
     "cut-over",
     "repair",
     "reprocess",
+    "erase",
     "maintain",
 }
 ACTS_AT_ONCE = {"drill", "drain", "validate", "capture-schemas"}

@@ -1,0 +1,103 @@
+"""`kafka-drain erase`: erase records on request, and prove that all others are as they were."""
+
+from __future__ import annotations
+
+import argparse
+
+from kafka_drain.archive.archive import Archive
+from kafka_drain.cli.commands.arguments import add_apply, add_job, cluster_from
+from kafka_drain.cli.commands.pipeline_arguments import pipeline_from
+from kafka_drain.cli.commands.plan_answer import acts, answer_fields
+from kafka_drain.cli.console import say, say_lines
+from kafka_drain.cli.foreground import runner_of
+from kafka_drain.errors import ConfigError
+from kafka_drain.intervals import milliseconds, parse_time
+from kafka_drain.maintenance.erase import lift_erasure, plan_erasure, run_erasure
+from kafka_drain.maintenance.erasure_request import ErasureRequest, read_headers, read_keys
+
+_NAMING = ("keys", "headers", "topic", "from_time", "to_time", "for_ever")
+
+
+def run(options: argparse.Namespace) -> int:
+    """Show what would be erased; with --apply, erase it."""
+    archive = Archive.at(options.archive)
+    archive.require()  # without one, there is no pipeline either
+    if options.lift is not None:
+        return _lift(archive, options)
+    request, pipeline, cluster = _request(options), pipeline_from(options), cluster_from(options)
+    if not acts(options):
+        plan = plan_erasure(pipeline, cluster, request, say=say)
+        say_lines(plan.lines())
+        return answer_fields(options, plan.to_dict())
+    # It plans, and says its plan, after it has removed what a killed run left behind.
+    figures = run_erasure(pipeline, cluster, runner_of(options), request, run="terminal", say=say)
+    return answer_fields(options, {"archive": str(archive.root)} | figures)
+
+
+def _request(options: argparse.Namespace) -> ErasureRequest | None:
+    """Return what is asked for; None if nothing is: then the erasures in force go on."""
+    if not any(getattr(options, name) for name in _NAMING):
+        if options.request or options.by:
+            raise ConfigError(
+                "name the records: --keys, --headers, --topic, --from-time, --to-time"
+            )
+        return None
+    bounds = [
+        None if text is None else milliseconds(parse_time(name, text))
+        for name, text in (("--from-time", options.from_time), ("--to-time", options.to_time))
+    ]
+    return ErasureRequest(
+        request=options.request or "",
+        by=options.by or "",
+        keys=read_keys(options.keys) if options.keys else None,
+        headers=read_headers(options.headers) if options.headers else None,
+        topics=frozenset(options.topic),
+        from_ms=bounds[0],
+        to_ms=bounds[1],
+        for_ever=options.for_ever,
+    )
+
+
+def _lift(archive: Archive, options: argparse.Namespace) -> int:
+    if any(getattr(options, name) for name in (*_NAMING, "request")):
+        raise ConfigError("--lift ends an erasure; omit what to erase")
+    say(f"erase {archive.root}: lifts erasure {options.lift}")
+    if acts(options):
+        lift_erasure(archive, options.lift, options.by or "", run="terminal", say=say)
+    return answer_fields(options, {"archive": str(archive.root), "lift": options.lift})
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the command's arguments."""
+    add_job(parser)
+    parser.add_argument("--request", metavar="ID", help="id of the request, for the receipts")
+    parser.add_argument("--by", metavar="WHO", help="who asked, for the receipts")
+    parser.add_argument(
+        "--keys",
+        metavar="FILE",
+        help="file with one key a line: text, or hex:… or base64:…; a record must have one of them",
+    )
+    parser.add_argument(
+        "--headers",
+        metavar="FILE",
+        help="file with one header a line, name=value, the value like a key; a record must have "
+        "one of them",
+    )
+    parser.add_argument(
+        "--topic", action="append", default=[], help="only of this topic; can be repeated"
+    )
+    parser.add_argument("--from-time", metavar="TIME", help="lowest timestamp")
+    parser.add_argument("--to-time", metavar="TIME", help="end of the timestamps, exclusive")
+    parser.add_argument(
+        "--for-ever",
+        action="store_true",
+        help="also erase such records that are written to Kafka after this request",
+    )
+    parser.add_argument(
+        "--lift",
+        type=int,
+        metavar="NUMBER",
+        help="no longer apply this erasure to other records; what was erased stays erased",
+    )
+    parser.add_argument("--pipeline", metavar="FILE", help="JSON file with pipeline keys")
+    add_apply(parser)

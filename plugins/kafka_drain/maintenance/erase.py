@@ -1,0 +1,558 @@
+"""Erase records on request: rewrite the files that hold them, and prove that all else is equal.
+
+    accept     erasures/<number>.json: salted hashes of what is named, how far it reaches
+    roll       the open generation is closed if it holds such records
+    rewrite    as a compaction: without them, proven against the old receipts, sealed
+    remove     the old files, after the new ones were compared with their receipts
+    done       erasures/<number>.done.json: what it was carried out on
+
+If killed anywhere, the next run with the same request, or of maintenance, finishes.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from kafka_drain.archive.archive import Archive
+from kafka_drain.archive.closed_segments import read_closed
+from kafka_drain.archive.documents import (
+    ErasureDocument,
+    ErasureDoneDocument,
+    ErasureLiftedDocument,
+)
+from kafka_drain.archive.erasures import Erasure, create_erasure, in_force, read_erasures
+from kafka_drain.archive.files import ArchiveFile, archive_files
+from kafka_drain.archive.fold import WindowKind
+from kafka_drain.archive.generation import Generation, list_data_files
+from kafka_drain.archive.journal.checks import refuse_unsound
+from kafka_drain.archive.receipts import Receipt, ReceiptError
+from kafka_drain.archive.snapshot import Snapshot
+from kafka_drain.config.pipeline import Pipeline
+from kafka_drain.errors import ArchiveError, ConfigError, LockedError, ManifestInvalidError
+from kafka_drain.kafka.cluster import KafkaCluster
+from kafka_drain.maintenance.compact import run_compaction
+from kafka_drain.maintenance.compaction_plan import Compaction
+from kafka_drain.maintenance.erasure_plan import left_over, plan_rewrites
+from kafka_drain.maintenance.erasure_request import (
+    SALT_BYTES,
+    ErasureRequest,
+    asks_the_same,
+    scope_of,
+)
+from kafka_drain.offsets import TopicPartition
+from kafka_drain.progress import Level, Line
+from kafka_drain.proof.erased_records import FoundRecords, find_records, to_search
+from kafka_drain.republish.planning.follow import followers, has_sent
+from kafka_drain.republish.planning.runs import list_runs
+from kafka_drain.spark.engine import SparkRunner
+from kafka_drain.storage.lease import hold_lease
+from kafka_drain.storage.paths import is_local
+from kafka_drain.windows.reprocess.refusals import abandoning
+from kafka_drain.windows.reprocess.state import unfinished_reprocess
+from kafka_drain.windows.roll import WAIT_SECONDS, roll_between_drains
+from kafka_drain.windows.superseded_files import needed_files, remove_superseded, remove_unsealed
+from kafka_drain.windows.window_jobs import now_text
+
+
+@dataclass(frozen=True)
+class ErasurePlan:
+    """What erasures change in an archive.
+
+    Attributes:
+        archive: The archive.
+        erasures: The erasures in force.
+        files: Number of files that were searched.
+        found: The files with such records.
+        rewrites: The windows that replace them and the other files of their segments.
+        rolls: Whether the open generation is closed, because it holds such records.
+        obstacles: Why nothing can be erased now; empty if there is none.
+        copies: Copies of such records that this can't reach.
+        searched: Last receipt that was searched, by generation; and the windows.
+    """
+
+    archive: Archive
+    erasures: Sequence[Erasure]
+    files: int
+    found: Sequence[FoundRecords]
+    rewrites: Sequence[Compaction]
+    rolls: bool
+    obstacles: Sequence[str]
+    copies: Sequence[str]
+    searched: tuple[Mapping[str, str], Sequence[str]] = field(default=({}, ()))
+
+    @property
+    def records(self) -> int:
+        """The number of records to be erased."""
+        return sum(found.number for found in self.found)
+
+    def lines(self) -> list[str]:
+        """Return the plan as lines of text for the user."""
+        name, figures = f"erase {self.archive.root}", self.to_dict()
+        lines = [
+            f"{name}: {erasure}, asked for by {erasure.document.by}, names "
+            f"{sum(f.records.get(erasure.number, 0) for f in self.found):,} records"
+            for erasure in self.erasures
+        ]
+        if self.rolls:
+            lines.append(f"{name}: closes the open generation, which holds some of them")
+        lines.append(
+            f"{name}: erases {self.records:,} records of {len(self.found):,} files; searched "
+            f"{self.files:,} files"
+        )
+        if self.rewrites:
+            lines.append(
+                f"{name}: rewrites {figures['rewritten_files']:,} files, "
+                f"{figures['rewritten_bytes']:,} bytes, in {len(self.rewrites):,} windows; the old "
+                "files are deleted"
+            )
+        lines += [f"{name}: doesn't reach {copy}" for copy in self.copies]
+        lines += [Line(f"{name}: not now: {text}", Level.WARNING) for text in self.obstacles]
+        return lines
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the plan's figures as JSON types."""
+        return {
+            "archive": str(self.archive.root),
+            "erasures": [erasure.number for erasure in self.erasures],
+            "searched_files": self.files,
+            "files": len(self.found),
+            "records": self.records,
+            "bytes": sum(found.file.bytes for found in self.found),
+            "rolls": self.rolls,
+            "windows": len(self.rewrites),
+            "rewritten_files": sum(len(each.files) for each in self.rewrites),
+            "rewritten_bytes": sum(each.group.bytes for each in self.rewrites),
+            "copies": list(self.copies),
+            "obstacles": list(self.obstacles),
+        }
+
+
+def plan_erasure(
+    pipeline: Pipeline,
+    cluster: KafkaCluster,
+    request: ErasureRequest | None,
+    *,
+    say: Callable[[str], None],
+) -> ErasurePlan:
+    """Plan an erasure, and what is left of those before it, without changing anything.
+
+    Args:
+        pipeline: The pipeline, with its archive.
+        cluster: The Kafka cluster that it was drained from.
+        request: What to erase; None for what was asked for before.
+        say: Called with progress lines.
+
+    Raises:
+        ConfigError: When the request names nothing, or nothing was asked for.
+        ArchiveError: When the folder isn't an archive, or belongs to another cluster.
+        ManifestInvalidError: When something sealed is missing or changed, or can't be read.
+        KafkaUnavailableError: When Kafka doesn't answer.
+    """
+    archive = Archive.at(pipeline.archive)
+    archive.require()
+    erasures = read_erasures(archive.root)
+    if request is not None:
+        erasures = _with_request(archive, cluster, erasures, request, _unwritten)
+    return make_plan(archive, _required(erasures), pipeline.target_file_bytes, say=say)
+
+
+def _required(erasures: Iterable[Erasure]) -> list[Erasure]:
+    found = in_force(erasures)
+    if not found:
+        raise ConfigError(
+            "no erasure is in force; name the records: --keys, --headers, --topic, --from-time or "
+            "--to-time"
+        )
+    return found
+
+
+def _unwritten(root: Any, document: ErasureDocument) -> Erasure:
+    number = 1 + max((erasure.number for erasure in read_erasures(root)), default=0)
+    return Erasure(root, number, document)
+
+
+def _with_request(
+    archive: Archive,
+    cluster: KafkaCluster,
+    erasures: Sequence[Erasure],
+    request: ErasureRequest,
+    create: Callable[[Any, ErasureDocument], Erasure],
+) -> list[Erasure]:
+    """Return the erasures, including that of a request, which may have been accepted before."""
+    snapshot = archive.snapshot()
+    known = _known_topics(snapshot)
+    request.check({topic for topic, _ in known})
+    salt = bytes.fromhex(erasures[0].document.salt) if erasures else secrets.token_bytes(SALT_BYTES)
+    document = request.document(salt, _scope(snapshot, cluster, known), now_text())
+    before = next((e for e in in_force(erasures) if e.document.request == request.request), None)
+    if before is None:
+        return [*erasures, create(archive.root, document)]
+    if not asks_the_same(before.document, document):
+        raise ConfigError(
+            f"request {request.request} was accepted before, for other records: {before}; use "
+            "another id. Nothing was changed"
+        )
+    return list(erasures)
+
+
+def _known_topics(snapshot: Snapshot) -> set[tuple[str, str]]:
+    known = set(snapshot.document.topics.items())
+    for generation in snapshot.generations:
+        known |= snapshot.topic_ids(generation).items()
+    for receipt in snapshot.fold.receipts:
+        known |= receipt.topics.items()
+    return known
+
+
+def _scope(snapshot: Snapshot, cluster: KafkaCluster, known: Iterable[tuple[str, str]]) -> Any:
+    cluster_id = cluster.cluster_id()
+    if cluster_id != snapshot.document.cluster_id:
+        raise ArchiveError(
+            f"{snapshot.root} was drained from Kafka cluster {snapshot.document.cluster_id}, but "
+            f"the connection leads to cluster {cluster_id}; correct the connection"
+        )
+    there = set(cluster.topic_names())
+    topics = cluster.topics(sorted({topic for topic, _ in known} & there))
+    parts = [TopicPartition(t.name, p) for t in topics.values() for p in t.partitions]
+    # Behind open transactions too: what is there now is erased once it is drained.
+    ends: dict[tuple[str, str], dict[int, int]] = {}
+    for tp, end in cluster.latest(parts, "read_uncommitted").items():
+        ends.setdefault((tp.topic, topics[tp.topic].id), {})[tp.partition] = end
+    return scope_of(list(known), ends)
+
+
+def make_plan(
+    archive: Archive,
+    erasures: Sequence[Erasure],
+    target_bytes: int,
+    *,
+    say: Callable[[str], None],
+    closed_only: bool = False,
+    seen: dict[str, FoundRecords | None] | None = None,
+) -> ErasurePlan:
+    """Search the files that erasures weren't carried out on, and plan what is rewritten.
+
+    Args:
+        archive: The archive.
+        erasures: The erasures in force.
+        target_bytes: Target size of a file.
+        say: Called with progress lines.
+        closed_only: Whether to leave the open generation's files alone.
+        seen: What files hold that a plan for the same erasures has searched; added to.
+
+    Raises:
+        ManifestInvalidError: When something sealed is missing or changed, or can't be read.
+    """
+    snapshot = refuse_unsound(archive.snapshot()).snapshot
+    try:
+        return _make_plan(
+            archive,
+            snapshot,
+            erasures,
+            target_bytes,
+            say,
+            closed_only,
+            {} if seen is None else seen,
+        )
+    except ReceiptError as error:
+        raise ManifestInvalidError(
+            f"{archive.root}: a receipt is damaged ({error}); run `kafka-drain validate` to see "
+            "which. Nothing was changed"
+        ) from error
+
+
+def _make_plan(
+    archive: Archive,
+    snapshot: Snapshot,
+    erasures: Sequence[Erasure],
+    target_bytes: int,
+    say: Callable[[str], None],
+    closed_only: bool,
+    seen: dict[str, FoundRecords | None],
+) -> ErasurePlan:
+    listed, newest = archive_files(snapshot), snapshot.open_generation
+    opened = {f.path for f in listed if newest is not None and _is_of(f, newest)}
+    files = [file for file in listed if not closed_only or file.path not in opened]
+    wanted = to_search(snapshot, files, erasures)
+    new = [(file, due) for file, due in wanted if file.path not in seen]
+    seen.update(dict.fromkeys(file.path for file, _ in new))
+    seen.update((each.file.path, each) for each in find_records(archive.root, new, say))
+    found = {f.path: each for f, _ in wanted if (each := seen[f.path]) is not None}
+    rolls = not opened.isdisjoint(found)
+    closed = snapshot.generations if rolls else snapshot.generations[:-1]
+    sent = followers(archive)
+
+    def sent_by(receipt: Receipt) -> frozenset[str]:
+        return frozenset(name for name, through in sent if has_sent(through, receipt))
+
+    rewrites = [
+        rewrite
+        for segments in (read_closed(snapshot, closed) if found else ())
+        for rewrite in plan_rewrites(segments, found, erasures, sent_by, target_bytes)
+    ]
+    left = left_over(found.values(), rewrites, opened)
+    generations = {
+        str(generation.number): names[-1]
+        for generation in (snapshot.generations[:-1] if closed_only else snapshot.generations)
+        if (names := generation.receipt_names())
+    }
+    return ErasurePlan(
+        archive=archive,
+        erasures=erasures,
+        files=len(wanted),
+        found=list(found.values()),
+        rewrites=rewrites,
+        rolls=rolls,
+        obstacles=_obstacles(archive, rewrites, left),
+        copies=_copies(archive, snapshot, listed, list(found.values())),
+        searched=(generations, snapshot.fold.keys),
+    )
+
+
+def _is_of(file: ArchiveFile, generation: Generation) -> bool:
+    return isinstance(file.owner, Generation) and file.owner.number == generation.number
+
+
+def _obstacles(archive: Archive, rewrites: Sequence[Compaction], left: Sequence[str]) -> list[str]:
+    found = []
+    if unfinished_reprocess(archive) is not None:
+        found.append(
+            "a reprocess was started and hasn't finished; run that again first, or end it with "
+            f"{abandoning(archive.root)}"
+        )
+    replaced = {path for rewrite in rewrites for path in rewrite.group.replaces}
+    for run, needed in needed_files(archive).items() if replaced else ():
+        if not replaced.isdisjoint(needed):
+            found.append(
+                f"republish {run} still needs some of the files; let it finish, or end it with "
+                f"`kafka-drain republish {archive.root} --abandon {run} --apply`"
+            )
+    if left:
+        found.append(
+            f"{len(left):,} files, such as {left[0]}, can't be rewritten by themselves: a follower "
+            "has sent only a part of their segments, or a repair's file reaches into others. Let "
+            "followers run, or reprocess these segments first"
+        )
+    return found
+
+
+def _copies(
+    archive: Archive,
+    snapshot: Snapshot,
+    files: Sequence[ArchiveFile],
+    found: Sequence[FoundRecords],
+) -> list[str]:
+    """Return, in words, which copies of such records an erasure can't reach."""
+    copies = [
+        "Kafka: records that a topic still has stay there, until its own retention or compaction "
+        "removes them",
+        "backups and copies of the archive's folder, and tables that were made of its records",
+        "Iceberg: snapshots of a table that register_archive has made refer to the old files "
+        "until the archive is registered again",
+    ]
+    if not is_local(archive.root):
+        copies.append(
+            "older versions of objects, if the bucket keeps versions: delete the noncurrent ones, "
+            "or let a lifecycle rule expire them"
+        )
+    topics = {tp.topic for each in found for tp in each.ranges}
+    targets = {
+        shard.target_topic
+        for run in list_runs(archive.root)
+        if run.is_opened and not run.is_of_drill and (plan := run.plan()) is not None
+        for shard in plan.shards
+        if shard.source.topic in topics
+    }
+    if targets:
+        copies.append(f"topics that they were republished to: {', '.join(sorted(targets))}")
+    live = {file.path for file in files} | snapshot.fold.gone
+    others = sorted(path for path in list_data_files(archive.root) if path not in live)
+    if others:
+        copies.append(
+            f"{len(others):,} data files in the archive's folders that no reader gets, such as "
+            f"{others[0]}: left by killed tasks, replaced by a repair, or of a window that isn't "
+            "sealed yet. They weren't searched; delete those that nothing is writing"
+        )
+    return copies
+
+
+def run_erasure(
+    pipeline: Pipeline,
+    cluster: KafkaCluster,
+    runner: SparkRunner,
+    request: ErasureRequest | None,
+    *,
+    run: str,
+    say: Callable[[str], None],
+    wait_seconds: float = WAIT_SECONDS,
+) -> dict[str, Any]:
+    """Accept an erasure and carry it out, with what is left of those before it.
+
+    Args:
+        pipeline: The pipeline, with its archive.
+        cluster: The Kafka cluster that it was drained from.
+        runner: Runs Spark applications.
+        request: What to erase; None for what was asked for before.
+        run: Name of this run, for display.
+        say: Called with each output line.
+        wait_seconds: How long to wait for a drain and its validation, to close its generation.
+
+    Returns:
+        windows: The windows that were sealed; erased: the number of records that were erased.
+
+    Raises:
+        LockedError: When other maintenance is running, or drains leave no opportunity to close the
+            generation; a retry may help.
+        ArchiveError: When something has to be done first; says what.
+        SparkJobError: When Spark failed; the next run starts again.
+        ManifestInvalidError: When what is left differs from the old files' records; nothing of
+            these files was changed.
+        KafkaDrainError: As `plan_erasure` does.
+    """
+    archive = Archive.at(pipeline.archive)
+    archive.require()
+    with hold_lease(archive.root / "maintenance", run=run, say=say):
+        erasures = read_erasures(archive.root)
+        if request is not None:
+            erasures = _with_request(archive, cluster, erasures, request, create_erasure)
+        erasures = _required(erasures)
+        target = pipeline.target_file_bytes
+        _finish_previous(archive, say)
+        seen: dict[str, FoundRecords | None] = {}
+        plan = make_plan(archive, erasures, target, say=say, seen=seen)
+        _refuse(plan)
+        if plan.rolls:
+            rolled = roll_between_drains(
+                archive, cluster, run=run, say=say, wait_seconds=wait_seconds
+            )
+            if rolled is None:
+                raise LockedError(
+                    f"{archive.root}: the open generation holds records to be erased and couldn't "
+                    "be closed, as said above; nothing of it was erased. A retry may help"
+                )
+            plan = make_plan(archive, erasures, target, say=say, seen=seen)
+            _refuse(plan)
+        for line in plan.lines():
+            say(line)
+        return carry_out(plan, pipeline, runner, run=run, say=say)
+
+
+def _finish_previous(archive: Archive, say: Callable[[str], None]) -> None:
+    """Discard what a killed run hasn't sealed, and remove what it hasn't removed."""
+    remove_unsealed(archive, say)
+    remove_superseded(archive, say)
+
+
+def _refuse(plan: ErasurePlan) -> None:
+    if plan.obstacles:
+        raise ArchiveError(
+            f"{plan.archive.root}: {'; '.join(plan.obstacles)}. The erasure is in force, and "
+            "nothing was erased yet"
+        )
+
+
+def carry_out(
+    plan: ErasurePlan,
+    pipeline: Pipeline,
+    runner: SparkRunner,
+    *,
+    run: str,
+    say: Callable[[str], None],
+) -> dict[str, Any]:
+    """Rewrite what a plan names, remove the old files, and note what was searched.
+
+    The caller holds the maintenance lease.
+
+    Returns:
+        As `run_erasure` does.
+    """
+    archive = plan.archive
+    sealed = []
+    for rewrite in plan.rewrites:
+        receipt = run_compaction(archive, rewrite, pipeline, runner, run=run, say=say)
+        sealed.append(receipt.window)
+        say(
+            f"erase {archive.root}: window {receipt.window} holds the other {receipt.records:,} "
+            f"records of {len(rewrite.files):,} files"
+        )
+        # After each group: there may not be space for two copies of everything.
+        remove_superseded(archive, say)
+    _note_done(plan, sealed)
+    say(f"erase {archive.root}: erased {plan.records:,} records")
+    return {"windows": sealed, "erased": plan.records}
+
+
+def _note_done(plan: ErasurePlan, sealed: Sequence[str]) -> None:
+    generations, windows = plan.searched
+    own = plan.archive.snapshot().fold.of_kind(WindowKind.ERASURE)
+    rows = {
+        window.key: {row["erasure"]: row["records"] for row in window.plan.erasures or ()}
+        for window in own
+    }
+    for erasure in plan.erasures:
+        carried_out = {w.key: w.receipt.sha256 for w in own if erasure.number in rows[w.key]}
+        before = erasure.done.generations if erasure.done else {}
+        erasure.finish(
+            ErasureDoneDocument(
+                format_version=1,
+                done_at=now_text(),
+                records=sum(rows[key][erasure.number] for key in carried_out),
+                windows=carried_out,
+                generations={**before, **generations},
+                searched=sorted({*windows, *sealed}),
+            )
+        )
+
+
+def sweep(
+    archive: Archive,
+    pipeline: Pipeline,
+    runner: SparkRunner,
+    *,
+    run: str,
+    say: Callable[[str], None],
+) -> list[str]:
+    """Carry out erasures on closed segments that were sealed since; maintenance does it first.
+
+    The caller holds the maintenance lease.
+
+    Returns:
+        The windows that were sealed.
+    """
+    erasures = in_force(read_erasures(archive.root))
+    if not erasures:
+        return []
+    target = pipeline.target_file_bytes
+    plan = make_plan(archive, erasures, target, say=say, closed_only=True)
+    if plan.obstacles and plan.found:
+        for text in plan.obstacles:
+            say(Line(f"erase {archive.root}: WARNING skipped this time: {text}", Level.WARNING))
+        return []
+    windows: list[str] = carry_out(plan, pipeline, runner, run=run, say=say)["windows"]
+    return windows
+
+
+def lift_erasure(
+    archive: Archive, number: int, by: str, *, run: str, say: Callable[[str], None]
+) -> None:
+    """Record that an erasure is no longer applied to other records; erased ones stay erased.
+
+    Raises:
+        ConfigError: When there is no such erasure in force.
+        LockedError: When maintenance is running; a retry may help.
+    """
+    archive.require()
+    if not by.strip():
+        raise ConfigError("lifting an erasure needs who asked: --by")
+    with hold_lease(archive.root / "maintenance", run=run, say=say):
+        found = [each for each in in_force(read_erasures(archive.root)) if each.number == number]
+        if not found:
+            raise ConfigError(f"{archive.root} has no erasure {number} in force")
+        found[0].lift(ErasureLiftedDocument(format_version=1, by=by, lifted_at=now_text()))
+    say(
+        f"erase {archive.root}: {found[0]} is lifted; records that were erased stay erased, and "
+        "aren't drained again"
+    )

@@ -1,0 +1,320 @@
+"""An erasure from request to receipt, where Python rewrites the files in Spark's place."""
+
+from __future__ import annotations
+
+import shutil
+import signal
+from collections import Counter
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+import pytest
+
+from kafka_drain.archive.archive import Archive
+from kafka_drain.archive.erasures import read_erasures
+from kafka_drain.archive.files import archive_files
+from kafka_drain.config.pipeline import Pipeline
+from kafka_drain.data_files.reader import read_records
+from kafka_drain.data_files.xxhash64 import batch_fingerprint
+from kafka_drain.errors import ArchiveError, ConfigError, ManifestInvalidError
+from kafka_drain.findings import Reason
+from kafka_drain.gaps import GapReason
+from kafka_drain.maintenance import compact as compacting
+from kafka_drain.maintenance.erase import (
+    lift_erasure,
+    make_plan,
+    plan_erasure,
+    run_erasure,
+    sweep,
+)
+from kafka_drain.maintenance.erasure_request import ErasureRequest
+from kafka_drain.offsets import OffsetRange, TopicPartition
+from kafka_drain.proof.erased_records import refuse_unerased
+from kafka_drain.proof.report import Report
+from kafka_drain.proof.validation import validate_archive
+from kafka_drain.spark.job_spec import CompactSpec, write_private
+from kafka_drain.spark.submit import SparkApplication
+from tests.forks import run_forked
+from tests.integration.killed_steps import kill_at_change
+from tests.kafka_drain.fake_cluster import FakeCluster, Log
+from tests.kafka_drain.made_archive import MadeArchive, dense
+
+TP = TopicPartition("flights", 0)
+BATCHES = 4
+#: Keys are offsets in decimal.
+GONE = frozenset({b"3", b"12", b"13", b"35", b"45"})
+REQUEST = ErasureRequest("r", "b", keys=GONE)
+
+
+def application(name: str, *, spec_path: Path, **_: object) -> SparkApplication:
+    """Take the place of `prepare_application`."""
+    nowhere = Path("/nowhere")
+    return SparkApplication(name, nowhere, ["compact", str(spec_path)], {}, [], nowhere, "1g", {})
+
+
+@pytest.fixture
+def made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> MadeArchive:
+    """A closed generation of four batches of ten offsets, and an open one without any."""
+    monkeypatch.setattr(compacting, "prepare_application", application)
+    archive = MadeArchive(tmp_path / "archive", {"flights": "id-1"})
+    for n in range(BATCHES):
+        archive.seal({TP: dense(10 * n, 10 * n + 10)})
+    archive.open_generation()
+    return archive
+
+
+def cluster(end: int = 50) -> Any:
+    """A Kafka that has so many offsets."""
+    return FakeCluster({TP: Log(end=end)}, topic_ids={"flights": "id-1"})
+
+
+def pipeline_of(root: Any) -> Pipeline:
+    """The pipeline of an archive."""
+    return Pipeline(name="made", topics=["flights"], archive=str(root))
+
+
+def rewrite(application: SparkApplication, lose: int | None = None) -> None:
+    """Do what Spark does for an erasure; lose a record if wanted."""
+    spec = CompactSpec.read(application.specs[0])
+    gone = {offset for row in spec.erased for offset in range(row["start"], row["end"])}
+    figures = {True: [0, 0], False: [0, 0]}
+    tables = []
+    for path in (path for source in spec.sources for path in source["files"]):
+        for batch in read_records(Path(path), "parquet", 1 << 20):
+            for number in range(batch.num_rows):
+                row = batch.slice(number, 1)
+                offset = row["offset"][0].as_py()
+                if offset == lose:
+                    continue
+                figure = figures[offset in gone]
+                figure[0] += 1
+                figure[1] ^= batch_fingerprint(row, "flights")
+                if offset not in gone:
+                    tables.append(row)
+    if tables:
+        target = Path(spec.path, "topic=flights", "part-00000.parquet")
+        target.parent.mkdir(parents=True)
+        import pyarrow as pa
+
+        pq.write_table(pa.Table.from_batches(tables).drop_columns(["topic"]), target)
+    else:
+        Path(spec.path).mkdir(parents=True)
+    kept, erased = (
+        {"records": records, "fingerprint": f"{value:016x}"}
+        for records, value in (figures[False], figures[True])
+    )
+    write_private(Path(spec.result_path), {**kept, "erased": erased})
+
+
+def erase(root: Any, request: ErasureRequest | None = REQUEST, end: int = 50) -> dict[str, Any]:
+    """Erase records of an archive."""
+    return run_erasure(
+        pipeline_of(root), cluster(end), rewrite, request, run="t", say=print, wait_seconds=0
+    )
+
+
+def lying(root: Any) -> Counter[int]:
+    """Count the offsets of every data file that lies in an archive, whether readers get it."""
+    return Counter(
+        offset
+        for path in Path(str(root)).rglob("part-*")
+        for offset in pq.ParquetFile(path).read(["offset"])["offset"].to_pylist()
+    )
+
+
+def left(end: int = 40, but: frozenset[bytes] = GONE) -> Counter[int]:
+    """All offsets once, without some keys."""
+    return Counter(offset for offset in range(end) if b"%d" % offset not in but)
+
+
+def refuse_inexact(root: Any, expected: Counter[int]) -> None:
+    """Read what lies there, and let two deep validations prove it."""
+    assert lying(root) == expected
+    for _ in range(2):
+        assert prove(Archive.at(str(root))).records == expected.total()
+
+
+def prove(archive: Archive) -> Report:
+    """Validate every byte; made receipts are no chain, and don't know what Spark read."""
+    report = validate_archive(archive, cluster(), deep=True)
+    found = {finding.reason for finding in report.findings}
+    assert found <= {Reason.RECEIPT_CHANGED, Reason.CONTENT_UNKNOWN}, report.findings
+    return report
+
+
+def test_run_erasure(made: MadeArchive) -> None:
+    """Segments with such records become a window without them; the others stay as they are."""
+    untouched = archive_files(made.archive.snapshot())[2]
+    plan = plan_erasure(pipeline_of(made.root), cluster(), REQUEST, say=print)
+    assert (plan.records, plan.files, len(plan.found), len(plan.rewrites)) == (4, 4, 3, 1)
+    assert not plan.obstacles
+    assert lying(made.root) == left(but=frozenset())
+    assert read_erasures(made.root) == []
+
+    assert erase(made.root) == {"windows": ["erase_0001"], "erased": 4}
+
+    refuse_inexact(made.root, left())
+    assert untouched.path in {file.path for file in archive_files(made.archive.snapshot())}
+    [window] = made.archive.snapshot().fold.windows
+    [*parts] = window.receipt.partitions
+    gaps = [r for part in parts for r in part.gaps.get(GapReason.ERASED, ())]
+    assert gaps == [OffsetRange(3, 4), OffsetRange(12, 14), OffsetRange(35, 36)]
+    assert window.plan.erasures == [{"erasure": 1, "request": "r", "by": "b", "records": 4}]
+    assert len(window.plan.hashes) == 3
+    report = validate_archive(made.archive, cluster())
+    assert [row["gaps"] for row in report.partitions()] == [{"erased": 4}]
+    [erasure] = read_erasures(made.root)
+    assert erasure.done is not None
+    assert (erasure.done.records, erasure.done.windows) == (
+        4,
+        {"erase_0001": window.receipt.sha256},
+    )
+    written = (Path(str(made.root)) / "erasures" / "0001.json").read_text()
+    assert not any(f'"{key.decode()}"' in written for key in GONE)
+
+
+def test_run_erasure_again(made: MadeArchive) -> None:
+    """The same request, or none, does nothing more and searches nothing; another one is refused."""
+    erase(made.root)
+    before = lying(made.root)
+
+    assert erase(made.root) == {"windows": [], "erased": 0}
+    assert erase(made.root, None) == {"windows": [], "erased": 0}
+    assert make_plan(made.archive, read_erasures(made.root), 1, say=print).files == 0
+    with pytest.raises(ConfigError, match="was accepted before, for other records"):
+        erase(made.root, ErasureRequest("r", "b", keys=frozenset({b"1"})))
+
+    assert lying(made.root) == before
+    erase(made.root, ErasureRequest("s", "b", keys=frozenset({b"1", b"3"})))
+    refuse_inexact(made.root, left(but=GONE | {b"1"}))
+    assert len({each.document.salt for each in read_erasures(made.root)}) == 1
+
+
+def test_run_erasure_of_everything(made: MadeArchive) -> None:
+    """A window may have no file at all; all of its offsets are gaps."""
+    assert erase(made.root, ErasureRequest("r", "b", topics=frozenset({"flights"})))["erased"] == 40
+
+    refuse_inexact(made.root, Counter())
+    assert erase(made.root, None) == {"windows": [], "erased": 0}
+
+
+def test_run_erasure_loses_another(made: MadeArchive) -> None:
+    """If Spark loses a record that isn't to be erased, nothing is sealed and nothing removed."""
+
+    def loses(application: SparkApplication) -> None:
+        rewrite(application, lose=5)
+
+    with pytest.raises(ManifestInvalidError, match="holds 25 records, the old files held 30"):
+        run_erasure(
+            pipeline_of(made.root), cluster(), loses, REQUEST, run="t", say=print, wait_seconds=0
+        )
+
+    live = {file.path for file in archive_files(made.archive.snapshot())}
+    assert all(path.startswith("generations/") for path in live)
+    erase(made.root, None)
+    refuse_inexact(made.root, left())
+
+
+@pytest.mark.parametrize(("for_ever", "gone"), [(False, {b"45"}), (True, {b"45", b"55"})])
+def test_sweep(made: MadeArchive, for_ever: bool, gone: set[bytes]) -> None:
+    """What Kafka had before the request is erased once its generation is closed; not sent before.
+
+    Later records stay, unless the erasure is for ever.
+    """
+    keys = GONE | {b"55"}
+    erase(made.root, ErasureRequest("r", "b", keys=keys, for_ever=for_ever))
+    made.seal({TP: dense(40, 60)})
+    made.open_generation()
+    pipeline = pipeline_of(made.root)
+
+    def refuse() -> None:
+        snapshot = made.archive.snapshot()
+        refuse_unerased(snapshot, archive_files(snapshot), print)
+
+    with pytest.raises(ArchiveError, match=f"holds {len(gone)} records that erasure 1"):
+        refuse()
+
+    assert sweep(made.archive, pipeline, rewrite, run="t", say=print) == ["erase_0002"]
+
+    refuse()
+    assert lying(made.root) == left(60, but=GONE - {b"45"} | gone)
+    [erasure] = read_erasures(made.root)
+    assert erasure.done is not None
+    assert erasure.done.records == 4 + len(gone)
+
+
+def test_lift_erasure(made: MadeArchive) -> None:
+    """A lifted erasure is applied to nothing more, and what it has erased stays erased."""
+    erase(made.root)
+    with pytest.raises(ConfigError, match="needs who asked"):
+        lift_erasure(made.archive, 1, "", run="t", say=print)
+
+    lift_erasure(made.archive, 1, "c", run="t", say=print)
+
+    with pytest.raises(ConfigError, match="no erasure 1 in force"):
+        lift_erasure(made.archive, 1, "c", run="t", say=print)
+    made.seal({TP: dense(40, 50)})
+    made.open_generation()
+    assert sweep(made.archive, pipeline_of(made.root), rewrite, run="t", say=print) == []
+    with pytest.raises(ConfigError, match="no erasure is in force"):
+        erase(made.root, None)
+    assert lying(made.root) == left(50, but=GONE - {b"45"})
+    [erasure] = read_erasures(made.root)
+    assert erasure.lifted is not None
+    assert erasure.lifted.by == "c"
+    # The same request is a new one from now on.
+    assert erase(made.root)["erased"] == 1
+
+
+def test_run_erasure_other_cluster(made: MadeArchive) -> None:
+    """How far an erasure reaches is not asked of another cluster."""
+    other = FakeCluster({TP: Log(end=50)}, id="other", topic_ids={"flights": "id-1"})
+
+    with pytest.raises(ArchiveError, match="leads to cluster other"):
+        run_erasure(
+            pipeline_of(made.root),
+            other,
+            rewrite,
+            REQUEST,
+            run="t",
+            say=print,
+            wait_seconds=0,  # type: ignore[arg-type]
+        )
+
+    assert read_erasures(made.root) == []
+
+
+def until(root: Path, number: int) -> None:
+    """Erase until the archive's nth change; 0 for no limit."""
+    kill_at_change(str(root), number)
+    erase(root)
+
+
+def test_run_erasure_killed(made: MadeArchive, tmp_path: Path) -> None:
+    """If killed at any change, readers get all or all but the erased; the next run finishes."""
+    for number in count(1):
+        copy = tmp_path / f"killed-{number}"
+        shutil.copytree(str(made.root), copy)
+        code = run_forked(until, copy, number)
+        assert code in (0, -signal.SIGKILL)
+        archive = Archive.at(str(copy))
+        live = Counter(
+            offset
+            for file in archive_files(archive.snapshot())
+            for offset in pq.ParquetFile(copy / file.path).read(["offset"])["offset"].to_pylist()
+        )
+        assert live in (left(but=frozenset()), left())
+        prove(archive)
+        for lock in copy.rglob("lock.json"):
+            lock.unlink()
+        assert run_forked(until, copy, 0) == 0
+        refuse_inexact(copy, left())
+        [erasure] = read_erasures(archive.root)
+        assert erasure.done is not None
+        assert erasure.done.records == 4
+        shutil.rmtree(copy)
+        if code == 0:
+            break
+    assert number > 20
