@@ -26,7 +26,11 @@ def without_erased(
         erased: Topic, partition, start and end of each range of offsets; disjoint.
     """
     rows = list(erased)
-    return records.join(_offsets(spark, rows), [*PLACE], "left_anti") if rows else records
+    if not rows:
+        return records
+    # A join puts the columns that it joins by first.
+    left = records.join(_offsets(spark, rows), [*PLACE], "left_anti")
+    return left.select(*records.columns)
 
 
 def with_erased(
@@ -35,7 +39,8 @@ def with_erased(
     """Return all records, with the column `IS_ERASED`; arguments as for `without_erased`."""
     marked = _offsets(spark, list(erased)).withColumn(IS_ERASED, F.expr("true"))
     found = records.join(marked, [*PLACE], "left")
-    return found.withColumn(IS_ERASED, F.expr(f"coalesce({IS_ERASED}, false)"))
+    is_erased = F.expr(f"coalesce({IS_ERASED}, false)").alias(IS_ERASED)
+    return found.select(*records.columns, is_erased)
 
 
 def _offsets(spark: SparkSession, rows: list[Mapping[str, Any]]) -> DataFrame:
@@ -45,5 +50,7 @@ def _offsets(spark: SparkSession, rows: list[Mapping[str, Any]]) -> DataFrame:
     )
     # Small beside the records: no exchange of these for it.
     return F.broadcast(
-        ranges.select("topic", "partition", F.expr("explode(sequence(start, `end` - 1)) AS offset"))
+        ranges.select(
+            "topic", "partition", F.expr("explode(sequence(start, `end` - 1))").alias("offset")
+        )
     )
