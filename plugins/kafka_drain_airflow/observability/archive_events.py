@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from airflow.providers.common.compat.sdk import Asset, AssetAlias
+from airflow.providers.common.compat.version_compat import AIRFLOW_V_3_0_PLUS
 
 from kafka_drain.config.pipeline import Pipeline
 
@@ -52,7 +53,7 @@ def tell_validated(
     """
     for outlet in outlets if "outlet_events" in context else ():
         if isinstance(outlet, AssetAlias):
-            context["outlet_events"][outlet].add(archive_asset(pipeline), extra=extra)
+            _add(context, outlet, pipeline, extra)
         else:
             context["outlet_events"][outlet].extra = extra
 
@@ -70,5 +71,25 @@ def tell_replaced(
     """
     for outlet in outlets if "outlet_events" in context else ():
         if isinstance(outlet, AssetAlias):
-            extra = {**figures, "segments": []}
-            context["outlet_events"][outlet].add(archive_asset(pipeline), extra=extra)
+            _add(context, outlet, pipeline, {**figures, "segments": []})
+
+
+class HashableDict(dict[str, Any]):
+    """A dict that never changes, whose values are hashable."""
+
+    def __hash__(self) -> int:  # type: ignore[override]
+        return hash(frozenset(self.items()))
+
+
+def hashable(value: Any) -> Any:
+    """Return a value of JSON types that has a hash, and is the same text as JSON."""
+    if isinstance(value, dict):
+        return HashableDict({key: hashable(each) for key, each in value.items()})
+    return tuple(map(hashable, value)) if isinstance(value, list | tuple) else value
+
+
+def _add(context: Any, alias: AssetAlias, pipeline: Pipeline, extra: dict[str, Any]) -> None:
+    # Airflow 2.11 puts the entries of an alias's events into a set; after the task has succeeded, a
+    # list there would make it fail, and run again.
+    kept = extra if AIRFLOW_V_3_0_PLUS else hashable(extra)
+    context["outlet_events"][alias].add(archive_asset(pipeline), extra=kept)

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pytest
 from airflow.providers.common.compat.sdk import Asset, AssetAlias
+from airflow.providers.common.compat.version_compat import AIRFLOW_V_3_0_PLUS
 
 from kafka_drain.config.pipeline import Pipeline
 from kafka_drain_airflow.observability.archive_events import (
     archive_asset,
+    hashable,
     replaced_alias,
     tell_replaced,
     tell_validated,
@@ -26,7 +29,19 @@ class FakeOutlet:
         self.added: list[tuple[str, dict[str, Any]]] = []
 
     def add(self, asset: Any, extra: dict[str, Any]) -> None:
-        self.added.append((asset.uri, extra))
+        # As Airflow's database does; before that, Airflow 2.11 puts the entries into a set.
+        self.added.append((asset.uri, json.loads(json.dumps(extra))))
+        self.hashes = [hash(frozenset(extra.items()))] if not AIRFLOW_V_3_0_PLUS else []
+
+
+class FakeEvents:
+    """A fake of Airflow's outlet events: by outlet, which Airflow 3.0 can't hash."""
+
+    def __init__(self, *known: tuple[Any, FakeOutlet]) -> None:
+        self.known = known
+
+    def __getitem__(self, key: Any) -> FakeOutlet:
+        return next(outlet for known, outlet in self.known if known is key)
 
 
 @pytest.mark.parametrize(
@@ -57,7 +72,7 @@ def test_tell_replaced_by_alias() -> None:
     """Replaced files are reported only through the alias: other outlets get an event anyway."""
     alias, other = replaced_alias(PIPELINE), Asset("file:///elsewhere")
     outlets = [FakeOutlet(), FakeOutlet()]
-    context = {"outlet_events": {alias: outlets[0], other: outlets[1]}}
+    context = {"outlet_events": FakeEvents((alias, outlets[0]), (other, outlets[1]))}
 
     tell_replaced([alias, other], context, PIPELINE, {"files_removed": 3})
 
@@ -69,7 +84,8 @@ def test_tell_validated_extra() -> None:
     """A validation's result is the extra of its outlets' events."""
     asset, outlet = archive_asset(PIPELINE), FakeOutlet()
 
-    tell_validated([asset], {"outlet_events": {asset: outlet}}, PIPELINE, {"segments": [1]})
+    events = FakeEvents((asset, outlet))
+    tell_validated([asset], {"outlet_events": events}, PIPELINE, {"segments": [1]})
 
     assert (outlet.extra, outlet.added) == ({"segments": [1]}, [])
 
@@ -78,10 +94,21 @@ def test_tell_validated_by_alias() -> None:
     """Mapped validations share their outlets: through an alias, each tells of its own archive."""
     alias, outlet = AssetAlias("archives"), FakeOutlet()
 
-    tell_validated([alias], {"outlet_events": {alias: outlet}}, PIPELINE, {"segments": [1]})
+    events = FakeEvents((alias, outlet))
+    tell_validated([alias], {"outlet_events": events}, PIPELINE, {"segments": [1]})
 
     assert outlet.added == [("file:///archives/orders", {"segments": [1]})]
     assert outlet.extra == {}
+
+
+def test_hashable() -> None:
+    """What an event tells has a hash, equal for equal content, and stays the same JSON."""
+    told = {"segments": [{"offsets": {"a-0": [[0, 5]]}, "records": 5}], "lag": None, "empty": []}
+    made = hashable(told)
+
+    assert hash(frozenset(made.items())) == hash(frozenset(hashable(told).items()))
+    assert hash(made) != hash(hashable({**told, "lag": 1}))
+    assert json.dumps(made) == json.dumps(told)
 
 
 def test_tell_without_events() -> None:
