@@ -66,7 +66,7 @@ class Recovered:
         """Return the type of each run of a DAG, and its tasks with their states."""
         query = (
             "SELECT run_type, task_id, task_instance.state FROM task_instance "
-            "JOIN dag_run USING (dag_id, run_id) WHERE dag_id = ? ORDER BY logical_date, task_id"
+            "JOIN dag_run USING (dag_id, run_id) WHERE dag_id = ? ORDER BY dag_run.id, task_id"
         )
         with contextlib.closing(sqlite3.connect(self.airflow.home / "airflow.db")) as database:
             return list(database.execute(query, (dag_id,)))

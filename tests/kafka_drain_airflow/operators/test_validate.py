@@ -22,6 +22,16 @@ from tests.kafka_drain.golden import golden_copy, seal
 from tests.kafka_drain.made_archive import MadeArchive, dense
 
 
+class OneOutlet:
+    """A fake of Airflow's outlet events. Not a dict: Airflow 3.0 can't hash assets."""
+
+    def __init__(self, event: Any) -> None:
+        self.event = event
+
+    def __getitem__(self, outlet: Any) -> Any:
+        return self.event
+
+
 def test_validate_operator_tells_what_failed_attempt_sealed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -45,7 +55,7 @@ def test_validate_operator_tells_what_failed_attempt_sealed(
         event = SimpleNamespace(extra=None)
         pushed: dict[str, Any] = {}
         task = SimpleNamespace(xcom_push=lambda key, value: pushed.update({key: value}))
-        context: Any = {"run_id": run, "outlet_events": {asset: event}, "ti": task}
+        context: Any = {"run_id": run, "outlet_events": OneOutlet(event), "ti": task}
         returned = operator.execute(context)
         assert "sealed" not in returned
         told = event.extra["segments"]
