@@ -190,7 +190,7 @@ def _open_fastapi() -> Callable[..., PageAnswer]:
 
     os.environ["AIRFLOW__CORE__AUTH_MANAGER"] = "demo.airflow_auth.GuestAuthManager"
     # Airflow 3.0 writes a file of passwords there.
-    Path(settings.AIRFLOW_HOME).mkdir(parents=True, exist_ok=True)
+    Path(os.environ["AIRFLOW_HOME"]).mkdir(parents=True, exist_ok=True)
     auth: Any = init_auth_manager()
     models: Callable[[], None] = import_all_models
     models()
