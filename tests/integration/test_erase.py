@@ -201,7 +201,7 @@ def test_erase(
     assert [row["gaps"] for row in report.partitions()] == [{"erased": 6}, {"erased": 6}]
     target = make_topic(2)
     assert republish(archive, target)["records"] == left.total()
-    assert {record.key() for rows in read(target).values() for record in rows}.isdisjoint(GONE)
+    assert {key for rows in read(target).values() for key, *_ in rows}.isdisjoint(GONE)
 
     assert erase(pipeline) == {"windows": [], "erased": 0}
     assert erase(pipeline, None) == {"windows": [], "erased": 0}

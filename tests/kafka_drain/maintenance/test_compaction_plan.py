@@ -34,10 +34,12 @@ TP = TopicPartition("flights", 0)
 TARGET = 1_000
 
 
-def archive_file(number: int, first: int, last: int, *, size: int = 10) -> ArchiveFile:
+def archive_file(
+    number: int, first: int, last: int, *, size: int = 10, tp: TopicPartition = TP
+) -> ArchiveFile:
     """Return a sealed file with every offset from `first` to `last`."""
     path = f"generations/0001/data/topic=flights/part-{number}.parquet"
-    content = SealedContent.of(TP, first, last, last - first + 1, 0, 0)
+    content = SealedContent.of(tp, first, last, last - first + 1, 0, 0)
     return ArchiveFile(
         path=path,
         bytes=size,
@@ -49,11 +51,16 @@ def archive_file(number: int, first: int, last: int, *, size: int = 10) -> Archi
 
 
 def receipt_of(
-    number: int, start: int, end: int, gaps: dict[GapReason, Any] | None = None, size: int = 10
+    number: int,
+    start: int,
+    end: int,
+    gaps: dict[GapReason, Any] | None = None,
+    size: int = 10,
+    tp: TopicPartition = TP,
 ) -> Receipt:
     """Return the receipt of a batch that has drained [start, end)."""
     part = SealedPartition.of(
-        TP, OffsetRange(start, end), end - start, start, end - 1, 0, 0, gaps or {}, None, 0, end, {}
+        tp, OffsetRange(start, end), end - start, start, end - 1, 0, 0, gaps or {}, None, 0, end, {}
     )
     return Receipt(
         pipeline="flights",

@@ -16,9 +16,11 @@ from kafka_drain.archive.fold import WindowKind
 from kafka_drain.archive.receipts import Receipt
 from kafka_drain.maintenance.compaction_plan import GROUP_FILES, Compaction
 from kafka_drain.maintenance.erasure_plan import left_over, plan_rewrites
-from kafka_drain.offsets import OffsetRange
+from kafka_drain.offsets import OffsetRange, TopicPartition
 from kafka_drain.proof.erased_records import FoundRecords
 from tests.kafka_drain.maintenance.test_compaction_plan import TARGET, TP, archive_file, receipt_of
+
+OTHER = TopicPartition(TP.topic, TP.partition + 1)
 
 
 def erasure(number: int) -> Erasure:
@@ -106,6 +108,19 @@ def test_plan_rewrites() -> None:
         ],
         "hashes": {FILES[0].path: "sha", FILES[2].path: "sha"},
     }
+
+
+def test_plan_rewrites_partitions_together() -> None:
+    """Segments of different partitions are put into one window, which knows both."""
+    files = [archive_file(0, 0, 9), archive_file(1, 0, 4, tp=OTHER)]
+    receipts = [receipt_of(0, 0, 10), receipt_of(1, 0, 5, tp=OTHER)]
+    segments = ClosedSegments("generation 1", receipts, files, "parquet", ["topic"])
+
+    [planned] = plan_rewrites(segments, found_in(*files), [erasure(1)], nobody, TARGET)
+
+    assert windows([planned]) == [["0", "1"]]
+    assert planned.group.ranges == {TP: [OffsetRange(0, 10)], OTHER: [OffsetRange(0, 5)]}
+    assert planned.group.records == {TP: 10, OTHER: 5}
 
 
 def test_plan_rewrites_nothing() -> None:

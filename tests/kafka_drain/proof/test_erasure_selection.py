@@ -131,7 +131,15 @@ def test_rows_of_time(unit: str, bounds: dict[str, int], expected: list[int]) ->
     mask = found.rows(batch(*times, {"timestamp": None}, unit=unit), "t", "1")
 
     assert [n for n, is_named in enumerate(mask.to_pylist()) if is_named] == expected
+    assert mask.null_count == 0
     assert found.columns == ["timestamp"]
+
+
+def test_rows_of_time_before_1970() -> None:
+    """A bound before 1970 is one as any other."""
+    times = [{"timestamp": datetime.fromtimestamp(n, timezone.utc)} for n in (-2, -1, 1)]
+
+    assert rows(named(from_ms=-1_000), *times) == [1, 2]
 
 
 @pytest.mark.parametrize(
