@@ -174,7 +174,7 @@ test-compose: setup ## build, use and remove the Docker stack: 2 minutes, 7 the 
 soak: setup ## kill republishes repeatedly, run random sequences, and the tests that take long (KILLS=50 ZOMBIES=15 RECORDS=400000 SEQUENCES=200)
 	@$(PYTHON_ENV) -m tests.faults.soak --kills $(KILLS) --zombies $(ZOMBIES) --records $(RECORDS)
 	@$(PYTHON_ENV) -m tests.sequences.soak --sequences $(SEQUENCES) --steps $(STEPS)
-	@$(PYTHON_ENV) -m pytest -m soak $(WITH_PARTS) tests/kafka_drain/maintenance
+	@$(PYTHON_ENV) -m pytest -m soak $(WITH_PARTS)
 
 lock: setup ## regenerate the lock files from pyproject.toml and requirements*.txt
 	@for name in requirements requirements-airflow2; do \

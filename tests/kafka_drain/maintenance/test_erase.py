@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import shutil
-import signal
 from collections import Counter
-from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -36,8 +33,6 @@ from kafka_drain.proof.report import Report
 from kafka_drain.proof.validation import validate_archive
 from kafka_drain.spark.job_spec import CompactSpec, write_private
 from kafka_drain.spark.submit import SparkApplication
-from tests.forks import run_forked
-from tests.integration.killed_steps import kill_at_change
 from tests.kafka_drain.fake_cluster import FakeCluster, Log
 from tests.kafka_drain.made_archive import MadeArchive, dense
 
@@ -284,43 +279,3 @@ def test_run_erasure_other_cluster(made: MadeArchive) -> None:
         )
 
     assert read_erasures(made.root) == []
-
-
-def until(root: Path, number: int) -> None:
-    """Erase until the archive's nth change; 0 for no limit."""
-    kill_at_change(str(root), number)
-    erase(root)
-
-
-@pytest.mark.parametrize(
-    "step", [3, pytest.param(1, marks=[pytest.mark.integration, pytest.mark.soak])]
-)
-def test_run_erasure_killed(made: MadeArchive, tmp_path: Path, step: int) -> None:
-    """If killed at any change, readers get all or all but the erased; the next run finishes.
-
-    `make soak` tries every change, not only every third.
-    """
-    for number in count(1, step):
-        copy = tmp_path / f"killed-{number}"
-        shutil.copytree(str(made.root), copy)
-        code = run_forked(until, copy, number)
-        assert code in (0, -signal.SIGKILL)
-        archive = Archive.at(str(copy))
-        live = Counter(
-            offset
-            for file in archive_files(archive.snapshot())
-            for offset in pq.ParquetFile(copy / file.path).read(["offset"])["offset"].to_pylist()
-        )
-        assert live in (left(but=frozenset()), left())
-        prove(archive)
-        for lock in copy.rglob("lock.json"):
-            lock.unlink()
-        assert run_forked(until, copy, 0) == 0
-        refuse_inexact(copy, left())
-        [erasure] = read_erasures(archive.root)
-        assert erasure.done is not None
-        assert erasure.done.records == 4
-        shutil.rmtree(copy)
-        if code == 0:
-            break
-    assert number > 20
