@@ -127,11 +127,13 @@ class LocalPostgres:
                 # A child of this process stays a zombie until it is waited for; only once, because
                 # its Popen object must learn that it has ended.
                 if self._child is not None and self._child.pid == pid:
-                    self._child.poll()
+                    # Its command line is gone before it can be waited for.
+                    has_ended = self._child.poll() is not None
                 else:
                     with suppress(ChildProcessError):
                         os.waitpid(pid, os.WNOHANG)
-                if not self._is_ours(pid):
+                    has_ended = not self._is_ours(pid)
+                if has_ended:
                     self._child = None
                     return True
                 time.sleep(_POLL_SECONDS)
