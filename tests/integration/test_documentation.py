@@ -6,6 +6,7 @@ import ast
 import uuid
 from argparse import Namespace
 from datetime import datetime, timezone
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -69,8 +70,8 @@ class Example:
     has its own targets, groups and runs, because it must work for users who read no other page.
     """
 
-    def __init__(self, archive: str, topic: str, cluster: KafkaCluster) -> None:
-        self.archive, self.topic, self.cluster = archive, topic, cluster
+    def __init__(self, archive: str, topic: str, cluster: KafkaCluster, keys: Path) -> None:
+        self.archive, self.topic, self.cluster, self.keys = archive, topic, cluster, keys
         self.suffix = f"-{uuid.uuid4().hex[:8]}"
         self.target = ""
         self.groups: set[str] = set()
@@ -89,6 +90,9 @@ class Example:
         for name in ("topic", "topics"):
             if given.get(name):
                 setattr(options, name, [self.topic])
+        if options.name == "erase" and options.keys:
+            # Later pages need all records: nobody has this key.
+            options.keys = self.keys
         if given.get("plan_id"):
             # A plan's id has its hash: it is that of the page's own `--freeze`.
             [options.plan_id] = list_plans(Archive.at(self.archive).root)
@@ -127,7 +131,12 @@ class Example:
 
 @pytest.fixture
 def example(
-    archive_folder: str, cluster: KafkaCluster, make_topic: Any, send: Any, drain: Any
+    archive_folder: str,
+    cluster: KafkaCluster,
+    make_topic: Any,
+    send: Any,
+    drain: Any,
+    tmp_path: Path,
 ) -> Example:
     """Forty records around the documented time, drained but not yet validated."""
     topic = make_topic(2)
@@ -136,7 +145,9 @@ def example(
         records = [(b"%d" % n, b"value", [], first + n * 1000) for n in range(RECORDS // 2)]
         send(topic, records, partition)
     drain(Pipeline(name="flights", topics=[topic], archive=archive_folder))
-    return Example(archive_folder, topic, cluster)
+    keys = tmp_path / "keys.txt"
+    keys.write_text("nobody\n")
+    return Example(archive_folder, topic, cluster, keys)
 
 
 def test_documented_commands(
