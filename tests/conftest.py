@@ -352,6 +352,15 @@ def read(bootstrap_servers: str) -> Callable[[str], dict[int, list[Any]]]:
 
 
 @pytest.fixture(scope="session")
+def spark_workers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, list[int]]]:
+    """A standalone Spark cluster: its master's URL, and the process ids of its two workers."""
+    from tests.faults.spark_cluster import standalone_spark
+
+    with standalone_spark(tmp_path_factory.mktemp("standalone")) as started:
+        yield started
+
+
+@pytest.fixture(scope="session")
 def source_registry(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """URL of the real Schema Registry that records come from."""
     from tests.apicurio_registry import apicurio_registry

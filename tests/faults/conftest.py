@@ -34,7 +34,6 @@ from tests.brokers import SHORT_LIVED
 from tests.faults.injection import NOON, PATIENCE
 from tests.faults.republish_case import Case
 from tests.faults.republishing import ROOT, Record, make_target, read_topic, send_all
-from tests.faults.spark_cluster import standalone_spark
 from tests.kafka_drain.made_archive import MadeArchive, dense
 
 
@@ -90,13 +89,6 @@ def start(
 def admin(bootstrap_servers: str) -> AdminClient:
     """A client that changes topics."""
     return AdminClient({"bootstrap.servers": bootstrap_servers, "log_level": 0})
-
-
-@pytest.fixture(scope="session")
-def spark_workers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, list[int]]]:
-    """A standalone Spark cluster: its master's URL, and the process ids of its two workers."""
-    with standalone_spark(tmp_path_factory.mktemp("standalone")) as started:
-        yield started
 
 
 @pytest.fixture(scope="session")

@@ -54,10 +54,10 @@ def topic(make_topic: Any, send: Any) -> str:
     return name
 
 
-def arguments(yarn: YarnCluster, servers: str, mode: str = "cluster") -> list[str]:
+def arguments(servers: str) -> list[str]:
     """The options of a command that runs Spark on YARN."""
     conf = [part for name, value in CONF.items() for part in ("--conf", f"{name}={value}")]
-    return ["--bootstrap-servers", servers, "--master", "yarn", "--deploy-mode", mode, *conf]
+    return ["--bootstrap-servers", servers, "--master", "yarn", "--deploy-mode", "cluster", *conf]
 
 
 def start(yarn: YarnCluster, *words: object) -> subprocess.Popen[str]:
@@ -88,24 +88,6 @@ def run_folders(archive: Path) -> list[str]:
     return sorted(path.name for path in archive.glob("runs/*"))
 
 
-def test_client_mode(
-    yarn: YarnCluster, topic: str, tmp_path: Path, cluster: Any, bootstrap_servers: str
-) -> None:
-    """With the driver in spark-submit, executors run on YARN's node."""
-    archive, before = tmp_path / "archive", len(yarn.applications())
-
-    out, _ = command(
-        yarn,
-        *("drain", archive, "--topic", topic, "--json"),
-        *arguments(yarn, bootstrap_servers, "client"),
-    )
-
-    assert json.loads(out)["records"] == RECORDS
-    assert len(yarn.applications()) == before + 1
-    assert not run_folders(archive)
-    assert_exact(archive, cluster)
-
-
 def test_drain_and_republish(
     yarn: YarnCluster,
     topic: str,
@@ -116,7 +98,7 @@ def test_drain_and_republish(
 ) -> None:
     """A drain, and both ways of a republish on executors, with their drivers in the cluster."""
     archive = tmp_path / "archive"
-    options = arguments(yarn, bootstrap_servers)
+    options = arguments(bootstrap_servers)
 
     out, err = command(yarn, "drain", archive, "--topic", topic, "--json", *options)
 
@@ -184,7 +166,7 @@ def test_killed_worker(
     """After SIGKILL, the retry follows the same application to its end; the archive is exact."""
     archive = tmp_path / "archive"
     known = {app["id"] for app in yarn.applications()}
-    words = ["drain", archive, "--topic", topic, "--json", *arguments(yarn, bootstrap_servers)]
+    words = ["drain", archive, "--topic", topic, "--json", *arguments(bootstrap_servers)]
     words += SLOW
     kill_in(phase, yarn, start(yarn, *words), archive)
 
@@ -217,7 +199,7 @@ def test_interrupted(
 ) -> None:
     """Ctrl-C ends the application; the next drain resumes after its last batch."""
     archive = tmp_path / "archive"
-    words = ["drain", archive, "--topic", topic, *arguments(yarn, bootstrap_servers)]
+    words = ["drain", archive, "--topic", topic, *arguments(bootstrap_servers)]
     process = start(yarn, *words, *SLOW)
     commits = archive / "generations/0001/checkpoint/commits"
     wait_for(
@@ -247,7 +229,7 @@ def test_window_and_compact(
     """A backfill's window is drained, and small files are compacted, by drivers in the cluster."""
     topic, archive = make_topic(partitions=2), tmp_path / "archive"
     kafka = ("--bootstrap-servers", bootstrap_servers)
-    options = arguments(yarn, bootstrap_servers)
+    options = arguments(bootstrap_servers)
     many, here = ("--source-option", "maxOffsetsPerTrigger=500"), ("--master", "local[1]")
     drain_second_half(partial(command, yarn), send, topic, archive, *kafka, *here, drain=many)
 
@@ -274,7 +256,7 @@ def test_killed_backfill(
     here = ("--bootstrap-servers", bootstrap_servers, "--master", "local[1]")
     drain_second_half(partial(command, yarn), send, topic, archive, *here)
     window = ("--start", "2026-01-01T00:00Z", "--end", "2026-01-02T00:00Z")
-    words = ("backfill", archive, *arguments(yarn, bootstrap_servers), *window)
+    words = ("backfill", archive, *arguments(bootstrap_servers), *window)
     before = len(yarn.applications())
     process = start(yarn, *words)
     wait_for(lambda: len(yarn.applications()) > before, "the application", patience=PATIENCE)
@@ -341,7 +323,7 @@ def test_killed_compaction(
     """Killed while its driver writes, a compaction has replaced nothing; the next one replaces."""
     for each in ("roll", "validate"):
         command(yarn, each, validated, "--bootstrap-servers", bootstrap_servers)
-    words = ("maintain", validated, *arguments(yarn, bootstrap_servers), "--apply")
+    words = ("maintain", validated, *arguments(bootstrap_servers), "--apply")
 
     kill_while_it_writes(yarn, validated, *words)
 
@@ -357,7 +339,7 @@ def test_killed_repair(
     """Killed while its driver writes, a repair is run again: the lost records are there once."""
     for file in validated.glob("generations/0001/data/*/*/*.parquet"):
         file.unlink()
-    words = ("repair", validated, *arguments(yarn, bootstrap_servers), "--apply")
+    words = ("repair", validated, *arguments(bootstrap_servers), "--apply")
 
     kill_while_it_writes(yarn, validated, *words)
 
