@@ -224,7 +224,14 @@ def test_drain_killed(
         process.communicate()
     before = len([*commits.glob("[0-9]*")])
 
-    spark_on.command(*words)
+    def drained() -> bool:
+        with spark_on.start(*words) as retry:
+            _, err = retry.communicate(timeout=PATIENCE)
+        assert retry.returncode == 0 or "is being drained by" in err, err
+        return retry.returncode == 0
+
+    # Until the lease of the killed worker has expired.
+    wait_for(drained, "a drain that takes over", patience=PATIENCE)
 
     assert before < RECORDS // 100
     assert_exact(archive, cluster)
