@@ -34,6 +34,7 @@ from tests.integration.test_translate_group import take
 pytestmark = [
     pytest.mark.integration,
     pytest.mark.airflow,
+    pytest.mark.soak,
     pytest.mark.skipif(not AIRFLOW_V_3_1_PLUS, reason="Airflow can't ask people before 3.1"),
 ]
 
@@ -235,7 +236,6 @@ def test_cut_over_dag_back(moving: Moving) -> None:
     assert any(f"topic {name} keeps {RECORDS} records at the target" in s for s in moving.said)
 
 
-@pytest.mark.soak
 def test_cut_over_dag_scheduled(moving: Moving) -> None:
     """Airflow's scheduler runs the whole cut-over; people answer through its API."""
     name, airflow = moving.names["scheduled"], moving.airflow

@@ -17,7 +17,8 @@ pytestmark = pytest.mark.integration
 STEPS = 10
 
 
-@pytest.mark.parametrize("seed", range(5))
+# `make soak` runs many more; every fifth topic is compacted.
+@pytest.mark.parametrize("seed", [0, 4])
 def test_sequence(seed: int, spark: Any, bootstrap_servers: str, tmp_path: Path) -> None:
     """Whatever happens, readers get each record once, and a green verdict is true."""
     chance = random.Random(seed)
