@@ -10,6 +10,8 @@ SEQUENCES ?= 200
 STEPS ?= 10
 AIRFLOW ?= 3.0.6
 VERSITYGW := v1.8.0
+FAKE_GCS := v1.52.2
+AZURITE := 3.35.0
 AXE := 4.14.1
 # Tests with real components; those that take long, or need a store, a cluster, YARN, a Connect server, a registry, a browser or
 # Airflow's scheduler, have targets of their own.
@@ -21,7 +23,7 @@ KAFKA44_SPARK := $(patsubst %,tests/integration/test_%.py,round_trip values repu
 # Otherwise, hundreds of processes would each compile the same modules again.
 unexport PYTHONDONTWRITEBYTECODE
 .DEFAULT_GOAL := help
-.PHONY: help setup class-archive setup-airflow2 setup-spark40 setup-spark42 demo demo-recovery ui stop broker test test-airflow2-spark35 test-airflow3 test-spark40 test-spark42 test-kafka44 test-pythons test-s3 test-stores test-clusters test-connect test-kubernetes test-yarn test-registry test-recipes test-browser test-install matrix unit check format coverage mutate docs bench test-compose soak lock lock-jars audit licences clean
+.PHONY: help setup class-archive setup-airflow2 setup-spark40 setup-spark42 demo demo-recovery ui stop broker test test-airflow2-spark35 test-airflow3 test-spark40 test-spark42 test-kafka44 test-pythons test-s3 test-azure-gcs test-stores test-clusters test-connect test-kubernetes test-yarn test-registry test-recipes test-browser test-install matrix unit check format coverage mutate docs bench test-compose soak lock lock-jars audit licences clean
 
 help: ## list the targets
 	@grep -E '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z0-9-]+):.*## (.*)/  make \1|\2/' | column -t -s '|' 2>/dev/null \
@@ -94,6 +96,13 @@ test-pythons: ## run the tests that need no Java on Python 3.10, 3.12 and 3.13, 
 test-s3: class-archive ## run the S3 tests against Versity's S3 Gateway, a real server; needs Go
 	@GOBIN=$(CURDIR)/.demo/bin go install github.com/versity/versitygw/cmd/versitygw@$(VERSITYGW)
 	@TESTS_VERSITYGW=$(CURDIR)/.demo/bin/versitygw $(PYTHON_ENV) -m pytest tests/stores tests/faults -k s3
+
+test-azure-gcs: setup ## run the tests of conditional writes and leases against Azurite and fake-gcs-server; needs npm and Go
+	@npm install --silent --no-save --prefix $(CURDIR)/.demo/azurite azurite@$(AZURITE)
+	@GOBIN=$(CURDIR)/.demo/bin go install github.com/fsouza/fake-gcs-server@$(FAKE_GCS)
+	@.venv/bin/uv pip install --quiet --python $(PYTHON_ENV) --target .demo/azure-gcs adlfs gcsfs
+	@TESTS_AZURITE=$(CURDIR)/.demo/azurite/node_modules/.bin/azurite-blob TESTS_FAKE_GCS=$(CURDIR)/.demo/bin/fake-gcs-server \
+	  TESTS_STORE_PACKAGES=$(CURDIR)/.demo/azure-gcs $(PYTHON_ENV) -m pytest tests/stores/test_each_store.py -k "azure or gcs"
 
 test-kubernetes: class-archive ## run drivers and executors in the pods of a stand-in for Kubernetes: 5 minutes
 	@$(PYTHON_ENV) -m pytest -m kubernetes tests/integration

@@ -75,6 +75,8 @@ EXECUTOR_SIDE = """
 EXECUTOR_SIDE_LATER = {"fastavro", "upath", "xxhash"}
 # Loaded to send to a managed cluster that wants their tokens.
 TOKENS_LATER = {"aws_msk_iam_sasl_signer", "google"}
+# Comes with adlfs, for a lease or a run folder on Azure.
+DOCUMENTS_LATER = {"azure"}
 
 # py4j comes with pyspark, which raises its errors.
 SPARK_SIDE = {"pyspark", "py4j", "kafka_drain", "kafka_drain_spark"}
@@ -313,6 +315,7 @@ def test_spark_side_plain(module: str) -> None:
     allowed = ON_EXECUTORS.get(module, SPARK_SIDE)
     later = EXECUTOR_SIDE_LATER if module in ON_EXECUTORS else set()
     later |= TOKENS_LATER if "confluent_kafka" in allowed else set()
+    later |= DOCUMENTS_LATER if "upath" in allowed else set()
 
     assert tops(reached({module}, later=False)) <= allowed
     assert module == READER or tops(reached({module}, later=True)) <= allowed | later

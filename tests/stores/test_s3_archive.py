@@ -38,7 +38,6 @@ from kafka_drain.republish.planning.openings import claim_opening
 from kafka_drain.republish.planning.runs import RepublishRun
 from kafka_drain.schemas.decoding import ValuePlan
 from kafka_drain.schemas.registry import WriterSchema
-from kafka_drain.storage.json_files import create_text, replace_document, version_of
 from kafka_drain.storage.lease import Lease
 from kafka_drain.storage.paths import locate
 from kafka_drain.windows.manifest_rebuild import rebuild_manifest
@@ -305,49 +304,6 @@ def test_second_drain_on_s3(
     assert not (Archive.at(drained.archive).root / "lock.json").exists()
 
 
-@pytest.mark.parametrize("stale", [False, True])
-def test_lease_on_s3_many_at_once(bucket: str, stale: bool) -> None:
-    """Of many takers at the same moment exactly one gets the lease, new or run out."""
-    root = locate(f"{bucket}/archive")
-    now = datetime(2026, 1, 1, tzinfo=timezone.utc)
-
-    def taker(name: str, at: datetime) -> Lease:
-        return Lease(root, run=name, say=lambda line: None, seconds=60, clock=lambda: at)
-
-    if stale:
-        taker("dead", now - timedelta(minutes=5)).acquire()
-    takers = [taker(str(number), now) for number in range(6)]
-
-    won, refused = take_at_once(takers)
-
-    assert won == [json.loads((root / "lock.json").read_text())["token"]]
-    assert len(refused) == len(takers) - 1
-
-
-def test_lease_on_s3_shared(bucket: str) -> None:
-    """A driver and its caller that renew their lease at the same moment both keep it."""
-    root, said = locate(f"{bucket}/archive"), list[str]()
-    caller = Lease(root, run="r", say=said.append)
-    caller.acquire()
-    driver = Lease(root, run="r", say=said.append, token=caller.token)
-    driver.acquire()
-
-    def renew(lease: Lease) -> None:
-        for _ in range(20):
-            lease.renew()
-
-    threads = [threading.Thread(target=renew, args=(lease,)) for lease in (caller, driver)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-
-    assert (said, caller.lost.is_set(), driver.lost.is_set()) == ([], False, False)
-    caller.release()
-    driver.renew()
-    assert driver.lost.is_set()
-
-
 YEARS = timedelta(days=1_200)
 
 
@@ -409,29 +365,6 @@ def test_takers_of_lease_from_future_on_s3(bucket: str) -> None:
 
     assert won == [json.loads((root / "lock.json").read_text())["token"]]
     assert len(refused) == 3
-
-
-def test_create_text_on_s3(bucket: str) -> None:
-    """The second writer changes nothing."""
-    path = UPath(f"{bucket}/archive/receipt.json", use_listings_cache=False)
-
-    assert create_text(path, "first")
-    assert not create_text(path, "second")
-    assert path.read_text() == "first"
-
-
-def test_replace_document_on_s3(bucket: str) -> None:
-    """What was written since it was read isn't overwritten."""
-    path = UPath(f"{bucket}/lock.json", use_listings_cache=False)
-    path.write_text("{}")
-    seen = version_of(path)
-
-    assert replace_document(path, {"by": 1}, seen)
-    assert not replace_document(path, {"by": 2}, seen)
-    assert json.loads(path.read_text()) == {"by": 1}
-    path.unlink()
-    assert not replace_document(path, {"by": 3}, seen)
-    assert not path.exists()
 
 
 @pytest.mark.parametrize(

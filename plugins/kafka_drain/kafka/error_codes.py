@@ -4,6 +4,10 @@ from __future__ import annotations
 
 from confluent_kafka import KafkaError
 
+#: librdkafka's `_DESTROY_BROKER`: the broker that was asked has left the cluster's metadata, as
+#: one does that was killed. As a number, because confluent-kafka 2.11 has no name for it.
+DESTROY_BROKER = -137
+
 #: Errors while leaders, coordinators or controllers change or start, or while a transaction is
 #: being decided: a retry of the same request will succeed. These are the "retriable" codes in the
 #: error table of Kafka's protocol, except those for missing topics (reported as an error here), for
@@ -34,6 +38,7 @@ PASSING = frozenset(
         # librdkafka's own: the coordinator isn't known yet; list_offsets' "No leaders found".
         KafkaError._WAIT_COORD,
         KafkaError._NOENT,
+        DESTROY_BROKER,
     }
 )
 

@@ -17,6 +17,7 @@ from typing import Any, Literal
 from upath import UPath
 
 from kafka_drain.errors import ArchiveError
+from kafka_drain.storage.conditional_writes import create_object, is_refused, replace_object
 from kafka_drain.storage.paths import is_local, make_folder, read_bytes, sync_folder
 from kafka_drain.storage.typed_json import DocumentError, parse_object
 
@@ -24,10 +25,6 @@ from kafka_drain.storage.typed_json import DocumentError, parse_object
 FULL = {errno.ENOSPC, errno.EDQUOT}
 # Errors of file systems without hard links.
 NO_LINKS = {errno.EPERM, errno.ENOSYS, errno.ENOTSUP, errno.EOPNOTSUPP, errno.EMLINK}
-
-#: S3's error codes for a conditional write that failed or conflicted with another write.
-_REFUSALS = ("PreconditionFailed", "ConditionalRequestConflict", "NoSuchKey", "412", "409")
-
 
 #: Temporary name of a document while it is being written.
 _UNFINISHED = re.compile(r"\.(?P<name>.+)\.[0-9a-f]{32}\.tmp")
@@ -131,8 +128,8 @@ def create_text(path: UPath, text: str) -> bool:
     """Create a text file; a reader sees either no file or the complete one.
 
     If several callers race with different texts, exactly one gets True. On an object store this
-    requires exclusive creation through fsspec, which S3 and Google Cloud Storage support; on other
-    stores, the later of two callers may overwrite the other, which detects it when it reads again.
+    requires exclusive creation through fsspec, which s3fs, gcsfs and adlfs have; where the store
+    doesn't, the later of two callers may overwrite the other, which detects it when it reads again.
 
     Returns:
         False if the file already exists; it is left unchanged.
@@ -157,24 +154,12 @@ def create_text(path: UPath, text: str) -> bool:
 
 def _create_object(path: UPath, text: str) -> bool:
     try:
-        path.fs.pipe_file(path.path, text.encode(), mode="create")
-    except OSError as error:
-        if not isinstance(error, FileExistsError) and not _is_refused(error):
+        create_object(path, text.encode())
+    except Exception as error:
+        if not is_refused(error):
             raise _not_written(path, error) from error
     # Also after a refusal: the first attempt may have succeeded with its response lost.
     return read_bytes(path) == text.encode()
-
-
-def version_of(path: UPath) -> str | None:
-    """Return a value that changes with each write of an object; None if the store has none.
-
-    Raises:
-        FileNotFoundError: When the object doesn't exist.
-    """
-    if is_local(path):
-        return None
-    version = path.fs.info(path.path).get("ETag")
-    return None if version is None else str(version)
 
 
 def replace_document(path: UPath, document: dict[str, Any], version: str | None) -> bool:
@@ -196,19 +181,12 @@ def replace_document(path: UPath, document: dict[str, Any], version: str | None)
         return True
     text = _text(document)
     try:
-        # RFC 9110, 13.1.1; supported by S3 since November 2024.
-        path.fs.pipe_file(path.path, text.encode(), IfMatch=version)
-    except OSError as error:
-        if not _is_refused(error):
+        replace_object(path, text.encode(), version)
+    except Exception as error:
+        if not is_refused(error):
             raise _not_written(path, error) from error
         return path.is_file() and read_bytes(path) == text.encode()
     return True
-
-
-def _is_refused(error: OSError) -> bool:
-    """Return whether a store refused a conditional write, whatever exception fsspec made of it."""
-    answer = getattr(error.__cause__, "response", None) or {}
-    return answer.get("Error", {}).get("Code") in _REFUSALS
 
 
 def _create_local(path: UPath, text: str) -> None:
@@ -241,16 +219,18 @@ def _beside(path: UPath) -> UPath:
     return path.with_name(f".{path.name}.{uuid.uuid4().hex}.tmp")
 
 
-def _not_written(path: UPath, error: OSError) -> ArchiveError:
-    return ArchiveError(f"{path} can't be written: {error.strerror or error}; {_remedy(error)}")
+def _not_written(path: UPath, error: Exception) -> ArchiveError:
+    why = getattr(error, "strerror", None) or error
+    return ArchiveError(f"{path} can't be written: {why}; {_remedy(error)}")
 
 
-def _remedy(error: OSError) -> str:
+def _remedy(error: Exception) -> str:
     """Return the remedy for a file that can't be written."""
-    if error.errno in FULL:
+    number = getattr(error, "errno", None)
+    if number in FULL:
         return "free disk space, or raise the quota, and run this again; nothing was replaced"
-    if error.errno == errno.EROFS:
+    if number == errno.EROFS:
         return "its file system is mounted read-only; mount it writable"
-    if error.errno == errno.EIO:
+    if number == errno.EIO:
         return "its disk has failed; check the system log"
     return "check that the folder exists and that this user may write to it"

@@ -34,7 +34,8 @@ from upath import UPath
 
 from kafka_drain.errors import ArchiveError, LockedError
 from kafka_drain.progress import duration_text
-from kafka_drain.storage.json_files import create_document, replace_document, version_of
+from kafka_drain.storage.conditional_writes import version_of
+from kafka_drain.storage.json_files import create_document, replace_document
 from kafka_drain.storage.lease_takeover import Takeover, clock_ahead, may_take_over
 from kafka_drain.storage.paths import is_local, read_bytes, require_reachable
 from kafka_drain.storage.typed_json import Row, Shape

@@ -51,7 +51,7 @@ def locate(path: str | os.PathLike[str] | UPath, access: Mapping[str, Any] | Non
     except ImportError as error:
         raise MachineError(
             f"{path} needs the Python package {PACKAGES.get(scheme, 'for ' + scheme)} ({error}); "
-            "install it alongside kafka-drain, for S3 as kafka-drain[s3]"
+            "install it alongside kafka-drain, as kafka-drain[s3], [gcs] or [azure]"
         ) from error
     except ValueError:
         # fsspec doesn't know the scheme: say which ones there are.

@@ -1,0 +1,173 @@
+"""What an archive needs of an object store, on each: creation and replacement on a condition.
+
+`make test-azure-gcs` runs it on Azure's and Google's, by servers that speak their protocols.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import threading
+import uuid
+from collections.abc import Iterator
+from datetime import datetime, timedelta, timezone
+from pathlib import Path
+from typing import Any
+
+import fsspec
+import pytest
+from upath import UPath
+
+from kafka_drain.archive.archive import Archive
+from kafka_drain.errors import ArchiveError
+from kafka_drain.findings import Finding, Reason
+from kafka_drain.offsets import TopicPartition
+from kafka_drain.proof.validation import validate_archive
+from kafka_drain.storage.conditional_writes import version_of
+from kafka_drain.storage.json_files import create_text, replace_document
+from kafka_drain.storage.lease import Lease
+from kafka_drain.storage.paths import locate
+from tests.kafka_drain.fake_cluster import FakeCluster, Log
+from tests.kafka_drain.made_archive import MadeArchive, dense
+from tests.object_stores import AZURITE, FAKE_GCS, azure_server, gcs_server
+from tests.racing import take_at_once
+
+pytestmark = pytest.mark.integration
+
+PARTITION = TopicPartition("t", 0)
+
+
+@pytest.fixture(scope="session")
+def azure(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]]:
+    """Environment for the one Azurite of this test run."""
+    with azure_server(tmp_path_factory.mktemp("azure")) as environment:
+        yield environment
+
+
+@pytest.fixture(scope="session")
+def gcs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]]:
+    """Environment for the one fake-gcs-server of this test run."""
+    with gcs_server(tmp_path_factory.mktemp("gcs")) as environment:
+        yield environment
+
+
+@pytest.fixture(
+    params=[
+        "s3",
+        pytest.param("azure", marks=pytest.mark.store),
+        pytest.param("gcs", marks=pytest.mark.store),
+    ]
+)
+def root(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> UPath:
+    """A folder in a new bucket of each store; this process's environment opens it."""
+    if request.param == "s3":
+        return locate(f"{request.getfixturevalue('bucket')}/archive")
+    variable, scheme = {"azure": (AZURITE, "abfs"), "gcs": (FAKE_GCS, "gs")}[request.param]
+    if variable not in os.environ:
+        pytest.skip("`make test-azure-gcs` runs it")
+    for name, value in request.getfixturevalue(request.param).items():
+        monkeypatch.setenv(name, value)
+    # Otherwise Google's package asks this machine's network for a login.
+    monkeypatch.setitem(fsspec.config.conf, "gs", {"token": "anon"})
+    found = locate(f"{scheme}://bucket-{uuid.uuid4().hex[:8]}/archive")
+    found.fs.mkdir(found.path.strip("/").partition("/")[0])
+    return found
+
+
+def test_create_text(root: UPath) -> None:
+    """The second writer changes nothing."""
+    path = root / "receipt.json"
+
+    assert create_text(path, "first")
+    assert not create_text(path, "second")
+    assert create_text(path, "first")
+    assert path.read_text() == "first"
+
+
+def test_replace_document(root: UPath) -> None:
+    """What was written since it was read isn't overwritten, nor is what is gone written again."""
+    path = root / "lock.json"
+    path.write_text("{}")
+    seen = version_of(path)
+
+    assert seen is not None
+    assert replace_document(path, {"by": 1}, seen)
+    assert not replace_document(path, {"by": 2}, seen)
+    assert json.loads(path.read_text()) == {"by": 1}
+    path.unlink()
+    assert not replace_document(path, {"by": 3}, seen)
+    assert not path.exists()
+
+
+def test_create_text_no_bucket(root: UPath) -> None:
+    """Where there is no bucket, an error says so, and nothing is taken for written."""
+    bucket = root.path.strip("/").partition("/")[0]
+    path = locate(f"{root.protocol}://{bucket}-none/archive/receipt.json")
+
+    with pytest.raises(ArchiveError, match="can't be written"):
+        create_text(path, "first")
+
+
+@pytest.mark.parametrize("is_stale", [False, True])
+def test_lease_many_at_once(root: UPath, is_stale: bool) -> None:
+    """Of many takers at the same moment exactly one gets the lease, new or run out."""
+    now = datetime(2026, 1, 1, tzinfo=timezone.utc)
+
+    def taker(name: str, at: datetime) -> Lease:
+        return Lease(root, run=name, say=lambda line: None, seconds=60, clock=lambda: at)
+
+    if is_stale:
+        taker("dead", now - timedelta(minutes=5)).acquire()
+    takers = [taker(str(number), now) for number in range(6)]
+
+    won, refused = take_at_once(takers)
+
+    assert won == [json.loads((root / "lock.json").read_text())["token"]]
+    assert len(refused) == len(takers) - 1
+
+
+def test_lease_shared(root: UPath) -> None:
+    """A driver and its caller that renew their lease at the same moment both keep it."""
+    said = list[str]()
+    caller = Lease(root, run="r", say=said.append)
+    caller.acquire()
+    driver = Lease(root, run="r", say=said.append, token=caller.token)
+    driver.acquire()
+
+    def renew(lease: Lease) -> None:
+        for _ in range(20):
+            lease.renew()
+
+    threads = [threading.Thread(target=renew, args=(lease,)) for lease in (caller, driver)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+
+    assert (said, caller.lost.is_set(), driver.lost.is_set()) == ([], False, False)
+    caller.release()
+    driver.renew()
+    assert driver.lost.is_set()
+
+
+def test_validate(root: UPath, tmp_path: Path) -> None:
+    """An archive is judged as its copy on a disk; each validation finds a file that is gone."""
+    made = MadeArchive(tmp_path / "archive", {"t": "id"})
+    for start in (0, 50):
+        made.seal({PARTITION: dense(start, start + 50)})
+    root.fs.put(str(made.root), root.path, recursive=True)
+    cluster: Any = FakeCluster({PARTITION: Log(first=100, end=100)}, topic_ids={"t": "id"})
+
+    def findings_in(archive: Archive) -> list[Finding]:
+        return validate_archive(archive, cluster, deep=True).findings
+
+    archive = Archive.at(str(root))
+    before = findings_in(archive)
+    assert before == findings_in(made.archive)
+    data = sorted(path for path in root.fs.find(root.path) if path.endswith(".parquet"))
+    root.fs.rm_file(data[0])
+    after = [findings_in(archive) for _ in range(2)]
+
+    assert after[0] == after[1]
+    new = {finding.reason for finding in after[0]} - {finding.reason for finding in before}
+    assert new == {Reason.FILE_MISSING, Reason.OFFSET_MISSING}
