@@ -10,6 +10,7 @@ republish  both engines compared with Spark's sink and a bare loop
 batch      validation of 2,000,000 records, as a share of the drain's time
 manifest   a manifest of 1,000,000 lines and its receipts: time and memory
 growth     validation of a small new batch in archives of 1,000 to 1,000,000 files
+long       what a month, a year, and ten years of hourly drains cost
 compact    compaction of 10,000 small files in a closed generation
 find       one key among 100,000,000 synthetic records; what Bloom filters cost a drain
 scale      the cost of planning, specs and leases with thousands of partitions and pipelines
@@ -57,6 +58,7 @@ PARTS = {
     "batch": "benchmarks.batch:measure_batch",
     "manifest": "benchmarks.manifest_lines:measure_manifest",
     "growth": "benchmarks.growth:measure_growth",
+    "long": "benchmarks.long:measure_long",
     "compact": "benchmarks.compaction:measure_compaction",
     "find": "benchmarks.find:measure_find",
     "scale": "benchmarks.scale:measure_scale",

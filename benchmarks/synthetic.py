@@ -13,6 +13,7 @@ import uuid
 import zlib
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import datetime, timezone
 from pathlib import Path
 
 import pyarrow as pa
@@ -72,18 +73,26 @@ class SyntheticArchive:
         root: Folder of the archive.
         file_size: Size recorded for each data file.
         link: Creates a sealed data file; None if sealed files needn't exist.
+        partitions: Its partitions.
+        first_time: Timestamp of the record with offset 0, in milliseconds since 1970.
+        step: Milliseconds from a record to the next one of its partition.
+        ends: End offsets of what was added so far.
     """
 
     root: Path
     file_size: int
     link: Callable[[str], None] | None = None
-    ends: dict[TopicPartition, int] = field(default_factory=lambda: dict.fromkeys(PARTITIONS, 0))
+    partitions: Sequence[TopicPartition] = PARTITIONS
+    first_time: int = FIRST_TIME
+    step: int = 1
+    ends: dict[TopicPartition, int] = field(default_factory=dict)
     _previous: str | None = None
     _files: int = 0
     _random: int = 0
 
     def __post_init__(self) -> None:
         """Write `archive.json`."""
+        self.ends = self.ends or dict.fromkeys(self.partitions, 0)
         self.archive = Archive.at(str(self.root))
         self.archive.create(
             pipeline="synthetic",
@@ -103,16 +112,24 @@ class SyntheticArchive:
         return Identity("synthetic", CLUSTER_ID, {TOPIC: TOPIC_ID})
 
     def add_generation(
-        self, number: int, *, sealed: int, files: int, unsealed: int = 0, new_files: int = 8
+        self,
+        number: int,
+        *,
+        sealed: int,
+        files: int,
+        unsealed: int = 0,
+        new_files: int = 8,
+        real: Collection[int] = (),
     ) -> None:
         """Add a generation.
 
         Args:
             number: Number of the generation.
             sealed: Number of batches with a receipt.
-            files: Number of files in each of these batches, a multiple of eight.
+            files: Number of files in each of these batches, a multiple of the partitions.
             unsealed: Number of batches after them without a receipt; their files are real.
             new_files: Number of files in each unsealed batch.
+            real: Sealed batches whose files have the records that their receipts say.
         """
         generation = self.archive.generation(number)
         folder = Path(str(generation.data)) / f"topic={TOPIC}"
@@ -130,10 +147,11 @@ class SyntheticArchive:
         for batch in range(sealed + unsealed):
             started = dict(self.ends)
             if batch < sealed:
-                written = list(self._files_of(files, folder, self._make_sealed))
+                make = self._make_real if batch in real else self._make_sealed
+                written = list(self._files_of(files, folder, make))
                 before = self._seal(generation, batch, started, written, before)
             else:
-                written = list(self._files_of(new_files, folder, write_records))
+                written = list(self._files_of(new_files, folder, self._make_real))
                 paths = [f"{generation.data_name}/{file.path}" for file in written]
                 _leave_note(generation, batch, paths, started, dict(self.ends))
             manifest.add(batch, written)
@@ -143,7 +161,7 @@ class SyntheticArchive:
 
     def _files_of(self, number: int, folder: Path, make: _Make) -> Iterator[_NewFile]:
         for position in range(number):
-            tp = PARTITIONS[position % len(PARTITIONS)]
+            tp = self.partitions[position % len(self.partitions)]
             offsets = OffsetRange(self.ends[tp], self.ends[tp] + RECORDS)
             self.ends[tp] = offsets.end
             self._random += 1
@@ -151,6 +169,9 @@ class SyntheticArchive:
             name = f"part-{position:05d}-{identifier}.c000.zstd.parquet"
             size = make(f"{folder}/{name}", tp, offsets)
             yield _NewFile(f"{folder.name}/{name}", size, tp, offsets)
+
+    def _make_real(self, path: str, tp: TopicPartition, offsets: OffsetRange) -> int:
+        return write_records(path, tp, offsets, self.first_time, self.step)
 
     def _make_sealed(self, path: str, _: TopicPartition, __: OffsetRange) -> int:
         if self.link is not None:
@@ -165,7 +186,7 @@ class SyntheticArchive:
         written: list[_NewFile],
         before: Receipt | None,
     ) -> Receipt:
-        ranges = {tp: OffsetRange(started[tp], self.ends[tp]) for tp in PARTITIONS}
+        ranges = {tp: OffsetRange(started[tp], self.ends[tp]) for tp in self.partitions}
         receipt = seal_segment(
             Segment(batch, batch, ranges),
             [self._committed(generation, file, batch) for file in written],
@@ -174,10 +195,10 @@ class SyntheticArchive:
             generation=generation.number,
             before=before,
             previous=self._previous,
-            bounds={tp: KafkaBounds(0, self.ends[tp], self.ends[tp]) for tp in PARTITIONS},
+            bounds={tp: KafkaBounds(0, self.ends[tp], self.ends[tp]) for tp in self.partitions},
             fingerprint=f"{batch:016x}",
             acknowledged=(),
-            sealed_at=SEALED_AT,
+            sealed_at=self._time(max(self.ends.values())),
         )
         generation.write_receipt(receipt)
         # The receipt's own hash, at its end.
@@ -185,14 +206,19 @@ class SyntheticArchive:
         self._previous = path.read_bytes()[-67:-3].decode()
         return receipt
 
+    def _time(self, offset: int) -> str:
+        """Return the time of the record with an offset, in ISO 8601."""
+        seconds = (self.first_time + offset * self.step) / 1000
+        return datetime.fromtimestamp(seconds, timezone.utc).isoformat(timespec="milliseconds")
+
     def _committed(self, generation: Generation, file: _NewFile, batch: int) -> CommittedFile:
         self._files += 1
         content = FileOffsets(
             tp=file.tp,
             ranges=(file.range,),
             records=RECORDS,
-            first_timestamp=FIRST_TIME + file.range.start,
-            last_timestamp=FIRST_TIME + file.range.end - 1,
+            first_timestamp=self.first_time + file.range.start * self.step,
+            last_timestamp=self.first_time + (file.range.end - 1) * self.step,
         )
         path = f"{generation.data_name}/{file.path}"
         return CommittedFile(path, file.size, f"{self._files:064x}", (content,), batch)
@@ -302,10 +328,12 @@ def write_crc(path: Path) -> None:
             crc.write(struct.pack(f">{len(sums)}I", *sums))
 
 
-def write_records(path: str, tp: TopicPartition, offsets: OffsetRange) -> int:
+def write_records(
+    path: str, tp: TopicPartition, offsets: OffsetRange, first_time: int = FIRST_TIME, step: int = 1
+) -> int:
     """Write a Parquet file with a few records, and its checksums; return its size."""
     number = len(offsets)
-    millis = [FIRST_TIME + offset for offset in range(offsets.start, offsets.end)]
+    millis = [first_time + step * offset for offset in range(offsets.start, offsets.end)]
     table = pa.table(
         {
             "key": pa.array([b"key"] * number, pa.binary()),
@@ -323,9 +351,15 @@ def write_records(path: str, tp: TopicPartition, offsets: OffsetRange) -> int:
 
 @dataclass
 class Linker:
-    """Hard-links one data file under many names, each with a `.crc` file as Spark writes it."""
+    """Hard-links one data file under many names.
+
+    Attributes:
+        template: The file.
+        with_crc: Whether each gets a `.crc` file, as Spark writes it.
+    """
 
     template: Path
+    with_crc: bool = True
     _made: int = 0
 
     def __post_init__(self) -> None:
@@ -339,8 +373,9 @@ class Linker:
             self._renew(crc)
         self._made += 1
         os.link(self.template, path)
-        folder, name = os.path.split(path)
-        os.link(crc, f"{folder}/{crc_name(name)}")
+        if self.with_crc:
+            folder, name = os.path.split(path)
+            os.link(crc, f"{folder}/{crc_name(name)}")
 
     @staticmethod
     def _renew(path: Path) -> None:
@@ -352,9 +387,10 @@ class Linker:
 class SyntheticCluster(KafkaCluster):
     """Simulates a Kafka that still holds all of a synthetic archive's topic."""
 
-    def __init__(self) -> None:
+    def __init__(self, partitions: Sequence[TopicPartition] = PARTITIONS) -> None:
         """Use an invalid address, which is never contacted."""
         super().__init__(KafkaConfig({"bootstrap.servers": "nowhere.invalid:9092"}))
+        self._numbers = tuple(tp.partition for tp in partitions)
 
     def cluster_id(self) -> str:
         """Return the id that the archive holds."""
@@ -368,8 +404,11 @@ class SyntheticCluster(KafkaCluster):
         self, names: Collection[str], needed: Sequence[str] = ("DESCRIBE",)
     ) -> dict[str, Topic]:
         """Describe the one topic."""
-        numbers = tuple(tp.partition for tp in PARTITIONS)
-        return {name: Topic(name, TOPIC_ID, numbers) for name in names}
+        return {name: Topic(name, TOPIC_ID, self._numbers) for name in names}
+
+    def topic_config(self, name: str) -> dict[str, str]:
+        """Return a topic's settings: it keeps its records for ever."""
+        return {"retention.ms": "-1", "cleanup.policy": "delete"}
 
     def earliest(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
         """Return offset 0."""

@@ -33,6 +33,7 @@ DECIDING = {
     "archive.drill_status": "",
     "archive.fold": "",
     "archive.frozen_plan": "archive/test_frozen_plans.py",
+    "archive.generation_summary": "",
     "archive.journal.entries": "",
     "archive.journal.identity": "",
     "archive.receipt_chain": "",

@@ -55,6 +55,25 @@ def time_text(ms: int) -> str:
 
 
 @dataclass(frozen=True, slots=True)
+class TimeRange:
+    """A range of record timestamps.
+
+    Attributes:
+        from_ms: Lowest timestamp in milliseconds since 1970; None for no bound.
+        to_ms: Exclusive upper bound; None for no bound.
+    """
+
+    from_ms: int | None = None
+    to_ms: int | None = None
+
+    def may_hold(self, first: int | None, last: int | None) -> bool:
+        """Return whether records between two timestamps may be in it; None means unknown."""
+        too_old = self.from_ms is not None and last is not None and last < self.from_ms
+        too_new = self.to_ms is not None and first is not None and first >= self.to_ms
+        return not (too_old or too_new)
+
+
+@dataclass(frozen=True, slots=True)
 class Interval:
     """Times from `start` (inclusive) to `end` (exclusive), in Kafka's millisecond precision.
 

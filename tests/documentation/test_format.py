@@ -17,7 +17,7 @@ from jsonschema import Draft202012Validator
 from pydantic import TypeAdapter
 from upath import UPath
 
-from kafka_drain.archive import cluster_documents, receipts, schema_seals
+from kafka_drain.archive import cluster_documents, generation_summary, receipts, schema_seals
 from kafka_drain.archive.archive import Archive
 from kafka_drain.archive.closed_segments import read_closed
 from kafka_drain.archive.cluster_documents import parse_moment, parse_settings
@@ -54,6 +54,7 @@ from kafka_drain.archive.drills import write_result, write_started
 from kafka_drain.archive.erasures import create_erasure
 from kafka_drain.archive.files import archive_files
 from kafka_drain.archive.frozen_plans import carrying_out
+from kafka_drain.archive.generation_summary import parse_summary
 from kafka_drain.archive.journal import entries
 from kafka_drain.archive.journal.checks import note_of_holes
 from kafka_drain.archive.journal.entries import Noted, parse_entry
@@ -157,6 +158,7 @@ PATTERNS: Mapping[str, str] = {
     r"((windows|maintenance|maintenance/reprocess|drills)/)?lock\.json": "lease",
     r"generations/\d{4,}/generation\.json": "generation",
     rf"generations/\d{{4,}}/receipts/{_BATCH}\.json": "receipt",
+    r"generations/\d{4,}/summary\.json": "summary",
     rf"generations/\d{{4,}}/fingerprints/{_BATCH}\.json": "fingerprint",
     r"generations/\d{4,}/read_from\.json": "read-from",
     r"windows/[^/]+/plan\.json": "window-plan",
@@ -887,16 +889,20 @@ READERS: Mapping[str, Callable[[UPath, bytes], object]] = {
     "schema-seal": of_sealed(parse_schema_seal),
     "schema-seal-head": ChainHeadDocument.parse,
     "schemas": SchemasDocument.parse,
+    "summary": of_sealed(lambda content, name: parse_summary(content)),
     "told-generations": ToldDocument.parse,
     "told-window": ToldWindowDocument.parse,
     "topics": TopicsDocument.parse,
     "window-plan": WindowPlan.parse,
     "witness-note": WitnessDocument.parse,
 }
+#: Those whose readers get bytes without a path.
+OF_VALUES = ("journal-entry", "summary")
 #: The types of sealed documents.
 SEALED: Mapping[str, Any] = {
     "receipt": receipts._Document,
     "journal-entry": entries._Document,
+    "summary": generation_summary._Document,
     "cluster-moment": cluster_documents._MomentFile,
     "cluster-settings": cluster_documents._SettingsFile,
     "schema-seal": schema_seals._SealFile,
@@ -957,11 +963,11 @@ def test_reader_key_missing(name: str, documents: Documents, tmp_path: Path) -> 
         if not is_required or key in NOT_NEEDED.get(name, ()):
             READERS[name](path, encoded(changed))
             continue
-        with pytest.raises(ValueError if name == "journal-entry" else KafkaDrainError) as caught:
+        with pytest.raises(ValueError if name in OF_VALUES else KafkaDrainError) as caught:
             READERS[name](path, encoded(changed))
         if name != "lease":
             assert ("format" if last == "format_version" else last) in str(caught.value), key
-            assert name == "journal-entry" or "lock.json" in str(caught.value)
+            assert name in OF_VALUES or "lock.json" in str(caught.value)
 
 
 @pytest.mark.parametrize("name", READERS)
@@ -978,7 +984,7 @@ def test_reader_wrong_type(name: str, documents: Documents, tmp_path: Path) -> N
             if fits(value, allowed) or (value is None and may_be_null):
                 continue
             held[last] = value
-            kind = ValueError if name == "journal-entry" else KafkaDrainError
+            kind = ValueError if name in OF_VALUES else KafkaDrainError
             with pytest.raises(kind) as caught:
                 READERS[name](path, encoded(changed))
             if name != "lease":
@@ -998,9 +1004,13 @@ def fits(value: Any, schema: dict[str, Any]) -> bool:
 def test_reader_something_else(name: str, content: bytes, tmp_path: Path) -> None:
     """A file that isn't a JSON object is refused."""
     reader = READERS[name]
-    kind = ValueError if name == "journal-entry" else KafkaDrainError
+    kind = ValueError if name in OF_VALUES else KafkaDrainError
     if name in SEALED:
-        parse = {"receipt": parse_receipt, "journal-entry": parse_entry}.get(name, parse_moment)
+        parse: Callable[[bytes], Any] = {
+            "receipt": parse_receipt,
+            "journal-entry": parse_entry,
+            "summary": parse_summary,
+        }.get(name, parse_moment)
         with pytest.raises(kind):
             parse(content)
         return

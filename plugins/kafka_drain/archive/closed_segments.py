@@ -86,8 +86,7 @@ def read_closed(
 
 def _is_gone(generation: Generation, fold: Fold[SnapshotWindow]) -> bool:
     receipt = generation.last_receipt()
-    gone = fold.gone_by_owner.get(generation.name, 0)
-    return receipt is None or receipt.files_so_far.files == gone
+    return receipt is None or fold.has_all_of(receipt)
 
 
 def _is_superseded(

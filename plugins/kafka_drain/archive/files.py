@@ -14,12 +14,15 @@ from urllib.parse import unquote
 from kafka_drain.archive.fold import Partition
 from kafka_drain.archive.generation import Generation
 from kafka_drain.archive.generation_state import GenerationState, read_state
+from kafka_drain.archive.generation_summary import SummaryRow
 from kafka_drain.archive.journal.checks import refuse_unsound
 from kafka_drain.archive.receipts import Receipt, ReceiptError, SealedFile
 from kafka_drain.archive.snapshot import Snapshot, SnapshotGeneration, SnapshotWindow
+from kafka_drain.archive.summary_files import receipts_between
 from kafka_drain.archive.window import Window
 from kafka_drain.errors import DataFileError, ManifestInvalidError
 from kafka_drain.findings import errors
+from kafka_drain.intervals import TimeRange
 from kafka_drain.metadata_log.manifest import SinkFile
 from kafka_drain.offsets import OffsetRange, TopicPartition, overlapping
 
@@ -68,23 +71,38 @@ class ArchiveFile:
         }
 
 
-def archive_files(snapshot: Snapshot) -> list[ArchiveFile]:
+def archive_files(snapshot: Snapshot, times: TimeRange | None = None) -> list[ArchiveFile]:
     """List the files that readers use: generations by number, then windows.
+
+    Receipts of closed generations aren't read if windows have replaced all their files, or if the
+    generation's summary rules them out.
+
+    Args:
+        snapshot: The archive.
+        times: Leave out sealed segments that have no records in this range; None for all.
 
     Raises:
         ArchiveError: When the folder isn't an archive.
         ManifestInvalidError: When manifest or receipts are damaged, or sealed data is missing or
             changed: the list would be incomplete.
     """
-    snapshot = refuse_unsound(snapshot).snapshot
+    state = refuse_unsound(snapshot)
+    snapshot = state.snapshot
     try:
         fold = snapshot.fold
         files: list[ArchiveFile] = []
         for generation in snapshot.generations:
-            files += _sealed_files(generation)
+            newest = state.newest.get(generation.name)
+            if newest is not None and not fold.has_all_of(newest):
+                files += _sealed_files(generation, newest.sha256, times)
             if generation is snapshot.open_generation:
                 files += _new_files(snapshot, generation)
-        return fold.live([*files, *files_of_windows(fold.windows)])
+        windows = [
+            window
+            for window in fold.windows
+            if times is None or SummaryRow.of(window.receipt).may_hold(times)
+        ]
+        return fold.live([*files, *files_of_windows(windows)])
     except ReceiptError as error:
         raise ManifestInvalidError(
             f"{snapshot.root}: a receipt is damaged ({error}); run `kafka-drain validate` to see "
@@ -92,8 +110,20 @@ def archive_files(snapshot: Snapshot) -> list[ArchiveFile]:
         ) from error
 
 
-def _sealed_files(generation: SnapshotGeneration) -> Iterator[ArchiveFile]:
-    for receipt in generation.receipts():
+def _sealed_files(
+    generation: SnapshotGeneration, newest: str, times: TimeRange | None
+) -> Iterator[ArchiveFile]:
+    """Yield a generation's sealed files.
+
+    Args:
+        generation: The generation.
+        newest: Hash of its newest receipt.
+        times: Leave out receipts without records in this range; None for all.
+
+    Raises:
+        ReceiptError: When a receipt is damaged.
+    """
+    for receipt in receipts_between(generation, newest, times):
         yield from files_of_receipt(generation, receipt, generation.document.format)
 
 

@@ -180,6 +180,14 @@ class Fold(Generic[W]):
         """Return whether readers get any file of a segment."""
         return any(file.path not in self.replaced for file in receipt.files)
 
+    def has_all_of(self, newest: Receipt) -> bool:
+        """Return whether windows have replaced all files of a generation; given its newest receipt.
+
+        Then no reader gets any of them. A generation that has no files holds explained gaps.
+        """
+        owner = f"generations/{newest.generation:04d}"
+        return newest.files_so_far.files == self.gone_by_owner.get(owner, 0)
+
     def is_gone(self, receipt: Receipt) -> bool:
         """Return whether a segment had files, and all are gone; one without files proves gaps."""
         return bool(receipt.files) and all(file.path in self.gone for file in receipt.files)

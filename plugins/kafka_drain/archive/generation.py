@@ -16,6 +16,7 @@ from upath import UPath
 from kafka_drain.archive.copies import keep_copy
 from kafka_drain.archive.documents import GenerationDocument
 from kafka_drain.archive.format_version import FORMAT_VERSION
+from kafka_drain.archive.generation_summary import Summary, parse_summary
 from kafka_drain.archive.receipts import Receipt, parse_receipt
 from kafka_drain.errors import ArchiveError
 from kafka_drain.findings import Finding, Reason
@@ -25,7 +26,7 @@ from kafka_drain.metadata_log.checkpoint import Checkpoint
 from kafka_drain.metadata_log.crc import crc_name, matches_crc
 from kafka_drain.metadata_log.manifest import Manifest, SinkFile
 from kafka_drain.offsets import TopicPartition, to_spark_json
-from kafka_drain.storage.json_files import create_text
+from kafka_drain.storage.json_files import create_text, write_text
 from kafka_drain.storage.paths import is_local, list_folder, read_bytes
 
 _RECEIPT = re.compile(r"\d{12}\.json")
@@ -304,6 +305,30 @@ class Generation:
             # The copy must exist before a later receipt or the journal refers to the receipt.
             keep_copy(self.root, self.receipt_where(receipt.name), content)
         return is_written
+
+    @property
+    def summary_where(self) -> str:
+        """The summary's path relative to the archive."""
+        return f"{self.name}/summary.json"
+
+    def read_summary(self) -> Summary | None:
+        """Read the summary; None if there is none.
+
+        Raises:
+            SummaryError: When it was changed.
+        """
+        try:
+            return parse_summary(read_bytes(self.root / self.summary_where))
+        except FileNotFoundError:
+            return None
+
+    def write_summary(self, summary: Summary) -> None:
+        """Write the summary, once the generation is closed.
+
+        Raises:
+            ArchiveError: When the archive can't be written.
+        """
+        write_text(self.root / self.summary_where, summary.to_bytes().decode("utf-8"))
 
     def _batches(
         self, folder_name: str, names: Collection[str]

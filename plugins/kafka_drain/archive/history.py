@@ -15,8 +15,11 @@ from datetime import datetime
 from typing import NamedTuple
 
 from kafka_drain.archive.archive import Archive
+from kafka_drain.archive.generation import Generation
+from kafka_drain.archive.generation_summary import Summary, SummaryRow
 from kafka_drain.archive.receipts import Receipt, unknown_files
 from kafka_drain.archive.snapshot import Snapshot
+from kafka_drain.archive.summary_files import sound_summary
 from kafka_drain.offsets import TopicPartition
 from kafka_drain.storage.paths import read_bytes
 from kafka_drain.storage.sealed_json import SealError, check_seal
@@ -102,8 +105,13 @@ class SealedRun:
     @property
     def point(self) -> Point:
         """The totals, as they are kept for long."""
-        sealed_at = round(datetime.fromisoformat(self.sealed_at).timestamp())
+        sealed_at = _seconds(self.sealed_at)
         return Point(sealed_at, self.generation, self.offsets, self.records, self.bytes)
+
+
+def _seconds(sealed_at: str) -> int:
+    """Return a time of sealing in seconds since 1970."""
+    return round(datetime.fromisoformat(sealed_at).timestamp())
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,6 +153,21 @@ class Span:
             first_timestamp=_extreme(min, (p.first_timestamp for p in receipt.partitions)),
             last_timestamp=_extreme(max, (p.last_timestamp for p in receipt.partitions)),
             sealed_at=receipt.sealed_at,
+        )
+
+    @classmethod
+    def of_row(cls, generation: int, row: SummaryRow) -> Span:
+        """Return the contents of a single receipt of a generation, given its row in a summary."""
+        return cls(
+            generation=generation,
+            name=f"generation {generation}",
+            segments=1,
+            offsets=row.offsets,
+            records=row.records,
+            bytes=row.bytes,
+            first_timestamp=row.first_timestamp,
+            last_timestamp=row.last_timestamp,
+            sealed_at=row.sealed_at,
         )
 
     def __add__(self, newer: Span) -> Span:
@@ -304,6 +327,26 @@ class History:
         while len(self.days) > COLUMNS:
             del self.days[min(self.days)]
 
+    def add_summary(self, generation: Generation, summary: Summary) -> None:
+        """Add a generation whose runs and days are too old to be kept.
+
+        Raises:
+            ReceiptError: When a receipt that the summary doesn't suffice for is damaged.
+        """
+        for row in summary.receipts:
+            if row.unknown_content or (row.records and row.first_timestamp is None):
+                receipt = generation.read_receipt(row.name)
+                span = Span.of(receipt)
+                self.unknown |= UnknownFile.all_of(receipt)
+            else:
+                span = Span.of_row(generation.number, row)
+            before = self.spans.get(span.name)
+            self.spans[span.name] = before + span if before else span
+            at = _seconds(row.sealed_at)
+            self.points.add(Point(at, generation.number, row.offsets, row.records, row.bytes))
+            self.read[generation.number] = row.name
+            self.newest = row.sha256
+
 
 def read_history(archive: Archive, history: History) -> None:
     """Add what was sealed since the last call.
@@ -316,14 +359,34 @@ def read_history(archive: Archive, history: History) -> None:
         # The folder now holds a different archive.
         history.clear()
     snapshot = archive.snapshot()
+    summaries = {} if history.read else _old_summaries(snapshot)
     for generation in snapshot.generations:
         # A receipt names the one before it, even of another generation: an older generation than
         # that of the newest receipt gets no more.
-        if generation.number >= max(history.read, default=0):
+        if generation.number in summaries:
+            history.add_summary(generation, summaries[generation.number])
+        elif generation.number >= max(history.read, default=0):
             last = history.read.get(generation.number, "")
             new = (name for name in generation.receipt_names() if name > last)
             history.add(map(generation.read_receipt, new))
     _read_windows(snapshot, history)
+
+
+def _old_summaries(snapshot: Snapshot) -> dict[int, Summary]:
+    """Return the summaries of generations of which neither runs nor days are kept, by number."""
+    found: dict[int, Summary] = {}
+    runs, days = 0, set[str]()
+    for generation in reversed(snapshot.generations[:-1]):
+        newest = generation.last_receipt()
+        summary = sound_summary(generation, newest.sha256) if newest else None
+        if summary is None:
+            continue
+        own = {row.sealed_at[:10] for row in summary.receipts}
+        if runs >= COLUMNS and len(days) >= COLUMNS and max(own) < sorted(days)[-COLUMNS]:
+            found[generation.number] = summary
+        runs += len(summary.receipts)
+        days |= own
+    return found
 
 
 def _is_of(history: History, archive: Archive) -> bool:

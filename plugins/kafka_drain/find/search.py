@@ -151,8 +151,8 @@ class Search:
             ManifestInvalidError: When manifest or receipts are damaged: records could be missing.
             StoreUnavailableError: When the archive's store doesn't respond.
         """
-        snapshot = self.archive.snapshot()
-        contents = [(file, self._contents(file)) for file in archive_files(snapshot)]
+        snapshot, times = self.archive.snapshot(), self.criteria.selection.times
+        contents = [(file, self._contents(file)) for file in archive_files(snapshot, times)]
         parts = parts_of(contents, snapshot.topic_incarnations(), self.criteria, self.after)
         steps = steps_of(self._without_ruled_out(parts))
         payloads = self.payloads() if self.criteria.path is not None else None

@@ -19,6 +19,7 @@ from kafka_drain.archive.archive import Archive
 from kafka_drain.archive.generation import list_data_files
 from kafka_drain.archive.journal.checks import refuse_unsound
 from kafka_drain.archive.receipts import ReceiptError
+from kafka_drain.archive.summary_files import write_missing_summaries
 from kafka_drain.config.pipeline import Pipeline
 from kafka_drain.errors import ManifestInvalidError
 from kafka_drain.kafka.cluster import KafkaCluster
@@ -189,6 +190,8 @@ def run_maintenance(
             rolled = roll_between_drains(
                 archive, cluster, run=run, say=say, wait_seconds=wait_seconds
             )
+        for number in write_missing_summaries(archive.snapshot()):
+            say(f"maintain {archive.root}: summarized the receipts of generation {number}")
         sealed: list[str] = []
         if not plan.waits_for:
             remove_unsealed(archive, say)

@@ -10,6 +10,7 @@ from upath import UPath
 
 from kafka_drain.archive.generation import Generation
 from kafka_drain.archive.generation_state import GenerationState
+from kafka_drain.archive.generation_summary import SummaryRow
 from kafka_drain.archive.receipt_chain import check_link
 from kafka_drain.archive.receipts import Receipt, ReceiptError, SealedFile, unknown_files
 from kafka_drain.archive.snapshot import SnapshotGeneration
@@ -31,12 +32,14 @@ class SealedCheck:
         damaged: Sealed files that are missing or changed, each with its receipt.
         last_hash: The hash that the next receipt must link to.
         receipts: Number of receipts.
+        rows: What a summary says of each receipt that can be read.
     """
 
     findings: list[Finding] = field(default_factory=list)
     damaged: list[tuple[SealedFile, Receipt]] = field(default_factory=list)
     last_hash: str | None = None
     receipts: int = 0
+    rows: list[SummaryRow] = field(default_factory=list)
 
     @property
     def has_corrupt_receipt(self) -> bool:
@@ -91,6 +94,7 @@ def check_all_sealed(
         if not unknown:
             check.findings += check_link(receipt, before, check.last_hash, where, forgotten)
         before, check.last_hash, unknown = receipt, receipt.sha256, False
+        check.rows.append(SummaryRow.of(receipt))
         if has_unknown_content(receipt, drained_again):
             unproven.append(receipt)
         damaged = len(check.damaged)

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Literal
 from kafka_drain.archive.archive import Archive
 from kafka_drain.archive.cluster_moments import MOMENTS
 from kafka_drain.archive.copies import keep_copies
+from kafka_drain.archive.generation_summary import Summary
 from kafka_drain.archive.journal.checks import (
     SealedState,
     check_sealed_state,
@@ -29,6 +30,7 @@ from kafka_drain.archive.receipts import KafkaBounds, ReceiptError
 from kafka_drain.archive.schema_seals import SEALS, check_schemas
 from kafka_drain.archive.segment_overlaps import Hole
 from kafka_drain.archive.snapshot import Snapshot, SnapshotGeneration
+from kafka_drain.archive.summary_files import check_summary
 from kafka_drain.archive.watermarks import (
     observe,
     read_observations,
@@ -223,7 +225,7 @@ def validate_archive(
         if generation is snapshot.open_generation:
             _validate_open(validation, generation, previous, whole=whole, writes=writes)
         elif whole:
-            previous = _validate_closed(validation, generation, previous)
+            previous = _validate_closed(validation, generation, previous, writes=writes)
         else:
             previous = _trust_closed(validation, generation)
     if cluster is not None and writes:
@@ -401,7 +403,7 @@ def _trust_closed(validation: _Validation, generation: SnapshotGeneration) -> st
 
 
 def _validate_closed(
-    validation: _Validation, generation: SnapshotGeneration, previous: str | None
+    validation: _Validation, generation: SnapshotGeneration, previous: str | None, *, writes: bool
 ) -> str | None:
     """Check what the receipts of a closed generation seal; its manifest no longer counts.
 
@@ -420,6 +422,9 @@ def _validate_closed(
         drained_again=validation.windows.drained_again,
     )
     newest = None if sealed.has_corrupt_receipt else generation.last_receipt()
+    if newest is not None and sealed.chain_is_whole:
+        made = Summary(generation.number, tuple(sealed.rows))
+        report.findings += check_summary(generation, made, writes=writes)
     report.add_sealed(generation, newest, sealed.receipts)
     report.add_damaged(sealed.damaged)
     report.findings += [validation.windows.excuse(finding) for finding in sealed.findings]

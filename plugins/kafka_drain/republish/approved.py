@@ -77,7 +77,7 @@ def freeze_republish(
         expires_at=expires_at,
         asked=request.model_dump(mode="json", exclude_unset=True),
         seen=json.loads(plan.to_bytes()),
-        text=plan_text(plan, _times(archive.snapshot(), plan), str(archive.root), request),
+        text=plan_text(plan, _times(archive.snapshot(), plan, request), str(archive.root), request),
     )
     return republish, freeze(archive.root, frozen, now)
 
@@ -216,13 +216,15 @@ def _between(times: tuple[int, int]) -> str:
     return f"{time_text(times[0])} to {time_text(times[1])}"
 
 
-def _times(snapshot: Snapshot, plan: RepublishPlan) -> dict[TopicPartition, tuple[int, int]]:
+def _times(
+    snapshot: Snapshot, plan: RepublishPlan, request: RepublishRequest
+) -> dict[TopicPartition, tuple[int, int]]:
     """Return the first and last timestamp of each source partition, within the requested times."""
     parts: dict[tuple[TopicPartition, str], Shard] = {
         (shard.source, file.path): shard for shard in plan.shards for file in shard.files
     }
     found: dict[TopicPartition, tuple[int, int]] = {}
-    for file in archive_files(snapshot):
+    for file in archive_files(snapshot, request.selection.times):
         for content in file.sealed.contents if file.sealed else ():
             shard = parts.get((content.tp, file.path))
             low, high = content.first_timestamp, content.last_timestamp

@@ -141,7 +141,7 @@ def plan_republish(
             through = through_now(snapshot, since)
             files = partial(new_files, snapshot, since, through)
         if approved is not None:
-            files = partial(_these_files, snapshot, approved.files)
+            files = partial(_these_files, snapshot, approved.files, request)
         plan = make_plan(
             snapshot,
             cluster,
@@ -161,8 +161,11 @@ def plan_republish(
     return Republish(archive, cluster, folder, plan, say, request, replaced)
 
 
-def _these_files(snapshot: Snapshot, paths: Collection[str]) -> list[ArchiveFile]:
-    return [file for file in archive_files(snapshot) if file.path in paths]
+def _these_files(
+    snapshot: Snapshot, paths: Collection[str], request: RepublishRequest
+) -> list[ArchiveFile]:
+    listed = archive_files(snapshot, request.selection.times)
+    return [file for file in listed if file.path in paths]
 
 
 def _refuse_other_request(run: str, asked: Mapping[str, Any], request: RepublishRequest) -> None:

@@ -133,7 +133,7 @@ def make_plan(
         KafkaUnavailableError: When Kafka doesn't answer.
     """
     pipeline = snapshot.document.pipeline
-    listed = files() if files else archive_files(snapshot)
+    listed = files() if files else archive_files(snapshot, request.selection.times)
     sealed = _sealed(snapshot, listed, request)
     refuse_unerased(snapshot, [file for file, _ in sealed], say)
     _refuse_damaged(snapshot, sealed)

@@ -38,9 +38,7 @@ class Rows:
             r.start <= last and first < r.end for r in self.ranges
         ):
             return True
-        too_old = self.from_ms is not None and last_ms is not None and last_ms < self.from_ms
-        too_new = self.to_ms is not None and first_ms is not None and first_ms >= self.to_ms
-        return too_old or too_new
+        return not intervals.TimeRange(self.from_ms, self.to_ms).may_hold(first_ms, last_ms)
 
     def all_of(self, first: int, last: int, first_ms: int | None, last_ms: int | None) -> bool:
         """Return whether every record in these bounds is selected; None means unknown."""
@@ -112,6 +110,13 @@ class Selection:
             from_ms=from_ms,
             to_ms=to_ms,
         )
+
+    @property
+    def times(self) -> intervals.TimeRange | None:
+        """The range of timestamps; None for all."""
+        if self.from_ms is None and self.to_ms is None:
+            return None
+        return intervals.TimeRange(self.from_ms, self.to_ms)
 
     def rows(self, tp: TopicPartition) -> Rows | None:
         """Return the selected records of a partition; None when none are selected."""

@@ -1,0 +1,202 @@
+"""What years of hourly drains cost: the same questions to archives of a month, a year, and ten."""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from collections import Counter
+from datetime import datetime, timedelta, timezone
+from pathlib import Path
+from typing import Any
+
+from benchmarks.marks import Mark, Say
+from benchmarks.processes import measured
+from benchmarks.synthetic import TOPIC, Linker, SyntheticArchive, SyntheticCluster
+from kafka_drain.archive.archive import Archive
+from kafka_drain.archive.history import History, read_history
+from kafka_drain.archive.journal.checks import check_sealed_state
+from kafka_drain.archive.journal.files import note_sealed
+from kafka_drain.archive.summary_files import write_missing_summaries
+from kafka_drain.config.pipeline import Pipeline
+from kafka_drain.drain.preflight import preflight
+from kafka_drain.find.criteria import Criteria
+from kafka_drain.find.search import Search
+from kafka_drain.maintenance.maintain import plan_maintenance
+from kafka_drain.offsets import TopicPartition
+from kafka_drain.proof.validation import validate_archive
+from kafka_drain.republish.planning.request import RepublishRequest
+from kafka_drain.republish.planning.selection import Selection
+from kafka_drain.republish.run import plan_republish
+
+__all__ = ["measure_long"]
+
+#: Few, because each receipt and its copy take a file of their own, whatever is in them.
+PARTITIONS = tuple(TopicPartition(TOPIC, number) for number in range(2))
+HOUR_MS = 3_600_000
+STEP_MS = HOUR_MS // 10  # ten records an hour and partition
+FIRST = datetime(2015, 1, 1, tzinfo=timezone.utc)
+#: Hours of a generation, as `max_generation_days` has it by default.
+WEEK = 7 * 24
+#: Hours of the open generation, equal at each age.
+OPEN = 48
+#: Closed generations by age: 720, 8,784 and 87,576 hours.
+AGES = {"a month": 4, "a year": 52, "ten years": 521}
+#: The hour that is asked for: of the generation before the open one.
+ASKED = 100
+
+
+def make(folder: str, closed: int) -> dict[str, Any]:
+    """Write an archive of hourly drains, whose newest hour isn't sealed."""
+    # Nothing here has to survive a power cut.
+    os.fsync = lambda opened: None  # type: ignore[assignment]
+    root = Path(folder)
+    root.mkdir(parents=True)
+    link = Linker(root / "template.parquet", with_crc=False)
+    archive = SyntheticArchive(
+        root, link.size, link, PARTITIONS, round(FIRST.timestamp() * 1000), STEP_MS
+    )
+    files = len(PARTITIONS)
+    for number in range(1, closed + 1):
+        real = {ASKED} if number == closed else ()
+        archive.add_generation(number, sealed=WEEK, files=files, real=real)
+    archive.add_generation(closed + 1, sealed=OPEN, files=files, unsealed=1, new_files=files)
+    made = Archive.at(folder)
+    note_sealed(made.root, check_sealed_state(made.snapshot()).there)
+    write_missing_summaries(made.snapshot())
+    return {"receipts": closed * WEEK + OPEN}
+
+
+def asked(closed: int) -> tuple[str, str]:
+    """Return the hour that is asked for, as two times."""
+    start = FIRST + timedelta(hours=(closed - 1) * WEEK + ASKED)
+    return start.isoformat(), (start + timedelta(hours=1)).isoformat()
+
+
+def pipeline(folder: str) -> Pipeline:
+    """Return the pipeline of the archive."""
+    return Pipeline(name="synthetic", topics=[TOPIC], archive=folder, partition_by=["topic"])
+
+
+def check_drain(folder: str, closed: int) -> dict[str, Any]:
+    """Check that a drain may run."""
+    plan = preflight(pipeline(folder), SyntheticCluster(PARTITIONS))
+    return {"partitions": len(plan.start)}
+
+
+def validate_new(folder: str, closed: int) -> dict[str, Any]:
+    """Prove and seal the newest hour."""
+    report = validate_archive(Archive.at(folder), SyntheticCluster(PARTITIONS), scope="open")
+    return {"complete": report.complete, "written": report.receipts_written}
+
+
+def validate_again(folder: str, closed: int) -> dict[str, Any]:
+    """Validate with nothing new."""
+    return validate_new(folder, closed)
+
+
+def restore_hour(folder: str, closed: int) -> dict[str, Any]:
+    """Plan a restore of an hour."""
+    start, end = asked(closed)
+    request = RepublishRequest(target_topic=TOPIC, into_source=True, from_time=start, to_time=end)
+    planned = plan_republish(
+        Archive.at(folder),
+        SyntheticCluster(PARTITIONS),
+        request,
+        now=datetime.now(timezone.utc),
+        say=lambda line: None,
+        apply=False,
+    )
+    return {"files": sum(len(shard.files) for shard in planned.plan.shards)}
+
+
+def find_key(folder: str, closed: int) -> dict[str, Any]:
+    """Find a key in an hour."""
+    start, end = asked(closed)
+    criteria = Criteria(
+        keys=frozenset([b"key"]), selection=Selection.of(from_time=start, to_time=end)
+    )
+    search = Search(Archive.at(folder), criteria, limit=10_000, scan=True)
+    return {"records": sum(1 for _ in search.matches())}
+
+
+def page_first(folder: str, closed: int) -> dict[str, Any]:
+    """Read the history behind an archive's page, as a server does that has just started."""
+    history = History()
+    read_history(Archive.at(folder), history)
+    return {"runs": sum(span.segments for span in history.spans.values())}
+
+
+def maintain(folder: str, closed: int) -> dict[str, Any]:
+    """Plan the maintenance."""
+    return {"compactions": len(plan_maintenance(pipeline(folder)).compactions)}
+
+
+QUESTIONS = {
+    "a drain's check": check_drain,
+    "validate, one hour new": validate_new,
+    "validate, nothing new": validate_again,
+    "plan a restore of an hour": restore_hour,
+    "find a key in an hour": find_key,
+    "an archive's page, the first time": page_first,
+    "plan of maintenance": maintain,
+}
+
+
+#: Questions about the whole archive, whose answers grow with it.
+GROWING = ("an archive's page, the first time", "plan of maintenance")
+
+
+def ask(name: str, folder: str, closed: int) -> dict[str, Any]:
+    """Ask one question, and count what Python opens and lists in the archive meanwhile."""
+    seen: Counter[str] = Counter()
+
+    def hook(event: str, arguments: tuple[Any, ...]) -> None:
+        if event in ("open", "os.listdir", "os.scandir") and str(arguments[0]).startswith(folder):
+            seen[event] += 1
+
+    sys.addaudithook(hook)
+    began, cpu = time.perf_counter(), time.process_time()
+    answer = QUESTIONS[name](folder, closed)
+    return {
+        "answer": answer,
+        "seconds": round(time.perf_counter() - began, 3),
+        "cpu_seconds": round(time.process_time() - cpu, 3),
+        "reads": seen["open"],
+        "listings": seen["os.listdir"] + seen["os.scandir"],
+    }
+
+
+def measure_long(folder: Path, rounds: int, say: Say) -> tuple[dict[str, Any], list[Mark]]:
+    """Ask each question once at each age, regardless of rounds.
+
+    Raises:
+        RuntimeError: If a question gets another answer in an older archive.
+    """
+    figures: dict[str, Any] = {"partitions": len(PARTITIONS), "ages": {}}
+    points: list[dict[str, str]] = []
+    answers: dict[str, Any] = {}
+    for age, closed in AGES.items():
+        root = str(folder / age.replace(" ", "-"))
+        receipts = measured(make, root, closed).answer["receipts"]
+        say(f"long: {age}: {receipts:,} receipts")
+        figures["ages"][age] = {"receipts": receipts}
+        for name in QUESTIONS:
+            run = measured(ask, name, root, closed)
+            found = {**run.answer, "peak_mib": round(run.peak_mib)}
+            figures["ages"][age][name] = found
+            answer = found.pop("answer")
+            if name in GROWING:
+                continue
+            if answers.setdefault(name, answer) != answer:
+                raise RuntimeError(f"{name}, {age}: {answer}, expected {answers[name]}")
+        for name in QUESTIONS:
+            found = figures["ages"][age][name]
+            shown = (
+                f"{found['reads']:,} reads, {found['listings']:,} listings, "
+                f"{found['cpu_seconds']:.2f} s, {found['peak_mib']:,} MiB"
+            )
+            points.append({"what": name, "size": age, "measured": shown})
+            say(f"long: {name}, {age}: {shown}")
+    figures["points"] = sorted(points, key=lambda point: list(QUESTIONS).index(point["what"]))
+    return figures, []

@@ -1,0 +1,105 @@
+"""Summaries of closed generations on disk: read in place of receipts, made, and compared."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from kafka_drain.archive.generation import Generation
+from kafka_drain.archive.generation_summary import Summary, SummaryError, summarized
+from kafka_drain.archive.receipts import Receipt, ReceiptError
+from kafka_drain.archive.snapshot import Snapshot
+from kafka_drain.findings import Finding, Reason
+from kafka_drain.intervals import TimeRange
+
+
+def receipts_between(
+    generation: Generation, newest: str, times: TimeRange | None
+) -> Iterator[Receipt]:
+    """Yield a generation's receipts that may have files with records in a time range.
+
+    Args:
+        generation: The generation.
+        newest: Hash of its newest receipt.
+        times: The range; None for all receipts.
+
+    Raises:
+        ReceiptError: When a receipt is damaged, or isn't the one that was summarized.
+    """
+    summary = sound_summary(generation, newest) if times is not None else None
+    if times is None or summary is None:
+        yield from generation.receipts()
+        return
+    for row in summary.receipts:
+        if row.may_hold(times):
+            receipt = generation.read_receipt(row.name)
+            if receipt.sha256 != row.sha256:
+                raise ReceiptError(
+                    f"receipt {row.name} of generation {generation.number} isn't the one that "
+                    f"{generation.summary_where} names; run `kafka-drain validate` to see which "
+                    "was changed"
+                )
+            yield receipt
+
+
+def sound_summary(generation: Generation, newest: str) -> Summary | None:
+    """Return a generation's summary if it is of just its receipts; None otherwise.
+
+    Without one, the receipts say the same. Validation reports a damaged one, and rewrites it.
+
+    Args:
+        generation: The generation.
+        newest: Hash of its newest receipt.
+    """
+    try:
+        summary = generation.read_summary()
+    except SummaryError:
+        return None
+    if summary is None or summary.generation != generation.number:
+        return None
+    return summary if summary.is_of(generation.receipt_names(), newest) else None
+
+
+def check_summary(generation: Generation, made: Summary, *, writes: bool) -> list[Finding]:
+    """Compare the summary of a closed generation with its receipts.
+
+    One that is missing, or that was made before receipts were restored or given up, is no damage.
+
+    Args:
+        generation: The generation.
+        made: What its receipts say.
+        writes: Whether to write what they say, unless it is there.
+
+    Raises:
+        ArchiveError: When the archive can't be written.
+    """
+    where, findings = generation.summary_where, list[Finding]()
+    try:
+        found = generation.read_summary()
+    except SummaryError as error:
+        found = None
+        findings.append(Finding(Reason.NOTE_UNREADABLE, where, str(error)))
+    if found is not None and (name := found.contradicts(made)):
+        detail = f"says something else of receipt {name} than the receipt itself"
+        findings.append(Finding(Reason.SUMMARY_CHANGED, where, detail))
+    if writes and found != made:
+        generation.write_summary(made)
+    return findings
+
+
+def write_missing_summaries(snapshot: Snapshot) -> list[int]:
+    """Summarize the closed generations that have receipts and no summary.
+
+    Returns:
+        The numbers of the generations that were summarized.
+
+    Raises:
+        ReceiptError: When a receipt is damaged.
+        ArchiveError: When the archive can't be written.
+    """
+    written = []
+    for generation in snapshot.generations[:-1]:
+        is_there = (generation.root / generation.summary_where).is_file()
+        if not is_there and generation.receipt_names():
+            generation.write_summary(summarized(generation.number, generation.receipts()))
+            written.append(generation.number)
+    return written
