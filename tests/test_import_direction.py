@@ -28,7 +28,7 @@ FLOORS = {
         "data_files",
         "kafka",
         "archive",
-        "reading iceberg",
+        "reading iceberg sizing",
         "pages",
         "evidence",
         "spark",

@@ -43,6 +43,7 @@ COMMANDS = {
     "translate-group": "plan, commit or undo a consumer group's offsets after a republish",
     "cut-over": "move all clients to another cluster, step by step; go back until the last one",
     "drill": "restore a part of an archive to scratch topics, verify it, and remove them",
+    "size": "say which cores, memory, files and hours a pipeline needs",
     "verify-evidence": "verify signed evidence offline, with nothing but a public key",
     "evidence-key": "create a key pair that signs evidence",
     "jars": "fetch the jars that Spark needs; no other command downloads any",
