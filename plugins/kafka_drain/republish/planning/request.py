@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from copy import deepcopy
 from datetime import datetime
-from functools import cached_property
+from functools import cache, cached_property
 from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import (
@@ -263,13 +264,7 @@ class RepublishRequest(ConfigModel):
     @classmethod
     def options(cls) -> dict[str, dict[str, Any]]:
         """Return the JSON Schema of each field by name, including what `_option` adds."""
-        found: dict[str, dict[str, Any]] = {}
-        for name, schema in cls.model_json_schema()["properties"].items():
-            # An optional field has a union of its type and null: keep the type.
-            for kind in schema.pop("anyOf", ()):
-                schema = kind | schema if kind["type"] != "null" else schema
-            found[name] = schema | {"title": name.replace("_", " ").capitalize()}
-        return found
+        return deepcopy(_options_of(cls))
 
     @model_validator(mode="after")
     def _check_together(self) -> Self:
@@ -368,3 +363,15 @@ class RepublishRequest(ConfigModel):
             return self.run_name
         to = (self.target_topic or "the same topics").replace(OWN_TOPIC, "each topic")
         return f"{pipeline} to {to} {json.dumps(self.to_dict(), sort_keys=True)}"
+
+
+@cache
+def _options_of(kind: type[RepublishRequest]) -> dict[str, dict[str, Any]]:
+    # Once: each pipeline of a DAG file asks for them.
+    found: dict[str, dict[str, Any]] = {}
+    for name, schema in kind.model_json_schema()["properties"].items():
+        # An optional field has a union of its type and null: keep the type.
+        for option in schema.pop("anyOf", ()):
+            schema = option | schema if option["type"] != "null" else schema
+        found[name] = schema | {"title": name.replace("_", " ").capitalize()}
+    return found
