@@ -917,6 +917,7 @@ NOT_NEEDED = {
     "registry": {"format_version"},
     "schema-map": {"format_version"},
     "schema-seal": {"sha256"},
+    "summary": {"sha256"},
     "window-plan": {"partition_by", "opened_at"},
 }
 
