@@ -30,7 +30,7 @@ __all__ = ["measure_scale"]
 DRAINED = (100, 1_000)
 #: Partitions of a topic that is only planned: draining them would take a task and a file each.
 PLANNED = 10_000
-PIPELINES = (1, 10, 100)
+PIPELINES = (1, 10, 100, 1_000)
 GROUP = 10
 DAG_FILE = """
 import sys, time
