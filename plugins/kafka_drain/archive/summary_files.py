@@ -89,17 +89,23 @@ def check_summary(generation: Generation, made: Summary, *, writes: bool) -> lis
 def write_missing_summaries(snapshot: Snapshot) -> list[int]:
     """Summarize the closed generations that have receipts and no summary.
 
+    One with a damaged receipt is left out: validation reports it.
+
     Returns:
         The numbers of the generations that were summarized.
 
     Raises:
-        ReceiptError: When a receipt is damaged.
         ArchiveError: When the archive can't be written.
     """
     written = []
     for generation in snapshot.generations[:-1]:
         is_there = (generation.root / generation.summary_where).is_file()
-        if not is_there and generation.receipt_names():
-            generation.write_summary(summarized(generation.number, generation.receipts()))
-            written.append(generation.number)
+        if is_there or not generation.receipt_names():
+            continue
+        try:
+            made = summarized(generation.number, generation.receipts())
+        except ReceiptError:
+            continue
+        generation.write_summary(made)
+        written.append(generation.number)
     return written

@@ -251,6 +251,15 @@ def test_write_missing_summaries_killed(
     assert write_missing_summaries(archive.snapshot()) == []
 
 
+def test_write_missing_summaries_damaged(archive: Archive) -> None:
+    """A damaged receipt keeps nothing else from being summarized."""
+    generation = archive.generation(1)
+    path = Path(str(generation.folder)) / "receipts" / generation.receipt_names()[3]
+    path.write_bytes(path.read_bytes()[:-9])
+
+    assert write_missing_summaries(archive.snapshot()) == [2]
+
+
 def test_read_history_summaries(
     archive: Archive, opened: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
