@@ -267,7 +267,8 @@ class Reason(str, Enum):
         "document_changed",
         "error",
         "a document that determines how sealed segments are read (archive.json, a generation's "
-        "generation.json, a window's plan.json) has changed since they were sealed",
+        "generation.json, a window's plan.json), or which records must not come back (a request "
+        "in erasures/), has changed since it was sealed, or is missing",
         "run `kafka-drain repair --apply`, which restores it from the archive's own copy; if there "
         "is none, restore it from a copy. Until then nothing is sealed, replaced or removed. "
         "Without any copy: `kafka-drain repair --new-journal --apply`, which accepts a readable "

@@ -12,6 +12,7 @@ from kafka_drain_airflow.operators.approval import Approval
 from kafka_drain_airflow.operators.drain import KafkaDrainOperator
 from kafka_drain_airflow.operators.drain_group import KafkaDrainGroupOperator
 from kafka_drain_airflow.operators.drill import DrillOperator
+from kafka_drain_airflow.operators.erase import EraseOperator
 from kafka_drain_airflow.operators.maintain import MaintainOperator
 from kafka_drain_airflow.operators.preflight import PreflightOperator
 from kafka_drain_airflow.operators.reprocess import ReprocessOperator
@@ -26,6 +27,7 @@ __all__ = [
     "Approval",
     "CheckDecodingOperator",
     "DrillOperator",
+    "EraseOperator",
     "KafkaDrainGroupOperator",
     "KafkaDrainOperator",
     "MaintainOperator",

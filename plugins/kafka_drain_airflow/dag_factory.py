@@ -28,6 +28,7 @@ from kafka_drain_airflow.operators.approved_tasks import way_of
 from kafka_drain_airflow.operators.drain import KafkaDrainOperator
 from kafka_drain_airflow.operators.drain_group import DoneOperator, KafkaDrainGroupOperator
 from kafka_drain_airflow.operators.drill import DrillCheckOperator, DrillOperator
+from kafka_drain_airflow.operators.erase import EraseOperator
 from kafka_drain_airflow.operators.maintain import MaintainOperator
 from kafka_drain_airflow.operators.preflight import PreflightOperator
 from kafka_drain_airflow.operators.reprocess import ReprocessOperator
@@ -65,10 +66,10 @@ def create_dags(
             more notifiers or functions, in the form Airflow accepts for failed tasks.
         approval: Which DAGs do only what a person has approved; None for none.
         dag_id: Pattern of the DAGs' ids, such as `team_a.{kind}.{name}`.
-        schedules: Schedules by kind of DAG (drain, republish, reprocess, maintain, drill, cut_over,
-            restore_schemas), as Airflow takes them: text, timedelta, timetable, assets or None. By
-            default, drains run by the pipeline's schedule, and maintenance once a night, at a time
-            that depends on the pipeline's name.
+        schedules: Schedules by kind of DAG (drain, republish, reprocess, maintain, erase, drill,
+            cut_over, restore_schemas), as Airflow takes them: text, timedelta, timetable, assets or
+            None. By default, drains run by the pipeline's schedule, and maintenance once a night,
+            at a time that depends on the pipeline's name.
         dag_kwargs: Arguments for Airflow's DAG, by patterns of kinds, such as
             `{"drain": {"dagrun_timeout": timedelta(hours=1)}, "*": {"max_active_tasks": 4}}`.
         task_kwargs: Arguments for tasks, by patterns of their ids, such as
@@ -78,8 +79,9 @@ def create_dags(
 
     Returns:
         The DAGs by id: `drain_<name>`, `republish_<name>`, `reprocess_<name>`, `maintain_<name>`,
-        `drill_<name>` if the pipeline declares drills, `cut_over_<name>` if it declares a cut-over,
-        and `restore_schemas_<name>` if it names a target's Schema Registry.
+        `erase_<name>` if the pipeline names a connection for it, `drill_<name>` if it declares
+        drills, `cut_over_<name>` if it declares a cut-over, and `restore_schemas_<name>` if it
+        names a target's Schema Registry.
 
     Raises:
         ConfigError: If the DAG file has created DAGs of these ids, or for the same archive, before;
@@ -194,6 +196,8 @@ def _pipeline_dags(
         _reprocess_dag(pipeline, added, approval),
         _maintain_dag(pipeline, added, approval),
     ]
+    if pipeline.erase_conn_id is not None:
+        dags.append(_erase_dag(pipeline, pipeline.erase_conn_id, added, approval))
     if pipeline.drill is not None:
         dags.append(_drill_dag(pipeline, pipeline.drill, added))
     if pipeline.cut_over is not None:
@@ -496,6 +500,86 @@ resumes its work. The log ends with the number of files and bytes before and aft
         apply = "{{ params.apply or dag_run.run_type != 'manual' }}"
         outlets = [replaced_alias(pipeline)]
         way.tasks(of, MaintainOperator, pipeline, {"apply": apply}, outlets=outlets)
+    return dag
+
+
+def _erase_dag(
+    pipeline: Pipeline, conn_id: str, added: FactoryArguments, approval: Approval | None
+) -> DAG:
+    way = way_of(approval, "erase")
+    known = list(pipeline.topics or pipeline.assign or {})
+    which = "Which records"
+    params = {
+        "apply": apply_param(
+            "On: erase the records. Off: only log what would be erased. It can't be undone."
+        ),
+        "plan_id": plan_param(),
+        "request": Param(
+            default=None,
+            type=["null", "string"],
+            title="Request",
+            description="Id of the request, which receipts name: no personal data. Empty: carry "
+            "out what was asked for before on records that were drained since.",
+        ),
+        "by": Param(
+            default=None,
+            type=["null", "string"],
+            title="By",
+            description="Who asked, for the receipts: no personal data.",
+        ),
+        "topics": Param(
+            default=None,
+            type=["null", "array"],
+            items={"type": "string"},
+            title="Topics",
+            description="Only of these topics, one per line. Empty: of all.",
+            section=which,
+            **({"examples": known} if known else {}),
+        ),
+        "from_time": time_param("From time", "Lowest timestamp of the records.", which),
+        "to_time": time_param("To time", "End of the timestamps, exclusive.", which),
+        "all_records": Param(
+            default=False,
+            type="boolean",
+            title="All records",
+            description="Off: only records with the keys or headers of the connection. On: all "
+            "records of these topics and times; the connection must be without keys and headers.",
+            section=which,
+        ),
+        "for_ever": Param(
+            default=False,
+            type="boolean",
+            title="For ever",
+            description="Also erase such records that are written to Kafka after this request.",
+            section=which,
+        ),
+    }
+    params = way.params(params)
+    of = added.of("erase", pipeline.name)
+    with of.dag(
+        schedule=None,
+        description=f"Erase records of {pipeline.archive} on request",
+        render_template_as_native_obj=True,
+        params=params,
+        doc_md=f"""
+### Erase from {pipeline.name}
+
+Removes records from the files of `{pipeline.archive}`, proves that all others are as they were, and
+keeps the removed ones from coming back by a repair, reprocess, backfill or drain. {way.doc()}
+
+Their keys or headers are never typed in here: the Airflow connection `{conn_id}` has them. The
+archive keeps salted hashes, and a receipt of which offsets were erased, for which request, and for
+whom. The plan names the copies that can't be reached, such as the topics themselves.
+
+A run can be killed at any point: a retry, or the same request again, finishes it.
+""",
+    ) as dag:
+        fields = {name: f"{{{{ params.{name} }}}}" for name in params}
+        # As quoted literals: native rendering would turn a request named 2024 into a number.
+        for name in ("request", "by"):
+            fields[name] = f"{{{{ params.{name} | pprint }}}}"
+        outlets = [replaced_alias(pipeline)]
+        way.tasks(of, EraseOperator, pipeline, fields, outlets=outlets)
     return dag
 
 

@@ -25,6 +25,7 @@ TASKS: Mapping[str, Sequence[str]] = {
     "republish": ("plan", "republish", "check_decoding"),
     "reprocess": ("plan", "reprocess"),
     "maintain": ("plan", "maintain"),
+    "erase": ("plan", "erase"),
     "drill": ("drill", "check"),
     "cut_over": (
         *("mirror", "producers_off", "preflight", "drain", "validate", "last_drain"),

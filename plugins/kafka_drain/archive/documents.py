@@ -1027,23 +1027,27 @@ class ErasureDocument(VersionedDocument):
 
 
 class ErasureDoneDocument(VersionedDocument):
-    """`erasures/<number>.done.json`: what an erasure has been carried out on.
+    """`erasures/<number>.done.json`, which is sealed: what an erasure has been carried out on.
 
     Attributes:
+        erasure: The erasure's number.
         done_at: When no reader could get such a record any more, in ISO 8601.
         records: Number of records that were erased.
         windows: SHA-256 of the receipts of the windows that hold what is left, by window.
         generations: By generation, the last receipt whose files were searched.
         searched: The windows whose files were searched.
+        sha256: Its own hash; empty until it is sealed.
     """
 
     without_version = None
 
+    erasure: int
     done_at: str
     records: int
     windows: dict[str, str]
     generations: dict[str, str]
     searched: list[str]
+    sha256: str = ""
 
 
 class ErasureLiftedDocument(VersionedDocument):

@@ -1,4 +1,9 @@
-"""The requests to erase records, in `erasures/`: salted hashes of what they name, never that."""
+"""The requests to erase records, in `erasures/`: salted hashes of what they name, never that.
+
+<number>.json          a request, written once; the journal has its digest
+<number>.lifted.json   it is no longer in force, written once; the journal has its digest
+<number>.done.json     what it has been carried out on, sealed; without it, all is searched again
+"""
 
 from __future__ import annotations
 
@@ -14,12 +19,19 @@ from kafka_drain.archive.documents import (
     ErasureDoneDocument,
     ErasureLiftedDocument,
 )
-from kafka_drain.storage.paths import list_folder
+from kafka_drain.errors import ArchiveError
+from kafka_drain.findings import Finding, Reason
+from kafka_drain.storage.json_files import write_text
+from kafka_drain.storage.paths import list_folder, read_bytes
+from kafka_drain.storage.sealed_json import SealError, check_seal, seal
 
 #: The archive's folder of erasures.
 FOLDER = "erasures"
 
 _NAME = re.compile(r"(\d{4,})\.json")
+_DONE = re.compile(r"(\d{4,})\.done\.json")
+#: What is written once.
+_NOTED = re.compile(r"\d{4,}(\.lifted)?\.json")
 
 
 def key_hash(salt: bytes, key: bytes) -> str:
@@ -75,7 +87,8 @@ class Erasure:
 
     def finish(self, done: ErasureDoneDocument) -> Erasure:
         """Write what it has been carried out on; a later run replaces it."""
-        done.write(self.root / FOLDER / f"{self.name}.done.json")
+        content = seal(done.content()).decode()
+        write_text(self.root / FOLDER / f"{self.name}.done.json", content)
         return replace(self, done=done)
 
     def lift(self, lifted: ErasureLiftedDocument) -> bool:
@@ -86,8 +99,11 @@ class Erasure:
 def read_erasures(root: UPath) -> list[Erasure]:
     """Return an archive's erasures, oldest first, lifted or not.
 
+    What one has been carried out on counts only as it was sealed: otherwise all is searched again,
+    and validation says so.
+
     Raises:
-        ArchiveError: When a document was changed.
+        ArchiveError: When a document isn't one known to this release.
     """
     folder = root / FOLDER
     names = list_folder(folder)
@@ -102,10 +118,64 @@ def read_erasures(root: UPath) -> list[Erasure]:
                     int(stem),
                     ErasureDocument.read(folder / name),
                     ErasureLiftedDocument.read(folder / lifted) if lifted in names else None,
-                    ErasureDoneDocument.read(folder / done) if done in names else None,
+                    _done_as_sealed(folder / done) if done in names else None,
                 )
             )
     return found
+
+
+def _done_as_sealed(path: UPath) -> ErasureDoneDocument | None:
+    try:
+        return parse_done(path, read_bytes(path))
+    except ArchiveError:
+        return None
+
+
+def parse_done(path: UPath, content: bytes) -> ErasureDoneDocument:
+    """Parse what an erasure has been carried out on.
+
+    Raises:
+        ArchiveError: When a byte was changed, or it is another erasure's.
+    """
+    try:
+        check_seal(content)
+    except SealError as error:
+        raise ArchiveError(f"{path} was changed: {error}") from error
+    done = ErasureDoneDocument.parse(path, content)
+    matched = _DONE.fullmatch(path.name)
+    if matched and done.erasure != int(matched[1]):
+        raise ArchiveError(f"{path} is that of erasure {done.erasure}")
+    return done
+
+
+def noted_paths(root: UPath) -> list[str]:
+    """Return the documents of erasures that the journal names, relative to the archive."""
+    names = filter(_NOTED.fullmatch, list_folder(root / FOLDER))
+    return sorted(f"{FOLDER}/{name}" for name in names)
+
+
+def parse_noted(root: UPath, path: str, content: bytes) -> None:
+    """Refuse a document of an erasure that this release can't read.
+
+    Raises:
+        ArchiveError: Says why.
+    """
+    is_lifting = path.endswith(".lifted.json")
+    kind = ErasureLiftedDocument if is_lifting else ErasureDocument
+    kind.parse(root / path, content)
+
+
+def changed_done(root: UPath) -> list[Finding]:
+    """Return a warning for each note of what an erasure was carried out on that was changed."""
+    findings = []
+    for name in sorted(filter(_DONE.fullmatch, list_folder(root / FOLDER))):
+        path = root / FOLDER / name
+        try:
+            parse_done(path, read_bytes(path))
+        except ArchiveError as error:
+            detail = str(error).removeprefix(f"{path} ")
+            findings.append(Finding(Reason.NOTE_UNREADABLE, f"{FOLDER}/{name}", detail))
+    return findings
 
 
 def in_force(erasures: Iterable[Erasure]) -> list[Erasure]:

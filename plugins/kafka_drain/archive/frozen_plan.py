@@ -17,7 +17,7 @@ from kafka_drain.intervals import in_utc
 from kafka_drain.storage.sealed_json import check_seal, seal
 from kafka_drain.storage.typed_json import Shape
 
-Kind = Literal["republish", "reprocess", "maintain"]
+Kind = Literal["republish", "reprocess", "maintain", "erase"]
 
 #: How long a frozen plan may be started if nothing else is said.
 LIFETIME = timedelta(hours=24)

@@ -31,7 +31,7 @@ FOLDER = "plans"
 #: How long a plan that was never started is kept after it has expired.
 KEPT = timedelta(days=30)
 
-_ID = re.compile(r"(republish|reprocess|maintain)-\d{8}T\d{6}Z-[0-9a-f]{16}")
+_ID = re.compile(r"(republish|reprocess|maintain|erase)-\d{8}T\d{6}Z-[0-9a-f]{16}")
 
 
 def freeze(root: UPath, plan: FrozenPlan, now: datetime) -> FrozenPlan:

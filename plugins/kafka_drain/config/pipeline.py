@@ -78,6 +78,8 @@ class Pipeline(ConfigModel):
             which each validation compares the archive; None for none.
         witness_conn_id: Airflow connection of type Kafka for a witness that is a topic; None for
             `kafka_conn_id`.
+        erase_conn_id: Airflow connection with the keys or headers of records to be erased, with
+            `{request}` for the request's id if each has its own; None for no `erase_<name>`.
         drill: Restores that are tried on a schedule, as `drill_<name>`; None for none.
         cut_over: A move of all clients to another cluster, as `cut_over_<name>`; None for none.
         watch: Limits at which `create_watch_dag` starts a drain beside the schedule; None for none.
@@ -123,6 +125,7 @@ class Pipeline(ConfigModel):
     evidence_conn_id: str | None = None
     witness: str | None = None
     witness_conn_id: str | None = None
+    erase_conn_id: str | None = None
     drill: Drill | None = None
     cut_over: CutOver | None = None
     watch: Watch | None = None

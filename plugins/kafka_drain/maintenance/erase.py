@@ -14,6 +14,7 @@ from __future__ import annotations
 import secrets
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 from kafka_drain.archive.archive import Archive
@@ -28,10 +29,17 @@ from kafka_drain.archive.files import ArchiveFile, archive_files
 from kafka_drain.archive.fold import WindowKind
 from kafka_drain.archive.generation import Generation, list_data_files
 from kafka_drain.archive.journal.checks import refuse_unsound
+from kafka_drain.archive.journal.files import note_sealed
 from kafka_drain.archive.receipts import Receipt, ReceiptError
 from kafka_drain.archive.snapshot import Snapshot
 from kafka_drain.config.pipeline import Pipeline
-from kafka_drain.errors import ArchiveError, ConfigError, LockedError, ManifestInvalidError
+from kafka_drain.errors import (
+    ArchiveError,
+    ConfigError,
+    LockedError,
+    ManifestInvalidError,
+    PlanChangedError,
+)
 from kafka_drain.kafka.cluster import KafkaCluster
 from kafka_drain.maintenance.compact import run_compaction
 from kafka_drain.maintenance.compaction_plan import Compaction
@@ -153,9 +161,16 @@ def plan_erasure(
     """
     archive = Archive.at(pipeline.archive)
     archive.require()
-    erasures = read_erasures(archive.root)
-    if request is not None:
-        erasures = _with_request(archive, cluster, erasures, request, _unwritten)
+    document = None if request is None else erasure_document(archive, cluster, request)
+    return plan_document(pipeline, document, say=say)
+
+
+def plan_document(
+    pipeline: Pipeline, document: ErasureDocument | None, *, say: Callable[[str], None]
+) -> ErasurePlan:
+    """Plan an erasure whose document was made already; arguments and errors as `plan_erasure`."""
+    archive = Archive.at(pipeline.archive)
+    erasures = _with_document(read_erasures(archive.root), document, partial(_unwritten, archive))
     return make_plan(archive, _required(erasures), pipeline.target_file_bytes, say=say)
 
 
@@ -169,30 +184,48 @@ def _required(erasures: Iterable[Erasure]) -> list[Erasure]:
     return found
 
 
-def _unwritten(root: Any, document: ErasureDocument) -> Erasure:
-    number = 1 + max((erasure.number for erasure in read_erasures(root)), default=0)
-    return Erasure(root, number, document)
+def _unwritten(archive: Archive, document: ErasureDocument) -> Erasure:
+    number = 1 + max((erasure.number for erasure in read_erasures(archive.root)), default=0)
+    return Erasure(archive.root, number, document)
 
 
-def _with_request(
-    archive: Archive,
-    cluster: KafkaCluster,
-    erasures: Sequence[Erasure],
-    request: ErasureRequest,
-    create: Callable[[Any, ErasureDocument], Erasure],
-) -> list[Erasure]:
-    """Return the erasures, including that of a request, which may have been accepted before."""
-    snapshot = archive.snapshot()
+def erasure_document(
+    archive: Archive, cluster: KafkaCluster, request: ErasureRequest
+) -> ErasureDocument:
+    """Return what would be written to the archive for a request; writes nothing.
+
+    Raises:
+        ConfigError: When the request names nothing.
+        ArchiveError: When the archive belongs to another cluster.
+        KafkaUnavailableError: When Kafka doesn't answer.
+    """
+    snapshot, erasures = archive.snapshot(), read_erasures(archive.root)
     known = _known_topics(snapshot)
     request.check({topic for topic, _ in known})
     salt = bytes.fromhex(erasures[0].document.salt) if erasures else secrets.token_bytes(SALT_BYTES)
-    document = request.document(salt, _scope(snapshot, cluster, known), now_text())
-    before = next((e for e in in_force(erasures) if e.document.request == request.request), None)
+    return request.document(salt, _scope(snapshot, cluster, known), now_text())
+
+
+def _with_document(
+    erasures: Sequence[Erasure],
+    document: ErasureDocument | None,
+    create: Callable[[ErasureDocument], Erasure],
+) -> list[Erasure]:
+    """Return the erasures, including one that is asked for, which may have been accepted before."""
+    if document is None:
+        return list(erasures)
+    if erasures and erasures[0].document.salt != document.salt:
+        raise PlanChangedError(
+            f"request {document.request} was planned before the archive's first erasure, "
+            f"{erasures[0]}, was accepted: its hashes have another salt. Nothing was done; make a "
+            "new plan"
+        )
+    before = next((e for e in in_force(erasures) if e.document.request == document.request), None)
     if before is None:
-        return [*erasures, create(archive.root, document)]
+        return [*erasures, create(document)]
     if not asks_the_same(before.document, document):
         raise ConfigError(
-            f"request {request.request} was accepted before, for other records: {before}; use "
+            f"request {document.request} was accepted before, for other records: {before}; use "
             "another id. Nothing was changed"
         )
     return list(erasures)
@@ -383,7 +416,7 @@ def run_erasure(
     pipeline: Pipeline,
     cluster: KafkaCluster,
     runner: SparkRunner,
-    request: ErasureRequest | None,
+    request: ErasureRequest | ErasureDocument | None,
     *,
     run: str,
     say: Callable[[str], None],
@@ -395,7 +428,8 @@ def run_erasure(
         pipeline: The pipeline, with its archive.
         cluster: The Kafka cluster that it was drained from.
         runner: Runs Spark applications.
-        request: What to erase; None for what was asked for before.
+        request: What to erase, or what `erasure_document` has made of it; None for what was asked
+            for before.
         run: Name of this run, for display.
         say: Called with each output line.
         wait_seconds: How long to wait for a drain and its validation, to close its generation.
@@ -415,10 +449,13 @@ def run_erasure(
     archive = Archive.at(pipeline.archive)
     archive.require()
     with hold_lease(archive.root / "maintenance", run=run, say=say):
-        erasures = read_erasures(archive.root)
-        if request is not None:
-            erasures = _with_request(archive, cluster, erasures, request, create_erasure)
-        erasures = _required(erasures)
+        # Before a number is given: that of a lost request must not be taken again.
+        refuse_unsound(archive.snapshot())
+        if isinstance(request, ErasureRequest):
+            request = erasure_document(archive, cluster, request)
+        create = partial(create_erasure, archive.root)
+        erasures = _required(_with_document(read_erasures(archive.root), request, create))
+        _note_in_journal(archive)
         target = pipeline.target_file_bytes
         _finish_previous(archive, say)
         seen: dict[str, FoundRecords | None] = {}
@@ -438,6 +475,12 @@ def run_erasure(
         for line in plan.lines():
             say(line)
         return carry_out(plan, pipeline, runner, run=run, say=say)
+
+
+def _note_in_journal(archive: Archive) -> None:
+    """Note requests that aren't yet: from then on, it is found if one is lost or changed."""
+    state = refuse_unsound(archive.snapshot())
+    note_sealed(archive.root, state.there, state.journal)
 
 
 def _finish_previous(archive: Archive, say: Callable[[str], None]) -> None:
@@ -498,6 +541,7 @@ def _note_done(plan: ErasurePlan, sealed: Sequence[str]) -> None:
         erasure.finish(
             ErasureDoneDocument(
                 format_version=1,
+                erasure=erasure.number,
                 done_at=now_text(),
                 records=sum(rows[key][erasure.number] for key in carried_out),
                 windows=carried_out,
@@ -551,7 +595,9 @@ def lift_erasure(
         found = [each for each in in_force(read_erasures(archive.root)) if each.number == number]
         if not found:
             raise ConfigError(f"{archive.root} has no erasure {number} in force")
+        refuse_unsound(archive.snapshot())
         found[0].lift(ErasureLiftedDocument(format_version=1, by=by, lifted_at=now_text()))
+        _note_in_journal(archive)
     say(
         f"erase {archive.root}: {found[0]} is lifted; records that were erased stay erased, and "
         "aren't drained again"

@@ -101,13 +101,44 @@ def asks_the_same(one: ErasureDocument, other: ErasureDocument) -> bool:
     return next(contents) == next(contents)
 
 
+def refuse_names(*, all_records: bool, has_keys: bool, has_headers: bool, where: str) -> None:
+    """Refuse to erase other records than those that are meant.
+
+    A file or connection that was emptied by mistake must not erase all records of a topic.
+
+    Args:
+        all_records: Whether all records of the topics and times are meant, whatever their keys.
+        has_keys: Whether there are keys.
+        has_headers: Whether there are headers.
+        where: What was looked at for them, as the subject of a sentence.
+
+    Raises:
+        ConfigError: When both are said, or neither.
+    """
+    if all_records and (has_keys or has_headers):
+        raise ConfigError(
+            f"all_records is set, but {where} names keys or headers; empty it to erase all records "
+            "of the topics and times. Nothing was erased"
+        )
+    if not all_records and not (has_keys or has_headers):
+        raise ConfigError(
+            f"{where} names no keys and no headers; set all_records to erase all records of the "
+            "topics and times. Nothing was erased"
+        )
+
+
 def read_keys(path: str) -> frozenset[bytes]:
     """Read keys from a file, one a line.
 
     Raises:
         ConfigError: When it can't be read; names the line, never what is in it.
     """
-    return frozenset(_bytes(text, where) for text, where in _lines(path))
+    return parse_keys(_read(path), path)
+
+
+def parse_keys(text: str, where: str) -> frozenset[bytes]:
+    """Parse keys, one a line; `where` they are from is named by errors, as by `read_keys`."""
+    return frozenset(_bytes(line, place) for line, place in _lines(text, where))
 
 
 def read_headers(path: str) -> frozenset[tuple[str, bytes]]:
@@ -117,27 +148,30 @@ def read_headers(path: str) -> frozenset[tuple[str, bytes]]:
         ConfigError: When it can't be read; names the line, never what is in it.
     """
     found = set()
-    for text, where in _lines(path):
-        name, equals, value = text.partition("=")
+    for line, place in _lines(_read(path), path):
+        name, equals, value = line.partition("=")
         if not equals or not name:
-            raise ConfigError(f"{where} isn't a header, expected name=value")
-        found.add((name, _bytes(value, where)))
+            raise ConfigError(f"{place} isn't a header, expected name=value")
+        found.add((name, _bytes(value, place)))
     return frozenset(found)
 
 
-def _lines(path: str) -> list[tuple[str, str]]:
-    """Return the lines of a file that aren't empty, each with its place."""
+def _read(path: str) -> str:
     try:
-        text = Path(path).read_text(encoding="utf-8")
+        return Path(path).read_text(encoding="utf-8")
     except OSError as error:
         raise ConfigError(f"{path} can't be read: {error.strerror}") from error
     except UnicodeDecodeError as error:
         raise ConfigError(
             f"{path} isn't UTF-8 text; write other bytes as hex:… or base64:…"
         ) from error
+
+
+def _lines(text: str, where: str) -> list[tuple[str, str]]:
+    """Return the lines of a text that aren't empty, each with its place."""
     # Only at line feeds: a key may contain any other separator that Unicode has.
     lines = [line.removesuffix("\r") for line in text.split("\n")]
-    return [(line, f"{path} line {number}") for number, line in enumerate(lines, 1) if line]
+    return [(line, f"{where} line {number}") for number, line in enumerate(lines, 1) if line]
 
 
 def _bytes(text: str, where: str) -> bytes:

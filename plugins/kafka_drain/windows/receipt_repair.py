@@ -16,6 +16,7 @@ from datetime import datetime, timezone
 
 from upath import UPath
 
+from kafka_drain.archive import erasures
 from kafka_drain.archive.copies import read_copy
 from kafka_drain.archive.documents import ArchiveDocument
 from kafka_drain.archive.generation import Generation, number_of
@@ -191,6 +192,7 @@ class _Look:
         for generation in generations:
             self._look_at_beginning(generation.folder, generation.name, "generation.json")
         self._look_at_windows()
+        self._look_at_erasures()
         following: str | None = None
         for generation in reversed(generations):
             is_open = generation is generations[-1]
@@ -265,6 +267,11 @@ class _Look:
             )
             if content is not None:
                 self._named_by_windows |= parse_receipt(content).provenance
+
+    def _look_at_erasures(self) -> None:
+        noted = {path for path in self._noted.documents if path.startswith(f"{erasures.FOLDER}/")}
+        for where in sorted(noted.union(erasures.noted_paths(self._root))):
+            self._look_at_document(where, may_forget=self._forget)
 
     def _look_at_document(
         self,

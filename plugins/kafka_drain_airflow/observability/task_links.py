@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from airflow.providers.common.compat.sdk import BaseOperator, Context, TaskInstanceKey
 
 #: Prefixes of a pipeline's DAG ids, as the factories name them by default.
-KINDS = ("drain", "republish", "reprocess", "maintain", "drill")
+KINDS = ("drain", "republish", "reprocess", "maintain", "erase", "drill")
 #: XCom of a task in Airflow 2: name of its pipeline, and path or URL of the archive.
 ARCHIVE_KEY = "archive"
 

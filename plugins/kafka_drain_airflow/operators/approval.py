@@ -16,8 +16,8 @@ if TYPE_CHECKING:
     from airflow.providers.common.compat.sdk import BaseOperator
 
 #: The DAGs that can ask for an approval.
-Kind = Literal["republish", "reprocess", "maintain"]
-KINDS: Collection[Kind] = ("republish", "reprocess", "maintain")
+Kind = Literal["republish", "reprocess", "maintain", "erase"]
+KINDS: Collection[Kind] = ("republish", "reprocess", "maintain", "erase")
 
 
 @dataclass(frozen=True)
@@ -28,7 +28,7 @@ class Approval:
     they do nothing without the id of a plan, which the run before has frozen.
 
     Attributes:
-        kinds: Any of `republish`, `reprocess` and `maintain`.
+        kinds: Any of `republish`, `reprocess`, `maintain` and `erase`.
         plan_hours: How long a plan may be started after it was made.
         options: Arguments of Airflow's `ApprovalOperator`, such as `assigned_users`, `notifiers`,
             `response_timeout`, `defaults` and `fail_on_reject`.

@@ -59,6 +59,7 @@ def test_pipeline_defaults() -> None:
         "retention_days": None,
         "describe_cluster": ["groups", "topics", "acls", "users", "brokers"],
         "evidence_conn_id": None,
+        "erase_conn_id": None,
         "witness": None,
         "witness_conn_id": None,
         "drill": None,

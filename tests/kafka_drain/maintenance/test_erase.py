@@ -10,13 +10,13 @@ import pyarrow.parquet as pq
 import pytest
 
 from kafka_drain.archive.archive import Archive
-from kafka_drain.archive.erasures import read_erasures
+from kafka_drain.archive.erasures import changed_done, read_erasures
 from kafka_drain.archive.files import archive_files
 from kafka_drain.config.pipeline import Pipeline
 from kafka_drain.data_files.reader import read_records
 from kafka_drain.data_files.xxhash64 import batch_fingerprint
 from kafka_drain.errors import ArchiveError, ConfigError, ManifestInvalidError
-from kafka_drain.findings import Reason
+from kafka_drain.findings import Reason, summary
 from kafka_drain.gaps import GapReason
 from kafka_drain.maintenance import compact as compacting
 from kafka_drain.maintenance.erase import (
@@ -33,6 +33,7 @@ from kafka_drain.proof.report import Report
 from kafka_drain.proof.validation import validate_archive
 from kafka_drain.spark.job_spec import CompactSpec, write_private
 from kafka_drain.spark.submit import SparkApplication
+from kafka_drain.windows.receipt_repair import repair_documents
 from tests.kafka_drain.fake_cluster import FakeCluster, Log
 from tests.kafka_drain.made_archive import MadeArchive, dense
 
@@ -279,3 +280,82 @@ def test_run_erasure_other_cluster(made: MadeArchive) -> None:
         )
 
     assert read_erasures(made.root) == []
+
+
+def flip(path: Path) -> None:
+    """Change a digit of a document's text, which stays JSON."""
+    content = path.read_bytes()
+    at = max(content.rfind(digit) for digit in (b"1", b"2", b"3"))
+    path.write_bytes(content[:at] + b"0" + content[at + 1 :])
+
+
+#: By file: what validation says of it when a digit of it is changed, and when it is lost.
+DAMAGE: dict[str, tuple[dict[str, int], dict[str, int]]] = {
+    "erasures/0001.json": ({"document_changed": 1}, {"document_changed": 1}),
+    "erasures/0001.lifted.json": ({"document_changed": 1}, {"document_changed": 1}),
+    # All is searched again.
+    "erasures/0001.done.json": ({"note_unreadable": 1}, {}),
+    "windows/erase_0001/plan.json": ({"document_changed": 1}, {"document_changed": 1}),
+    # The three old files aren't replaced any more, and are gone.
+    "windows/erase_0001/receipt.json": (
+        {"receipt_corrupt": 1, "file_missing": 3, "offset_missing": 2},
+        {"receipt_missing": 1, "file_missing": 3, "offset_missing": 2},
+    ),
+    # What is left between the erased offsets: five ranges.
+    "windows/erase_0001/data/": (
+        {"file_changed": 1, "offset_missing": 5},
+        {"file_missing": 1, "offset_missing": 5},
+    ),
+}
+
+
+@pytest.mark.parametrize("is_lost", [False, True])
+@pytest.mark.parametrize("name", DAMAGE)
+def test_validate_damaged_erasure(made: MadeArchive, name: str, is_lost: bool) -> None:
+    """Whichever file of an erasure is changed or lost, validation says so, and nothing else.
+
+    So does the next one. A repair restores requests from the archive's copies, and no erasure goes
+    on before.
+    """
+    erase(made.root)
+    lift_erasure(made.archive, 1, "c", run="t", say=print)
+    # Of a damaged window, Kafka would be asked.
+    kafka = None if "windows" in name else cluster()
+    before = summary(validate_archive(made.archive, kafka, deep=True).findings)
+    root = Path(str(made.root))
+    path = root / name
+    if name.endswith("/"):
+        [path] = path.rglob("part-*")
+    content = path.read_bytes()
+    if is_lost:
+        path.unlink()
+    elif path.suffix == ".json":
+        flip(path)
+    else:
+        path.write_bytes(content[:100] + bytes([content[100] ^ 1]) + content[101:])
+
+    for _ in range(2):
+        found = summary(validate_archive(made.archive, kafka, deep=True).findings)
+        assert found == before | DAMAGE[name][is_lost]
+
+    if "document_changed" in DAMAGE[name][is_lost]:
+        with pytest.raises(ManifestInvalidError, match=r"Nothing was changed"):
+            erase(made.root, ErasureRequest("s", "b", keys=frozenset({b"1"})))
+        assert len(read_erasures(made.root)) <= 1
+        repair_documents(made.root, print)
+        assert path.read_bytes() == content
+    if "erasures" in name:
+        assert erase(made.root, ErasureRequest("t", "b", keys=frozenset({b"2"})))["erased"] == 1
+
+
+def test_read_erasures_done_of_another(made: MadeArchive) -> None:
+    """What another erasure was carried out on doesn't count: all is searched again."""
+    erase(made.root, ErasureRequest("r", "b", keys=frozenset({b"1"})))
+    erase(made.root, ErasureRequest("s", "b", keys=frozenset({b"2"})))
+    folder = Path(str(made.root)) / "erasures"
+    (folder / "0002.done.json").write_bytes((folder / "0001.done.json").read_bytes())
+
+    assert [each.done is None for each in read_erasures(made.root)] == [False, True]
+    [finding] = changed_done(made.root)
+    assert (finding.reason, finding.where) == (Reason.NOTE_UNREADABLE, "erasures/0002.done.json")
+    assert make_plan(made.archive, read_erasures(made.root), 1, say=print).files > 0

@@ -9,7 +9,7 @@ from jinja2.nativetypes import NativeEnvironment
 
 from tests.airflow_program import answer_of
 
-KINDS = ("republish", "reprocess", "maintain")
+KINDS = ("republish", "reprocess", "maintain", "erase")
 WAYS = ("FORM", "PLAN", "PERSON")
 
 ASK = """
@@ -51,7 +51,12 @@ for way in Asks:
     dag_factory.way_of = lambda approval, kind, way=way: Way(
         kind, way, Approval(plan_hours=8, options={"fail_on_reject": True})
     )
-    pipeline = Pipeline(name=f"p_{way.value}", topics=["t"], archive=f"/archive/{way.value}")
+    pipeline = Pipeline(
+        name=f"p_{way.value}",
+        topics=["t"],
+        archive=f"/archive/{way.value}",
+        erase_conn_id="erase",
+    )
     dags = create_dags(pipeline)
     answers["ways"][way.name] = {
         dag_id.partition("_")[0]: told(dag) for dag_id, dag in dags.items()
@@ -59,7 +64,7 @@ for way in Asks:
 only = Approval(kinds=["maintain"])
 answers["kinds"] = {
     kind: way_of(approval, kind).asks.name
-    for approval in (only,) for kind in ("republish", "reprocess", "maintain")
+    for approval in (only,) for kind in ("republish", "reprocess", "maintain", "erase")
 }
 answers["none"] = way_of(None, "maintain").asks.name
 print(json.dumps(answers))
@@ -96,7 +101,10 @@ def test_way_of(answers: Any) -> None:
     """An approval is for the DAGs that it names."""
     asked = "PERSON" if answers["can_approve"] else "PLAN"
 
-    assert answers["kinds"] == {"republish": "FORM", "reprocess": "FORM", "maintain": asked}
+    assert answers["kinds"] == {
+        **dict.fromkeys(("republish", "reprocess", "erase"), "FORM"),
+        "maintain": asked,
+    }
     assert answers["none"] == "FORM"
 
 

@@ -6,8 +6,12 @@ Reads the document and the newest receipt of each generation, and plan and recei
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 
+from upath import UPath
+
+from kafka_drain.archive import erasures
 from kafka_drain.archive.archive import Archive
 from kafka_drain.archive.fold import Partition, held_by
 from kafka_drain.archive.generation import Generation
@@ -53,6 +57,7 @@ from kafka_drain.config.offset_ranges import parse_ranges, range_name
 from kafka_drain.errors import ArchiveError, ManifestInvalidError
 from kafka_drain.findings import Finding, Reason
 from kafka_drain.offsets import OffsetRange, merge
+from kafka_drain.storage.paths import read_bytes
 
 # Concurrent runs may seal something, or remove a receipt deliberately, during the check.
 ATTEMPTS = 5
@@ -262,6 +267,7 @@ class _Look:
         held = self._look_at_windows() if windows else []
         self._look_at_identity([*newest, *held])
         if windows:
+            self._look_at_erasures()
             state.windows = held
             state.claims = claims_of(newest, held)
             state.findings += find_overlaps(state.claims)
@@ -411,6 +417,26 @@ class _Look:
                 receipts.append(receipt)
         return receipts
 
+    def _look_at_erasures(self) -> None:
+        """Compare the requests to erase records, and that they were lifted, with the journal."""
+        root = self._snapshot.root
+        noted = {
+            path
+            for path, value in self._journal.noted.documents.items()
+            if path.startswith(f"{erasures.FOLDER}/") and value != REMOVED
+        }
+        for path in sorted(noted.union(erasures.noted_paths(root))):
+            seen = None
+            with suppress(FileNotFoundError, NotADirectoryError):
+                try:
+                    content = read_bytes(root / path)
+                    erasures.parse_noted(root, path, content)
+                    seen = digest_of(path, content)
+                except ArchiveError as error:
+                    self._find(Reason.DOCUMENT_CHANGED, path, _without(error, root / path))
+                    continue
+            self._look_at_document(path, seen)
+
     def _look_at_identity(self, receipts: list[Receipt]) -> None:
         """Compare the identity in archive.json with the journal, and with the receipts."""
         document = self._snapshot.document
@@ -518,6 +544,11 @@ def _note_of_identity(snapshot: Snapshot) -> dict[str, str]:
         "archive.json": identity_digest(document.content()),
         **note_of_settings(document.isolation_level, document.retention),
     }
+
+
+def _without(error: ArchiveError, path: UPath) -> str:
+    """Return an error's text without the path that it begins with."""
+    return str(error).removeprefix(f"{path} ")
 
 
 def _plan_digest(window: SnapshotWindow) -> str | None:

@@ -7,6 +7,7 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
+from kafka_drain.archive.erasures import FOLDER as ERASURES
 from kafka_drain.archive.receipts import parse_receipt
 from kafka_drain.storage.typed_json import parse_object
 
@@ -21,7 +22,9 @@ def digest_of(where: str, content: bytes) -> str:
     Raises:
         ValueError: When the content isn't such a document.
     """
-    name = where.rpartition("/")[2]
+    folder, _, name = where.rpartition("/")
+    if folder == ERASURES:
+        return canonical_digest(parse_object(content))
     if name not in _DIGESTS:
         return parse_receipt(content, where).sha256
     document = parse_object(content)

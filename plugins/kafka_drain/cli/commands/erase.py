@@ -5,15 +5,20 @@ from __future__ import annotations
 import argparse
 
 from kafka_drain.archive.archive import Archive
+from kafka_drain.archive.frozen_plan import Decision
 from kafka_drain.cli.commands.arguments import add_apply, add_job, cluster_from
+from kafka_drain.cli.commands.frozen import add_frozen, answer_of, frozen_for, refuse_beside_plan
 from kafka_drain.cli.commands.pipeline_arguments import pipeline_from
 from kafka_drain.cli.commands.plan_answer import acts, answer_fields
 from kafka_drain.cli.console import say, say_lines
 from kafka_drain.cli.foreground import runner_of
+from kafka_drain.config.pipeline import Pipeline
 from kafka_drain.errors import ConfigError
 from kafka_drain.intervals import milliseconds, parse_time
+from kafka_drain.maintenance.approved_erasure import freeze_erasure, plan_approved, run_approved
 from kafka_drain.maintenance.erase import lift_erasure, plan_erasure, run_erasure
 from kafka_drain.maintenance.erasure_request import ErasureRequest, read_headers, read_keys
+from kafka_drain.storage.lease import utc_now
 
 _NAMING = ("keys", "headers", "topic", "from_time", "to_time", "for_ever")
 
@@ -24,7 +29,16 @@ def run(options: argparse.Namespace) -> int:
     archive.require()  # without one, there is no pipeline either
     if options.lift is not None:
         return _lift(archive, options)
-    request, pipeline, cluster = _request(options), pipeline_from(options), cluster_from(options)
+    pipeline, within = pipeline_from(options), frozen_for(options)
+    if options.plan_id is not None:
+        return _approved(pipeline, options)
+    request, cluster = _request(options), cluster_from(options)
+    if within is not None:
+        plan, frozen = freeze_erasure(
+            pipeline, cluster, request, now=utc_now(), say=say, lifetime=within
+        )
+        say_lines(plan.lines())
+        return answer_fields(options, plan.to_dict() | answer_of(options, frozen))
     if not acts(options):
         plan = plan_erasure(pipeline, cluster, request, say=say)
         say_lines(plan.lines())
@@ -32,6 +46,22 @@ def run(options: argparse.Namespace) -> int:
     # It plans, and says its plan, after it has removed what a killed run left behind.
     figures = run_erasure(pipeline, cluster, runner_of(options), request, run="terminal", say=say)
     return answer_fields(options, {"archive": str(archive.root)} | figures)
+
+
+def _approved(pipeline: Pipeline, options: argparse.Namespace) -> int:
+    """Carry out a plan that was made already; it has what it needs of the keys."""
+    given = (name for name in (*_NAMING, "request", "by") if getattr(options, name))
+    refuse_beside_plan(f"--{name.replace('_', '-')}" for name in given)
+    plan, frozen, decision = plan_approved(pipeline, options.plan_id, now=utc_now(), say=say)
+    say_lines(plan.lines())
+    answer_of(options, frozen)
+    if decision is Decision.DO_NOTHING:
+        say(f"plan {frozen.id} has been carried out already; nothing was changed")
+    elif acts(options):
+        cluster, runner = cluster_from(options), runner_of(options)
+        figures = run_approved(pipeline, cluster, runner, frozen, run="terminal", say=say)
+        return answer_fields(options, {"archive": pipeline.archive} | figures)
+    return answer_fields(options, plan.to_dict())
 
 
 def _request(options: argparse.Namespace) -> ErasureRequest | None:
@@ -59,8 +89,8 @@ def _request(options: argparse.Namespace) -> ErasureRequest | None:
 
 
 def _lift(archive: Archive, options: argparse.Namespace) -> int:
-    if any(getattr(options, name) for name in (*_NAMING, "request")):
-        raise ConfigError("--lift ends an erasure; omit what to erase")
+    if any(getattr(options, name) for name in (*_NAMING, "request", "plan_id", "freeze")):
+        raise ConfigError("--lift ends an erasure; omit what to erase, and plans")
     say(f"erase {archive.root}: lifts erasure {options.lift}")
     if acts(options):
         lift_erasure(archive, options.lift, options.by or "", run="terminal", say=say)
@@ -100,4 +130,5 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="no longer apply this erasure to other records; what was erased stays erased",
     )
     parser.add_argument("--pipeline", metavar="FILE", help="JSON file with pipeline keys")
+    add_frozen(parser)
     add_apply(parser)

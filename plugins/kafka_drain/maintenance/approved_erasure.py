@@ -1,0 +1,255 @@
+"""Freeze an erasure that a dry run has planned, and carry out exactly that one.
+
+What is frozen has the hashes of what is erased, and no more: who carries it out needs no keys.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any
+
+from kafka_drain.archive.archive import Archive
+from kafka_drain.archive.documents import ErasureDocument
+from kafka_drain.archive.frozen_plan import (
+    LIFETIME,
+    Decision,
+    FrozenPlan,
+    bullets,
+    expiry,
+    files_changed,
+    table,
+)
+from kafka_drain.archive.frozen_plans import FOLDER, carrying_out, freeze, read_plan, state_of
+from kafka_drain.config.pipeline import Pipeline
+from kafka_drain.errors import ArchiveError
+from kafka_drain.intervals import time_text
+from kafka_drain.kafka.cluster import KafkaCluster
+from kafka_drain.maintenance.erase import (
+    ErasurePlan,
+    erasure_document,
+    plan_document,
+    run_erasure,
+)
+from kafka_drain.maintenance.erasure_request import ErasureRequest
+from kafka_drain.spark.engine import SparkRunner
+
+
+@dataclass(frozen=True)
+class Seen:
+    """What an erasure does, by the files that it does it to.
+
+    Attributes:
+        rolls: Whether it closes the open generation.
+        records: Number of records to be erased, by file.
+        rewrites: The files that it replaces.
+    """
+
+    rolls: bool
+    records: Mapping[str, int]
+    rewrites: frozenset[str]
+
+    @classmethod
+    def of(cls, plan: ErasurePlan) -> Seen:
+        """Return what a plan does."""
+        return cls(
+            rolls=plan.rolls,
+            records={found.file.path: found.number for found in plan.found},
+            rewrites=frozenset(path for each in plan.rewrites for path in each.group.replaces),
+        )
+
+    @classmethod
+    def from_dict(cls, document: Mapping[str, Any]) -> Seen:
+        """Read what `to_dict` wrote."""
+        return cls(
+            rolls=document["rolls"],
+            records=dict(document["records"]),
+            rewrites=frozenset(document["rewrites"]),
+        )
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return it as JSON types."""
+        return {
+            "rolls": self.rolls,
+            "records": dict(sorted(self.records.items())),
+            "rewrites": sorted(self.rewrites),
+        }
+
+    def changes(self, now: Seen) -> list[str]:
+        """Return what has changed, as parts of a sentence; empty if nothing has.
+
+        Args:
+            now: What the same erasure would do now.
+        """
+        found = []
+        if self.rolls and not now.rolls:
+            found.append("the open generation was closed")
+        if gone := (self.records.keys() | self.rewrites) - (now.records.keys() | now.rewrites):
+            found.append(files_changed(gone))
+        if more := sorted(now.records.items() - self.records.items()):
+            found.append(
+                f"{len(more):,} other files hold records to be erased, such as {more[0][0]}"
+            )
+        other = sorted(now.rewrites - self.rewrites)
+        if other and not found:
+            found.append(f"{len(other):,} other files have to be rewritten, such as {other[0]}")
+        return found
+
+
+def freeze_erasure(
+    pipeline: Pipeline,
+    cluster: KafkaCluster,
+    request: ErasureRequest | None,
+    *,
+    now: datetime,
+    say: Callable[[str], None],
+    lifetime: timedelta = LIFETIME,
+) -> tuple[ErasurePlan, FrozenPlan]:
+    """Plan an erasure and freeze the plan in the archive's `plans/`.
+
+    Args:
+        pipeline: The pipeline, with its archive.
+        cluster: The Kafka cluster that it was drained from.
+        request: What to erase; None for what was asked for before.
+        now: The current time.
+        say: Called with progress lines.
+        lifetime: How long it may be started.
+
+    Raises:
+        ArchiveError: When something has to be done first, or the archive can't be written.
+        KafkaDrainError: As `plan_erasure` does.
+    """
+    archive = Archive.at(pipeline.archive)
+    archive.require()
+    document = None if request is None else erasure_document(archive, cluster, request)
+    plan = plan_document(pipeline, document, say=say)
+    if plan.obstacles:
+        raise ArchiveError(f"{archive.root}: {'; '.join(plan.obstacles)}. Nothing was planned")
+    created_at, expires_at = expiry(now, lifetime)
+    frozen = FrozenPlan(
+        kind="erase",
+        pipeline=archive.snapshot().document.pipeline,
+        archive_id=archive.identify(),
+        created_at=created_at,
+        expires_at=expires_at,
+        asked={"erasure": None if document is None else document.content()},
+        seen=Seen.of(plan).to_dict(),
+        text=plan_text(plan),
+    )
+    return plan, freeze(archive.root, frozen, now)
+
+
+def plan_approved(
+    pipeline: Pipeline, plan_id: str, *, now: datetime, say: Callable[[str], None]
+) -> tuple[ErasurePlan, FrozenPlan, Decision]:
+    """Load a frozen plan, if it would still do what was seen; changes nothing.
+
+    Returns:
+        What is left to do, the frozen plan, and what to do with it: RUN, RESUME or DO_NOTHING.
+
+    Raises:
+        PlanChangedError: When it has expired, or something has changed; says what.
+        ConfigError: When there is no such plan.
+        ArchiveError: When its bytes were changed.
+        ManifestInvalidError: When something sealed is missing or changed, or can't be read.
+    """
+    archive = Archive.at(pipeline.archive)
+    frozen = read_plan(archive.root, plan_id)
+    here: dict[str, Any] = {
+        "kind": "erase",
+        "pipeline": archive.snapshot().document.pipeline,
+        "archive_id": archive.identity(),
+        "now": now,
+    }
+    state = state_of(archive.root, frozen.id)
+    frozen.proceed(state, **here)
+    plan = plan_document(pipeline, _document(archive, frozen), say=say)
+    changes = Seen.from_dict(frozen.seen).changes(Seen.of(plan))
+    decision = frozen.proceed(state, **here, changes=[*plan.obstacles, *changes])
+    return plan, frozen, decision
+
+
+def run_approved(
+    pipeline: Pipeline,
+    cluster: KafkaCluster,
+    runner: SparkRunner,
+    frozen: FrozenPlan,
+    *,
+    run: str,
+    say: Callable[[str], None],
+) -> dict[str, Any]:
+    """Carry out a frozen plan that `plan_approved` has accepted, or what is left of it.
+
+    Returns:
+        As `run_erasure` does.
+
+    Raises:
+        KafkaDrainError: As `run_erasure` does.
+    """
+    archive = Archive.at(pipeline.archive)
+    with carrying_out(archive.root, frozen, run):
+        return run_erasure(pipeline, cluster, runner, _document(archive, frozen), run=run, say=say)
+
+
+def _document(archive: Archive, frozen: FrozenPlan) -> ErasureDocument | None:
+    asked = frozen.asked["erasure"]
+    if asked is None:
+        return None
+    path = archive.root / FOLDER / f"{frozen.id}.json"
+    return ErasureDocument.parse(path, json.dumps(asked).encode())
+
+
+def plan_text(plan: ErasurePlan) -> str:
+    """Return the plan for people, in Markdown; its length doesn't depend on the archive's.
+
+    It has no keys, headers' values or hashes.
+    """
+    figures = plan.to_dict()
+    rewritten = f"{figures['rewritten_files']:,} ({figures['rewritten_bytes']:,} bytes)"
+    facts = [
+        ("archive", figures["archive"]),
+        ("closes the open generation", "yes, it holds some of them" if plan.rolls else "no"),
+        ("records erased", plan.records),
+        ("files that hold them", figures["files"]),
+        ("files searched", figures["searched_files"]),
+        ("files rewritten, of which the old ones are deleted", rewritten),
+    ]
+    rows = [
+        (
+            each.number,
+            each.document.request,
+            each.document.by,
+            _named(each.document),
+            sum(found.records.get(each.number, 0) for found in plan.found),
+        )
+        for each in plan.erasures
+    ]
+    return "\n\n".join(
+        [
+            f"### Erase {plan.records:,} records of {figures['archive']}",
+            table(("", ""), facts),
+            table(("erasure", "request", "asked for by", "names", "records"), rows),
+            bullets([f"doesn't reach {copy}" for copy in plan.copies]),
+            "Erased records are gone: this can't be undone. All others are proven to be as they "
+            "were. What is drained between this plan and its end, and is named, belongs to it.",
+        ]
+    )
+
+
+def _named(document: ErasureDocument) -> str:
+    """Return what an erasure names, without what is secret of it."""
+    counts = [
+        f"{len(names):,} {what}"
+        for names, what in ((document.keys, "keys"), (document.headers, "headers"))
+        if names
+    ]
+    bounds = [
+        f"{word} {time_text(at)}"
+        for word, at in (("from", document.from_ms), ("until", document.to_ms))
+        if at is not None
+    ]
+    topics = f"topics {', '.join(document.topics)}" if document.topics else "all topics"
+    reach = "those written later too" if document.for_ever else "those written before the request"
+    return "; ".join([*counts, topics, *bounds, reach])

@@ -1,0 +1,186 @@
+"""Erase records on request, and prove that all others are as they were."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from kafka_drain_airflow.connections import (
+    is_true,
+    listed,
+    spark_engine,
+    terminal_errors_fail,
+)
+from kafka_drain_airflow.erase_connection import erased_names
+from kafka_drain_airflow.kafka_connection import kafka_cluster
+from kafka_drain_airflow.observability.archive_events import tell_replaced
+from kafka_drain_airflow.operators.apply import ApplyOperator
+from kafka_drain_airflow.store_connection import archive_access
+
+if TYPE_CHECKING:
+    from airflow.providers.common.compat.sdk import Context
+
+    from kafka_drain.maintenance.erasure_request import ErasureRequest
+
+
+class EraseOperator(ApplyOperator):
+    """Erase records from an archive's files, and keep them from coming back.
+
+    Which keys or headers the records have is read from the pipeline's ``erase_conn_id``, and never
+    logged, returned or shown: the archive keeps salted hashes. A dry run unless told to apply: it
+    logs the number of records and files, and which copies can't be reached. With apply, files with
+    such records are rewritten without them, all others are proven to be as they were, and the old
+    files are deleted, which can't be undone. It can be killed at any point: a retry, or the same
+    request again, finishes it.
+
+    Without a request, it carries out what was asked for before on records that were drained since.
+
+    Returns archive, windows (the ones it sealed) and erased (number of records); in a dry run, the
+    plan's figures, and if it was frozen, also plan_id, expires_at and approval.
+
+    :param pipeline: the pipeline, or its keys as a dict (templated)
+    :param request: id of the request, for the receipts; no personal data (templated)
+    :param by: who asked, for the receipts; no personal data (templated)
+    :param topics: only of these topics; empty for all (templated)
+    :param from_time: lowest timestamp of the records, ISO 8601 (templated)
+    :param to_time: end of the timestamps, exclusive, ISO 8601 (templated)
+    :param all_records: whether all records of the topics and times are erased; the connection must
+        then name no keys and headers (templated)
+    :param for_ever: whether such records that are written to Kafka after the request are erased too
+        (templated)
+    :param apply: whether to apply the plan; otherwise it is only logged (templated)
+    """
+
+    template_fields: Sequence[str] = (
+        *ApplyOperator.template_fields,
+        *("request", "by", "topics", "from_time", "to_time", "all_records", "for_ever"),
+    )
+    ui_color = "#f5c6c6"
+
+    def __init__(
+        self,
+        *,
+        request: str | None = None,
+        by: str | None = None,
+        topics: Sequence[str] | str | None = None,
+        from_time: str | None = None,
+        to_time: str | None = None,
+        all_records: bool | str = False,
+        for_ever: bool | str = False,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(**kwargs)
+        self.request = request
+        self.by = by
+        self.topics = topics
+        self.from_time = from_time
+        self.to_time = to_time
+        self.all_records = all_records
+        self.for_ever = for_ever
+
+    def execute(self, context: Context) -> dict[str, Any]:  # type: ignore[override]
+        """Erase, and log the progress.
+
+        Raises:
+            AirflowFailException: If the user has to change something first; the message says what.
+            SparkJobError: If Spark failed; a retry starts again.
+            LockedError: If other maintenance or a drain is running; a retry may help.
+            KafkaUnavailableError: If Kafka doesn't answer; a retry may help.
+        """
+        with terminal_errors_fail(), archive_access(self.pipeline), spark_engine(self.pipeline):
+            figures = self._erase(context)
+        if figures.get("windows") and "erased" in figures:
+            tell_replaced(self.outlets, context, self.pipeline, figures)
+        return figures
+
+    def _erase(self, context: Context) -> dict[str, Any]:
+        from kafka_drain.maintenance.approved_erasure import freeze_erasure
+        from kafka_drain.maintenance.erase import plan_erasure, run_erasure
+        from kafka_drain.storage.lease import utc_now
+
+        if (plan_id := self.approved_plan()) is not None:
+            return self._approved(context, plan_id)
+        within, request = self.frozen_for(), self._request()
+        cluster = kafka_cluster(self.pipeline.kafka_conn_id)
+        if self.applies():
+            erased = run_erasure(
+                self.pipeline,
+                cluster,
+                self.run_application,
+                request,
+                run=context["run_id"],
+                say=self.say,
+            )
+            return {"archive": self.pipeline.archive} | erased
+        if within is None:
+            plan, frozen = plan_erasure(self.pipeline, cluster, request, say=self.say), None
+        else:
+            plan, frozen = freeze_erasure(
+                self.pipeline, cluster, request, now=utc_now(), say=self.say, lifetime=within
+            )
+        self.say_plan(plan.lines())
+        self.say_dry_run(frozen)
+        return plan.to_dict() | (frozen.summary() if frozen else {})
+
+    def _approved(self, context: Context, plan_id: str) -> dict[str, Any]:
+        """Carry out a plan that was frozen, or check that it could be; needs no keys."""
+        from kafka_drain.maintenance.approved_erasure import plan_approved, run_approved
+        from kafka_drain.storage.lease import utc_now
+
+        plan, frozen, decision = plan_approved(self.pipeline, plan_id, now=utc_now(), say=self.say)
+        self.say_plan(plan.lines())
+        if not self.carries_out(frozen, decision):
+            return plan.to_dict()
+        erased = run_approved(
+            self.pipeline,
+            kafka_cluster(self.pipeline.kafka_conn_id),
+            self.run_application,
+            frozen,
+            run=context["run_id"],
+            say=self.say,
+        )
+        return {"archive": self.pipeline.archive} | erased
+
+    def _request(self) -> ErasureRequest | None:
+        """Return what is asked for; None if nothing is: then the erasures in force go on."""
+        from kafka_drain.errors import ConfigError
+        from kafka_drain.intervals import milliseconds, parse_time
+        from kafka_drain.maintenance.erasure_request import ErasureRequest, refuse_names
+
+        request, by = (_text(each) for each in (self.request, self.by))
+        topics, bounds = listed(self.topics), [_text(self.from_time), _text(self.to_time)]
+        all_records = is_true("all_records", self.all_records)
+        for_ever = is_true("for_ever", self.for_ever)
+        if not request:
+            if by or topics or any(bounds) or all_records or for_ever:
+                raise ConfigError(
+                    "give the request's id (request); without one, what was asked for before is "
+                    "carried out, and nothing else may be set"
+                )
+            return None
+        if self.pipeline.erase_conn_id is None:
+            raise ConfigError("set the pipeline's erase_conn_id, which names what is erased")
+        keys, headers, who = erased_names(self.pipeline, request)
+        refuse_names(
+            all_records=all_records, has_keys=bool(keys), has_headers=bool(headers), where=who
+        )
+        from_ms, to_ms = (
+            milliseconds(parse_time(name, text)) if text else None
+            for name, text in zip(("from_time", "to_time"), bounds, strict=True)
+        )
+        return ErasureRequest(
+            request=request,
+            by=by,
+            keys=keys,
+            headers=headers,
+            topics=frozenset(topics),
+            from_ms=from_ms,
+            to_ms=to_ms,
+            for_ever=for_ever,
+        )
+
+
+def _text(value: object) -> str:
+    # A template that finds nothing renders to the text None, unless the DAG renders natively.
+    text = str(value or "").strip()
+    return "" if text == "None" else text
