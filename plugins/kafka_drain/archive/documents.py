@@ -752,6 +752,7 @@ class ReportDocument(Document):
     partitions: list[PartitionRow]
     generations: list[GenerationRow]
     windows: list[WindowRow]
+    erasures: list[ErasureRow] | None = None
     batches: list[BatchRow]
     gaps: list[GapRow]
     findings: list[FindingRow]

@@ -37,7 +37,13 @@ def said_of(verified: Mapping[str, Any]) -> dict[str, Any]:
         verified: The result of `Verified.to_dict`.
     """
     document = verified["document"]
-    return {key: document[key] for key in _SHOWN[verified["kind"]] if document.get(key) is not None}
+    said = {key: document[key] for key in _SHOWN[verified["kind"]] if document.get(key) is not None}
+    if erasures := document.get("erasures"):
+        said["erased"] = [
+            f"{row['records']:,} records on request {row['request']} of {row['by']}"
+            for row in erasures
+        ]
+    return said
 
 
 def evidence_page(verified: Mapping[str, Any]) -> str:

@@ -71,6 +71,7 @@ class Report:
             records, files, bytes, sealed_at (None when it wasn't sealed before).
         generations: generation, files, bytes, records of each.
         windows: name, records, files, replaces of each.
+        erasures: erasure, request, by and records of each that was carried out.
         files: Number of committed data files, including those of windows.
         bytes: Their size.
         receipts: Number of receipts before this validation.
@@ -94,6 +95,7 @@ class Report:
     batches: list[dict[str, Any]] = field(default_factory=list)
     generations: list[dict[str, Any]] = field(default_factory=list)
     windows: list[dict[str, Any]] = field(default_factory=list)
+    erasures: list[dict[str, Any]] = field(default_factory=list)
     files: int = 0
     bytes: int = 0
     receipts: int = 0
@@ -235,6 +237,7 @@ class Report:
         for (tp, topic_id), ranges in checked.held.sealed.erased.items():
             row = self._row(tp, {tp.topic: topic_id}, ranges[0].start)
             row.gaps[str(GapReason.ERASED)] += count(ranges)
+        self.erasures = checked.held.erasures()
         self.findings += checked.findings
 
     def add_window(
@@ -304,6 +307,7 @@ class Report:
             "partitions": self.partitions(),
             "generations": self.generations,
             "windows": self.windows,
+            **({"erasures": self.erasures} if self.erasures else {}),
             "batches": self.batches[-BATCHES:],
             "gaps": [
                 {

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from kafka_drain.archive.fold import Fold
+from kafka_drain.archive.fold import Fold, WindowKind
 from kafka_drain.archive.generation import list_data_files
 from kafka_drain.archive.receipts import Receipt, SealedFile, records_of
 from kafka_drain.archive.snapshot import Snapshot, SnapshotWindow
@@ -44,6 +45,20 @@ class HeldByWindows:
     def erased(self, identity: Identity) -> dict[TopicPartition, list[OffsetRange]]:
         """Return the offsets that were erased of topics with the same ids; damage keeps them so."""
         return self.sealed.erased_of(identity.topics)
+
+    def erasures(self) -> list[dict[str, Any]]:
+        """Return the erasures that were carried out, and the number of records of each."""
+        found: dict[int, dict[str, Any]] = {}
+        for window in self.sealed.of_kind(WindowKind.ERASURE):
+            # A plan that is lost has a finding of its own.
+            with suppress(ArchiveError):
+                for row in window.plan.erasures or ():
+                    before = found.get(row["erasure"], {"records": 0})
+                    found[row["erasure"]] = {
+                        **{name: row[name] for name in ("erasure", "request", "by")},
+                        "records": before["records"] + row["records"],
+                    }
+        return [found[number] for number in sorted(found)]
 
     def ranges(self, identity: Identity) -> dict[TopicPartition, list[OffsetRange]]:
         """Return the offsets that windows hold or explain, for topics with the same ids."""

@@ -73,6 +73,11 @@ def republish_lineage(bootstrap_servers: str, archive: str, records: Mapping[str
     return Lineage([archive_name(archive)], outputs)
 
 
+def erase_lineage(archive: str, records: int) -> Lineage:
+    """Return the lineage of an erasure: the archive is rewritten, with so many records kept."""
+    return Lineage([archive_name(archive)], {archive_name(archive): records})
+
+
 def topic_names(bootstrap_servers: str) -> str:
     """Return the namespace of a cluster's topics: `kafka://` and one of its bootstrap addresses."""
     first = min(address.strip() for address in bootstrap_servers.split(","))

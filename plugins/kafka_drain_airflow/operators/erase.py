@@ -14,6 +14,7 @@ from kafka_drain_airflow.connections import (
 from kafka_drain_airflow.erase_connection import erased_names
 from kafka_drain_airflow.kafka_connection import kafka_cluster
 from kafka_drain_airflow.observability.archive_events import tell_replaced
+from kafka_drain_airflow.observability.lineage import erase_lineage
 from kafka_drain_airflow.operators.apply import ApplyOperator
 from kafka_drain_airflow.store_connection import archive_access
 
@@ -89,9 +90,20 @@ class EraseOperator(ApplyOperator):
         """
         with terminal_errors_fail(), archive_access(self.pipeline), spark_engine(self.pipeline):
             figures = self._erase(context)
-        if figures.get("windows") and "erased" in figures:
+            # A plan's windows are their number.
+            is_done = bool(figures.get("windows")) and "erased" in figures
+            if is_done:
+                self._lineage = erase_lineage(self.pipeline.archive, self._kept(figures["windows"]))
+        if is_done:
             tell_replaced(self.outlets, context, self.pipeline, figures)
         return figures
+
+    def _kept(self, windows: Sequence[str]) -> int:
+        """Return the number of records in the files that were written."""
+        from kafka_drain.archive.archive import Archive
+
+        receipts = Archive.at(self.pipeline.archive).snapshot().fold.only(windows).receipts
+        return sum(receipt.records for receipt in receipts)
 
     def _erase(self, context: Context) -> dict[str, Any]:
         from kafka_drain.maintenance.approved_erasure import freeze_erasure

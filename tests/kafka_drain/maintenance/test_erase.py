@@ -16,6 +16,9 @@ from kafka_drain.config.pipeline import Pipeline
 from kafka_drain.data_files.reader import read_records
 from kafka_drain.data_files.xxhash64 import batch_fingerprint
 from kafka_drain.errors import ArchiveError, ConfigError, ManifestInvalidError
+from kafka_drain.evidence.keys import SigningKey
+from kafka_drain.evidence.signing import Signer, sign
+from kafka_drain.evidence.verifying import Verified, compare_with_archive, verify_evidence
 from kafka_drain.findings import Reason, summary
 from kafka_drain.gaps import GapReason
 from kafka_drain.maintenance import compact as compacting
@@ -28,6 +31,7 @@ from kafka_drain.maintenance.erase import (
 )
 from kafka_drain.maintenance.erasure_request import ErasureRequest
 from kafka_drain.offsets import OffsetRange, TopicPartition
+from kafka_drain.pages.evidence import said_of
 from kafka_drain.proof.erased_records import refuse_unerased
 from kafka_drain.proof.report import Report
 from kafka_drain.proof.validation import validate_archive
@@ -35,7 +39,7 @@ from kafka_drain.spark.job_spec import CompactSpec, write_private
 from kafka_drain.spark.submit import SparkApplication
 from kafka_drain.windows.receipt_repair import repair_documents
 from tests.kafka_drain.fake_cluster import FakeCluster, Log
-from tests.kafka_drain.made_archive import MadeArchive, dense
+from tests.kafka_drain.made_archive import NOW, MadeArchive, dense
 
 TP = TopicPartition("flights", 0)
 BATCHES = 4
@@ -359,3 +363,31 @@ def test_read_erasures_done_of_another(made: MadeArchive) -> None:
     [finding] = changed_done(made.root)
     assert (finding.reason, finding.where) == (Reason.NOTE_UNREADABLE, "erasures/0002.done.json")
     assert make_plan(made.archive, read_erasures(made.root), 1, say=print).files > 0
+
+
+def test_evidence_of_erasure(made: MadeArchive, tmp_path: Path) -> None:
+    """Signed reports say what was erased on which request; those from before still verify."""
+    signer = Signer(SigningKey.create(tmp_path / "key"))
+    keys = {signer.key.public.id: signer.key.public}
+
+    def sign_report(name: str) -> Verified:
+        document = validate_archive(made.archive, cluster()).to_dict()
+        path = sign(made.archive, signer, "validation", name, document, [], NOW)
+        return verify_evidence(path, Path(path).read_bytes(), keys)
+
+    before = sign_report("before")
+    erase(made.root)
+    erase(made.root, ErasureRequest("s", "c", keys=frozenset({b"1", b"2"})))
+    after = sign_report("after")
+
+    assert "erased" not in said_of(before.to_dict())
+    assert after.statement.document["erasures"] == [
+        {"erasure": 1, "request": "r", "by": "b", "records": 4},
+        {"erasure": 2, "request": "s", "by": "c", "records": 2},
+    ]
+    assert said_of(after.to_dict())["erased"] == [
+        "4 records on request r of b",
+        "2 records on request s of c",
+    ]
+    for each in (before, after):
+        assert compare_with_archive(each, str(made.root)).compared is not None
