@@ -25,8 +25,13 @@ EXTRACT = """
 import json, warnings
 warnings.simplefilter("ignore")
 from airflow.providers.openlineage.extractors.base import DefaultExtractor
-from kafka_drain_airflow import KafkaDrainOperator, Pipeline, RepublishToKafkaOperator
-from kafka_drain_airflow.observability.lineage import drain_lineage, republish_lineage
+from kafka_drain_airflow import EraseOperator, KafkaDrainOperator
+from kafka_drain_airflow import Pipeline, RepublishToKafkaOperator
+from kafka_drain_airflow.observability.lineage import (
+    drain_lineage,
+    erase_lineage,
+    republish_lineage,
+)
 
 pipeline = Pipeline(name="p", topics=["t"], archive="/archives/p")
 drain = KafkaDrainOperator(task_id="drain", pipeline=pipeline)
@@ -34,8 +39,10 @@ idle = KafkaDrainOperator(task_id="idle", pipeline=pipeline)
 republish = RepublishToKafkaOperator(task_id="republish", pipeline=pipeline)
 drain._lineage = drain_lineage("b:9092", ["t2", "t1"], "/archives/p", 7)
 republish._lineage = republish_lineage("b:9092", "s3a://bucket/p", {"copy": 5})
+erase = EraseOperator(task_id="erase", pipeline=pipeline)
+erase._lineage = erase_lineage("/archives/p", 3)
 told = {}
-for operator in (drain, idle, republish):
+for operator in (drain, idle, republish, erase):
     found = DefaultExtractor(operator).extract_on_complete(None)
     told[operator.task_id] = found and {
         "inputs": [[one.namespace, one.name] for one in found.inputs],
@@ -79,6 +86,14 @@ def test_lineage_of_republish(told: Any) -> None:
     assert told["republish"] == {
         "inputs": [["s3://bucket", "p"]],
         "outputs": [["kafka://b:9092", "copy", 5]],
+    }
+
+
+def test_lineage_of_erasure(told: Any) -> None:
+    """An erasure reads and writes the archive: the records that are left in what it rewrote."""
+    assert told["erase"] == {
+        "inputs": [["file", "/archives/p"]],
+        "outputs": [["file", "/archives/p", 3]],
     }
 
 

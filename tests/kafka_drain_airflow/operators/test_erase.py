@@ -10,7 +10,20 @@ import pytest
 from kafka_drain.config.pipeline import Pipeline
 from kafka_drain.errors import ConfigError
 from kafka_drain.maintenance.erasure_request import ErasureRequest
+from kafka_drain_airflow.operators import erase as operators
 from kafka_drain_airflow.operators.erase import EraseOperator
+from tests.kafka_drain.made_archive import MadeArchive
+from tests.kafka_drain.maintenance.test_erase import (
+    GONE,
+    cluster,
+    left,
+    lying,
+    made,
+    pipeline_of,
+    rewrite,
+)
+
+__all__ = ["made"]
 
 PIPELINE = Pipeline(name="p", topics=["t"], archive="/a", erase_conn_id="erase_{request}")
 ASKED = {"request": "r", "by": "b"}
@@ -99,3 +112,53 @@ def test_no_key_is_shown(monkeypatch: pytest.MonkeyPatch) -> None:
 
     shown = [repr(getattr(task, name)) for name in task.template_fields]
     assert not any("very-secret" in text for text in [*shown, repr(request), repr(vars(task))])
+
+
+CONTEXT: Any = {"run_id": "run"}
+
+
+def of_archive(made: MadeArchive, monkeypatch: pytest.MonkeyPatch, **fields: Any) -> EraseOperator:
+    """Return the operator for a made archive, whose files Python rewrites."""
+    monkeypatch.setattr(operators, "kafka_cluster", lambda conn_id: cluster())
+    monkeypatch.setattr(EraseOperator, "run_application", staticmethod(rewrite))
+    pipeline = pipeline_of(made.root).model_copy(update={"erase_conn_id": "erase_{request}"})
+    return operator(pipeline=pipeline, **fields)
+
+
+def connect(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Name what is erased."""
+    keys = "\n".join(sorted(key.decode() for key in GONE))
+    connection = {"conn_type": "generic", "password": keys}
+    monkeypatch.setenv("AIRFLOW_CONN_ERASE_R", json.dumps(connection))
+
+
+def test_execute(made: MadeArchive, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Untold, nothing is erased; a frozen plan is applied by its id, without the connection."""
+    connect(monkeypatch)
+
+    assert of_archive(made, monkeypatch, **ASKED).execute(CONTEXT)["records"] == 4
+    planned = of_archive(made, monkeypatch, **ASKED, freeze=True).execute(CONTEXT)
+    assert lying(made.root) == left(but=frozenset())
+
+    monkeypatch.delenv("AIRFLOW_CONN_ERASE_R")
+    task = of_archive(made, monkeypatch, plan_id=planned["plan_id"], apply="true")
+    done = task.execute(CONTEXT)
+    assert done == {"archive": str(made.root), "windows": ["erase_0001"], "erased": 4}
+    assert lying(made.root) == left()
+    assert task._lineage is not None
+    assert list(task._lineage.outputs.values()) == [26]
+    again = of_archive(made, monkeypatch, plan_id=planned["plan_id"], apply="true")
+    assert "erased" not in again.execute(CONTEXT)
+    assert again._lineage is None
+
+
+def test_execute_applies(made: MadeArchive, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With apply and without a plan, what the form names is erased at once."""
+    connect(monkeypatch)
+
+    done = of_archive(made, monkeypatch, **ASKED, apply=True).execute(CONTEXT)
+
+    assert done["erased"] == 4
+    assert lying(made.root) == left()
+    untold = of_archive(made, monkeypatch, apply=True).execute(CONTEXT)
+    assert untold == {"archive": str(made.root), "windows": [], "erased": 0}
