@@ -507,7 +507,9 @@ def _erase_dag(
     pipeline: Pipeline, conn_id: str, added: FactoryArguments, approval: Approval | None
 ) -> DAG:
     way = way_of(approval, "erase")
+    # Topics of a pattern are typed in, one per line.
     known = list(pipeline.topics or pipeline.assign or {})
+    examples: dict[str, Any] = {"examples": known} if known else {}
     which = "Which records"
     params = {
         "apply": apply_param(
@@ -534,7 +536,7 @@ def _erase_dag(
             title="Topics",
             description="Only of these topics, one per line. Empty: of all.",
             section=which,
-            **({"examples": known} if known else {}),
+            **examples,
         ),
         "from_time": time_param("From time", "Lowest timestamp of the records.", which),
         "to_time": time_param("To time", "End of the timestamps, exclusive.", which),

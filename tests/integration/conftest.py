@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import shutil
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from demo.broker.ports import free_ports
+from kafka_drain.config.pipeline import Pipeline
 from kafka_drain.kafka.client_config import KafkaConfig
 from kafka_drain.kafka.cluster import KafkaCluster
 from kafka_drain.maintenance.compact import SPARK_CONF
@@ -71,6 +73,35 @@ def topic(make_topic: Any, send: Any) -> str:
     name: str = make_topic(partitions=2)
     fill(send, name)
     return name
+
+
+@pytest.fixture(scope="module")
+def filled() -> list[Pipeline]:
+    """The archive of a module of which `copied` makes copies, once it is filled."""
+    return []
+
+
+@pytest.fixture
+def copied(
+    filled: list[Pipeline],
+    tmp_path_factory: pytest.TempPathFactory,
+    make_topic: Callable[..., str],
+    archive_folder: str,
+) -> Callable[[Callable[[Pipeline], None]], Pipeline]:
+    """Copy an archive of two partitions, for tests that don't send or drain any more.
+
+    The function that it is given fills the archive: once for all tests of a module.
+    """
+
+    def copy(fill_archive: Callable[[Pipeline], None]) -> Pipeline:
+        if not filled:
+            first = str(tmp_path_factory.mktemp("filled") / "archive")
+            filled.append(Pipeline(name="kept", topics=[make_topic(2)], archive=first))
+            fill_archive(filled[0])
+        shutil.copytree(filled[0].archive, archive_folder)
+        return Pipeline(**(filled[0].model_dump() | {"archive": archive_folder}))
+
+    return copy
 
 
 @pytest.fixture

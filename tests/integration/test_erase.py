@@ -51,32 +51,22 @@ Records = Counter[tuple[bytes, int, int]]
 Erase = Callable[..., dict[str, Any]]
 
 
-@pytest.fixture(scope="module")
-def filled() -> list[Pipeline]:
-    """The archive of which others are copies, once it is filled."""
-    return []
-
-
 @pytest.fixture
 def pipeline(
-    filled: list[Pipeline],
-    tmp_path_factory: pytest.TempPathFactory,
-    make_topic: Callable[..., str],
+    copied: Callable[..., Pipeline],
     send: Callable[..., None],
     drain: Any,
     cluster: KafkaCluster,
-    archive_folder: str,
 ) -> Pipeline:
     """A copy of an archive with three sealed batches of two partitions, six keys in each."""
-    if not filled:
-        first = str(tmp_path_factory.mktemp("filled") / "archive")
-        filled.append(Pipeline(name="kept", topics=[make_topic(2)], archive=first))
+
+    def fill(first: Pipeline) -> None:
         for number in range(BATCHES):
-            send_hour(send, filled[0], number)
-            drain(filled[0])
-            assert validate_archive(Archive.at(first), cluster).complete
-    shutil.copytree(filled[0].archive, archive_folder)
-    return Pipeline(**(filled[0].model_dump() | {"archive": archive_folder}))
+            send_hour(send, first, number)
+            drain(first)
+            assert validate_archive(Archive.at(first.archive), cluster).complete
+
+    return copied(fill)
 
 
 def send_hour(send: Callable[..., None], pipeline: Pipeline, number: int) -> None:
@@ -330,6 +320,8 @@ def test_erase_followed(
         assert validate_archive(archive, cluster).complete
         if number == 0:
             assert republish(archive, target, follow=True)["records"] == 2 * KEYS
+    plan = plan_erasure(pipeline, cluster, REQUEST, say=print)
+    assert f"topics that they were republished to: {target}" in plan.copies
 
     assert len(erase(pipeline)["windows"]) == 2
 

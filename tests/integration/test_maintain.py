@@ -69,29 +69,15 @@ def growing(
     return found
 
 
-@pytest.fixture(scope="module")
-def filled() -> list[Pipeline]:
-    """The archive of which others are copies, once it is filled."""
-    return []
-
-
 @pytest.fixture
 def pipeline(
-    filled: list[Pipeline],
-    tmp_path_factory: pytest.TempPathFactory,
-    make_topic: Callable[..., str],
+    copied: Callable[..., Pipeline],
     send: Callable[..., None],
     drain: Any,
     cluster: KafkaCluster,
-    archive_folder: str,
 ) -> Pipeline:
     """A copy of such an archive, for tests that don't send or drain any more."""
-    if not filled:
-        first = str(tmp_path_factory.mktemp("filled") / "archive")
-        filled.append(Pipeline(name="kept", topics=[make_topic(2)], archive=first))
-        fill(filled[0], send, drain, cluster, range(BATCHES))
-    shutil.copytree(filled[0].archive, archive_folder)
-    return changed(filled[0], archive=archive_folder)
+    return copied(lambda first: fill(first, send, drain, cluster, range(BATCHES)))
 
 
 def fill(

@@ -382,7 +382,8 @@ def _copies(
     copies = [
         "Kafka: records that a topic still has stay there, until its own retention or compaction "
         "removes them",
-        "backups and copies of the archive's folder, and tables that were made of its records",
+        "backups and copies of the archive's folder, other archives of the same topics, and tables "
+        "that were made of its records",
         "Iceberg: snapshots of a table that register_archive has made refer to the old files "
         "until the archive is registered again",
     ]

@@ -50,14 +50,13 @@ def explain_gaps(
     gaps: list[Gap] = []
     asked: dict[TopicPartition, list[OffsetRange]] = {}
     for tp, ranges in missing.items():
-        for r in ranges:
-            rest = subtract(r, overlapping(windows.get(tp, []), r))
-            gaps += [Gap(tp, held, GapReason.WINDOW) for held in _minus([r], rest)]
-            for part in rest:
-                left = subtract(part, overlapping(erased.get(tp, []), part))
-                gaps += [Gap(tp, gone, GapReason.ERASED) for gone in subtract(part, left)]
-                asked.setdefault(tp, []).extend(left)
-    asked = {tp: ranges for tp, ranges in asked.items() if ranges}
+        left = ranges
+        for reason, known in ((GapReason.WINDOW, windows), (GapReason.ERASED, erased)):
+            rest = _minus(left, known.get(tp, []))
+            gaps += [Gap(tp, r, reason) for r in _minus(left, rest)]
+            left = rest
+        if left:
+            asked[tp] = left
     if not asked:
         return gaps
     if cluster is None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import uuid
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
@@ -73,6 +73,7 @@ class WindowJob(SparkJob):
         ranges: Its offsets.
         attempt: Name of this attempt's folder.
         cluster: The Kafka cluster to drain from; None if other files are read.
+        erased: Those of its offsets whose records were erased: they are left out.
     """
 
     what = "window"
@@ -81,6 +82,7 @@ class WindowJob(SparkJob):
     ranges: Mapping[TopicPartition, list[OffsetRange]]
     attempt: str
     cluster: KafkaCluster | None = None
+    erased: Mapping[TopicPartition, list[OffsetRange]] = field(default_factory=dict)
 
     @property
     def data(self) -> UPath:
@@ -200,6 +202,7 @@ def prepare_window(
     }
     offsets = sum(count(rs) for rs in ranges.values())
     snapshot = Archive(window.root).snapshot()
+    erased = _erased(snapshot, ranges)
     WindowSpec(
         window=window.key,
         offsets=offsets,
@@ -218,7 +221,7 @@ def prepare_window(
         result_path=str(result_path),
         secrets_path=secrets_path,
         values=frozen_values(snapshot, pipeline),
-        erased=range_rows(_erased(snapshot, ranges)),
+        erased=range_rows(erased),
     ).write(spec_path)
     application = prepare_application(
         f"window_{pipeline.name}",
@@ -228,7 +231,7 @@ def prepare_window(
         folder=folder,
     )
     application = for_offsets(application, offsets)
-    return WindowJob(application, result_path, window, ranges, attempt, cluster)
+    return WindowJob(application, result_path, window, ranges, attempt, cluster, erased)
 
 
 def _erased(snapshot: Snapshot, ranges: Ranges) -> dict[TopicPartition, list[OffsetRange]]:
@@ -356,12 +359,12 @@ def prove_window(
     window, ranges, plan = job.window, job.ranges, job.window.read_plan()
     result, files, findings = read_written(job, say)
     _refuse_other_incarnations(job, cluster, identity)
-    erased = Archive(window.root).snapshot().fold.erased_of(identity.topics)
     left = {
-        tp: [rest for r in rs for rest in subtract(r, overlapping(erased.get(tp, ()), r))]
+        tp: [rest for r in rs for rest in subtract(r, overlapping(job.erased.get(tp, ()), r))]
         for tp, rs in ranges.items()
     }
-    # Kafka may still have them; a file with one would bring it back.
+    # Kafka may still have them; a file with one would bring it back. What is erased meanwhile is
+    # refused when the window is sealed, as both would hold the same offsets.
     findings += check_within(left, files, f"window {window.key}, without erased offsets,")
     gaps = explain_gaps(
         without_held(ranges, files),
@@ -369,7 +372,7 @@ def prove_window(
         cluster=cluster,
         windows={},
         acknowledged={},
-        erased=erased,
+        erased=job.erased,
     )
     refuse_findings(window, [*findings, *gap_findings(gaps)])
     return seal_window(

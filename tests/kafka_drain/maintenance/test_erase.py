@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -22,6 +23,7 @@ from kafka_drain.evidence.verifying import Verified, compare_with_archive, verif
 from kafka_drain.findings import Reason, summary
 from kafka_drain.gaps import GapReason
 from kafka_drain.maintenance import compact as compacting
+from kafka_drain.maintenance import erase as erasing
 from kafka_drain.maintenance.erase import (
     lift_erasure,
     make_plan,
@@ -391,3 +393,22 @@ def test_evidence_of_erasure(made: MadeArchive, tmp_path: Path) -> None:
     ]
     for each in (before, after):
         assert compare_with_archive(each, str(made.root)).compared is not None
+
+
+def test_plan_erasure_copies(made: MadeArchive, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The plan names each kind of copy that it can't reach, and only those that there may be."""
+    left_behind = Path(str(made.root)) / "windows/lost/data/1/topic=flights/part-1.parquet"
+    left_behind.parent.mkdir(parents=True)
+    left_behind.write_bytes(b"")
+
+    def copies() -> list[str]:
+        plan = plan_erasure(pipeline_of(made.root), cluster(), REQUEST, say=print)
+        assert list(plan.copies) == plan.to_dict()["copies"]
+        assert all(any(copy in line for line in plan.lines()) for copy in plan.copies)
+        return [re.split(r"[:,]| and ", copy)[0] for copy in plan.copies]
+
+    lost = "1 data files in the archive's folders that no reader gets"
+    local = ["Kafka", "backups", "Iceberg", lost]
+    assert copies() == local
+    monkeypatch.setattr(erasing, "is_local", lambda root: False)
+    assert copies() == [*local[:3], "older versions of objects", local[3]]
