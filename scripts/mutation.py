@@ -51,6 +51,7 @@ DECIDING = {
     "maintenance.compaction_plan": "maintenance/test_compaction_proof.py",
     "maintenance.compaction_proof": "",
     "maintenance.erasure_plan": "",
+    "maintenance.erasure_request": "",
     "maintenance.retention": "",
     "pages.archive_status": "",
     "proof.content_checks": "",

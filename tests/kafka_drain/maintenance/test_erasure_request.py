@@ -14,6 +14,7 @@ from kafka_drain.maintenance.erasure_request import (
     asks_the_same,
     read_headers,
     read_keys,
+    refuse_names,
     scope_of,
 )
 
@@ -190,3 +191,33 @@ def test_scope_of() -> None:
         ("t", "1", {"0": 3, "1": 5}),
         ("u", "2", {"0": 0}),
     ]
+
+
+@pytest.mark.parametrize(
+    ("all_records", "has_keys", "has_headers", "message"),
+    [
+        (False, True, False, None),
+        (False, False, True, None),
+        (False, True, True, None),
+        (True, False, False, None),
+        (False, False, False, "^the file names no keys and no headers; set all_records"),
+        (True, True, False, "^all_records is set, but the file names keys or headers"),
+        (True, False, True, "^all_records is set, but the file names keys or headers"),
+        (True, True, True, "^all_records is set, but the file names keys or headers"),
+    ],
+)
+def test_refuse_names(
+    all_records: bool, has_keys: bool, has_headers: bool, message: str | None
+) -> None:
+    """Either keys or headers are named, or all records are meant: never neither, never both."""
+
+    def refuse() -> None:
+        refuse_names(
+            all_records=all_records, has_keys=has_keys, has_headers=has_headers, where="the file"
+        )
+
+    if message is None:
+        refuse()
+    else:
+        with pytest.raises(ConfigError, match=message):
+            refuse()
