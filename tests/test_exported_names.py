@@ -29,7 +29,8 @@ PUBLIC = {
         SupersededError TerminalError TopicError TransientError VerifyError __version__
     """,
     "kafka_drain_airflow": """
-        Approval CheckDecodingOperator DrillOperator KafkaDrainGroupOperator KafkaDrainOperator
+        Approval CheckDecodingOperator DrillOperator EraseOperator KafkaDrainGroupOperator
+        KafkaDrainOperator
         MaintainOperator Pipeline PreflightOperator ReprocessOperator RepublishToKafkaOperator
         RestoreSchemasOperator ValidateManifestOperator WatchOperator archive_asset create_dags
         create_group_dags create_task_group create_watch_dag

@@ -51,7 +51,8 @@ FLOORS = {
         "cli",
     ),
     "kafka_drain_airflow": (
-        "addresses dag_tags connections evidence_connection kafka_connection store_connection",
+        "addresses dag_tags connections erase_connection evidence_connection kafka_connection "
+        "store_connection",
         "data_intervals timetables declared",
         "observability",
         "pages forms triggers",

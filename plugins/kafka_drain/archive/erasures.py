@@ -19,6 +19,7 @@ from kafka_drain.archive.documents import (
     ErasureDoneDocument,
     ErasureLiftedDocument,
 )
+from kafka_drain.archive.journal.digests import ERASURES
 from kafka_drain.errors import ArchiveError
 from kafka_drain.findings import Finding, Reason
 from kafka_drain.storage.json_files import write_text
@@ -26,7 +27,7 @@ from kafka_drain.storage.paths import list_folder, read_bytes
 from kafka_drain.storage.sealed_json import SealError, check_seal, seal
 
 #: The archive's folder of erasures.
-FOLDER = "erasures"
+FOLDER = ERASURES
 
 _NAME = re.compile(r"(\d{4,})\.json")
 _DONE = re.compile(r"(\d{4,})\.done\.json")

@@ -7,9 +7,11 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from kafka_drain.archive.erasures import FOLDER as ERASURES
 from kafka_drain.archive.receipts import parse_receipt
 from kafka_drain.storage.typed_json import parse_object
+
+#: Folder of the requests to erase records.
+ERASURES = "erasures"
 
 
 def digest_of(where: str, content: bytes) -> str:
