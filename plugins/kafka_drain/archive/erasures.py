@@ -149,10 +149,13 @@ def parse_done(path: UPath, content: bytes) -> ErasureDoneDocument:
     return done
 
 
-def noted_paths(root: UPath) -> list[str]:
-    """Return the documents of erasures that the journal names, relative to the archive."""
-    names = filter(_NOTED.fullmatch, list_folder(root / FOLDER))
-    return sorted(f"{FOLDER}/{name}" for name in names)
+def noted_paths(names: Iterable[str]) -> list[str]:
+    """Return the documents that the journal names, relative to the archive, of those in the folder.
+
+    Args:
+        names: What the folder holds.
+    """
+    return sorted(f"{FOLDER}/{name}" for name in filter(_NOTED.fullmatch, names))
 
 
 def parse_noted(root: UPath, path: str, content: bytes) -> None:
@@ -166,10 +169,15 @@ def parse_noted(root: UPath, path: str, content: bytes) -> None:
     kind.parse(root / path, content)
 
 
-def changed_done(root: UPath) -> list[Finding]:
-    """Return a warning for each note of what an erasure was carried out on that was changed."""
+def changed_done(root: UPath, names: Iterable[str]) -> list[Finding]:
+    """Return a warning for each note of what an erasure was carried out on that was changed.
+
+    Args:
+        root: The archive's folder.
+        names: What the folder of erasures holds.
+    """
     findings = []
-    for name in sorted(filter(_DONE.fullmatch, list_folder(root / FOLDER))):
+    for name in sorted(filter(_DONE.fullmatch, names)):
         path = root / FOLDER / name
         try:
             parse_done(path, read_bytes(path))

@@ -14,7 +14,6 @@ from kafka_drain.archive.documents import (
     ToldDocument,
     TopicsDocument,
 )
-from kafka_drain.archive.erasures import changed_done
 from kafka_drain.errors import ArchiveError
 from kafka_drain.findings import Finding, Reason
 
@@ -45,4 +44,4 @@ def unreadable_notes(root: UPath, generations: Iterable[str] = ()) -> list[Findi
         except ArchiveError as error:
             detail = str(error).removeprefix(f"{root / name} ").partition(";")[0]
             findings.append(Finding(Reason.NOTE_UNREADABLE, name, detail))
-    return findings + changed_done(root)
+    return findings

@@ -28,7 +28,7 @@ from kafka_drain.archive.erasures import Erasure, create_erasure, in_force, read
 from kafka_drain.archive.files import ArchiveFile, archive_files
 from kafka_drain.archive.fold import WindowKind
 from kafka_drain.archive.generation import Generation, list_data_files
-from kafka_drain.archive.journal.checks import refuse_unsound
+from kafka_drain.archive.journal.checks import note_of_erasures, refuse_unsound
 from kafka_drain.archive.journal.files import note_sealed
 from kafka_drain.archive.receipts import Receipt, ReceiptError
 from kafka_drain.archive.snapshot import Snapshot
@@ -456,7 +456,8 @@ def run_erasure(
             request = erasure_document(archive, cluster, request)
         create = partial(create_erasure, archive.root)
         erasures = _required(_with_document(read_erasures(archive.root), request, create))
-        _note_in_journal(archive)
+        # From now on, it is found if one is lost or changed.
+        note_sealed(archive.root, note_of_erasures(archive.root))
         target = pipeline.target_file_bytes
         _finish_previous(archive, say)
         seen: dict[str, FoundRecords | None] = {}
@@ -476,12 +477,6 @@ def run_erasure(
         for line in plan.lines():
             say(line)
         return carry_out(plan, pipeline, runner, run=run, say=say)
-
-
-def _note_in_journal(archive: Archive) -> None:
-    """Note requests that aren't yet: from then on, it is found if one is lost or changed."""
-    state = refuse_unsound(archive.snapshot())
-    note_sealed(archive.root, state.there, state.journal)
 
 
 def _finish_previous(archive: Archive, say: Callable[[str], None]) -> None:
@@ -570,6 +565,8 @@ def sweep(
     erasures = in_force(read_erasures(archive.root))
     if not erasures:
         return []
+    # A run that accepted one may have been killed before it noted it.
+    note_sealed(archive.root, note_of_erasures(archive.root))
     target = pipeline.target_file_bytes
     plan = make_plan(archive, erasures, target, say=say, closed_only=True)
     if plan.obstacles and plan.found:
@@ -598,7 +595,7 @@ def lift_erasure(
             raise ConfigError(f"{archive.root} has no erasure {number} in force")
         refuse_unsound(archive.snapshot())
         found[0].lift(ErasureLiftedDocument(format_version=1, by=by, lifted_at=now_text()))
-        _note_in_journal(archive)
+        note_sealed(archive.root, note_of_erasures(archive.root))
     say(
         f"erase {archive.root}: {found[0]} is lifted; records that were erased stay erased, and "
         "aren't drained again"

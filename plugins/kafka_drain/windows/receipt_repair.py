@@ -29,7 +29,7 @@ from kafka_drain.archive.snapshot import Snapshot
 from kafka_drain.errors import ArchiveError
 from kafka_drain.progress import Level, Line
 from kafka_drain.storage.json_files import create_text
-from kafka_drain.storage.paths import is_local, read_bytes, sync_folder
+from kafka_drain.storage.paths import is_local, list_folder, read_bytes, sync_folder
 from kafka_drain.storage.sealed_json import SEALED_END
 from kafka_drain.windows.repair_steps import (
     Seen,
@@ -270,7 +270,8 @@ class _Look:
 
     def _look_at_erasures(self) -> None:
         noted = {path for path in self._noted.documents if path.startswith(f"{erasures.FOLDER}/")}
-        for where in sorted(noted.union(erasures.noted_paths(self._root))):
+        names = list_folder(self._root / erasures.FOLDER)
+        for where in sorted(noted.union(erasures.noted_paths(names))):
             self._look_at_document(where, may_forget=self._forget)
 
     def _look_at_document(

@@ -362,7 +362,7 @@ def test_read_erasures_done_of_another(made: MadeArchive) -> None:
     (folder / "0002.done.json").write_bytes((folder / "0001.done.json").read_bytes())
 
     assert [each.done is None for each in read_erasures(made.root)] == [False, True]
-    [finding] = changed_done(made.root)
+    [finding] = changed_done(made.root, [path.name for path in folder.iterdir()])
     assert (finding.reason, finding.where) == (Reason.NOTE_UNREADABLE, "erasures/0002.done.json")
     assert make_plan(made.archive, read_erasures(made.root), 1, say=print).files > 0
 

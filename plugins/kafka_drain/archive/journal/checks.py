@@ -57,7 +57,7 @@ from kafka_drain.config.offset_ranges import parse_ranges, range_name
 from kafka_drain.errors import ArchiveError, ManifestInvalidError
 from kafka_drain.findings import Finding, Reason
 from kafka_drain.offsets import OffsetRange, merge
-from kafka_drain.storage.paths import read_bytes
+from kafka_drain.storage.paths import list_folder, read_bytes
 
 # Concurrent runs may seal something, or remove a receipt deliberately, during the check.
 ATTEMPTS = 5
@@ -76,7 +76,7 @@ class SealedState:
         snapshot: The archive as it was checked.
         journal: The journal.
         findings: What is missing, changed or duplicated.
-        warnings: What was given up for good.
+        warnings: What was given up for good, and notes of erasures that don't count.
         there: Everything that is sealed.
         known: Highest number of journal entries recorded in a receipt.
         newest: Newest valid receipt of each generation, by its folder.
@@ -421,11 +421,14 @@ class _Look:
         """Compare the requests to erase records, and that they were lifted, with the journal."""
         root = self._snapshot.root
         noted = {
-            path
-            for path, value in self._journal.noted.documents.items()
-            if path.startswith(f"{erasures.FOLDER}/") and value != REMOVED
+            path for path in self._journal.noted.documents if path.startswith(f"{erasures.FOLDER}/")
         }
-        for path in sorted(noted.union(erasures.noted_paths(root))):
+        if not noted and self._journal.newest:
+            # Who accepts an erasure notes it: most archives have none, and a listing takes time.
+            return
+        names = list_folder(root / erasures.FOLDER)
+        self._state.warnings += erasures.changed_done(root, names)
+        for path in sorted(noted.union(erasures.noted_paths(names))):
             seen = None
             with suppress(FileNotFoundError, NotADirectoryError):
                 try:
@@ -536,6 +539,12 @@ def note_of_window(snapshot: Snapshot, window: Window, receipt: Receipt) -> Note
         f"{window.name}/plan.json": plan_digest(window.read_plan().content()),
     }
     return Noted(documents=documents)
+
+
+def note_of_erasures(root: UPath) -> Noted:
+    """Return the journal note for the requests to erase records, and that they were lifted."""
+    paths = erasures.noted_paths(list_folder(root / erasures.FOLDER))
+    return Noted(documents={path: digest_of(path, read_bytes(root / path)) for path in paths})
 
 
 def _note_of_identity(snapshot: Snapshot) -> dict[str, str]:
