@@ -636,6 +636,7 @@ def erased(folder: Path) -> Archive:
         )
     )
     erasure.lift(ErasureLiftedDocument(format_version=1, by="b", lifted_at=NOW.isoformat()))
+    write_report(made.archive, validate_archive(made.archive, None), "erased")
     return made.archive
 
 
