@@ -49,7 +49,9 @@ class HeldByWindows:
     def erasures(self) -> list[dict[str, Any]]:
         """Return the erasures that were carried out, and the number of records of each."""
         found: dict[int, dict[str, Any]] = {}
-        for window in self.sealed.of_kind(WindowKind.ERASURE):
+        for window in self.sealed.superseding:
+            if window.kind is not WindowKind.ERASURE:
+                continue
             # A plan that is lost has a finding of its own.
             with suppress(ArchiveError):
                 for row in window.plan.erasures or ():
