@@ -2,7 +2,7 @@
 
 Without `--at-once`, all commands run at the same time; with it, at most N do. Each line of output
 is prefixed with the command's name. Commands run in a shell, so `a && b` works. After all commands
-have finished, exits with 1 if any of them failed.
+have finished, prints again what pytest said of failed tests, and exits with 1 if any command failed.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ import subprocess
 import sys
 import threading
 import time
+from collections import defaultdict, deque
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
@@ -22,6 +23,10 @@ __all__ = ["main"]
 
 #: Time limit for commands to exit after they are interrupted.
 LAST_SECONDS = 30.0
+
+#: How pytest's lines about a failed test begin, and how many of a command's last ones are repeated.
+FAILURES = ("E   ", "FAILED ", "ERROR ")
+REPEATED = 40
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -33,7 +38,7 @@ def main(arguments: Sequence[str]) -> int:
     running = _Running()
     with ThreadPoolExecutor(options.at_once or len(named)) as pool:
         runs = {
-            name: pool.submit(running.run, f"{name:{width}} | ", command)
+            name: pool.submit(running.run, name, f"{name:{width}} | ", command)
             for name, command in named.items()
         }
         try:
@@ -44,6 +49,9 @@ def main(arguments: Sequence[str]) -> int:
             running.end()
             raise
     for name, code in codes.items():
+        # In parallel, thousands of other lines may have followed.
+        for line in running.failures[name] if code else ():
+            print(f"{name:{width}} | {line}", end="")
         print(f"{name:{width}} | {'passed' if code == 0 else f'failed, exit code {code}'}")
     print(f"{time.monotonic() - began:.0f} s in total", flush=True)
     return int(any(codes.values()))
@@ -57,14 +65,19 @@ def _parser() -> argparse.ArgumentParser:
 
 
 class _Running:
-    """The commands that are currently running."""
+    """The commands that are currently running.
+
+    Attributes:
+        failures: By name, the last lines of a command about its failed tests.
+    """
 
     def __init__(self) -> None:
+        self.failures: dict[str, deque[str]] = defaultdict(lambda: deque(maxlen=REPEATED))
         self._processes: set[subprocess.Popen[str]] = set()
         self._is_over = False
         self._lock = threading.Lock()
 
-    def run(self, prefix: str, command: str) -> int:
+    def run(self, name: str, prefix: str, command: str) -> int:
         """Run a command, print its lines, and return its exit code."""
         with self._lock:
             if self._is_over:
@@ -81,7 +94,7 @@ class _Running:
                 start_new_session=True,
             )
             self._processes.add(process)
-        _print_lines(prefix, process)
+        _print_lines(prefix, process, self.failures[name])
         code = process.wait()
         self._processes.discard(process)
         return code
@@ -103,9 +116,11 @@ def _end(process: subprocess.Popen[str]) -> None:
             process.wait(LAST_SECONDS)
 
 
-def _print_lines(prefix: str, process: subprocess.Popen[str]) -> None:
+def _print_lines(prefix: str, process: subprocess.Popen[str], failures: deque[str]) -> None:
     assert process.stdout is not None
     for line in process.stdout:
+        if line.startswith(FAILURES):
+            failures.append(line)
         # In a single call, so that lines of different commands don't mix.
         sys.stdout.write(prefix + line)
         sys.stdout.flush()

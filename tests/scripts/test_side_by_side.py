@@ -107,3 +107,21 @@ def _lives(pid: int) -> bool:
         return False
     # A zombie has exited, though its parent hasn't waited for it yet.
     return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+
+
+def test_side_by_side_repeats_failures() -> None:
+    """What pytest said of a failed test stands beside the result, not thousands of lines above."""
+    out, _ = start(
+        "--at-once",
+        "1",
+        "a=echo 'E   assert 1 == 2'; echo 'FAILED tests/test_x.py::test_x'; echo more; exit 1",
+        "b=echo 'FAILED, but passed when it was tried again'",
+        "c=echo; echo",
+    ).communicate(timeout=60)
+
+    assert out.splitlines()[6:10] == [
+        "a | E   assert 1 == 2",
+        "a | FAILED tests/test_x.py::test_x",
+        "a | failed, exit code 1",
+        "b | passed",
+    ]
