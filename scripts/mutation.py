@@ -46,6 +46,7 @@ DECIDING = {
     "drills.sample": "",
     "evidence.envelope": "",
     "evidence.witness_lines": "",
+    "find.as_republish": "",
     "find.plan": "",
     "kafka.acls": "",
     "maintenance.compaction_plan": "maintenance/test_compaction_proof.py",

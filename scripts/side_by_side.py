@@ -2,7 +2,7 @@
 
 Without `--at-once`, all commands run at the same time; with it, at most N do. Each line of output
 is prefixed with the command's name. Commands run in a shell, so `a && b` works. After all commands
-have finished, prints again what pytest said of failed tests, and exits with 1 if any command failed.
+have finished, repeats what pytest said of failed tests, and exits with 1 if any command failed.
 """
 
 from __future__ import annotations

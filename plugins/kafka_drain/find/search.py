@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import heapq
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -121,6 +122,8 @@ class Search:
         should_stop: Asked between files; ends the search.
         through: The position up to which everything was found so far.
         is_complete: Whether it has ended because everything was searched.
+        recreated: Topics that were deleted and created again: records of both have the same
+            offsets.
     """
 
     archive: Archive
@@ -132,6 +135,7 @@ class Search:
     should_stop: Callable[[], bool] = lambda: False
     through: Position | None = None
     is_complete: bool = False
+    recreated: frozenset[str] = frozenset()
     _kept: dict[tuple[str, TopicPartition], list[Match]] = field(default_factory=dict, repr=False)
     _done: int = 0
     _ticker: Ticker = field(init=False, repr=False)
@@ -152,8 +156,11 @@ class Search:
             StoreUnavailableError: When the archive's store doesn't respond.
         """
         snapshot, times = self.archive.snapshot(), self.criteria.selection.times
+        incarnations = snapshot.topic_incarnations()
+        names = Counter(name for name, _ in incarnations)
+        self.recreated = frozenset(name for name, seen in names.items() if seen > 1)
         contents = [(file, self._contents(file)) for file in archive_files(snapshot, times)]
-        parts = parts_of(contents, snapshot.topic_incarnations(), self.criteria, self.after)
+        parts = parts_of(contents, incarnations, self.criteria, self.after)
         steps = steps_of(self._without_ruled_out(parts))
         payloads = self.payloads() if self.criteria.path is not None else None
         progress = Progress("records", sum(step.records() for step in steps))

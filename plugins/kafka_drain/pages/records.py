@@ -6,7 +6,7 @@ Opens nothing but its template.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from kafka_drain.pages.rendering import render
 
@@ -91,6 +91,22 @@ class RecordRow:
 
 
 @dataclass(frozen=True)
+class SelectedRecords:
+    """What fills the form of a republish.
+
+    Attributes:
+        these: The JSON configuration that selects the records of this page.
+        all: That of all records that match, on whichever page; empty if there is none, or if this
+            page has them all.
+        cannot: What the form can't say.
+    """
+
+    these: str
+    all: str = ""
+    cannot: Sequence[str] = ()
+
+
+@dataclass(frozen=True)
 class FoundRecords:
     """What a search has found.
 
@@ -100,7 +116,7 @@ class FoundRecords:
         trail: Where each page so far began; empty on the first one.
         next: Where the next page begins; empty if there is none.
         ended: Whether the search stopped because it took too long.
-        ranges: The offsets of the records, as the form of a republish takes them.
+        selected: What fills the form of a republish; None if nothing was found.
     """
 
     rows: Sequence[RecordRow] = ()
@@ -108,7 +124,7 @@ class FoundRecords:
     trail: Sequence[str] = ()
     next: str = ""
     ended: bool = False
-    ranges: Sequence[str] = field(default=())
+    selected: SelectedRecords | None = None
 
 
 def records_page(

@@ -15,11 +15,15 @@ from typing import TYPE_CHECKING, Any
 from airflow.providers.common.compat.sdk import conf
 
 from kafka_drain.archive.archive import Archive
-from kafka_drain.config.offset_ranges import range_name
 from kafka_drain.errors import ConfigError, KafkaDrainError
 from kafka_drain.intervals import time_text
-from kafka_drain.offsets import OffsetRange, TopicPartition, merge
-from kafka_drain.pages.records import Cut, FoundRecords, RecordRow, records_page
+from kafka_drain.pages.records import (
+    Cut,
+    FoundRecords,
+    RecordRow,
+    SelectedRecords,
+    records_page,
+)
 from kafka_drain_airflow.addresses import dag_url
 from kafka_drain_airflow.pages.archives import find, opened
 from kafka_drain_airflow.pages.database import Place
@@ -82,7 +86,7 @@ def page_of(place: Place, address: str, republish: str, posted: Posted, user: st
             trail=trail,
             next="" if search.is_complete else str(search.through or ""),
             ended=not search.is_complete and len(matches) < search.limit,
-            ranges=_ranges(matches),
+            selected=_selected(search, matches),
         )
     except (KafkaDrainError, OSError) as error:
         found = FoundRecords(problem=str(error).replace("--scan", "the box above"), trail=trail)
@@ -192,11 +196,19 @@ def _rows(search: Search, matches: Sequence[Match]) -> list[RecordRow]:
     return rows
 
 
-def _ranges(matches: Sequence[Match]) -> list[str]:
-    """Return the offsets of records, as the form of a republish takes them."""
-    found: dict[TopicPartition, list[OffsetRange]] = {}
-    for match in matches:
-        at: Any = match.position
-        tp = TopicPartition(at.topic, at.partition)
-        found.setdefault(tp, []).append(OffsetRange(at.offset, at.offset + 1))
-    return [range_name(tp, each) for tp, ranges in found.items() for each in merge(ranges)]
+def _selected(search: Search, matches: Sequence[Match]) -> SelectedRecords:
+    """Return what fills the form of a republish."""
+    from kafka_drain.find.as_republish import as_republish
+
+    is_all = search.is_complete and search.after is None
+    selected = as_republish(search.criteria, matches, is_all=is_all, recreated=search.recreated)
+    others = selected.all if selected.all != selected.these else None
+    return SelectedRecords(
+        these=_pretty(selected.these),
+        all="" if others is None else _pretty(others),
+        cannot=selected.cannot,
+    )
+
+
+def _pretty(fields: Mapping[str, Any]) -> str:
+    return json.dumps(fields, indent=1)

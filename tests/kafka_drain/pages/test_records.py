@@ -4,7 +4,15 @@ from __future__ import annotations
 
 from typing import Any
 
-from kafka_drain.pages.records import FIELDS, SHOWN, Cut, FoundRecords, RecordRow, records_page
+from kafka_drain.pages.records import (
+    FIELDS,
+    SHOWN,
+    Cut,
+    FoundRecords,
+    RecordRow,
+    SelectedRecords,
+    records_page,
+)
 
 LINKS = {"back": "/a", "here": "/a/records", "lines": "/a/records.jsonl", "republish": "/dags/r"}
 EVIL = "<script>alert('x')</script>"
@@ -43,7 +51,8 @@ def test_records_page_escapes() -> None:
     """Whatever a record or a user writes is text."""
     evil = Cut.of(EVIL, "text")
     one = row(key=evil, value=evil, headers=[(EVIL, evil)], file=EVIL, topic=EVIL, time=EVIL)
-    found = FoundRecords(rows=[one], trail=[EVIL], next=EVIL, ranges=[EVIL])
+    selected = SelectedRecords(EVIL, EVIL, [EVIL])
+    found = FoundRecords(rows=[one], trail=[EVIL], next=EVIL, selected=selected)
     given = {field.name: f'"{EVIL}' for field in FIELDS}
     shown = page(found, given) + page(FoundRecords(problem=EVIL), given)
 
@@ -74,7 +83,7 @@ def test_records_page_null() -> None:
 
 def test_records_page_turns() -> None:
     """The next page begins where this one ends, the previous one where it began."""
-    found = FoundRecords(rows=[row()], trail=["p1", "p2"], next="p3", ranges=["orders:3:1-2"])
+    found = FoundRecords(rows=[row()], trail=["p1", "p2"], next="p3")
     shown = page(found, {"key": "k", "scan": "yes"})
     previous, following = (
         part.partition("</form>")[0]
@@ -88,7 +97,22 @@ def test_records_page_turns() -> None:
         assert '<input type="hidden" name="key" value="k">' in form
         assert '<input type="hidden" name="scan" value="yes">' in form
     assert "there may be more" in shown
-    assert "orders:3:1-2" in shown
+
+
+def test_records_page_republish() -> None:
+    """What fills the form of a republish is shown with what it can't say; nothing without a DAG."""
+    selected = SelectedRecords('{"offsets": []}', '{"topics": []}', ["a was created again"])
+    found = FoundRecords(rows=[row()], selected=selected)
+    shown = page(found)
+
+    assert shown.count("<textarea readonly") == 2
+    assert "{&#34;offsets&#34;: []}" in shown
+    assert "{&#34;topics&#34;: []}" in shown
+    assert "<li>a was created again</li>" in shown
+    one = page(FoundRecords(rows=[row()], selected=SelectedRecords("{}")))
+    assert one.count("<textarea readonly") == 1
+    nowhere = records_page("orders", "/data/orders", {}, found, {**LINKS, "republish": ""})
+    assert "textarea readonly" not in nowhere
 
 
 def test_records_page_ends() -> None:

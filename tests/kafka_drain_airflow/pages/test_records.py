@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import json
+import re
+from html import unescape
 from pathlib import Path
+from typing import Any
 from urllib.parse import urlencode
 
 import pytest
@@ -160,11 +163,25 @@ def test_records_busy(scene: tuple[Path, dict[str, dict[str, str]]]) -> None:
 
 
 def test_records_republish(scene: tuple[Path, dict[str, dict[str, str]]]) -> None:
-    """What was found is shown as the offsets that the form of a republish takes."""
+    """What was found fills the form of a republish: a page's records, and all that match."""
     folder, _ = scene
     place = Place(str(folder / "a"), name="a")
-    page = page_of(place, "/a", "republish_a", {"limit": ["20"]}, "alice")
+    page = unescape(page_of(place, "/a", "republish_a", {"limit": ["20"]}, "alice"))
+    by_key = {"limit": ["3"], "key": ["secret-7"]}
+    some = unescape(page_of(place, "/a", "republish_a", by_key, "alice"))
+    last = unescape(page_of(place, "/a", "republish_a", {"trail": ["a:1:0:17"]}, "alice"))
 
-    assert "a:0:0-20" in page
+    assert fields_in(page) == [{"offsets": ["a:0:0-20"]}, {}]
     assert "/dags/republish_a" in page
+    assert fields_in(some) == [{"offsets": ["a:0:0-3"]}]
+    assert "no fields select those" in some
+    # Everything was searched, but pages before this one have records too.
+    assert fields_in(last) == [{"offsets": ["a:0:18-21"]}, {}]
     assert "republish" not in page_of(place, "/a", "", {}, "alice").lower()
+
+
+def fields_in(page: str) -> list[dict[str, Any]]:
+    """Return the configurations that a page has."""
+    return [
+        json.loads(found) for found in re.findall(r"<textarea[^>]*>(.*?)</textarea>", page, re.S)
+    ]

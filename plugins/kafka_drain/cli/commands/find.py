@@ -92,6 +92,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="read all files that may hold a match; otherwise the search refuses if these have "
         "more than 256 MiB",
     )
+    parser.add_argument(
+        "--republish",
+        action="store_true",
+        help="instead of the records, print the JSON configuration with which republish_<name> "
+        "selects them, and say what it can't express",
+    )
 
 
 def run(options: argparse.Namespace) -> int:
@@ -120,7 +126,10 @@ def run(options: argparse.Namespace) -> int:
         scan=options.scan,
         say=say,
     )
-    found = _print_lines(search) if options.json else _print_table(options, search)
+    if options.republish:
+        found = _print_fields(search)
+    else:
+        found = _print_lines(search) if options.json else _print_table(options, search)
     say(_ending(search, found))
     return OK
 
@@ -137,6 +146,24 @@ def _keys_in(path: str | None) -> list[str]:
     if not any(keys):
         raise ConfigError(f"--key-file {path} has no key; without one, any record would match")
     return [key for key in keys if key]
+
+
+def _print_fields(search: Search) -> int:
+    """Print what selects the records in a republish; nothing if there are none.
+
+    Prints what selects all that match, if fields can, and otherwise those that were found.
+    """
+    from kafka_drain.find.as_republish import as_republish
+
+    matches = list(search.matches())
+    if not matches:
+        return 0
+    is_all = search.is_complete and search.after is None
+    selected = as_republish(search.criteria, matches, is_all=is_all, recreated=search.recreated)
+    answer_line(selected.these if selected.all is None else selected.all)
+    for sentence in selected.cannot:
+        say(f"find: {sentence}")
+    return len(matches)
 
 
 def _print_lines(search: Search) -> int:

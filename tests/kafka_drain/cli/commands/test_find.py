@@ -122,3 +122,34 @@ def test_find_empty_key_file(
 
     assert main(["find", archive, "--key-file", str(tmp_path / "keys")]) == USAGE
     assert "has no key" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("given", "expected", "is_more"),
+    [
+        (["--key", "7"], {"offsets": ["a:0:7-8"]}, False),
+        (["--value-contains", "<b>", "--limit", "2"], {"offsets": ["a:0:20-22"]}, True),
+        (["--topic", "a", "--limit", "2"], {"topics": ["a"]}, False),
+    ],
+)
+def test_find_republish(
+    archive: str,
+    capsys: pytest.CaptureFixture[str],
+    given: list[str],
+    expected: dict[str, Any],
+    is_more: bool,
+) -> None:
+    """What was found is handed to a republish as its fields; what they can't say is said."""
+    assert main(["find", archive, "--republish", *given]) == OK
+    found, said = lines_of(capsys)
+
+    assert found == [expected]
+    assert ("no fields select those" in said) is is_more
+
+
+def test_find_republish_nothing(archive: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """If nothing was found, nothing is printed: no fields at all would select everything."""
+    assert main(["find", archive, "--republish", "--key", "none"]) == OK
+    found, _ = lines_of(capsys)
+
+    assert found == []
