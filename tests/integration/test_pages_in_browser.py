@@ -24,6 +24,13 @@ from kafka_drain.pages.archive import archive_page
 from kafka_drain.pages.documents import message_page, receipt_page
 from kafka_drain.pages.overview import ArchiveRow, Doing, Run, overview_page
 from kafka_drain.pages.placing import Placed
+from kafka_drain.pages.records import (
+    Cut,
+    FoundRecords,
+    RecordRow,
+    SelectedRecords,
+    records_page,
+)
 from kafka_drain.pages.rendering import coloured
 from kafka_drain.pages.report import report_page
 from kafka_drain.pages.restores import restores_page
@@ -136,9 +143,41 @@ def pages(folder: Path) -> dict[str, str]:
         "archive_new": archive_page(new, History(), NOW, "/r"),
         "archive_hostile": archive_page(hostile, odd_history, NOW, "/r"),
         "archive_drills": archive_page(green, history, DRILLED_AT, "/r", drills=drills),
+        **{f"records_{state}": page for state, page in records_pages().items()},
         "report": report_page(full()),
         "receipt": receipt_page(receipt, content, "/back", "/raw"),
         "message": message_page("Not found", "DAG a doesn't drain to an archive.", "/back"),
+    }
+
+
+def records_pages() -> dict[str, str]:
+    """Return the page *Records* in each of its states."""
+    text, digits = Cut.of("x" * 5_000_000, "text"), Cut.of("ff" * 5_000_000, "hex")
+    evil = Cut.of("<script>alert(1)</script>", "text")
+    record = RecordRow(
+        *("flights", 3, 4711, "2026-01-01T00:00:00.000Z", Cut.of("k", "text")),
+        *(text, [("source", Cut.of("web", "text"))], "f.parquet", True),
+    )
+    hostile = replace(record, topic=EVIL, key=evil, value=evil, headers=[(EVIL, evil)], file=EVIL)
+    binary = replace(record, key=Cut.of("", None), value=digits, is_sealed=False)
+    ranges = json.dumps({"offsets": [f"flights:3:{n}-{n + 1}" for n in range(0, 100, 2)]}, indent=1)
+    selected = SelectedRecords(ranges, '{"topics": ["flights"]}', ["3 aren't sealed yet."])
+    rows = [record, hostile, binary]
+    found = FoundRecords(rows=rows, trail=["p1", "p2"], next="p3", selected=selected)
+    links = {"back": "/a", "here": "/r", "lines": "/r.jsonl", "republish": "/dags/republish"}
+    given = {"key": "k" * 300, "scan": "yes"}
+
+    def page(found: FoundRecords | None, given: dict[str, str]) -> str:
+        shown = records_page("flights", "/data/flights", given, found, links)
+        # Opened, so that what is in it is looked at too.
+        return shown.replace("<details", "<details open")
+
+    return {
+        "form": page(None, {}),
+        "found": page(found, given),
+        "none": page(FoundRecords(), {}),
+        "stopped": page(FoundRecords(next="p1", ended=True), given),
+        "problem": page(FoundRecords(problem=EVIL), {"topic": EVIL}),
     }
 
 

@@ -48,6 +48,8 @@ from kafka_drain.windows.window_jobs import (
 #: bytes: a query for a range of time or offsets reads only the row groups that overlap it.
 ROW_GROUP_RECORDS = 20_000
 ROW_GROUP_BYTES = (1 << 20, 16 << 20)
+#: Option that sizes the Bloom filter of a row group.
+KEYS_IN_ROW_GROUP = "parquet.bloom.filter.expected.ndv#key"
 
 #: Spark settings of a compaction; they override the pipeline's.
 SPARK_CONF = {
@@ -159,14 +161,37 @@ def _writer_options(compaction: Compaction, pipeline: Pipeline) -> dict[str, str
     options = {"compression": COMPRESSIONS[file_format][0]}
     if pipeline.format == file_format:
         options = {"compression": pipeline.compression, **pipeline.sink_options}
-        # A limit chosen for the drain's files doesn't suit compacted ones.
+        # Numbers chosen for the drain's files and row groups don't suit compacted ones.
         options.pop("maxRecordsPerFile", None)
+        options.pop(KEYS_IN_ROW_GROUP, None)
     if file_format == "parquet":
-        # Parquet limits a row group by its size in memory, which is close to its size on disk.
-        lowest, highest = ROW_GROUP_BYTES
-        wanted = group.bytes * ROW_GROUP_RECORDS // max(1, sum(group.records.values()))
-        options.setdefault("parquet.block.size", str(min(max(wanted, lowest), highest)))
+        block = options.get("parquet.block.size")
+        options = row_groups(group.bytes, sum(group.records.values()), block) | options
     return options
+
+
+def row_groups(size: int, records: int, block: str | None = None) -> dict[str, str]:
+    """Return options for the row groups of compacted Parquet files.
+
+    Besides their size, Bloom filters on keys: nearly free here, where nobody waits and the number
+    of keys is known. Parquet leaves out those of row groups whose keys are all in a dictionary,
+    because they repeat.
+
+    Args:
+        size: Number of bytes of the files that are compacted.
+        records: Number of their records.
+        block: The size of a row group in bytes, if the pipeline names one.
+    """
+    # Parquet limits a row group by its size in memory, which is close to its size on disk.
+    lowest, highest = ROW_GROUP_BYTES
+    wanted = min(max(size * ROW_GROUP_RECORDS // max(1, records), lowest), highest)
+    # As many as a row group has records, if it is full; if there is only one, as all have.
+    keys = min(records, int(block or wanted) * records // max(1, size))
+    return {
+        "parquet.block.size": block or str(wanted),
+        "parquet.bloom.filter.enabled#key": "true",
+        KEYS_IN_ROW_GROUP: str(max(1, keys)),
+    }
 
 
 def finish_compaction(

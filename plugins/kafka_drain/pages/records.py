@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from kafka_drain.pages.rendering import render
 
 #: Number of characters of a key, a value or a header that the page shows.
-SHOWN = 2_000
+SHOWN = 500
 
 
 @dataclass(frozen=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -13,11 +14,17 @@ from kafka_drain.data_files.reader import read_records, topic_of
 from kafka_drain.data_files.xxhash64 import batch_fingerprint
 from kafka_drain.errors import ManifestInvalidError
 from kafka_drain.maintenance import compact as compacting
-from kafka_drain.maintenance.compact import finish_compaction, plan_compactions, prepare_compaction
+from kafka_drain.maintenance.compact import (
+    KEYS_IN_ROW_GROUP,
+    finish_compaction,
+    plan_compactions,
+    prepare_compaction,
+    row_groups,
+)
 from kafka_drain.maintenance.compaction_plan import Compaction
 from kafka_drain.offsets import TopicPartition
 from kafka_drain.proof.content_checks import content_of
-from kafka_drain.spark.job_spec import write_private
+from kafka_drain.spark.job_spec import CompactSpec, write_private
 from kafka_drain.windows.superseded_files import remove_superseded, remove_unsealed
 from kafka_drain.windows.window_jobs import WindowJob
 from tests.kafka_drain.fake_cluster import fake_application
@@ -116,3 +123,70 @@ def test_finish_compaction_source_changed(
 
     assert [w.key for w in made.archive.snapshot().windows if w.is_sealed] == []
     assert remove_superseded(made.archive, print)["removed_files"] == 0
+
+
+@pytest.mark.parametrize(
+    ("size", "records", "block", "expected"),
+    [
+        # 100 bytes a record: a row group of 20,000 has 2 MB.
+        (100_000_000, 1_000_000, None, (2_000_000, 20_000)),
+        # At least 1 MiB, at most 16: more, or fewer, records than that.
+        (10_000_000, 1_000_000, None, (1 << 20, 104_857)),
+        (1_000_000_000, 10_000, None, (16 << 20, 167)),
+        # All fit into one.
+        (1_000, 10, None, (2_000_000, 10)),
+        (0, 0, None, (1 << 20, 1)),
+        # The pipeline's own size.
+        (100_000_000, 1_000_000, "65536", (65536, 655)),
+    ],
+)
+def test_row_groups(size: int, records: int, block: str | None, expected: tuple[int, int]) -> None:
+    """Bloom filters have room for as many keys as a row group has records."""
+    options = row_groups(size, records, block)
+
+    assert (int(options["parquet.block.size"]), int(options[KEYS_IN_ROW_GROUP])) == expected
+    assert options["parquet.bloom.filter.enabled#key"] == "true"
+
+
+@pytest.mark.parametrize(
+    ("file_format", "given", "expected"),
+    [
+        ("parquet", {}, {"parquet.bloom.filter.enabled#key": "true", KEYS_IN_ROW_GROUP: "50"}),
+        # Numbers for the drain's row groups aren't used, decisions are.
+        (
+            "parquet",
+            {KEYS_IN_ROW_GROUP: 500_000, "maxRecordsPerFile": 7},
+            {KEYS_IN_ROW_GROUP: "50", "maxRecordsPerFile": None},
+        ),
+        (
+            "parquet",
+            {"parquet.bloom.filter.enabled#key": False, "parquet.bloom.filter.fpp#key": 0.1},
+            {"parquet.bloom.filter.enabled#key": "false", "parquet.bloom.filter.fpp#key": "0.1"},
+        ),
+        # The archive's files are Parquet, although the pipeline writes another format by now.
+        ("orc", {"orc.stripe.size": 1 << 20}, {KEYS_IN_ROW_GROUP: "50", "orc.stripe.size": None}),
+    ],
+)
+def test_compaction_writer_options(
+    made: MadeArchive,
+    tmp_path: Path,
+    file_format: str,
+    given: dict[str, Any],
+    expected: dict[str, str | None],
+) -> None:
+    """A compaction takes over what the pipeline decides, but not what only suits a drain."""
+    snapshot = made.archive.snapshot()
+    [compaction] = plan_compactions(snapshot, snapshot.generations[:1], TARGET)
+    pipeline = Pipeline(
+        name="made",
+        topics=["flights"],
+        archive=str(made.root),
+        format=file_format,
+        sink_options=given,
+    )
+    (tmp_path / "job").mkdir(mode=0o700)
+
+    prepare_compaction(made.archive, compaction, pipeline, tmp_path / "job")
+
+    options = CompactSpec.read(tmp_path / "job" / "compact.json").writer_options
+    assert {name: options.get(name) for name in expected} == expected
