@@ -82,11 +82,13 @@ class Arms:
         servers: Bootstrap servers of the broker.
         topic: The topic to drain.
         folder: The target folder; removed after each run.
+        written: Number of bytes of the data files that the newest run of `ours` has written.
     """
 
     servers: str
     topic: str
     folder: Path
+    written: int = 0
 
     def __post_init__(self) -> None:
         """Hash the topic's content once."""
@@ -108,6 +110,7 @@ class Arms:
         command += ["--bootstrap-servers", self.servers, "--topic", self.topic]
         printed, cost = run_command([*command, "--master", "local[2]", *options])
         seconds = json.loads(printed)["seconds"]
+        self.written = sum(path.stat().st_size for path in self.folder.rglob("part-*.parquet"))
         checked(self.folder, self.expected)
         return replace(cost, seconds=seconds)
 

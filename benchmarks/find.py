@@ -13,6 +13,7 @@ import os
 import statistics
 import time
 from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +25,7 @@ from benchmarks.arms import compared, figures_of, take_turns
 from benchmarks.drain import Arms
 from benchmarks.kafka_records import produce
 from benchmarks.marks import Mark, Say
+from benchmarks.process_tree import Cost
 from benchmarks.processes import load_average, measured
 from benchmarks.synthetic import CLUSTER_ID, FIRST_TIME, SEALED_AT, TOPIC, TOPIC_ID
 from demo.broker import KafkaCluster as LocalKafka
@@ -42,8 +44,11 @@ FILES, RECORDS = 1_000, 100_000
 PARTITIONS = tuple(TopicPartition(TOPIC, number) for number in range(8))
 #: Records of the drain that is measured with and without Bloom filters.
 DRAINED = 2_000_000
-#: What turns them on, with enough for the keys of a row group.
-OPTIONS = ("parquet.bloom.filter.enabled#key=true", "parquet.bloom.filter.expected.ndv#key=500000")
+#: What turns them on, with room for the records of a partition, which are a file.
+OPTIONS = (
+    "parquet.bloom.filter.enabled#key=true",
+    f"parquet.bloom.filter.expected.ndv#key={DRAINED // len(PARTITIONS)}",
+)
 #: The share of a drain's speed that they must leave.
 OWED = 0.97
 
@@ -58,8 +63,8 @@ def measure_find(folder: Path, rounds: int, say: Say) -> tuple[dict[str, Any], l
         RuntimeError: If a search doesn't find exactly the record, or a drain fails.
     """
     found, marks = _searched(folder, rounds, say)
-    drained, cost = _drained(folder, rounds, say)
-    return {"searches": found, "drains": drained}, [*marks, cost]
+    drained, costs = _drained(folder, rounds, say)
+    return {"searches": found, "drains": drained}, [*marks, *costs]
 
 
 def _searched(folder: Path, rounds: int, say: Say) -> tuple[dict[str, Any], list[Mark]]:
@@ -107,17 +112,33 @@ def _searched(folder: Path, rounds: int, say: Say) -> tuple[dict[str, Any], list
     return {"bytes": sizes, "runs": figures}, marks
 
 
-def _drained(folder: Path, rounds: int, say: Say) -> tuple[dict[str, Any], Mark]:
-    with LocalKafka(folder / "broker") as broker:
-        servers = broker.bootstrap_servers
-        say(f"find: sending {DRAINED:,} records")
-        measured(produce, servers, "orders", DRAINED, "orders")
-        arms = Arms(servers, "orders", folder / "out")
-        given = [word for option in OPTIONS for word in ("--sink-option", option)]
-        turns = {"none": arms.ours, "filters": lambda: arms.ours(*given)}
-        costs = take_turns(turns, rounds, say, "find drain")
-    mark = compared("drain with Bloom filters on keys vs. without", costs, "filters", "none", OWED)
-    return {"records": DRAINED, "arms": figures_of(costs, DRAINED)}, mark
+def _drained(folder: Path, rounds: int, say: Say) -> tuple[dict[str, Any], list[Mark]]:
+    figures: dict[str, Any] = {"records": DRAINED}
+    marks = []
+    for kind in ("keyed", "orders"):
+        with LocalKafka(folder / kind / "broker") as broker:
+            servers = broker.bootstrap_servers
+            say(f"find: sending {DRAINED:,} records: {kind}")
+            measured(produce, servers, kind, DRAINED, kind)
+            arms, sizes = Arms(servers, kind, folder / kind / "out"), {}
+
+            def drain(arm: str, arms: Arms = arms, sizes: dict[str, int] = sizes) -> Cost:
+                options = OPTIONS if arm == "filters" else ()
+                cost = arms.ours(*(word for one in options for word in ("--sink-option", one)))
+                sizes[arm] = arms.written
+                return cost
+
+            turns = {arm: partial(drain, arm) for arm in ("none", "filters")}
+            costs = take_turns(turns, rounds, say, f"find drain {kind}")
+        figures[kind] = {"arms": figures_of(costs, DRAINED), "bytes": sizes}
+        what = f"drain {kind} with Bloom filters on keys vs. without"
+        larger = f"{sizes['filters'] / sizes['none'] - 1:+.1%}, {sizes['none'] / 1e6:,.1f} MB"
+        marks += [
+            compared(f"{what}, query", costs, "filters", "none", OWED),
+            compared(f"{what}, CPU seconds", costs, "filters", "none", OWED, figure="cpu_seconds"),
+            Mark(f"{what}, bytes of the files", larger, wanted="", met=None, load=load_average()),
+        ]
+    return figures, marks
 
 
 def key_of(record: int) -> bytes:

@@ -3,6 +3,7 @@
 orders  JSON values of about 190 bytes with keys, a quarter of them with headers
 random  random values of 1 KiB with keys, which can't be compressed
 small   values of 100 bytes without keys and headers
+keyed   the same values with keys of 100 bytes, each once
 """
 
 from __future__ import annotations
@@ -55,7 +56,13 @@ def _small(number: int) -> Iterator[Record]:
         yield None, value, None, FIRST_TIME + 10 * n
 
 
-KINDS = {"orders": _orders, "random": _random, "small": _small}
+def _keyed(number: int) -> Iterator[Record]:
+    random = Random(4)
+    for _, value, headers, timestamp in _small(number):
+        yield b"%0100x" % random.getrandbits(400), value, headers, timestamp
+
+
+KINDS = {"orders": _orders, "random": _random, "small": _small, "keyed": _keyed}
 
 
 def produce(bootstrap_servers: str, topic: str, number: int, kind: str = "orders") -> float:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Protocol
 
 from kafka_drain.errors import ConfigError
@@ -168,7 +168,7 @@ def parts_of(
                 if part.at(content.last) <= after:
                     continue
                 if part.at(after.offset) == after:
-                    part = Part(file, content, incarnation, rows, after.offset + 1)
+                    part = replace(part, from_offset=after.offset + 1)
             found.append(part)
     return found
 

@@ -76,8 +76,7 @@ def page_of(place: Place, address: str, republish: str, posted: Posted, user: st
         posted: What the form has.
         user: Who searches.
     """
-    given = {name: texts[0] for name, texts in posted.items() if texts and texts[0]}
-    trail = list(posted.get("trail", ()))
+    given, trail = _given(posted), list(posted.get("trail", ()))
     try:
         search = _search_of(place, given, trail, _limit(given, PAGE))
         matches = _matches(search, place, user)
@@ -99,11 +98,16 @@ def lines_of(place: Place, posted: Posted, user: str) -> bytes:
     Raises:
         KafkaDrainError: When the criteria aren't acceptable, or the archive can't be searched.
     """
-    given = {name: texts[0] for name, texts in posted.items() if texts and texts[0]}
+    given = _given(posted)
     search = _search_of(place, given, list(posted.get("trail", ())), _limit(given, DOWNLOAD))
     payloads = search.payloads()
     matches = _matches(search, place, user)
     return b"".join(json.dumps(match.to_dict(payloads)).encode() + b"\n" for match in matches)
+
+
+def _given(posted: Posted) -> dict[str, str]:
+    """Return the fields that aren't empty."""
+    return {name: texts[0] for name, texts in posted.items() if texts and texts[0]}
 
 
 def _links(address: str, republish: str) -> dict[str, str]:
