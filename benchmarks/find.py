@@ -120,7 +120,7 @@ def _drained(folder: Path, rounds: int, say: Say) -> tuple[dict[str, Any], list[
             servers = broker.bootstrap_servers
             say(f"find: sending {DRAINED:,} records: {kind}")
             measured(produce, servers, kind, DRAINED, kind)
-            arms, sizes = Arms(servers, kind, folder / kind / "out"), {}
+            arms, sizes = Arms(servers, kind, folder / kind / "out"), dict[str, int]()
 
             def drain(arm: str, arms: Arms = arms, sizes: dict[str, int] = sizes) -> Cost:
                 options = OPTIONS if arm == "filters" else ()
