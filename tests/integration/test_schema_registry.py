@@ -26,8 +26,6 @@ from kafka_drain.cli.main import main
 from kafka_drain.config.pipeline import Pipeline
 from kafka_drain.errors import ConfigError, SourceRecordError
 from kafka_drain.evidence.keys import SigningKey
-from kafka_drain.find.criteria import Criteria
-from kafka_drain.find.search import Search
 from kafka_drain.kafka.cluster import KafkaCluster
 from kafka_drain.proof.validation import validate_archive
 from kafka_drain.schemas.capture import capture_schemas, read_document
@@ -457,34 +455,3 @@ def test_capture_from_a_real_registry(
     again = capture_schemas(archive, SchemaRegistry({"url": source_registry}), now=utc_now())
     assert again.new == again.missing == ()
     assert again.document.subjects == document.subjects
-
-
-def test_find_decodes(drained: Callable[[int], Drained]) -> None:
-    """A search decodes Avro, Protobuf and JSON with the schemas that were kept of a registry."""
-    made = drained(100)
-    for topic, make in (("orders", order_of), ("events", event_of)):
-        name = getattr(made, topic)
-        one = Search(Archive.at(str(made.archive)), Criteria.of(topics=[name]), limit=1000)
-        payloads = one.payloads()
-        found = [match.to_dict(payloads) for match in one.matches()]
-        assert len(found) == 100
-        for row in found:
-            number = row["offset"] * PARTITIONS + row["partition"]
-            _, value = make(made.ids, number)
-            _, meant = expected(topic, number)
-            kind = {made.ids.order: "avro", made.ids.event: "protobuf", made.ids.note: "json"}
-            id_ = int.from_bytes(value[1:5], "big") if value and value[:1] == b"\0" else None
-            assert row["value_schema"] == id_
-            if id_ is not None:
-                assert row["value_format"] == kind[id_]
-                if kind[id_] == "protobuf":
-                    # The message without its name.
-                    [meant] = meant.values()
-                assert normal(row["value"]) == normal(meant)
-
-
-def normal(value: Any) -> Any:
-    """Return a decoded value with numbers as text, as Protobuf's JSON has large ones."""
-    if isinstance(value, dict):
-        return {name: normal(member) for name, member in value.items()}
-    return str(value)
