@@ -1,0 +1,66 @@
+"""Bloom filters on keys that real Spark writes when files are compacted, and a search with them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pyarrow.parquet as pq
+import pytest
+
+from kafka_drain.archive.files import archive_files
+from kafka_drain.config.pipeline import Pipeline
+from kafka_drain.data_files.reader import bytes_to_read
+from kafka_drain.data_files.records import Wanted
+from kafka_drain.find.criteria import Criteria
+from kafka_drain.find.search import Search
+from kafka_drain.maintenance.compact import plan_compactions, run_compaction
+from kafka_drain.offsets import TopicPartition
+from kafka_drain.spark.engine import SparkRunner
+from tests.kafka_drain.made_archive import MadeArchive, dense
+
+pytestmark = pytest.mark.integration
+
+UNIQUE, REPEATED, NULL = (TopicPartition(name, 0) for name in ("unique", "repeated", "null"))
+RECORDS, BATCH = 2_000, 500
+
+
+def test_compaction_bloom_filters(tmp_path: Path, runner: SparkRunner) -> None:
+    """Unique keys get a filter that rules out other keys; those that repeat need none.
+
+    Nulls get one, because Parquet leaves it out only where a dictionary holds all keys.
+    """
+    topics = [tp.topic for tp in (UNIQUE, REPEATED, NULL)]
+    made = MadeArchive(tmp_path / "archive", {name: f"id-{name}" for name in topics})
+    for start in range(0, RECORDS, BATCH):
+        rows = dense(start, start + BATCH)
+        # Keys are offsets in decimal.
+        made.seal({UNIQUE: rows})
+        made.seal({REPEATED: rows}, key=b"1")
+        made.seal({NULL: rows}, key=None)
+    made.open_generation()
+    snapshot = made.archive.snapshot()
+    pipeline = Pipeline(name="made", topics=topics, archive=str(made.root))
+    for compaction in plan_compactions(snapshot, snapshot.generations[:1], 1 << 20):
+        run_compaction(made.archive, compaction, pipeline, runner, run="tests", say=print)
+
+    has_filter = {}
+    for file in archive_files(made.archive.snapshot()):
+        assert file.path.startswith("windows/compact")
+        path = Path(str(made.root), file.path)
+        [topic] = [name for name in topics if f"/topic={name}/" in file.path]
+        metadata = pq.ParquetFile(path).metadata
+        for group in range(metadata.num_row_groups):
+            column = metadata.row_group(group).column(0)
+            assert column.path_in_schema == "key"
+            has_filter.setdefault(topic, set()).add(column.bloom_filter_offset is not None)
+        if topic == "unique":
+            # Within the bounds of the statistics, so that only the filter rules them out.
+            absent = [b"15x%d" % number for number in range(100)]
+            read = [bytes_to_read(path, "parquet", 0, Wanted(keys=[key])) for key in absent]
+            assert sum(map(bool, read)) < 10
+    assert has_filter == {"unique": {True}, "repeated": {False}, "null": {True}}
+    matches = [*Search(made.archive, Criteria.of(keys=["1234"])).matches()]
+    assert [str(match.position) for match in matches] == ["unique:1:0:1234"]
+    assert len([*Search(made.archive, Criteria.of(keys=["1"]), limit=RECORDS * 2).matches()]) == (
+        RECORDS + 1
+    )
