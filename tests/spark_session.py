@@ -41,7 +41,7 @@ def spark_session(warehouse: Path) -> Iterator[Any]:
     options = " ".join(f'--conf "{name}={value}"' for name, value in conf.items())
     jar_list = ",".join(
         str(jar)
-        for conf in (jars.CONNECTOR, jars.S3)
+        for conf in (jars.CONNECTOR, jars.S3, jars.ENCRYPTION)
         if not jars.not_offered(conf)
         for jar in jars.verified(conf)
     )

@@ -25,6 +25,7 @@ FLOORS = {
         "storage",
         "config",
         "metadata_log",
+        "encryption",
         "data_files",
         "kafka",
         "archive",
@@ -72,8 +73,17 @@ EXECUTOR_SIDE = """
     republish.planning.row_filter republish.planning.placement
 """.split()
 
-# Loaded when an Avro file or a URL is read, or a Bloom filter looked up, and not before.
-EXECUTOR_SIDE_LATER = {"fastavro", "upath", "xxhash"}
+# Loaded when an Avro file, an encrypted file or a URL is read, or a Bloom filter looked up, and not
+# before.
+EXECUTOR_SIDE_LATER = {
+    "boto3",
+    "botocore",
+    "cryptography",
+    "fastavro",
+    "requests",
+    "upath",
+    "xxhash",
+}
 # Loaded to send to a managed cluster that wants their tokens.
 TOKENS_LATER = {"aws_msk_iam_sasl_signer", "google"}
 # Comes with adlfs, for a lease or a run folder on Azure.
@@ -91,6 +101,9 @@ ON_EXECUTORS = {
     "kafka_drain_spark.send": SPARK_SIDE | {"pyarrow", "confluent_kafka"},
     "kafka_drain_spark.validate": SPARK_SIDE | {"pyarrow", "xxhash"},
 }
+# The jobs that write files: to encrypt them, their drivers open keys, by what the worker has.
+WRITES = {f"kafka_drain_spark.{name}" for name in "compact drain encryption warm_up window".split()}
+KEYS_LATER = {"boto3", "botocore", "cryptography", "requests", "upath"}
 # For notebooks; no job leads to it.
 READER = "kafka_drain_spark.reader"
 
@@ -315,6 +328,7 @@ def test_spark_side_plain(module: str) -> None:
     """
     allowed = ON_EXECUTORS.get(module, SPARK_SIDE)
     later = EXECUTOR_SIDE_LATER if module in ON_EXECUTORS else set()
+    later = later | (KEYS_LATER if module in WRITES else set())
     later |= TOKENS_LATER if "confluent_kafka" in allowed else set()
     later |= DOCUMENTS_LATER if "upath" in allowed else set()
 

@@ -10,6 +10,7 @@
     │   ├── DataLossError             Kafka no longer has offsets that the drain still needs
     │   ├── ManifestInvalidError      validation found damage in an archive
     │   ├── DataFileError             a data file can't be read
+    │   ├── KeyUnavailableError       a data file is encrypted, and its key isn't there
     │   ├── EvidenceError             signed evidence was changed, or isn't signed by a given key
     │   ├── SourceRecordError         a record can't be kept as it was sent, or can't be resent
     │   ├── AuthenticationError       Kafka or the Schema Registry rejects the credentials
@@ -53,6 +54,7 @@ __all__ = [
     "GroupInUseError",
     "KafkaDrainError",
     "KafkaUnavailableError",
+    "KeyUnavailableError",
     "LagError",
     "LockedError",
     "MachineError",
@@ -115,6 +117,10 @@ class ManifestInvalidError(TerminalError):
 
 class DataFileError(TerminalError):
     """Raised when a data file can't be read; the message says why."""
+
+
+class KeyUnavailableError(TerminalError):
+    """Raised when a data file is encrypted, and the key that opens it can't be had."""
 
 
 class EvidenceError(TerminalError):

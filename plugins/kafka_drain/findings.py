@@ -213,6 +213,15 @@ class Reason(str, Enum):
         "the warning stays as long as the records do; if Kafka still has them, `kafka-drain "
         "reprocess` drains them again",
     )
+    KEY_UNAVAILABLE = (
+        "key_unavailable",
+        "error",
+        "keys, values and headers of some files are encrypted, and the key that opens them isn't "
+        "there: their offsets are proven, their records weren't compared with what Spark read",
+        "give the validation the master key that the message names, and run it again. If the key "
+        "is lost or was destroyed, nobody can read these records any more; `kafka-drain validate` "
+        "without --deep goes on proving their offsets",
+    )
     TOPIC_MADE_AGAIN = (
         "topic_made_again",
         "error",

@@ -20,6 +20,7 @@ import pyarrow.parquet as pq
 
 from kafka_drain.archive.archive import Archive
 from kafka_drain.archive.files import ArchiveFile, archive_files, columns_of
+from kafka_drain.archive.keys import refuse_encrypted
 from kafka_drain.config.sink_options import PARTITION_COLUMNS
 from kafka_drain.data_files.records import SCHEMA
 from kafka_drain.errors import ConfigError, MachineError, ManifestInvalidError, TransientError
@@ -116,6 +117,7 @@ def register_archive(archive: str | Archive, catalog: Catalog, table: str) -> Re
     found = _open(catalog, table, root)
     # Table first: if another run has registered a later state of the archive, this commit fails.
     held = _held(found, root)
+    refuse_encrypted(archive.root, "readers of a table couldn't decrypt")
     sealed = [file for file in archive_files(archive.snapshot()) if file.sealed]
     _require_parquet(archive, sealed)
     wanted = {_location(archive, file.path): file for file in sealed}

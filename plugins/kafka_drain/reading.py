@@ -16,6 +16,7 @@ from upath import UPath
 
 from kafka_drain.archive.archive import Archive
 from kafka_drain.archive.files import ArchiveFile, archive_files, columns_of
+from kafka_drain.archive.keys import refuse_encrypted
 from kafka_drain.archive.receipts import Receipt, ReceiptError, parse_receipt
 from kafka_drain.config.sink_options import MILLISECONDS
 from kafka_drain.data_files.records import SCHEMA
@@ -52,10 +53,13 @@ def archive_dataset(archive: str | Archive, *, include_unsealed: bool = True) ->
 
     Raises:
         ArchiveError: When the folder isn't an archive.
-        ConfigError: When the files are Avro or JSON.
+        ConfigError: When the files are Avro or JSON, or encrypted.
         ManifestInvalidError: When manifest or receipts are damaged: the list would be incomplete.
     """
     archive, files = _files(archive, include_unsealed)
+    refuse_encrypted(
+        archive.root, "a dataset doesn't decrypt; use `kafka-drain find`, or republish them"
+    )
     formats = dict.fromkeys(file.file_format for file in files)
     unknown = [name for name in formats if name not in _FORMATS]
     if unknown:

@@ -13,6 +13,7 @@ from kafka_drain.spark.job_spec import CompactSpec
 from kafka_drain_spark.background import Background
 from kafka_drain_spark.data_files import read_files, with_exact_times
 from kafka_drain_spark.decoding import with_decoded
+from kafka_drain_spark.encryption import set_keys
 from kafka_drain_spark.erased import IS_ERASED, with_erased
 from kafka_drain_spark.fingerprint import (
     NAME,
@@ -42,6 +43,10 @@ def run_compact(spark: SparkSession, spec: CompactSpec) -> dict[str, Any]:
     """
     began = time.monotonic()
     require_source(spark, spec.file_format, *{each["file_format"] for each in spec.sources})
+    if spec.encryption:
+        # So that no other job's files are encrypted.
+        spark = spark.newSession()
+        set_keys(spark, spec.encryption)
     records = read_files(spark, spec.sources)
     if spec.erased:
         records = with_erased(spark, records, spec.erased)
@@ -61,6 +66,8 @@ def run_compact(spark: SparkSession, spec: CompactSpec) -> dict[str, Any]:
     observed = with_exact_times(observed, spec.file_format)
     # Decoded from the raw bytes again: schemas that were unknown may be known by now.
     observed = with_decoded(observed, spec.values)
+    if spec.encryption:
+        set_keys(spark, spec.encryption, observed.schema, spec.partition_by)
     writer = observed.write.format(spec.file_format).options(**spec.writer_options)
     if spec.partition_by:
         writer = writer.partitionBy(*spec.partition_by)

@@ -29,6 +29,7 @@ from kafka_drain_spark.decoding import (
     total_counts,
     with_decoded,
 )
+from kafka_drain_spark.encryption import set_keys
 from kafka_drain_spark.fingerprint import (
     NAME,
     counts_of,
@@ -310,6 +311,8 @@ def start_writing(records: DataFrame, spec: DrainSpec) -> StreamingQuery:
         records = with_decoded(records, spec.values).observe(COUNTED, *count_columns(spec.values))
     for column, expression in spec.columns.items():
         records = records.withColumn(column, F.expr(expression))
+    if spec.encryption:
+        set_keys(records.sparkSession, spec.encryption, records.schema, spec.partition_by)
     writer = records.writeStream.format(spec.file_format).options(**spec.writer_options)
     if spec.partition_by:
         writer = writer.partitionBy(*spec.partition_by)

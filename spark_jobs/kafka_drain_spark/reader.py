@@ -39,18 +39,23 @@ def read_archive(
 
     Raises:
         ArchiveError: When the folder isn't an archive.
-        ConfigError: When Spark would read the timestamps of ORC files in another time zone.
+        ConfigError: When files are encrypted, or Spark would read the timestamps of ORC files in
+            another time zone.
         ManifestInvalidError: When the manifest or receipts are damaged, so that the list of files
             would be incomplete.
     """
     # Imported here, because importing this package must not need more than pyspark.
     from kafka_drain.archive.archive import Archive
     from kafka_drain.archive.files import archive_files, columns_of
+    from kafka_drain.archive.keys import refuse_encrypted
     from kafka_drain.schemas.decoding import decoded_values
     from kafka_drain.storage.paths import hadoop_path
 
     archive = Archive.at(archive_path)
     snapshot = archive.snapshot()
+    refuse_encrypted(
+        archive.root, "this session doesn't decrypt; use `kafka-drain find`, or republish them"
+    )
     files = [file for file in archive_files(snapshot) if include_unsealed or file.sealed]
     sources: dict[str, dict[str, Any]] = {}
     for file in files:

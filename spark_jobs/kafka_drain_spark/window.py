@@ -12,6 +12,7 @@ from kafka_drain.offsets import from_spark_json, ranges_between
 from kafka_drain.spark.job_spec import WindowSpec
 from kafka_drain_spark.data_files import with_exact_times
 from kafka_drain_spark.decoding import sources_of, with_decoded
+from kafka_drain_spark.encryption import set_keys
 from kafka_drain_spark.erased import without_erased
 from kafka_drain_spark.fingerprint import NAME, fingerprint_columns, fingerprint_of
 from kafka_drain_spark.internal_topics import find_internal_topics, names_internal_topics
@@ -40,7 +41,7 @@ def run_window(spark: SparkSession, spec: WindowSpec) -> dict[str, Any]:
     print(f"window {spec.window}: {spec.offsets:,} offsets planned", flush=True)
     # A new session only if needed, so that the session's other settings are kept; a remote one is
     # this job's alone.
-    is_new = names_internal_topics(options) and not is_remote(spark)
+    is_new = (names_internal_topics(options) or spec.encryption) and not is_remote(spark)
     session = spark.newSession() if is_new else spark
     find_internal_topics(session, options)
     records: DataFrame = session.read.format("kafka").options(**options).load().where(spec.where)
@@ -51,6 +52,8 @@ def run_window(spark: SparkSession, spec: WindowSpec) -> dict[str, Any]:
     records = with_decoded(records, spec.values)
     for column, expression in spec.columns.items():
         records = records.withColumn(column, F.expr(expression))
+    if spec.encryption:
+        set_keys(session, spec.encryption, records.schema, spec.partition_by)
     # Overwrite a partial window that a killed run left.
     writer = records.write.format(spec.file_format).options(**spec.writer_options)
     if spec.partition_by:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import copy
 import hashlib
 import json
@@ -66,6 +67,8 @@ from kafka_drain.archive.segment_overlaps import Hole
 from kafka_drain.archive.topic_settings import write_topic_settings
 from kafka_drain.archive.watermarks import observe, write_observations
 from kafka_drain.config.pipeline import Pipeline
+from kafka_drain.encryption.data_keys import file_name, parse_key, wrapped_document
+from kafka_drain.encryption.kms import FILE_VARIABLE
 from kafka_drain.errors import ArchiveError, KafkaDrainError
 from kafka_drain.events.published import begin_publication, note_windows
 from kafka_drain.evidence.keys import SigningKey
@@ -102,6 +105,7 @@ from kafka_drain.schemas.decoding import ValuePlan, plan_values
 from kafka_drain.schemas.registry import SchemaRegistry, WriterSchema
 from kafka_drain.schemas.restore import Restore
 from kafka_drain.spark.run_folder import RunDocument, RunFolder, job_key
+from kafka_drain.storage.json_files import create_document
 from kafka_drain.storage.lease import FoundLease, LeaseDocument, find_lease, hold_lease
 from kafka_drain.storage.sealed_json import seal as seal_document
 from kafka_drain.windows import window_jobs
@@ -181,6 +185,7 @@ PATTERNS: Mapping[str, str] = {
     r"erasures/\d{4,}\.json": "erasure",
     r"erasures/\d{4,}\.done\.json": "erasure-done",
     r"erasures/\d{4,}\.lifted\.json": "erasure-lifted",
+    r"keys/[0-9a-f]{16}\.\d{4}\.json": "data-key",
     r"told/generations\.json": "told-generations",
     r"told/windows/[^/]+\.json": "told-window",
     r"republish/[^/]+/plan(\.\d+)?\.json": "republish-plan",
@@ -597,8 +602,21 @@ def cut_over(folder: Path) -> Archive:
     return archive
 
 
+def wrapped(root: UPath) -> dict[str, Any]:
+    """Return the document of a data key that a file's master key wraps."""
+    path = Path(str(root.parent / "master-keys.json"))
+    path.touch(mode=0o600)
+    path.write_text(json.dumps({"m": base64.b64encode(bytes(32)).decode()}))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv(FILE_VARIABLE, str(path))
+        return wrapped_document("0123456789abcdef", bytes(32), "file", "m")
+
+
 def erased(folder: Path) -> Archive:
-    """An archive of which some records were erased, by an erasure that was lifted since."""
+    """An archive of which some records were erased, by an erasure that was lifted since.
+
+    It has a data key, too.
+    """
     made = MadeArchive(folder, {"flights": "id-1"})
     tp = TopicPartition("flights", 0)
     for n in range(5):
@@ -635,6 +653,8 @@ def erased(folder: Path) -> Archive:
             searched=[window.key for window in sealed],
         )
     )
+    document = wrapped(made.root)
+    create_document(made.root / "keys" / file_name(document["id"], 1), document)
     erasure.lift(ErasureLiftedDocument(format_version=1, by="b", lifted_at=NOW.isoformat()))
     write_report(made.archive, validate_archive(made.archive, None), "erased")
     return made.archive
@@ -878,6 +898,7 @@ READERS: Mapping[str, Callable[[UPath, bytes], object]] = {
     "cluster-head": ChainHeadDocument.parse,
     "cluster-moment": of_sealed(parse_moment),
     "cluster-settings": of_sealed(parse_settings),
+    "data-key": parse_key,
     "generation": GenerationDocument.parse,
     "identity": IdentityDocument.parse,
     "journal-entry": of_sealed(lambda content, name: parse_entry(content)),

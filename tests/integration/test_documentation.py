@@ -42,6 +42,8 @@ def why_not(options: Namespace) -> str:
         options, "evidence_key", None
     ):
         return "needs a key, or creates one: test_evidence.py runs it"
+    if options.name == "rewrap":
+        return "needs an encrypted archive: test_encryption.py wraps its data keys again"
     if options.name == "find" and options.key_file:
         return "reads keys from a file: test_find.py runs it"
     if options.name == "cut-over" and options.back:

@@ -29,6 +29,7 @@ COMMANDS = {
         "close a generation when it is due, compact small files, delete files that are too old"
     ),
     "erase": "erase records on request, prove that all others are as they were",
+    "rewrap": "give the data keys of an encrypted archive another master key",
     "unlock": "show who holds an archive's leases; remove leases that are no longer renewed",
     "inspect": "show the contents of an archive",
     "files": "list the committed data files, one per line",

@@ -11,7 +11,7 @@ from kafka_drain.storage.s3 import scheme_of
 #: Settings that must be equal: the group has a single Spark application with one configuration.
 SHARED = (
     *("schedule", "spark_conn_id", "spark_conf", "log_levels", "jars", "driver_memory"),
-    "archive_conn_id",
+    *("archive_conn_id", "encryption"),
 )
 
 

@@ -10,6 +10,7 @@ from pydantic import Field, field_validator
 from kafka_drain.config.checks import refuse, template_in
 from kafka_drain.config.cut_over import CutOver
 from kafka_drain.config.drill import Drill
+from kafka_drain.config.encryption import Encryption
 from kafka_drain.config.model import ConfigModel
 from kafka_drain.config.places import OWN, calling_line, named
 from kafka_drain.config.schedules import check_schedule
@@ -82,6 +83,7 @@ class Pipeline(ConfigModel):
             `{request}` for the request's id if each has its own; None for no `erase_<name>`.
         drill: Restores that are tried on a schedule, as `drill_<name>`; None for none.
         cut_over: A move of all clients to another cluster, as `cut_over_<name>`; None for none.
+        encryption: Encryption of keys, values and headers in Parquet files; None for none.
         watch: Limits at which `create_watch_dag` starts a drain beside the schedule; None for none.
 
     Raises:
@@ -128,6 +130,7 @@ class Pipeline(ConfigModel):
     erase_conn_id: str | None = None
     drill: Drill | None = None
     cut_over: CutOver | None = None
+    encryption: Encryption | None = None
     watch: Watch | None = None
     driver_memory: Annotated[str, Field(pattern=r"^\d+[mgMG]$")] = "1g"
 
@@ -250,6 +253,11 @@ class Pipeline(ConfigModel):
                 "subjects of the Schema Registry that have their schemas"
             )
         self._check_evidence()
+        if self.encryption is not None and self.format != "parquet":
+            raise ConfigError(
+                f"encryption is part of Parquet, but format is {self.format!r}; leave one of them "
+                "out"
+            )
         compressions = COMPRESSIONS[self.format]
         if not self.compression:
             object.__setattr__(self, "compression", compressions[0])

@@ -23,6 +23,9 @@ COMPRESSIONS: dict[str, tuple[str, ...]] = {
 #: timestamps can't represent every value.
 MILLISECONDS = "timestampMillis"
 
+#: Columns that are never encrypted: they prove offsets and times.
+PLAIN = ("topic", "partition", "offset", "timestamp", "timestampType")
+
 #: Columns that files can be partitioned by, each with its Spark SQL expression, in UTC.
 PARTITION_COLUMNS: dict[str, str] = {
     "topic": "topic",

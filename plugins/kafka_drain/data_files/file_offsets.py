@@ -65,8 +65,9 @@ class CommittedFile:
         contents: Its contents per partition.
         batch: The batch that the manifest lists the file in; None if the manifest dropped it.
         fingerprint: XOR of its records' hashes, in hexadecimal; None if a record's time can't be
-            represented.
+            represented, or it is locked.
         nul_header_names: Whether a header's name has a NUL; None if unknown, like the fingerprint.
+        locked: Why its encrypted columns couldn't be read; empty if they could, or it has none.
     """
 
     path: str
@@ -76,6 +77,7 @@ class CommittedFile:
     batch: int | None = None
     fingerprint: str | None = None
     nul_header_names: bool | None = None
+    locked: str = ""
 
     @property
     def records(self) -> int:

@@ -11,7 +11,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from kafka_drain.config.sink_options import PLAIN
 from kafka_drain.data_files.bloom_filter import BloomFilter
+from kafka_drain.data_files.decryption import Decryption
 from kafka_drain.data_files.records import (
     COLUMN_ROWS,
     SCHEMA,
@@ -37,8 +39,8 @@ _PER_MILLISECOND = {"milliseconds": 1, "microseconds": 10**3, "nanoseconds": 10*
 
 
 def read_columns(path: DataPath, names: list[str]) -> Iterator[pa.RecordBatch]:
-    """Yield a few columns."""
-    with _opened(path) as (file, _):
+    """Yield a few columns; needs no key if none of them is encrypted."""
+    with _opened(path, with_keys=not set(names) <= set(PLAIN)) as (file, _, _):
         yield from file.iter_batches(batch_size=COLUMN_ROWS, columns=names)
 
 
@@ -46,7 +48,8 @@ def read_records(
     path: DataPath, batch_bytes: int, wanted: Wanted | None = None
 ) -> Iterator[pa.RecordBatch]:
     """Yield the records in file order, skipping row groups without any wanted record."""
-    with _opened(path) as (file, source):
+    with _opened(path) as (file, source, is_encrypted):
+        source = None if is_encrypted else source
         names = [name for name in SCHEMA.names if name in file.schema_arrow.names]
         keys = None if wanted is None else wanted.keys
         for group in _groups(file, source, wanted):
@@ -64,7 +67,8 @@ def bytes_to_read(path: DataPath, wanted: Wanted) -> int:
     If keys are wanted, these are the bytes of the keys: the other columns are read only where one
     of them is found.
     """
-    with _opened(path) as (file, source):
+    with _opened(path) as (file, source, is_encrypted):
+        source = None if is_encrypted else source
         size = 0
         for group in _groups(file, source, wanted):
             described = file.metadata.row_group(group)
@@ -76,7 +80,7 @@ def bytes_to_read(path: DataPath, wanted: Wanted) -> int:
 
 
 def _groups(file: pq.ParquetFile, source: Any, wanted: Wanted | None) -> Iterator[int]:
-    """Yield the row groups that may hold a wanted record."""
+    """Yield the row groups that may hold a wanted record; without a source, by statistics only."""
     for group in range(file.num_row_groups):
         described = file.metadata.row_group(group)
         if wanted is None or not (
@@ -103,7 +107,8 @@ def _may_have(
             keys = [key for key in keys if bounds.min_raw <= key <= bounds.max_raw]
         # pyarrow says where filters are since release 25.
         offset = getattr(column, "bloom_filter_offset", None)
-        if not keys or offset is None:
+        # An encrypted filter can't be read here.
+        if not keys or offset is None or source is None:
             return bool(keys)
 
         def read(at: int, size: int) -> bytes:
@@ -125,18 +130,32 @@ def _has_key(file: pq.ParquetFile, group: int, keys: Collection[bytes]) -> bool:
 
 
 @contextmanager
-def _opened(path: DataPath) -> Iterator[tuple[pq.ParquetFile, Any]]:
-    """Open a file; also yield its bytes, for what pyarrow doesn't read."""
+def _opened(
+    path: DataPath, *, with_keys: bool = True
+) -> Iterator[tuple[pq.ParquetFile, Any, bool]]:
+    """Open a file; also yield its bytes, for what pyarrow doesn't read, and if it is encrypted.
+
+    Without keys, columns that aren't encrypted can be read, but pyarrow ends the process when it is
+    asked for an encrypted column's metadata.
+    """
+    decryption = Decryption(path)
+    properties = decryption.properties() if with_keys else None
     if not lies_in_store(path):
         with path.open("rb") as source:
-            yield pq.ParquetFile(source, buffer_size=_BUFFER, pre_buffer=False), source
+            file = pq.ParquetFile(
+                source, buffer_size=_BUFFER, pre_buffer=False, decryption_properties=properties
+            )
+            yield file, source, decryption.was_needed
         return
     # fsspec would read 50 MiB ahead at each jump to another column.
     with cast(Any, path).open("rb", cache_type="none") as source:
         # As a whole, a small file takes a single request instead of one for each column.
         is_small = getattr(source, "size", _STORE_BUFFER + 1) <= _STORE_BUFFER
         whole = pa.BufferReader(source.read()) if is_small else source
-        yield pq.ParquetFile(whole, buffer_size=_STORE_BUFFER, pre_buffer=False), whole
+        file = pq.ParquetFile(
+            whole, buffer_size=_STORE_BUFFER, pre_buffer=False, decryption_properties=properties
+        )
+        yield file, whole, decryption.was_needed
 
 
 def _holds_none(file: pq.FileMetaData, group: pq.RowGroupMetaData, wanted: Wanted) -> bool:

@@ -22,7 +22,7 @@ from kafka_drain.data_files import avro, json_lines, orc, parquet
 from kafka_drain.data_files.file_offsets import FileOffsets
 from kafka_drain.data_files.records import DataPath, TimestampError, Wanted, milliseconds
 from kafka_drain.data_files.scalars import number, text
-from kafka_drain.errors import DataFileError, StoreUnavailableError
+from kafka_drain.errors import DataFileError, KeyUnavailableError, StoreUnavailableError
 from kafka_drain.offsets import OffsetRange, TopicPartition, merge
 from kafka_drain.storage.outages import naming_outages
 
@@ -136,7 +136,13 @@ def _readable(path: DataPath, file_format: str) -> Iterator[None]:
     try:
         with naming_outages(path):
             yield
-    except (DataFileError, FileNotFoundError, MemoryError, StoreUnavailableError):
+    except (
+        DataFileError,
+        FileNotFoundError,
+        KeyUnavailableError,
+        MemoryError,
+        StoreUnavailableError,
+    ):
         raise
     except Exception as error:
         what = str(error) or type(error).__name__

@@ -18,6 +18,7 @@ from kafka_drain.archive.generation import Generation
 from kafka_drain.archive.journal.entries import Noted
 from kafka_drain.archive.journal.files import note_sealed
 from kafka_drain.archive.journal.identity import note_of_settings
+from kafka_drain.archive.keys import keys_for_writing
 from kafka_drain.archive.topic_settings import write_topic_settings
 from kafka_drain.archive.window import range_rows
 from kafka_drain.config.pipeline import Pipeline
@@ -307,6 +308,9 @@ def prepare_drain(
         plan.archive.root, {name: cluster.topic_settings(name) for name in plan.topics}
     )
     job.values.keep(plan.archive.root, utc_now())
+    if encryption := keys_for_writing(plan.archive.root, pipeline.encryption):
+        spec_path = folder / "drain.json"
+        replace(DrainSpec.read(spec_path), encryption=encryption).write(spec_path)
     if not generation.checkpoint.exists():
         generation.write(
             starting_offsets=plan.starting_offsets,

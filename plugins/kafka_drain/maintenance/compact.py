@@ -18,6 +18,7 @@ from uuid import uuid4
 from kafka_drain.archive.archive import Archive
 from kafka_drain.archive.closed_segments import read_closed
 from kafka_drain.archive.fold import WindowKind
+from kafka_drain.archive.keys import keys_for_writing
 from kafka_drain.archive.receipts import Receipt
 from kafka_drain.archive.snapshot import Snapshot, SnapshotGeneration
 from kafka_drain.archive.window import Window, range_rows
@@ -109,6 +110,8 @@ def prepare_compaction(
 ) -> WindowJob:
     """Freeze a compaction's window, and assemble the arguments of spark-submit."""
     group, snapshot = compaction.group, archive.snapshot()
+    # Before the window is frozen, which a missing key would leave behind.
+    encryption = keys_for_writing(archive.root, pipeline.encryption, reads=True)
     window = Window(archive.root, f"{compaction.kind.value}_{snapshot.next_number:04d}")
     freeze_window(
         window,
@@ -143,6 +146,7 @@ def prepare_compaction(
         log_levels=pipeline.log_levels,
         result_path=str(result_path),
         values=frozen_values(snapshot, pipeline),
+        encryption=encryption if compaction.file_format == "parquet" else None,
     ).write(spec_path)
     application = prepare_application(
         f"compact_{pipeline.name}",

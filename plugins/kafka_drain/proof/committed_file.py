@@ -20,7 +20,7 @@ from kafka_drain.data_files.reader import (
 )
 from kafka_drain.data_files.records import DataPath, TimestampError, path_of
 from kafka_drain.data_files.xxhash64 import batch_fingerprint, records_fingerprint
-from kafka_drain.errors import DataFileError
+from kafka_drain.errors import DataFileError, KeyUnavailableError
 from kafka_drain.findings import Finding, Reason
 from kafka_drain.metadata_log.manifest import SinkFile
 from kafka_drain.storage.outages import naming_outages
@@ -63,6 +63,7 @@ def read_file(
             batch=sink_file.batch,
             fingerprint=read.fingerprint,
             nul_header_names=read.nul_header_names,
+            locked=read.locked,
         )
     except FileNotFoundError:
         return Finding(Reason.FILE_MISSING, where, f"listed in manifest file {sink_file.log}")
@@ -74,11 +75,12 @@ def read_file(
 
 
 class _Contents(NamedTuple):
-    """What a file holds; only its offsets are known if a timestamp can't be represented."""
+    """What a file holds; only its offsets are known if its key, or a timestamp, can't be had."""
 
     offsets: list[FileOffsets]
     fingerprint: str | None = None
     nul_header_names: bool | None = None
+    locked: str = ""
 
 
 def _read_contents(path: DataPath, file_format: str, topic: str | None) -> _Contents:
@@ -93,6 +95,8 @@ def _read_contents(path: DataPath, file_format: str, topic: str | None) -> _Cont
         offsets = read_contents(path, file_format, topic, _BATCH_BYTES, look)
     except TimestampError:
         return _Contents(read_offsets(path, file_format, topic))
+    except KeyUnavailableError as error:
+        return _Contents(read_offsets(path, file_format, topic), locked=str(error))
     return _Contents(offsets, f"{value:016x}", nul_header_names)
 
 
@@ -120,6 +124,7 @@ def file_fingerprint(path: DataPath, file_format: str, topic: str | None) -> int
 
     Raises:
         DataFileError: When it isn't a file of the format.
+        KeyUnavailableError: When it is encrypted, and its key can't be had.
         OSError: When it is missing or can't be read.
         StoreUnavailableError: When its store doesn't respond.
     """

@@ -14,7 +14,7 @@ from kafka_drain.archive.generation_summary import SummaryRow
 from kafka_drain.archive.receipt_chain import check_link
 from kafka_drain.archive.receipts import Receipt, ReceiptError, SealedFile, unknown_files
 from kafka_drain.archive.snapshot import SnapshotGeneration
-from kafka_drain.errors import DataFileError
+from kafka_drain.errors import DataFileError, KeyUnavailableError
 from kafka_drain.findings import Finding, Reason
 from kafka_drain.offsets import OffsetRange, TopicPartition, merge, subtract
 from kafka_drain.progress import Progress, Ticker
@@ -198,6 +198,13 @@ def _check_content(
             value ^= file_fingerprint(path, generation.document.format, topic_of(file.path))
         except TimestampError:
             # Not comparable; but the files' SHA-256 hashes match the sealed ones.
+            return
+        except KeyUnavailableError as error:
+            detail = (
+                f"its files' bytes are as sealed, but the records of {len(receipt.files):,} files "
+                f"weren't compared with what Spark read. {error}"
+            )
+            check.findings.append(Finding(Reason.KEY_UNAVAILABLE, where, detail))
             return
         except DataFileError as error:
             check.findings.append(Finding(Reason.CONTENT_CHANGED, where, str(error)))

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from kafka_drain.archive.generation import Generation
 from kafka_drain.data_files.file_offsets import CommittedFile
-from kafka_drain.errors import ArchiveError, DataFileError
+from kafka_drain.errors import ArchiveError, DataFileError, KeyUnavailableError
 from kafka_drain.findings import Finding, Reason
 from kafka_drain.gaps import GapReason
 from kafka_drain.offsets import OffsetRange, TopicPartition, merge, overlapping
@@ -135,6 +135,10 @@ class _Checks:
 
     def check(self, segment: CheckedSegment, found: CheckedContents) -> None:
         """Compare one segment's records with what Spark read."""
+        locked = [file for file in segment.files if file.locked]
+        if locked:
+            found.findings.append(_unavailable(segment.part.name, len(locked), locked[0].locked))
+            return
         part, own = segment.part, content_of(segment.files)
         elsewhere = _in_windows(segment)
         reread = None
@@ -146,6 +150,9 @@ class _Checks:
             verdict = compare_content(read, held, excuse=excuse, is_draining=self.is_draining)
             if verdict == Content.UNKNOWN and own.records and own.fingerprint is not None:
                 reread = self.read_again(segment.files)
+        except KeyUnavailableError as error:
+            found.findings.append(_unavailable(part.name, 1, str(error)))
+            return
         except (ArchiveError, DataFileError, OSError) as error:
             detail = f"{part.name} can't be compared with what Spark read: {error}"
             where = "windows" if elsewhere else self.generation.data_name
@@ -167,6 +174,14 @@ class _Checks:
         elif read is not None and not verdict.may_be_sealed:
             detail = f"{part.name} {difference(verdict, read, held)}"
             _add_changed(self.generation, segment, verdict, detail, found)
+
+
+def _unavailable(name: str, files: int, why: str) -> Finding:
+    detail = (
+        f"{name} isn't sealed: the records of {files:,} files couldn't be compared with what Spark "
+        f"read. {why}"
+    )
+    return Finding(Reason.KEY_UNAVAILABLE, name, detail)
 
 
 def _in_windows(segment: CheckedSegment) -> dict[TopicPartition, list[OffsetRange]]:

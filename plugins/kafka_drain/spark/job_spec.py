@@ -65,6 +65,8 @@ class WritingSpec(JobSpec):
         columns: Spark SQL expression of each added partition column.
         values: How values are decoded: `encoding`, and `reader` with `writers` by id, or `columns`;
             None when they aren't.
+        encryption: The archive's data keys, wrapped, as `keys_for_writing` returns them; None to
+            encrypt nothing.
     """
 
     file_format: str
@@ -72,6 +74,7 @@ class WritingSpec(JobSpec):
     partition_by: list[str]
     columns: dict[str, str]
     values: dict[str, Any] | None = None
+    encryption: dict[str, Any] | None = None
 
 
 @dataclass(frozen=True, kw_only=True)

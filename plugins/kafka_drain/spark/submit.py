@@ -259,6 +259,11 @@ def prepare_application(
         ConfigError: When the pipeline names jars, but the master is a Spark Connect server.
         MachineError: When Java, pyspark, a jar or the application is missing.
     """
+    if pipeline.encryption is not None and _PLACE.get() is not Place.HERE:
+        raise ConfigError(
+            "encryption needs a driver on this machine, which opens the keys: Spark Connect, and "
+            "drivers in the cluster (deploy mode cluster), aren't supported with it"
+        )
     if _PLACE.get() is Place.SERVER:
         return _for_connect(name, kind, spec_path, pipeline, folder, fixed or {})
     machine_java = java.require_java()
@@ -294,7 +299,11 @@ def prepare_application(
         arguments=[kind, str(spec_path)],
         conf={key: str(value) for key, value in conf.items()},
         # The store's jars aren't on the initial class path, so that the CDS archive stays valid.
-        jars=[*jars, *(store_jars() if in_store and not pipeline.jars else [])],
+        jars=[
+            *jars,
+            *(store_jars() if in_store and not pipeline.jars else []),
+            *(encryption_jars() if pipeline.encryption and not pipeline.jars else []),
+        ],
         py_files=_zip_packages(path, folder),
         driver_memory=pipeline.driver_memory,
         environment=environment,
@@ -356,6 +365,15 @@ def store_jars() -> list[str]:
         MachineError: When one is missing.
     """
     return [str(jar) for jar in jar_files.verified(jar_files.S3)]
+
+
+def encryption_jars() -> list[str]:
+    """Return the jar with which parquet-java gets an archive's data keys.
+
+    Raises:
+        MachineError: When it is missing.
+    """
+    return [str(jar) for jar in jar_files.verified(jar_files.ENCRYPTION)]
 
 
 def java_options_elsewhere(environment: Mapping[str, str]) -> str:

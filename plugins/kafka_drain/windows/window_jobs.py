@@ -21,6 +21,7 @@ from kafka_drain.archive.fold import WindowKind, owner_of
 from kafka_drain.archive.generation import list_data_files
 from kafka_drain.archive.journal.checks import SealedState, note_of_window, refuse_unsound
 from kafka_drain.archive.journal.files import note_sealed
+from kafka_drain.archive.keys import keys_for_writing
 from kafka_drain.archive.receipts import Receipt
 from kafka_drain.archive.segment_overlaps import claims_of, find_overlaps
 from kafka_drain.archive.snapshot import Snapshot
@@ -29,7 +30,7 @@ from kafka_drain.config.pipeline import Pipeline
 from kafka_drain.config.sink_options import partition_columns
 from kafka_drain.config.source_options import reader_options
 from kafka_drain.data_files.file_offsets import CommittedFile
-from kafka_drain.errors import ArchiveError, LockedError, ManifestInvalidError
+from kafka_drain.errors import ArchiveError, ConfigError, LockedError, ManifestInvalidError
 from kafka_drain.findings import Finding, Reason, errors
 from kafka_drain.kafka.cluster import KafkaCluster
 from kafka_drain.metadata_log.manifest import SinkFile
@@ -200,6 +201,12 @@ def prepare_window(
         "endingOffsets": to_spark_json({tp: rs[-1].end for tp, rs in ranges.items()}),
         "failOnDataLoss": "true",
     }
+    if pipeline.encryption is not None and plan.format != "parquet":
+        raise ConfigError(
+            f"window {window.key} was begun in format {plan.format}, which isn't encrypted, but "
+            "the pipeline has `encryption`; remove the window's folder, which isn't sealed, and "
+            "run this again"
+        )
     offsets = sum(count(rs) for rs in ranges.values())
     snapshot = Archive(window.root).snapshot()
     erased = _erased(snapshot, ranges)
@@ -222,6 +229,7 @@ def prepare_window(
         secrets_path=secrets_path,
         values=frozen_values(snapshot, pipeline),
         erased=range_rows(erased),
+        encryption=keys_for_writing(window.root, pipeline.encryption),
     ).write(spec_path)
     application = prepare_application(
         f"window_{pipeline.name}",
@@ -443,6 +451,9 @@ def _check_content(
     window: Window, result: Mapping[str, Any], files: Sequence[CommittedFile]
 ) -> list[Finding]:
     """Compare the records in a window's files with what Spark read."""
+    if locked := [file for file in files if file.locked]:
+        detail = f"{len(locked):,} files couldn't be compared: {locked[0].locked}"
+        return [Finding(Reason.KEY_UNAVAILABLE, window.name, detail)]
     read, held = Taken(result["records"], result["fingerprint"]), content_of(files)
     verdict = compare_content(read, held)
     if verdict.may_be_sealed:

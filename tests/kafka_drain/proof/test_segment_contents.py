@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -13,7 +14,7 @@ from upath import UPath
 from kafka_drain.archive.generation import Generation
 from kafka_drain.archive.window import range_rows
 from kafka_drain.data_files.file_offsets import CommittedFile, FileOffsets
-from kafka_drain.errors import ArchiveError, DataFileError
+from kafka_drain.errors import ArchiveError, DataFileError, KeyUnavailableError
 from kafka_drain.findings import Finding, Reason
 from kafka_drain.gaps import Gap, GapReason
 from kafka_drain.offsets import OffsetRange, TopicPartition, to_spark_json
@@ -194,6 +195,36 @@ def test_check_contents_changed_without_file(generation: Generation) -> None:
     assert finding.reason is Reason.CONTENT_CHANGED
     assert finding.subject == "generations/0001/data/_spark_metadata"
     assert (found.files, found.agreeing) == ([], set())
+
+
+@pytest.mark.parametrize("records", [10, 12])
+def test_check_contents_locked(generation: Generation, records: int) -> None:
+    """Without the key of one file, a segment isn't sealed, whatever its number of records says."""
+    note(generation, records)
+    locked = replace(file("a", (P0, 0, 5), fingerprint=None), locked="no key.")
+    opened = file("b", (P0, 5, 10))
+
+    found = checked(generation, segment(opened, locked))
+
+    [finding] = found.findings
+    assert (finding.reason, finding.subject) == (Reason.KEY_UNAVAILABLE, "batch 3")
+    assert finding.detail.startswith("batch 3 isn't sealed: the records of 1 files couldn't")
+    assert finding.detail.endswith("no key.")
+    assert (found.agreeing, found.fingerprints, found.files) == (set(), {}, [])
+
+
+def test_check_contents_locked_window(generation: Generation) -> None:
+    """Without the key of a window that holds some of its records, a segment isn't sealed either."""
+    note(generation, 10)
+
+    def locked(_: Any) -> Taken:
+        raise KeyUnavailableError("no key.")
+
+    found = checked(generation, segment(gaps=[Gap(P0, R(0, 10), GapReason.WINDOW)]), windows=locked)
+
+    [finding] = found.findings
+    assert (finding.reason, finding.detail[-7:]) == (Reason.KEY_UNAVAILABLE, "no key.")
+    assert (found.agreeing, found.fingerprints) == (set(), {})
 
 
 def test_check_contents_excused(generation: Generation) -> None:

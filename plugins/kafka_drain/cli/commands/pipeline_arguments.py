@@ -6,6 +6,7 @@ import argparse
 from typing import Any
 
 from kafka_drain.archive.archive import Archive
+from kafka_drain.archive.keys import encryption_of
 from kafka_drain.cli.commands.arguments import json_file, pairs
 from kafka_drain.config.pipeline import Pipeline
 
@@ -37,6 +38,8 @@ def pipeline_from(options: argparse.Namespace) -> Pipeline:
             keys |= {"format": written.format, "partition_by": written.partition_by}
             if written.values:
                 keys["values"] = written.values["settings"]
+        if encryption := encryption_of(archive.root):
+            keys["encryption"] = encryption
     given: dict[str, Any] = {}
     if getattr(options, "pipeline", None):
         given |= json_file(options.pipeline)

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from kafka_drain import errors
+from kafka_drain.archive.keys import refuse_encrypted
 from kafka_drain.config.pipeline import Pipeline
 from kafka_drain.kafka.cluster import KafkaCluster
 from kafka_drain.kafka.topics import MAX_MESSAGE_BYTES
@@ -108,8 +109,10 @@ def prepare_sink(
         folder: A private folder of this run (mode 0700) for the spec and the secrets.
 
     Raises:
+        ConfigError: When the archive has encrypted files.
         MachineError: When Java, pyspark or a jar is missing.
     """
+    refuse_encrypted(locate(root), "Spark's Kafka sink isn't given keys for; use another engine")
     connection, secrets_path = kafka_options(cluster.config, folder)
     spec_path, result_path = folder / "republish.json", folder / "result.json"
     limits = [

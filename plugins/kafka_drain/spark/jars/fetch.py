@@ -27,18 +27,27 @@ from kafka_drain.spark.jars.lock import LockedJar
 CONNECTOR = "connector"
 BROKER = "broker"
 S3 = "s3"
+ENCRYPTION = "encryption"
 TOOLS = "tools"
 HADOOP = "hadoop"
 
 #: The configurations for each minor version of Spark.
 _FOR_SPARK = {
-    "3.5": {CONNECTOR: "connector-spark35", S3: "s3-spark35"},
-    "4.0": {CONNECTOR: "connector-spark40", S3: "s3-spark40"},
-    "4.1": {CONNECTOR: CONNECTOR, S3: S3},
-    "4.2": {CONNECTOR: "connector-spark42"},
+    "3.5": {
+        CONNECTOR: "connector-spark35",
+        S3: "s3-spark35",
+        ENCRYPTION: "encryption-spark35",
+    },
+    "4.0": {
+        CONNECTOR: "connector-spark40",
+        S3: "s3-spark40",
+        ENCRYPTION: "encryption-spark40",
+    },
+    "4.1": {CONNECTOR: CONNECTOR, S3: S3, ENCRYPTION: ENCRYPTION},
+    "4.2": {CONNECTOR: "connector-spark42", ENCRYPTION: "encryption-spark42"},
 }
 #: The names whose jars depend on Spark's version.
-_OF_SPARK = (CONNECTOR, S3)
+_OF_SPARK = (CONNECTOR, S3, ENCRYPTION)
 #: Where pyspark isn't installed, as while an image is built.
 _DEFAULT_SPARK = "4.1"
 
@@ -112,7 +121,7 @@ def verified(conf: str) -> list[Path]:
 def main() -> int:
     """Fetch all jars but the benchmarks', print a line per configuration; return an exit code."""
     try:
-        for conf in (CONNECTOR, S3, BROKER):
+        for conf in (CONNECTOR, S3, ENCRYPTION, BROKER):
             if conf == S3 and (problem := not_offered(S3)):
                 print(problem)
                 continue

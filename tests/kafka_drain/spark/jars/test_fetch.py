@@ -240,6 +240,7 @@ def test_main_prints(machine: Machine, capsys: pytest.CaptureFixture[str]) -> No
     assert [line.split(",")[0] for line in printed.out.splitlines()] == [
         "connector: 2 jars",
         "s3: 2 jars",
+        "encryption: 2 jars",
         "broker: 2 jars",
     ]
     assert "broker jars: 8 of 8 bytes (100 %)" in printed.err
@@ -274,6 +275,8 @@ def test_import_leaves_the_network_alone() -> None:
         ("4.0.2", "connector", "connector-spark40"),
         ("4.0.5", "s3", "s3-spark40"),
         ("4.2.0", "connector", "connector-spark42"),
+        ("4.1.1", "encryption", "encryption"),
+        ("3.5.7", "encryption", "encryption-spark35"),
         ("4.3.0", "broker", "broker"),
         ("4.3.0", "broker-kafka44", "broker-kafka44"),
     ],
@@ -334,6 +337,7 @@ def test_main_fetches_what_is_offered(
     assert [line.split(",")[0] for line in capsys.readouterr().out.splitlines()] == [
         "connector: 2 jars",
         "kafka-drain has no s3 jars for Spark 4.2.0; install pyspark 3.5",
+        "encryption: 2 jars",
         "broker: 2 jars",
     ]
 

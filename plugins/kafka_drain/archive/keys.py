@@ -1,0 +1,173 @@
+"""An archive's data keys: which one new files are encrypted with, and a change of master key."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from upath import UPath
+
+from kafka_drain.config.encryption import Encryption
+from kafka_drain.encryption.data_keys import (
+    FOLDER,
+    file_name,
+    list_keys,
+    older_documents,
+    open_key,
+    read_key,
+    version_of,
+    wrapped_document,
+)
+from kafka_drain.encryption.kms import KEY_BYTES
+from kafka_drain.errors import ArchiveError, ConfigError
+from kafka_drain.storage.json_files import create_document
+
+
+def is_encrypted(root: UPath) -> bool:
+    """Return whether an archive has data keys: some of its files may be encrypted."""
+    return bool(list_keys(root))
+
+
+def encryption_of(root: UPath) -> Encryption | None:
+    """Return the newest data key's master key; None if the archive has no data keys.
+
+    Raises:
+        ArchiveError: When a data key's document was changed.
+    """
+    documents = [read_key(path) for path in list_keys(root).values()]
+    if not documents:
+        return None
+    newest = max(documents, key=lambda document: document["created_at"])
+    return Encryption.model_validate({"kms": newest["kms"], "key": newest["key"]})
+
+
+def refuse_encrypted(root: UPath, what: str) -> None:
+    """Refuse what can't read encrypted files.
+
+    Raises:
+        ConfigError: When the archive has data keys.
+    """
+    if is_encrypted(root):
+        raise ConfigError(f"{root} has encrypted files, which {what}")
+
+
+def choose_key(
+    documents: Mapping[str, Mapping[str, str]], encryption: Encryption | None
+) -> str | None:
+    """Return the id of the data key for new files; None for a new one, if there is encryption.
+
+    Args:
+        documents: The archive's data keys, by id.
+        encryption: The pipeline's.
+
+    Raises:
+        ConfigError: When the pipeline encrypts nothing, but the archive has data keys: what is
+            encrypted must not be written again as it was.
+    """
+    if encryption is None:
+        if documents:
+            raise ConfigError(
+                "the archive has encrypted files, but the pipeline has no `encryption`: new files, "
+                "and compacted ones, would be readable by anybody. Set `encryption`, or use "
+                "another archive"
+            )
+        return None
+    fitting = [
+        (document["created_at"], id_)
+        for id_, document in documents.items()
+        if (document["kms"], document["key"]) == (encryption.kms, encryption.key)
+    ]
+    return max(fitting)[1] if fitting else None
+
+
+def keys_for_writing(
+    root: UPath, encryption: Encryption | None, *, reads: bool = False
+) -> dict[str, Any] | None:
+    """Return what a job needs to encrypt; makes a data key if there is none for the master key.
+
+    Args:
+        root: The archive's folder.
+        encryption: The pipeline's.
+        reads: Whether the job reads the archive's files, so that it needs all data keys.
+
+    Returns:
+        `current`, the id of the data key for new files, and `keys`, the documents of all data keys;
+        None if nothing is encrypted. Neither is secret.
+
+    Raises:
+        ConfigError: When the archive is encrypted, but the pipeline isn't.
+        KeyUnavailableError: When a master key can't be had; nothing was changed.
+    """
+    documents = {id_: read_key(path) for id_, path in list_keys(root).items()}
+    current = choose_key(documents, encryption)
+    if encryption is None:
+        return None
+    # A job that can't read or encrypt fails here, not in a task.
+    for id_ in documents if reads else {current} & documents.keys():
+        open_key(documents[id_])
+    if current is None:
+        current = secrets.token_hex(8)
+        document = wrapped_document(
+            current, secrets.token_bytes(KEY_BYTES), encryption.kms, encryption.key
+        )
+        path = root / FOLDER / file_name(current, 1)
+        if not create_document(path, document):
+            raise ArchiveError(f"{path} is there already; run this again")
+        documents[current] = read_key(path)
+    return {"current": current, "keys": list(documents.values())}
+
+
+@dataclass(frozen=True)
+class Rewrap:
+    """Data keys that get another master key.
+
+    Attributes:
+        root: The archive's folder.
+        encryption: The new master key.
+        due: The path of the documents of these data keys, by id.
+        kept: Number of data keys that have it already.
+    """
+
+    root: UPath
+    encryption: Encryption
+    due: Mapping[str, UPath]
+    kept: int
+
+    def apply(self) -> None:
+        """Wrap each data key with the new master key, then remove the document with the old one.
+
+        If killed, both documents are there, the newer one counts, and the next run removes the
+        older one.
+
+        Raises:
+            KeyUnavailableError: When an old or the new master key can't be had.
+        """
+        for id_, path in self.due.items():
+            old = read_key(path)
+            new = wrapped_document(id_, open_key(old), self.encryption.kms, self.encryption.key)
+            # The newest data key stays the newest.
+            new["created_at"] = old["created_at"]
+            target = self.root / FOLDER / file_name(id_, version_of(path) + 1)
+            if not create_document(target, new):
+                raise ArchiveError(f"{target} was written by somebody else; run this again")
+        for path in older_documents(self.root):
+            path.unlink()
+
+
+def plan_rewrap(root: UPath, encryption: Encryption) -> Rewrap:
+    """Return which data keys have another master key; changes nothing.
+
+    Raises:
+        ConfigError: When the archive has no data keys.
+    """
+    found = list_keys(root)
+    if not found:
+        raise ConfigError(f"{root} has no data keys: none of its files is encrypted")
+    due = {}
+    for id_, path in found.items():
+        document = read_key(path)
+        if (document["kms"], document["key"]) != (encryption.kms, encryption.key):
+            due[id_] = path
+    return Rewrap(root, encryption, due, len(found) - len(due))

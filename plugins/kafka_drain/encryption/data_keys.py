@@ -1,0 +1,182 @@
+"""An archive's data keys, in `keys/`: each wrapped by a master key, never as it is.
+
+Data files name the data key that opens them by its id. A data key's document can be written again
+for another master key, which no data file notices.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from datetime import datetime, timezone
+from functools import lru_cache
+from pathlib import Path
+from typing import Any, cast
+
+from kafka_drain.encryption.kms import KEY_BYTES, KmsError, open_kms
+from kafka_drain.errors import ArchiveError, KeyUnavailableError, MachineError
+
+#: The archive's folder of data keys.
+FOLDER = "keys"
+
+#: Format of their documents.
+VERSION = 1
+
+_TEXTS = ("id", "kms", "key", "wrapped", "created_at")
+
+#: `<id>.<version>.json`; the highest version counts.
+_NAME = re.compile(r"([0-9a-f]{16})\.(\d{4})\.json")
+
+#: Folders of an archive that hold data files, at any depth.
+_HOLD_DATA = ("generations", "windows")
+
+
+def root_of(path: Any) -> Any:
+    """Return the archive's folder of a data file, whose path is a `Path` or acts like one."""
+    for parent in path.parents:
+        if parent.name in _HOLD_DATA:
+            return parent.parent
+    raise KeyUnavailableError(
+        f"{path} is encrypted, but isn't in an archive, whose folder {FOLDER}/ says which key "
+        "opens it"
+    )
+
+
+def list_keys(root: Any) -> dict[str, Any]:
+    """Return the path of each data key's newest document, by id."""
+    folder = root / FOLDER
+    try:
+        names = sorted(entry.name for entry in folder.iterdir())
+    except (FileNotFoundError, NotADirectoryError):
+        return {}
+    # Sorted by version within an id: the highest comes last.
+    return {found[1]: folder / name for name in names if (found := _NAME.fullmatch(name))}
+
+
+def older_documents(root: Any) -> list[Any]:
+    """Return the documents that a newer one of the same data key has replaced."""
+    newest = list_keys(root)
+    folder = root / FOLDER
+    names = [path.name for path in folder.iterdir()] if newest else []
+    return [
+        folder / name
+        for name in sorted(names)
+        if (found := _NAME.fullmatch(name)) and newest[found[1]].name != name
+    ]
+
+
+def read_key(path: Any) -> dict[str, str]:
+    """Read a data key's document: `id`, `kms`, `key`, `wrapped`, `created_at`.
+
+    Raises:
+        ArchiveError: When it was changed, or a newer release wrote it.
+    """
+    return parse_key(path, path.read_bytes())
+
+
+def parse_key(path: Any, content: bytes) -> dict[str, str]:
+    """Parse a data key's document; see `read_key`."""
+    try:
+        document = json.loads(content)
+    except ValueError as error:
+        raise ArchiveError(f"{path} isn't JSON; restore it from a copy") from error
+    if not isinstance(document, dict):
+        raise ArchiveError(f"{path} isn't a JSON object; restore it from a copy")
+    version = document.get("format_version")
+    if isinstance(version, bool) or version != VERSION:
+        raise ArchiveError(
+            f"{path} has format_version {version!r}, but this kafka-drain reads {VERSION}; use the "
+            "release that wrote it"
+        )
+    for name in _TEXTS:
+        if not isinstance(document.get(name), str):
+            raise ArchiveError(
+                f"{path} has {name} {document.get(name)!r}, expected text; restore it from a copy"
+            )
+    return {name: document[name] for name in _TEXTS}
+
+
+def open_key(document: Mapping[str, str]) -> bytes:
+    """Return the data key of a document, by asking its KMS.
+
+    Raises:
+        KeyUnavailableError: When the master key can't be had; says why.
+    """
+    which = f"{document['key']!r} of {document['kms']}"
+    try:
+        key = open_kms(document["kms"]).unwrap(document["wrapped"], document["key"], document["id"])
+    except (KmsError, MachineError) as error:
+        raise KeyUnavailableError(
+            f"keys, values and headers are encrypted, and master key {which}, which opens them, "
+            f"isn't available: {error}. Offsets, times and receipts can be checked without it"
+        ) from error
+    if len(key) != KEY_BYTES:
+        raise KeyUnavailableError(f"master key {which} opens something that isn't a data key")
+    return key
+
+
+def data_key(root: Any, id_: str) -> bytes:
+    """Return an archive's data key; asks its KMS at most once in a process if it gets an answer.
+
+    Raises:
+        KeyUnavailableError: When it can't be had: its document or its master key is missing.
+        ArchiveError: When its document was changed.
+    """
+    return _data_key(str(root), id_)
+
+
+@lru_cache(maxsize=1000)
+def _data_key(root: str, id_: str) -> bytes:
+    place = _located(root) if "://" in root else Path(root)
+    path = list_keys(place).get(id_)
+    if path is None:
+        raise KeyUnavailableError(
+            f"{root}/{FOLDER}/ has no data key {id_}: without it, the keys, values and headers of "
+            "the files that name it can't be read any more. Restore the folder from a copy"
+        )
+    return open_key(read_key(path))
+
+
+def _located(root: str) -> Any:
+    # Not at the top: executors that read local files don't need fsspec.
+    from kafka_drain.storage.paths import locate
+
+    return locate(root)
+
+
+def wrapped_document(id_: str, key: bytes, kms: str, master: str) -> dict[str, Any]:
+    """Wrap a data key, and return its document.
+
+    Raises:
+        KeyUnavailableError: When the master key can't be had, or doesn't give the data key back.
+    """
+    try:
+        opened = open_kms(kms)
+        wrapped = opened.wrap(key, master, id_)
+        # A key that only wraps would make what is written unreadable.
+        if opened.unwrap(wrapped, master, id_) != key:
+            raise KmsError("it gives back something else than it was given")
+    except (KmsError, MachineError) as error:
+        raise KeyUnavailableError(
+            f"master key {master!r} of {kms} can't wrap a data key: {error}. Nothing was changed"
+        ) from error
+    now = datetime.now(timezone.utc).isoformat(timespec="milliseconds")
+    return {
+        "format_version": VERSION,
+        "id": id_,
+        "kms": kms,
+        "key": master,
+        "wrapped": wrapped,
+        "created_at": now,
+    }
+
+
+def file_name(id_: str, version: int) -> str:
+    """Return the name of a data key's document."""
+    return f"{id_}.{version:04d}.json"
+
+
+def version_of(path: Any) -> int:
+    """Return the version of a data key's document, from its name."""
+    return int(cast(re.Match[str], _NAME.fullmatch(path.name))[2])

@@ -1,0 +1,142 @@
+"""Which data key new files are encrypted with; that what is encrypted stays so."""
+
+from __future__ import annotations
+
+import base64
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from upath import UPath
+
+from kafka_drain.archive import keys
+from kafka_drain.archive.keys import (
+    choose_key,
+    encryption_of,
+    is_encrypted,
+    keys_for_writing,
+    plan_rewrap,
+    refuse_encrypted,
+)
+from kafka_drain.config.encryption import Encryption
+from kafka_drain.encryption import data_keys
+from kafka_drain.encryption.data_keys import FOLDER, data_key, older_documents
+from kafka_drain.encryption.kms import FILE_VARIABLE
+from kafka_drain.errors import ConfigError, KeyUnavailableError
+
+OLD, NEW = Encryption(kms="file", key="old"), Encryption(kms="file", key="new")
+
+
+@pytest.fixture
+def have(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
+    """Have the named master keys, and no others."""
+    path = tmp_path / "keys.json"
+    monkeypatch.setenv(FILE_VARIABLE, str(path))
+
+    def write(*names: str) -> None:
+        path.touch(mode=0o600)
+        made = {name: base64.b64encode((name * 32)[:32].encode()).decode() for name in names}
+        path.write_text(json.dumps(made))
+        data_keys._data_key.cache_clear()
+
+    return write
+
+
+def row(kms: str, key: str, at: str) -> dict[str, str]:
+    return {"kms": kms, "key": key, "created_at": at}
+
+
+@pytest.mark.parametrize(
+    ("documents", "encryption", "chosen"),
+    [
+        ({}, None, None),
+        ({}, OLD, None),
+        ({"a": row("file", "old", "1")}, OLD, "a"),
+        ({"a": row("file", "old", "1")}, NEW, None),
+        ({"a": row("aws", "old", "1")}, OLD, None),
+        ({"a": row("file", "old", "2"), "b": row("file", "old", "1")}, OLD, "a"),
+        ({"a": row("file", "old", "1"), "b": row("file", "old", "2")}, OLD, "b"),
+        ({"a": row("file", "old", "1"), "b": row("file", "new", "2")}, OLD, "a"),
+    ],
+)
+def test_choose_key(
+    documents: dict[str, Any], encryption: Encryption | None, chosen: str | None
+) -> None:
+    """The newest data key that the pipeline's master key opens; a new one if there is none."""
+    assert choose_key(documents, encryption) == chosen
+
+
+def test_choose_key_not_encrypting() -> None:
+    """An archive with data keys gets no files that anybody can read."""
+    with pytest.raises(ConfigError, match="the pipeline has no `encryption`"):
+        choose_key({"a": row("file", "old", "1")}, None)
+
+
+def test_keys_for_writing_rotated(tmp_path: Path, have: Callable[..., None]) -> None:
+    """One data key for each master key, made once; a missing master key changes nothing."""
+    root = UPath(tmp_path / "archive")
+    assert keys_for_writing(root, None) is None
+    assert not is_encrypted(root)
+    have()
+    with pytest.raises(KeyUnavailableError):
+        keys_for_writing(root, OLD)
+    assert not is_encrypted(root)
+    assert encryption_of(root) is None
+
+    have("old", "new")
+    first = keys_for_writing(root, OLD)
+    assert first == keys_for_writing(root, OLD)
+    second = keys_for_writing(root, NEW)
+    assert encryption_of(root) == NEW
+    assert first is not None
+    assert second is not None
+    assert first["current"] != second["current"]
+    assert {each["id"] for each in second["keys"]} == {first["current"], second["current"]}
+    have("old")
+    with pytest.raises(KeyUnavailableError, match="has no key 'new'"):
+        keys_for_writing(root, NEW)
+    have("new")
+    with pytest.raises(KeyUnavailableError, match="has no key 'old'"):
+        keys_for_writing(root, NEW, reads=True)
+    assert keys_for_writing(root, NEW) == second
+    with pytest.raises(ConfigError, match="has encrypted files, which x doesn't decrypt"):
+        refuse_encrypted(root, "x doesn't decrypt")
+
+
+def test_rewrap_killed(
+    tmp_path: Path, have: Callable[..., None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The same data key under another master key; killed before the old document went, it goes on.
+
+    Without the old master key, nothing is changed.
+    """
+    root = UPath(tmp_path / "archive")
+    with pytest.raises(ConfigError, match="has no data keys"):
+        plan_rewrap(root, NEW)
+    have("old", "new")
+    made = keys_for_writing(root, OLD)
+    assert made is not None
+    opened = data_key(root, made["current"])
+    have("new")
+    with pytest.raises(KeyUnavailableError):
+        plan_rewrap(root, NEW).apply()
+    have("old", "new")
+    with monkeypatch.context() as patch:
+
+        def killed(root: UPath) -> list[UPath]:
+            raise KeyboardInterrupt
+
+        patch.setattr(keys, "older_documents", killed)
+        with pytest.raises(KeyboardInterrupt):
+            plan_rewrap(root, NEW).apply()
+    assert len(older_documents(root)) == 1
+
+    again = plan_rewrap(root, NEW)
+    assert (len(again.due), again.kept) == (0, 1)
+    again.apply()
+
+    have("new")
+    assert data_key(root, made["current"]) == opened
+    assert [path.name for path in (root / FOLDER).iterdir()] == [f"{made['current']}.0002.json"]

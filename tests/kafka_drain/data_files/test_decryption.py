@@ -1,0 +1,166 @@
+"""Encrypted Parquet files: without the key, what isn't encrypted; with it, everything."""
+
+from __future__ import annotations
+
+import base64
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pyarrow.parquet.encryption as pe
+import pytest
+from upath import UPath
+
+from kafka_drain.archive.keys import keys_for_writing
+from kafka_drain.config.encryption import Encryption
+from kafka_drain.data_files.reader import bytes_to_read, read_offsets, read_records
+from kafka_drain.data_files.records import SCHEMA, Wanted
+from kafka_drain.encryption import data_keys
+from kafka_drain.encryption.data_keys import data_key
+from kafka_drain.encryption.kms import FILE_VARIABLE, encrypt_locally
+from kafka_drain.errors import DataFileError, KeyUnavailableError
+from kafka_drain.findings import Finding
+from kafka_drain.metadata_log.manifest import SinkFile
+from kafka_drain.proof.committed_file import read_file
+
+RECORDS = pa.Table.from_pylist(
+    [
+        {
+            "key": b"secret-key-%d" % n,
+            "value": b"secret-value",
+            "headers": [{"key": "secret-name", "value": b"secret"}],
+            "topic": "t",
+            "partition": 0,
+            "offset": n,
+            "timestamp": n * 1000,
+            "timestampType": 0,
+        }
+        for n in range(5)
+    ],
+    schema=SCHEMA,
+)
+HIDDEN = ["key", "value", "headers.list.element.key", "headers.list.element.value"]
+NAME = "generations/0001/data/part-0.parquet"
+BATCH_BYTES = 1 << 20
+
+
+class Client(pe.KmsClient):  # type: ignore[misc]
+    """Wraps keys as parquet-java does, with an archive's data key."""
+
+    def __init__(self, root: Path) -> None:
+        super().__init__()
+        self._root = root
+
+    def wrap_key(self, key_bytes: bytes, master_key_identifier: str) -> bytes:
+        """Wrap a key."""
+        key = data_key(self._root, master_key_identifier)
+        return encrypt_locally(key, key_bytes, master_key_identifier).encode()
+
+    def unwrap_key(self, wrapped_key: bytes, master_key_identifier: str) -> bytes:
+        """Never called."""
+        raise NotImplementedError
+
+
+@pytest.fixture
+def masters(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
+    """Have the named master keys, and no others."""
+    path = tmp_path / "keys.json"
+    monkeypatch.setenv(FILE_VARIABLE, str(path))
+
+    def write(*names: str) -> None:
+        path.touch(mode=0o600)
+        path.write_text(json.dumps({name: base64.b64encode(bytes(32)).decode() for name in names}))
+        data_keys._data_key.cache_clear()
+
+    return write
+
+
+@pytest.fixture
+def encrypted(tmp_path: Path, masters: Callable[..., None]) -> Path:
+    """An encrypted file of an archive, whose master key isn't there any more."""
+    root = tmp_path / "archive"
+    masters("m")
+    made = keys_for_writing(UPath(root), Encryption(kms="file", key="m"))
+    assert made is not None
+    factory = pe.CryptoFactory(lambda _: Client(root))
+    properties = factory.file_encryption_properties(
+        pe.KmsConnectionConfig(),
+        pe.EncryptionConfiguration(
+            footer_key=made["current"],
+            column_keys={made["current"]: HIDDEN},
+            plaintext_footer=True,
+            double_wrapping=False,
+        ),
+    )
+    path = root / NAME
+    path.parent.mkdir(parents=True)
+    with pq.ParquetWriter(path, SCHEMA, encryption_properties=properties) as writer:
+        writer.write_table(RECORDS)
+    masters()
+    return path
+
+
+def test_read_without_key(encrypted: Path, masters: Callable[..., None]) -> None:
+    """Offsets need no key; records do, and it is said which; the file shows nothing of them."""
+    [offsets] = read_offsets(encrypted, "parquet", None)
+
+    assert (offsets.records, offsets.first, offsets.last) == (5, 0, 4)
+    assert b"secret" not in encrypted.read_bytes()
+    with pytest.raises(KeyUnavailableError, match="has no key 'm'"):
+        next(read_records(encrypted, "parquet", BATCH_BYTES))
+    with pytest.raises(KeyUnavailableError, match="has no key 'm'"):
+        bytes_to_read(encrypted, "parquet", 1, Wanted(keys=frozenset({b"x"})))
+    masters("m")
+    next(encrypted.parents[3].joinpath("keys").iterdir()).unlink()
+    with pytest.raises(KeyUnavailableError, match="has no data key"):
+        next(read_records(encrypted, "parquet", BATCH_BYTES))
+
+
+def test_read_with_key(encrypted: Path, masters: Callable[..., None]) -> None:
+    """Records are as they were written, and statistics of encrypted columns rule keys out."""
+    masters("m")
+
+    assert pa.Table.from_batches(read_records(encrypted, "parquet", BATCH_BYTES)) == RECORDS
+    there, absent = Wanted(keys=frozenset({b"secret-key-3"})), Wanted(keys=frozenset({b"a"}))
+    assert bytes_to_read(encrypted, "parquet", 1, there) > 0
+    assert bytes_to_read(encrypted, "parquet", 1, absent) == 0
+    assert sum(len(b) for b in read_records(encrypted, "parquet", BATCH_BYTES, there)) == 5
+
+
+def test_read_changed(encrypted: Path, masters: Callable[..., None]) -> None:
+    """A changed byte of an encrypted column, or of the signed footer, is damage, not a lost key."""
+    masters("m")
+    content = encrypted.read_bytes()
+    for at in (100, content.index(b"timestampType")):
+        changed = bytearray(content)
+        changed[at] ^= 1
+        encrypted.write_bytes(changed)
+        with pytest.raises(DataFileError, match="not readable as Parquet"):
+            list(read_records(encrypted, "parquet", BATCH_BYTES))
+
+
+def test_read_file_locked(encrypted: Path, masters: Callable[..., None]) -> None:
+    """A committed file without its key has offsets, no fingerprint, and says why."""
+    root = encrypted.parents[3]
+    entry = SinkFile("part-0.parquet", encrypted.stat().st_size, 0, 0, "0")
+
+    locked = read_file(str(root), "generations/0001/data", entry, "parquet")
+    masters("m")
+    opened = read_file(str(root), "generations/0001/data", entry, "parquet")
+
+    assert not isinstance(locked, Finding)
+    assert not isinstance(opened, Finding)
+    assert (locked.records, locked.fingerprint, locked.nul_header_names) == (5, None, None)
+    assert "has no key 'm'" in locked.locked
+    assert opened.locked == ""
+    assert opened.fingerprint is not None
+    assert opened.contents == locked.contents
+
+
+def test_read_plain_file_beside_keys(encrypted: Path) -> None:
+    """An archive may hold files from before it was encrypted: they need no key."""
+    pq.write_table(RECORDS, encrypted)
+
+    assert pa.Table.from_batches(read_records(encrypted, "parquet", BATCH_BYTES)) == RECORDS

@@ -1,0 +1,103 @@
+"""An archive's data keys: the newest document counts, and only its master key opens it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from kafka_drain.encryption.data_keys import (
+    FOLDER,
+    data_key,
+    file_name,
+    list_keys,
+    older_documents,
+    parse_key,
+    root_of,
+    wrapped_document,
+)
+from kafka_drain.errors import ArchiveError, KeyUnavailableError
+
+ID, DATA_KEY = "0123456789abcdef", bytes(range(200, 232))
+
+Masters = Callable[..., Path]
+
+
+def write(root: Path, version: int, master: str) -> None:
+    """Write the data key's document, wrapped by a master key."""
+    (root / FOLDER).mkdir(exist_ok=True)
+    document = wrapped_document(ID, DATA_KEY, "file", master)
+    (root / FOLDER / file_name(ID, version)).write_text(json.dumps(document))
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "generations/0001/data/topic=windows/part-0.parquet",
+        "generations/0001/data/part-0.parquet",
+        "windows/compact_0001/data/ab/topic=a/part-0.parquet",
+    ],
+)
+def test_root_of_data_file(path: str) -> None:
+    """An archive is found from its data files, also if it lies in one."""
+    for root in ("/a", "/windows/b", "/generations/x/windows"):
+        assert root_of(Path(root, path)) == Path(root)
+
+
+def test_root_of_other_file() -> None:
+    """A file outside an archive says where its key would be."""
+    with pytest.raises(KeyUnavailableError, match=r"isn't in an archive, whose folder keys/"):
+        root_of(Path("/tmp/part-0.parquet"))
+
+
+def test_data_key_newest(tmp_path: Path, masters: Masters) -> None:
+    """The document with the highest version counts, unfinished and other files don't."""
+    masters("old", "new")
+    write(tmp_path, 1, "old")
+    write(tmp_path, 2, "new")
+    (tmp_path / FOLDER / f".{file_name(ID, 3)}.{'0' * 32}.tmp").touch()
+    masters("new")
+
+    assert data_key(tmp_path, ID) == DATA_KEY
+    assert list_keys(tmp_path) == {ID: tmp_path / FOLDER / file_name(ID, 2)}
+    assert older_documents(tmp_path) == [tmp_path / FOLDER / file_name(ID, 1)]
+
+
+def test_data_key_lost(tmp_path: Path, masters: Masters) -> None:
+    """A lost master key, and a lost document, are said in words; a key that is back is used."""
+    masters("old")
+    with pytest.raises(KeyUnavailableError, match="has no data key 0123456789abcdef"):
+        data_key(tmp_path, ID)
+    assert older_documents(tmp_path) == []
+    write(tmp_path, 1, "old")
+    masters("new")
+    with pytest.raises(KeyUnavailableError, match=r"master key 'old' of file.*has no key 'old'"):
+        data_key(tmp_path, ID)
+    masters("old")
+    assert data_key(tmp_path, ID) == DATA_KEY
+
+
+def test_wrapped_document_unusable(masters: Masters) -> None:
+    """A master key that isn't there wraps nothing."""
+    masters("new")
+    with pytest.raises(KeyUnavailableError, match=r"master key 'old' of file can't wrap"):
+        wrapped_document(ID, DATA_KEY, "file", "old")
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (b"{", "isn't JSON"),
+        (b"[]", "isn't a JSON object"),
+        (b"{}", "format_version None"),
+        (b'{"format_version": true}', "format_version True"),
+        (b'{"format_version": 2}', "use the release that wrote it"),
+        (b'{"format_version": 1}', "has id None, expected text"),
+    ],
+)
+def test_parse_key_changed(content: bytes, message: str) -> None:
+    """A document of another form is refused, with what is there."""
+    with pytest.raises(ArchiveError, match=message):
+        parse_key("keys/x.json", content)

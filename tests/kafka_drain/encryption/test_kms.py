@@ -1,0 +1,204 @@
+"""Master keys: what they wrap only they open, and what goes wrong is said without showing a key."""
+
+from __future__ import annotations
+
+import base64
+import json
+import threading
+from collections.abc import Callable, Iterator
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kafka_drain.encryption.kms import (
+    FILE_VARIABLE,
+    KmsError,
+    decrypt_locally,
+    encrypt_locally,
+    open_kms,
+)
+from tests.s3_server import CREDENTIALS, VARIABLE, s3_server
+
+KEY, DATA_KEY = bytes(range(32)), bytes(range(100, 132))
+
+
+def test_decrypt_locally_round_trip() -> None:
+    """What was encrypted is decrypted; each encryption has another nonce."""
+    first, second = (encrypt_locally(KEY, DATA_KEY, "id") for _ in range(2))
+
+    assert first != second
+    assert decrypt_locally(KEY, first, "id") == decrypt_locally(KEY, second, "id") == DATA_KEY
+
+
+@pytest.mark.parametrize(
+    ("key", "change", "context"),
+    [
+        (bytes(32), lambda text: text, "id"),
+        (KEY, lambda text: text, "another"),
+        (KEY, lambda text: "A" * 8 + text[8:], "id"),
+        (KEY, lambda text: text[:-8], "id"),
+        (KEY, lambda text: "no base64!", "id"),
+        (KEY, lambda text: "", "id"),
+    ],
+)
+def test_decrypt_locally_refused(key: bytes, change: Callable[[str], str], context: str) -> None:
+    """Another key, another id and changed bytes are refused."""
+    encrypted = encrypt_locally(KEY, DATA_KEY, "id")
+
+    with pytest.raises(KmsError, match="doesn't fit"):
+        decrypt_locally(key, change(encrypted), context)
+
+
+def test_key_file_round_trip(masters: Callable[..., Path]) -> None:
+    """The named master key opens what it wrapped; another one doesn't."""
+    masters("old", "new")
+    wrapped = open_kms("file").wrap(DATA_KEY, "old", "id")
+
+    assert open_kms("file").unwrap(wrapped, "old", "id") == DATA_KEY
+    with pytest.raises(KmsError, match="doesn't fit"):
+        open_kms("file").unwrap(wrapped, "new", "id")
+    masters("new")
+    with pytest.raises(KmsError, match="has no key 'old'; it has new"):
+        open_kms("file").unwrap(wrapped, "old", "id")
+
+
+SHORT = base64.b64encode(b"sixteen bytes...").decode()
+
+
+@pytest.mark.parametrize(
+    ("text", "mode", "message"),
+    [
+        ("{}", 0o640, "has mode 0640"),
+        ("not json", 0o600, "isn't JSON"),
+        ("[]", 0o600, "isn't a JSON object"),
+        ('{"a": 1}', 0o600, "key 'a' isn't base64"),
+        ('{"a": "secret!"}', 0o600, "key 'a' isn't base64"),
+        (json.dumps({"a": SHORT}), 0o600, "key 'a' has 16 bytes"),
+    ],
+)
+def test_key_file_refused(
+    text: str, mode: int, message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A file that others can read, or that holds no keys, is refused; nothing of it is shown."""
+    path = tmp_path / "keys.json"
+    path.write_text(text)
+    path.chmod(mode)
+    monkeypatch.setenv(FILE_VARIABLE, str(path))
+
+    with pytest.raises(KmsError, match=message) as refused:
+        open_kms("file")
+    assert "secret" not in str(refused.value)
+    assert SHORT not in str(refused.value)
+    assert refused.value.__suppress_context__ or refused.value.__context__ is None
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("file", "KAFKA_DRAIN_KEY_FILE isn't set"),
+        ("vault", "VAULT_ADDR and VAULT_TOKEN aren't both set"),
+        ("gcp", "'gcp' isn't a KMS that this release knows"),
+    ],
+)
+def test_open_kms_unconfigured(name: str, message: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is missing is named."""
+    for variable in (FILE_VARIABLE, "VAULT_ADDR", "VAULT_TOKEN"):
+        monkeypatch.delenv(variable, raising=False)
+
+    with pytest.raises(KmsError, match=message):
+        open_kms(name)
+
+
+def test_key_file_missing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A file that isn't there is named."""
+    monkeypatch.setenv(FILE_VARIABLE, "/nowhere/keys.json")
+
+    with pytest.raises(KmsError, match=r"/nowhere/keys.json.*No such file"):
+        open_kms("file")
+
+
+class _Vault(BaseHTTPRequestHandler):
+    """The transit engine's answers, for one key and token; the ciphertext is the request."""
+
+    def do_POST(self) -> None:
+        body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+        if self.headers["X-Vault-Token"] != "the token":
+            return self._answer(403, {"errors": ["permission denied"]})
+        if self.path == "/v1/transit/encrypt/pay%2Fments":
+            made = base64.b64encode(json.dumps(body).encode()).decode()
+            return self._answer(200, {"data": {"ciphertext": f"vault:v1:{made}"}})
+        if self.path == "/v1/transit/decrypt/pay%2Fments":
+            held = json.loads(base64.b64decode(body["ciphertext"].removeprefix("vault:v1:")))
+            if held["associated_data"] == body["associated_data"]:
+                return self._answer(200, {"data": {"plaintext": held["plaintext"]}})
+        return self._answer(400, {"errors": ["cipher: message authentication failed"]})
+
+    def _answer(self, code: int, document: dict[str, Any]) -> None:
+        self.send_response(code)
+        self.end_headers()
+        self.wfile.write(json.dumps(document).encode())
+
+    def log_message(self, *_: object) -> None:
+        pass
+
+
+@pytest.fixture
+def vault(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """A server that answers as Vault's documentation says."""
+    server = HTTPServer(("127.0.0.1", 0), _Vault)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    monkeypatch.setenv("VAULT_ADDR", f"http://127.0.0.1:{server.server_port}/")
+    monkeypatch.setenv("VAULT_TOKEN", "the token")
+    yield
+    server.shutdown()
+    server.server_close()
+
+
+@pytest.mark.usefixtures("vault")
+def test_vault_round_trip(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A data key is wrapped and unwrapped for its own id; a refusal is shown without the token."""
+    wrapped = open_kms("vault").wrap(DATA_KEY, "pay/ments", "id")
+
+    assert open_kms("vault").unwrap(wrapped, "pay/ments", "id") == DATA_KEY
+    with pytest.raises(KmsError, match=r"refuses \(400\): cipher: message"):
+        open_kms("vault").unwrap(wrapped, "pay/ments", "another")
+    monkeypatch.setenv("VAULT_TOKEN", "expired token")
+    with pytest.raises(KmsError, match=r"refuses \(403\): permission denied") as refused:
+        open_kms("vault").unwrap(wrapped, "pay/ments", "id")
+    assert "expired" not in str(refused.value)
+
+
+def test_vault_gone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A Vault that doesn't answer is named."""
+    monkeypatch.setenv("VAULT_ADDR", "http://127.0.0.1:9")
+    monkeypatch.setenv("VAULT_TOKEN", "the token")
+
+    with pytest.raises(KmsError, match=r"Vault at http://127.0.0.1:9: ConnectionError"):
+        open_kms("vault").wrap(DATA_KEY, "m", "id")
+
+
+@pytest.fixture
+def aws(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+    """Moto's server, as a process of its own, where boto3 finds it; a key's id."""
+    boto3 = pytest.importorskip("boto3")
+    # A gateway for S3 has no KMS.
+    monkeypatch.delenv(VARIABLE, raising=False)
+    with s3_server(tmp_path / "log") as url:
+        monkeypatch.setenv("AWS_ENDPOINT_URL", url)
+        monkeypatch.setenv("AWS_DEFAULT_REGION", "eu-central-1")
+        for name, value in CREDENTIALS.items():
+            monkeypatch.setenv(name, value)
+        yield boto3.client("kms").create_key()["KeyMetadata"]["KeyId"]
+
+
+def test_aws_round_trip(aws: str) -> None:
+    """boto3's KMS wraps and unwraps a data key, for its own id and with its own key only."""
+    wrapped = open_kms("aws").wrap(DATA_KEY, aws, "id")
+
+    assert open_kms("aws").unwrap(wrapped, aws, "id") == DATA_KEY
+    with pytest.raises(KmsError, match=r"AWS KMS: .*InvalidCiphertext"):
+        open_kms("aws").unwrap(wrapped, aws, "another")
+    with pytest.raises(KmsError, match=r"AWS KMS: .*NotFound"):
+        open_kms("aws").wrap(DATA_KEY, "alias/nobody", "id")
