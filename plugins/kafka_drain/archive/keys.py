@@ -105,8 +105,9 @@ def keys_for_writing(
     if encryption is None:
         return None
     # A job that can't read or encrypt fails here, not in a task.
-    for id_ in documents if reads else {current} & documents.keys():
-        open_key(documents[id_])
+    for id_, found in documents.items():
+        if reads or id_ == current:
+            open_key(found)
     if current is None:
         current = secrets.token_hex(8)
         document = wrapped_document(
