@@ -12,6 +12,7 @@ import os
 import resource
 import subprocess
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import IO, Any, Literal
 
@@ -117,6 +118,10 @@ class CountingPath:
     @property
     def suffix(self) -> str:
         return self.path.suffix
+
+    @property
+    def parents(self) -> Sequence[Path]:
+        return self.path.parents
 
     def open(self, mode: Literal["rb"], /) -> IO[bytes]:
         """Open the file."""

@@ -44,6 +44,12 @@ def read_columns(path: DataPath, names: list[str]) -> Iterator[pa.RecordBatch]:
         yield from file.iter_batches(batch_size=COLUMN_ROWS, columns=names)
 
 
+def unlock(path: DataPath) -> None:
+    """Open a file with its keys, if it is encrypted; raises KeyUnavailableError."""
+    with _opened(path):
+        pass
+
+
 def read_records(
     path: DataPath, batch_bytes: int, wanted: Wanted | None = None
 ) -> Iterator[pa.RecordBatch]:

@@ -95,6 +95,20 @@ def read_offsets(path: DataPath, file_format: str, topic: str | None) -> list[Fi
             return _read_offsets(path, file_format, topic, [])
 
 
+def unlock(path: DataPath) -> None:
+    """Read the keys of a Parquet file that is encrypted; of other files, nothing is needed.
+
+    Raises:
+        KeyUnavailableError: When a key can't be had.
+        DataFileError: When the file can't be read.
+        FileNotFoundError: When the file doesn't exist.
+        StoreUnavailableError: When its store doesn't respond.
+    """
+    if path.suffix == ".parquet":
+        with _readable(path, "parquet"):
+            parquet.unlock(path)
+
+
 def read_contents(
     path: DataPath,
     file_format: str,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
@@ -46,6 +46,10 @@ class DataPath(Protocol):
     @property
     def suffix(self) -> str:
         """The file extension, including the dot."""
+
+    @property
+    def parents(self) -> Sequence[Any]:
+        """The folders around it, the innermost first."""
 
     def open(self, mode: Literal["rb"], /) -> IO[bytes]:
         """Open the file."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -13,7 +13,8 @@ from kafka_drain.archive.receipts import Receipt, SealedFile, records_of
 from kafka_drain.archive.snapshot import Snapshot, SnapshotWindow
 from kafka_drain.archive.window import Window
 from kafka_drain.data_files.file_offsets import CommittedFile
-from kafka_drain.errors import ArchiveError, DataLossError
+from kafka_drain.encryption.data_keys import list_keys
+from kafka_drain.errors import ArchiveError, DataLossError, KeyUnavailableError
 from kafka_drain.findings import Finding, Reason
 from kafka_drain.offsets import OffsetRange, TopicPartition
 from kafka_drain.proof.sealed_files import damage_of
@@ -144,7 +145,28 @@ def check_windows(snapshot: Snapshot, *, deep: bool) -> CheckedWindows:
     intact = fold.only(whole)
     held = HeldByWindows(intact, replaced, fold.gone, intact.drained_again, damaged, fold)
     findings = [held.excuse(finding) for each in found.values() for finding in each]
+    if deep and list_keys(snapshot.root):
+        findings += _locked(intact)
     return CheckedWindows(held, figures, findings)
+
+
+def _locked(windows: Fold[SnapshotWindow]) -> Iterator[Finding]:
+    """Yield a finding for each window with files whose records can't be read for lack of a key."""
+    # Not at the top: few validations need pyarrow, and importing it takes longer than they do.
+    from kafka_drain.data_files.reader import unlock
+
+    for window in windows.windows:
+        files = windows.live(window.receipt.files)
+        for file in files:
+            try:
+                unlock(window.root / file.path)
+            except KeyUnavailableError as error:
+                detail = (
+                    f"its files' bytes are as sealed, but the records of {len(files):,} files "
+                    f"can't be read. {error}"
+                )
+                yield Finding(Reason.KEY_UNAVAILABLE, window.receipt.where, detail)
+                break
 
 
 def _replaced(window: SnapshotWindow) -> Mapping[str, Any] | None:

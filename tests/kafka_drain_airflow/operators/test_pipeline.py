@@ -60,7 +60,7 @@ def test_pipeline_of_template_fields() -> None:
         if name.endswith("Operator") and name != "WatchOperator"
     ]
 
-    assert len(operators) == 10
+    assert len(operators) == 11
     for operator in operators:
         assert "pipeline" in operator.template_fields, operator
         documented = inspect.getdoc(operator)

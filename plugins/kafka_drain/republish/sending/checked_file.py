@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import hashlib
 import io
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import IO, Any, Literal, NamedTuple, cast
@@ -59,11 +59,13 @@ class CheckedFile:
     Attributes:
         suffix: The end of the name, from its last dot.
         protocol: The store's protocol if the store is still being read, otherwise empty.
+        parents: The folders around it, the innermost first: an archive's data keys lie in one.
         content: The bytes.
     """
 
     suffix: str
     protocol: str
+    parents: Sequence[Any]
     content: IO[bytes]
 
     def open(self, mode: Literal["rb"], /, **options: Any) -> IO[bytes]:
@@ -93,13 +95,14 @@ def checked_file(path: DataPath, file: ShardFile, sharers: int = 1) -> Iterator[
             held.writelines(block for block, _ in blocks)
             held.seek(0)
             source.close()
-            yield CheckedFile(path.suffix, "", held)
+            yield CheckedFile(path.suffix, "", path.parents, held)
             return
         states = [hashlib.sha256(), *(state.copy() for _, state in blocks)]
         again = _ReadAgain(path, source, file, states)
         protocol = getattr(path, "protocol", "")
         try:
-            yield CheckedFile(path.suffix, protocol, io.BufferedReader(again, sizes.buffer))
+            buffered = io.BufferedReader(again, sizes.buffer)
+            yield CheckedFile(path.suffix, protocol, path.parents, buffered)
         finally:
             # The file formats' libraries replace errors of their source with their own.
             if again.failure is not None:

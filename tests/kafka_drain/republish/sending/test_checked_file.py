@@ -68,7 +68,7 @@ class CountedPath:
 
     def __init__(self, path: Path, protocol: str, answers: int = 1 << 30) -> None:
         self.path = path
-        self.suffix = path.suffix
+        self.suffix, self.parents = path.suffix, path.parents
         self.protocol = protocol
         self.opens = 0
         self.asked: Ranges = []
