@@ -117,7 +117,7 @@ def keys_for_writing(
         if not create_document(path, document):
             raise ArchiveError(f"{path} is there already; run this again")
         documents[current] = read_key(path)
-    return {"current": current, "keys": list(documents.values())}
+    return {"current": current, "keys": [documents[id_] for id_ in sorted(documents)]}
 
 
 @dataclass(frozen=True)

@@ -60,6 +60,7 @@ def test_pipeline_defaults() -> None:
         "describe_cluster": ["groups", "topics", "acls", "users", "brokers"],
         "evidence_conn_id": None,
         "erase_conn_id": None,
+        "encryption": None,
         "witness": None,
         "witness_conn_id": None,
         "drill": None,

@@ -40,6 +40,7 @@ CHANGES: dict[str, tuple[Any, bool]] = {
     "archive": ("/b", False),
     "notes_path": ("/b/generations/0001/fingerprints", False),
     "first_unlisted": (3, True),
+    "encryption": ({"current": "a", "keys": []}, False),
     "skipped": ([{"topic": "t", "partition": 0, "start": 0, "end": 4}], True),
 }
 

@@ -559,6 +559,7 @@ class CountedPath:
     """A path whose files say how much was read of them."""
 
     suffix = ".parquet"
+    parents = ()
 
     def __init__(self, path: Path) -> None:
         self.path = path
