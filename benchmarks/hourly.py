@@ -20,7 +20,7 @@ from demo.broker import KafkaCluster as LocalKafka
 __all__ = ["measure_hourly", "run_operators"]
 
 RECORDS = 1_000
-MOST = 12.0
+MOST = 6.0
 TOPIC = "orders"
 
 
