@@ -20,10 +20,10 @@ MEASURED_CORES = 2
 MEASURED_BYTES = 190.1
 #: Seconds of a drain beside its records, up to `FEW` records and above: Spark's start, the checks
 #: and the proof; and Java compiling a query that is worth it.
-START_FEW, START_MANY = 7.2, 11.7
+START_FEW, START_MANY = 5.8, 11.7
 FEW = 20_000
 #: Seconds of two cores for a million records, and for a megabyte of values.
-PER_MILLION, PER_MEGABYTE = 1.94, 0.0024
+PER_MILLION, PER_MEGABYTE = 1.53, 0.0022
 #: Seconds of two cores for each partition that has something new, above the eight measured.
 PER_PARTITION, MEASURED_PARTITIONS = 0.038, 8
 #: Seconds of a restore's start, and for a million records, sent and read back by a worker.

@@ -121,7 +121,7 @@ def test_load_refused(name: str, value: float) -> None:
         ({"minutes": 1_440.0}, {"new_files": 20, "receipts": 30}),
         ({"partitions": 100}, {"new_files": 2_400}),
         ({"retention_days": 3_650.0}, {"receipts": 87_600}),
-        ({"records_per_second": 1_000_000.0}, {"cores": 16}),
+        ({"records_per_second": 1_000_000.0}, {"cores": 14}),
     ],
 )
 def test_size_of(change: dict[str, float], wanted: dict[str, float]) -> None:
@@ -158,7 +158,7 @@ def test_size_of_restore() -> None:
 def test_size_of_too_often() -> None:
     """Drains that can't end before the next one are refused."""
     with pytest.raises(ConfigError, match="minutes"):
-        size_of(replace(LOAD, minutes=0.25))
+        size_of(replace(LOAD, minutes=0.2))
 
 
 @given(load=loads)
