@@ -42,6 +42,12 @@ class AirflowApi:
         """Return the answer; fail with it if it isn't a success."""
         return self._send(method, f"/api/v2{path}", body)
 
+    def page(self, path: str) -> str:
+        """Return a page of kafka-drain's, as a browser that is logged in gets it."""
+        login = {"Cookie": f"_token={self.token}"}
+        with urlopen(Request(self.airflow.url + path, headers=login), timeout=60) as answer:
+            return str(answer.read().decode())
+
     def unpause(self, dag_id: str) -> None:
         """Let a DAG's runs start, also those of its schedule."""
         self.ask("PATCH", f"/dags/{dag_id}", {"is_paused": False})

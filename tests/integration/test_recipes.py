@@ -257,7 +257,10 @@ def test_recipe_freshness_deadline(recipes: Recipes, late_run: str) -> None:
 def test_recipe_approved_restore(
     recipes: Recipes, api: AirflowApi, question: dict[str, Any], late_run: str, read: Any
 ) -> None:
-    """A person sees what is sent, and exactly that is, although more was drained since."""
+    """A person sees what is sent, and exactly that is, although more was drained since.
+
+    The page of restores shows it, whatever the DAG is called.
+    """
     [plan_id] = list_plans(Archive.at(str(recipes.airflow.archives / "flights")).root)
     assert question["subject"] == f"Send {RECORDS} records to Kafka?"
     assert f"### Send {RECORDS} records of flights to Kafka" in question["body"]
@@ -271,6 +274,12 @@ def test_recipe_approved_restore(
     assert sum(map(len, sent.values())) == RECORDS
     assert sent == {partition: whole[partition][: len(part)] for partition, part in sent.items()}
     assert list_plans(Archive.at(str(recipes.airflow.archives / "flights")).root) == [plan_id]
+    page = api.page("/kafka-drain/restores")
+    for shown in ("flights plan ", "verified, exact", "flights_restored"):
+        assert shown in page
+    told = {"pipeline": "flights", "archive": str(recipes.airflow.archives / "flights")}
+    [of_send] = recipes.xcoms("approved_restore", "send", "archive")
+    assert of_send == told | {"is_restore": True}
 
 
 @pytest.mark.recipes

@@ -168,7 +168,7 @@ class ArchiveRestores:
         restores: Its newest restores, in any order.
         more: Number of older ones.
         problem: Why they can't be read; empty if they can.
-        doing: Progress of the newest task that restores from it.
+        doing: Progress of the tasks that restore from it.
     """
 
     name: str
@@ -245,10 +245,10 @@ def _headline(lines: Sequence[_Line], bad: int, unreadable: int) -> tuple[str, s
 
 def _lines(owner: ArchiveRestores) -> list[_Line]:
     unfinished = [one for one in owner.restores if one.is_unfinished]
-    # Airflow's task doesn't say which run it works on: the newest that can be continued.
-    newest = max(unfinished, key=lambda one: one.started_at, default=None)
-    is_busy = any(one.state in ACTIVE for one in owner.doing)
-    return [_line(owner, one, is_busy and one is newest) for one in owner.restores]
+    unfinished.sort(key=lambda one: one.started_at, reverse=True)
+    # Airflow's tasks don't say which runs they work on: the newest that can be continued.
+    busy = unfinished[: sum(one.state in ACTIVE for one in owner.doing)]
+    return [_line(owner, one, any(one is other for other in busy)) for one in owner.restores]
 
 
 def _line(owner: ArchiveRestores, it: Restore, is_running: bool) -> _Line:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeGuard
 from urllib.parse import quote, urlencode
 
 from airflow.providers.common.compat.sdk import BaseOperatorLink, XCom
@@ -18,7 +18,8 @@ if TYPE_CHECKING:
 
 #: Prefixes of a pipeline's DAG ids, as the factories name them by default.
 KINDS = ("drain", "republish", "reprocess", "maintain", "erase", "drill")
-#: XCom of a task in Airflow 2: name of its pipeline, and path or URL of the archive.
+#: XCom of a task: name of its pipeline, path or URL of the archive, and whether it restores. By it,
+#: pages find the tasks that work on an archive, whatever their DAGs are called.
 ARCHIVE_KEY = "archive"
 
 
@@ -36,12 +37,18 @@ class ArchiveLink(BaseOperatorLink):
         if AIRFLOW_V_3_0_PLUS:
             return _address_of(operator, ti_key.dag_id)
         told = XCom.get_value(ti_key=ti_key, key=ARCHIVE_KEY)
-        if not isinstance(told, dict) or not all(isinstance(told.get(k), str) for k in _TOLD):
+        if not is_told(told):
             return ""
         return archive_address(ti_key.dag_id, operator.task_type, told["pipeline"], told["archive"])
 
 
-_TOLD = ("pipeline", "archive")
+def is_told(value: object) -> TypeGuard[dict[str, Any]]:
+    """Return whether an XCom's value says which archive its task works on: any may write any."""
+    return (
+        isinstance(value, dict)
+        and all(isinstance(value.get(name), str) for name in ("pipeline", "archive"))
+        and isinstance(value.get("is_restore", False), bool)
+    )
 
 
 def archive_address(dag_id: str, task_type: str, pipeline: str, archive: str) -> str:
@@ -83,13 +90,17 @@ class SparkUiLink(BaseOperatorLink):
 
 
 def show_archive(context: Context, operator: Any) -> None:
-    """Show the Archive button while the task runs: Airflow 3 requests links only at the end."""
+    """Say which archive a task works on while it runs, and show its Archive button.
+
+    Airflow 3 requests links only at the end.
+    """
     task_instance = context["ti"]
     if task_instance is None:
         return
     if AIRFLOW_V_3_0_PLUS:
         address = _address_of(operator, task_instance.dag_id)
         task_instance.xcom_push(key=ArchiveLink().xcom_key, value=address)
-    else:
-        told = {"pipeline": operator.pipeline.name, "archive": operator.pipeline.archive}
-        task_instance.xcom_push(key=ARCHIVE_KEY, value=told)
+    pipeline = operator.pipeline
+    told = {"pipeline": pipeline.name, "archive": pipeline.archive}
+    told["is_restore"] = operator.is_restore
+    task_instance.xcom_push(key=ARCHIVE_KEY, value=told)

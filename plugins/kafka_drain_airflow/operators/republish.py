@@ -83,6 +83,7 @@ class RepublishToKafkaOperator(ApplyOperator):
         *RepublishRequest.model_fields,
     )
     acts_untold = True
+    is_restore = True
     ui_color = "#fdebd0"
 
     def __init__(

@@ -39,6 +39,8 @@ class SparkJobOperator(PipelineOperator):
     # By default, Airflow shows templates as they were before the task ran.
     overwrite_rtif_after_execution = True
     operator_extra_links: Collection[BaseOperatorLink] = (ArchiveLink(), SparkUiLink())
+    #: Whether its runs are among the restores of its pipeline's archive.
+    is_restore: ClassVar[bool] = False
 
     def __init__(self, *, pipeline: Pipeline | Mapping[str, Any], **kwargs: Any) -> None:
         super().__init__(pipeline=pipeline, **kwargs)
@@ -49,7 +51,7 @@ class SparkJobOperator(PipelineOperator):
         self._state: Any = None
 
     def pre_execute(self, context: Any) -> None:
-        """Show the Archive button while the task runs, and start storing its progress."""
+        """Say which archive the task works on, and start storing its progress."""
         super().pre_execute(context)
         show_archive(context, self)
         self._progress = TaskProgress(context.get("ti"))

@@ -50,6 +50,7 @@ from kafka_drain_airflow.pages.database import (
     last_runs,
     progress_of,
     report_of,
+    working_on,
 )
 from kafka_drain_airflow.pages.records import (
     RECORDS_URL,
@@ -161,8 +162,8 @@ def archives_as_json(session: Any, rights: Rights) -> Answer:
 def restores(session: Any, rights: Rights) -> Answer:
     """Return the page that lists the restores from all archives that a user may see."""
     places = _places(session, rights.dag_ids, rights)
-    dags = dags_of(session, {place.name for place in places.values()}, "republish")
-    doing = progress_of(session, rights.of(set[str]().union(*dags.values())))
+    doing = working_on(session, {place.archive for place in places.values()}, restores=True)
+    shown = rights.of({one.dag_id for tasks in doing.values() for one in tasks})
     found = restores_of_all(list(places.values()))
     listed = [
         ArchiveRestores(
@@ -172,7 +173,7 @@ def restores(session: Any, rights: Rights) -> Answer:
             restores=of.restores,
             more=of.more,
             problem=of.problem,
-            doing=[one for one in doing if one.dag_id in dags[place.name]],
+            doing=[one for one in doing[place.archive] if one.dag_id in shown],
         )
         for (dag_id, place), of in zip(places.items(), found, strict=True)
     ]
@@ -208,7 +209,9 @@ def archive(session: Any, dag_id: str, rights: Rights, *, may_see_records: bool 
             row = replace(row, problem=f"{row.archive}: {error}")
     groups = groups_of(session, [dag_id]).get(dag_id, [])
     shown = rights.of({dag_of(dag_id), *groups, *dags_of(session, [row.name])[row.name]})
-    doing = progress_of(session, shown)
+    others = working_on(session, [row.archive])[row.archive]
+    seen = rights.of({one.dag_id for one in others}) - shown
+    doing = [*progress_of(session, shown), *(one for one in others if one.dag_id in seen)]
     drains = drains_of(session, dag_id, [group for group in groups if group in shown])
     now = datetime.now(timezone.utc)
     address = f"{row.page}/receipts"

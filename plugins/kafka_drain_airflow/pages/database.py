@@ -18,12 +18,15 @@ from airflow.models.taskinstance import TaskInstance
 from airflow.providers.common.compat.sdk import XCOM_RETURN_KEY
 from airflow.providers.common.compat.version_compat import AIRFLOW_V_3_0_PLUS
 from sqlalchemy import and_, case, func, or_, select
+from sqlalchemy.orm import aliased
 
 from kafka_drain.pages.archive import Drained
+from kafka_drain.pages.archive_status import ACTIVE
 from kafka_drain.pages.overview import Doing, Run, shown_task
 from kafka_drain_airflow.addresses import run_url
 from kafka_drain_airflow.dag_tags import TAG, kind_tag
 from kafka_drain_airflow.observability.report_link import REPORT_KEY
+from kafka_drain_airflow.observability.task_links import ARCHIVE_KEY, is_told
 from kafka_drain_airflow.observability.task_progress import PROGRESS_KEY, is_progress
 from kafka_drain_airflow.pages.finding import (
     AssetModel,
@@ -57,6 +60,7 @@ __all__ = [
     "plain",
     "progress_of",
     "report_of",
+    "working_on",
 ]
 
 #: Operators of drains and validations, and the id of a factory's drain task.
@@ -209,14 +213,9 @@ def progress_of(session: Any, dag_ids: Collection[str]) -> list[Doing]:
         .where(DagRun.dag_id.in_(dag_ids), DagRun.state != "queued")
         .subquery()
     )
-    of_task = (
-        *(XComModel.dag_id == TaskInstance.dag_id, XComModel.run_id == TaskInstance.run_id),
-        *(XComModel.task_id == TaskInstance.task_id, XComModel.map_index == TaskInstance.map_index),
-        XComModel.key == PROGRESS_KEY,
-    )
+    of_task = (*_written_by_task(XComModel), XComModel.key == PROGRESS_KEY)
     query = (
-        select(TaskInstance.dag_id, TaskInstance.run_id, TaskInstance.task_id, TaskInstance.state)
-        .add_columns(XComModel.value)
+        select(*_TASK, XComModel.value)
         .join(runs, _are_of(runs))
         .join(XComModel, and_(*of_task), isouter=True)
         .where(runs.c.age == 1)
@@ -224,14 +223,63 @@ def progress_of(session: Any, dag_ids: Collection[str]) -> list[Doing]:
     )
     found: dict[str, list[Doing]] = {}
     for row in session.execute(query):
-        said = plain(row.value)
-        progress = said if is_progress(said) else {}
-        state, link = str(row.state or "none"), run_url(row.dag_id, row.run_id)
-        found.setdefault(row.dag_id, []).append(
-            Doing(row.dag_id, row.task_id, state, link, progress)
-        )
+        found.setdefault(row.dag_id, []).append(_doing(row, row.value))
     shown = (shown_task(tasks) for tasks in found.values())
     return [task for task in shown if task]
+
+
+def working_on(
+    session: Any, archives: Collection[str], *, restores: bool = False
+) -> dict[str, list[Doing]]:
+    """Return the tasks that work on archives now, in any DAG, as they say themselves.
+
+    Args:
+        session: Session of Airflow's database.
+        archives: Paths or URLs of the archives.
+        restores: Whether only to return those that republish.
+
+    Returns:
+        The tasks by archive, in the order in which they started.
+    """
+    told, progress = aliased(XComModel), aliased(XComModel)
+    query = (
+        select(*_TASK, told.value.label("told"), progress.value.label("progress"))
+        .join(told, and_(*_written_by_task(told), told.key == ARCHIVE_KEY))
+        .join(
+            progress,
+            and_(*_written_by_task(progress), progress.key == PROGRESS_KEY),
+            isouter=True,
+        )
+        .where(TaskInstance.state.in_(ACTIVE))
+        .order_by(TaskInstance.start_date, TaskInstance.dag_id, TaskInstance.task_id)
+    )
+    found: dict[str, list[Doing]] = {archive: [] for archive in archives}
+    for row in session.execute(query):
+        said = plain(row.told)
+        if not is_told(said) or said["archive"] not in found:
+            continue
+        if not restores or said.get("is_restore"):
+            found[said["archive"]].append(_doing(row, row.progress))
+    return found
+
+
+def _written_by_task(xcom: Any) -> tuple[Any, ...]:
+    """Return the join condition for the XComs of a task instance."""
+    return (
+        *(xcom.dag_id == TaskInstance.dag_id, xcom.run_id == TaskInstance.run_id),
+        *(xcom.task_id == TaskInstance.task_id, xcom.map_index == TaskInstance.map_index),
+    )
+
+
+#: What is shown of a task instance.
+_TASK = (TaskInstance.dag_id, TaskInstance.run_id, TaskInstance.task_id, TaskInstance.state)
+
+
+def _doing(task: Any, progress: object) -> Doing:
+    """Return a task instance's progress; any task may write any XCom."""
+    said = plain(progress)
+    state, link = str(task.state or "none"), run_url(task.dag_id, task.run_id)
+    return Doing(task.dag_id, task.task_id, state, link, said if is_progress(said) else {})
 
 
 def drains_of(session: Any, page: str, groups: Sequence[str] = ()) -> list[Drained]:
@@ -245,14 +293,10 @@ def drains_of(session: Any, page: str, groups: Sequence[str] = ()) -> list[Drain
     own = pages_of(session).get(page)
     if own is None:
         return []
-    of_task = (
-        *(XComModel.dag_id == TaskInstance.dag_id, XComModel.run_id == TaskInstance.run_id),
-        *(XComModel.task_id == TaskInstance.task_id, XComModel.map_index == TaskInstance.map_index),
-    )
     is_drain = or_(TaskInstance.operator.in_(DRAINERS), XComModel.task_id == DRAIN)
     query = (
         select(XComModel.value, XComModel.timestamp)
-        .join(TaskInstance, and_(*of_task), isouter=True)
+        .join(TaskInstance, and_(*_written_by_task(XComModel)), isouter=True)
         .where(XComModel.dag_id.in_([own.dag_id, *groups]), XComModel.key == XCOM_RETURN_KEY)
         .where(is_drain)
         .order_by(XComModel.timestamp.desc())

@@ -143,6 +143,20 @@ def test_restores_page_running() -> None:
     assert 'content="3"' in page
 
 
+def test_restores_page_running_tasks() -> None:
+    """As many of the newest unfinished runs are running as tasks are, as of mapped tasks."""
+    ended = Doing("elt", "send", "failed", "/run", {})
+    runs = [restore(name, is_opened=True) for name in ("a", "bb", "ccc")]
+    page = restores_page([owner(*runs, doing=[RUNNING, ended, RUNNING])], NOW, LINKS)
+
+    _, *rows = Words(page).rows
+    assert [(row[1], row[2].split("No task")[0]) for row in rows] == [
+        ("a", "started, not verified"),
+        ("ccc", "sending"),
+        ("bb", "sending"),
+    ]
+
+
 @pytest.mark.parametrize(
     ("changes", "words"),
     [

@@ -33,6 +33,7 @@ PROGRESS = {
     "spark_ui": "http://driver:4040",
     "at": "2026-11-22T11:00:00+00:00",
 }
+RESTORED = PROGRESS | {"job": "republish", "unit": "records", "done": 77}
 RUN = "/dags/drain_a/runs/run%2B" if AIRFLOW_V_3_0_PLUS else "/dags/drain_a/grid?dag_run_id=run%2B"
 PAGE = "/kafka-drain/archives"
 DATA = "/kafka-drain/api/archives"
@@ -147,8 +148,21 @@ def answers(tmp_path_factory: pytest.TempPathFactory) -> dict[str, PageAnswer]:
     }
     runs = {f"run+{number}": "success" for number in range(9)} | {"run+9": "failed"}
     scene: Scene = {"dags": dags, "runs": dict.fromkeys(dags, runs), "xcoms": []}
-    scene["groups"] = {"drain_group_g": ["drain_b"]}
+    # A user's own DAG, in which tasks republish, maintain, and claim what isn't so.
+    scene["groups"] = {"drain_group_g": ["drain_b"], "elt": []}
     scene["runs"] = {**scene["runs"], "drain_b": {"run+0": "failed"}, "drain_group_g": runs}
+    scene["runs"] = {**scene["runs"], "elt": {"run+0": "running"}}
+    told = {"pipeline": "a", "archive": str(validated), "is_restore": True}
+    for task, key, value in (
+        *(("send", "archive", told), ("send", "progress", RESTORED)),
+        *(("tidy", "archive", told | {"is_restore": False}), ("tidy", "progress", PROGRESS)),
+        *(("odd", "archive", [told]), ("far", "archive", told | {"archive": "/other"})),
+        *(("done", "archive", told), ("text", "archive", told | {"is_restore": "no"})),
+    ):
+        scene["xcoms"].append(
+            {"dag_id": "elt", "run_id": "run+0", "task_id": task, "key": key, "value": value}
+        )
+    scene["tasks"] = [("elt", "run+0", "done", "success")]
     for name, (states, times, tasks) in PROVEN.items():
         dags[f"drain_{name}"] = f"file://{shutil.copytree(validated, folder / name)}"
         scene["runs"] = {**scene["runs"], f"drain_{name}": states}
@@ -518,6 +532,30 @@ def test_restores_to_viewer(answers: dict[str, PageAnswer]) -> None:
     assert "the restores of" in text
     assert "web: http://127.0.0.1:1/archive isn" in text
     assert headers["content-security-policy"].startswith("default-src 'none'")
+
+
+def test_restores_of_own_dag(answers: dict[str, PageAnswer]) -> None:
+    """A task that republishes in a user's own DAG is shown, whatever the DAG is called."""
+    text = answers["viewer /kafka-drain/restores"].text
+
+    assert "elt, send</a>: running, 77 of 5,000 records (24 %), 60/s, 1 min 3 s left" in text
+    assert 'http-equiv="refresh" content="3"' in text
+    for other in ("tidy", "odd", "far", "done", "text"):
+        assert f"elt, {other}" not in text
+
+
+def test_archive_progress_of_own_dag(answers: dict[str, PageAnswer]) -> None:
+    """What works on an archive in a user's own DAG is on its page, if the user may see that DAG."""
+    text = answers["viewer /kafka-drain/archives/drain_a"].text
+
+    assert "elt, send</a>: running, 77 of 5,000 records" in text
+    assert "elt, tidy</a>: running, 1,200 of 5,000 offsets" in text
+    assert "elt, done" not in text
+    assert "elt, " not in answers["viewer /kafka-drain/archives/drain_golden"].text
+    for page in ("archives/drain_a", "restores"):
+        status, seen, _ = answers[f"guest /kafka-drain/{page}"]
+        assert status == 200
+        assert "elt, " not in seen
 
 
 def test_archives_in_navigation(answers: dict[str, PageAnswer]) -> None:
