@@ -274,6 +274,7 @@ def _read_dags(folder: str) -> None:
 
 def _fill(scene: Scene) -> None:
     """Write only the rows that a scene describes into Airflow's database."""
+    import sqlalchemy
     from airflow.models.dag import DagModel, DagTag
     from airflow.models.dagrun import DagRun
     from airflow.models.taskinstance import TaskInstance
@@ -340,11 +341,14 @@ def _fill(scene: Scene) -> None:
             tasks[xcom["dag_id"], xcom["run_id"], xcom["task_id"]] = "running"
         for dag_id, run_id, task_id, state in scene.get("tasks", []):
             tasks[dag_id, run_id, task_id] = state
+        # Until Airflow requires SQLAlchemy 2, a task instance's id is a text.
+        has_uuid = isinstance(TaskInstance.__table__.c.id.type, getattr(sqlalchemy, "Uuid", ()))
         for number, key in enumerate(sorted(tasks), start=1):
+            of_task = uuid.UUID(int=number)
             task = dict(zip(("dag_id", "run_id", "task_id"), key, strict=True))
             add(
                 TaskInstance,
-                id=uuid.UUID(int=number),
+                id=of_task if has_uuid else str(of_task),
                 state=tasks[key],
                 map_index=-1,
                 pool="default_pool",

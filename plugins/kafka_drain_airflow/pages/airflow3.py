@@ -7,11 +7,13 @@ from typing import Annotated, Any, Literal
 from urllib.parse import parse_qs, urlencode
 
 from airflow.api_fastapi.app import get_auth_manager
+from airflow.api_fastapi.auth.managers.base_auth_manager import COOKIE_NAME_JWT_TOKEN
 from airflow.api_fastapi.auth.managers.models.resource_details import DagAccessEntity, DagDetails
 from airflow.api_fastapi.auth.managers.simple.simple_auth_manager import SimpleAuthManager
 from airflow.api_fastapi.common.db.common import SessionDep
 from airflow.api_fastapi.core_api.security import GetUserDep, requires_access_dag
 from airflow.models.dag import DagModel
+from airflow.providers.common.compat.version_compat import AIRFLOW_V_3_1_PLUS
 from fastapi import Depends, FastAPI, HTTPException, Query, Request
 from fastapi.responses import HTMLResponse, JSONResponse, RedirectResponse, Response
 
@@ -24,6 +26,21 @@ from kafka_drain_airflow.pages.rights import ENTITIES, Rights
 # Airflow mounts a plugin's application without authentication, so each route checks access itself:
 # 401 without a login, 403 without read access to the DAG's runs, tasks and XComs.
 app = FastAPI(title="kafka-drain", docs_url=None, redoc_url=None, openapi_url=None)
+
+if not AIRFLOW_V_3_1_PLUS:
+
+    @app.middleware("http")
+    async def login_by_cookie(request: Request, call_next: Any) -> Any:
+        """Take the login from Airflow's cookie too, as Airflow itself does from 3.1 on.
+
+        A browser that opens a page sends nothing else.
+        """
+        token = request.cookies.get(COOKIE_NAME_JWT_TOKEN)
+        if token and "authorization" not in request.headers:
+            login = (b"authorization", f"Bearer {token}".encode())
+            request.scope["headers"] = [*request.scope["headers"], login]
+        return await call_next(request)
+
 
 _ENTITIES = [DagAccessEntity[name] for name in ENTITIES]
 _MAY_READ = [Depends(requires_access_dag("GET", entity)) for entity in _ENTITIES]
