@@ -342,7 +342,8 @@ def _fill(scene: Scene) -> None:
         for dag_id, run_id, task_id, state in scene.get("tasks", []):
             tasks[dag_id, run_id, task_id] = state
         # Until Airflow requires SQLAlchemy 2, a task instance's id is a text.
-        has_uuid = isinstance(TaskInstance.__table__.c.id.type, getattr(sqlalchemy, "Uuid", ()))
+        kind = getattr(sqlalchemy, "Uuid", None)
+        has_uuid = kind is not None and isinstance(TaskInstance.__table__.c.id.type, kind)
         for number, key in enumerate(sorted(tasks), start=1):
             of_task = uuid.UUID(int=number)
             task = dict(zip(("dag_id", "run_id", "task_id"), key, strict=True))

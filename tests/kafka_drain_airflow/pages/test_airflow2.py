@@ -30,8 +30,8 @@ LINK = {
 }
 DAG_FILE = """
 from kafka_drain_airflow import Pipeline, create_dags
-for name in ("a", "b"):
-    create_dags(Pipeline(name=name, topics=["t"], archive={root!r}))
+for name, root in {roots!r}.items():
+    create_dags(Pipeline(name=name, topics=["t"], archive=root))
 """
 
 
@@ -43,9 +43,11 @@ def answers(tmp_path_factory: pytest.TempPathFactory) -> dict[str, PageAnswer]:
     report = root / "reports" / "run_1.json"
     report.parent.mkdir(exist_ok=True)
     report.with_suffix(".html").write_text("<!DOCTYPE html><title>the report</title>")
+    # A DAG file may not have two pipelines with one archive.
+    roots = {"a": str(root), "b": str(sealed_copy(folder / "other").root)}
     dags = folder / "dags"
     dags.mkdir()
-    (dags / "pipelines.py").write_text(DAG_FILE.format(root=str(root)))
+    (dags / "pipelines.py").write_text(DAG_FILE.format(roots=roots))
     noted = {"dag_id": "drain_a", "run_id": "run 1", "task_id": "validate"}
     scene: Scene = {
         "dag_files": str(dags),
