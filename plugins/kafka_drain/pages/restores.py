@@ -187,6 +187,7 @@ class _Line:
     owner: ArchiveRestores
     it: Restore
     state: RestoreState
+    name: str
     started: str
     took: str
     size: str
@@ -259,6 +260,8 @@ def _line(owner: ArchiveRestores, it: Restore, is_running: bool) -> _Line:
         owner=owner,
         it=replace(it, topics=list(it.topics)),
         state=state,
+        # A name that wasn't given ends in all settings, as JSON; the plan has those that matter.
+        name=it.run.partition(" {")[0],
         started=time_text(it.started_at) if it.started_at else "unknown",
         took="" if it.seconds is None else duration_text(it.seconds),
         size="" if it.size is None else size_text(it.size),

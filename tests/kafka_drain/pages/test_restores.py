@@ -126,6 +126,15 @@ def test_restores_page() -> None:
     assert 'content="30"' in page
 
 
+def test_restores_page_name_without_settings() -> None:
+    """Of a name that ends in the run's settings, only the part before them is read."""
+    named = restore('orders to back {"engine": "auto"}', key="orders-to-back-0123")
+    page = restores_page([owner(named)], NOW, LINKS)
+
+    assert '">orders to back</td>' in page
+    assert page.count("&#34;engine&#34;") == 1
+
+
 def test_restores_page_running() -> None:
     """A running task works on the newest run that isn't finished, and is shown."""
     page = restores_page(
