@@ -1,6 +1,6 @@
 """DAGs over SASL_SSL with an archive on S3: drained, proven, sent back once, and no secret left.
 
-Two Airflow connections open both, and nothing else does.
+Airflow connections open both, a Schema Registry and the key of the evidence; nothing else does.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ import pytest
 
 from demo.flights import create_topic, flight_records, produce
 from demo.local_airflow import LocalAirflow
+from kafka_drain.evidence.keys import SigningKey
 from kafka_drain.storage.paths import locate
 from tests.fake_registry import LOGIN, fake_registry
 from tests.faults.republishing import make_target, read_topic
@@ -49,6 +50,7 @@ create_dags(
         archive="{bucket}/flights",
         archive_conn_id="store",
         values={{"encoding": "avro", "registry_conn_id": "registry"}},
+        evidence_conn_id="evidence",
         spark_conf={{
             "spark.eventLog.enabled": True,
             "spark.eventLog.dir": "{folder}/events",
@@ -57,6 +59,20 @@ create_dags(
     )
 )
 """
+
+
+@pytest.fixture
+def evidence_key(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """A private key in PEM, outside of the folder that is searched for it."""
+    file = tmp_path_factory.mktemp("evidence") / "key"
+    SigningKey.create(file)
+    return file.read_text()
+
+
+def within(pem: str) -> str:
+    """Return what is secret in a key in PEM: its one line in base64."""
+    _, line, _ = pem.splitlines()
+    return line
 
 
 @pytest.fixture
@@ -82,6 +98,7 @@ def test_dags_secured(
     acls: Acls,
     bucket: str,
     airflow_folder: Path,
+    evidence_key: str,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Logs, XComs, rendered templates, reports, process lists: no secret is in any of them."""
@@ -105,6 +122,7 @@ def test_dags_secured(
         command_lines_with(PASSWORD) as with_password,
         command_lines_with(KEY) as with_key,
         command_lines_with(REGISTERED) as with_registered,
+        command_lines_with(within(evidence_key)) as with_evidence,
         fake_registry(LOGIN) as registry,
         LocalAirflow(
             airflow_folder,
@@ -117,6 +135,8 @@ def test_dags_secured(
         registry.register("flights-value", 1, FLIGHT)
         generic = {"conn_type": "generic", "extra": registry.settings}
         worker.setenv("AIRFLOW_CONN_REGISTRY", json.dumps(generic))
+        evidence = {"conn_type": "generic", "password": evidence_key}
+        worker.setenv("AIRFLOW_CONN_EVIDENCE", json.dumps(evidence))
         for name in (*CREDENTIALS, "AWS_ENDPOINT_URL"):
             worker.delenv(name)
         airflow.run("db", "migrate", log="migrate")
@@ -126,16 +146,19 @@ def test_dags_secured(
             airflow.test_dag("republish_flights", engine, print, "--conf", conf)
 
     assert read_topic(servers, TARGET) == {p: [*rows, *rows] for p, rows in content.items()}
-    assert with_password == with_key == with_registered == set()
+    assert with_password == with_key == with_registered == with_evidence == set()
     # Airflow's home with its database and logs, Spark's event logs.
     assert (airflow_folder / "airflow" / "airflow.db").is_file()
     assert any((airflow_folder / "events").iterdir())
-    assert [files_with(secret, airflow_folder) for secret in SECRETS] == [{}, {}, {}]
+    secrets = (*SECRETS, within(evidence_key))
+    assert [files_with(secret, airflow_folder) for secret in secrets] == [{}, {}, {}, {}]
     stored = stored_in(bucket)
     assert any(path.endswith("archive.json") for path in stored)
     [schemas] = [content for path, content in stored.items() if path.endswith("/schemas.json")]
     assert json.loads(schemas)["schemas"][0]["schema"] == FLIGHT
-    assert not any(secret.encode() in b"".join(stored.values()) for secret in SECRETS)
+    assert not any(secret.encode() in b"".join(stored.values()) for secret in secrets)
+    # The drain's validation and both republishes were signed.
+    assert sum("/evidence/" in path for path in stored) == 3
     # Executors took the Python that was named for them, the driver its own.
     used = (airflow_folder / "used").read_text()
     assert "pyspark.daemon" in used
