@@ -18,6 +18,7 @@ from typing import Any
 
 import pytest
 
+from demo.chromium import CHROMIUM
 from kafka_drain.archive.history import History, read_history
 from kafka_drain.offsets import TopicPartition
 from kafka_drain.pages.archive import archive_page
@@ -45,7 +46,6 @@ from tests.kafka_drain.pages.test_restores import owner, restore
 pytestmark = [pytest.mark.integration, pytest.mark.browser]
 
 AXE = os.environ.get("TESTS_AXE", "")
-CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "google-chrome", "chrome"))), None)
 #: Widths of the frames in pixels.
 WIDTHS = (480, 1500)
 
