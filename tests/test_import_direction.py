@@ -36,6 +36,7 @@ FLOORS = {
         "proof",
         "schemas",
         "drain",
+        "republish.changing",
         "republish.planning",
         "republish.sending",
         "republish.verifying",

@@ -73,6 +73,22 @@ def _registry(conn_id: str | None) -> SchemaRegistry | None:
     return SchemaRegistry(BaseHook.get_connection(conn_id).extra_dejson)
 
 
+def hash_key(pipeline: Pipeline) -> bytes:
+    """Return the key of pseudonyms, the password of the pipeline's connection; empty without one.
+
+    Raises:
+        ConfigError: If the connection doesn't exist, or its password is no key.
+    """
+    from kafka_drain.republish.changing.keys import check_key
+
+    conn_id = pipeline.hash_key_conn_id
+    if conn_id is None:
+        return b""
+    require_connection(conn_id, "Generic", "the key of pseudonyms as its password")
+    password = BaseHook.get_connection(conn_id).password or ""
+    return check_key(password.encode(), f"the Airflow connection {conn_id!r}")
+
+
 def require_connection(conn_id: str, kind: str, needs: str) -> None:
     """Require that a connection exists.
 

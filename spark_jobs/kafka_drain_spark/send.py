@@ -16,7 +16,7 @@ from kafka_drain.errors import KafkaDrainError, TerminalError
 from kafka_drain.progress import Progress
 from kafka_drain.republish.sending.progress_store import ProgressStore
 from kafka_drain.republish.sending.shard_sender import SendJob, send_shard
-from kafka_drain.spark.job_spec import SendSpec
+from kafka_drain.spark.job_spec import HASH_KEY, SendSpec
 from kafka_drain_spark.background import Background
 from kafka_drain_spark.executors import in_tasks
 from kafka_drain_spark.job import secret_options
@@ -38,10 +38,9 @@ def run_send(spark: SparkSession, spec: SendSpec) -> dict[str, Any]:
     Raises:
         Exception: One of `SPARK_ERRORS`, when a task used up its retries.
     """
-    settings = secret_options(spec.secrets_path)
-    groups = [
-        [SendJob.from_dict({**job, "settings": settings}) for job in jobs] for jobs in spec.groups
-    ]
+    settings = dict(secret_options(spec.secrets_path))
+    key = settings.pop(HASH_KEY, "")
+    groups = [[_job(job, settings, key) for job in jobs] for jobs in spec.groups]
     slots = [job.shard.progress for jobs in groups for job in jobs]
     store = ProgressStore(settings, waits=False)
     progress = Progress("records", spec.records)
@@ -54,6 +53,14 @@ def run_send(spark: SparkSession, spec: SendSpec) -> dict[str, Any]:
         return send_groups(spark, groups, tick)
     finally:
         store.close()
+
+
+def _job(job: dict[str, Any], settings: dict[str, Any], key: str) -> SendJob:
+    """Return a job with its secrets."""
+    change = job["change"]
+    return SendJob.from_dict(
+        {**job, "settings": settings, "change": change and {**change, "key": key}}
+    )
 
 
 def send_groups(

@@ -73,6 +73,8 @@ class Pipeline(ConfigModel):
             groups, topics, acls, users and brokers; an empty list for none.
         retention_days: Age in days of the newest record after which maintenance deletes a file;
             None to keep files forever.
+        hash_key_conn_id: Airflow connection whose password is the key of pseudonyms, for
+            republishes that hash fields.
         evidence_conn_id: Airflow connection with the key that signs reports, republishes, drills
             and steps of a cut-over; None to sign nothing.
         witness: File outside the archive, as an absolute path, or topic, as `kafka:<topic>`, with
@@ -124,6 +126,7 @@ class Pipeline(ConfigModel):
         *("groups", "topics", "acls", "users", "brokers")
     ]
     retention_days: Annotated[int, Field(ge=1)] | None = None
+    hash_key_conn_id: str | None = None
     evidence_conn_id: str | None = None
     witness: str | None = None
     witness_conn_id: str | None = None

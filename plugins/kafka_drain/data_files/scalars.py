@@ -7,7 +7,7 @@ would import all of pandas if it is installed, which costs up to two seconds and
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from itertools import accumulate
 
 import pyarrow as pa
@@ -34,11 +34,23 @@ def text(value: str) -> pa.StringScalar:
     return pa.Array.from_buffers(pa.string(), 1, [None, bounds, pa.py_buffer(encoded)])[0]
 
 
-def binaries(values: Iterable[bytes]) -> pa.LargeBinaryArray:
+def binaries(values: Iterable[bytes | None]) -> pa.LargeBinaryArray:
     """Return an array of bytes."""
     held = list(values)
-    bounds = [0, *accumulate(map(len, held))]
-    buffers = [None, pa.py_buffer(struct.pack(f"={len(bounds)}q", *bounds))]
-    return pa.Array.from_buffers(
-        pa.large_binary(), len(held), [*buffers, pa.py_buffer(b"".join(held))]
-    )
+    bounds = [0, *accumulate(len(value or b"") for value in held)]
+    valid = booleans([value is not None for value in held]).buffers()[1] if None in held else None
+    joined = b"".join(value for value in held if value is not None)
+    buffers = [valid, pa.py_buffer(struct.pack(f"={len(bounds)}q", *bounds))]
+    return pa.Array.from_buffers(pa.large_binary(), len(held), [*buffers, pa.py_buffer(joined)])
+
+
+def booleans(values: Sequence[bool]) -> pa.BooleanArray:
+    """Return an array of booleans."""
+    held = bytearray(-(-len(values) // 8))
+    for at, value in enumerate(values):
+        held[at // 8] |= value << at % 8
+    return pa.Array.from_buffers(pa.bool_(), len(values), [None, pa.py_buffer(bytes(held))])
+
+
+#: False, as a value that columns are compared with or filled.
+FALSE = booleans([False])[0]

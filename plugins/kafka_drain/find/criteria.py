@@ -6,11 +6,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from kafka_drain.errors import ConfigError
-from kafka_drain.find.value_path import ValuePath
 from kafka_drain.republish.planning.selection import Selection
-
-#: Marks bytes that are written as hexadecimal digits.
-HEX = "hex:"
+from kafka_drain.schemas.payloads import bytes_of
+from kafka_drain.schemas.value_path import ValuePath
 
 
 @dataclass(frozen=True)
@@ -106,28 +104,6 @@ class Criteria:
             else bytes_of("value_contains", value_contains),
             path=None if jsonpath is None else ValuePath.of(jsonpath),
         )
-
-
-def bytes_of(name: str, text: str) -> bytes:
-    """Return the bytes that a text stands for: its UTF-8, or hexadecimal digits after `hex:`.
-
-    Args:
-        name: What it is, for the error message, which doesn't show the text.
-        text: The text. One that is itself meant to begin with `hex:` has to be written in digits.
-
-    Raises:
-        ConfigError: When the digits aren't hexadecimal.
-    """
-    if not text.startswith(HEX):
-        # As Python reads bytes of the command line that aren't valid text.
-        return text.encode("utf-8", "surrogateescape")
-    try:
-        return bytes.fromhex(text.removeprefix(HEX))
-    except ValueError:
-        # Not the cause: it may show the digits.
-        raise ConfigError(
-            f"{name} begins with {HEX}, but what follows aren't pairs of hexadecimal digits"
-        ) from None
 
 
 def _header(text: str) -> tuple[str, bytes]:

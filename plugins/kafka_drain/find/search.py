@@ -16,9 +16,9 @@ from kafka_drain.archive.archive import Archive
 from kafka_drain.archive.files import ArchiveFile, archive_files
 from kafka_drain.data_files.reader import bytes_to_read, read_offsets, read_records, topic_of
 from kafka_drain.data_files.records import path_of
+from kafka_drain.data_files.rows import rows_of
 from kafka_drain.errors import ConfigError, DataFileError
 from kafka_drain.find.criteria import Criteria
-from kafka_drain.find.payloads import Payload, Payloads, plain
 from kafka_drain.find.plan import (
     Content,
     Part,
@@ -32,10 +32,10 @@ from kafka_drain.intervals import time_text
 from kafka_drain.offsets import TopicPartition
 from kafka_drain.progress import Progress, Ticker
 from kafka_drain.republish.planning.row_filter import wanted_rows
-from kafka_drain.republish.sending.arrow_records import rows_of
 from kafka_drain.schemas.capture import read_document
 from kafka_drain.schemas.decoders import Headers, archived_schemas
 from kafka_drain.schemas.decoding import read_schemas
+from kafka_drain.schemas.payloads import Payload, Payloads, plain
 from kafka_drain.storage.paths import is_local
 
 #: Approximate size of the records that are read at a time.

@@ -40,6 +40,7 @@ def freeze_republish(
     now: datetime,
     say: Callable[[str], None],
     lifetime: timedelta = LIFETIME,
+    hash_key: bytes = b"",
 ) -> tuple[Republish, FrozenPlan]:
     """Plan a republish and freeze the plan; sends nothing.
 
@@ -52,6 +53,7 @@ def freeze_republish(
         now: The current time.
         say: Called with progress lines.
         lifetime: How long the plan may be started.
+        hash_key: The key of pseudonyms, if the request names no file that has it.
 
     Raises:
         ConfigError: When the request names a run or follows: these have plans of their own.
@@ -66,7 +68,9 @@ def freeze_republish(
     pipeline = archive.snapshot().document.pipeline
     named = f"{pipeline} plan {now.isoformat()} {request.name(pipeline)}"
     request = request.model_copy(update={"run_name": named})
-    republish = plan_republish(archive, cluster, request, now=now, say=say, apply=False)
+    republish = plan_republish(
+        archive, cluster, request, now=now, say=say, apply=False, hash_key=hash_key
+    )
     plan = republish.plan
     created_at, expires_at = expiry(now, lifetime)
     frozen = FrozenPlan(
@@ -90,6 +94,7 @@ def plan_approved(
     now: datetime,
     say: Callable[[str], None],
     apply: bool,
+    hash_key: bytes = b"",
 ) -> tuple[Republish, FrozenPlan]:
     """Load a frozen plan, if it would still send what was seen.
 
@@ -102,6 +107,7 @@ def plan_approved(
         now: The current time.
         say: Called with progress lines.
         apply: Whether the run will be executed.
+        hash_key: The key of pseudonyms, if the request names no file that has it.
 
     Raises:
         PlanChangedError: When it has expired, or something has changed; says what.
@@ -140,6 +146,7 @@ def plan_approved(
         say=say,
         apply=apply,
         approved=Approved({path for path, _ in Outline.of(seen).files}, accept),
+        hash_key=hash_key,
     )
     return republish, frozen
 

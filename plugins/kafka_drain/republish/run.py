@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import partial
-from typing import Any, Protocol
+from typing import Any, Protocol, cast
 
 from kafka_drain.archive.archive import Archive
 from kafka_drain.archive.files import ArchiveFile, archive_files
@@ -28,22 +28,40 @@ from kafka_drain.errors import (
 from kafka_drain.kafka.cluster import KafkaCluster
 from kafka_drain.offsets import TopicPartition
 from kafka_drain.progress import Level, Line, Progress, level_of
+from kafka_drain.republish.changing.change import Change, schemas_of_rows
+from kafka_drain.republish.changing.function import find_function, other_function
+from kafka_drain.republish.changing.keys import read_key
+from kafka_drain.republish.changing.masks import key_id
+from kafka_drain.republish.changing.spec import ChangeSpec
 from kafka_drain.republish.engines.worker_main import VerifyJob
 from kafka_drain.republish.planning.binding import Binding, refuse_other_target
 from kafka_drain.republish.planning.changes import Approved
-from kafka_drain.republish.planning.documents import ReceiptJson, ThroughJson, VerificationJson
+from kafka_drain.republish.planning.documents import (
+    ChangeReceiptJson,
+    ChangeSpecJson,
+    ReceiptJson,
+    ThroughJson,
+    VerificationJson,
+)
 from kafka_drain.republish.planning.follow import (
     NOTHING,
     follower_key,
     new_files,
     next_run,
     previous_binding,
+    previous_change,
     previous_request,
     through_now,
 )
 from kafka_drain.republish.planning.into_source import check_sources
 from kafka_drain.republish.planning.openings import Claim, claim_opening
-from kafka_drain.republish.planning.plan import AT_LEAST_ONCE, EXACTLY_ONCE, UNOPENED, RepublishPlan
+from kafka_drain.republish.planning.plan import (
+    AT_LEAST_ONCE,
+    EXACTLY_ONCE,
+    UNOPENED,
+    RepublishPlan,
+    change_summary,
+)
 from kafka_drain.republish.planning.planner import make_plan
 from kafka_drain.republish.planning.previous_runs import sent
 from kafka_drain.republish.planning.request import RepublishRequest
@@ -80,6 +98,7 @@ def plan_republish(
     say: Callable[[str], None],
     apply: bool,
     approved: Approved | None = None,
+    hash_key: bytes = b"",
 ) -> Republish:
     """Plan a run, or load the plan it started with. Writes nothing except missing target topics.
 
@@ -92,11 +111,13 @@ def plan_republish(
         apply: Whether the run will be executed. Only then are missing topics created and the
             archive given an id.
         approved: What the plan must be, unless the run has started with it already.
+        hash_key: The key of pseudonyms, if the request names no file that has it.
 
     Raises:
         ConfigError: When the run was planned for a different request.
         KafkaDrainError: A subclass that names the problem; nothing was sent.
     """
+    change = _asked_change(request, hash_key)
     snapshot = archive.snapshot()
     pipeline = snapshot.document.pipeline
     name = request.name(pipeline)
@@ -118,6 +139,8 @@ def plan_republish(
     if asked is not None:
         # If a follower's request were widened now, the older records would never be sent.
         _refuse_other_request(folder.key, asked, request)
+    before = previous_change(archive, follower_key(name)) if request.follow else None
+    _refuse_other_change(folder.key, before if plan is None else plan.change, change)
     replaced = None
     if plan is not None and receipt is None and _is_outdated(archive, folder, plan, now):
         say(f"republish {pipeline}: run {folder.key} never started; planning it again")
@@ -157,8 +180,67 @@ def plan_republish(
             # A dry run writes nothing.
             identify=archive.identify if apply else (lambda: ""),
             accept=approved.accept if approved is not None else None,
+            change=change,
         )
-    return Republish(archive, cluster, folder, plan, say, request, replaced)
+    return Republish(archive, cluster, folder, plan, say, request, replaced, change=change)
+
+
+def _asked_change(request: RepublishRequest, hash_key: bytes) -> Change | None:
+    """Return what is dropped and changed, with the function and the key; None for nothing.
+
+    Raises:
+        ConfigError: When the function can't be imported, or the key is missing or too short.
+    """
+    wanted = request.wanted
+    if not wanted:
+        return None
+    function = find_function(wanted.function) if wanted.function else None
+    key = b""
+    if wanted.hashed:
+        key = read_key(request.hash_key_file) if request.hash_key_file else hash_key
+        if not key:
+            raise ConfigError(
+                "hash needs the secret key of pseudonyms: name a file that has it "
+                "(--hash-key-file), in Airflow also the pipeline's hash_key_conn_id"
+            )
+    spec = ChangeSpec(
+        wanted, function.id if function is not None else None, key_id(key) if key else ""
+    )
+    return Change(spec, key=key, folder=function.folder if function is not None else "")
+
+
+def _refuse_other_change(run: str, planned: ChangeSpecJson | None, change: Change | None) -> None:
+    """Refuse another function or key than the one that a run, or a follower, started with.
+
+    Raises:
+        ConfigError: Says what differs.
+    """
+    if planned is None or change is None:
+        # The requests differ, which is refused as such.
+        return
+    spec = ChangeSpec.from_dict(planned)
+    if spec.function is not None and spec.function != change.spec.function:
+        assert change.spec.function is not None
+        raise ConfigError(f"run {run}: {other_function(spec.function, change.spec.function)}")
+    if spec.key_id != change.spec.key_id:
+        raise ConfigError(
+            f"run {run} started with another key of pseudonyms, id {spec.key_id}, here is "
+            f"{change.spec.key_id}: the same content would get two pseudonyms. Give that key, or "
+            "start a new run into an empty topic"
+        )
+
+
+def _other_results(plan: RepublishPlan, sources: Collection[TopicPartition]) -> str:
+    assert plan.change is not None
+    function = plan.change["function"]
+    what = "the change" if function is None else f"{function['name']}"
+    more = f" and {len(sources) - 5:,} more" if len(sources) > 5 else ""
+    return (
+        f"run {plan.key}: {what} made something else of the records of "
+        f"{', '.join(map(str, sorted(sources)[:5]))}{more} than when it was planned, so it isn't a "
+        "function of each record alone. No receipt was written. Correct the function, and start a "
+        "new run into an empty topic"
+    )
 
 
 def _these_files(
@@ -211,6 +293,7 @@ class Republish:
         request: The requested republish.
         replaced: The plan that this one replaces because its run never opened.
         attempt: This attempt's number; 0 before it has started.
+        change: What is dropped and changed, with the function and the key; None for nothing.
     """
 
     archive: Archive
@@ -221,6 +304,7 @@ class Republish:
     request: RepublishRequest
     replaced: RepublishPlan | None = None
     attempt: int = 0
+    change: Change | None = None
 
     @property
     def settings(self) -> dict[str, Any]:
@@ -257,6 +341,7 @@ class Republish:
         plan = self.run.write_plan(self.plan, replacing=self.replaced)
         # Another process may have planned the same run at the same moment.
         _refuse_other_request(self.run.key, plan.request, self.request)
+        _refuse_other_change(self.run.key, plan.change, self.change)
         self._check_targets(plan)
         claim = None if self.run.is_opened else self._claim(plan)
         began = time.monotonic()
@@ -279,11 +364,16 @@ class Republish:
         # Verify before writing the receipt: until then a retry sends nothing and verifies again.
         self._check_targets(plan)
         root = str(self.archive.root)
-        jobs = [VerifyJob(root, plan.key, tp, self.settings) for tp in target_partitions(plan)]
+        change = self._change_of(plan)
+        jobs = [
+            VerifyJob(root, plan.key, tp, self.settings, change) for tp in target_partitions(plan)
+        ]
         matches = engine.verify(plan, jobs, self._tell)
         verification, offset_map = summarize(plan, matches)
         for line in verification.lines():
             self._tell(line)
+        if verification.change is not None and verification.change.others:
+            raise VerifyError(_other_results(plan, verification.change.others))
         if not verification.gets_receipt(plan.delivery):
             raise VerifyError(
                 f"run {plan.key}: the target doesn't hold every sent record once and in order: "
@@ -361,6 +451,7 @@ class Republish:
             for target in plan.targets
         }
         groups: dict[Any, list[SendJob]] = {}
+        change = self._change_of(plan)
         for chain in plan.chains:
             job = SendJob(
                 root=str(self.archive.root),
@@ -374,6 +465,7 @@ class Republish:
                 provenance=plan.provenance,
                 settings=self.settings,
                 schema_ids=plan.translation,
+                change=change,
                 largest_batch=sizes[chain[0].target_topic],
                 records_per_second=self.request.records_per_second,
                 bytes_per_second=self.request.bytes_per_second,
@@ -381,6 +473,17 @@ class Republish:
             # All incarnations of a topic are in one chain, or each is in its own chain.
             groups.setdefault(chain[0].source, []).append(job)
         return sorted(groups.values(), key=lambda jobs: -sum(job.records for job in jobs))
+
+    def _change_of(self, plan: RepublishPlan) -> Change | None:
+        """Return the plan's change, with what isn't in the plan: the key, the function's folder."""
+        if plan.change is None:
+            return None
+        assert self.change is not None
+        return replace(
+            self.change,
+            spec=ChangeSpec.from_dict(plan.change),
+            schemas=schemas_of_rows(plan.change["schemas"]),
+        )
 
     def _claim(self, plan: RepublishPlan) -> Claim:
         """Claim the opening; an earlier attempt may have planned long ago and sent nothing.
@@ -438,6 +541,8 @@ class Republish:
             "sent": sent(plan),
             "through": plan.through,
         }
+        if plan.change is not None:
+            receipt["change"] = cast(ChangeReceiptJson, change_summary(plan.change))
         self.run.write_receipt(receipt)
         return self.run.receipt() or receipt
 

@@ -8,6 +8,9 @@ from typing import Any
 
 from kafka_drain.errors import ConfigError
 
+#: The name of this kind of schema in a registry.
+AVRO = "AVRO"
+
 _PRIMITIVE = frozenset(("null", "boolean", "int", "long", "float", "double", "bytes", "string"))
 _NAMED = ("record", "error", "enum", "fixed")
 

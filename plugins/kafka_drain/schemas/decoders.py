@@ -6,14 +6,17 @@ import io
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
-from kafka_drain.archive.documents import RegisteredRow, RegistryDocument, SchemasDocument
 from kafka_drain.errors import ConfigError
-from kafka_drain.schemas.avro import parse_schema, self_contained
+from kafka_drain.schemas.avro import AVRO, parse_schema, self_contained
 from kafka_drain.schemas.protobuf import protobuf_reader
 from kafka_drain.schemas.schema_ids import GUID_BYTES, HEADERS, ID_BYTES, SchemaId, id_in
-from kafka_drain.schemas.subjects import AVRO, Subjects
+
+if TYPE_CHECKING:
+    # Spark's executors have no pydantic.
+    from kafka_drain.archive.documents import RegisteredRow, RegistryDocument, SchemasDocument
+    from kafka_drain.schemas.subjects import Subjects
 
 Headers: TypeAlias = "Sequence[tuple[str, str | bytes | None]] | None"
 

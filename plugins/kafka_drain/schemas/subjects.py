@@ -9,10 +9,9 @@ from urllib.parse import quote
 
 from kafka_drain.archive.documents import ReferenceRow, RegisteredRow, SubjectRow
 from kafka_drain.errors import AuthenticationError, ConfigError
+from kafka_drain.schemas.avro import AVRO
 from kafka_drain.schemas.registry import SchemaRegistry
 from kafka_drain.schemas.schema_ids import Found
-
-AVRO = "AVRO"
 
 #: The registry's answer where its mode can't be asked for, and what a schema needs to keep its id.
 READWRITE, IMPORT = "READWRITE", "IMPORT"

@@ -14,7 +14,7 @@ from itertools import accumulate
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from kafka_drain.data_files.scalars import binaries, text
+from kafka_drain.data_files.scalars import FALSE, binaries, booleans, text
 from kafka_drain.schemas.schema_ids import (
     GUID_BYTES,
     HEADERS,
@@ -135,12 +135,12 @@ class _Carried:
             return cls()
         values = flat.field("value")
         heads = pc.binary_slice(values, 0, GUID_BYTES).dictionary_encode()
-        is_id = _booleans([id_in(head) is not None for head in heads.dictionary.to_pylist()])
-        carrying = pc.and_(named, is_id.take(heads.indices)).fill_null(_FALSE)
+        is_id = booleans([id_in(head) is not None for head in heads.dictionary.to_pylist()])
+        carrying = pc.and_(named, is_id.take(heads.indices)).fill_null(FALSE)
         having = set(pc.list_parent_indices(headers).filter(carrying).to_pylist())
         if not having:
             return cls()
-        rows = _booleans([row in having for row in range(len(headers))])
+        rows = booleans([row in having for row in range(len(headers))])
         return cls(rows, carrying, values)
 
     def heads(self) -> list[bytes]:
@@ -163,17 +163,7 @@ class _Carried:
         lengths = headers.value_lengths().to_pylist()
         bounds = [0, *accumulate(length or 0 for length in lengths)]
         buffers = [
-            _booleans([length is not None for length in lengths]).buffers()[1],
+            booleans([length is not None for length in lengths]).buffers()[1],
             pa.py_buffer(struct.pack(f"={len(bounds)}i", *bounds)),
         ]
         return pa.Array.from_buffers(headers.type, len(lengths), buffers, children=[pairs])
-
-
-def _booleans(values: list[bool]) -> pa.BooleanArray:
-    held = bytearray(-(-len(values) // 8))
-    for at, value in enumerate(values):
-        held[at // 8] |= value << at % 8
-    return pa.Array.from_buffers(pa.bool_(), len(values), [None, pa.py_buffer(bytes(held))])
-
-
-_FALSE = _booleans([False])[0]

@@ -204,6 +204,10 @@ class ValidateSpec(JobSpec):
     answers_path: str
 
 
+#: Among the secrets of a republish: the key of pseudonyms, in hexadecimal digits.
+HASH_KEY = "kafka-drain.hash.key"
+
+
 @dataclass(frozen=True, kw_only=True)
 class SendSpec(JobSpec):
     """An exactly-once republish, with its shards as Spark tasks.
@@ -213,7 +217,7 @@ class SendSpec(JobSpec):
         groups: Groups of send jobs as JSON types, without their settings; the jobs of a group are
             sent one after another.
         records: Number of records in the plan.
-        secrets_path: File with librdkafka's settings.
+        secrets_path: File with librdkafka's settings, and the key of pseudonyms.
     """
 
     run: str

@@ -13,6 +13,7 @@ from airflow.providers.common.compat.sdk import AirflowFailException
 from kafka_drain.errors import TransientError
 from kafka_drain.republish.planning.request import RepublishRequest
 from kafka_drain_airflow.connections import (
+    hash_key,
     listed,
     spark_engine,
     terminal_errors_fail,
@@ -102,6 +103,13 @@ class RepublishToKafkaOperator(ApplyOperator):
         sealed_only: bool | str | None = None,
         run_name: str | None = None,
         follow: bool | str | None = None,
+        filters: Sequence[str] | str | None = None,
+        mask: Sequence[str] | str | None = None,
+        hash_fields: Sequence[str] | str | None = None,
+        hash_key_file: str | None = None,
+        drop_headers: Sequence[str] | str | None = None,
+        change: str | None = None,
+        mark_changed: bool | str | None = None,
         delivery: str | None = None,
         transactions: str | None = None,
         engine: str | None = None,
@@ -189,17 +197,22 @@ class RepublishToKafkaOperator(ApplyOperator):
         from kafka_drain.storage.lease import utc_now
 
         now, plan_id, within = utc_now(), self.approved_plan(), self.frozen_for()
+        key = hash_key(self.pipeline)
         if plan_id is not None:
-            return plan_approved(archive, cluster, plan_id, now=now, say=self.say, apply=applies)
+            return plan_approved(
+                archive, cluster, plan_id, now=now, say=self.say, apply=applies, hash_key=key
+            )
         request = self._request(context)
         if within is not None and not applies:
             return freeze_republish(
-                archive, cluster, request, now=now, say=self.say, lifetime=within
+                archive, cluster, request, now=now, say=self.say, lifetime=within, hash_key=key
             )
         if not request.run_name:
             name = self._run_name(context, request.follow)
             request = request.model_copy(update={"run_name": name})
-        republish = plan_republish(archive, cluster, request, now=now, say=self.say, apply=applies)
+        republish = plan_republish(
+            archive, cluster, request, now=now, say=self.say, apply=applies, hash_key=key
+        )
         return republish, None
 
     def _request(self, context: Context) -> RepublishRequest:

@@ -58,6 +58,7 @@ def test_pipeline_defaults() -> None:
         "target_file_bytes": 256 << 20,
         "retention_days": None,
         "describe_cluster": ["groups", "topics", "acls", "users", "brokers"],
+        "hash_key_conn_id": None,
         "evidence_conn_id": None,
         "erase_conn_id": None,
         "encryption": None,

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import argparse
+import sys
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 from kafka_drain.archive.archive import Archive
@@ -127,6 +129,9 @@ def request_of(options: argparse.Namespace) -> RepublishRequest:
     asked = {k: v for k, v in vars(options).items() if k in RepublishRequest.model_fields}
     if "rename" in asked:
         asked["rename"] = pairs("--rename", asked["rename"])
+    if "change" in asked and "" not in sys.path:
+        # Like `python -m`: a console script's own folder is first on the path, not the current one.
+        sys.path.append(str(Path.cwd()))
     return RepublishRequest(**asked)
 
 

@@ -19,7 +19,7 @@ from kafka_drain.republish.planning.plan import RepublishPlan
 from kafka_drain.republish.sending.allocation import ALLOCATION
 from kafka_drain.republish.sending.shard_sender import SendJob
 from kafka_drain.spark.job import SparkJob
-from kafka_drain.spark.job_spec import SendSpec, SinkSpec, write_private
+from kafka_drain.spark.job_spec import HASH_KEY, SendSpec, SinkSpec, write_private
 from kafka_drain.spark.submit import kafka_options, prepare_application
 from kafka_drain.storage.paths import hadoop_path, locate
 
@@ -74,10 +74,14 @@ def prepare_send(
     """
     spec_path, result_path = folder / "republish.json", folder / "result.json"
     secrets_path = folder / "secrets.json"
-    write_private(secrets_path, dict(groups[0][0].settings))
+    change = groups[0][0].change
+    secrets = dict(groups[0][0].settings)
+    if change is not None and change.key:
+        secrets[HASH_KEY] = change.key.hex()
+    write_private(secrets_path, secrets)
     SendSpec(
         run=plan.pipeline,
-        groups=[[{**job.to_dict(), "settings": {}} for job in jobs] for jobs in groups],
+        groups=[[_without_secrets(job) for job in jobs] for jobs in groups],
         records=plan.records,
         log_levels=pipeline.log_levels,
         result_path=str(result_path),
@@ -94,6 +98,13 @@ def prepare_send(
         | {f"spark.executorEnv.{name}": value for name, value in ALLOCATION.items()},
     )
     return RepublishJob(application, result_path)
+
+
+def _without_secrets(job: SendJob) -> dict[str, Any]:
+    written = {**job.to_dict(), "settings": {}}
+    if written["change"] is not None:
+        written["change"] |= {"key": ""}
+    return written
 
 
 def prepare_sink(

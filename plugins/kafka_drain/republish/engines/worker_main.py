@@ -17,6 +17,7 @@ from typing import Any, TypeAlias
 
 from kafka_drain.errors import KafkaDrainError
 from kafka_drain.offsets import TopicPartition
+from kafka_drain.republish.changing.change import Change
 from kafka_drain.republish.planning.plan import RepublishPlan
 from kafka_drain.republish.planning.runs import RepublishRun
 from kafka_drain.republish.sending.shard_sender import SendJob, send_shard
@@ -33,12 +34,14 @@ class VerifyJob:
         key: The key of the run whose plan is read.
         tp: The target partition.
         settings: librdkafka settings for the target cluster, secrets included.
+        change: The plan's change, secrets included; None if it has none.
     """
 
     root: str
     key: str
     tp: TopicPartition
     settings: Mapping[str, Any] = field(repr=False)
+    change: Change | None = None
 
     def __str__(self) -> str:
         return f"verifying {self.tp}"
@@ -50,6 +53,7 @@ class VerifyJob:
             "key": self.key,
             "verify": [self.tp.topic, self.tp.partition],
             "settings": dict(self.settings),
+            "change": None if self.change is None else self.change.to_dict(),
         }
 
 
@@ -68,7 +72,7 @@ def run_job(job: Job, stopped: Callable[[], bool]) -> dict[str, Any]:
     if isinstance(job, SendJob):
         return {"records": send_shard(job, stopped)}
     plan = _plan(job.root, job.key)
-    return verify_partition(job.root, plan, job.settings, job.tp).to_dict()
+    return verify_partition(job.root, plan, job.settings, job.tp, change=job.change).to_dict()
 
 
 @lru_cache(maxsize=1)
@@ -81,7 +85,9 @@ def _read_job(document: dict[str, Any]) -> Job:
     if "verify" not in document:
         return SendJob.from_dict(document)
     tp = TopicPartition(*document["verify"])
-    return VerifyJob(document["root"], document["key"], tp, document["settings"])
+    changed = document["change"]
+    change = None if changed is None else Change.from_dict(changed)
+    return VerifyJob(document["root"], document["key"], tp, document["settings"], change)
 
 
 def main() -> int:

@@ -20,6 +20,7 @@ from kafka_drain.republish.groups.translation import (
     untouched,
 )
 from kafka_drain.republish.planning.placement import ORIGINAL
+from kafka_drain.republish.planning.plan import RepublishPlan
 from kafka_drain.republish.planning.runs import RepublishRun, list_runs, run_key
 from kafka_drain.republish.verifying.offset_map import OffsetMap, originals_map, started_map
 
@@ -174,6 +175,20 @@ def plan_group(
     return replace(plan.with_current(current), notes=(*plan.notes, *notes))
 
 
+def _refuse_left_out(plan: RepublishPlan) -> None:
+    """Refuse a run that left records out: a group would go on without ever having read them.
+
+    Raises:
+        ConfigError: Names the run.
+    """
+    if plan.change is not None and plan.change["dropped"]:
+        raise ConfigError(
+            f"run {plan.key} left out {plan.change['dropped']:,} records (filter, or a function), "
+            "so that a group which continues in its target would never read them. Translate groups "
+            "to the target of a run that leaves none out. Nothing was changed"
+        )
+
+
 def _other_maps(
     archive: Archive, run: RepublishRun, offset_map: OffsetMap
 ) -> tuple[list[OffsetMap], list[OffsetMap], set[str | int]]:
@@ -190,6 +205,7 @@ def _other_maps(
         ArchiveError: When the plan of a run that has sent is missing: its records may be anywhere.
     """
     chosen = run.require_plan()
+    _refuse_left_out(chosen)
     targets = {(target.topic, target.id) for target in chosen.targets}
     placements = {chosen.placement}
     begun: list[tuple[str, OffsetMap]] = []
@@ -203,6 +219,7 @@ def _other_maps(
         same = {t.topic for t in plan.targets if (t.topic, t.id) in targets}
         if not same:
             continue
+        _refuse_left_out(plan)
         placements.add(plan.placement)
         if not _has_places(other):
             begun.append((plan.created_at, _within(started_map(plan), same)))

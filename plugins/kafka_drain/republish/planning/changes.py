@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
 
 from kafka_drain.archive.frozen_plan import files_changed
-from kafka_drain.republish.planning.documents import SchemaIdsJson
+from kafka_drain.republish.planning.documents import ChangeJson, SchemaIdsJson
 from kafka_drain.republish.planning.plan import RepublishPlan, Target
 from kafka_drain.republish.planning.shards import Shard, ShardFile
 
@@ -20,17 +20,19 @@ class Outline:
         targets: The topics that get records.
         shards: Which records go where; the names of their progress don't count.
         schema_ids: The schema ids that are replaced.
+        change: What is dropped and changed.
     """
 
     cluster_id: str
     targets: Sequence[Target]
     shards: Sequence[Shard]
     schema_ids: SchemaIdsJson | None
+    change: ChangeJson | None = None
 
     @classmethod
     def of(cls, plan: RepublishPlan) -> Outline:
         """Return a plan's outline."""
-        return cls(plan.cluster_id, plan.targets, plan.shards, plan.schema_ids)
+        return cls(plan.cluster_id, plan.targets, plan.shards, plan.schema_ids, plan.change)
 
     @property
     def files(self) -> set[tuple[str, str]]:
@@ -71,7 +73,20 @@ def changes(seen: Outline, now: Outline, *, may_grow: bool) -> list[str]:
         found.append("the selected records became others")
     if seen.schema_ids != now.schema_ids:
         found.append("the map of schema ids became another one")
+    found += _change(seen.change, now.change)
     return found
+
+
+def _change(seen: ChangeJson | None, now: ChangeJson | None) -> Iterator[str]:
+    if seen is None or now is None:
+        if seen != now:
+            yield "what is left out and changed became something else"
+    elif seen["function"] != now["function"]:
+        yield "the function that changes records became another one"
+    elif seen["key_id"] != now["key_id"]:
+        yield "the key of the pseudonyms became another one"
+    elif seen != now:
+        yield "what is left out and changed became something else"
 
 
 def _targets(seen: Sequence[Target], now: Sequence[Target], *, may_grow: bool) -> Iterator[str]:

@@ -103,6 +103,67 @@ class SchemaIdsJson(TypedDict):
     counts: list[CountedIdsJson]
 
 
+class FunctionJson(TypedDict):
+    """A user's function; see `function.FunctionId`."""
+
+    name: str
+    sha256: str
+    python: str
+
+
+class SchemaTextJson(TypedDict):
+    """A schema that a change reads records with; see `decoders.SchemaText`."""
+
+    id: int | str
+    kind: str
+    text: str
+    references: dict[str, str]
+
+
+class ChangedShardJson(TypedDict):
+    """What a change makes of a shard.
+
+    Attributes:
+        dropped: Number of selected records that aren't sent.
+        changed: Number of sent records that aren't what they were.
+        digest: Hash of the records as they are sent, without added headers and new schema ids.
+    """
+
+    dropped: int
+    changed: int
+    digest: str
+
+
+class ChangeSpecJson(TypedDict):
+    """What is dropped and changed; see `spec.ChangeSpec`."""
+
+    filter: list[str]
+    mask: list[str]
+    hash: list[str]
+    drop_headers: list[str]
+    mark: bool
+    function: FunctionJson | None
+    key_id: str | None
+
+
+class ChangeJson(ChangeSpecJson):
+    """What is dropped and changed, and what becomes of the records; shards are in their order."""
+
+    selected: int
+    dropped: int
+    changed: int
+    schemas: list[SchemaTextJson]
+    shards: list[ChangedShardJson]
+
+
+class ChangeReceiptJson(ChangeSpecJson):
+    """What was dropped and changed, as verify found it."""
+
+    selected: int
+    dropped: int
+    changed: int
+
+
 class PlanJson(TypedDict):
     """`plan.json`; see `plan.RepublishPlan`.
 
@@ -128,6 +189,7 @@ class PlanJson(TypedDict):
     notes: list[str]
     through: ThroughJson | None
     schema_ids: NotRequired[SchemaIdsJson]
+    change: NotRequired[ChangeJson]
     targets: list[TargetJson]
     shards: list[ShardJson]
     sha256: NotRequired[str]
@@ -201,6 +263,7 @@ class ReceiptJson(TypedDict):
     verification: VerificationJson | None
     sent: list[SentJson]
     through: ThroughJson | None
+    change: NotRequired[ChangeReceiptJson]
     sha256: NotRequired[str]
 
 

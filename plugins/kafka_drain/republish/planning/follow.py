@@ -21,7 +21,7 @@ from kafka_drain.archive.snapshot import Snapshot, SnapshotWindow
 from kafka_drain.errors import ArchiveError, ManifestInvalidError
 from kafka_drain.offsets import OffsetRange, TopicPartition, count, subtract
 from kafka_drain.republish.planning.binding import Binding
-from kafka_drain.republish.planning.documents import ReceiptJson, ThroughJson
+from kafka_drain.republish.planning.documents import ChangeReceiptJson, ReceiptJson, ThroughJson
 from kafka_drain.republish.planning.runs import RepublishRun, list_runs, run_key
 
 #: What a follower has sent before its first run.
@@ -87,6 +87,13 @@ def previous_request(archive: Archive, follower: str) -> dict[str, Any] | None:
     runs = runs_of(archive, follower)
     receipts = (run.receipt() for run in reversed(runs))
     return next((receipt["request"] for receipt in receipts if receipt is not None), None)
+
+
+def previous_change(archive: Archive, follower: str) -> ChangeReceiptJson | None:
+    """Return what a follower's last finished run dropped and changed; None for nothing."""
+    receipts = (run.receipt() for run in reversed(runs_of(archive, follower)))
+    last = next((receipt for receipt in receipts if receipt is not None), None)
+    return None if last is None else last.get("change")
 
 
 def previous_binding(archive: Archive, follower: str, since: ThroughJson) -> Binding:

@@ -16,6 +16,7 @@ from kafka_drain.offsets import TopicPartition
 from kafka_drain.progress import Level, Line, duration_text
 from kafka_drain.republish.planning.chains import chains_of
 from kafka_drain.republish.planning.documents import (
+    ChangeJson,
     PlanJson,
     SchemaIdsJson,
     ThroughJson,
@@ -31,6 +32,8 @@ from kafka_drain.storage.sealed_json import seal
 OLDER, NEWER = 1, 2
 #: In version 3, schema ids are replaced: an older release would send them as they are.
 WITH_SCHEMA_IDS = 3
+#: In version 4, records are dropped or changed: an older release would send all of them unchanged.
+WITH_CHANGE = 4
 
 EXACTLY_ONCE, AT_LEAST_ONCE = "exactly_once", "at_least_once"
 
@@ -48,6 +51,11 @@ ASSUMED_RECORDS, ASSUMED_BYTES = 100_000, 30_000_000
 #: How long the plan of a run that never opened stays valid before the run is planned again. Its
 #: files are kept for one more day, so that a run that is about to open still finds them.
 UNOPENED, UNOPENED_FILES = timedelta(days=3), timedelta(days=4)
+
+
+def change_summary(change: ChangeJson) -> dict[str, Any]:
+    """Return a change without what grows with the archive."""
+    return {name: held for name, held in change.items() if name not in ("schemas", "shards")}
 
 
 def name_in_kafka(key: str, archive_id: str) -> str:
@@ -99,6 +107,7 @@ class RepublishPlan:
         through: How much of the archive a follower has sent when this run is done.
         archive_id: The archive's id; empty in a plan of version 1.
         schema_ids: The schema ids that are replaced on the way; None to send records as they are.
+        change: What is dropped and changed on the way; None to send the records as they are.
         sha256: The plan's hash.
     """
 
@@ -121,6 +130,7 @@ class RepublishPlan:
     through: ThroughJson | None = None
     archive_id: str = ""
     schema_ids: SchemaIdsJson | None = None
+    change: ChangeJson | None = None
     sha256: str = field(default="", compare=False)
 
     def is_older(self, than: timedelta, now: datetime) -> bool:
@@ -245,6 +255,7 @@ class RepublishPlan:
             "bytes": self.size,
             "notes": list(self.notes),
             **({"schema_ids": self.schema_ids} if self.schema_ids else {}),
+            **({"change": change_summary(self.change)} if self.change else {}),
             "shards": [
                 {
                     "source": str(shard.source),
@@ -293,10 +304,14 @@ class RepublishPlan:
         }
         if self.schema_ids is not None:
             document["schema_ids"] = self.schema_ids
+        if self.change is not None:
+            document["change"] = self.change
         return seal(document)
 
     @property
     def _version(self) -> int:
+        if self.change is not None:
+            return WITH_CHANGE
         if self.schema_ids is not None:
             return WITH_SCHEMA_IDS
         return NEWER if self.archive_id or self.is_chained else OLDER
@@ -309,7 +324,7 @@ class RepublishPlan:
             SealError: When a byte was changed.
             ValueError: When it has another format version, or isn't as it was written.
         """
-        document = parse_sealed(PlanJson, content, (OLDER, NEWER, WITH_SCHEMA_IDS))
+        document = parse_sealed(PlanJson, content, (OLDER, NEWER, WITH_SCHEMA_IDS, WITH_CHANGE))
         return cls(
             run=document["run"],
             key=document["key"],
@@ -339,5 +354,6 @@ class RepublishPlan:
             through=document["through"],
             archive_id=document.get("archive_id", ""),
             schema_ids=document.get("schema_ids"),
+            change=document.get("change"),
             sha256=document.get("sha256", ""),
         )

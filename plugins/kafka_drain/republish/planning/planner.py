@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime
+from typing import cast
 
 from kafka_drain.archive.files import ArchiveFile, archive_files
 from kafka_drain.archive.generation import list_data_files
@@ -24,10 +25,25 @@ from kafka_drain.offsets import TopicPartition
 from kafka_drain.progress import Progress, Ticker
 from kafka_drain.proof.erased_records import refuse_unerased
 from kafka_drain.proof.sealed_files import damage_of
+from kafka_drain.republish.changing.change import Change, Changer, schemas_to_rows
+from kafka_drain.republish.changing.digest import digest_text
 from kafka_drain.republish.planning.binding import Binding, others_gone, refuse_other_target
 from kafka_drain.republish.planning.chains import chain_numbers
+from kafka_drain.republish.planning.change_counts import (
+    Outcome,
+    count_outcomes,
+    note_of,
+    refuse_no_hits,
+)
 from kafka_drain.republish.planning.changes import Outline
-from kafka_drain.republish.planning.documents import SchemaIdsJson, ThroughJson
+from kafka_drain.republish.planning.documents import (
+    ChangedShardJson,
+    ChangeJson,
+    ChangeSpecJson,
+    SchemaIdsJson,
+    SchemaTextJson,
+    ThroughJson,
+)
 from kafka_drain.republish.planning.header_names import refuse_nul
 from kafka_drain.republish.planning.into_source import check_sources
 from kafka_drain.republish.planning.placement import fixed_partition
@@ -49,6 +65,9 @@ from kafka_drain.republish.planning.schema_ids import (
 from kafka_drain.republish.planning.selection import Rows, Selection
 from kafka_drain.republish.planning.shards import PREFIX, ProgressSlot, Shard, ShardFile
 from kafka_drain.republish.planning.targets import Need, check_names, create_targets, plan_targets
+from kafka_drain.schemas.capture import read_document
+from kafka_drain.schemas.decoders import archived_schemas
+from kafka_drain.schemas.decoding import read_schemas
 from kafka_drain.schemas.schema_map import read_map
 
 #: Limits up to which `auto` chooses the worker: Spark takes ten seconds to start, and several
@@ -98,6 +117,7 @@ def make_plan(
     bound: Binding | None = None,
     identify: Callable[[], str] = lambda: "",
     accept: Callable[[Outline], None] | None = None,
+    change: Change | None = None,
 ) -> RepublishPlan:
     """Plan a republish of sealed files; sends nothing.
 
@@ -119,6 +139,7 @@ def make_plan(
             write the id.
         accept: Called with the plan's outline before anything is created; raises an error to
             refuse it.
+        change: What is dropped and changed on the way; None to send the records as they are.
 
     Raises:
         ConfigError: When the request can't be fulfilled as given.
@@ -139,6 +160,14 @@ def make_plan(
     _refuse_damaged(snapshot, sealed)
     _refuse_unknown(snapshot, sealed, request, is_following=files is not None)
     parts, zeros = _parts(snapshot, sealed, request, say)
+    changed: ChangeJson | None = None
+    changer: Changer | None = None
+    said_of_change: list[str] = []
+    if change is not None:
+        changer = _changer(snapshot, change)
+        parts, changed, zeros, said_of_change = _changed(
+            snapshot, parts, change, changer, say, follows=request.follow
+        )
     needs = _needs(parts, request)
     key = key or run_key(run)
     gone: list[str] = []
@@ -155,12 +184,14 @@ def make_plan(
         _refuse_nul(
             snapshot, parts, {f.path for f, s in sealed if s.nul_header_names is False}, say
         )
-    schema_ids = _schema_ids(snapshot, parts, request, say)
+    schema_ids = _schema_ids(snapshot, parts, request, changer, say)
     cluster_id = cluster.cluster_id()
     # A topic that is created gets the partitions that are planned.
     counts = {target.topic: target.partitions for target in targets}
     if accept is not None:
-        accept(Outline(cluster_id, targets, _shards(parts, request, key, counts), schema_ids))
+        accept(
+            Outline(cluster_id, targets, _shards(parts, request, key, counts), schema_ids, changed)
+        )
     if apply and not all(target.id for target in targets):
         # Only after all checks: a request that is refused leaves no topics behind.
         create_targets(snapshot.root, cluster, needs, now)
@@ -193,10 +224,18 @@ def make_plan(
         shards=shards,
         size=sum(sizes.values()),
         timestamps_replaced=zeros,
-        notes=(*reason, *warnings, *gone, *notes, *(notes_of(schema_ids) if schema_ids else ())),
+        notes=(
+            *reason,
+            *warnings,
+            *gone,
+            *notes,
+            *said_of_change,
+            *(notes_of(schema_ids) if schema_ids else ()),
+        ),
         through=through,
         archive_id=archive_id,
         schema_ids=schema_ids,
+        change=changed,
     )
     if not request.repeat:
         refuse_repeated(snapshot.root, plan)
@@ -342,13 +381,84 @@ def _schema_ids(
     snapshot: Snapshot,
     parts: Mapping[tuple[TopicPartition, str], _Part],
     request: RepublishRequest,
+    changer: Changer | None,
     say: Callable[[str], None],
 ) -> SchemaIdsJson | None:
     if request.schema_map is None:
         return None
     schema_map = read_map(snapshot.root, request.schema_map)
-    counts = count_schema_ids(snapshot.root, _by_file(parts), say, request.keep_ids)
+    if changer is None:
+        counts = count_schema_ids(snapshot.root, _by_file(parts), say, request.keep_ids)
+    else:
+        apply = changer.apply
+        counts = count_schema_ids(
+            snapshot.root,
+            _by_file(parts),
+            say,
+            request.keep_ids,
+            lambda batch, tp: apply(batch, tp).batch,
+        )
     return plan_schema_ids(counts, schema_map, request.keep_ids)
+
+
+def _changer(snapshot: Snapshot, change: Change) -> Changer:
+    root = snapshot.root
+    return change.open(archived_schemas(read_document(root), read_schemas(root)))
+
+
+def _changed(
+    snapshot: Snapshot,
+    parts: Mapping[tuple[TopicPartition, str], _Part],
+    change: Change,
+    changer: Changer,
+    say: Callable[[str], None],
+    *,
+    follows: bool,
+) -> tuple[dict[tuple[TopicPartition, str], _Part], ChangeJson, int, list[str]]:
+    """Apply a change to the selected records.
+
+    Returns:
+        The parts with what is sent of them, what is planned, the number of timestamps that are 0,
+        and notes for the user.
+    """
+    outcomes = count_outcomes(snapshot.root, _by_file(parts), changer, say)
+    total = Outcome()
+    left: dict[tuple[TopicPartition, str], _Part] = {}
+    shards: list[ChangedShardJson] = []
+    for (tp, topic_id), part in parts.items():
+        of_part, files = Outcome(), []
+        for file in part.files:
+            outcome = outcomes.get((file.path, tp), Outcome())
+            of_part += outcome
+            if outcome.sent:
+                files.append(replace(file, records=outcome.sent))
+        total += of_part
+        if not files:
+            continue
+        left[tp, topic_id] = replace(part, files=files)
+        # What a file holds that is read no more isn't dropped again.
+        kept = [outcomes[file.path, tp] for file in files]
+        shards.append(
+            {
+                "dropped": sum(outcome.dropped for outcome in kept),
+                "changed": of_part.changed,
+                "digest": digest_text(of_part.digest),
+            }
+        )
+    spec = cast(ChangeSpecJson, change.spec.to_dict())
+    notes = [note_of(spec, total)]
+    if total.sent:
+        fields = [str(named) for named, _ in change.spec.wanted.replacements(b"")]
+        notes += refuse_no_hits(fields, changer.hits, follows=follows)
+    planned: ChangeJson = {
+        **spec,
+        "selected": total.sent + total.dropped,
+        "dropped": total.dropped,
+        "changed": total.changed,
+        "schemas": cast("list[SchemaTextJson]", schemas_to_rows(changer.seen)),
+        "shards": shards,
+    }
+    return left, planned, total.zero_timestamps, notes
 
 
 def _by_file(

@@ -28,6 +28,7 @@ from kafka_drain.config.model import ConfigModel, collected
 from kafka_drain.config.offset_ranges import parse_ranges
 from kafka_drain.errors import ConfigError
 from kafka_drain.intervals import in_utc, parse_time
+from kafka_drain.republish.changing.spec import Wanted
 from kafka_drain.republish.planning.placement import ORIGINAL, parse_placement
 from kafka_drain.republish.planning.plan import AT_LEAST_ONCE, EXACTLY_ONCE
 from kafka_drain.republish.planning.selection import Selection
@@ -40,7 +41,12 @@ OWN_TOPIC = "{topic}"
 RESTORED = "{topic}.restored"
 
 #: Sections of the form, and groups of flags.
-WHERE, WHICH, HOW = "Where to", "Which records", "How they are sent"
+WHERE, WHICH, CHANGED, HOW = (
+    "Where to",
+    "Which records",
+    "What is changed",
+    "How they are sent",
+)
 
 
 def _topic_name(name: str, target: str | None) -> str | None:
@@ -209,6 +215,59 @@ class RepublishRequest(ConfigModel):
         "Send only what was sealed since the previous run with this option: a mirror, built run by "
         "run. The selection of records can't change between runs.",
     )
+    filters: tuple[str, ...] = _option(
+        CHANGED,
+        (),
+        "Only records that fulfil this condition: key=TEXT, header:NAME=TEXT, or a path in the "
+        "value such as $.order.country=DE (in the key: key:$.id=42); without =, it only has to be "
+        "there. "
+        "After 'not ', records that don't. Texts that are expected of the same part are "
+        "alternatives; all else must hold at once. Default: all records.",
+        flags=["--filter"],
+        metavar="CONDITION",
+    )
+    mask: tuple[str, ...] = _option(
+        CHANGED,
+        (),
+        "Replace a field by an empty value of its type, and texts by *** or the given text: a path "
+        "in the value, JSON or Avro, such as $.customer.email, one in the key such as key:$.id, or "
+        "header:NAME.",
+        metavar="FIELD[=TEXT]",
+    )
+    hash_fields: tuple[str, ...] = _option(
+        CHANGED,
+        (),
+        "Replace a field by a pseudonym, the HMAC-SHA-256 of its content: key (the whole one), or "
+        "as for mask. The same content gets the same pseudonym everywhere.",
+        flags=["--hash"],
+        metavar="FIELD",
+    )
+    hash_key_file: str | None = _option(
+        CHANGED,
+        None,
+        "File with the secret key of pseudonyms, at least 16 bytes. In Airflow, the pipeline's "
+        "hash_key_conn_id may have it instead.",
+        metavar="FILE",
+    )
+    drop_headers: tuple[str, ...] = _option(
+        CHANGED,
+        (),
+        "Leave out headers of this name.",
+        flags=["--drop-header"],
+        metavar="NAME",
+    )
+    change: str | None = _option(
+        CHANGED,
+        None,
+        "A function of your own that leaves records out and changes key, value and headers: batch "
+        "in, batch out (pyarrow). It comes after filter, mask and hash.",
+        metavar="MODULE:FUNCTION",
+    )
+    mark_changed: bool = _option(
+        CHANGED,
+        False,
+        "Add a header, kafka-drain.changed, to each record that isn't what it was.",
+    )
     delivery: Literal["exactly_once", "at_least_once"] = _option(
         HOW,
         EXACTLY_ONCE,
@@ -270,11 +329,20 @@ class RepublishRequest(ConfigModel):
     def _check_together(self) -> Self:
         if self.into_source and "target_topic" not in self.model_fields_set:
             object.__setattr__(self, "target_topic", None)
-        selection = self.selection
+        selection, wanted = self.selection, self.wanted
+        wanted.check()
+        if self.hash_key_file and not self.hash_fields:
+            raise ConfigError("hash_key_file requires fields to hash: nothing else uses the key")
         if self.keep_ids and not self.schema_map:
             raise ConfigError("keep_ids requires a schema_map: without one, all ids are kept")
         if self.delivery != AT_LEAST_ONCE:
             return self
+        if wanted:
+            raise ConfigError(
+                "delivery = 'at_least_once' can't leave out or change records, as Spark's own sink "
+                "sends them as they are; use exactly_once, or leave out filter, mask, hash, "
+                "drop_headers and change"
+            )
         if self.schema_map:
             raise ConfigError(
                 "delivery = 'at_least_once' can't replace schema ids, as Spark's own sink sends "
@@ -317,6 +385,18 @@ class RepublishRequest(ConfigModel):
             to_time=self.to_time,
         )
 
+    @cached_property
+    def wanted(self) -> Wanted:
+        """What is dropped and changed on the way; false if nothing is."""
+        return Wanted(
+            filters=self.filters,
+            mask=self.mask,
+            hashed=self.hash_fields,
+            drop_headers=self.drop_headers,
+            function=self.change or "",
+            mark=self.mark_changed,
+        )
+
     def target_of(self, topic: str) -> str | None:
         """Return where a topic's records go; None when that depends on a name they don't have."""
         if topic in self.rename:
@@ -344,6 +424,7 @@ class RepublishRequest(ConfigModel):
                 if self.schema_map
                 else {}
             ),
+            **({"change": self.wanted.to_dict()} if self.wanted else {}),
         }
 
     def matches_request(self, asked: Mapping[str, Any]) -> bool:

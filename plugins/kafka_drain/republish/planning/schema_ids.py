@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
+import pyarrow as pa
 from upath import UPath
 
 from kafka_drain.data_files.reader import read_records, topic_of
@@ -32,6 +33,7 @@ def count_schema_ids(
     files: Iterable[tuple[ShardFile, Mapping[TopicPartition, Rows]]],
     say: Callable[[str], None],
     kept: Sequence[str] = (),
+    sent: Callable[[pa.RecordBatch, TopicPartition], pa.RecordBatch] = lambda batch, _: batch,
 ) -> Counter[Seen]:
     """Count the schema ids of selected records. Reads them all, each file once.
 
@@ -40,6 +42,7 @@ def count_schema_ids(
         files: Files, each with the rows that are sent, by partition.
         say: Called with progress lines.
         kept: Parts of topics to leave out, such as `orders:key`.
+        sent: Returns what is sent of selected records.
 
     Raises:
         DataFileError: When a file can't be read; names its path.
@@ -55,7 +58,7 @@ def count_schema_ids(
                 for tp, rows in selected.items():
                     wanted = wanted_rows(batch, tp, rows, in_topic_folder=in_topic_folder)
                     parts = [part for part in HEADERS if f"{tp.topic}:{part}" not in kept]
-                    counts += count_ids(wanted, tp.topic, parts)
+                    counts += count_ids(sent(wanted, tp), tp.topic, parts)
         except DataFileError as error:
             raise DataFileError(f"{file.path}: {error}") from error
         ticker.at(number)

@@ -1,52 +1,34 @@
-"""Convert batches of a data file to records in the form that Kafka's client takes."""
+"""What of a record is different when it is sent."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TypeAlias
 
 import pyarrow as pa
 
+from kafka_drain.republish.changing.change import Changer
 from kafka_drain.republish.planning.shards import Shard
 from kafka_drain.schemas.schema_ids import SchemaIds
 from kafka_drain.schemas.wire_format import translated
 
-Headers: TypeAlias = "list[tuple[str, str | bytes | None]] | None"
 
-#: Key, value, headers (None for none), timestamp in milliseconds since 1970, offset.
-Row: TypeAlias = "tuple[bytes | None, bytes | None, Headers, int, int]"
+def as_sent(
+    batches: Iterator[pa.RecordBatch],
+    shard: Shard,
+    changer: Changer | None,
+    schema_ids: SchemaIds | None,
+) -> Iterator[pa.RecordBatch]:
+    """Yield what is sent of a shard's selected records.
 
-
-def rows_of(batch: pa.RecordBatch) -> Iterator[Row]:
-    """Yield a batch's records.
-
-    Args:
-        batch: Has the columns of `data_files.records.SCHEMA`.
+    Raises:
+        SourceRecordError: When a record can't be changed as planned, or the plan has no translation
+            of a schema id.
+        ConfigError: When the user's function breaks its contract.
     """
-    milliseconds = batch["timestamp"].cast(pa.timestamp("ms", tz="UTC")).cast(pa.int64())
-    return zip(
-        batch["key"].to_pylist(),
-        batch["value"].to_pylist(),
-        _headers(batch["headers"]),
-        milliseconds.to_pylist(),
-        batch["offset"].to_pylist(),
-        strict=True,
-    )
-
-
-def _headers(column: pa.ListArray) -> list[Headers]:
-    """Return each record's headers as pairs; a dict per header would cost three times as much."""
-    pairs = column.flatten()
-    if not len(pairs):
-        return [None] * len(column)
-    flat = list(zip(pairs.field("key").to_pylist(), pairs.field("value").to_pylist(), strict=True))
-    found: list[Headers] = []
-    at = 0
-    for length in column.value_lengths().to_pylist():
-        # The length is null if there are no headers. (Filling such nulls would import pandas.)
-        found.append(flat[at : at + length] if length else None)
-        at += length or 0
-    return found
+    if changer is not None:
+        apply = changer.apply
+        batches = (apply(batch, shard.source).batch for batch in batches)
+    return with_schema_ids(batches, shard, schema_ids)
 
 
 def with_schema_ids(

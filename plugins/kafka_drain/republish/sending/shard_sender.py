@@ -26,6 +26,7 @@ import pyarrow.compute as pc
 from confluent_kafka import KafkaError, KafkaException, Producer
 
 from kafka_drain.data_files.reader import offset_of_nul
+from kafka_drain.data_files.rows import rows_of
 from kafka_drain.data_files.scalars import number
 from kafka_drain.errors import (
     DeliveryError,
@@ -37,11 +38,12 @@ from kafka_drain.errors import (
     SupersededError,
 )
 from kafka_drain.offsets import TopicPartition
+from kafka_drain.republish.changing.change import Change
 from kafka_drain.republish.planning.chains import place
 from kafka_drain.republish.planning.header_names import nul_error
 from kafka_drain.republish.planning.placement import partition_of_key
 from kafka_drain.republish.planning.shards import ProgressSlot, Shard
-from kafka_drain.republish.sending.arrow_records import provenance, rows_of, with_schema_ids
+from kafka_drain.republish.sending.arrow_records import as_sent, provenance
 from kafka_drain.republish.sending.errors import explained, is_terminal
 from kafka_drain.republish.sending.garbage_collection import little_garbage_collection
 from kafka_drain.republish.sending.pacing import LONGEST, Pacer
@@ -86,6 +88,7 @@ class SendJob:
         provenance: Whether to add headers that say where each record came from.
         settings: librdkafka settings for the target cluster, secrets included.
         schema_ids: The schema ids that are replaced; None to send records as they are.
+        change: What is dropped and changed on the way, secrets included; None for nothing.
         largest_batch: Largest batch that the target topic accepts, in bytes (max.message.bytes).
         records_per_second: Limit; 0 for none.
         bytes_per_second: Limit for keys and values; 0 for none.
@@ -102,6 +105,7 @@ class SendJob:
     provenance: bool
     settings: Mapping[str, Any] = field(repr=False)
     schema_ids: SchemaIds | None = None
+    change: Change | None = None
     largest_batch: int = 1_000_000
     records_per_second: float = 0
     bytes_per_second: float = 0
@@ -141,6 +145,7 @@ class SendJob:
             "attempts": [self.attempts.group, self.attempts.tp.topic, self.attempts.tp.partition],
             "shards": [shard.to_dict() for shard in self.shards],
             "schema_ids": None if self.schema_ids is None else self.schema_ids.to_dict(),
+            "change": None if self.change is None else self.change.to_dict(),
         }
 
     @classmethod
@@ -151,7 +156,9 @@ class SendJob:
         shards = tuple(map(Shard.from_dict, document["shards"]))
         ids = document.get("schema_ids")
         schema_ids = None if ids is None else SchemaIds.from_dict(ids)
-        read = {"attempts": attempts, "shards": shards, "schema_ids": schema_ids}
+        changed = document.get("change")
+        change = None if changed is None else Change.from_dict(changed)
+        read = {"attempts": attempts, "shards": shards, "schema_ids": schema_ids, "change": change}
         return cls(**(document | read))
 
 
@@ -170,7 +177,9 @@ def send_shard(job: SendJob, stopped: Callable[[], bool] = lambda: False) -> int
             sent.
         SupersededError: When a later attempt took over.
         ManifestInvalidError: When a file was changed since the plan was made.
-        SourceRecordError: When Kafka refuses a record; its transaction was aborted.
+        SourceRecordError: When Kafka refuses a record, or it can't be changed as planned; its
+            transaction was aborted.
+        ConfigError: When the function that changes records isn't the planned one.
         AuthorizationError: When an ACL is missing.
         DeliveryError: When Kafka kept failing; a retry resumes where this attempt stopped.
         KafkaUnavailableError: When Kafka didn't answer during all that time.
@@ -465,6 +474,7 @@ class _Source:
 
     def __init__(self, job: SendJob) -> None:
         self._job = job
+        self._changer = None if job.change is None else job.change.open()
         self.shard = job.shard
         self._place = 0
         #: Number of this shard's records that were taken, and that were queued.
@@ -538,13 +548,14 @@ class _Source:
         self._place, self.shard = place_of, self._job.shards[place_of]
         self._taken = self._queued = done
         self._last = offset - 1
-        self._batches = with_schema_ids(
-            read_shard(self._job.root, self.shard, offset), self.shard, self._job.schema_ids
-        )
+        batches = read_shard(self._job.root, self.shard, offset)
+        self._batches = as_sent(batches, self.shard, self._changer, self._job.schema_ids)
         self._rest = None
 
     def _not_as_planned(self, found: int) -> ManifestInvalidError:
         return ManifestInvalidError(
             f"the files hold {found:,} records of {self.shard.source} up to offset "
-            f"{self._last + 1:,}, the plan has {self.shard.records:,}; this transaction was aborted"
+            f"{self._last + 1:,}, the plan has {self.shard.records:,}"
+            + (" after the change: is it a function of each record alone?" if self._changer else "")
+            + "; this transaction was aborted"
         )

@@ -8,7 +8,7 @@ from duplicates. Everything else handles damage (multiset_diff).
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from itertools import chain
 from typing import Any
 
@@ -47,6 +47,8 @@ class PartitionMatch:
             records that the walk found, in the target's order.
         mappings: Where the records of each shard are, by shard number.
         notes: Notes about it for the user.
+        changes: What a change made of each shard that sends there, by shard number: numbers of
+            dropped and changed records, and the digest of the rest.
     """
 
     expected: int
@@ -59,6 +61,7 @@ class PartitionMatch:
     fingerprint: str
     mappings: Mapping[int, tuple[Block, ...]]
     notes: tuple[str, ...] = ()
+    changes: Mapping[int, tuple[int, int, str]] = field(default_factory=dict)
 
     @property
     def is_exact(self) -> bool:
@@ -68,7 +71,8 @@ class PartitionMatch:
     def to_dict(self) -> dict[str, Any]:
         """Return the match as JSON types, to pass it to another process."""
         return asdict(self) | {
-            "mappings": {str(number): list(blocks) for number, blocks in self.mappings.items()}
+            "mappings": {str(number): list(blocks) for number, blocks in self.mappings.items()},
+            "changes": {str(number): list(found) for number, found in self.changes.items()},
         }
 
     @classmethod
@@ -78,7 +82,9 @@ class PartitionMatch:
             int(number): tuple(Block(*block) for block in blocks)
             for number, blocks in document["mappings"].items()
         }
-        return cls(**(document | {"mappings": mappings, "notes": tuple(document["notes"])}))
+        changes = {int(number): tuple(found) for number, found in document["changes"].items()}
+        read = {"mappings": mappings, "notes": tuple(document["notes"]), "changes": changes}
+        return cls(**(document | read))
 
 
 def match_partition(

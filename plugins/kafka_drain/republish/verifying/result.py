@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from kafka_drain.offsets import TopicPartition
 from kafka_drain.progress import Level, Line
-from kafka_drain.republish.planning.documents import VerificationJson, VerifiedJson
+from kafka_drain.republish.planning.documents import (
+    ChangedShardJson,
+    VerificationJson,
+    VerifiedJson,
+)
+from kafka_drain.republish.planning.plan import RepublishPlan
 from kafka_drain.republish.planning.verdicts import gets_receipt
 from kafka_drain.republish.verifying.matching import PartitionMatch
 
@@ -36,14 +42,59 @@ class VerifiedPartition:
 
 
 @dataclass(frozen=True)
+class ChangeFound:
+    """What a change made of the records when they were verified.
+
+    Attributes:
+        dropped: Number of records that it dropped.
+        changed: Number of records that it changed.
+        others: Source partitions of which it made something else than planned.
+    """
+
+    dropped: int
+    changed: int
+    others: tuple[TopicPartition, ...] = ()
+
+
+def change_found(
+    plan: RepublishPlan, seen: Mapping[int, tuple[int, int, str]], *, is_exact: bool
+) -> ChangeFound | None:
+    """Compare what a change made of each shard with the plan.
+
+    Args:
+        plan: The plan.
+        seen: Numbers of dropped and changed records, and the digest of the rest, by shard number.
+            A shard is missing if it wasn't read to its end.
+        is_exact: Whether all records are there, so that all shards have been read.
+
+    Returns:
+        None if the plan has no change.
+    """
+    if plan.change is None:
+        return None
+    others = tuple(
+        shard.source
+        for shard, planned in zip(plan.shards, plan.change["shards"], strict=True)
+        if seen.get(shard.number, None if is_exact else _as(planned)) != _as(planned)
+    )
+    return ChangeFound(plan.change["dropped"], plan.change["changed"], others)
+
+
+def _as(planned: ChangedShardJson) -> tuple[int, int, str]:
+    return planned["dropped"], planned["changed"], planned["digest"]
+
+
+@dataclass(frozen=True)
 class Verification:
     """The result for all target partitions.
 
     Attributes:
         partitions: The target partitions.
+        change: What the plan's change made of the records; None if it has none.
     """
 
     partitions: tuple[VerifiedPartition, ...]
+    change: ChangeFound | None = None
 
     @property
     def records(self) -> int:
@@ -82,7 +133,7 @@ class Verification:
 
     def gets_receipt(self, delivery: str) -> bool:
         """Return whether a run with this delivery gets its receipt."""
-        return gets_receipt(
+        return not (self.change and self.change.others) and gets_receipt(
             delivery, lost=self.lost, duplicates=self.duplicates, out_of_order=self.out_of_order
         )
 
@@ -110,7 +161,12 @@ class Verification:
             if number
         ]
         if self.is_exact:
-            first = f"{self.records:,} records are in Kafka once, in order, as in the files"
+            first = f"{self.records:,} records are in Kafka once, in order, " + (
+                "as in the files"
+                if self.change is None
+                else f"as planned: {self.change.dropped:,} left out, "
+                f"{self.change.changed:,} changed"
+            )
         else:
             first = (
                 f"NOT EXACT: of {self.records:,} records {self.lost:,} are lost; "
@@ -126,6 +182,17 @@ class Verification:
                 f"lost, {match.duplicates:,} duplicated, {match.out_of_order:,} out of order"
                 for partition in self.partitions
                 if not (match := partition.match).is_exact
+            ),
+            *(
+                [
+                    Line(
+                        "  the change gave another result than when it was planned, for "
+                        f"{', '.join(map(str, self.change.others[:5]))}",
+                        Level.ERROR,
+                    )
+                ]
+                if self.change and self.change.others
+                else []
             ),
             *(
                 f"  {partition.tp}: {note}"

@@ -18,12 +18,12 @@ from confluent_kafka import Consumer, KafkaError
 from confluent_kafka import TopicPartition as KafkaTopicPartition
 from xxhash import xxh3_64_intdigest
 
+from kafka_drain.data_files.content_hash import content_hash
 from kafka_drain.errors import KafkaUnavailableError, TransientError
 from kafka_drain.kafka.client_config import for_client
 from kafka_drain.kafka.cluster import KafkaCluster
 from kafka_drain.offsets import TopicPartition
 from kafka_drain.republish.sending.errors import explained
-from kafka_drain.republish.verifying.content_hash import content_hash
 from kafka_drain.republish.verifying.match_types import Record
 
 #: Records taken from the client at a time.

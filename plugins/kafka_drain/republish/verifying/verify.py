@@ -11,17 +11,23 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from kafka_drain.data_files.content_hash import content_hash
+from kafka_drain.data_files.rows import rows_of
 from kafka_drain.errors import TopicError
 from kafka_drain.kafka.client_config import KafkaConfig
 from kafka_drain.kafka.cluster import KafkaCluster
 from kafka_drain.offsets import TopicPartition
+from kafka_drain.republish.changing.change import Change, Changer
+from kafka_drain.republish.changing.digest import digest_of, digest_text
 from kafka_drain.republish.planning.placement import BY_KEY, partition_of_key
 from kafka_drain.republish.planning.plan import RepublishPlan
 from kafka_drain.republish.planning.shards import Shard
-from kafka_drain.republish.sending.arrow_records import provenance, rows_of, with_schema_ids
+from kafka_drain.republish.sending.arrow_records import provenance, with_schema_ids
 from kafka_drain.republish.sending.garbage_collection import little_garbage_collection
 from kafka_drain.republish.sending.shard_reader import read_shard
-from kafka_drain.republish.verifying.content_hash import content_hash
 from kafka_drain.republish.verifying.match_types import Expected, Record
 from kafka_drain.republish.verifying.matching import PartitionMatch, match_partition
 from kafka_drain.republish.verifying.offset_map import (
@@ -31,7 +37,11 @@ from kafka_drain.republish.verifying.offset_map import (
     offset_in_chain,
     place_and_offset,
 )
-from kafka_drain.republish.verifying.result import Verification, VerifiedPartition
+from kafka_drain.republish.verifying.result import (
+    Verification,
+    VerifiedPartition,
+    change_found,
+)
 from kafka_drain.republish.verifying.target_reader import TargetReader, key_hash
 
 #: How long open transactions of other producers, or Kafka itself, may delay reading.
@@ -68,7 +78,9 @@ def summarize(
         ),
     )
     found = tuple(VerifiedPartition(tp, matches[tp]) for tp in sorted(matches))
-    return Verification(found), offset_map
+    changes = {number: seen for match in matches.values() for number, seen in match.changes.items()}
+    is_exact = all(match.is_exact for match in matches.values())
+    return Verification(found, change_found(plan, changes, is_exact=is_exact)), offset_map
 
 
 def target_partitions(plan: RepublishPlan) -> list[TopicPartition]:
@@ -85,6 +97,7 @@ def verify_partition(
     tp: TopicPartition,
     start: int | None = None,
     end_timeout_seconds: float = END_TIMEOUT_SECONDS,
+    change: Change | None = None,
 ) -> PartitionMatch:
     """Compare what a target partition holds with what the shards should have put there.
 
@@ -98,6 +111,7 @@ def verify_partition(
         start: Lowest offset that its new records can have; None for the one in the plan.
         end_timeout_seconds: How long to wait for records that read_committed consumers don't get
             yet, or for Kafka.
+        change: The plan's change, with its function and key; None if it has none.
 
     Raises:
         TopicError: When the target was recreated after the plan was made.
@@ -125,11 +139,13 @@ def verify_partition(
         timeout_seconds=end_timeout_seconds,
     )
     chains = _senders(plan, tp)
+    changer = None if change is None else change.open()
+    seen: dict[int, tuple[int, int, str]] = {}
     with little_garbage_collection():
         for _ in range(PASSES if target.is_compacted else 1):
             match = match_partition(
                 {
-                    number: _expected(root, plan, chain, tp, len(chains))
+                    number: _expected(root, plan, chain, tp, len(chains), changer, seen)
                     for number, chain in chains.items()
                 },
                 reader.read,
@@ -138,7 +154,7 @@ def verify_partition(
             )
             if match.is_exact:
                 break
-    match = replace(match, mappings=_by_shard(match.mappings, chains))
+    match = replace(match, mappings=_by_shard(match.mappings, chains), changes=seen)
     if log_start > start and match.lost:
         note = (
             f"Kafka has deleted the records below offset {log_start:,}, but the run's start at "
@@ -160,7 +176,13 @@ def _senders(plan: RepublishPlan, tp: TopicPartition) -> dict[int, list[Shard]]:
 
 
 def _expected(
-    root: str, plan: RepublishPlan, chain: Sequence[Shard], tp: TopicPartition, chains: int
+    root: str,
+    plan: RepublishPlan,
+    chain: Sequence[Shard],
+    tp: TopicPartition,
+    chains: int,
+    changer: Changer | None,
+    seen: dict[int, tuple[int, int, str]],
 ) -> Expected:
     """Return a function that reads what a chain should have put into a target partition.
 
@@ -170,6 +192,8 @@ def _expected(
         chain: The chain's shards that send to the partition.
         tp: The target partition.
         chains: Number of chains that are read side by side and share the memory.
+        changer: What is dropped and changed on the way; None for nothing.
+        seen: Gets what that made of each shard, once it has been read to its end.
     """
     target = plan.target(tp.topic)
     by_key = plan.placement == BY_KEY
@@ -179,6 +203,8 @@ def _expected(
         for place, shard in enumerate(chain):
             source, begin = shard.source.partition, offset_in_chain(place, 0)
             batches = read_shard(root, shard, sharers=chains)
+            if changer is not None:
+                batches = _changed(batches, shard, changer, seen)
             for batch in with_schema_ids(batches, shard, plan.translation):
                 for at in range(0, batch.num_rows, slice_rows):
                     rows = rows_of(batch.slice(at, slice_rows))
@@ -195,6 +221,23 @@ def _expected(
                         yield content_hash(key, value, sent), timestamp, begin + offset, hashed
 
     return read
+
+
+def _changed(
+    batches: Iterator[pa.RecordBatch],
+    shard: Shard,
+    changer: Changer,
+    seen: dict[int, tuple[int, int, str]],
+) -> Iterator[pa.RecordBatch]:
+    """Yield a shard's records as they are sent, and note at the end what became of them."""
+    dropped = changed = digest = 0
+    for batch in batches:
+        result = changer.apply(batch, shard.source)
+        dropped += result.dropped
+        changed += pc.sum(result.changed).as_py() or 0
+        digest += digest_of(result.batch)
+        yield result.batch
+    seen[shard.number] = (dropped, changed, digest_text(digest))
 
 
 def _by_shard(

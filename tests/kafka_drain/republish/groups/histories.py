@@ -19,6 +19,7 @@ from upath import UPath
 
 from kafka_drain.archive.archive import Archive
 from kafka_drain.archive.cluster_documents import Moment
+from kafka_drain.data_files.content_hash import content_hash
 from kafka_drain.offsets import OffsetRange, TopicPartition
 from kafka_drain.republish.groups.archived import ArchivedOffsets
 from kafka_drain.republish.groups.planning import plan_group, read_map
@@ -29,7 +30,6 @@ from kafka_drain.republish.planning.plan import RepublishPlan, Target
 from kafka_drain.republish.planning.runs import RepublishRun
 from kafka_drain.republish.planning.selection import Rows
 from kafka_drain.republish.planning.shards import ProgressSlot, Shard, ShardFile
-from kafka_drain.republish.verifying.content_hash import content_hash
 from kafka_drain.republish.verifying.match_types import Actual
 from kafka_drain.republish.verifying.match_types import Record as Hashed
 from kafka_drain.republish.verifying.matching import match_partition

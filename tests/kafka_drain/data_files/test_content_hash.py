@@ -7,8 +7,8 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kafka_drain.republish.sending.arrow_records import Headers
-from kafka_drain.republish.verifying.content_hash import content_hash
+from kafka_drain.data_files.content_hash import content_hash
+from kafka_drain.data_files.rows import Headers
 
 maybe_bytes = st.none() | st.binary(max_size=3)
 headers = st.none() | st.lists(st.tuples(st.text("ab", max_size=2), maybe_bytes), max_size=3)

@@ -12,9 +12,9 @@ import fastavro
 import pytest
 
 from kafka_drain.errors import MachineError
-from kafka_drain.find.payloads import Payload, Payloads, plain
 from kafka_drain.schemas import decoders
 from kafka_drain.schemas.decoders import SchemaText
+from kafka_drain.schemas.payloads import Payload, Payloads, plain
 from tests.kafka_drain.schemas.records import prefix
 
 AVRO = {

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from kafka_drain.errors import ConfigError
-from kafka_drain.find.value_path import ValuePath
+from kafka_drain.schemas.value_path import ValuePath
 
 VALUE: dict[str, Any] = {
     "order": {"id": 42, "items": [{"sku": "a"}, {"sku": "b"}], "paid": True, "note": None},

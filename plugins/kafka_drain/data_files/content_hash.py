@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from xxhash import xxh3_64_intdigest
 
-from kafka_drain.republish.sending.arrow_records import Headers
+from kafka_drain.data_files.rows import Headers
 
 _MASK = (1 << 64) - 1
 _SEED = 0x6B61666B61  # any number would do

@@ -1,0 +1,1 @@
+"""Leave records out and change them on their way: one pure function from a batch to a batch."""

@@ -1,0 +1,481 @@
+"""Apply a change to a batch of records: the same function for planning, sending and verifying."""
+
+from __future__ import annotations
+
+import struct
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import accumulate
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from kafka_drain.data_files.records import SCHEMA
+from kafka_drain.data_files.rows import Headers, headers_of
+from kafka_drain.data_files.scalars import FALSE, binaries, booleans
+from kafka_drain.errors import ConfigError, SourceRecordError
+from kafka_drain.offsets import TopicPartition
+from kafka_drain.republish.changing.avro_fields import AvroFields
+from kafka_drain.republish.changing.fields import HEADER, KEY, VALUE, Field
+from kafka_drain.republish.changing.function import (
+    UserFunction,
+    call_function,
+    load_function,
+)
+from kafka_drain.republish.changing.json_fields import JsonFields
+from kafka_drain.republish.changing.spec import ChangeSpec, Replace
+from kafka_drain.schemas.avro import AVRO, parse_schema, self_contained
+from kafka_drain.schemas.decoders import SchemaText
+from kafka_drain.schemas.payloads import Payloads
+from kafka_drain.schemas.schema_ids import (
+    HEADERS,
+    ID_BYTES,
+    SchemaId,
+    id_in,
+    id_of_payload,
+)
+
+#: Name of the header that says that a record was changed; its value is the start of the change's
+#: hash.
+MARK, MARK_DIGITS = "kafka-drain.changed", 12
+
+FindSchema = Callable[[SchemaId], "SchemaText | None"]
+
+
+@dataclass(frozen=True)
+class Change:
+    """A change of a plan, with what carrying it out needs; can be passed to other processes.
+
+    Attributes:
+        spec: What is dropped and changed.
+        schemas: The schemas of keys and values whose fields matter, by id or GUID.
+        key: The key of pseudonyms; secret.
+        folder: The folder of the function's module.
+    """
+
+    spec: ChangeSpec
+    schemas: Mapping[SchemaId, SchemaText] = field(default_factory=dict)
+    key: bytes = field(default=b"", repr=False)
+    folder: str = ""
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the change as JSON types, the key included."""
+        return {
+            "spec": self.spec.to_dict(),
+            "schemas": schemas_to_rows(self.schemas),
+            "key": self.key.hex(),
+            "folder": self.folder,
+        }
+
+    @classmethod
+    def from_dict(cls, document: Mapping[str, Any]) -> Change:
+        """Read what `to_dict` wrote."""
+        return cls(
+            ChangeSpec.from_dict(document["spec"]),
+            schemas_of_rows(document["schemas"]),
+            bytes.fromhex(document["key"]),
+            document["folder"],
+        )
+
+    def open(self, find: FindSchema | None = None) -> Changer:
+        """Return what applies the change.
+
+        Args:
+            find: Returns a schema by its id or GUID; None to use the plan's own.
+
+        Raises:
+            ConfigError: When its function can't be imported, or isn't the planned one.
+        """
+        planned = self.spec.function
+        function = None if planned is None else load_function(planned, self.folder)
+        return Changer(self.spec, self.key, find or self.schemas.get, function)
+
+
+def schemas_to_rows(schemas: Mapping[SchemaId, SchemaText]) -> list[dict[str, Any]]:
+    """Return schemas as JSON types."""
+    return [
+        {"id": id_, "kind": s.kind, "text": s.text, "references": dict(s.references)}
+        for id_, s in sorted(schemas.items(), key=lambda item: str(item[0]))
+    ]
+
+
+def schemas_of_rows(rows: Iterable[Mapping[str, Any]]) -> dict[SchemaId, SchemaText]:
+    """Read what `schemas_to_rows` wrote."""
+    return {row["id"]: SchemaText(row["kind"], row["text"], row["references"]) for row in rows}
+
+
+@dataclass(frozen=True)
+class Changed:
+    """What became of a batch.
+
+    Attributes:
+        batch: The records that are sent.
+        dropped: Number of records that aren't.
+        changed: Which records of `batch` aren't what they were.
+        before: These records as they were.
+    """
+
+    batch: pa.RecordBatch
+    dropped: int
+    changed: pa.BooleanArray
+    before: pa.RecordBatch
+
+
+class Changer:
+    """Applies a change. What becomes of a record depends on this record alone.
+
+    Args:
+        spec: What is dropped and changed.
+        key: The key of pseudonyms.
+        find: Returns a schema by its id or GUID; None if it is unknown.
+        function: The user's function; None without one.
+
+    Attributes:
+        hits: How often each field that is replaced was there, by the field's text.
+        seen: The schemas that were used.
+    """
+
+    def __init__(
+        self, spec: ChangeSpec, key: bytes, find: FindSchema, function: UserFunction | None
+    ) -> None:
+        self._spec = spec
+        self._filter = spec.wanted.filter()
+        replacements = spec.wanted.replacements(key)
+        self._headers = {f.header: (f, how) for f, how in replacements if f.part == HEADER}
+        self._key = next(
+            ((f, how) for f, how in replacements if f.part == KEY and f.steps is None), None
+        )
+        self._parts = [
+            _Part(part, fields, self)
+            for part in (KEY, VALUE)
+            if (
+                fields := [
+                    (f, h) for f, h in replacements if f.part == part and f.steps is not None
+                ]
+            )
+        ]
+        self._dropped_names = frozenset(spec.wanted.drop_headers)
+        self._function = function
+        self._find = find
+        self._payloads = Payloads(self.schema)
+        self.hits: Counter[str] = Counter()
+        self.seen: dict[SchemaId, SchemaText] = {}
+
+    def apply(
+        self, batch: pa.RecordBatch, source: TopicPartition, *, twice: bool = False
+    ) -> Changed:
+        """Return a batch as it is sent.
+
+        Args:
+            batch: Records of one partition, with the columns of `data_files.records.SCHEMA`.
+            source: Their partition.
+            twice: Whether to apply the user's function twice, to find one that isn't a function of
+                each record alone.
+
+        Raises:
+            SourceRecordError: When a record can't be changed as asked; names it, and shows nothing
+                of it.
+            ConfigError: When the user's function breaks its contract.
+        """
+        before = _naming(batch, source, self._filtered)
+        after = _naming(before, source, self._replaced)
+        if self._function is not None and after.num_rows:
+            before, after = self._by_function(before, after, source, twice=twice)
+        changed = _differing(before, after)
+        if self._spec.wanted.mark:
+            after = _marked(after, changed.to_pylist(), self._spec.digest[:MARK_DIGITS].encode())
+        return Changed(after, batch.num_rows - after.num_rows, changed, before)
+
+    def schema(self, id_: SchemaId) -> SchemaText | None:
+        """Return a schema, and note that it was used."""
+        found = self._find(id_)
+        if found is not None:
+            self.seen[id_] = found
+        return found
+
+    def _filtered(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        if self._filter is None:
+            return batch
+        keys, values = batch[KEY].to_pylist(), batch[VALUE].to_pylist()
+        kept = []
+        for row, (key, value, headers) in enumerate(
+            zip(keys, values, headers_of(batch["headers"]), strict=True)
+        ):
+            content = self._content_of(row, {KEY: key, VALUE: value}, headers)
+            kept.append(self._filter.keeps(key, headers, content))
+        return batch if all(kept) else batch.filter(booleans(kept))
+
+    def _content_of(
+        self, row: int, payloads: Mapping[str, bytes | None], headers: Headers
+    ) -> Callable[[str], Any]:
+        def content(part: str) -> Any:
+            payload = payloads[part]
+            if payload is None:
+                return None
+            id_, _ = body_of(part, payload, headers)
+            if id_ is not None and self.schema(id_) is None:
+                raise _RowError(row, f"schema id {id_} is unknown, which the {part} has")
+            return self._payloads.of(part, payload, headers).content
+
+        return content
+
+    def _replaced(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        columns = {name: batch[name] for name in batch.schema.names}
+        headers: list[Headers] | None = None
+        if self._parts or self._headers or self._dropped_names:
+            headers = headers_of(batch["headers"])
+        for part in self._parts:
+            assert headers is not None
+            columns[part.name] = part.replaced(columns[part.name], headers)
+        if self._key is not None:
+            columns[KEY] = self._with_pseudonyms(columns[KEY])
+        if headers is not None and (self._headers or self._dropped_names):
+            after = [self._header_list(held) for held in headers]
+            if after != headers:
+                columns["headers"] = header_column(after)
+        return pa.RecordBatch.from_arrays(list(columns.values()), schema=batch.schema)
+
+    def _with_pseudonyms(self, column: pa.LargeBinaryArray) -> pa.LargeBinaryArray:
+        assert self._key is not None
+        named, how = self._key
+        encoded = column.dictionary_encode()
+        new = [how.of_bytes(held) for held in encoded.dictionary.to_pylist()]
+        self.hits[str(named)] += len(column) - column.null_count
+        return binaries(new).take(encoded.indices)
+
+    def _header_list(self, headers: Headers) -> Headers:
+        if not headers:
+            return headers
+        found: list[tuple[str, str | bytes | None]] = []
+        for name, held in headers:
+            if name in self._dropped_names:
+                continue
+            if name in self._headers:
+                named, how = self._headers[name]
+                self.hits[str(named)] += held is not None
+                held = how.of_bytes(held.encode() if isinstance(held, str) else held)
+            found.append((name, held))
+        return found or None
+
+    def _by_function(
+        self, before: pa.RecordBatch, after: pa.RecordBatch, source: TopicPartition, *, twice: bool
+    ) -> tuple[pa.RecordBatch, pa.RecordBatch]:
+        assert self._function is not None
+        given = _with_topic(after, source.topic)
+        kept, result = call_function(self._function, given, source)
+        if twice:
+            at = given.num_rows // 3
+            parts = [part for part in (given.slice(0, at), given.slice(at)) if part.num_rows]
+            again = [call_function(self._function, part, source)[1] for part in parts]
+            if not pa.Table.from_batches(again).equals(pa.Table.from_batches([result])):
+                raise ConfigError(
+                    f"{self._function.id.name} isn't a function of each record alone: applied "
+                    f"again to the same records, from offset {given['offset'][0].as_py():,} of "
+                    f"{source}, in batches of another size, it gave something else. A run that is "
+                    "resumed would send other records. Leave out random values, the time, and "
+                    "what it remembers. Nothing was sent"
+                )
+        columns = [
+            (result if name in (KEY, VALUE, "headers") else kept)[name] for name in SCHEMA.names
+        ]
+        rows = pc.index_in(result["offset"], value_set=before["offset"])
+        before = before if result.num_rows == before.num_rows else before.take(rows)
+        return before, pa.RecordBatch.from_arrays(columns, schema=SCHEMA)
+
+
+class _RowError(Exception):
+    """Raised for a record of a batch that can't be changed.
+
+    Attributes:
+        row: Its row.
+    """
+
+    def __init__(self, row: int, why: str) -> None:
+        super().__init__(why)
+        self.row = row
+
+
+def _naming(
+    batch: pa.RecordBatch,
+    source: TopicPartition,
+    step: Callable[[pa.RecordBatch], pa.RecordBatch],
+) -> pa.RecordBatch:
+    """Apply a step to a batch; name the record that it fails for."""
+    try:
+        return step(batch)
+    except _RowError as error:
+        offset = batch["offset"][error.row].as_py()
+        raise SourceRecordError(
+            f"{error}, of the record at offset {offset:,} of {source}. Nothing more was sent; "
+            "leave the record out (filter, offsets), or correct what is asked for"
+        ) from None
+
+
+class _Part:
+    """Fields that are replaced in keys, or in values."""
+
+    def __init__(
+        self, name: str, fields: Sequence[tuple[Field, Replace]], changer: Changer
+    ) -> None:
+        self.name = name
+        self._names = [str(named) for named, _ in fields]
+        self._how = [how for _, how in fields]
+        self._paths = [named.steps or () for named, _ in fields]
+        self._json = JsonFields(self._paths)
+        self._changer = changer
+        self._avro: dict[SchemaId, AvroFields | None] = {}
+
+    def replaced(
+        self, column: pa.LargeBinaryArray, headers: Sequence[Headers]
+    ) -> pa.LargeBinaryArray:
+        """Return the column with the fields replaced.
+
+        Raises:
+            _RowError: When a payload can't be read, or a field can't be replaced.
+        """
+        before = column.to_pylist()
+        after = [
+            payload if payload is None else self._of(row, payload, headers[row])
+            for row, payload in enumerate(before)
+        ]
+        return binaries(after)
+
+    def _of(self, row: int, payload: bytes, headers: Headers) -> bytes:
+        id_, start = body_of(self.name, payload, headers)
+        try:
+            if id_ is None:
+                return self._in_json(payload, 0)
+            avro = self._avro_of(id_)
+            return (
+                self._in_json(payload, start)
+                if avro is None
+                else self._in_avro(avro, payload, start)
+            )
+        except ValueError as error:
+            what = str(error)
+            if isinstance(error, UnicodeDecodeError):
+                what = "it isn't JSON"
+            raise _RowError(
+                row, f"{', '.join(self._names)}: can't be replaced in the {self.name} ({what})"
+            ) from None
+
+    def _in_json(self, payload: bytes, start: int) -> bytes:
+        text = (payload[start:] if start else payload).decode()
+        spans = self._json.find(text)
+        if not spans:
+            return payload
+        parts, at = [], 0
+        for span in spans:
+            self._changer.hits[self._names[span.number]] += 1
+            new = self._how[span.number].in_json(span.value, text[span.start : span.end])
+            if new is not None:
+                parts += [text[at : span.start], new]
+                at = span.end
+        parts.append(text[at:])
+        return payload[:start] + "".join(parts).encode()
+
+    def _in_avro(self, fields: AvroFields, payload: bytes, start: int) -> bytes:
+        parts, at = [], 0
+        for span in fields.find(payload, start):
+            self._changer.hits[self._names[span.number]] += 1
+            held = payload[span.start : span.end]
+            new = self._how[span.number].in_avro(span.kind, span.logical, held)
+            if new is not None:
+                parts += [payload[at : span.start], new]
+                at = span.end
+        return b"".join([*parts, payload[at:]])
+
+    def _avro_of(self, id_: SchemaId) -> AvroFields | None:
+        """Return what finds the fields in Avro of a schema; None if its values are JSON.
+
+        Raises:
+            ValueError: When the schema is unknown, or of another kind.
+        """
+        if id_ not in self._avro:
+            schema = self._changer.schema(id_)
+            if schema is None:
+                raise ValueError(f"schema id {id_} is unknown")
+            if schema.kind not in (AVRO, "JSON"):
+                raise ValueError(f"its schema is of type {schema.kind}; JSON and Avro can be")
+            self._avro[id_] = None if schema.kind == "JSON" else _avro_fields(schema, self._paths)
+        return self._avro[id_]
+
+
+def _avro_fields(schema: SchemaText, paths: Sequence[Sequence[Any]]) -> AvroFields:
+    references = {name: parse_schema(text, name) for name, text in schema.references.items()}
+    try:
+        return AvroFields(self_contained(parse_schema(schema.text, "it"), references), paths)
+    except ConfigError as error:
+        raise ValueError(f"its schema can't be read: {error}") from error
+
+
+def body_of(part: str, payload: bytes, headers: Headers) -> tuple[SchemaId | None, int]:
+    """Return the id of a payload's schema, and where the payload itself begins.
+
+    The id is None if it has none.
+    """
+    for name, held in headers or ():
+        if name == HEADERS[part] and isinstance(held, bytes):
+            id_ = id_in(held)
+            if id_ is not None:
+                return id_, 0
+    id_ = id_of_payload(payload[:ID_BYTES])
+    return (None, 0) if id_ is None else (id_, ID_BYTES)
+
+
+def header_column(rows: Sequence[Headers]) -> pa.ListArray:
+    """Return headers as a column of a batch."""
+    pairs = [pair for headers in rows if headers for pair in headers]
+    names = binaries(name.encode() for name, _ in pairs).cast(pa.large_string()).cast(pa.string())
+    values = binaries(held.encode() if isinstance(held, str) else held for _, held in pairs)
+    kind = SCHEMA.field("headers").type
+    flat = pa.StructArray.from_arrays(
+        [names, values], fields=[kind.value_type.field(name) for name in ("key", "value")]
+    )
+    bounds = [0, *accumulate(len(headers or ()) for headers in rows)]
+    buffers = [
+        booleans([headers is not None for headers in rows]).buffers()[1],
+        pa.py_buffer(struct.pack(f"={len(bounds)}i", *bounds)),
+    ]
+    return pa.Array.from_buffers(kind, len(rows), buffers, children=[flat])
+
+
+def _with_topic(batch: pa.RecordBatch, topic: str) -> pa.RecordBatch:
+    """Return a batch with the topic's name, which files in a topic's folder don't hold."""
+    if not topic:
+        return batch
+    names = binaries([topic.encode()]).cast(pa.large_string()).cast(pa.string())
+    first = pa.Array.from_buffers(
+        pa.int32(), batch.num_rows, [None, pa.py_buffer(bytes(4 * batch.num_rows))]
+    )
+    at = batch.schema.names.index("topic")
+    return batch.set_column(at, SCHEMA.field("topic"), names.take(first))
+
+
+def _differing(before: pa.RecordBatch, after: pa.RecordBatch) -> pa.BooleanArray:
+    """Return which records have another key, value or headers."""
+    found = booleans([False] * after.num_rows)
+    for name in (KEY, VALUE):
+        a, b = before[name], after[name]
+        if a.equals(b):
+            continue
+        same = pc.or_(pc.equal(a, b).fill_null(FALSE), pc.and_(a.is_null(), b.is_null()))
+        found = pc.or_(found, pc.invert(same))
+    if not before["headers"].equals(after["headers"]):
+        pairs = zip(headers_of(before["headers"]), headers_of(after["headers"]), strict=True)
+        found = pc.or_(found, booleans([a != b for a, b in pairs]))
+    return found
+
+
+def _marked(batch: pa.RecordBatch, changed: Sequence[bool], value: bytes) -> pa.RecordBatch:
+    """Add the header to the records that were changed."""
+    if not any(changed):
+        return batch
+    headers = [
+        [*(held or ()), (MARK, value)] if is_changed else held
+        for held, is_changed in zip(headers_of(batch["headers"]), changed, strict=True)
+    ]
+    at = batch.schema.names.index("headers")
+    return batch.set_column(at, SCHEMA.field("headers"), header_column(headers))

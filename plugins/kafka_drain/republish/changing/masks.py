@@ -1,0 +1,138 @@
+"""What a field is replaced by: an empty value of its type, or a pseudonym. Pure."""
+
+from __future__ import annotations
+
+import hmac
+import json
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+from uuid import UUID
+
+from kafka_drain.republish.changing.avro_fields import long_bytes
+
+#: What texts are replaced by unless the user gives another text.
+MASKED = "***"
+#: What a text that is a UUID is replaced by.
+NO_UUID = "00000000-0000-0000-0000-000000000000"
+
+
+@dataclass(frozen=True)
+class Mask:
+    """Replaces values by a fixed one of the same type; a null stays.
+
+    Attributes:
+        text: What texts and bytes are replaced by.
+    """
+
+    text: str = MASKED
+
+    @cached_property
+    def _in_quotes(self) -> str:
+        return json.dumps(self.text, ensure_ascii=False)
+
+    def in_json(self, value: Any, _: str) -> str | None:
+        """Return the JSON that replaces a value; None to leave it."""
+        if value is None:
+            return None
+        if isinstance(value, str):
+            return self._in_quotes
+        if isinstance(value, bool):
+            return "false"
+        if isinstance(value, (int, float)):
+            return "0"
+        return "{}" if isinstance(value, dict) else "[]"
+
+    def in_avro(self, kind: str, logical: str, held: bytes) -> bytes | None:
+        """Return the bytes that replace an encoded value; None to leave it.
+
+        Raises:
+            ValueError: When its type has no empty value; says so without the value.
+        """
+        if kind == "null":
+            return None
+        if kind in ("string", "bytes"):
+            if logical == "decimal":
+                return b"\2\0"
+            return _sized((NO_UUID if logical == "uuid" else self.text).encode())
+        if kind == "record":
+            raise ValueError("is a record, which has no empty value; name its fields, or .*")
+        # A number, an enum's first symbol, no items.
+        return b"\0" if kind in ("int", "long", "enum", "array", "map") else bytes(len(held))
+
+    def of_bytes(self, held: bytes | None) -> bytes | None:
+        """Return what replaces a header's value."""
+        return None if held is None else self.text.encode()
+
+
+@dataclass(frozen=True)
+class Pseudonym:
+    """Replaces values by the HMAC-SHA-256 of their content, in hexadecimal digits; a null stays.
+
+    The same content gets the same pseudonym wherever it is: in a key, a header, JSON or Avro.
+
+    Attributes:
+        key: The secret key.
+    """
+
+    key: bytes = field(repr=False)
+
+    def in_json(self, value: Any, text: str) -> str | None:
+        """Return the JSON that replaces a value: a text, also for a number; None to leave it.
+
+        Raises:
+            ValueError: When it is an object or an array; says so without the value.
+        """
+        if value is None:
+            return None
+        if isinstance(value, (dict, list)):
+            raise ValueError("is an object or an array, which has no pseudonym; name its members")
+        # A lone surrogate, which JSON allows, has no UTF-8.
+        content = (
+            value.encode("utf-8", "surrogatepass") if isinstance(value, str) else text.encode()
+        )
+        return f'"{self._digits(content)}"'
+
+    def in_avro(self, kind: str, logical: str, held: bytes) -> bytes | None:
+        """Return the bytes that replace an encoded value; None to leave it.
+
+        Raises:
+            ValueError: When its type can't hold a pseudonym; says so without the value.
+        """
+        if kind == "null":
+            return None
+        if kind not in ("string", "bytes") or logical == "decimal":
+            raise ValueError(f"is of type {logical or kind}, which can't hold a pseudonym; mask it")
+        content = _content(held)
+        if logical == "uuid":
+            return _sized(str(UUID(bytes=self._digest(content)[:16])).encode())
+        return _sized(self._digits(content).encode())
+
+    def of_bytes(self, held: bytes | None) -> bytes | None:
+        """Return what replaces a key or a header's value."""
+        return None if held is None else self._digits(held).encode()
+
+    def _digits(self, content: bytes) -> str:
+        return self._digest(content).hex()
+
+    def _digest(self, content: bytes) -> bytes:
+        return hmac.digest(self.key, content, "sha256")
+
+
+#: What replaces the fields of a change.
+Replace = Mask | Pseudonym
+
+
+def key_id(key: bytes) -> str:
+    """Return what tells keys apart without saying anything about them."""
+    return hmac.digest(key, b"kafka-drain: id of a key", "sha256").hex()[:16]
+
+
+def _sized(content: bytes) -> bytes:
+    return long_bytes(len(content)) + content
+
+
+def _content(held: bytes) -> bytes:
+    """Return a text or bytes without the size before them."""
+    at = next(at for at, byte in enumerate(held) if byte < 0x80)
+    return held[at + 1 :]

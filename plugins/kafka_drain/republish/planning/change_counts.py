@@ -1,0 +1,136 @@
+"""Plan what is dropped and changed: apply it to every selected record, and count what comes out."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import dataclass
+
+import pyarrow.compute as pc
+from upath import UPath
+
+from kafka_drain.data_files.reader import read_records, topic_of
+from kafka_drain.data_files.records import path_of
+from kafka_drain.data_files.scalars import number
+from kafka_drain.errors import ConfigError, DataFileError
+from kafka_drain.offsets import TopicPartition
+from kafka_drain.progress import Progress, Ticker
+from kafka_drain.republish.changing.change import Changer
+from kafka_drain.republish.changing.digest import digest_of
+from kafka_drain.republish.planning.documents import ChangeSpecJson
+from kafka_drain.republish.planning.row_filter import wanted_rows
+from kafka_drain.republish.planning.selection import Rows
+from kafka_drain.republish.planning.shards import ShardFile
+
+#: Approximate size of the records that are read at a time.
+BATCH_BYTES = 64 << 20
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What becomes of the selected records of one partition in a file.
+
+    Attributes:
+        sent: Number of records that are sent.
+        dropped: Number of records that aren't.
+        changed: Number of sent records that aren't what they were.
+        zero_timestamps: Number of sent records with timestamp 0.
+        digest: Sum that identifies the records as they are sent; see `digest_of`.
+    """
+
+    sent: int = 0
+    dropped: int = 0
+    changed: int = 0
+    zero_timestamps: int = 0
+    digest: int = 0
+
+    def __add__(self, other: Outcome) -> Outcome:
+        return Outcome(*(a + b for a, b in zip(self._values, other._values, strict=True)))
+
+    @property
+    def _values(self) -> tuple[int, ...]:
+        return self.sent, self.dropped, self.changed, self.zero_timestamps, self.digest
+
+
+def count_outcomes(
+    root: UPath,
+    files: Iterable[tuple[ShardFile, Mapping[TopicPartition, Rows]]],
+    changer: Changer,
+    say: Callable[[str], None],
+) -> dict[tuple[str, TopicPartition], Outcome]:
+    """Apply a change to selected records. Reads them all, each file once.
+
+    Args:
+        root: The archive's folder.
+        files: Files, each with the rows that are selected, by partition.
+        changer: The change.
+        say: Called with progress lines.
+
+    Raises:
+        SourceRecordError: When a record can't be changed as asked; names it.
+        ConfigError: When the user's function isn't a function of each record alone, or breaks its
+            contract.
+        DataFileError: When a file can't be read; names its path.
+    """
+    listed = list(files)
+    found: dict[tuple[str, TopicPartition], Outcome] = {}
+    ticker = Ticker("filter and change", Progress("files", len(listed)), say)
+    for place, (file, selected) in enumerate(listed):
+        in_topic_folder = topic_of(file.path) is not None
+        try:
+            path = path_of(str(root), file.path)
+            for batch in read_records(path, file.file_format, BATCH_BYTES):
+                for tp, rows in selected.items():
+                    wanted = wanted_rows(batch, tp, rows, in_topic_folder=in_topic_folder)
+                    if not wanted.num_rows:
+                        continue
+                    result = changer.apply(wanted, tp, twice=True)
+                    zeros = pc.equal(result.batch["timestamp"].cast("int64"), number(0))
+                    outcome = Outcome(
+                        result.batch.num_rows,
+                        result.dropped,
+                        pc.sum(result.changed).as_py() or 0,
+                        pc.sum(zeros).as_py() or 0,
+                        digest_of(result.batch),
+                    )
+                    key = (file.path, tp)
+                    found[key] = found.get(key, Outcome()) + outcome
+        except DataFileError as error:
+            raise DataFileError(f"{file.path}: {error}") from error
+        ticker.at(place)
+    return found
+
+
+def refuse_no_hits(fields: Collection[str], hits: Mapping[str, int], *, follows: bool) -> list[str]:
+    """Refuse fields that no record has: a misspelt one would leave what it names unmasked.
+
+    Args:
+        fields: The fields that are replaced.
+        hits: How often each was there.
+        follows: Whether the run is a follower's, whose new records may have none.
+
+    Returns:
+        Notes for the user.
+
+    Raises:
+        ConfigError: Names them.
+    """
+    missing = [named for named in fields if not hits.get(named)]
+    if missing and not follows:
+        raise ConfigError(
+            f"no record that is sent has {', '.join(missing)}: is the name right? Correct it, or "
+            "leave it out. Nothing was sent"
+        )
+    return [
+        *(f"field {named}: replaced {hits[named]:,} times" for named in fields if hits.get(named)),
+        *(f"WARNING no record that is sent has {named}" for named in missing),
+    ]
+
+
+def note_of(spec: ChangeSpecJson, total: Outcome) -> str:
+    """Return what a change makes of the records, for the user."""
+    function = spec["function"]
+    by = "" if function is None else f" by {function['name']} ({function['sha256'][:12]})"
+    return (
+        f"of {total.sent + total.dropped:,} selected records {total.dropped:,} are left out, and "
+        f"{total.changed:,} are changed{by}"
+    )

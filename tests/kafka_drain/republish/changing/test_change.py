@@ -1,0 +1,267 @@
+"""A change applied to batches: what is left out, what is changed, and what is refused."""
+
+from __future__ import annotations
+
+import io
+import json
+import pickle
+from itertools import pairwise
+from typing import Any
+
+import fastavro
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from kafka_drain.data_files.rows import Row, rows_of
+from kafka_drain.errors import ConfigError, SourceRecordError
+from kafka_drain.offsets import TopicPartition
+from kafka_drain.republish.changing.change import MARK, Change, Changed, header_column
+from kafka_drain.republish.changing.digest import digest_of, digest_text
+from kafka_drain.republish.changing.function import find_function
+from kafka_drain.republish.changing.masks import Pseudonym
+from kafka_drain.republish.changing.spec import ChangeSpec, Wanted
+from kafka_drain.schemas.decoders import SchemaText
+from tests.kafka_drain.data_files.test_rows import batch_of
+from tests.kafka_drain.republish.changing.test_avro_fields import ORDER, SCHEMA, encoded
+
+HERE = "tests.kafka_drain.republish.changing.user_functions"
+TP, KEY = TopicPartition("t", 0), b"a secret key of pseudonyms"
+SCHEMAS: Any = {
+    1: SchemaText("AVRO", json.dumps(SCHEMA)),
+    2: SchemaText("JSON", "{}"),
+    3: SchemaText("PROTOBUF", "message M {}"),
+}
+
+
+def change_of(function: str = "", **wanted: Any) -> Change:
+    found = find_function(f"{HERE}:{function}").id if function else None
+    spec = ChangeSpec(Wanted(function=found.name if found else "", **wanted), found, "id")
+    return Change(spec, SCHEMAS, KEY)
+
+
+def changed(rows: list[Row], change: Change, **more: Any) -> tuple[list[Row], Changed]:
+    result = change.open().apply(batch_of(rows), TP, **more)
+    return list(rows_of(result.batch)), result
+
+
+def row(value: Any, *, key: Any = b"k", headers: Any = None, offset: int = 7) -> Row:
+    return key, value, headers, 1, offset
+
+
+def pseudonym(content: bytes) -> bytes:
+    found = Pseudonym(KEY).of_bytes(content)
+    assert found is not None
+    return found
+
+
+AVRO = b"\0\0\0\0\1" + encoded(ORDER)
+GUID = "01234567-89ab-cdef-0123-456789abcdef"
+CASES: dict[str, tuple[dict[str, Any], Row, Row | None]] = {
+    "masked": ({"mask": ("$.a",)}, row(b'{"a":"x", "b": 1.50}'), row(b'{"a":"***", "b": 1.50}')),
+    "masked by a text": ({"mask": ("$.a=-",)}, row(b'{"a":"x"}'), row(b'{"a":"-"}')),
+    "no such field": ({"mask": ("$.z",)}, row(b'{"a":"x"}'), row(b'{"a":"x"}')),
+    "tombstone": ({"mask": ("$.a",)}, row(None), row(None)),
+    "behind a JSON schema": (
+        {"mask": ("$.a",)}, row(b'\0\0\0\0\2{"a":"x"}'), row(b'\0\0\0\0\2{"a":"***"}'),
+    ),
+    "schema in a header": (
+        {"mask": ("$.a",)},
+        row(b'{"a":5}', headers=[("__value_schema_id", b"\0\0\0\0\2")]),
+        row(b'{"a":0}', headers=[("__value_schema_id", b"\0\0\0\0\2")]),
+    ),
+    "Avro": (
+        {"mask": ("$.email",), "hashed": ("$.home.city",)}, row(AVRO),
+        row(b"\0\0\0\0\1" + encoded(
+            {**ORDER, "email": "***", "home": {"city": pseudonym(b"X").decode(), "zip": 12345}}
+        )),
+    ),
+    "hashed key": ({"hashed": ("key",)}, row(b"v", key=b"id"), row(b"v", key=pseudonym(b"id"))),
+    "no key": ({"hashed": ("key",)}, row(b"v", key=None), row(b"v", key=None)),
+    "field of the key": (
+        {"hashed": ("key:$.id",)}, row(b"v", key='{"id":"é"}'.encode()),
+        row(b"v", key=b'{"id":"%s"}' % pseudonym("é".encode())),
+    ),
+    "hashed and masked headers": (
+        {"hashed": ("header:a",), "mask": ("header:b=",), "drop_headers": ("c",)},
+        row(b"v", headers=[("a", b"1"), ("c", b"2"), ("b", b"3"), ("a", None), ("d", b"4")]),
+        row(b"v", headers=[("a", pseudonym(b"1")), ("b", b""), ("a", None), ("d", b"4")]),
+    ),
+    "last header dropped": (
+        {"drop_headers": ("c",)}, row(b"v", headers=[("c", b"")]), row(b"v", headers=None),
+    ),
+    "kept": ({"filters": ("$.a=1",)}, row(b'{"a":1}'), row(b'{"a":1}')),
+    "left out": ({"filters": ("$.a=1",)}, row(b'{"a":2}'), None),
+    "left out of Avro": ({"filters": ("$.home.city=Y",)}, row(AVRO), None),
+    "kept of Avro": ({"filters": ("$.home.city=X", "$.kind=B")}, row(AVRO), row(AVRO)),
+    "filtered before the change": (
+        {"filters": ("$.a=1",), "mask": ("$.a",)}, row(b'{"a":1}'), row(b'{"a":0}'),
+    ),
+    "bytes without a path": ({"filters": ("not $.a",)}, row(b"\xff"), row(b"\xff")),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_apply(case: str) -> None:
+    """One record: what it becomes, or that it is left out; both are counted."""
+    wanted, given, expected = CASES[case]
+    rows, result = changed([given], change_of(**wanted))
+
+    assert rows == ([] if expected is None else [expected])
+    assert result.dropped == (expected is None)
+    assert result.changed.to_pylist() == ([] if expected is None else [expected != given])
+
+
+@pytest.mark.parametrize(
+    ("wanted", "value", "said"),
+    [
+        ({"mask": ("$.a",)}, b"secret", "can't be replaced in the value .it isn't JSON"),
+        ({"mask": ("$.a",)}, b"\xffsecret", "can't be replaced in the value .it isn't JSON"),
+        ({"mask": ("$.a",)}, b"\0\0\0\0\2secret", "it isn't JSON"),
+        ({"mask": ("$.a",)}, b"\0\0\0\0\3secret", "its schema is of type PROTOBUF"),
+        ({"mask": ("$.a",)}, b"\0\0\0\0\x09secret", "schema id 9 is unknown"),
+        ({"mask": ("$.email",)}, b"\0\0\0\0\1secret", "isn't a value of its schema"),
+        ({"mask": ("$.home",)}, AVRO, "is a record"),
+        ({"hashed": ("$.a",)}, b'{"a":{"b":"secret"}}', "is an object or an array"),
+        ({"filters": ("$.a=1",)}, b"\0\0\0\0\x09secret", "schema id 9 is unknown, which the value"),
+    ],
+)
+def test_apply_refused(wanted: dict[str, Any], value: bytes, said: str) -> None:
+    """A record that can't be changed as asked is named, and nothing of it is shown."""
+    rows = [row(None, offset=5), row(b"secret", key=None, offset=6), row(value, offset=9)]
+    with pytest.raises(SourceRecordError, match=f"{said}.* at offset 9 of t-0") as refused:
+        changed([rows[0], rows[2]], change_of(**wanted))
+    assert "secret" not in str(refused.value)
+
+
+def test_apply_refused_after_filter() -> None:
+    """The record is the right one also where others before it were left out."""
+    rows = [row(b"{}", key=b"x", offset=1), row(b"{", offset=4)]
+    with pytest.raises(SourceRecordError, match="at offset 4 of t-0"):
+        changed(rows, change_of(filters=("key=k",), mask=("$.a",)))
+
+
+def test_apply_function() -> None:
+    """A function comes after filter, mask and hash; it is given the topic."""
+    rows = [row(b'{"a":"x"}', offset=1), row(None, offset=2), row(b'{"a":"y"}', key=b"z", offset=3)]
+    change = change_of("tombstones_out", mask=("$.a=masked",), filters=("key=k",))
+    found, result = changed(rows, change, twice=True)
+
+    assert found == [row(b'{"A":"MASKED"}', offset=1)]
+    assert (result.dropped, result.changed.to_pylist()) == (2, [True])
+
+
+@pytest.mark.parametrize("function", ["random_values", "numbered_in_batch"])
+@pytest.mark.parametrize("rows", [1, 2, 7])
+def test_apply_function_not_of_each_record(function: str, rows: int) -> None:
+    """A function that gives something else the second time, or in another batch, is found."""
+    given = [row(b"v", offset=n) for n in range(rows)]
+    if function == "numbered_in_batch" and rows < 3:
+        changed(given, change_of(function), twice=True)
+        return
+    with pytest.raises(ConfigError, match="isn't a function of each record alone"):
+        changed(given, change_of(function), twice=True)
+
+
+def test_apply_mark() -> None:
+    """A header says which records were changed, and by what; the others stay as they are."""
+    rows = [row(b'{"a":"x"}', offset=1, headers=[("h", b"1")]), row(b'{"b":"x"}', offset=2)]
+    change = change_of(mask=("$.a",), mark=True)
+    found, result = changed(rows, change)
+
+    mark = change.spec.digest[:12].encode()
+    assert found == [
+        row(b'{"a":"***"}', offset=1, headers=[("h", b"1"), (MARK, mark)]),
+        row(b'{"b":"x"}', offset=2),
+    ]
+    assert result.changed.to_pylist() == [True, False]
+
+
+def test_hits() -> None:
+    """How often each field was there is counted, and which schemas were used."""
+    changer = change_of(mask=("$.email", "$.a", "header:h"), hashed=("key",)).open()
+    rows = [row(AVRO, offset=1), row(b'{"a":1,"a":2}', headers=[("h", b"")], offset=2)]
+    changer.apply(batch_of([*rows, row(None, key=None, offset=3)]), TP)
+
+    assert changer.hits == {"$['email']": 1, "$['a']": 2, "header:h": 1, "key": 2}
+    assert [*changer.seen] == [1]
+
+
+def test_change_to_dict() -> None:
+    """A change passes to another process, by JSON and by pickle; its repr doesn't show the key."""
+    change = change_of("nothing", mask=("$.a",), hashed=("key",), filters=("key=secret",))
+    read = Change.from_dict(json.loads(json.dumps(change.to_dict())))
+
+    assert read == change == pickle.loads(pickle.dumps(change))
+    assert "secret" not in repr(change)
+
+
+VALUES = st.sampled_from([None, b"", b'{"a":1,"s":"x"}', b'{"a":2}', b'{"s":"y","a":1}', b"[1]"])
+HEADS = st.none() | st.lists(
+    st.tuples(st.sampled_from("ab"), st.none() | st.just(b"1")), max_size=2
+)
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.lists(st.tuples(VALUES, HEADS), min_size=1, max_size=12), st.data())
+def test_apply_in_parts_property(given_: list[Any], data: st.DataObject) -> None:
+    """However a resumed run cuts the records into batches, the same records come out."""
+    wanted: dict[str, Any] = {
+        "filters": data.draw(st.sampled_from([(), ("$.a=1",), ("not header:a",)])),
+        "mask": data.draw(st.sampled_from([(), ("$.s",), ("$.s", "header:a")])),
+        "hashed": data.draw(st.sampled_from([(), ("key",)])),
+        "drop_headers": data.draw(st.sampled_from([(), ("b",)])),
+        "mark": data.draw(st.booleans()),
+    }
+    change = change_of(data.draw(st.sampled_from(["", "tombstones_out", "by_rows"])), **wanted)
+    rows = [
+        row(value or (b"{}" if value == b"" else None), headers=headers or None, offset=2 * n)
+        for n, (value, headers) in enumerate(given_)
+    ]
+    whole, result = changed(rows, change)
+    cuts = sorted(data.draw(st.sets(st.integers(1, len(rows)), max_size=3)) | {0, len(rows)})
+    parts = [changed(rows[a:b], change) for a, b in pairwise(cuts)]
+
+    assert [one for found, _ in parts for one in found] == whole
+    assert sum(part.dropped for _, part in parts) == result.dropped == len(rows) - len(whole)
+    assert [c for _, part in parts for c in part.changed.to_pylist()] == result.changed.to_pylist()
+    digests = sum(digest_of(part.batch) for _, part in parts)
+    assert digest_text(digests) == digest_text(digest_of(result.batch))
+
+
+def test_digest_of() -> None:
+    """Records that change places, or one more or less, have another digest."""
+    a, b = row(b"a", offset=1), row(b"b", offset=2)
+    swapped = [row(b"b", offset=1), row(b"a", offset=2)]
+    found = [digest_of(batch_of(rows)) for rows in ([a, b], swapped, [a], [b], [])]
+    assert len(set(found)) == 5
+    assert digest_of(batch_of([b, a])) == found[0]
+    assert digest_text(-1) == "f" * 16
+
+
+def test_header_column() -> None:
+    """Headers are the same after they were made a column again."""
+    rows: list[Any] = [None, [("a", b"1"), ("é", None)], [], [("a", b"")]]
+    found = header_column(rows)
+    found.validate(full=True)
+    assert found.to_pylist() == [
+        None, [{"key": "a", "value": b"1"}, {"key": "é", "value": None}], [],
+        [{"key": "a", "value": b""}],
+    ]  # fmt: skip
+    assert isinstance(found, pa.ListArray)
+    assert header_column([]).to_pylist() == []
+
+
+def test_avro_decodes() -> None:
+    """What is sent is Avro that a reader decodes to the same record but for the field."""
+    rows, _ = changed([row(AVRO)], change_of(mask=("$.tags[*]", "$.notes.*", "$.id", "$.rate")))
+    payload = rows[0][1]
+    assert payload is not None
+    source = io.BytesIO(payload[5:])
+    decoded = fastavro.schemaless_reader(source, fastavro.parse_schema(SCHEMA))
+    at = fastavro.schemaless_reader(io.BytesIO(AVRO[5:]), fastavro.parse_schema(SCHEMA))["at"]
+    assert decoded == {
+        **ORDER, "at": at, "tags": ["***"] * 2, "notes": {"n": "***", "m": None},
+        "id": 0, "rate": 0.0,
+    }  # fmt: skip

@@ -1,0 +1,77 @@
+"""Which records a filter keeps."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from kafka_drain.errors import ConfigError
+from kafka_drain.republish.changing.conditions import Condition, Filter
+
+VALUE = {"country": "DE", "items": [{"id": 1}, {"id": 2}], "test": True}
+HEADERS: Any = [("tenant", b"acme"), ("tenant", b"b"), ("empty", None), ("text", "x")]
+
+# Conditions, and whether a record with key k1, these headers and this value is kept.
+CASES: dict[tuple[str, ...], bool] = {
+    (): True,
+    ("key=k1",): True,
+    ("key=hex:6b31",): True,
+    ("key=k2",): False,
+    ("key=k2", "key=k1"): True,
+    ("key=k2", "key=k3"): False,
+    ("key",): True,
+    ("not key",): False,
+    ("not key=k1",): False,
+    ("not key=k2", "not key=k1"): False,
+    ("not key=k2", "not key=k3"): True,
+    ("key=k1", "not key=k1"): False,
+    ("header:tenant=b",): True,
+    ("header:tenant=c",): False,
+    ("header:tenant=c", "header:tenant=acme"): True,
+    ("header:tenant",): True,
+    ("header:none",): False,
+    ("header:empty",): True,
+    ("header:empty=",): False,
+    ("header:text=x",): True,
+    ("not header:none",): True,
+    ("$.country=DE",): True,
+    ("$.country=FR",): False,
+    ("$.country=FR", "$.country=DE"): True,
+    ("$.country=DE", "$.test=false"): False,
+    ("$.country=DE", "$.test=true"): True,
+    ("$.items[*].id=2",): True,
+    ("$.items[0].id=2",): False,
+    ("$.country",): True,
+    ("$.none",): False,
+    ("not $.none",): True,
+    ("$.country=DE", "key=k2"): False,
+    ("key:$.id=7",): True,
+    ("key:$.id=8",): False,
+}
+
+
+@pytest.mark.parametrize("conditions", CASES)
+def test_filter(conditions: tuple[str, ...]) -> None:
+    """Texts that are expected of the same part are alternatives; all else must hold at once."""
+    found = Filter.of(Condition.of(text) for text in conditions)
+    contents = {"value": VALUE, "key": {"id": 7}}
+
+    assert found.keeps(b"k1", HEADERS, contents.__getitem__) is CASES[conditions]
+
+
+@pytest.mark.parametrize("condition", ["key", "key=", "header:a", "$.a", "$"])
+def test_filter_nothing_there(condition: str) -> None:
+    """A null key has no text, not even an empty one; a null value has no path but its root."""
+    found = Filter.of([Condition.of(condition)])
+
+    assert found.keeps(None, None, lambda part: None) is (condition == "$")
+
+
+def test_condition_refused() -> None:
+    """What isn't a condition is refused without its value; nor does a condition's repr show it."""
+    for text in ("tenant=secret", "not  key=secret", "key=hex:secret", "header:=secret"):
+        with pytest.raises(ConfigError) as refused:
+            Condition.of(text)
+        assert "secret" not in str(refused.value)
+    assert "secret" not in repr(Condition.of("key=secret"))
