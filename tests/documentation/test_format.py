@@ -91,6 +91,10 @@ from kafka_drain.proof.report import note_overview, write_report
 from kafka_drain.proof.topic_ids import ReadFrom, write_read_from
 from kafka_drain.proof.validation import validate_archive
 from kafka_drain.republish.approved import freeze_republish
+from kafka_drain.republish.changing.change import Change
+from kafka_drain.republish.changing.function import find_function
+from kafka_drain.republish.changing.masks import key_id
+from kafka_drain.republish.changing.spec import ChangeSpec
 from kafka_drain.republish.groups.records import GroupRecords
 from kafka_drain.republish.groups.translation import Row, TranslationPlan
 from kafka_drain.republish.planning.openings import claim_opening
@@ -137,6 +141,7 @@ from tests.kafka_drain.golden import (
 )
 from tests.kafka_drain.made_archive import NOW, MadeArchive, dense
 from tests.kafka_drain.maintenance.test_compact import TARGET, compacted, finish
+from tests.kafka_drain.republish.changing import user_functions as functions
 from tests.kafka_drain.windows.test_backfill import Backfilled
 
 FOLDER = ROOT / "docs" / "format"
@@ -397,9 +402,26 @@ def with_schemas(folder: Path) -> Archive:
     logs = {TopicPartition("copy", 0): Log(end=5)}
     cluster: Any = FakeCluster(logs, id="elsewhere", configs={"copy": {"retention.ms": "-1"}})
     request = RepublishRequest(
-        target_topic="copy", schema_map="dr", keep_ids=("flights:value",), run_name="translated"
+        target_topic="copy",
+        schema_map="dr",
+        keep_ids=("flights:value",),
+        run_name="translated",
+        filters=("key=k", "not $.none"),
+        hash_fields=("key",),
+        drop_headers=("none",),
+        change=f"{functions.__name__}:by_rows",
     )
-    plan = make_plan(made.archive.snapshot(), cluster, request, run="r", now=NOW, files=made.files)
+    function = find_function(request.wanted.function)
+    change = Change(ChangeSpec(request.wanted, function.id, key_id(b"k")), key=b"k")
+    plan = make_plan(
+        made.archive.snapshot(),
+        cluster,
+        request,
+        run="r",
+        now=NOW,
+        files=made.files,
+        change=change,
+    )
     RepublishRun(made.root, plan.key).write_plan(plan)
     return made.archive
 
@@ -764,12 +786,15 @@ def test_document_has_only_named_keys(documents: Documents) -> None:
         assert [error.message for error in errors] == [], f"{path} of {archive}"
 
 
+KEYS_OF_RECEIPT = {path for path, _, _ in named(SCHEMAS["republish-receipt"])}
+
 #: Keys that these archives lack: two of three ways to name topics; what a republish is asked for
 #: that needs Kafka's transactions, which its plan has as well.
 UNSEEN = {
     "archive": {"source.topic_pattern", "source.assign"},
     "republish-receipt": {f"request.selection.{k}" for k in ("offsets", "from_time", "to_time")}
-    | {"request.schema_map", "request.keep_ids"},
+    | {"request.schema_map", "request.keep_ids"}
+    | {path for path in KEYS_OF_RECEIPT if "change" in path},
 }
 
 
@@ -836,7 +861,7 @@ def test_key_wrong_type(name: str, documents: Documents) -> None:
         ("offset-map", "partitions", [{"blocks": [[0, 1, 2, 3]]}]),
         ("report", "verdict", "perhaps"),
         ("lease", "expires_at", 0),
-        ("republish-plan", "format_version", 4),
+        ("republish-plan", "format_version", 5),
         ("frozen-plan", "kind", "drain"),
         ("frozen-plan-note", "plan", "archive"),
     ],
@@ -1180,8 +1205,8 @@ def test_newer_version_refused(tmp_path: Path) -> None:
         (plan, RepublishPlan.from_bytes),
         (offset_map, OffsetMap.from_bytes),
     ):
-        with pytest.raises(ValueError, match="format version 4"):
-            parse(resealed(path, format_version=4))
+        with pytest.raises(ValueError, match="format version 5"):
+            parse(resealed(path, format_version=5))
     with pytest.raises(
         ArchiveError, match="has archive format 2, but this kafka-drain reads format 1"
     ):
