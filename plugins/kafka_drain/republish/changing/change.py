@@ -343,8 +343,11 @@ class _Part:
         return binaries(after)
 
     def _of(self, row: int, payload: bytes, headers: Headers) -> bytes:
-        id_, start = body_of(self.name, payload, headers)
         try:
+            if headers is None and payload[:1] == b"{":
+                # Most records: neither a header nor a prefix names a schema.
+                return self._in_json(payload, 0)
+            id_, start = body_of(self.name, payload, headers)
             if id_ is None:
                 return self._in_json(payload, 0)
             avro = self._avro_of(id_)
@@ -366,6 +369,11 @@ class _Part:
         spans = self._json.find(text)
         if not spans:
             return payload
+        if len(spans) == 1 and not start:
+            begin, end, number, value = spans[0]
+            self._changer.hits[self._names[number]] += 1
+            new = self._how[number].in_json(value, text[begin:end])
+            return payload if new is None else (text[:begin] + new + text[end:]).encode()
         parts, at = [], 0
         for span in spans:
             self._changer.hits[self._names[span.number]] += 1

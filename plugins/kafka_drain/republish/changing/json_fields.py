@@ -15,6 +15,7 @@ from typing import Any, NamedTuple, cast
 from kafka_drain.schemas.value_path import ALL
 
 _SPACE = re.compile(r"[ \t\n\r]*")
+_COLON = re.compile(r"[ \t\n\r]*:[ \t\n\r]*")
 _DECODER = JSONDecoder(strict=False)
 #: Decodes one value from a place in a text, in C.
 _scan = _DECODER.scan_once  # type: ignore[attr-defined]
@@ -93,15 +94,14 @@ class JsonFields:
         then this is its name.
         """
         value, end = _scan(text, _skip(text, 0))
-        if _skip(text, end) != len(text):
+        if end != len(text) and _skip(text, end) != len(text):
             raise ValueError("it isn't JSON")
         spans: list[JsonSpan] = []
-        for number, path in enumerate(self._paths):
-            name = cast(str, self._names[number])
-            at = text.find(name)
+        for number, (path, name) in enumerate(zip(self._paths, self._names, strict=True)):
+            at = text.find(cast(str, name))
             if at < 0:
                 continue
-            if text.find(name, at + 1) >= 0:
+            if text.find(cast(str, name), at + 1) >= 0:
                 return None
             here = value
             for step in path:
@@ -109,9 +109,14 @@ class JsonFields:
                     # The name of something else, or of a member that a later one replaces.
                     return None
                 here = here[step]
-            start = _skip(text, _skip(text, at + len(name)) + 1)
-            spans.append(JsonSpan(start, _scan(text, start)[1], number, here))
-        spans.sort()
+            found = _COLON.match(text, at + len(cast(str, name)))
+            assert found is not None
+            start = found.end()
+            # Nothing is escaped: a text is as long as it is written.
+            end = start + len(here) + 2 if isinstance(here, str) else _scan(text, start)[1]
+            spans.append(JsonSpan(start, end, number, here))
+        if len(spans) > 1:
+            spans.sort()
         return spans
 
     def _walk(self, text: str, at: int, nodes: list[_Node], spans: list[JsonSpan]) -> int:
