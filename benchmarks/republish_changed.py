@@ -83,7 +83,7 @@ def turn(archive: Path, servers: str, arm: str) -> dict[str, float]:
     cluster = KafkaCluster(KafkaConfig({"bootstrap.servers": servers}))
     began = time.monotonic()
     republish = plan_republish(
-        Archive.at(archive),
+        Archive.at(str(archive)),
         cluster,
         RepublishRequest(target_topic=target, engine="worker", run_name=target, **ARMS[arm]),
         now=utc_now(),

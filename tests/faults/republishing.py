@@ -451,18 +451,20 @@ def torment(
     zombies: int,
     chance: random.Random,
     say: Say,
+    arguments: Sequence[object] = (),
 ) -> list[Run]:
     """Send an archive with the worker engine, with kills and pauses.
 
     Args:
         make_run: Creates a run with a target of its own; called again if all was sent before
             everything was inflicted.
-        records: Number of records in the archive.
+        records: Number of records that are sent of the archive.
         transactions: `strict` or `fast`.
         kills: Number of attempts to kill.
         zombies: Number of attempts to pause, and to wake alongside or after a successor.
         chance: Chooses the moments.
         say: Called with lines of progress.
+        arguments: Further arguments of the command.
 
     Returns:
         The runs, whose targets must all be audited.
@@ -473,7 +475,7 @@ def torment(
         runs.append(run)
         speed, run.transaction_records = pace(records, kills + zombies)
         run.arguments = ("--engine", "worker", "--transactions", transactions)
-        run.arguments += ("--records-per-second", speed)
+        run.arguments += ("--records-per-second", speed, *arguments)
         tormented = Torment(
             run, records, kills, zombies, chance, lambda line: say(f"{transactions}: {line}")
         )

@@ -21,6 +21,7 @@ NUMBERS = [
     *range(250, 256),
     *range(270, 275),
     *range(295, 306),
+    *range(310, 315),
     *range(320, 324),
 ]
 ROW = re.compile(r"^\| (\d+) \| ([^|]+) \| ([^|]+) \| ([^|]+) \|$", flags=re.M)

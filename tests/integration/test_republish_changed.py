@@ -11,15 +11,15 @@ from typing import Any
 import pytest
 
 from kafka_drain.archive.archive import Archive
-from kafka_drain.config.pipeline import Pipeline
 from kafka_drain.errors import ConfigError, SourceRecordError, VerifyError
 from kafka_drain.kafka.cluster import KafkaCluster
 from kafka_drain.kafka.consumer_groups import ConsumerGroups
-from kafka_drain.proof.validation import validate_archive
+from kafka_drain.offsets import TopicPartition
 from kafka_drain.republish.groups.planning import find_run, plan_group, read_map
 from kafka_drain.republish.groups.records import GroupRecords
 from kafka_drain.republish.planning.runs import RepublishRun
 from tests.integration.command_line import kafka_drain
+from tests.kafka_drain.made_archive import MadeArchive, dense
 
 pytestmark = pytest.mark.integration
 
@@ -55,21 +55,26 @@ def record(n: int) -> Any:
         b"customer %d" % (n % 10),
         None if n % 11 == 0 else json.dumps(value).encode(),
         [("trace", b"%d" % n)] if n % 2 else None,
-        NOON + n,
+        NOON + n // 2,
     )
 
 
 @pytest.fixture
-def source(make_topic: Any, send: Any, drain: Any, cluster: KafkaCluster, tmp_path: Path) -> Any:
-    """A topic of two partitions, and its sealed archive."""
-    topic = make_topic(partitions=2)
-    for partition in range(2):
-        send(topic, [record(n) for n in range(partition, RECORDS, 2)], partition=partition)
-    pipeline = Pipeline(name="orders", topics=[topic], archive=str(tmp_path / "archive"))
-    drain(pipeline)
-    archive = Archive.at(pipeline.archive)
-    assert validate_archive(archive, cluster).complete
-    return topic, archive
+def source(tmp_path: Path) -> Archive:
+    """A sealed archive of two partitions."""
+    made = MadeArchive(tmp_path / "archive", {"orders": "id-1"})
+    rows = {TopicPartition("orders", p): dense(0, RECORDS // 2, NOON) for p in range(2)}
+    made.seal(
+        rows,
+        key=lambda tp, n: record(2 * n + tp.partition)[0],
+        value=lambda tp, n: record(2 * n + tp.partition)[1],
+        headers=lambda tp, n: [
+            {"key": name, "value": held} for name, held in record(2 * n + tp.partition)[2] or ()
+        ],
+    )
+    # A closed generation needs no checkpoint of Spark's.
+    made.open_generation()
+    return made.archive
 
 
 @pytest.fixture
@@ -106,7 +111,7 @@ def expected(rows: list[Any]) -> list[Any]:
 @pytest.mark.parametrize("transactions", ["strict", "fast"])
 def test_republish_masked_and_filtered(
     transactions: str,
-    source: Any,
+    source: Archive,
     make_topic: Any,
     read: Any,
     bootstrap_servers: str,
@@ -114,7 +119,7 @@ def test_republish_masked_and_filtered(
     cluster: KafkaCluster,
 ) -> None:
     """With the real command: what is sent, counted, verified, said, and never said; once."""
-    topic, archive = source
+    archive = source
     target = make_topic(partitions=2)
     key_file = tmp_path / "key"
     key_file.write_bytes(KEY + b"\n")
@@ -129,7 +134,7 @@ def test_republish_masked_and_filtered(
 
     assert first.code == 0, first.err
     answer = json.loads(first.out)
-    before = read(topic)
+    before = {p: [record(n) for n in range(p, RECORDS, 2)] for p in range(2)}
     sent = {partition: expected(rows) for partition, rows in before.items()}
     number = sum(map(len, sent.values()))
     found = {
@@ -178,10 +183,10 @@ def _documents(archive: Archive) -> str:
 
 
 def test_republish_function(
-    source: Any, make_topic: Any, read: Any, republish: Any, rules: Path
+    source: Archive, make_topic: Any, read: Any, republish: Any, rules: Path
 ) -> None:
     """A function leaves records out and changes them, in two processes; by key too."""
-    _, archive = source
+    archive = source
     for placement in ("original", "key"):
         target = make_topic(partitions=2)
         receipt = republish(
@@ -199,10 +204,10 @@ def test_republish_function(
 
 
 def test_republish_function_became_another(
-    source: Any, make_topic: Any, read: Any, republish: Any, rules: Path
+    source: Archive, make_topic: Any, read: Any, republish: Any, rules: Path
 ) -> None:
     """A run that has started is resumed only with the function and the key that it started with."""
-    _, archive = source
+    archive = source
     target = make_topic(partitions=2)
     name = module(rules)
     asked: dict[str, Any] = {"change": f"{name}:odd_ones", "run_name": "one"}
@@ -220,12 +225,12 @@ def test_republish_function_became_another(
 
 
 def test_republish_function_of_the_time(
-    source: Any, make_topic: Any, republish: Any, rules: Path, monkeypatch: pytest.MonkeyPatch
+    source: Archive, make_topic: Any, republish: Any, rules: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A function that gives something else later than when it was planned gets no receipt."""
     from kafka_drain.republish import run as running
 
-    _, archive = source
+    archive = source
     target = make_topic(partitions=2)
     monkeypatch.setenv("NOW_OF_A_TEST", "planned")
     send = running.Republish._send
@@ -235,18 +240,16 @@ def test_republish_function_of_the_time(
         send(*arguments)
 
     monkeypatch.setattr(running.Republish, "_send", later)
-    with pytest.raises(
-        VerifyError, match=r"made something else of the records .*than when"
-    ):
+    with pytest.raises(VerifyError, match=r"made something else of the records .*than when"):
         republish(archive, target, change=f"{module(rules)}:by_the_clock", run_name="clock")
     assert not RepublishRun(archive.root, "clock").has_ended
 
 
 def test_republish_changed_refused(
-    source: Any, make_topic: Any, read: Any, republish: Any, tmp_path: Path
+    source: Archive, make_topic: Any, read: Any, republish: Any, tmp_path: Path
 ) -> None:
     """What can't be carried out is refused before the first record; no value is shown."""
-    _, archive = source
+    archive = source
     target = make_topic(partitions=2)
     refused: list[tuple[dict[str, Any], type[Exception], str]] = [
         ({"mask": ["$.emial"]}, ConfigError, r"no record that is sent has .*emial"),

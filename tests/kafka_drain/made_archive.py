@@ -101,7 +101,8 @@ class MadeArchive:
             together: One file holds all partitions of a topic, as where Spark has few tasks.
             fingerprint: What the receipt says of the records.
             sealed_at: When it was sealed.
-            columns: Columns that aren't as usual.
+            columns: Columns that aren't as usual: a value for all rows, or a function that is given
+                a row's partition and offset.
         """
         generation = self.archive.generation(self._generation)
         write = self._write_together if together else self._write
@@ -210,7 +211,10 @@ class MadeArchive:
                     "offset": offset,
                     "timestamp": None if ms is None else EPOCH + timedelta(milliseconds=ms),
                     "timestampType": 0,
-                    **columns,
+                    **{
+                        name: value(tp, offset) if callable(value) else value
+                        for name, value in columns.items()
+                    },
                 }
                 for tp, rows in batch.items()
                 for offset, ms in rows.items()

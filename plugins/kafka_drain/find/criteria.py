@@ -7,8 +7,7 @@ from dataclasses import dataclass, field
 
 from kafka_drain.errors import ConfigError
 from kafka_drain.republish.planning.selection import Selection
-from kafka_drain.schemas.payloads import bytes_of
-from kafka_drain.schemas.value_path import ValuePath
+from kafka_drain.schemas.value_path import ValuePath, bytes_of
 
 
 @dataclass(frozen=True)

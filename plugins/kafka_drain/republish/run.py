@@ -29,7 +29,8 @@ from kafka_drain.kafka.cluster import KafkaCluster
 from kafka_drain.offsets import TopicPartition
 from kafka_drain.progress import Level, Line, Progress, level_of
 from kafka_drain.republish.changing.change import Change, schemas_of_rows
-from kafka_drain.republish.changing.function import find_function, other_function
+from kafka_drain.republish.changing.function import find_function
+from kafka_drain.republish.changing.function_id import other_function
 from kafka_drain.republish.changing.keys import read_key
 from kafka_drain.republish.changing.masks import key_id
 from kafka_drain.republish.changing.spec import ChangeSpec

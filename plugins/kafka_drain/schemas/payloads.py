@@ -8,12 +8,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from kafka_drain.errors import ConfigError, KafkaDrainError
+from kafka_drain.errors import KafkaDrainError
 from kafka_drain.schemas.decoders import Decoders, Headers, SchemaText
 from kafka_drain.schemas.schema_ids import SchemaId
-
-#: Marks bytes that are written as hexadecimal digits.
-HEX = "hex:"
+from kafka_drain.schemas.value_path import HEX
 
 #: Control characters that a text may have.
 _LAYOUT = "\t\n\r"
@@ -136,25 +134,3 @@ def _json_types(value: Any) -> Any:
         return value
     # Times and decimals of Avro's logical types, UUIDs.
     return value.isoformat() if hasattr(value, "isoformat") else str(value)
-
-
-def bytes_of(name: str, text: str) -> bytes:
-    """Return the bytes that a text stands for: its UTF-8, or hexadecimal digits after `hex:`.
-
-    Args:
-        name: What it is, for the error message, which doesn't show the text.
-        text: The text. One that is itself meant to begin with `hex:` has to be written in digits.
-
-    Raises:
-        ConfigError: When the digits aren't hexadecimal.
-    """
-    if not text.startswith(HEX):
-        # As Python reads bytes of the command line that aren't valid text.
-        return text.encode("utf-8", "surrogateescape")
-    try:
-        return bytes.fromhex(text.removeprefix(HEX))
-    except ValueError:
-        # Not the cause: it may show the digits.
-        raise ConfigError(
-            f"{name} begins with {HEX}, but what follows aren't pairs of hexadecimal digits"
-        ) from None

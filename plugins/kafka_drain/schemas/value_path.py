@@ -19,6 +19,9 @@ _STEP = re.compile(
     r"|\['(?P<single>[^']*)'\]|\[\"(?P<double>[^\"]*)\"\]"
 )
 
+#: Marks bytes that are written as hexadecimal digits.
+HEX = "hex:"
+
 #: In place of a name or an index: all members.
 ALL = object()
 
@@ -92,3 +95,25 @@ def _equals(value: Any, text: str) -> bool:
         return False
     # True equals 1 in Python, but not in JSON.
     return bool(value == expected) and isinstance(value, bool) == isinstance(expected, bool)
+
+
+def bytes_of(name: str, text: str) -> bytes:
+    """Return the bytes that a text stands for: its UTF-8, or hexadecimal digits after `hex:`.
+
+    Args:
+        name: What it is, for the error message, which doesn't show the text.
+        text: The text. One that is itself meant to begin with `hex:` has to be written in digits.
+
+    Raises:
+        ConfigError: When the digits aren't hexadecimal.
+    """
+    if not text.startswith(HEX):
+        # As Python reads bytes of the command line that aren't valid text.
+        return text.encode("utf-8", "surrogateescape")
+    try:
+        return bytes.fromhex(text.removeprefix(HEX))
+    except ValueError:
+        # Not the cause: it may show the digits.
+        raise ConfigError(
+            f"{name} begins with {HEX}, but what follows aren't pairs of hexadecimal digits"
+        ) from None

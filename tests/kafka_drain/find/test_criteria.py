@@ -9,7 +9,7 @@ import pytest
 from kafka_drain.errors import ConfigError
 from kafka_drain.find.criteria import Criteria
 from kafka_drain.offsets import OffsetRange, TopicPartition
-from kafka_drain.schemas.payloads import bytes_of
+from kafka_drain.schemas.value_path import bytes_of
 
 
 @pytest.mark.parametrize(

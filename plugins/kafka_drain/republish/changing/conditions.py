@@ -1,15 +1,17 @@
-"""Which records a filter keeps. Pure: decides about parts of a record that were decoded before."""
+"""Which records a filter keeps. Opens nothing."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from kafka_drain.data_files.rows import Headers
 from kafka_drain.republish.changing.fields import HEADER, KEY, Field
-from kafka_drain.schemas.payloads import bytes_of
-from kafka_drain.schemas.value_path import ValuePath
+from kafka_drain.schemas.value_path import ValuePath, bytes_of
+
+if TYPE_CHECKING:
+    # DAG files import this module, and pyarrow takes long to import.
+    from kafka_drain.data_files.rows import Headers
 
 NOT = "not "
 

@@ -9,9 +9,8 @@ from __future__ import annotations
 
 import hashlib
 import platform
-import re
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from importlib import import_module
 from itertools import pairwise
@@ -24,38 +23,10 @@ import pyarrow.compute as pc
 from kafka_drain.data_files.reader import offset_of_nul
 from kafka_drain.errors import ConfigError, SourceRecordError
 from kafka_drain.offsets import TopicPartition
-
-_NAME = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*:[^\W\d]\w*")
+from kafka_drain.republish.changing.function_id import FunctionId, check_name, other_function
 
 #: Columns that a function must leave as they are.
 FIXED = ("topic", "partition", "offset", "timestamp", "timestampType")
-
-
-@dataclass(frozen=True)
-class FunctionId:
-    """What identifies a function.
-
-    Attributes:
-        name: Its module and name, as `module:function`.
-        sha256: SHA-256 of its module's source. What the module imports isn't in it.
-        python: Version of Python, without the patch level.
-    """
-
-    name: str
-    sha256: str
-    python: str
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return it as JSON types."""
-        return dict(vars(self))
-
-    @classmethod
-    def from_dict(cls, document: Mapping[str, Any]) -> FunctionId:
-        """Read what `to_dict` wrote."""
-        return cls(document["name"], document["sha256"], document["python"])
-
-    def __str__(self) -> str:
-        return f"{self.name} (module's SHA-256 {self.sha256[:12]}, Python {self.python})"
 
 
 @dataclass(frozen=True)
@@ -71,19 +42,6 @@ class UserFunction:
     id: FunctionId
     call: Callable[[pa.RecordBatch], Any]
     folder: str
-
-
-def check_name(name: str) -> None:
-    """Refuse what isn't `module:function`.
-
-    Raises:
-        ConfigError: Says what is accepted.
-    """
-    if not _NAME.fullmatch(name):
-        raise ConfigError(
-            f"change = {name!r} is not acceptable; accepted: a function as module:function, such "
-            "as masking.rules:for_tests"
-        )
 
 
 def find_function(name: str, folder: str = "") -> UserFunction:
@@ -134,14 +92,6 @@ def load_function(planned: FunctionId, folder: str) -> UserFunction:
     if found.id != planned:
         raise ConfigError(other_function(planned, found.id))
     return found
-
-
-def other_function(planned: FunctionId, found: FunctionId) -> str:
-    """Return what is wrong if a function isn't the planned one."""
-    return (
-        f"the plan has the function {planned}, here is {found}: what it makes of a record may be "
-        "something else. Put the planned one back to resume, or start a new run into an empty topic"
-    )
 
 
 def call_function(

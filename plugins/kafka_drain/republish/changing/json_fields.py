@@ -1,4 +1,4 @@
-"""Find fields in JSON, so that their text can be replaced and every other byte stays. Pure.
+"""Find fields in JSON, so that their text can be replaced and every other byte stays. Opens nothing.
 
 Decoding and encoding a whole document would round its numbers and drop its spaces.
 """

@@ -1,4 +1,4 @@
-"""What a field is replaced by: an empty value of its type, or a pseudonym. Pure."""
+"""What a field is replaced by: an empty value of its type, or a pseudonym. Opens nothing."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is dropped and changed on the way: as the user asks for it, and as a plan has it. Pure."""
+"""What is dropped and changed on the way: as the user asks for it, and as a plan has it. Opens nothing."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any
 from kafka_drain.errors import ConfigError
 from kafka_drain.republish.changing.conditions import Condition, Filter
 from kafka_drain.republish.changing.fields import KEY, Field, refuse_ends, refuse_overlaps
-from kafka_drain.republish.changing.function import FunctionId, check_name
+from kafka_drain.republish.changing.function_id import FunctionId, check_name
 from kafka_drain.republish.changing.masks import MASKED, Mask, Pseudonym
 
 Replace = Mask | Pseudonym

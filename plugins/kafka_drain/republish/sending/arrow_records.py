@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from kafka_drain.republish.changing.change import Changer
 from kafka_drain.republish.planning.shards import Shard
 from kafka_drain.schemas.schema_ids import SchemaIds
 from kafka_drain.schemas.wire_format import translated
+
+if TYPE_CHECKING:
+    from kafka_drain.republish.changing.change import Changer
 
 
 def as_sent(

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from kafka_drain.errors import ConfigError
-from kafka_drain.republish.changing.function import FunctionId
+from kafka_drain.republish.changing.function_id import FunctionId
 from kafka_drain.republish.changing.spec import ChangeSpec, Wanted
 
 WANTED = Wanted(("key=a",), ("$.a", "header:b=x"), ("key", "$.c"), ("d",), "m:f", mark=True)

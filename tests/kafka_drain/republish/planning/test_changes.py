@@ -45,6 +45,34 @@ def target(**values: Any) -> Outline:
     return replace(SEEN, targets=(replace(TARGET, **values), *OTHER_TARGETS))
 
 
+FUNCTION = {"name": "m:f", "sha256": "0", "python": "3.12"}
+CHANGE: Any = {"function": FUNCTION, "key_id": "1", "shards": []}
+
+
+@pytest.mark.parametrize(
+    ("seen", "now", "said"),
+    [
+        (CHANGE, CHANGE, []),
+        (CHANGE, None, ["what is left out and changed became something else"]),
+        (None, CHANGE, ["what is left out and changed became something else"]),
+        (
+            CHANGE,
+            {**CHANGE, "function": {**FUNCTION, "sha256": "1"}},
+            ["the function that changes records became another one"],
+        ),
+        (CHANGE, {**CHANGE, "key_id": "2"}, ["the key of the pseudonyms became another one"]),
+        (
+            CHANGE,
+            {**CHANGE, "shards": [{}]},
+            ["what is left out and changed became something else"],
+        ),
+    ],
+)
+def test_changes_of_change(seen: Any, now: Any, said: list[str]) -> None:
+    """Another function, key or result is another plan."""
+    assert changes(replace(SEEN, change=seen), replace(SEEN, change=now), may_grow=False) == said
+
+
 GROWN = tuple(end + 5 for end in TARGET.start)
 #: The plan made again, and what is said; for a target that producers may write to, the last one.
 CASES: dict[str, tuple[Outline, str, str]] = {

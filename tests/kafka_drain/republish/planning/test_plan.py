@@ -128,7 +128,13 @@ def test_plan_to_bytes_property(plan: RepublishPlan) -> None:
 OTHERS: dict[str, Any] = {
     "through": {"generations": {}, "windows": []},
     "schema_ids": {"map": "dr", "ids": {"1": 2}, "guids": {}, "kept": [], "counts": []},
-}
+    "change": {
+        "filter": ["key=a"], "mask": ["$.a"], "hash": [], "drop_headers": [], "mark": False,
+        "function": {"name": "m:f", "sha256": "0", "python": "3.12"}, "key_id": None,
+        "selected": 3, "dropped": 1, "changed": 2, "schemas": [],
+        "shards": [{"dropped": 1, "changed": 2, "digest": "0"}],
+    },
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("field", [f.name for f in fields(RepublishPlan) if f.compare])
@@ -170,8 +176,8 @@ def test_plan_cut_off(length: int) -> None:
 
 def test_plan_other_format() -> None:
     """A plan of a newer release is refused by its version."""
-    with pytest.raises(ValueError, match="format version 4"):
-        RepublishPlan.from_bytes(seal({"format_version": 4}))
+    with pytest.raises(ValueError, match="format version 5"):
+        RepublishPlan.from_bytes(seal({"format_version": 5}))
 
 
 def test_plan_version_1() -> None:

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kafka_drain.errors import ConfigError
-from kafka_drain.republish.planning.request import RepublishRequest
+from kafka_drain.republish.planning.request import CHANGED, HOW, WHERE, WHICH, RepublishRequest
 from kafka_drain.republish.planning.runs import run_key
 
 topics = st.text("abcXYZ019._-", min_size=1, max_size=8)
@@ -26,6 +26,9 @@ topics = st.text("abcXYZ019._-", min_size=1, max_size=8)
         ({"placement": "random"}, r"placement = 'random'.*original, key or a partition number"),
         ({"placement": -1}, "placement = -1 is not acceptable"),
         ({"keep_ids": ["t:key"]}, "keep_ids requires a schema_map"),
+        ({"hash_key_file": "/key"}, "hash_key_file requires fields to hash"),
+        ({"mask": ["email"]}, "mask 'email' isn't acceptable"),
+        ({"change": "rules"}, "a function as module:function"),
         ({"keep_ids": ["key"], "schema_map": "dr"}, "such as orders:key"),
         ({"keep_ids": ["t:header"], "schema_map": "dr"}, "such as orders:key"),
     ],
@@ -49,6 +52,8 @@ def test_request_value_not_acceptable(asked: dict[str, Any], says: str) -> None:
         ({"records_per_second": 10}, "supports no limits"),
         ({"bytes_per_second": 0.5}, "supports no limits"),
         ({"schema_map": "dr"}, "can't replace schema ids"),
+        ({"mask": ["$.a"]}, "can't leave out or change records"),
+        ({"filters": ["key=a"]}, "can't leave out or change records"),
     ],
 )
 def test_request_at_least_once_cannot(asked: dict[str, Any], says: str) -> None:
@@ -110,6 +115,11 @@ def test_target_of_each_topic_apart(names: set[str], suffix: str) -> None:
         {"provenance": True},
         {"schema_map": "dr"},
         {"schema_map": "dr", "keep_ids": ["t:key"]},
+        {"filters": ["key=a"]},
+        {"mask": ["$.a"]},
+        {"hash_fields": ["key"]},
+        {"drop_headers": ["a"]},
+        {"change": "m:f"},
     ],
 )
 def test_request_name_of_other_request(changed: dict[str, Any]) -> None:
@@ -235,7 +245,7 @@ def test_options_shown() -> None:
     assert options.keys() == RepublishRequest.model_fields.keys()
     for name, option in options.items():
         assert isinstance(option["type"], str), name
-        assert option["section"] in ("Where to", "Which records", "How they are sent"), name
+        assert option["section"] in (WHERE, WHICH, CHANGED, HOW), name
         assert option["description"].endswith("."), name
         # argparse puts values in place of it.
         assert "%" not in option["description"], name

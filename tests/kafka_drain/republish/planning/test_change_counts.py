@@ -1,0 +1,108 @@
+"""Plans of what is left out and changed: numbers, digests, and what is refused."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kafka_drain.errors import ConfigError
+from kafka_drain.offsets import TopicPartition
+from kafka_drain.republish.changing.change import Change
+from kafka_drain.republish.changing.spec import ChangeSpec
+from kafka_drain.republish.planning.change_counts import Outcome, note_of, refuse_no_hits
+from kafka_drain.republish.planning.plan import RepublishPlan
+from kafka_drain.republish.planning.planner import make_plan
+from kafka_drain.republish.planning.request import RepublishRequest
+from tests.kafka_drain.made_archive import NOW, MadeArchive, dense
+from tests.kafka_drain.republish.planning.test_planner import cluster_with
+
+P0, P1 = TopicPartition("orders", 0), TopicPartition("orders", 1)
+
+
+def value_of(tp: TopicPartition, offset: int) -> bytes:
+    return b'{"n": %d, "p": %d, "s": "x"}' % (offset, tp.partition)
+
+
+def plan_of(folder: Path, **asked: Any) -> RepublishPlan:
+    """Plan a republish of three files of each partition, with ten records each."""
+    made = MadeArchive(folder / "archive", {"orders": "id"})
+    for start in (0, 10, 20):
+        made.seal(dict.fromkeys((P0, P1), dense(start, start + 10)), value=value_of)
+    # A closed generation needs no checkpoint of Spark's.
+    made.open_generation()
+    request = RepublishRequest(target_topic="copy", **asked)
+    change = Change(ChangeSpec(request.wanted)) if request.wanted else None
+    cluster: Any = cluster_with(copy=2)
+    return make_plan(made.archive.snapshot(), cluster, request, run="r", now=NOW, change=change)
+
+
+def test_plan_changed(tmp_path: Path) -> None:
+    """Files and partitions of which nothing is left aren't in the plan; the rest is counted."""
+    plan = plan_of(
+        tmp_path, filters=["$.p=1", "not $.n=3"], mask=["$.s"], offsets=["orders:1:0-15"]
+    )
+
+    change = plan.change
+    assert change is not None
+    [shard] = plan.shards
+    assert (shard.source, plan.records) == (P1, 14)
+    assert [(file.first, file.last, file.records) for file in shard.files] == [
+        (0, 9, 9),
+        (10, 14, 5),
+    ]
+    assert (change["selected"], change["dropped"], change["changed"]) == (15, 1, 14)
+    [of_shard] = change["shards"]
+    assert (of_shard["dropped"], of_shard["changed"]) == (1, 14)
+    assert "of 15 selected records 1 are left out, and 14 are changed" in plan.notes
+    assert "field $['s']: replaced 14 times" in plan.notes
+    again = RepublishPlan.from_bytes(plan.to_bytes())
+    assert (again.change, again.to_bytes()) == (change, plan.to_bytes())
+    assert plan.summary()["change"].keys() >= {"dropped", "changed", "mask"}
+    assert not plan.summary()["change"].keys() & {"schemas", "shards"}
+
+
+def test_plan_nothing_left(tmp_path: Path) -> None:
+    """If everything is left out, nothing is planned, and a field that no record has is no error."""
+    plan = plan_of(tmp_path, filters=["$.p=5"], mask=["$.none"])
+
+    assert (plan.shards, plan.records) == ((), 0)
+    assert plan.change is not None
+    assert plan.change["dropped"] == 60
+
+
+def test_plan_unchanged(tmp_path: Path) -> None:
+    """Without any such option, a plan is as it was: nothing of it in the document."""
+    plan = plan_of(tmp_path)
+
+    assert plan.change is None
+    assert b'"change"' not in plan.to_bytes()
+    assert b'"format_version": 4' not in plan.to_bytes()
+
+
+def test_plan_other_content_other_digest(tmp_path: Path) -> None:
+    """Another mask text changes the plan's digests."""
+    plans = [plan_of(tmp_path / text, mask=[f"$.s={text}"]) for text in ("a", "b")]
+    digests = [[s["digest"] for s in plan.change["shards"]] for plan in plans if plan.change]
+    assert len({*digests[0], *digests[1]}) == 4
+
+
+def test_refuse_no_hits() -> None:
+    """A field that no record has is refused; a follower's next records may have none."""
+    with pytest.raises(ConfigError, match="no record that is sent has b, c: is the name right"):
+        refuse_no_hits(["a", "b", "c"], {"a": 1, "b": 0}, follows=False)
+    assert refuse_no_hits(["a", "b"], {"a": 1000}, follows=True) == [
+        "field a: replaced 1,000 times",
+        "WARNING no record that is sent has b",
+    ]
+    assert refuse_no_hits([], {}, follows=False) == []
+
+
+def test_note_of() -> None:
+    """The note says who changes records."""
+    spec: Any = {"function": {"name": "m:f", "sha256": "0123456789abcdef"}}
+    total = Outcome(1000, 2000, 30) + Outcome(1, 1, 1, 1, 1)
+    assert note_of(spec, total) == (
+        "of 3,002 selected records 2,001 are left out, and 31 are changed by m:f (0123456789ab)"
+    )
