@@ -17,7 +17,7 @@ from kafka_drain.kafka.consumer_groups import ConsumerGroups
 from kafka_drain.offsets import TopicPartition
 from kafka_drain.republish.groups.planning import find_run, plan_group, read_map
 from kafka_drain.republish.groups.records import GroupRecords
-from kafka_drain.republish.planning.runs import RepublishRun
+from kafka_drain.republish.planning.runs import RepublishRun, run_key
 from tests.integration.command_line import kafka_drain
 from tests.kafka_drain.made_archive import MadeArchive, dense
 
@@ -212,7 +212,7 @@ def test_republish_function_became_another(
     name = module(rules)
     asked: dict[str, Any] = {"change": f"{name}:odd_ones", "run_name": "one"}
     republish(archive, target, **asked)
-    (archive.root / "republish" / "one" / "receipt.json").unlink()
+    (RepublishRun(archive.root, run_key("one")).folder / "receipt.json").unlink()
 
     path = rules / f"{name}.py"
     whole = path.read_text()
@@ -242,7 +242,7 @@ def test_republish_function_of_the_time(
     monkeypatch.setattr(running.Republish, "_send", later)
     with pytest.raises(VerifyError, match=r"made something else of the records .*than when"):
         republish(archive, target, change=f"{module(rules)}:by_the_clock", run_name="clock")
-    assert not RepublishRun(archive.root, "clock").has_ended
+    assert not RepublishRun(archive.root, run_key("clock")).has_ended
 
 
 def test_republish_changed_refused(

@@ -1,4 +1,4 @@
-"""Find fields in encoded Avro, so that they can be replaced and every other byte stays. Opens nothing.
+"""Find fields in encoded Avro, to replace them and nothing else. Opens nothing.
 
 Decoding and encoding a whole record would need each union's branch to be guessed again.
 """

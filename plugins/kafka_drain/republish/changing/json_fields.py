@@ -1,4 +1,4 @@
-"""Find fields in JSON, so that their text can be replaced and every other byte stays. Opens nothing.
+"""Find fields in JSON, to replace their text and nothing else. Opens nothing.
 
 Decoding and encoding a whole document would round its numbers and drop its spaces.
 """

@@ -1,4 +1,4 @@
-"""What is dropped and changed on the way: as the user asks for it, and as a plan has it. Opens nothing."""
+"""What is dropped and changed, as users ask for it and as plans have it. Opens nothing."""
 
 from __future__ import annotations
 

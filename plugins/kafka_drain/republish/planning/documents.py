@@ -135,14 +135,14 @@ class ChangedShardJson(TypedDict):
 
 
 class ChangeSpecJson(TypedDict):
-    """What is dropped and changed; see `spec.ChangeSpec`."""
+    """What is dropped and changed; see `spec.ChangeSpec`, which has the same order."""
 
     filter: list[str]
     mask: list[str]
     hash: list[str]
     drop_headers: list[str]
-    mark: bool
     function: FunctionJson | None
+    mark: bool
     key_id: str | None
 
 
