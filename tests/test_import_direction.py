@@ -85,6 +85,8 @@ EXECUTOR_SIDE_LATER = {
     "upath",
     "xxhash",
 }
+# Loaded to read the Protobuf that a condition of a republish looks into.
+PROTOBUF_LATER = {"google", "grpc_tools"}
 # Loaded to send to a managed cluster that wants their tokens.
 TOKENS_LATER = {"aws_msk_iam_sasl_signer", "google"}
 # Comes with adlfs, for a lease or a run folder on Azure.
@@ -330,7 +332,7 @@ def test_spark_side_plain(module: str) -> None:
     allowed = ON_EXECUTORS.get(module, SPARK_SIDE)
     later = EXECUTOR_SIDE_LATER if module in ON_EXECUTORS else set()
     later = later | (KEYS_LATER if module in WRITES else set())
-    later |= TOKENS_LATER if "confluent_kafka" in allowed else set()
+    later |= TOKENS_LATER | PROTOBUF_LATER if "confluent_kafka" in allowed else set()
     later |= DOCUMENTS_LATER if "upath" in allowed else set()
 
     assert tops(reached({module}, later=False)) <= allowed
