@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 
 from kafka_drain.data_files.records import SCHEMA
 from kafka_drain.data_files.rows import Headers, headers_of
-from kafka_drain.data_files.scalars import FALSE, binaries, booleans
+from kafka_drain.data_files.scalars import FALSE, binaries, booleans, number
 from kafka_drain.errors import ConfigError, SourceRecordError
 from kafka_drain.offsets import TopicPartition
 from kafka_drain.republish.changing.avro_fields import AvroFields
@@ -24,6 +24,7 @@ from kafka_drain.republish.changing.function import (
     call_function,
     load_function,
 )
+from kafka_drain.republish.changing.json_column import JsonColumn
 from kafka_drain.republish.changing.json_fields import JsonFields
 from kafka_drain.republish.changing.spec import ChangeSpec, Replace
 from kafka_drain.schemas.avro import AVRO, parse_schema, self_contained
@@ -40,6 +41,12 @@ from kafka_drain.schemas.schema_ids import (
 #: Name of the header that says that a record was changed; its value is the start of the change's
 #: hash.
 MARK, MARK_DIGITS = "kafka-drain.changed", 12
+
+#: Number of records from which whole columns pay: expressions are compiled for each batch.
+LEAST_ROWS = 500
+
+_ZERO = pa.Array.from_buffers(pa.int64(), 1, [None, pa.py_buffer(bytes(8))])
+_NONE = _ZERO.cast(pa.int32())[0]
 
 FindSchema = Callable[[SchemaId], "SchemaText | None"]
 
@@ -223,41 +230,38 @@ class Changer:
 
     def _replaced(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         columns = {name: batch[name] for name in batch.schema.names}
-        headers: list[Headers] | None = None
-        if self._parts or self._headers or self._dropped_names:
-            headers = headers_of(batch["headers"])
         for part in self._parts:
-            assert headers is not None
-            columns[part.name] = part.replaced(columns[part.name], headers)
+            columns[part.name] = part.replaced(columns[part.name], batch["headers"])
         if self._key is not None:
             columns[KEY] = self._with_pseudonyms(columns[KEY])
-        if headers is not None and (self._headers or self._dropped_names):
-            after = [self._header_list(held) for held in headers]
-            if after != headers:
-                columns["headers"] = header_column(after)
+        if self._headers or self._dropped_names:
+            columns["headers"] = self._with_headers(columns["headers"])
         return pa.RecordBatch.from_arrays(list(columns.values()), schema=batch.schema)
 
     def _with_pseudonyms(self, column: pa.LargeBinaryArray) -> pa.LargeBinaryArray:
         assert self._key is not None
         named, how = self._key
-        encoded = column.dictionary_encode()
-        new = [how.of_bytes(held) for held in encoded.dictionary.to_pylist()]
         self.hits[str(named)] += len(column) - column.null_count
-        return binaries(new).take(encoded.indices)
+        return _each(column, how.of_bytes)
 
-    def _header_list(self, headers: Headers) -> Headers:
-        if not headers:
-            return headers
-        found: list[tuple[str, str | bytes | None]] = []
-        for name, held in headers:
-            if name in self._dropped_names:
-                continue
-            if name in self._headers:
-                named, how = self._headers[name]
-                self.hits[str(named)] += held is not None
-                held = how.of_bytes(held.encode() if isinstance(held, str) else held)
-            found.append((name, held))
-        return found or None
+    def _with_headers(self, column: pa.ListArray) -> pa.ListArray:
+        """Return headers with some left out, and the values of others replaced."""
+        flat = column.flatten()
+        if not len(flat):
+            return column
+        names, values = flat.field("key"), flat.field("value")
+        for named, how in self._headers.values():
+            rows = pc.and_(pc.is_in(names, value_set=_strings([named.header])), values.is_valid())
+            self.hits[str(named)] += pc.sum(rows).as_py() or 0
+            values = pc.replace_with_mask(values, rows, _each(values.filter(rows), how.of_bytes))
+        dropped = pc.is_in(names, value_set=_strings(self._dropped_names))
+        kept = pc.invert(dropped)
+        ends = pc.cumulative_sum(column.value_lengths().cast(pa.int64()).fill_null(number(0)))
+        if pc.any(dropped).as_py():
+            names, values = names.filter(kept), values.filter(kept)
+            up_to = pc.cumulative_sum(kept.cast(pa.int64()))
+            ends = pa.concat_arrays([_ZERO, up_to]).take(ends)
+        return _headers_from(names, values, ends)
 
     def _by_function(
         self, before: pa.RecordBatch, after: pa.RecordBatch, source: TopicPartition, *, twice: bool
@@ -324,23 +328,54 @@ class _Part:
         self._how = [how for _, how in fields]
         self._paths = [named.steps or () for named, _ in fields]
         self._json = JsonFields(self._paths)
+        self._columns = [
+            JsonColumn(path, how) for path, how in zip(self._paths, self._how, strict=True)
+        ]
         self._changer = changer
         self._avro: dict[SchemaId, AvroFields | None] = {}
 
-    def replaced(
-        self, column: pa.LargeBinaryArray, headers: Sequence[Headers]
-    ) -> pa.LargeBinaryArray:
+    def replaced(self, column: pa.LargeBinaryArray, headers: pa.ListArray) -> pa.LargeBinaryArray:
         """Return the column with the fields replaced.
 
         Raises:
             _RowError: When a payload can't be read, or a field can't be replaced.
         """
-        before = column.to_pylist()
-        after = [
-            payload if payload is None else self._of(row, payload, headers[row])
-            for row, payload in enumerate(before)
-        ]
-        return binaries(after)
+        left = column.is_valid()
+        if len(column) >= LEAST_ROWS:
+            is_json = pc.starts_with(column, pattern=b"{").fill_null(FALSE)
+            named = _rows_with_header(headers, HEADERS[self.name])
+            if named is not None:
+                is_json = pc.and_(is_json, pc.invert(named))
+            if pc.any(is_json).as_py():
+                column, done = self._in_columns(column, is_json)
+                left = pc.and_(left, pc.invert(done))
+        rows = pc.indices_nonzero(left).to_pylist()
+        if not rows:
+            return column
+        held = headers_of(headers)
+        payloads = (column if len(rows) == len(column) else column.filter(left)).to_pylist()
+        new = binaries(
+            self._of(row, payload, held[row]) for row, payload in zip(rows, payloads, strict=True)
+        )
+        return new if len(rows) == len(column) else pc.replace_with_mask(column, left, new)
+
+    def _in_columns(
+        self, column: pa.LargeBinaryArray, rows: pa.BooleanArray
+    ) -> tuple[pa.LargeBinaryArray, pa.BooleanArray]:
+        """Replace the fields in JSON for all rows at once; return also in which that was done."""
+        given = new = column.filter(rows)
+        certain = given.is_valid()
+        there = []
+        for one in self._columns:
+            new, is_certain, is_there = one.replaced(new)
+            certain = pc.and_(certain, is_certain)
+            there.append(is_there)
+        for name, one in zip(self._names, there, strict=True):
+            self._changer.hits[name] += pc.sum(pc.and_(one, certain)).as_py() or 0
+        if pc.all(certain).as_py() and len(new) == len(column):
+            return new, certain
+        done = pc.replace_with_mask(rows, rows, certain)
+        return pc.replace_with_mask(column, done, new.filter(certain)), done
 
     def _of(self, row: int, payload: bytes, headers: Headers) -> bytes:
         try:
@@ -411,6 +446,35 @@ class _Part:
         return self._avro[id_]
 
 
+def _each(
+    column: pa.LargeBinaryArray, how: Callable[[bytes | None], bytes | None]
+) -> pa.LargeBinaryArray:
+    """Return what replaces the bytes of a column, each content once."""
+    encoded = column.dictionary_encode()
+    return binaries(map(how, encoded.dictionary.to_pylist())).take(encoded.indices)
+
+
+def _rows_with_header(headers: pa.ListArray, name: str) -> pa.BooleanArray | None:
+    """Return which records have a header of this name; None if none has."""
+    pairs = headers.flatten()
+    if not len(pairs):
+        return None
+    named = pc.is_in(pairs.field("key"), value_set=_strings([name]))
+    return _rows(pc.list_parent_indices(headers).filter(named), len(headers))
+
+
+def _rows(numbers: pa.Int64Array, total: int) -> pa.BooleanArray | None:
+    """Return whether each row's number is one of these; None if there are none."""
+    if not len(numbers):
+        return None
+    following = pc.cumulative_sum(pa.nulls(total).is_null().cast(pa.int64()))
+    return pc.is_in(following, value_set=pc.add(numbers, number(1)))
+
+
+def _strings(names: Iterable[str]) -> pa.StringArray:
+    return binaries(name.encode() for name in names).cast(pa.large_string()).cast(pa.string())
+
+
 def _avro_fields(schema: SchemaText, paths: Sequence[Sequence[Any]]) -> AvroFields:
     references = {name: parse_schema(text, name) for name, text in schema.references.items()}
     try:
@@ -436,25 +500,37 @@ def body_of(part: str, payload: bytes, headers: Headers) -> tuple[SchemaId | Non
 def header_column(rows: Sequence[Headers]) -> pa.ListArray:
     """Return headers as a column of a batch."""
     pairs = [pair for headers in rows if headers for pair in headers]
-    names = binaries(name.encode() for name, _ in pairs).cast(pa.large_string()).cast(pa.string())
+    names = _strings(name for name, _ in pairs)
     values = binaries(held.encode() if isinstance(held, str) else held for _, held in pairs)
+    ends = [*accumulate(len(headers or ()) for headers in rows)]
+    held = pa.py_buffer(struct.pack(f"={len(ends)}q", *ends))
+    return _headers_from(names, values, pa.Array.from_buffers(pa.int64(), len(ends), [None, held]))
+
+
+def _headers_from(
+    names: pa.StringArray, values: pa.LargeBinaryArray, ends: pa.Int64Array
+) -> pa.ListArray:
+    """Return headers as a column; null for a record without any.
+
+    Args:
+        names: The names of all records' headers.
+        values: Their values.
+        ends: Where each record's headers end.
+    """
     kind = SCHEMA.field("headers").type
-    flat = pa.StructArray.from_arrays(
-        [names, values], fields=[kind.value_type.field(name) for name in ("key", "value")]
-    )
-    bounds = [0, *accumulate(len(headers or ()) for headers in rows)]
-    buffers = [
-        booleans([headers is not None for headers in rows]).buffers()[1],
-        pa.py_buffer(struct.pack(f"={len(bounds)}i", *bounds)),
-    ]
-    return pa.Array.from_buffers(kind, len(rows), buffers, children=[flat])
+    fields = [kind.value_type.field(name) for name in ("key", "value")]
+    flat = pa.StructArray.from_arrays([names, values], fields=fields)
+    bounds = pa.concat_arrays([_ZERO, ends])
+    having = pc.greater(ends, bounds.slice(0, len(ends)))
+    buffers = [having.buffers()[1], bounds.cast(pa.int32()).buffers()[1]]
+    return pa.Array.from_buffers(kind, len(ends), buffers, children=[flat])
 
 
 def _with_topic(batch: pa.RecordBatch, topic: str) -> pa.RecordBatch:
     """Return a batch with the topic's name, which files in a topic's folder don't hold."""
     if not topic:
         return batch
-    names = binaries([topic.encode()]).cast(pa.large_string()).cast(pa.string())
+    names = _strings([topic])
     first = pa.Array.from_buffers(
         pa.int32(), batch.num_rows, [None, pa.py_buffer(bytes(4 * batch.num_rows))]
     )
@@ -464,7 +540,7 @@ def _with_topic(batch: pa.RecordBatch, topic: str) -> pa.RecordBatch:
 
 def _differing(before: pa.RecordBatch, after: pa.RecordBatch) -> pa.BooleanArray:
     """Return which records have another key, value or headers."""
-    found = booleans([False] * after.num_rows)
+    found = pa.nulls(after.num_rows).is_valid()
     for name in (KEY, VALUE):
         a, b = before[name], after[name]
         if a.equals(b):
@@ -472,9 +548,24 @@ def _differing(before: pa.RecordBatch, after: pa.RecordBatch) -> pa.BooleanArray
         same = pc.or_(pc.equal(a, b).fill_null(FALSE), pc.and_(a.is_null(), b.is_null()))
         found = pc.or_(found, pc.invert(same))
     if not before["headers"].equals(after["headers"]):
-        pairs = zip(headers_of(before["headers"]), headers_of(after["headers"]), strict=True)
-        found = pc.or_(found, booleans([a != b for a, b in pairs]))
+        found = pc.or_(found, _other_headers(before["headers"], after["headers"]))
     return found
+
+
+def _other_headers(before: pa.ListArray, after: pa.ListArray) -> pa.BooleanArray:
+    """Return which records have other headers; none and an empty list are the same."""
+    were, are = (column.value_lengths().fill_null(_NONE) for column in (before, after))
+    same = pc.equal(were, are)
+    before, after = before.filter(same), after.filter(same)
+    pairs, others = before.flatten(), after.flatten()
+    if not len(pairs):
+        return pc.invert(same)
+    differ = pc.not_equal(pairs.field("key"), others.field("key"))
+    a, b = pairs.field("value"), others.field("value")
+    equal = pc.or_(pc.equal(a, b).fill_null(FALSE), pc.and_(a.is_null(), b.is_null()))
+    differ = pc.or_(differ, pc.invert(equal))
+    rows = _rows(pc.list_parent_indices(before).filter(differ), len(before))
+    return pc.invert(same) if rows is None else pc.replace_with_mask(pc.invert(same), same, rows)
 
 
 def _marked(batch: pa.RecordBatch, changed: Sequence[bool], value: bytes) -> pa.RecordBatch:

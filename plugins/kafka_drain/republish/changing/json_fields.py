@@ -16,7 +16,8 @@ from kafka_drain.schemas.value_path import ALL
 
 _SPACE = re.compile(r"[ \t\n\r]*")
 _COLON = re.compile(r"[ \t\n\r]*:[ \t\n\r]*")
-_DECODER = JSONDecoder(strict=False)
+#: A whole number is read like any other: Python refuses ones of more than 4,300 digits.
+_DECODER = JSONDecoder(strict=False, parse_int=float)
 #: Decodes one value from a place in a text, in C.
 _scan = _DECODER.scan_once  # type: ignore[attr-defined]
 

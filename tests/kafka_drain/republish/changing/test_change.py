@@ -11,12 +11,13 @@ from typing import Any
 import fastavro
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from kafka_drain.data_files.rows import Row, rows_of
 from kafka_drain.errors import ConfigError, SourceRecordError
 from kafka_drain.offsets import TopicPartition
+from kafka_drain.republish.changing import change as changes
 from kafka_drain.republish.changing.change import MARK, Change, Changed, header_column
 from kafka_drain.republish.changing.digest import digest_of, digest_text
 from kafka_drain.republish.changing.function import find_function
@@ -100,6 +101,13 @@ CASES: dict[str, tuple[dict[str, Any], Row, Row | None]] = {
     ),
     "bytes without a path": ({"filters": ("not $.a",)}, row(b"\xff"), row(b"\xff")),
 }  # fmt: skip
+
+
+@pytest.fixture(autouse=True, params=[False, True], ids=["records", "columns"])
+def least_rows(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Apply changes record by record, and to whole columns, as in larger batches."""
+    if request.param:
+        monkeypatch.setattr(changes, "LEAST_ROWS", 1)
 
 
 @pytest.mark.parametrize("case", CASES)
@@ -203,7 +211,11 @@ HEADS = st.none() | st.lists(
 )
 
 
-@settings(max_examples=60, deadline=None)
+@settings(
+    max_examples=60,
+    deadline=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
+)
 @given(st.lists(st.tuples(VALUES, HEADS), min_size=1, max_size=12), st.data())
 def test_apply_in_parts_property(given_: list[Any], data: st.DataObject) -> None:
     """However a resumed run cuts the records into batches, the same records come out."""
@@ -246,7 +258,7 @@ def test_header_column() -> None:
     found = header_column(rows)
     found.validate(full=True)
     assert found.to_pylist() == [
-        None, [{"key": "a", "value": b"1"}, {"key": "é", "value": None}], [],
+        None, [{"key": "a", "value": b"1"}, {"key": "é", "value": None}], None,
         [{"key": "a", "value": b""}],
     ]  # fmt: skip
     assert isinstance(found, pa.ListArray)
