@@ -11,7 +11,8 @@ from typing import Any, NamedTuple
 from kafka_drain.errors import ConfigError
 from kafka_drain.schemas.value_path import ALL
 
-_SIZES = {"null": 0, "boolean": 1, "float": 4, "double": 8}
+#: Number of bytes of types that always take as many.
+SIZES = {"null": 0, "boolean": 1, "float": 4, "double": 8}
 
 
 class AvroSpan(NamedTuple):
@@ -70,7 +71,7 @@ class AvroFields:
 
     def __init__(self, schema: Any, paths: Iterable[Sequence[Any]]) -> None:
         self._named: dict[str, Mapping[str, Any]] = {}
-        self._schema = _resolved(schema, "", self._named)
+        self._schema = resolved(schema, "", self._named)
         self._paths = [(tuple(path), number) for number, path in enumerate(paths)]
 
     def find(self, data: bytes, start: int) -> list[AvroSpan]:
@@ -116,7 +117,7 @@ class AvroFields:
             return end
         if kind == "record":
             for field in schema["fields"]:
-                inner = _within(paths, field["name"])
+                inner = within(paths, field["name"])
                 at = self._walk(field["type"], data, at, inner, spans)
             return at
         if kind in ("array", "map"):
@@ -126,7 +127,7 @@ class AvroFields:
         if kind in ("bytes", "string"):
             size, at = read_long(data, at)
         else:
-            size = schema["size"] if kind == "fixed" else _SIZES[kind]
+            size = schema["size"] if kind == "fixed" else SIZES[kind]
         if size < 0 or at + size > len(data):
             raise IndexError
         return at + int(size)
@@ -163,15 +164,16 @@ class AvroFields:
                     step = data[at : at + size].decode(errors="replace")
                     at += size
                 before = at
-                at = self._walk(inner, data, at, _within(paths, step), spans)
+                at = self._walk(inner, data, at, within(paths, step), spans)
                 index += 1
                 if at == before and count > len(data):
                     raise IndexError  # nulls without end
 
 
-def _within(
+def within(
     paths: list[tuple[tuple[Any, ...], int]], step: Any
 ) -> list[tuple[tuple[Any, ...], int]]:
+    """Return the paths that go through a step, without it."""
     if not paths:
         return paths
     return [
@@ -181,16 +183,16 @@ def _within(
     ]
 
 
-def _resolved(schema: Any, namespace: str, named: dict[str, Mapping[str, Any]]) -> Any:
+def resolved(schema: Any, namespace: str, named: dict[str, Mapping[str, Any]]) -> Any:
     """Return a schema with full names, and note its named types.
 
     Raises:
         ConfigError: When it isn't a schema.
     """
     if isinstance(schema, list):
-        return [_resolved(branch, namespace, named) for branch in schema]
+        return [resolved(branch, namespace, named) for branch in schema]
     if isinstance(schema, str):
-        if schema in _SIZES or schema in ("int", "long", "bytes", "string"):
+        if schema in SIZES or schema in ("int", "long", "bytes", "string"):
             return schema
         full = _full(schema, namespace)
         for name in (full, schema):
@@ -208,18 +210,18 @@ def _resolved(schema: Any, namespace: str, named: dict[str, Mapping[str, Any]]) 
             named[full] = found
             if kind in ("record", "error"):
                 found["fields"] = [
-                    {"name": field["name"], "type": _resolved(field["type"], own, named)}
+                    {"name": field["name"], "type": resolved(field["type"], own, named)}
                     for field in schema["fields"]
                 ]
             return found
         inner = {"array": "items", "map": "values"}.get(kind) if isinstance(kind, str) else None
         if inner is not None:
-            return {**schema, inner: _resolved(schema[inner], namespace, named)}
+            return {**schema, inner: resolved(schema[inner], namespace, named)}
     except (KeyError, TypeError) as error:
         raise ConfigError("it isn't an Avro schema") from error
     if isinstance(kind, str) and "logicalType" in schema and kind not in named:
-        return {**schema, "type": _resolved(kind, namespace, named)}
-    return _resolved(kind, namespace, named)
+        return {**schema, "type": resolved(kind, namespace, named)}
+    return resolved(kind, namespace, named)
 
 
 def _full(name: str, namespace: str) -> str:

@@ -6,6 +6,7 @@ import struct
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache, partial
 from itertools import accumulate
 from typing import Any
 
@@ -17,6 +18,8 @@ from kafka_drain.data_files.rows import Headers, headers_of
 from kafka_drain.data_files.scalars import FALSE, binaries, booleans, number
 from kafka_drain.errors import ConfigError, SourceRecordError
 from kafka_drain.offsets import TopicPartition
+from kafka_drain.republish.changing import json_column
+from kafka_drain.republish.changing.avro_column import AvroColumn
 from kafka_drain.republish.changing.avro_fields import AvroFields
 from kafka_drain.republish.changing.fields import HEADER, KEY, VALUE, Field
 from kafka_drain.republish.changing.function import (
@@ -26,7 +29,8 @@ from kafka_drain.republish.changing.function import (
 )
 from kafka_drain.republish.changing.json_column import JsonColumn
 from kafka_drain.republish.changing.json_fields import JsonFields
-from kafka_drain.republish.changing.spec import ChangeSpec, Replace
+from kafka_drain.republish.changing.masks import REMEMBERED, Replace
+from kafka_drain.republish.changing.spec import ChangeSpec
 from kafka_drain.schemas.avro import AVRO, parse_schema, self_contained
 from kafka_drain.schemas.decoders import SchemaText
 from kafka_drain.schemas.payloads import Payloads
@@ -41,9 +45,6 @@ from kafka_drain.schemas.schema_ids import (
 #: Name of the header that says that a record was changed; its value is the start of the change's
 #: hash.
 MARK, MARK_DIGITS = "kafka-drain.changed", 12
-
-#: Number of records from which whole columns pay: expressions are compiled for each batch.
-LEAST_ROWS = 500
 
 _ZERO = pa.Array.from_buffers(pa.int64(), 1, [None, pa.py_buffer(bytes(8))])
 _NONE = _ZERO.cast(pa.int32())[0]
@@ -150,9 +151,16 @@ class Changer:
         self._spec = spec
         self._filter = spec.wanted.filter()
         replacements = spec.wanted.replacements(key)
-        self._headers = {f.header: (f, how) for f, how in replacements if f.part == HEADER}
+        self._headers = [
+            (f, lru_cache(REMEMBERED)(how.of_bytes)) for f, how in replacements if f.part == HEADER
+        ]
         self._key = next(
-            ((f, how) for f, how in replacements if f.part == KEY and f.steps is None), None
+            (
+                (f, lru_cache(REMEMBERED)(how.of_bytes))
+                for f, how in replacements
+                if f.part == KEY and f.steps is None
+            ),
+            None,
         )
         self._parts = [
             _Part(part, fields, self)
@@ -242,7 +250,7 @@ class Changer:
         assert self._key is not None
         named, how = self._key
         self.hits[str(named)] += len(column) - column.null_count
-        return _each(column, how.of_bytes)
+        return _each(column, how)
 
     def _with_headers(self, column: pa.ListArray) -> pa.ListArray:
         """Return headers with some left out, and the values of others replaced."""
@@ -250,10 +258,10 @@ class Changer:
         if not len(flat):
             return column
         names, values = flat.field("key"), flat.field("value")
-        for named, how in self._headers.values():
+        for named, how in self._headers:
             rows = pc.and_(pc.is_in(names, value_set=_strings([named.header])), values.is_valid())
             self.hits[str(named)] += pc.sum(rows).as_py() or 0
-            values = pc.replace_with_mask(values, rows, _each(values.filter(rows), how.of_bytes))
+            values = pc.replace_with_mask(values, rows, _each(values.filter(rows), how))
         dropped = pc.is_in(names, value_set=_strings(self._dropped_names))
         kept = pc.invert(dropped)
         ends = pc.cumulative_sum(column.value_lengths().cast(pa.int64()).fill_null(number(0)))
@@ -333,6 +341,7 @@ class _Part:
         ]
         self._changer = changer
         self._avro: dict[SchemaId, AvroFields | None] = {}
+        self._avro_columns: dict[SchemaId, AvroColumn] = {}
 
     def replaced(self, column: pa.LargeBinaryArray, headers: pa.ListArray) -> pa.LargeBinaryArray:
         """Return the column with the fields replaced.
@@ -341,14 +350,11 @@ class _Part:
             _RowError: When a payload can't be read, or a field can't be replaced.
         """
         left = column.is_valid()
-        if len(column) >= LEAST_ROWS:
-            is_json = pc.starts_with(column, pattern=b"{").fill_null(FALSE)
+        if len(column) >= json_column.LEAST_ROWS:
             named = _rows_with_header(headers, HEADERS[self.name])
-            if named is not None:
-                is_json = pc.and_(is_json, pc.invert(named))
-            if pc.any(is_json).as_py():
-                column, done = self._in_columns(column, is_json)
-                left = pc.and_(left, pc.invert(done))
+            plain = left if named is None else pc.and_(left, pc.invert(named))
+            column, done = self._in_columns(column, plain)
+            left = pc.and_(left, pc.invert(done))
         rows = pc.indices_nonzero(left).to_pylist()
         if not rows:
             return column
@@ -362,20 +368,70 @@ class _Part:
     def _in_columns(
         self, column: pa.LargeBinaryArray, rows: pa.BooleanArray
     ) -> tuple[pa.LargeBinaryArray, pa.BooleanArray]:
-        """Replace the fields in JSON for all rows at once; return also in which that was done."""
-        given = new = column.filter(rows)
-        certain = given.is_valid()
-        there = []
+        """Replace the fields in many rows at once; return also in which that was done.
+
+        Args:
+            column: The payloads.
+            rows: The ones that aren't null, and for which no header names a schema.
+        """
+        heads = pc.binary_slice(column, 0, ID_BYTES)
+        is_json = pc.and_(rows, pc.starts_with(heads, pattern=b"{").fill_null(FALSE))
+        done = pa.nulls(len(column)).is_valid()
+        groups = [(is_json, self._json_at_once)]
+        prefixed = pc.and_(rows, pc.starts_with(heads, pattern=b"\0").fill_null(FALSE))
+        if pc.any(prefixed).as_py():
+            for head in heads.filter(prefixed).unique().to_pylist():
+                avro = self._avro_column(head)
+                if avro is not None:
+                    one = pc.equal(heads, binaries([head])[0]).fill_null(FALSE)
+                    groups.append((pc.and_(rows, one), partial(self._avro_at_once, avro)))
+        for each, replaced in groups:
+            if (pc.sum(each).as_py() or 0) < json_column.LEAST_ROWS:
+                continue
+            given = column.filter(each)
+            new, certain = replaced(given)
+            where = pc.replace_with_mask(each, each, certain)
+            done = pc.or_(done, where)
+            whole = len(new) == len(column) and pc.all(certain).as_py()
+            column = new if whole else pc.replace_with_mask(column, where, new.filter(certain))
+        return column, done
+
+    def _json_at_once(
+        self, given: pa.LargeBinaryArray
+    ) -> tuple[pa.LargeBinaryArray, pa.BooleanArray]:
+        certain, there = given.is_valid(), []
         for one in self._columns:
-            new, is_certain, is_there = one.replaced(new)
+            given, is_certain, is_there = one.replaced(given, json_column.LEAST_ROWS)
             certain = pc.and_(certain, is_certain)
             there.append(is_there)
-        for name, one in zip(self._names, there, strict=True):
-            self._changer.hits[name] += pc.sum(pc.and_(one, certain)).as_py() or 0
-        if pc.all(certain).as_py() and len(new) == len(column):
-            return new, certain
-        done = pc.replace_with_mask(rows, rows, certain)
-        return pc.replace_with_mask(column, done, new.filter(certain)), done
+        for name, found in zip(self._names, there, strict=True):
+            self._changer.hits[name] += pc.sum(pc.and_(found, certain)).as_py() or 0
+        return given, certain
+
+    def _avro_at_once(
+        self, avro: AvroColumn, given: pa.LargeBinaryArray
+    ) -> tuple[pa.LargeBinaryArray, pa.BooleanArray]:
+        new, certain, hits = avro.replaced(given, ID_BYTES)
+        for name, found in zip(self._names, hits, strict=True):
+            self._changer.hits[name] += found
+        return new, certain
+
+    def _avro_column(self, head: bytes) -> AvroColumn | None:
+        """Return what replaces the fields in Avro behind a prefix; None if that isn't Avro."""
+        id_ = id_of_payload(head)
+        if id_ is None:
+            return None
+        try:
+            if self._avro_of(id_) is None:
+                return None
+        except ValueError:
+            # The first such record is named later.
+            return None
+        if id_ not in self._avro_columns:
+            schema = self._changer.schema(id_)
+            assert schema is not None
+            self._avro_columns[id_] = AvroColumn(_schema_of(schema), self._paths, self._how)
+        return self._avro_columns[id_]
 
     def _of(self, row: int, payload: bytes, headers: Headers) -> bytes:
         try:
@@ -476,11 +532,15 @@ def _strings(names: Iterable[str]) -> pa.StringArray:
 
 
 def _avro_fields(schema: SchemaText, paths: Sequence[Sequence[Any]]) -> AvroFields:
-    references = {name: parse_schema(text, name) for name, text in schema.references.items()}
     try:
-        return AvroFields(self_contained(parse_schema(schema.text, "it"), references), paths)
+        return AvroFields(_schema_of(schema), paths)
     except ConfigError as error:
         raise ValueError(f"its schema can't be read: {error}") from error
+
+
+def _schema_of(schema: SchemaText) -> Any:
+    references = {name: parse_schema(text, name) for name, text in schema.references.items()}
+    return self_contained(parse_schema(schema.text, "it"), references)
 
 
 def body_of(part: str, payload: bytes, headers: Headers) -> tuple[SchemaId | None, int]:

@@ -10,13 +10,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from functools import lru_cache, partial
 from typing import Any, NamedTuple
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from kafka_drain.data_files.scalars import binaries, number
-from kafka_drain.republish.changing.masks import Mask, Replace
+from kafka_drain.republish.changing.masks import REMEMBERED, Mask, Replace
 
 #: How deep objects and arrays may lie in one another: each level doubles the expression twice.
 LEVELS = 3
@@ -26,10 +27,30 @@ _SPACE = r"[ \t\n\r]*"
 _PLAIN = r'"[^"\\]*"'
 _TEXT = r'"(?:[^"\\]|\\(?:["\\/bfnrt]|u[0-9a-fA-F]{4}))*"'
 _NUMBER = r"-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][-+]?[0-9]+)?"
-_SCALAR = f"{_TEXT}|{_NUMBER}|true|false|null"
+_TRUTH = "(?:true|false)"
+_SCALAR = f"{_TEXT}|{_NUMBER}|{_TRUTH}|null"
+
+#: Number of rows from which a column pays: expressions are compiled for each one.
+LEAST_ROWS = 500
 
 _ONE, _TWO = number(1), number(2)
-_QUOTE, _NOTHING = (binaries([held])[0] for held in (b'"', b""))
+_NOTHING = binaries([b""])[0]
+
+
+class _Kind(NamedTuple):
+    """Documents that are treated alike.
+
+    Attributes:
+        document: Expression of a whole document.
+        times: In how many pieces the field's name cuts it.
+        value: Expression of the field's value, if it is replaced by a fixed one that isn't a text.
+        new: That.
+    """
+
+    document: str
+    times: pa.Int64Scalar = _TWO
+    value: str = ""
+    new: str = ""
 
 
 class Replaced(NamedTuple):
@@ -56,46 +77,69 @@ class JsonColumn:
 
     def __init__(self, path: Sequence[Any], how: Replace) -> None:
         self._how = how
+        self._in_json = lru_cache(REMEMBERED)(partial(_in_json, how))
         self._name = None
+        self._kinds: dict[str, _Kind] = {}
         if path and all(isinstance(step, str) and _is_plain(step) for step in path):
             self._name = binaries([f'"{path[-1]}"'.encode()])[0]
-            self._with_text, self._with_null = (
-                _whole(_with_field(path, held)) for held in (_PLAIN, "null")
-            )
-            self._any = _whole(_object(_value(LEVELS - 1)))
+            self._kinds = {
+                "text": _Kind(_whole(_with_field(path, _PLAIN))),
+                "null": _Kind(_whole(_with_field(path, "null"))),
+                "absent": _Kind(_whole(_object(_value(LEVELS - 1))), _ONE),
+            }
+            if isinstance(how, Mask):
+                for kind, value, empty in (("number", _NUMBER, 0), ("truth", _TRUTH, False)):
+                    new = how.in_json(empty, "")
+                    assert new is not None
+                    self._kinds[kind] = _Kind(_whole(_with_field(path, value)), _TWO, value, new)
 
-    def replaced(self, column: pa.LargeBinaryArray) -> Replaced:
-        """Return the column with the field replaced where it is a text.
+    def replaced(self, column: pa.LargeBinaryArray, least: int = LEAST_ROWS) -> Replaced:
+        """Return the column with the field replaced where that is certain.
 
         Args:
             column: Without nulls.
+            least: Number of rows from which it is tried.
         """
-        if self._name is None or not _is_text(column):
-            return Replaced(column, column.is_null(), column.is_null())
-        pieces = pc.split_pattern(column, pattern=self._name.as_py())
-        times = pieces.value_lengths()
-        is_text = pc.and_(
-            pc.equal(times, _TWO), pc.match_substring_regex(column, pattern=self._with_text)
-        )
-        if pc.all(is_text).as_py():
-            return Replaced(self._joined(pieces), is_text, is_text)
-        rest = pc.invert(is_text)
-        if pc.any(is_text).as_py():
-            new = self._joined(pieces.filter(is_text))
-            column = pc.replace_with_mask(column, is_text, new)
-        others, times = column.filter(rest), times.filter(rest)
-        is_null = pc.and_(
-            pc.equal(times, _TWO), pc.match_substring_regex(others, pattern=self._with_null)
-        )
-        is_absent = pc.and_(
-            pc.equal(times, _ONE), pc.match_substring_regex(others, pattern=self._any)
-        )
-        certain = pc.replace_with_mask(is_text, rest, pc.or_(is_null, is_absent))
-        return Replaced(column, certain, pc.replace_with_mask(is_text, rest, is_null))
+        new, left = column, column.is_valid()
+        certain = there = column.is_null()
+        others, seen = column, dict.fromkeys(self._kinds, 0)
+        # Not before, as bytes that aren't UTF-8 may be no JSON.
+        kinds = self._kinds if len(column) >= least and _is_text(column) else {}
+        for name, kind in kinds.items():
+            assert self._name is not None
+            pieces = pc.split_pattern(others, pattern=self._name.as_py())
+            found = pc.and_(
+                pc.equal(pieces.value_lengths(), kind.times),
+                pc.match_substring_regex(others, pattern=kind.document),
+            )
+            seen[name] = pc.sum(found).as_py() or 0
+            if seen[name]:
+                rows = pc.replace_with_mask(left, left, found)
+                if name not in ("null", "absent"):
+                    joined = self._joined(pieces.filter(found), kind)
+                    whole = len(joined) == len(new)
+                    new = joined if whole else pc.replace_with_mask(new, rows, joined)
+                certain = pc.or_(certain, rows)
+                there = there if name == "absent" else pc.or_(there, rows)
+                left = pc.and_(left, pc.invert(rows))
+                others = others.filter(pc.invert(found))
+            if len(others) < max(1, least):
+                break
+        # Next time, first what was there most often.
+        self._kinds = dict(sorted(self._kinds.items(), key=lambda item: -seen[item[0]]))
+        return Replaced(new, certain, there)
 
-    def _joined(self, pieces: pa.LargeListArray) -> pa.LargeBinaryArray:
-        """Return documents with their text replaced, given what is around the field's name."""
+    def _joined(self, pieces: pa.LargeListArray, kind: _Kind) -> pa.LargeBinaryArray:
+        """Return documents with the field replaced, given what is around its name."""
         before, after = (pc.list_element(pieces, place) for place in (0, 1))
+        if kind.value:
+            after = pc.replace_substring_regex(
+                after,
+                pattern=rf"\A({_SPACE}:{_SPACE})(?:{kind.value})",
+                replacement=rf"\1{kind.new}",
+                max_replacements=1,
+            )
+            return pc.binary_join_element_wise(before, self._name, after, _NOTHING)
         # What is between name and text, the text, what follows it.
         cut = pc.split_pattern(after, pattern=b'"', max_splits=2)
         colon, text, rest = (pc.list_element(cut, place) for place in (0, 1, 2))
@@ -109,10 +153,11 @@ class JsonColumn:
         encoded = texts.dictionary_encode()
         return binaries(map(self._in_json, encoded.dictionary.to_pylist())).take(encoded.indices)
 
-    def _in_json(self, text: bytes) -> bytes:
-        new = self._how.in_json(text.decode(), "")
-        assert new is not None
-        return new.encode()
+
+def _in_json(how: Replace, text: bytes) -> bytes:
+    new = how.in_json(text.decode(), "")
+    assert new is not None
+    return new.encode()
 
 
 def _is_text(column: pa.LargeBinaryArray) -> bool:

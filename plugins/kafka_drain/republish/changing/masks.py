@@ -16,6 +16,9 @@ MASKED = "***"
 #: What a text that is a UUID is replaced by.
 NO_UUID = "00000000-0000-0000-0000-000000000000"
 
+#: Number of contents whose pseudonyms are remembered: about 15 MB.
+REMEMBERED = 1 << 16
+
 
 @dataclass(frozen=True)
 class Mask:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import pickle
+from dataclasses import replace
 from itertools import pairwise
 from typing import Any
 
@@ -17,7 +18,7 @@ from hypothesis import strategies as st
 from kafka_drain.data_files.rows import Row, rows_of
 from kafka_drain.errors import ConfigError, SourceRecordError
 from kafka_drain.offsets import TopicPartition
-from kafka_drain.republish.changing import change as changes
+from kafka_drain.republish.changing import json_column
 from kafka_drain.republish.changing.change import MARK, Change, Changed, header_column
 from kafka_drain.republish.changing.digest import digest_of, digest_text
 from kafka_drain.republish.changing.function import find_function
@@ -107,7 +108,7 @@ CASES: dict[str, tuple[dict[str, Any], Row, Row | None]] = {
 def least_rows(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """Apply changes record by record, and to whole columns, as in larger batches."""
     if request.param:
-        monkeypatch.setattr(changes, "LEAST_ROWS", 1)
+        monkeypatch.setattr(json_column, "LEAST_ROWS", 1)
 
 
 @pytest.mark.parametrize("case", CASES)
@@ -240,6 +241,30 @@ def test_apply_in_parts_property(given_: list[Any], data: st.DataObject) -> None
     assert [c for _, part in parts for c in part.changed.to_pylist()] == result.changed.to_pylist()
     digests = sum(digest_of(part.batch) for _, part in parts)
     assert digest_text(digests) == digest_text(digest_of(result.batch))
+
+
+def test_apply_large() -> None:
+    """In a batch of all kinds of records, each becomes what it becomes alone."""
+    flat = {
+        "type": "record", "name": "R",
+        "fields": [{"name": "a", "type": ["null", "string"]}, {"name": "b", "type": "long"}],
+    }  # fmt: skip
+    schemas = {**SCHEMAS, 4: SchemaText("AVRO", json.dumps(flat))}
+    kinds = [
+        b'{"a":"x","b":1}', b'{"a":null}', b'{"b":2}', b'{"a":[1]}', b'{"a":"\\n"}', None,
+        b"\0\0\0\0\4\2\2x\xac\2", b"\0\0\0\0\4\0\2", b'\0\0\0\0\2{"a":"x"}', b' {"a":"x"}',
+    ]  # fmt: skip
+    given = [row(kinds[n % 10], key=b"%d" % (n % 30), offset=n) for n in range(1_500)]
+    for wanted in ({"mask": ("$.a",)}, {"mask": ("$.a", "$.b"), "hashed": ("key",)}):
+        change = replace(change_of(**wanted), schemas=schemas)
+        changer = change.open()
+        whole = changer.apply(batch_of(given), TP)
+        one_by_one = change.open()
+        alone = [one_by_one.apply(batch_of([one]), TP) for one in given[:30]]
+        expected = [found for result in alone for found in rows_of(result.batch)]
+        assert [one[:4] for one in rows_of(whole.batch)] == [one[:4] for one in expected] * 50
+        assert whole.changed.to_pylist() == [r.changed[0].as_py() for r in alone] * 50
+        assert changer.hits == {name: 50 * hits for name, hits in one_by_one.hits.items()}
 
 
 def test_digest_of() -> None:

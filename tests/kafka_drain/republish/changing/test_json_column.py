@@ -41,7 +41,7 @@ def one_by_one(path: Sequence[Any], how: Replace, payload: bytes) -> tuple[bytes
 def check(path: Sequence[Any], how: Replace, payloads: list[bytes]) -> list[bool]:
     """Compare what is certain with the slow way; return in which rows it is."""
     column = binaries(payloads)
-    found = JsonColumn(path, how).replaced(column)
+    found = JsonColumn(path, how).replaced(column, 1)
     found.column.validate(full=True)
     certain = found.certain.to_pylist()
     assert None not in certain
@@ -69,7 +69,6 @@ CERTAIN: list[tuple[str, str]] = [
     ('{"b":' + "9" * 5000 + ',"a":"x"}', "$.a"),
 ]
 LEFT: list[tuple[str, str]] = [
-    ('{"a":1}', "$.a"),
     ('{"a":"x","a":"y"}', "$.a"),
     ('{"b":"a","a":"x"}', "$.a"),
     ('{"b":{"a":"x"}}', "$.a"),
@@ -83,6 +82,11 @@ LEFT: list[tuple[str, str]] = [
     ('["a"]', "$.a"),
     ('{"b":"\\"a","a":"x"}', "$.a"),
 ]
+#: What is done at once by a mask, and left if it is to get a pseudonym.
+MASKED: list[tuple[str, str]] = [
+    ('{"a" : 1.50, "b":2}', "$.a"), ('{"a":-0}', "$.a"), ('{"a":[true],"b":true}', "$.b"),
+    ('{"b":{"a":false}}', "$.b.a"), ('{"a":1e5}', "$.a"),
+]  # fmt: skip
 
 
 @pytest.mark.parametrize("how", HOW, ids=["mask", "given mask", "pseudonym"])
@@ -92,12 +96,28 @@ def test_replaced_certain(text: str, path: str, how: Replace) -> None:
     assert check(ValuePath.of(path).steps, how, [text.encode()]) == [True]
 
 
+@pytest.mark.parametrize(("text", "path"), MASKED)
+def test_replaced_number(text: str, path: str) -> None:
+    """Numbers and booleans are masked; a number's pseudonym needs its text."""
+    steps = ValuePath.of(path).steps
+    assert check(steps, Mask(), [text.encode()]) == [True]
+    assert check(steps, Pseudonym(KEY), [text.encode()]) == [False]
+
+
+@pytest.mark.parametrize("rows", [1, 4, 5, 9])
+def test_replaced_few(rows: int) -> None:
+    """Few rows, or the few that the first expression leaves, aren't worth another one."""
+    texts = [b'{"a":"x"}'] * rows + [b'{"a":null}'] * 4
+    found = JsonColumn(("a",), Mask()).replaced(binaries(texts), 5)
+    assert found.certain.to_pylist() == [len(texts) >= 5] * rows + [False] * 4
+
+
 @pytest.mark.parametrize(("text", "path"), LEFT)
 def test_replaced_left(text: str, path: str) -> None:
     """What isn't certain stays as it is, for the slow way."""
     steps = ValuePath.of(path).steps
     assert check(steps, Mask(), [text.encode()]) == [False]
-    assert JsonColumn(steps, Mask()).replaced(binaries([text.encode()])).column[0].as_py() == (
+    assert JsonColumn(steps, Mask()).replaced(binaries([text.encode()]), 1).column[0].as_py() == (
         text.encode()
     )
 
@@ -127,16 +147,17 @@ def test_replaced_not_text() -> None:
 def test_replaced_mixed() -> None:
     """In one column, some rows are replaced, some have nothing to replace, some are left."""
     rows = [text.encode() for text, path in [*CERTAIN, *LEFT] if path == "$.a"] * 3
+    rows.append(b'{"a":5}')
     expected = [True] * sum(path == "$.a" for _, path in CERTAIN)
     expected += [False] * sum(path == "$.a" for _, path in LEFT)
     for how in HOW:
-        assert check(("a",), how, rows) == expected * 3
+        assert check(("a",), how, rows) == [*expected * 3, isinstance(how, Mask)]
 
 
 def test_replaced_slice() -> None:
     """A slice of a column is a column."""
     column = binaries([b"{", b'{"a":"x"}', b'{"a":"y"}', b"}"])
-    found = JsonColumn(("a",), Mask()).replaced(column.slice(1, 2))
+    found = JsonColumn(("a",), Mask()).replaced(column.slice(1, 2), 1)
     assert found.column.to_pylist() == [b'{"a":"***"}'] * 2
     assert isinstance(found.column, pa.LargeBinaryArray)
 
