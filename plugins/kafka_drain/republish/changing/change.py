@@ -21,7 +21,10 @@ from kafka_drain.offsets import TopicPartition
 from kafka_drain.republish.changing import json_column
 from kafka_drain.republish.changing.avro_column import AvroColumn
 from kafka_drain.republish.changing.avro_fields import AvroFields
+from kafka_drain.republish.changing.columns import marked_rows, rows_with_header, strings
+from kafka_drain.republish.changing.conditions import Filter
 from kafka_drain.republish.changing.fields import HEADER, KEY, VALUE, Field
+from kafka_drain.republish.changing.filter_columns import FilterColumns
 from kafka_drain.republish.changing.function import (
     UserFunction,
     call_function,
@@ -150,6 +153,7 @@ class Changer:
     ) -> None:
         self._spec = spec
         self._filter = spec.wanted.filter()
+        self._filter_columns = FilterColumns(self._filter or Filter(()))
         replacements = spec.wanted.replacements(key)
         self._headers = [
             (f, lru_cache(REMEMBERED)(how.of_bytes)) for f, how in replacements if f.part == HEADER
@@ -213,14 +217,17 @@ class Changer:
     def _filtered(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         if self._filter is None:
             return batch
-        keys, values = batch[KEY].to_pylist(), batch[VALUE].to_pylist()
-        kept = []
-        for row, (key, value, headers) in enumerate(
-            zip(keys, values, headers_of(batch["headers"]), strict=True)
-        ):
-            content = self._content_of(row, {KEY: key, VALUE: value}, headers)
-            kept.append(self._filter.keeps(key, headers, content))
-        return batch if all(kept) else batch.filter(booleans(kept))
+        kept, left = self._filter_columns.keeps(batch)
+        rows = pc.indices_nonzero(left).to_pylist()
+        if rows:
+            keys, values = (batch[part].filter(left).to_pylist() for part in (KEY, VALUE))
+            held = headers_of(batch["headers"].filter(left))
+            new = []
+            for row, key, value, headers in zip(rows, keys, values, held, strict=True):
+                content = self._content_of(row, {KEY: key, VALUE: value}, headers)
+                new.append(self._filter.keeps(key, headers, content))
+            kept = pc.replace_with_mask(kept, left, booleans(new))
+        return batch if pc.all(kept).as_py() else batch.filter(kept)
 
     def _content_of(
         self, row: int, payloads: Mapping[str, bytes | None], headers: Headers
@@ -259,10 +266,10 @@ class Changer:
             return column
         names, values = flat.field("key"), flat.field("value")
         for named, how in self._headers:
-            rows = pc.and_(pc.is_in(names, value_set=_strings([named.header])), values.is_valid())
+            rows = pc.and_(pc.is_in(names, value_set=strings([named.header])), values.is_valid())
             self.hits[str(named)] += pc.sum(rows).as_py() or 0
             values = pc.replace_with_mask(values, rows, _each(values.filter(rows), how))
-        dropped = pc.is_in(names, value_set=_strings(self._dropped_names))
+        dropped = pc.is_in(names, value_set=strings(self._dropped_names))
         kept = pc.invert(dropped)
         ends = pc.cumulative_sum(column.value_lengths().cast(pa.int64()).fill_null(number(0)))
         if pc.any(dropped).as_py():
@@ -351,7 +358,7 @@ class _Part:
         """
         left = column.is_valid()
         if len(column) >= json_column.LEAST_ROWS:
-            named = _rows_with_header(headers, HEADERS[self.name])
+            named = rows_with_header(headers, HEADERS[self.name])
             plain = left if named is None else pc.and_(left, pc.invert(named))
             column, done = self._in_columns(column, plain)
             left = pc.and_(left, pc.invert(done))
@@ -510,27 +517,6 @@ def _each(
     return binaries(map(how, encoded.dictionary.to_pylist())).take(encoded.indices)
 
 
-def _rows_with_header(headers: pa.ListArray, name: str) -> pa.BooleanArray | None:
-    """Return which records have a header of this name; None if none has."""
-    pairs = headers.flatten()
-    if not len(pairs):
-        return None
-    named = pc.is_in(pairs.field("key"), value_set=_strings([name]))
-    return _rows(pc.list_parent_indices(headers).filter(named), len(headers))
-
-
-def _rows(numbers: pa.Int64Array, total: int) -> pa.BooleanArray | None:
-    """Return whether each row's number is one of these; None if there are none."""
-    if not len(numbers):
-        return None
-    following = pc.cumulative_sum(pa.nulls(total).is_null().cast(pa.int64()))
-    return pc.is_in(following, value_set=pc.add(numbers, number(1)))
-
-
-def _strings(names: Iterable[str]) -> pa.StringArray:
-    return binaries(name.encode() for name in names).cast(pa.large_string()).cast(pa.string())
-
-
 def _avro_fields(schema: SchemaText, paths: Sequence[Sequence[Any]]) -> AvroFields:
     try:
         return AvroFields(_schema_of(schema), paths)
@@ -560,7 +546,7 @@ def body_of(part: str, payload: bytes, headers: Headers) -> tuple[SchemaId | Non
 def header_column(rows: Sequence[Headers]) -> pa.ListArray:
     """Return headers as a column of a batch."""
     pairs = [pair for headers in rows if headers for pair in headers]
-    names = _strings(name for name, _ in pairs)
+    names = strings(name for name, _ in pairs)
     values = binaries(held.encode() if isinstance(held, str) else held for _, held in pairs)
     ends = [*accumulate(len(headers or ()) for headers in rows)]
     held = pa.py_buffer(struct.pack(f"={len(ends)}q", *ends))
@@ -590,7 +576,7 @@ def _with_topic(batch: pa.RecordBatch, topic: str) -> pa.RecordBatch:
     """Return a batch with the topic's name, which files in a topic's folder don't hold."""
     if not topic:
         return batch
-    names = _strings([topic])
+    names = strings([topic])
     first = pa.Array.from_buffers(
         pa.int32(), batch.num_rows, [None, pa.py_buffer(bytes(4 * batch.num_rows))]
     )
@@ -624,7 +610,7 @@ def _other_headers(before: pa.ListArray, after: pa.ListArray) -> pa.BooleanArray
     a, b = pairs.field("value"), others.field("value")
     equal = pc.or_(pc.equal(a, b).fill_null(FALSE), pc.and_(a.is_null(), b.is_null()))
     differ = pc.or_(differ, pc.invert(equal))
-    rows = _rows(pc.list_parent_indices(before).filter(differ), len(before))
+    rows = marked_rows(pc.list_parent_indices(before).filter(differ), len(before))
     return pc.invert(same) if rows is None else pc.replace_with_mask(pc.invert(same), same, rows)
 
 

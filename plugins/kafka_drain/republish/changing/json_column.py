@@ -1,4 +1,4 @@
-"""Replace a field in a whole column of JSON at once, wherever that is certain.
+"""Replace or read a field in a whole column of JSON at once, wherever that is certain.
 
 Two things make it certain without decoding. A regular expression of the whole document, which RE2
 runs as an automaton, proves that the document is JSON and has the field where the path says. And
@@ -24,8 +24,8 @@ LEVELS = 3
 
 _SPACE = r"[ \t\n\r]*"
 #: A text as it is, and one in which characters may be escaped.
-_PLAIN = r'"[^"\\]*"'
-_TEXT = r'"(?:[^"\\]|\\(?:["\\/bfnrt]|u[0-9a-fA-F]{4}))*"'
+_PLAIN = r'"[^"\\\x00-\x1f]*"'
+_TEXT = r'"(?:[^"\\\x00-\x1f]|\\(?:["\\/bfnrt]|u[0-9a-fA-F]{4}))*"'
 _NUMBER = r"-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][-+]?[0-9]+)?"
 _TRUTH = "(?:true|false)"
 _SCALAR = f"{_TEXT}|{_NUMBER}|{_TRUTH}|null"
@@ -35,6 +35,10 @@ LEAST_ROWS = 500
 
 _ONE, _TWO = number(1), number(2)
 _NOTHING = binaries([b""])[0]
+
+
+#: Python reads no whole number with more digits.
+_MOST_DIGITS = number(4300)
 
 
 class _Kind(NamedTuple):
@@ -80,12 +84,12 @@ class JsonColumn:
         self._in_json = lru_cache(REMEMBERED)(partial(_in_json, how))
         self._name = None
         self._kinds: dict[str, _Kind] = {}
-        if path and all(isinstance(step, str) and _is_plain(step) for step in path):
-            self._name = binaries([f'"{path[-1]}"'.encode()])[0]
+        if _is_plain(path):
+            self._name = _quoted(path[-1])
             self._kinds = {
                 "text": _Kind(_whole(_with_field(path, _PLAIN))),
                 "null": _Kind(_whole(_with_field(path, "null"))),
-                "absent": _Kind(_whole(_object(_value(LEVELS - 1))), _ONE),
+                "absent": _Kind(_ANY, _ONE),
             }
             if isinstance(how, Mask):
                 for kind, value, empty in (("number", _NUMBER, 0), ("truth", _TRUTH, False)):
@@ -154,6 +158,48 @@ class JsonColumn:
         return binaries(map(self._in_json, encoded.dictionary.to_pylist())).take(encoded.indices)
 
 
+class JsonTexts:
+    """Reads texts at a path.
+
+    Args:
+        path: The steps: names, indexes, or `ALL`.
+    """
+
+    def __init__(self, path: Sequence[Any]) -> None:
+        self._names = [_quoted(name) for name in path] if _is_plain(path) else []
+        self._document = _whole(_with_field(path, _PLAIN)) if self._names else ""
+
+    def of(self, column: pa.LargeBinaryArray) -> tuple[pa.LargeBinaryArray, pa.BooleanArray]:
+        """Return the text in each row, null without any; and in which rows that is certain.
+
+        Args:
+            column: Without nulls.
+        """
+        nothing = pa.nulls(len(column), pa.large_binary())
+        if not self._names or not _is_text(column):
+            return nothing, column.is_null()
+        pieces = pc.split_pattern(column, pattern=self._names[-1].as_py())
+        times = pieces.value_lengths()
+        is_there = pc.and_(
+            pc.equal(times, _TWO), pc.match_substring_regex(column, pattern=self._document)
+        )
+        for name in self._names[:-1]:
+            # Of an object that is there twice, the last one counts.
+            once = pc.equal(pc.count_substring(column, pattern=name.as_py()), _ONE)
+            is_there = pc.and_(is_there, once)
+        certain, texts = is_there, nothing
+        if pc.any(is_there).as_py():
+            after = pc.list_element(pieces.filter(is_there), 1)
+            cut = pc.split_pattern(after, pattern=b'"', max_splits=2)
+            texts = pc.replace_with_mask(nothing, is_there, pc.list_element(cut, 1))
+        if not pc.all(is_there).as_py():
+            is_absent = pc.and_(
+                pc.equal(times, _ONE), pc.match_substring_regex(column, pattern=_ANY)
+            )
+            certain = pc.or_(is_there, is_absent)
+        return texts, pc.and_(certain, pc.less(pc.binary_length(column), _MOST_DIGITS))
+
+
 def _in_json(how: Replace, text: bytes) -> bytes:
     new = how.in_json(text.decode(), "")
     assert new is not None
@@ -169,13 +215,16 @@ def _is_text(column: pa.LargeBinaryArray) -> bool:
     return True
 
 
-def _is_plain(name: str) -> bool:
-    """Return whether a name is in JSON as it is, unless its characters are escaped needlessly."""
-    try:
-        name.encode()
-    except UnicodeEncodeError:
-        return False
-    return '"' not in name and "\\" not in name
+def _is_plain(path: Sequence[Any]) -> bool:
+    """Return whether a path has names that are in JSON as they are, unless needlessly escaped."""
+    return bool(path) and all(
+        isinstance(step, str) and step.isprintable() and not {'"', "\\"} & set(step)
+        for step in path
+    )
+
+
+def _quoted(name: str) -> pa.LargeBinaryScalar:
+    return binaries([f'"{name}"'.encode()])[0]
 
 
 def _whole(document: str) -> str:
@@ -210,3 +259,6 @@ def _object(inner: str) -> str:
 def _member(value: str) -> str:
     # A name with escapes may be the one that is looked for.
     return f"{_PLAIN}{_SPACE}:{_SPACE}{value}{_SPACE}"
+
+
+_ANY = _whole(_object(_value(LEVELS - 1)))
