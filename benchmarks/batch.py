@@ -71,11 +71,11 @@ def measure_batch(folder: Path, rounds: int, say: Say) -> tuple[dict[str, Any], 
     return figures, [_mark(arm, figures) for arm in runs]
 
 
-def drain(archive: Path, servers: str) -> dict[str, Any]:
-    """Drain the topic with the command line into a new archive."""
+def drain(archive: Path, servers: str, topic: str = TOPIC) -> dict[str, Any]:
+    """Drain a topic with the command line into a new archive."""
     load = load_average()
     command = [*KAFKA_DRAIN, "drain", str(archive), "--json", "--bootstrap-servers", servers]
-    command += ["--topic", TOPIC, "--partition-by", "topic", "--compression", "zstd"]
+    command += ["--topic", topic, "--partition-by", "topic", "--compression", "zstd"]
     printed, cost = run_command([*command, "--master", "local[2]"])
     answer = json.loads(printed)
     files = Archive.at(str(archive)).generation(1).list_data_files()

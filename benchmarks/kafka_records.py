@@ -2,24 +2,50 @@
 
 orders  JSON values of about 190 bytes with keys, a quarter of them with headers
 random  random values of 1 KiB with keys, which can't be compressed
+avro    the orders as Avro, about 110 bytes
 small   values of 100 bytes without keys and headers
 keyed   the same values with keys of 100 bytes, each once
 """
 
 from __future__ import annotations
 
+import io
+import json
 from collections.abc import Callable, Iterator
 from random import Random
 from typing import Any
 
+import fastavro
 from confluent_kafka import KafkaException, Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
-__all__ = ["KINDS", "PARTITIONS", "produce", "produce_hot", "produce_more"]
+__all__ = [
+    "AVRO_ID",
+    "AVRO_SCHEMA",
+    "KINDS",
+    "PARTITIONS",
+    "produce",
+    "produce_hot",
+    "produce_more",
+]
 
 PARTITIONS = 8
 FIRST_TIME = 1_735_689_600_000  # 2025-01-01 00:00 UTC, in milliseconds
 _POLL_EVERY = 10_000
+
+#: The schema of the kind `avro`, and its id.
+AVRO_ID = 1
+AVRO_SCHEMA: dict[str, Any] = {
+    "type": "record",
+    "name": "Order",
+    "fields": [
+        {"name": "order_id", "type": "long"},
+        *({"name": name, "type": "string"} for name in ("customer", "currency", "status")),
+        {"name": "amount", "type": "double"},
+        {"name": "trace", "type": "string"},
+        {"name": "depot", "type": ["null", "string"], "default": None},
+    ],
+}
 
 Record = tuple[bytes | None, bytes, list[tuple[str, bytes]] | None, int]
 
@@ -62,7 +88,16 @@ def _keyed(number: int) -> Iterator[Record]:
         yield b"%0100x" % random.getrandbits(400), value, headers, timestamp
 
 
-KINDS = {"orders": _orders, "random": _random, "small": _small, "keyed": _keyed}
+def _avro(number: int) -> Iterator[Record]:
+    schema = fastavro.parse_schema(AVRO_SCHEMA)
+    prefix = b"\0" + AVRO_ID.to_bytes(4, "big")
+    for key, value, headers, timestamp in _orders(number):
+        buffer = io.BytesIO()
+        fastavro.schemaless_writer(buffer, schema, json.loads(value))
+        yield key, prefix + buffer.getvalue(), headers, timestamp
+
+
+KINDS = {"orders": _orders, "avro": _avro, "random": _random, "small": _small, "keyed": _keyed}
 
 
 def produce(bootstrap_servers: str, topic: str, number: int, kind: str = "orders") -> float:

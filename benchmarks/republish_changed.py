@@ -1,140 +1,124 @@
-"""The speed of a republish that changes records, compared with one that doesn't.
+"""The speed of a republish that changes records, compared with one that doesn't, on the same files.
 
-plain   the worker engine, strict, as in `republish.py`
-hash    with pseudonyms for keys
-mask    with a field of each JSON value masked
+plain        the worker engine, strict, as in `republish.py`
+mask         a text in each JSON value masked
+mask-number  a number in it
+hash         a pseudonym for each key
+hash-field   a pseudonym for a text in each JSON value
+drop-header  a header left out of the quarter of the records that have it
+avro-plain, avro-mask
+             the same orders as Avro: as they are, and with a text masked
+spark-…      the Spark engine, each with a new session
 
 Arms run in turns on the same broker and the same two cores. Seconds cover opening and sending, like
-a receipt's; planning and verifying, which apply the change as well, are given beside them.
+a receipt's; the whole process is planning, sending and verifying, which read all records and apply
+the change as well. Each arm verifies itself.
 """
 
 from __future__ import annotations
 
 import json
-import os
-import sys
-import time
 import uuid
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
-from statistics import median
 from typing import Any
 
-from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from benchmarks.batch import TOPIC, drain, validate
+from benchmarks import spark_arms
+from benchmarks.arms import compared, figures_of, take_turns
+from benchmarks.batch import drain, validate
+from benchmarks.kafka_records import AVRO_ID, AVRO_SCHEMA, PARTITIONS, produce
+from benchmarks.marks import Mark, Say
+from benchmarks.process_tree import Cost
+from benchmarks.processes import measured
+from benchmarks.worker_arms import worker
 from demo.broker import KafkaCluster as LocalKafka
-from kafka_drain.archive.archive import Archive
-from kafka_drain.config.pipeline import Pipeline
-from kafka_drain.kafka.client_config import KafkaConfig
-from kafka_drain.kafka.cluster import KafkaCluster
-from kafka_drain.republish.engines.select import Engines
-from kafka_drain.republish.planning.request import RepublishRequest
-from kafka_drain.republish.run import plan_republish
-from kafka_drain.storage.lease import utc_now
 
-PARTITIONS = 4
-KEY = b"a key of pseudonyms, for a measurement"
-ARMS: dict[str, dict[str, Any]] = {
+__all__ = ["measure_changed"]
+
+RECORDS = 1_000_000
+#: What is asked for in each arm, after its engine and the kind of its values.
+CHANGES: dict[str, dict[str, Any]] = {
     "plain": {},
+    "mask": {"mask": ("$.customer",)},
+    "mask-number": {"mask": ("$.amount",)},
     "hash": {"hash_fields": ("key",)},
-    "mask": {"mask": ("$.email",)},
+    "hash-field": {"hash_fields": ("$.customer",)},
+    "drop-header": {"drop_headers": ("trace",)},
 }
+ARMS = [*CHANGES, "avro-plain", "avro-mask", "spark-plain", "spark-mask", "spark-hash"]
+#: Ratio of the records per second to those of the plain arm.
+WANTED = 0.7
 
 
-def fill(servers: str, records: int) -> None:
-    """Send JSON values of about 100 bytes, with a key for each of so many customers."""
-    producer = Producer({"bootstrap.servers": servers, "linger.ms": 50, "compression.type": "lz4"})
-    for n in range(records):
-        value = {
-            "id": n,
-            "email": f"c{n}@example.com",
-            "city": "Berlin",
-            "sum": n % 1000,
-            "ok": True,
-        }
-        while True:
-            try:
-                producer.produce(
-                    TOPIC,
-                    json.dumps(value).encode(),
-                    b"customer %d" % (n % 100_000),
-                    n % PARTITIONS,
-                )
-                break
-            except BufferError:
-                producer.poll(0.05)
-        if not n % 1000:
-            producer.poll(0)
-    producer.flush(60)
+def measure_changed(folder: Path, rounds: int, say: Say) -> tuple[dict[str, Any], list[Mark]]:
+    """Send the same archive with each arm in turns.
 
-
-def new_topic(servers: str, name: str) -> None:
-    """Create a topic."""
-    admin = AdminClient({"bootstrap.servers": servers, "log_level": 2})
-    topic = NewTopic(name, PARTITIONS, 1, config={"retention.ms": "-1"})
-    admin.create_topics([topic])[name].result(20)
-
-
-def turn(archive: Path, servers: str, arm: str) -> dict[str, float]:
-    """Run a republish with one arm; return its seconds: plan, send, all of it."""
-    target = f"target-{uuid.uuid4().hex[:8]}"
-    new_topic(servers, target)
-    cluster = KafkaCluster(KafkaConfig({"bootstrap.servers": servers}))
-    began = time.monotonic()
-    republish = plan_republish(
-        Archive.at(str(archive)),
-        cluster,
-        RepublishRequest(target_topic=target, engine="worker", run_name=target, **ARMS[arm]),
-        now=utc_now(),
-        say=lambda line: None,
-        apply=True,
-        hash_key=KEY,
-    )
-    planned = time.monotonic() - began
-    pipeline = Pipeline(name="none", topics=["none"], archive="/none")
-    engines = Engines(str(archive), cluster, pipeline, archive, _no_spark)
-    receipt = republish.execute(engines, utc_now)
-    assert receipt["verification"]["is_exact"]
-    return {"plan": planned, "send": receipt["seconds"], "all": time.monotonic() - began}
-
-
-def _no_spark(*_: Any) -> None:
-    raise RuntimeError("the worker engine needs no Spark")
-
-
-def main(folder: Path, records: int, rounds: int) -> None:
-    """Measure, and print figures as JSON."""
+    Raises:
+        RuntimeError: If an archive isn't complete.
+        VerifyError: If an arm's target doesn't hold what was planned.
+    """
     with LocalKafka(folder / "broker") as broker:
         servers = broker.bootstrap_servers
-        new_topic(servers, TOPIC)
-        fill(servers, records)
-        archive = folder / "archive"
-        drain(archive, servers)
-        assert validate(str(archive), servers)["complete"]
-        turns: dict[str, list[dict[str, float]]] = {arm: [] for arm in ARMS}
-        for number in range(rounds):
-            for arm in [*ARMS][:: 1 if number % 2 == 0 else -1]:
-                turns[arm].append(turn(archive, servers, arm))
-                print(arm, turns[arm][-1], os.getloadavg()[0], flush=True)
-    figures = {
-        arm: {
-            what: {
-                "seconds": round(median(one[what] for one in turns[arm]), 2),
-                "ratio": round(
-                    median(
-                        plain[what] / one[what]
-                        for plain, one in zip(turns["plain"], turns[arm], strict=True)
-                    ),
-                    2,
-                ),
-            }
-            for what in ("plan", "send", "all")
-        }
-        for arm in ARMS
-    }
-    print(json.dumps({"records": records, "rounds": rounds, "arms": figures}, indent=2))
+        archives = {}
+        for kind in ("orders", "avro"):
+            archives[kind] = folder / kind
+            say(f"changed: sending and draining {RECORDS:,} records, {kind}")
+            measured(produce, servers, kind, RECORDS, kind)
+            drain(archives[kind], servers, kind)
+            if not validate(str(archives[kind]), servers)["complete"]:
+                raise RuntimeError("the archive isn't complete")
+        row = {"id": AVRO_ID, "schema": AVRO_SCHEMA}
+        (archives["avro"] / "schemas.json").write_text(json.dumps({"schemas": [row]}))
+        arms = {arm: partial(_run, arm, archives, servers) for arm in ARMS}
+        costs = take_turns(arms, rounds, say, "changed")
+    figures = {"records": RECORDS, "partitions": PARTITIONS, "rounds": rounds}
+    marks = []
+    for arm in ARMS:
+        head, _, change = (
+            arm.rpartition("-") if arm.startswith(("avro", "spark")) else ("", "", arm)
+        )
+        if change == "plain":
+            continue
+        base = f"{head}-plain" if head else "plain"
+        marks.append(compared(f"republish, {arm} vs. {base}", costs, arm, base, WANTED))
+        marks += [
+            compared(f"the same, {what}", costs, arm, base, None, figure=figure)
+            for what, figure in (
+                ("processor time", "cpu_seconds"),
+                ("with planning and verifying", "process_seconds"),
+            )
+        ]
+    return figures | {"arms": figures_of(costs, RECORDS)}, marks
 
 
-if __name__ == "__main__":
-    main(Path(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3]))
+def _parts(arm: str) -> tuple[str, str]:
+    """Return what is special about an arm, its values or its engine, and its change."""
+    head, _, change = arm.partition("-")
+    return (head, change) if head in ("avro", "spark") else ("", arm)
+
+
+def _run(arm: str, archives: Mapping[str, Path], servers: str) -> Cost:
+    head, name = _parts(arm)
+    change = CHANGES[name]
+    archive = str(archives["avro" if head == "avro" else "orders"])
+    run: Callable[..., Cost] = spark_arms.run if head == "spark" else worker
+    kind = "spark-strict" if head == "spark" else "strict"
+    with _topic(servers) as target:
+        order = (kind, target) if head == "spark" else (target, kind)
+        cost: Cost = measured(run, archive, servers, *order, change).answer
+    return cost
+
+
+@contextmanager
+def _topic(servers: str) -> Iterator[str]:
+    """Create a topic for one arm, and remove it to free the page cache for the next arm."""
+    name = f"target-{uuid.uuid4().hex[:8]}"
+    admin = AdminClient({"bootstrap.servers": servers, "log_level": 2})
+    new = NewTopic(name, PARTITIONS, 1, config={"retention.ms": "-1"})
+    admin.create_topics([new])[name].result(20)
+    yield name
+    admin.delete_topics([name])[name].result(20)

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 from pyspark.sql import SparkSession
 
@@ -28,7 +30,9 @@ __all__ = ["run"]
 ROOT = Path(__file__).resolve().parents[1]
 
 
-def run(archive: str, servers: str, arm: str, target: str) -> Cost:
+def run(
+    archive: str, servers: str, arm: str, target: str, change: Mapping[str, Any] | None = None
+) -> Cost:
     """Send with one arm from a fresh JVM, as a republish does, and check the result.
 
     The calling process should exit afterwards, because the JVM runs as long as the process.
@@ -41,7 +45,12 @@ def run(archive: str, servers: str, arm: str, target: str) -> Cost:
     # spark-submit's script execs Java, so this process is the JVM.
     pid = spark.sparkContext._gateway.proc.pid  # type: ignore[union-attr]
     if engine == "spark":
-        return sent(planned(archive, servers, target, kind), SparkEngine(spark), pid)
+        began = time.perf_counter()
+        republish = planned(archive, servers, target, kind, change)
+        cost = sent(republish, SparkEngine(spark), pid)
+        if change is None:
+            return cost
+        return replace(cost, process_seconds=time.perf_counter() - began)
     return _sink(spark, archive, servers, target, PRODUCER_SETTINGS if kind == "tuned" else {}, pid)
 
 
@@ -100,4 +109,7 @@ class SparkEngine:
         self, plan: RepublishPlan, jobs: list[VerifyJob], say: Callable[[str], None]
     ) -> dict[TopicPartition, PartitionMatch]:
         """Verify target partitions in this process, one after another."""
-        return {job.tp: verify_partition(job.root, plan, job.settings, job.tp) for job in jobs}
+        return {
+            job.tp: verify_partition(job.root, plan, job.settings, job.tp, change=job.change)
+            for job in jobs
+        }

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -31,14 +32,29 @@ from kafka_drain.storage.lease import utc_now
 __all__ = ["bare", "checked", "planned", "sent", "worker"]
 
 
-def planned(archive: str, servers: str, target: str, transactions: str = "strict") -> Republish:
-    """Plan a republish to an empty topic."""
+#: The key of pseudonyms.
+HASH_KEY = b"a key of pseudonyms, for a measurement"
+
+
+def planned(
+    archive: str,
+    servers: str,
+    target: str,
+    transactions: str = "strict",
+    change: Mapping[str, Any] | None = None,
+) -> Republish:
+    """Plan a republish to an empty topic, with fields of a request that say what is changed."""
     return plan_republish(
         Archive.at(archive),
         KafkaCluster(KafkaConfig({"bootstrap.servers": servers})),
         RepublishRequest(
-            target_topic=target, transactions=transactions, engine="worker", run_name=target
+            target_topic=target,
+            transactions=transactions,
+            engine="worker",
+            run_name=target,
+            **(change or {}),
         ),
+        hash_key=HASH_KEY,
         now=utc_now(),
         say=_quiet,
         apply=True,
@@ -89,12 +105,22 @@ def sent(republish: Republish, engine: Engine, pid: int) -> Cost:
     return replace(sending.meter.cost, seconds=seconds, process_seconds=seconds)
 
 
-def worker(archive: str, servers: str, target: str, transactions: str) -> Cost:
+def worker(
+    archive: str,
+    servers: str,
+    target: str,
+    transactions: str,
+    change: Mapping[str, Any] | None = None,
+) -> Cost:
     """Send with the worker engine and its default number of processes."""
-    republish = planned(archive, servers, target, transactions)
+    began = time.perf_counter()
+    republish = planned(archive, servers, target, transactions, change)
     pipeline = Pipeline(name="none", topics=["none"], archive="/none")
     engines = Engines(archive, republish.cluster, pipeline, Path(archive), _no_spark)
-    return sent(republish, engines, os.getpid())
+    cost = sent(republish, engines, os.getpid())
+    if change is None:
+        return cost
+    return replace(cost, process_seconds=time.perf_counter() - began)
 
 
 def bare(archive: str, servers: str, target: str) -> Cost:

@@ -181,7 +181,7 @@ DOCUMENTS = st.recursive(
 STEPS = st.lists(NAMES, min_size=1, max_size=3)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(
     st.lists(st.dictionaries(NAMES, DOCUMENTS, max_size=5), min_size=1, max_size=5),
     STEPS,
@@ -200,7 +200,7 @@ def test_replaced_property(
 JUNK = st.text(alphabet='{}[]":,ab\\u01.-e \n', max_size=24)
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(st.lists(JUNK.map(lambda rest: "{" + rest), min_size=1, max_size=5))
 def test_replaced_junk_property(texts: list[str]) -> None:
     """Nothing is certain of what the slow way refuses."""
