@@ -8,6 +8,8 @@ hourly     1,000 new records, from the operator's start to the sealed receipt
 memory     the peak memory of each job with 2 and with 20 million records
 republish  both engines compared with Spark's sink and a bare loop
 changed    a republish with each preset that changes records compared with one as they are
+sparkchanged
+           the same with the Spark engine
 batch      validation of 2,000,000 records, as a share of the drain's time
 manifest   a manifest of 1,000,000 lines and its receipts: time and memory
 growth     validation of a small new batch in archives of 1,000 to 1,000,000 files
@@ -57,6 +59,7 @@ PARTS = {
     "memory": "benchmarks.memory:measure_memory",
     "republish": "benchmarks.republish:measure_republish",
     "changed": "benchmarks.republish_changed:measure_changed",
+    "sparkchanged": "benchmarks.republish_changed:measure_changed_by_spark",
     "batch": "benchmarks.batch:measure_batch",
     "manifest": "benchmarks.manifest_lines:measure_manifest",
     "growth": "benchmarks.growth:measure_growth",
