@@ -108,8 +108,11 @@ def expected(rows: list[Any]) -> list[Any]:
     return found
 
 
-@pytest.mark.parametrize("transactions", ["strict", "fast"])
+@pytest.mark.parametrize(
+    ("engine", "transactions"), [("worker", "strict"), ("worker", "fast"), ("spark", "strict")]
+)
 def test_republish_masked_and_filtered(
+    engine: str,
     transactions: str,
     source: Archive,
     make_topic: Any,
@@ -125,6 +128,7 @@ def test_republish_masked_and_filtered(
     key_file.write_bytes(KEY + b"\n")
     asked = [
         "republish", str(archive.root), "--target-topic", target, "--transactions", transactions,
+        "--engine", engine,
         "--filter", "$.country=DE", "--mask", "$.email", "--hash", "key",
         "--hash-key-file", str(key_file), "--drop-header", "trace", "--json",
     ]  # fmt: skip
@@ -142,7 +146,7 @@ def test_republish_masked_and_filtered(
         for partition, rows in read(target).items()
     }
     assert found == sent
-    assert answer["records"] == number
+    assert (answer["records"], answer["engine"]) == (number, engine)
     assert answer["change"]["selected"] == RECORDS
     assert (answer["change"]["dropped"], answer["change"]["changed"]) == (RECORDS - number, number)
     assert f"as planned: {RECORDS - number:,} left out, {number:,} changed" in first.err

@@ -12,10 +12,10 @@ from functools import lru_cache, partial
 from typing import Any, NamedTuple
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from kafka_drain.data_files.scalars import binaries, number
 from kafka_drain.republish.changing.avro_fields import SIZES, resolved, within
+from kafka_drain.republish.changing.columns import compute as pc
 from kafka_drain.republish.changing.masks import REMEMBERED, Mask, Replace
 
 #: Most bytes of a size, and of a number.
@@ -97,15 +97,15 @@ class AvroColumn:
             return none
         hits = [0] * len(self._paths)
         parts: list[Any] = []
-        at = starts.take(rows)
+        at = pc.take(starts, rows)
         for span in walk.spans:
-            there = span.there.take(rows)
+            there = pc.take(span.there, rows)
             found = pc.sum(there).as_py() or 0
             hits[span.field] += found
             if not found or span.kind == "null":
                 continue
-            start = pc.if_else(there, span.start.take(rows), at)
-            end = pc.if_else(there, span.end.take(rows), at)
+            start = pc.if_else(there, pc.take(span.start, rows), at)
+            end = pc.if_else(there, pc.take(span.end, rows), at)
             try:
                 new = self._replacement(span, column, start, end)
             except ValueError:
@@ -115,7 +115,7 @@ class AvroColumn:
             at = end
         if not parts:
             return Replaced(column, certain, hits)
-        parts.append(_slices(column, at, ends.take(rows)))
+        parts.append(_slices(column, at, pc.take(ends, rows)))
         joined = pc.binary_join_element_wise(*parts, _NOTHING)
         whole = len(joined) == total
         return Replaced(
@@ -218,14 +218,14 @@ class _Walk:
             if place < _SIZE_BYTES:
                 higher = pc.shift_left(pc.bit_wise_and(byte, _SEVEN_BITS), number(7 * place))
                 bits = pc.add(bits, pc.if_else(more, higher, _NONE))
-            at = pc.add(at, more.cast(pa.int64()))
+            at = pc.add(at, pc.cast(more, pa.int64()))
             more = pc.and_(more, pc.greater_equal(byte, _MORE))
         self._fail(there, more)
         return bits, at
 
     def _byte(self, at: pa.Int64Array) -> pa.Int64Array:
         """Return the byte at each place; any if it is behind the last one."""
-        return self._data.take(pc.min_element_wise(at, self._last)).cast(pa.int64())
+        return pc.cast(pc.take(self._data, pc.min_element_wise(at, self._last)), pa.int64())
 
     def _fail(self, there: pa.BooleanArray, rows: pa.BooleanArray) -> None:
         self.failed = pc.or_(self.failed, pc.and_(there, rows))
@@ -243,14 +243,16 @@ def _slices(
     """Return parts of a column's bytes, each behind the one before."""
     total = len(starts)
     # Parts, and what lies between them, which is left out again.
-    places = pc.subtract(pc.cumulative_sum(pa.nulls(2 * total).is_null().cast(pa.int64())), _ONE)
+    places = pc.subtract(
+        pc.cumulative_sum(pc.cast(pa.nulls(2 * total).is_null(), pa.int64())), _ONE
+    )
     halves = pc.shift_right(places, _ONE)
     order = pc.add(halves, pc.multiply(pc.bit_wise_and(places, _ONE), number(total)))
     bounds = pa.concat_arrays([starts, ends]).take(order)
     both = pa.Array.from_buffers(
         pa.large_binary(), 2 * total - 1, [None, bounds.buffers()[1], column.buffers()[2]]
     )
-    return both.take(pc.multiply(places.slice(0, total), number(2)))
+    return pc.take(both, pc.multiply(places.slice(0, total), number(2)))
 
 
 def _is_flat(schema: Any, named: Mapping[str, Mapping[str, Any]], above: tuple[str, ...]) -> bool:

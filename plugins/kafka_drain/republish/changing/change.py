@@ -11,7 +11,6 @@ from itertools import accumulate
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from kafka_drain.data_files.records import SCHEMA
 from kafka_drain.data_files.rows import Headers, headers_of
@@ -21,6 +20,7 @@ from kafka_drain.offsets import TopicPartition
 from kafka_drain.republish.changing import json_column
 from kafka_drain.republish.changing.avro_column import AvroColumn
 from kafka_drain.republish.changing.avro_fields import AvroFields
+from kafka_drain.republish.changing.columns import compute as pc
 from kafka_drain.republish.changing.columns import marked_rows, rows_with_header, strings
 from kafka_drain.republish.changing.conditions import Filter
 from kafka_drain.republish.changing.fields import HEADER, KEY, VALUE, Field
@@ -395,12 +395,12 @@ class _Part:
         for each, replaced in groups:
             if (pc.sum(each).as_py() or 0) < json_column.LEAST_ROWS:
                 continue
-            given = column.filter(each)
+            given = pc.filter(column, each)
             new, certain = replaced(given)
             where = pc.replace_with_mask(each, each, certain)
             done = pc.or_(done, where)
             whole = len(new) == len(column) and pc.all(certain).as_py()
-            column = new if whole else pc.replace_with_mask(column, where, new.filter(certain))
+            column = new if whole else pc.replace_with_mask(column, where, pc.filter(new, certain))
         return column, done
 
     def _json_at_once(

@@ -1,13 +1,42 @@
-"""Rows of a batch that have something, found for whole columns."""
+"""What works on whole columns: compute functions, and rows of a batch that have something."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
+from functools import partial
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from kafka_drain.data_files.scalars import binaries, number
+
+
+def _reusing() -> pa.MemoryPool | None:
+    """Return a pool that keeps freed memory for the next allocation; None if pyarrow has none."""
+    try:
+        return pa.mimalloc_memory_pool()
+    except NotImplementedError:
+        return None
+
+
+class _Compute:
+    """The functions of `pyarrow.compute`, with their results in a pool that reuses memory.
+
+    A change makes a dozen columns of each batch and drops them again. The processes that send have
+    pyarrow take memory from the system and give it back at once (`sending.allocation`), so that
+    what threads free for one another isn't retained; with that, masking took 2.6 times as long.
+    """
+
+    def __init__(self) -> None:
+        self._pool = _reusing()
+
+    def __getattr__(self, name: str) -> Any:
+        return partial(getattr(pc, name), memory_pool=self._pool)
+
+
+#: For columns that are dropped again in the same thread.
+compute = _Compute()
 
 
 def rows_with_header(headers: pa.ListArray, name: str) -> pa.BooleanArray | None:

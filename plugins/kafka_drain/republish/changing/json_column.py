@@ -14,9 +14,9 @@ from functools import lru_cache, partial
 from typing import Any, NamedTuple
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from kafka_drain.data_files.scalars import binaries, number
+from kafka_drain.republish.changing.columns import compute as pc
 from kafka_drain.republish.changing.masks import REMEMBERED, Mask, Replace
 
 #: How deep objects and arrays may lie in one another: each level doubles the expression twice.
@@ -120,13 +120,13 @@ class JsonColumn:
             if seen[name]:
                 rows = pc.replace_with_mask(left, left, found)
                 if name not in ("null", "absent"):
-                    joined = self._joined(pieces.filter(found), kind)
+                    joined = self._joined(pc.filter(pieces, found), kind)
                     whole = len(joined) == len(new)
                     new = joined if whole else pc.replace_with_mask(new, rows, joined)
                 certain = pc.or_(certain, rows)
                 there = there if name == "absent" else pc.or_(there, rows)
                 left = pc.and_(left, pc.invert(rows))
-                others = others.filter(pc.invert(found))
+                others = pc.filter(others, pc.invert(found))
             if len(others) < max(1, least):
                 break
         # Next time, first what was there most often.
@@ -189,7 +189,7 @@ class JsonTexts:
             is_there = pc.and_(is_there, once)
         certain, texts = is_there, nothing
         if pc.any(is_there).as_py():
-            after = pc.list_element(pieces.filter(is_there), 1)
+            after = pc.list_element(pc.filter(pieces, is_there), 1)
             cut = pc.split_pattern(after, pattern=b'"', max_splits=2)
             texts = pc.replace_with_mask(nothing, is_there, pc.list_element(cut, 1))
         if not pc.all(is_there).as_py():
