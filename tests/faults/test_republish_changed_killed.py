@@ -1,4 +1,7 @@
-"""A republish that leaves records out and changes them, killed at random moments."""
+"""A republish that leaves records out and changes them, killed at random moments.
+
+`CHANGED_RECORDS` sets the number of records; 1,000,000 by default.
+"""
 
 from __future__ import annotations
 

@@ -75,3 +75,17 @@ def test_condition_refused() -> None:
             Condition.of(text)
         assert "secret" not in str(refused.value)
     assert "secret" not in repr(Condition.of("key=secret"))
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("tenant", "^filter 'tenant' isn't acceptable; accepted: key, header:NAME, or a path"),
+        ("key=hex:x", "^the value of filter key begins with hex:"),
+        ("not header:a=hex:x", "^the value of filter header:a begins with hex:"),
+    ],
+)
+def test_condition_refused_says(text: str, said: str) -> None:
+    """The error names the option and the part."""
+    with pytest.raises(ConfigError, match=said):
+        Condition.of(text)
