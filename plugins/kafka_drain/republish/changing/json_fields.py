@@ -29,7 +29,7 @@ class JsonSpan(NamedTuple):
         start: Where its text begins.
         end: Where it ends.
         number: The field's number.
-        value: Its value, as Python's own types.
+        value: Its value, as Python's own types; a whole number as a float.
     """
 
     start: int
