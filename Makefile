@@ -23,7 +23,7 @@ KAFKA44_SPARK := $(patsubst %,tests/integration/test_%.py,round_trip values repu
 # Otherwise, hundreds of processes would each compile the same modules again.
 unexport PYTHONDONTWRITEBYTECODE
 .DEFAULT_GOAL := help
-.PHONY: help setup class-archive setup-airflow2 setup-spark40 setup-spark42 demo demo-recovery ui stop broker test test-airflow2-spark35 test-airflow3 test-spark40 test-spark42 test-kafka44 test-pythons test-s3 test-azure-gcs test-stores test-clusters test-connect test-kubernetes test-yarn test-registry test-recipes test-browser test-install matrix unit check format coverage mutate docs bench test-compose soak lock lock-jars audit licences clean
+.PHONY: help setup class-archive setup-airflow2 setup-spark40 setup-spark42 demo demo-recovery ui stop broker test test-airflow2-spark35 test-airflow3 test-spark40 test-spark42 test-kafka44 test-pythons test-s3 test-azure-gcs test-stores test-clusters test-connect test-kubernetes test-yarn test-registry test-recipes test-browser pictures test-install matrix unit check format coverage mutate docs bench test-compose soak lock lock-jars audit licences clean
 
 help: ## list the targets
 	@grep -E '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z0-9-]+):.*## (.*)/  make \1|\2/' | column -t -s '|' 2>/dev/null \
@@ -113,9 +113,14 @@ test-yarn: class-archive ## run the jobs on a YARN of one node, with drivers in 
 test-registry: class-archive ## run the tests with two real Schema Registries (Apicurio's, which needs Java 21): 5 minutes
 	@$(PYTHON_ENV) -m pytest -m registry tests/integration
 
-test-browser: setup ## check each page in a real Chromium with axe-core, in each state; needs Chromium and npm
+test-browser: setup ## check pages with axe-core, approve a plan and follow the tutorial, in a real Chromium; needs npm
 	@npm install --silent --no-save --prefix $(CURDIR)/.demo/axe axe-core@$(AXE)
 	@TESTS_AXE=$(CURDIR)/.demo/axe/node_modules/axe-core/axe.min.js $(PYTHON_ENV) -m pytest -m browser tests/integration
+
+pictures: setup ## take the pictures of docs/images again, in a real Chromium; the dark ones are in build/pictures/dark
+	@TESTS_PICTURES=$(CURDIR)/build/pictures $(PYTHON_ENV) -m pytest -m browser tests/integration/test_tutorial_in_browser.py \
+	  --basetemp=/tmp/kafka-drain-pictures
+	@cp build/pictures/light/*.png docs/images
 
 test-recipes: class-archive ## run the recipes that need Airflow's scheduler: 3 minutes
 	@$(PYTHON_ENV) -m pytest -m recipes tests/integration
