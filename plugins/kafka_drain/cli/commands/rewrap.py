@@ -6,7 +6,7 @@ import argparse
 
 from kafka_drain.archive.archive import Archive
 from kafka_drain.archive.keys import plan_rewrap
-from kafka_drain.cli.commands.arguments import add_archive
+from kafka_drain.cli.commands.arguments import add_apply, add_archive
 from kafka_drain.cli.console import answer, print_fields, say
 from kafka_drain.cli.exit_codes import OK
 from kafka_drain.config.encryption import KMS_NAMES, Encryption
@@ -20,7 +20,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--kms", choices=KMS_NAMES, required=True, help="where the new master key is"
     )
     parser.add_argument("--key", required=True, help="the new master key's name, not the key")
-    parser.add_argument("--apply", action="store_true", help="wrap them; otherwise only the plan")
+    add_apply(parser)
 
 
 def run(options: argparse.Namespace) -> int:

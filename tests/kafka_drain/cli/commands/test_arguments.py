@@ -24,6 +24,7 @@ PLANS_FIRST = {
     "reprocess",
     "erase",
     "maintain",
+    "rewrap",
 }
 ACTS_AT_ONCE = {"drill", "drain", "validate", "capture-schemas"}
 #: Act at once, unless they replace or discard something.
@@ -62,10 +63,13 @@ def test_flags_of_each_command() -> None:
 @pytest.mark.parametrize("command", sorted(PLANS_FIRST))
 def test_apply_contradicts_dry_run(command: str, capsys: pytest.CaptureFixture[str]) -> None:
     """Who says both is asked which one is meant."""
-    group = ["--group", "g"] if command == "translate-group" else []
+    required = {
+        "translate-group": ["--group", "g"],
+        "rewrap": ["--kms", "file", "--key", "new"],
+    }
 
     with pytest.raises(SystemExit, match="2"):
-        main([command, "/archive", *group, "--apply", "--dry-run"])
+        main([command, "/archive", *required.get(command, []), "--apply", "--dry-run"])
 
     assert "not allowed with argument" in capsys.readouterr().err
 
