@@ -19,6 +19,8 @@ BRINGS = """
 printf one > org/a/one/1/one-1.jar
 printf three > org/b/three/3/three-3.jar
 """
+#: Maven's name for another jar of the same version, such as that of its tests.
+CLASSIFIER = "{http://ant.apache.org/ivy/maven}classifier"
 BROUGHT = locked({"org/a/one/1/one-1.jar": b"one", "org/b/three/3/three-3.jar": b"three"})
 
 
@@ -134,5 +136,8 @@ def test_lock_has_what_is_asked_for() -> None:
     for asked in declared.iter("dependency"):
         conf, _, _ = asked.get("conf", "").partition("->")
         group, name, version = (asked.get(key, "") for key in ("org", "name", "rev"))
-        path = f"{group.replace('.', '/')}/{name}/{version}/{name}-{version}.jar"
+        artifact = asked.find("artifact")
+        kind = None if artifact is None else artifact.get(CLASSIFIER)
+        file = f"{name}-{version}-{kind}.jar" if kind else f"{name}-{version}.jar"
+        path = f"{group.replace('.', '/')}/{name}/{version}/{file}"
         assert path in [jar.path for jar in locks[conf]]
