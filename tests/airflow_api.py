@@ -111,7 +111,8 @@ class AirflowApi:
         request = Request(self.airflow.url + path, content, headers, method=method)
         try:
             with urlopen(request, timeout=60) as answer:
-                return json.load(answer)
+                # What is deleted answers nothing.
+                return json.loads(answer.read() or "null")
         except HTTPError as error:
             raise AssertionError(f"{method} {path}: {error.code} {error.read()!r}") from error
 

@@ -77,8 +77,8 @@ def at(milliseconds: int) -> str:
     return datetime.fromtimestamp(milliseconds / 1000, timezone.utc).isoformat()
 
 
-#: XComs of a running task: its progress and its buttons.
-SHOWN = ("progress", "spark_ui", "_link_ArchiveLink")
+#: XComs of a running task: its archive, its progress and its buttons.
+SHOWN = ("archive", "progress", "spark_ui", "_link_ArchiveLink")
 
 
 class ApiServer(ThreadingHTTPServer):

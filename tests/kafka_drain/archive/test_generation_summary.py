@@ -79,6 +79,7 @@ def test_summary_row_times(
     assert (row.first_timestamp, row.last_timestamp) == (first, last)
     assert (row.name, row.sha256) == ("000000000008.json", "c" * 64)
     assert (row.files, row.bytes) == (len(files), 10 * len(files))
+    assert (row.offsets, row.records) == (0, 0)
     assert row.sealed_at == "2026-01-01T00:00:00Z"
 
 
@@ -134,6 +135,7 @@ def test_summary_is_of(names: list[str], newest: str, fits: bool) -> None:
     """A summary counts only for the receipts that it names, with its hash of the newest one."""
     assert SUMMARY.is_of(names, newest) is fits
     assert not Summary(3, ()).is_of([], newest)
+    assert Summary(3, (ROW,)).is_of([ROW.name], ROW.sha256)
 
 
 @pytest.mark.parametrize(
@@ -157,7 +159,8 @@ def test_summary_bytes() -> None:
 
     assert parse_summary(content) == SUMMARY
     assert parse_summary(content).to_bytes() == content
-    assert summarized(3, [receipt([[(1, 2)]])]).receipts == (SummaryRow.of(receipt([[(1, 2)]])),)
+    made = summarized(3, [receipt([[(1, 2)]])])
+    assert made == Summary(3, (SummaryRow.of(receipt([[(1, 2)]])),))
 
 
 @pytest.mark.parametrize("at", range(0, len(SUMMARY.to_bytes()), 7))
@@ -175,5 +178,6 @@ def test_parse_summary_changed(at: int) -> None:
 )
 def test_parse_summary_other(document: dict[str, object]) -> None:
     """Another sealed document, or one of a newer format, isn't a summary."""
-    with pytest.raises(SummaryError):
+    with pytest.raises(SummaryError) as refused:
         parse_summary(seal(document))
+    assert str(refused.value) == str(refused.value.__cause__)

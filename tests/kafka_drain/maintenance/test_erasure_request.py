@@ -12,6 +12,7 @@ from kafka_drain.errors import ConfigError
 from kafka_drain.maintenance.erasure_request import (
     ErasureRequest,
     asks_the_same,
+    parse_keys,
     read_headers,
     read_keys,
     refuse_names,
@@ -42,7 +43,8 @@ def test_read_keys(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        (b"ok\nhex:0g\n", "line 2 isn't hex"),
+        (b"ok\nhex:0g\n", "keys line 2 isn't hex"),
+        (b"hex:00:00\n", "keys line 1 isn't hex"),
         (b"base64:A\n", "line 1 isn't base64"),
         (b"base64:AP8=!\n", "line 1 isn't base64"),
         (b"\xff\n", "isn't UTF-8 text"),
@@ -57,6 +59,13 @@ def test_read_keys_refused(tmp_path: Path, content: bytes, message: str) -> None
         read_keys(str(path))
 
     assert "0g" not in str(refused.value)
+
+
+def test_parse_keys() -> None:
+    """Of a connection's text, a line may end as Windows has it."""
+    assert parse_keys("a\r\nb\r\n\rc", "connection c") == {b"a", b"b", b"\rc"}
+    with pytest.raises(ConfigError, match="connection c line 2 isn't hex"):
+        parse_keys("a\nhex:0", "connection c")
 
 
 def test_read_keys_missing(tmp_path: Path) -> None:
@@ -84,19 +93,22 @@ def test_read_headers_refused(tmp_path: Path, line: str) -> None:
     path = tmp_path / "headers"
     path.write_text(f"a=1\n{line}\n")
 
-    with pytest.raises(ConfigError, match="line 2 isn't a header"):
+    with pytest.raises(ConfigError, match="headers line 2 isn't a header"):
+        read_headers(str(path))
+    path.write_text("a=hex:0\n")
+    with pytest.raises(ConfigError, match="headers line 1 isn't hex"):
         read_headers(str(path))
 
 
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"request": " "}, "needs the request's id and who asked"),
+        ({"request": " "}, "^an erasure needs the request's id and who asked"),
         ({"by": ""}, "needs the request's id and who asked"),
         ({"keys": frozenset()}, "the file of keys has none"),
         ({"headers": frozenset()}, "the file of headers has none"),
         ({"topics": frozenset({"t", "u", "v"})}, "has no topic u, v; it has t, x"),
-        ({"from_ms": 5, "to_ms": 5}, "time range is empty"),
+        ({"from_ms": 5, "to_ms": 5}, "^the time range is empty"),
         ({"keys": None}, "must name its records"),
         ({"keys": None, "for_ever": True}, "must name its records"),
     ],
