@@ -14,6 +14,7 @@ batch      validation of 2,000,000 records, as a share of the drain's time
 manifest   a manifest of 1,000,000 lines and its receipts: time and memory
 growth     validation of a small new batch in archives of 1,000 to 1,000,000 files
 long       what a month, a year, and ten years of hourly drains cost
+requests   what each operation asks of an object store, and what that costs
 compact    compaction of 10,000 small files in a closed generation
 find       one key among 100,000,000 synthetic records; what Bloom filters cost a drain
 scale      the cost of planning, specs and leases with thousands of partitions and pipelines
@@ -64,6 +65,7 @@ PARTS = {
     "manifest": "benchmarks.manifest_lines:measure_manifest",
     "growth": "benchmarks.growth:measure_growth",
     "long": "benchmarks.long:measure_long",
+    "requests": "benchmarks.store_requests:measure_requests",
     "compact": "benchmarks.compaction:measure_compaction",
     "find": "benchmarks.find:measure_find",
     "scale": "benchmarks.scale:measure_scale",
