@@ -45,20 +45,10 @@ _ALL_KEYS = 50_021
 
 #: Ends this process at the nth change of the file system below a folder, then runs a command.
 _KILLED = """
-import os, signal, sys
-folder, left = sys.argv[1], int(sys.argv[2])
-CHANGES = ("os.remove", "os.rmdir", "os.rename", "os.link", "os.mkdir")
-def count(event, arguments):
-    global left
-    changes = event in CHANGES
-    if event == "open" and isinstance(arguments[2], int):
-        changes = bool(arguments[2] & os.O_ACCMODE)
-    if changes and str(arguments[0]).startswith(folder):
-        left -= 1
-        if left == 0:
-            os.kill(os.getpid(), signal.SIGKILL)
-sys.addaudithook(count)
+import sys
+from tests.integration.killed_steps import kill_at_change
 from kafka_drain.cli.main import main
+kill_at_change(sys.argv[1], int(sys.argv[2]))
 sys.exit(main(sys.argv[3:]))
 """
 

@@ -36,7 +36,7 @@ from benchmarks.producer_performance import producer_performance, write_values
 from benchmarks.worker_arms import bare, worker
 from demo.broker import KafkaCluster as LocalKafka
 
-__all__ = ["measure_republish"]
+__all__ = ["measure_republish", "topic_of_an_arm"]
 
 RECORDS = 2_000_000
 #: Arm, the arm it is compared with, and the minimum ratio of their records per second.
@@ -88,7 +88,7 @@ def _arms(archive: str, servers: str, folder: Path) -> dict[str, Callable[[], Co
         by_function[name] = partial(_on_spark, archive, servers, name)
 
     def to_new_topic(send: Callable[[str], Cost]) -> Cost:
-        with _topic(servers) as target:
+        with topic_of_an_arm(servers) as target:
             return send(target)
 
     return {name: partial(to_new_topic, send) for name, send in by_function.items()}
@@ -100,7 +100,7 @@ def _on_spark(archive: str, servers: str, arm: str, target: str) -> Cost:
 
 
 @contextmanager
-def _topic(servers: str) -> Iterator[str]:
+def topic_of_an_arm(servers: str) -> Iterator[str]:
     """Create a topic for one arm, and remove it to free the page cache for the next arm."""
     name = f"target-{uuid.uuid4().hex[:8]}"
     admin = AdminClient({"bootstrap.servers": servers, "log_level": 2})

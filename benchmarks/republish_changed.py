@@ -18,14 +18,10 @@ the change as well. Each arm verifies itself.
 from __future__ import annotations
 
 import json
-import uuid
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
 from typing import Any
-
-from confluent_kafka.admin import AdminClient, NewTopic
 
 from benchmarks import spark_arms
 from benchmarks.arms import compared, figures_of, take_turns
@@ -34,6 +30,7 @@ from benchmarks.kafka_records import AVRO_ID, AVRO_SCHEMA, PARTITIONS, produce
 from benchmarks.marks import Mark, Say
 from benchmarks.process_tree import Cost
 from benchmarks.processes import measured
+from benchmarks.republish import topic_of_an_arm
 from benchmarks.worker_arms import worker
 from demo.broker import KafkaCluster as LocalKafka
 
@@ -124,18 +121,7 @@ def _run(arm: str, archives: Mapping[str, Path], servers: str) -> Cost:
     archive = str(archives["avro" if head == "avro" else "orders"])
     run: Callable[..., Cost] = spark_arms.run if head == "spark" else worker
     kind = "spark-strict" if head == "spark" else "strict"
-    with _topic(servers) as target:
+    with topic_of_an_arm(servers) as target:
         order = (kind, target) if head == "spark" else (target, kind)
         cost: Cost = measured(run, archive, servers, *order, change).answer
     return cost
-
-
-@contextmanager
-def _topic(servers: str) -> Iterator[str]:
-    """Create a topic for one arm, and remove it to free the page cache for the next arm."""
-    name = f"target-{uuid.uuid4().hex[:8]}"
-    admin = AdminClient({"bootstrap.servers": servers, "log_level": 2})
-    new = NewTopic(name, PARTITIONS, 1, config={"retention.ms": "-1"})
-    admin.create_topics([new])[name].result(20)
-    yield name
-    admin.delete_topics([name])[name].result(20)
