@@ -14,7 +14,6 @@ from kafka_drain_spark.background import Background
 from kafka_drain_spark.data_files import read_files, with_exact_times
 from kafka_drain_spark.decoding import with_decoded
 from kafka_drain_spark.encryption import set_keys
-from kafka_drain_spark.erased import IS_ERASED, with_erased
 from kafka_drain_spark.fingerprint import (
     NAME,
     fingerprint_columns,
@@ -22,6 +21,7 @@ from kafka_drain_spark.fingerprint import (
     together,
 )
 from kafka_drain_spark.job import JobFailed
+from kafka_drain_spark.offset_ranges import IS_ERASED, with_erased
 from kafka_drain_spark.session import require_source
 from kafka_drain_spark.tasks import finished_tasks, records_read
 

@@ -13,10 +13,10 @@ from kafka_drain.spark.job_spec import WindowSpec
 from kafka_drain_spark.data_files import with_exact_times
 from kafka_drain_spark.decoding import sources_of, with_decoded
 from kafka_drain_spark.encryption import set_keys
-from kafka_drain_spark.erased import without_erased
 from kafka_drain_spark.fingerprint import NAME, fingerprint_columns, fingerprint_of
 from kafka_drain_spark.internal_topics import find_internal_topics, names_internal_topics
 from kafka_drain_spark.job import secret_options
+from kafka_drain_spark.offset_ranges import at_offsets, without_offsets
 from kafka_drain_spark.session import is_remote, require_source
 from kafka_drain_spark.source_records import as_sent
 from kafka_drain_spark.splitting import with_splits
@@ -44,8 +44,9 @@ def run_window(spark: SparkSession, spec: WindowSpec) -> dict[str, Any]:
     is_new = (names_internal_topics(options) or spec.encryption) and not is_remote(spark)
     session = spark.newSession() if is_new else spark
     find_internal_topics(session, options)
-    records: DataFrame = session.read.format("kafka").options(**options).load().where(spec.where)
-    records = without_erased(session, as_sent(records), spec.erased)
+    records: DataFrame = session.read.format("kafka").options(**options).load()
+    records = as_sent(at_offsets(session, records, spec.ranges))
+    records = without_offsets(session, records, spec.erased)
     observation = Observation(NAME)
     records = records.observe(observation, *fingerprint_columns(records))
     records = with_exact_times(records, spec.file_format)

@@ -147,7 +147,8 @@ class WindowSpec(WritingSpec):
         window: The window's name.
         offsets: Number of offsets that it spans.
         reader_options: Options of the Kafka source, with start and end offsets but no secrets.
-        where: SQL condition that selects the wanted offsets from what is read.
+        ranges: The wanted offsets of what is read: topic, partition, start and end of each range;
+            none if all are wanted.
         path: Folder of the data files.
         secrets_path: File with the secret reader options; empty when there are none.
         erased: Offsets to leave out, because their records were erased on request: topic,
@@ -157,9 +158,9 @@ class WindowSpec(WritingSpec):
     window: str
     offsets: int
     reader_options: dict[str, str]
-    where: str
     path: str
     secrets_path: str = ""
+    ranges: list[dict[str, Any]] = field(default_factory=list)
     erased: list[dict[str, Any]] = field(default_factory=list)
 
 

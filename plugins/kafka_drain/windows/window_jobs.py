@@ -218,7 +218,7 @@ def prepare_window(
             **bounds,
             **connection,
         },
-        where=_condition(ranges),
+        ranges=_selected(ranges),
         file_format=plan.format,
         writer_options=pipeline.writer_options,
         path=hadoop_path(window.data / attempt),
@@ -252,14 +252,10 @@ def _erased(snapshot: Snapshot, ranges: Ranges) -> dict[TopicPartition, list[Off
     return {tp: merge(rs) for tp, rs in found.items() if rs}
 
 
-def _condition(ranges: Ranges) -> str:
-    """Return the SQL condition for the offsets; those between ranges are read and filtered out."""
-    parts = []
-    for tp, rs in ranges.items():
-        offsets = " OR ".join(f"(offset >= {r.start} AND offset < {r.end})" for r in rs)
-        # Topic names can't contain quotes (org.apache.kafka.common.internals.Topic).
-        parts.append(f"(topic = '{tp.topic}' AND partition = {tp.partition} AND ({offsets}))")
-    return " OR ".join(parts)
+def _selected(ranges: Ranges) -> list[dict[str, Any]]:
+    """Return the offsets to select from what is read; none if exactly these are read."""
+    is_exact = all(len(rs) == 1 for rs in ranges.values())
+    return [] if is_exact else range_rows(ranges)
 
 
 def finish_window(

@@ -15,9 +15,9 @@ from kafka_drain.config.pipeline import Pipeline
 from kafka_drain.errors import ArchiveError, DataLossError, LockedError
 from kafka_drain.intervals import Interval
 from kafka_drain.kafka.cluster import KafkaCluster
-from kafka_drain.offsets import OffsetRange, TopicPartition
+from kafka_drain.offsets import OffsetRange, TopicPartition, from_spark_json
 from kafka_drain.proof.sealing import Identity
-from kafka_drain.spark.job_spec import write_private
+from kafka_drain.spark.job_spec import WindowSpec, write_private
 from kafka_drain.windows import window_jobs as windows
 from kafka_drain.windows.backfill import finish_backfill, open_backfill, refuse_incomplete
 from kafka_drain.windows.backfill_plan import BackfillPlan, plan_backfill
@@ -253,6 +253,40 @@ def drained_again(backfilled: Backfilled, lost: str, folder: Path) -> WindowJob:
     backfilled.made.write(f"{window.data_name}/{job.attempt}", rows)
     _write_result(job, rows)
     return job
+
+
+@pytest.mark.parametrize(
+    ("ranges", "selected"),
+    [
+        ({P0: [OffsetRange(0, 10)], P1: [OffsetRange(2, 4)]}, []),
+        (
+            {P0: [OffsetRange(0, 3), OffsetRange(5, 10)], P1: [OffsetRange(2, 4)]},
+            [(0, 0, 3), (0, 5, 10), (1, 2, 4)],
+        ),
+    ],
+)
+def test_prepare_window_selects(
+    backfilled: Backfilled,
+    tmp_path: Path,
+    ranges: dict[TopicPartition, list[OffsetRange]],
+    selected: list[tuple[int, int, int]],
+) -> None:
+    """Of what lies between a partition's first and last offset, the wanted is selected.
+
+    Where all of it is wanted, nothing is: the source reads exactly that.
+    """
+    tmp_path.chmod(0o700)
+    pipeline = backfilled.pipeline
+    window = open_window(
+        backfilled.made.archive, "repair_1", ranges, pipeline=pipeline, replaces=[]
+    )
+
+    prepare_window(window, ranges, pipeline=pipeline, cluster=backfilled.cluster, folder=tmp_path)
+
+    spec = WindowSpec.read(tmp_path / "window.json")
+    assert [(r["partition"], r["start"], r["end"]) for r in spec.ranges] == selected
+    ends = {tp: rs[-1].end for tp, rs in ranges.items()}
+    assert from_spark_json(spec.reader_options["endingOffsets"]) == ends
 
 
 @pytest.mark.parametrize("times", [1, 2])
