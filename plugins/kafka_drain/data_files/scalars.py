@@ -7,6 +7,7 @@ would import all of pandas if it is installed, which costs up to two seconds and
 from __future__ import annotations
 
 import struct
+from array import array
 from collections.abc import Iterable, Sequence
 from itertools import accumulate
 
@@ -37,11 +38,11 @@ def text(value: str) -> pa.StringScalar:
 def binaries(values: Iterable[bytes | None]) -> pa.LargeBinaryArray:
     """Return an array of bytes."""
     held = list(values)
-    bounds = [0, *accumulate(len(value or b"") for value in held)]
     valid = booleans([value is not None for value in held]).buffers()[1] if None in held else None
-    joined = b"".join(value for value in held if value is not None)
-    buffers = [valid, pa.py_buffer(struct.pack(f"={len(bounds)}q", *bounds))]
-    return pa.Array.from_buffers(pa.large_binary(), len(held), [*buffers, pa.py_buffer(joined)])
+    present = [value or b"" for value in held]
+    bounds = array("q", accumulate(map(len, present), initial=0))
+    buffers = [valid, pa.py_buffer(bounds), pa.py_buffer(b"".join(present))]
+    return pa.Array.from_buffers(pa.large_binary(), len(held), buffers)
 
 
 def booleans(values: Sequence[bool]) -> pa.BooleanArray:

@@ -6,7 +6,7 @@ import struct
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import lru_cache, partial
+from functools import partial
 from itertools import accumulate
 from typing import Any
 
@@ -32,7 +32,7 @@ from kafka_drain.republish.changing.function import (
 )
 from kafka_drain.republish.changing.json_column import JsonColumn
 from kafka_drain.republish.changing.json_fields import JsonFields
-from kafka_drain.republish.changing.masks import REMEMBERED, Replace
+from kafka_drain.republish.changing.masks import Replace, remembering
 from kafka_drain.republish.changing.spec import ChangeSpec
 from kafka_drain.schemas.avro import AVRO, parse_schema, self_contained
 from kafka_drain.schemas.decoders import SchemaText
@@ -155,15 +155,9 @@ class Changer:
         self._filter = spec.wanted.filter()
         self._filter_columns = FilterColumns(self._filter or Filter(()))
         replacements = spec.wanted.replacements(key)
-        self._headers = [
-            (f, lru_cache(REMEMBERED)(how.of_bytes)) for f, how in replacements if f.part == HEADER
-        ]
+        self._headers = [(f, remembering(how)) for f, how in replacements if f.part == HEADER]
         self._key = next(
-            (
-                (f, lru_cache(REMEMBERED)(how.of_bytes))
-                for f, how in replacements
-                if f.part == KEY and f.steps is None
-            ),
+            ((f, remembering(how)) for f, how in replacements if f.part == KEY and f.steps is None),
             None,
         )
         self._parts = [

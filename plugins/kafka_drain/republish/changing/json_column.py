@@ -10,14 +10,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from functools import lru_cache, partial
 from typing import Any, NamedTuple
 
 import pyarrow as pa
 
 from kafka_drain.data_files.scalars import binaries, number
 from kafka_drain.republish.changing.columns import compute as pc
-from kafka_drain.republish.changing.masks import REMEMBERED, Mask, Replace
+from kafka_drain.republish.changing.masks import Mask, Replace, remembering_json
 
 #: How deep objects and arrays may lie in one another: each level doubles the expression twice.
 LEVELS = 3
@@ -81,7 +80,8 @@ class JsonColumn:
 
     def __init__(self, path: Sequence[Any], how: Replace) -> None:
         self._how = how
-        self._in_json = lru_cache(REMEMBERED)(partial(_in_json, how))
+        self._in_json = remembering_json(how)
+        self._knows_order = False
         self._name = None
         self._kinds: dict[str, _Kind] = {}
         if _is_plain(path):
@@ -104,6 +104,10 @@ class JsonColumn:
             column: Without nulls.
             least: Number of rows from which it is tried.
         """
+        if not self._knows_order:
+            self._knows_order = True
+            # A few rows tell which kinds to try first with all of them.
+            self.replaced(column.slice(0, least), least)
         new, left = column, column.is_valid()
         certain = there = column.is_null()
         others, seen = column, dict.fromkeys(self._kinds, 0)
@@ -198,12 +202,6 @@ class JsonTexts:
             )
             certain = pc.or_(is_there, is_absent)
         return texts, pc.and_(certain, pc.less(pc.binary_length(column), _MOST_DIGITS))
-
-
-def _in_json(how: Replace, text: bytes) -> bytes:
-    new = how.in_json(text.decode(), "")
-    assert new is not None
-    return new.encode()
 
 
 def _is_text(column: pa.LargeBinaryArray) -> bool:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import hmac
 import json
+from collections.abc import Callable
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import Any
 from uuid import UUID
 
@@ -16,7 +17,7 @@ MASKED = "***"
 #: What a text that is a UUID is replaced by.
 NO_UUID = "00000000-0000-0000-0000-000000000000"
 
-#: Number of contents whose pseudonyms are remembered: about 15 MB.
+#: Number of contents whose pseudonyms a process remembers: about 15 MB.
 REMEMBERED = 1 << 16
 
 
@@ -124,6 +125,28 @@ class Pseudonym:
 
 #: What replaces the fields of a change.
 Replace = Mask | Pseudonym
+
+
+@lru_cache(16)
+def remembering(how: Replace) -> Callable[[bytes | None], bytes | None]:
+    """Return `how.of_bytes`, which computes the same content once in a process.
+
+    A process sends many partitions, each with its own `Changer`; their keys are the same.
+    """
+    return lru_cache(REMEMBERED)(how.of_bytes)
+
+
+@lru_cache(16)
+def remembering_json(how: Replace) -> Callable[[bytes], bytes]:
+    """Return what replaces a text in JSON, encoded; computes the same once in a process."""
+
+    @lru_cache(REMEMBERED)
+    def in_json(text: bytes) -> bytes:
+        new = how.in_json(text.decode(), "")
+        assert new is not None
+        return new.encode()
+
+    return in_json
 
 
 def key_id(key: bytes) -> str:
