@@ -14,7 +14,7 @@ from typing import Any
 from urllib.error import URLError
 from urllib.request import urlopen
 
-from kafka_drain.storage.s3 import spark_conf_for
+from kafka_drain.spark.stores import store_conf
 
 __all__ = ["CREDENTIALS", "VARIABLE", "s3_server", "session_for"]
 
@@ -79,7 +79,7 @@ def _answers(url: str) -> bool:
 
 def session_for(spark: Any, archive: str, environment: dict[str, str]) -> Any:
     """Return a session of the shared Spark that is set up as a job with this archive is."""
-    conf = spark_conf_for(archive, environment)
+    conf = store_conf(archive, environment)
     if not conf:
         return spark
     session = spark.newSession()

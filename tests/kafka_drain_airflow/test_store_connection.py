@@ -17,7 +17,7 @@ from botocore.session import Session
 
 from kafka_drain.config.pipeline import Pipeline
 from kafka_drain.errors import ArchiveError, ConfigError, MachineError, StoreUnavailableError
-from kafka_drain.storage.s3 import spark_conf_for
+from kafka_drain.storage.s3 import s3_conf
 from kafka_drain_airflow.store_connection import archive_access, store_access
 
 ON_S3 = Pipeline(name="p", topics=["t"], archive="s3://bucket/a", archive_conn_id="store")
@@ -144,7 +144,7 @@ def test_role_becomes(monkeypatch: pytest.MonkeyPatch, provider: type[Hook]) -> 
 
     with archive_access(ON_S3):
         inside = aws_variables()
-        conf = spark_conf_for(ON_S3.archive, os.environ)
+        conf = s3_conf(os.environ)
         found = Session().get_credentials()
         seen = found.get_frozen_credentials()
 

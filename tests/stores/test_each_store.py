@@ -14,7 +14,6 @@ from datetime import datetime, timedelta, timezone
 from pathlib import Path
 from typing import Any
 
-import fsspec
 import pytest
 from upath import UPath
 
@@ -45,9 +44,9 @@ def azure(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]]:
 
 
 @pytest.fixture(scope="session")
-def gcs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]]:
+def gcs() -> Iterator[dict[str, str]]:
     """Environment for the one fake-gcs-server of this test run."""
-    with gcs_server(tmp_path_factory.mktemp("gcs")) as environment:
+    with gcs_server() as environment:
         yield environment
 
 
@@ -67,8 +66,6 @@ def root(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> UPa
         pytest.skip("`make test-azure-gcs` runs it")
     for name, value in request.getfixturevalue(request.param).items():
         monkeypatch.setenv(name, value)
-    # Otherwise Google's package asks this machine's network for a login.
-    monkeypatch.setitem(fsspec.config.conf, "gs", {"token": "anon"})
     found = locate(f"{scheme}://bucket-{uuid.uuid4().hex[:8]}/archive")
     found.fs.mkdir(found.path.strip("/").partition("/")[0])
     return found

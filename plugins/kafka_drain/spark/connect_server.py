@@ -16,12 +16,12 @@ from kafka_drain.errors import ConfigError, MachineError
 from kafka_drain.spark import java
 from kafka_drain.spark.cds import archive_name, find_class_archive, sharing_options
 from kafka_drain.spark.connect import DEFAULT_PORT, ConnectAddress
+from kafka_drain.spark.stores import store_jars
 from kafka_drain.spark.submit import (
     connector_jars,
     java_options_elsewhere,
     spark_environment,
     spark_home,
-    store_jars,
 )
 
 _CLASS = "org.apache.spark.sql.connect.service.SparkConnectServer"
@@ -111,7 +111,7 @@ def run_server(
     if not (spark_home() / "jars").is_dir():
         raise MachineError("only pyspark-client is installed; a server needs pyspark itself")
     connector = connector_jars(is_needed=True)
-    jars = [*options.jars, *(store_jars() if options.with_store else ())]
+    jars = [*options.jars, *(store_jars("s3://") if options.with_store else ())]
     require_free(options)
     archive = find_class_archive(archive_name(machine_java, spark_home(), connector))
     command = server_command(

@@ -29,8 +29,8 @@ from kafka_drain.spark.installed import require_unmixed_pyspark
 from kafka_drain.spark.jars import fetch as jar_files
 from kafka_drain.spark.job_spec import write_private
 from kafka_drain.spark.place import Place, place_of
+from kafka_drain.spark.stores import store_conf, store_jars
 from kafka_drain.storage.paths import hadoop_path, locate
-from kafka_drain.storage.s3 import spark_conf_for
 
 #: Settings of an application whose driver runs in the cluster. A second attempt by YARN would begin
 #: with a spec of the past; Airflow's retry makes a new one.
@@ -273,7 +273,7 @@ def prepare_application(
             "a Spark Connect server as the master: sc://host:port"
         )
     path = _application_path()
-    in_store = spark_conf_for(pipeline.archive, os.environ)
+    in_store = store_conf(pipeline.archive, os.environ)
     # For the driver only: spark.pyspark.python sets the executors' Python.
     in_cluster = _PLACE.get() is Place.CLUSTER
     python = IN_CLUSTER if in_cluster else {"spark.pyspark.driver.python": sys.executable}
@@ -301,7 +301,7 @@ def prepare_application(
         # The store's jars aren't on the initial class path, so that the CDS archive stays valid.
         jars=[
             *jars,
-            *(store_jars() if in_store and not pipeline.jars else []),
+            *([] if pipeline.jars else store_jars(pipeline.archive)),
             *(encryption_jars() if pipeline.encryption and not pipeline.jars else []),
         ],
         py_files=_zip_packages(path, folder),
@@ -330,7 +330,7 @@ def _for_connect(
     # A session's configuration becomes Hadoop's without the prefix that spark-submit needs.
     in_store = {
         key.removeprefix("spark.hadoop."): value
-        for key, value in spark_conf_for(pipeline.archive, os.environ).items()
+        for key, value in store_conf(pipeline.archive, os.environ).items()
     }
     defaults = {key: value for key, value in DEFAULTS.items() if key.startswith("spark.sql.")}
     classes = {} if kind in _SEND_CODE else SHARED_CLASSES
@@ -356,15 +356,6 @@ def connector_jars(is_needed: bool) -> list[str]:
         if is_needed:
             raise
         return []
-
-
-def store_jars() -> list[str]:
-    """Return the jars with which Spark opens object stores.
-
-    Raises:
-        MachineError: When one is missing.
-    """
-    return [str(jar) for jar in jar_files.verified(jar_files.S3)]
 
 
 def encryption_jars() -> list[str]:

@@ -14,6 +14,7 @@ from typing import Any
 from upath import UPath
 
 from kafka_drain.errors import ArchiveError, MachineError, StoreUnavailableError
+from kafka_drain.storage.gcs import EMULATOR, GCS_SCHEMES
 from kafka_drain.storage.s3 import S3_SCHEMES
 from kafka_drain.storage.schemes import HDFS, PACKAGES, normalised
 
@@ -68,6 +69,9 @@ def _options(scheme: str) -> dict[str, Any]:
         options["default_block_size"] = _READ_AHEAD
         # By default, s3fs asks for the size of each object that it reads as a whole.
         options["max_concurrency"] = 1
+    if scheme in GCS_SCHEMES and os.environ.get(EMULATOR):
+        # A stand-in has no logins; gcsfs would look for one, on the network too.
+        options["token"] = "anon"
     return options
 
 

@@ -54,19 +54,16 @@ def scheme_of(archive: str) -> str:
     return archive.partition("://")[0] if "://" in archive else ""
 
 
-def spark_conf_for(archive: str, environment: Mapping[str, str]) -> dict[str, str]:
-    """Return Spark's configuration for an archive's store; empty for a file system.
+def s3_conf(environment: Mapping[str, str]) -> dict[str, str]:
+    """Return Spark's configuration for S3.
 
     Args:
-        archive: The archive's path or URL.
         environment: Source of AWS's variables. Credentials aren't taken from it: Spark's driver
             reads them itself.
 
     Raises:
         ConfigError: When AWS_ENDPOINT_URL isn't a URL, or contains a password.
     """
-    if scheme_of(archive) not in S3_SCHEMES:
-        return {}
     conf = dict(_WITHOUT_RENAMES)
     chain = _CHAINS[1 if _spark_version().startswith("3.") else 2]
     conf["spark.hadoop.fs.s3a.aws.credentials.provider"] = ",".join([*_KEYS, chain])

@@ -8,7 +8,7 @@ from kafka_drain.config.groups import check_group
 from kafka_drain.config.pipeline import Pipeline
 from kafka_drain.config.spark_conf import check_spark_conf
 from kafka_drain.errors import ConfigError
-from kafka_drain.storage.s3 import beyond_keys, options_of, scheme_of, spark_conf_for, variables_of
+from kafka_drain.storage.s3 import beyond_keys, options_of, s3_conf, scheme_of, variables_of
 
 S3A = "spark.hadoop.fs.s3a."
 
@@ -22,17 +22,11 @@ def test_scheme_of(archive: str, scheme: str) -> None:
     assert scheme_of(archive) == scheme
 
 
-@pytest.mark.parametrize("archive", ["/archives/a", "file:///a", "gs://bucket/a"])
-def test_spark_conf_elsewhere(archive: str) -> None:
-    """An archive that isn't on S3 changes nothing, whatever the environment says."""
-    assert spark_conf_for(archive, {"AWS_ENDPOINT_URL": "http://s3:9000"}) == {}
-
-
-def test_spark_conf_amazon() -> None:
+def test_s3_conf_amazon() -> None:
     """Amazon's own S3 needs no endpoint; nothing is renamed."""
     environment = {"AWS_SECRET_ACCESS_KEY": "hidden", "AWS_REGION": "eu-west-1"}
 
-    conf = spark_conf_for("s3://bucket/a", environment)
+    conf = s3_conf(environment)
 
     assert conf[f"{S3A}endpoint.region"] == "eu-west-1"
     assert f"{S3A}endpoint" not in conf
@@ -57,9 +51,9 @@ def test_spark_conf_amazon() -> None:
         ),
     ],
 )
-def test_spark_conf_endpoint(environment: dict[str, str], endpoint: str, region: str) -> None:
+def test_s3_conf_endpoint(environment: dict[str, str], endpoint: str, region: str) -> None:
     """Spark asks the same server, by path, as botocore does for it."""
-    conf = spark_conf_for("s3a://bucket/a", environment)
+    conf = s3_conf(environment)
 
     assert conf[f"{S3A}endpoint"] == endpoint
     assert conf[f"{S3A}path.style.access"] == "true"
@@ -67,10 +61,10 @@ def test_spark_conf_endpoint(environment: dict[str, str], endpoint: str, region:
 
 
 @pytest.mark.parametrize("endpoint", ["s3:9000", "http://", "http://user:secret@s3:9000"])
-def test_spark_conf_endpoint_refused(endpoint: str) -> None:
+def test_s3_conf_endpoint_refused(endpoint: str) -> None:
     """What is no URL, or would show a password, is refused; the password isn't repeated."""
     with pytest.raises(ConfigError, match="AWS_ENDPOINT_URL") as raised:
-        spark_conf_for("s3://bucket/a", {"AWS_ENDPOINT_URL": endpoint})
+        s3_conf({"AWS_ENDPOINT_URL": endpoint})
 
     assert "secret" not in str(raised.value)
 
@@ -123,7 +117,7 @@ def test_pipeline_connection_without_store() -> None:
         "spark.hadoop.fs.s3a.proxy.password",
     ],
 )
-def test_spark_conf_with_secret(name: str) -> None:
+def test_s3_conf_with_secret(name: str) -> None:
     """Credentials of a store would be on spark-submit's command line."""
     with pytest.raises(ConfigError, match="command line") as raised:
         check_spark_conf({name: "hidden"})
@@ -166,9 +160,9 @@ def test_beyond_keys(extra: dict[str, object], more: list[str]) -> None:
     assert beyond_keys(extra) == more
 
 
-def test_spark_conf_credentials() -> None:
+def test_s3_conf_credentials() -> None:
     """Spark looks for credentials wherever botocore does; none are in its configuration."""
-    conf = spark_conf_for("s3://bucket/a", {"AWS_PROFILE": "archives"})
+    conf = s3_conf({"AWS_PROFILE": "archives"})
 
     providers = conf[f"{S3A}aws.credentials.provider"].split(",")
     assert providers[:2] == [

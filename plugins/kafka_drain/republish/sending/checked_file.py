@@ -134,7 +134,9 @@ def _blocks(
     size, state = 0, hashlib.sha256()
     while size <= file.bytes:
         with naming_outages(path):
-            chunk = source.read(chunk_bytes)
+            # One byte more than expected tells a longer file. gcsfs splits a longer read among
+            # several requests, and Google's store refuses those that begin after the end.
+            chunk = source.read(min(chunk_bytes, file.bytes - size + 1))
         if not chunk:
             break
         size += len(chunk)

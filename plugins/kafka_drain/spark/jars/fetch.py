@@ -1,4 +1,4 @@
-"""The jars that pip doesn't install: Spark's Kafka connector, S3, the demo's broker, Kafka's tools.
+"""The jars that pip doesn't install: Spark's Kafka connector, object stores, the demo's broker.
 
 `jars.lock` lists the jars of each configuration with their sizes and hashes. `fetch` downloads them
 from a Maven repository into a folder of the user's cache whose name depends on these lines of the
@@ -27,6 +27,7 @@ from kafka_drain.spark.jars.lock import LockedJar
 CONNECTOR = "connector"
 BROKER = "broker"
 S3 = "s3"
+GCS = "gcs"
 ENCRYPTION = "encryption"
 TOOLS = "tools"
 HADOOP = "hadoop"
@@ -55,7 +56,7 @@ _DEFAULT_SPARK = "4.1"
 BROKERS = {"4.1.0": BROKER, "4.0.0": "broker-kafka40", "4.4.0": "broker-kafka44"}
 
 CONFS = (*(conf for confs in _FOR_SPARK.values() for conf in confs.values()), *BROKERS.values())
-CONFS += (TOOLS, HADOOP)
+CONFS += (GCS, TOOLS, HADOOP)
 
 
 def cache_folder() -> Path:

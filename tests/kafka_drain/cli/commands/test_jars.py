@@ -33,7 +33,11 @@ def repository(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Mave
 
 @pytest.mark.parametrize(
     ("arguments", "confs"),
-    [([], ["connector", "s3"]), (["--broker"], ["connector", "s3", "broker"])],
+    [
+        ([], ["connector", "s3", "encryption"]),
+        (["--broker"], ["connector", "s3", "encryption", "broker"]),
+        (["--gcs"], ["connector", "s3", "encryption", "gcs"]),
+    ],
 )
 def test_jars(
     repository: MavenServer,
@@ -41,7 +45,7 @@ def test_jars(
     arguments: list[str],
     confs: list[str],
 ) -> None:
-    """Spark's are fetched for Kafka and for stores, the broker's when they are asked for."""
+    """Spark's are fetched; those of Google's store and the broker's when they are asked for."""
     assert main(["jars", *arguments, "--json"]) == 0
 
     printed = capsys.readouterr()
@@ -60,7 +64,7 @@ def test_jars_no_store(
     assert main(["jars", "--json"]) == 0
 
     printed = capsys.readouterr()
-    assert list(json.loads(printed.out)) == ["connector"]
+    assert list(json.loads(printed.out)) == ["connector", "encryption"]
     assert "no s3 jars for Spark 4.2.0; install pyspark 3.5, 4.0 or 4.1" in printed.err
 
 
