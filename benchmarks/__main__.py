@@ -68,6 +68,7 @@ PARTS = {
     "requests": "benchmarks.store_requests:measure_requests",
     "compact": "benchmarks.compaction:measure_compaction",
     "find": "benchmarks.find:measure_find",
+    "workers": "benchmarks.workers:measure_workers",
     "scale": "benchmarks.scale:measure_scale",
     "pages": "benchmarks.pages:measure_pages",
 }

@@ -7,6 +7,7 @@ model with rows that it wasn't made from. Opens nothing.
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from kafka_drain.errors import ConfigError
@@ -50,6 +51,7 @@ class Load:
         partitions: Partitions that get records between any two drains.
         retention_days: Days for which the archive keeps records.
         minutes: Minutes from a drain to the next one.
+        restore_cores: Cores of a restore, of one machine or of a cluster's workers together.
         generation_days: Days after which maintenance closes a generation.
         file_bytes: Size of the files that maintenance writes.
     """
@@ -59,6 +61,7 @@ class Load:
     partitions: int
     retention_days: float
     minutes: float = 60
+    restore_cores: int = MEASURED_CORES
     generation_days: float = 7
     file_bytes: int = 256 * _MIB
 
@@ -106,7 +109,7 @@ class Size:
         kept_files: Files of the archive after compaction.
         receipts: Receipts of the archive.
         requests: Requests to an object store each day, without those of Spark's own committer.
-        restore_hours: Hours to send and verify a day of records with two cores.
+        restore_hours: Hours to send and verify a day of records with `restore_cores`.
     """
 
     cores: int
@@ -138,6 +141,41 @@ def drain_seconds(records: float, record_bytes: float, partitions: int, cores: i
     return start + work * MEASURED_CORES / cores
 
 
+@dataclass(frozen=True, slots=True)
+class Sending:
+    """What a restore costs where it runs, by workers that are alike.
+
+    Attributes:
+        lanes: Number of its lanes: partitions that have records.
+        start: Seconds before the first record is sent.
+        work: Seconds of one worker to send all records.
+    """
+
+    lanes: int
+    start: float
+    work: float
+
+    @classmethod
+    def fit(cls, lanes: int, seconds: Mapping[int, float]) -> Sending:
+        """Return the costs that follow from the durations with two numbers of workers."""
+        (few, long), (many, short) = sorted(seconds.items())
+        work = (long - short) / (largest_share(lanes, few) - largest_share(lanes, many))
+        return cls(lanes, long - work * largest_share(lanes, few), work)
+
+
+def largest_share(lanes: int, workers: int) -> float:
+    """Return the share of the records that the busiest worker sends, if lanes are alike.
+
+    A lane is sent by one worker, in order; more workers than lanes don't help.
+    """
+    return math.ceil(lanes / workers) / lanes
+
+
+def send_seconds(sending: Sending, workers: int) -> float:
+    """Return the likely duration of a restore by so many workers."""
+    return sending.start + sending.work * largest_share(sending.lanes, workers)
+
+
 def size_of(load: Load) -> Size:
     """Return what a load needs.
 
@@ -164,7 +202,8 @@ def size_of(load: Load) -> Size:
     )
     new_files = drains * load.partitions
     generations = load.retention_days / load.generation_days
-    by_records = load.records_per_second * _DAY / _MILLION * RESTORE_PER_MILLION
+    share = largest_share(load.partitions, load.restore_cores) * MEASURED_CORES
+    by_records = load.records_per_second * _DAY / _MILLION * RESTORE_PER_MILLION * share
     by_bytes = by_records * max(1.0, load.record_bytes / MEASURED_BYTES)
     hours = (RESTORE_START + by_records) / 3600, (RESTORE_START + by_bytes) / 3600
     return Size(

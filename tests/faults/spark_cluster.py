@@ -1,4 +1,4 @@
-"""A standalone Spark cluster of two workers, with processes that can be killed."""
+"""A standalone Spark cluster, with processes that can be killed."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import contextlib
 import os
 import signal
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
@@ -48,10 +48,17 @@ def process(
 
 
 @contextmanager
-def standalone_spark(folder: Path) -> Iterator[tuple[str, list[int]]]:
-    """Run a Spark cluster: yields its master's URL, and the ids of two workers of one core each.
+def standalone_spark(
+    folder: Path, workers: int = 2, prefixes: Sequence[Sequence[str]] = ()
+) -> Iterator[tuple[str, list[int]]]:
+    """Run a Spark cluster: yields its master's URL, and the ids of its workers of one core each.
 
     The workers have separate addresses, as Spark runs no second copy of a task on the same host.
+
+    Args:
+        folder: An empty folder.
+        workers: Number of workers.
+        prefixes: What begins the command of each worker.
     """
     port, *_ = free_ports(1, avoid=())
     address = f"spark://127.0.0.1:{port}"
@@ -64,8 +71,10 @@ def standalone_spark(folder: Path) -> Iterator[tuple[str, list[int]]]:
         _, log = stack.enter_context(process("master", folder, *master))
         wait_for(lambda: "I have been elected leader" in log.read_text(), "Spark's master")
         logs = []
-        for host in ("127.0.0.2", "127.0.0.3"):
-            worker = [spark_class, f"{deploy}.worker.Worker", "--host", host, "--port", "0"]
+        for number in range(workers):
+            host = f"127.0.0.{number + 2}"
+            worker = [*prefixes[number]] if prefixes else []
+            worker += [spark_class, f"{deploy}.worker.Worker", "--host", host, "--port", "0"]
             worker += ["--webui-port", "0", "--cores", "1", "--memory", "1g"]
             worker += ["--work-dir", str(folder / host), address]
             pid, log = stack.enter_context(

@@ -155,6 +155,48 @@ def test_size_of_restore() -> None:
     assert (hours.low, hours.high) == pytest.approx((hours.likely * 0.75, hours.likely * 1.25))
 
 
+@pytest.mark.parametrize(
+    ("lanes", "workers", "expected"),
+    [
+        (8, 1, 1),
+        (8, 2, 1 / 2),
+        (8, 3, 3 / 8),
+        (8, 4, 1 / 4),
+        (8, 8, 1 / 8),
+        (8, 9, 1 / 8),
+        (1, 2, 1),
+    ],
+)
+def test_largest_share(lanes: int, workers: int, expected: float) -> None:
+    """The busiest worker has as many lanes as any; workers without a lane don't help."""
+    assert sizing.largest_share(lanes, workers) == pytest.approx(expected)
+
+
+@given(
+    lanes=st.integers(2, 1_000),
+    start=st.floats(0, 100),
+    work=st.floats(1, 1e6),
+    workers=st.integers(1, 2_000),
+)
+def test_sending_fit(lanes: int, start: float, work: float, workers: int) -> None:
+    """Durations with one worker and with two are enough to tell start and work apart."""
+    sending = sizing.Sending(lanes, start, work)
+    seconds = {n: sizing.send_seconds(sending, n) for n in (1, 2)}
+
+    said = sizing.send_seconds(sizing.Sending.fit(lanes, seconds), workers)
+
+    assert said == pytest.approx(sizing.send_seconds(sending, workers), abs=1e-6 * work)
+
+
+def test_size_of_restore_cores() -> None:
+    """Four times the cores restore in a quarter of the time, beside the start."""
+    start = sizing.RESTORE_START / 3600
+    load = replace(LOAD, partitions=24)
+    few, many = (size_of(replace(load, restore_cores=cores)).restore_hours for cores in (2, 8))
+
+    assert many.likely - start == pytest.approx((few.likely - start) / 4)
+
+
 def test_size_of_too_often() -> None:
     """Drains that can't end before the next one are refused."""
     with pytest.raises(ConfigError, match="minutes"):

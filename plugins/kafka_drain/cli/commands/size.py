@@ -20,6 +20,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--partitions", type=int, required=True, help="partitions that get records all the time")
     add("--retention-days", type=float, required=True, help="days that the archive keeps")
     add("--minutes", type=float, default=60, help="from a drain to the next (%(default)s)")
+    add(
+        "--restore-cores",
+        type=int,
+        default=MEASURED_CORES,
+        help="of a restore, on one machine or on a cluster's workers (%(default)s)",
+    )
 
 
 def run(options: argparse.Namespace) -> int:
@@ -30,12 +36,13 @@ def run(options: argparse.Namespace) -> int:
         partitions=options.partitions,
         retention_days=options.retention_days,
         minutes=options.minutes,
+        restore_cores=options.restore_cores,
     )
     size = size_of(load)
 
     def show(console: Console) -> None:
         table = new_table(console, "what", "likely", "from", "to", numbers=("likely", "from", "to"))
-        for row in rows(size):
+        for row in rows(load, size):
             table.add_row(*row)
         print_table(console, table)
         print_lines(console, ["from and to: what measurements leave possible; see docs/sizing.md"])
@@ -44,7 +51,7 @@ def run(options: argparse.Namespace) -> int:
     return OK
 
 
-def rows(size: Size) -> list[tuple[str, str, str, str]]:
+def rows(load: Load, size: Size) -> list[tuple[str, str, str, str]]:
     """Return the rows of the table: what, the likely figure, the lowest and the highest."""
     return [
         ("cores of a drain", f"{size.cores:,}", "", ""),
@@ -55,7 +62,7 @@ def rows(size: Size) -> list[tuple[str, str, str, str]]:
         _between("files once compacted", size.kept_files),
         ("receipts", f"{size.receipts:,.0f}", "", ""),
         ("requests to a store a day", f"{size.requests:,.0f}", "", ""),
-        _between(f"hours to restore a day, {MEASURED_CORES} cores", size.restore_hours),
+        _between(f"hours to restore a day, {load.restore_cores:,} cores", size.restore_hours),
     ]
 
 
