@@ -381,8 +381,7 @@ class _Look:
         except ArchiveError:
             return Seen.UNREADABLE
         differs = identity_differs(
-            document.isolation_level,
-            document.retention,
+            document.settings,
             document.topics,
             self._noted.documents,
             ids_by_topic(self._topic_ids()),

@@ -9,12 +9,12 @@ from kafka_drain.findings import Finding
 
 
 def removable(
-    there: Collection[str], needed: Collection[str], damage: Mapping[str, Sequence[Finding]]
+    free: Collection[str], needed: Collection[str], damage: Mapping[str, Sequence[Finding]]
 ) -> list[str]:
     """Return which of the superseded files may be removed.
 
     Args:
-        there: The superseded files that exist.
+        free: The superseded files that exist and that their store doesn't lock.
         needed: Files of republishes that may be resumed; these stay for now.
         damage: By window that readers depend on, how its files differ from what was sealed.
 
@@ -28,4 +28,4 @@ def removable(
                 f"window {key} differs from what was sealed: {'; '.join(map(str, found[:5]))}; "
                 "nothing was removed"
             )
-    return sorted(set(there) - set(needed))
+    return sorted(set(free) - set(needed))

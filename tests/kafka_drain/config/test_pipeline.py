@@ -62,6 +62,8 @@ def test_pipeline_defaults() -> None:
         "evidence_conn_id": None,
         "erase_conn_id": None,
         "encryption": None,
+        "immutable_days": None,
+        "immutable_mode": None,
         "witness": None,
         "witness_conn_id": None,
         "drill": None,
