@@ -74,14 +74,12 @@ class Locked:
 
     Attributes:
         files: Their number.
-        first: When the first of those with an end is free; None if none has an end.
-        last: When the last of these is free.
+        ends: When the first of those with an end is free, and when the last; None if none has one.
         on_hold: Number of those that a hold keeps, which has no end.
     """
 
     files: int = 0
-    first: datetime | None = None
-    last: datetime | None = None
+    ends: tuple[datetime, datetime] | None = None
     on_hold: int = 0
 
     @classmethod
@@ -94,23 +92,25 @@ class Locked:
             for each in locked
             if each.retention is not None and each.retention.until > now
         ]
-        return cls(len(locked), min(ends, default=None), max(ends, default=None), held_back)
+        return cls(len(locked), (min(ends), max(ends)) if ends else None, held_back)
 
     def __str__(self) -> str:
         """Return it in words, beginning with the number of files."""
         said = f"{self.files:,} files, "
-        if self.first is not None and self.last is not None:
-            said += f"locked until {_minute(self.first)}"
-            if self.last != self.first:
-                said += f" (the last until {_minute(self.last)})"
-        if self.on_hold and self.first is not None:
-            return f"{said}; {self.on_hold:,} of them also until a legal hold is released"
-        return f"{said}locked until a legal hold is released" if self.on_hold else said
+        if self.ends is None:
+            return f"{said}locked until a legal hold is released" if self.on_hold else said
+        first, last = self.ends
+        said += f"locked until {_minute(first)}"
+        if last != first:
+            said += f" (the last until {_minute(last)})"
+        if self.on_hold:
+            said += f"; {self.on_hold:,} of them also until a legal hold is released"
+        return said
 
     @property
     def ends_at(self) -> str | None:
         """When the last is free, in ISO 8601; None if nothing is locked, or a hold has no end."""
-        return None if self.last is None or self.on_hold else self.last.isoformat()
+        return None if self.ends is None or self.on_hold else self.ends[1].isoformat()
 
 
 def to_set(held: Held, wanted: Retention, now: datetime) -> Retention | None:

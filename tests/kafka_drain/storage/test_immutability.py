@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+from collections.abc import Iterator
 from datetime import datetime, timedelta, timezone
 from itertools import product
 from typing import Any
@@ -112,6 +114,11 @@ def lock(days: int, on_hold: bool = False) -> Held:
         ([lock(0, True)], "1 files, locked until a legal hold is released", None),
         ([lock(-1, True)], "1 files, locked until a legal hold is released", None),
         (
+            [Held(1, Retention("compliance", NOW), on_hold=True)],
+            "1 files, locked until a legal hold is released",
+            None,
+        ),
+        (
             [lock(1, True), lock(1)],
             "2 files, locked until 2026-01-02 12:00 UTC; 1 of them also until a legal hold is "
             "released",
@@ -134,6 +141,17 @@ def test_locked(held: list[Held], said: str, ends_at: str | None) -> None:
     assert found.files == sum(each.is_locked(NOW) for each in held)
 
 
+@pytest.fixture
+def elsewhere(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """A machine whose clock shows another time than UTC."""
+    with monkeypatch.context() as context:
+        context.setenv("TZ", "Asia/Tokyo")
+        time.tzset()
+        yield
+    time.tzset()
+
+
+@pytest.mark.usefixtures("elsewhere")
 def test_locked_in_utc() -> None:
     """Times are said in UTC, wherever they were read."""
     zone = timezone(timedelta(hours=5))
