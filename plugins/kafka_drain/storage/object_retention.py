@@ -62,8 +62,14 @@ def _ask_s3(files: Any, path: str) -> Held:
 
 def _set_on_s3(files: Any, path: str, asked: Retention, before: Retention | None) -> None:
     bucket, key, _ = files.split_path(path)
-    retention = {"Mode": asked.mode.upper(), "RetainUntilDate": asked.until}
-    files.call_s3("put_object_retention", Bucket=bucket, Key=key, Retention=retention)
+    files.call_s3(
+        "put_object_retention",
+        Bucket=bucket,
+        Key=key,
+        Retention={"Mode": asked.mode.upper(), "RetainUntilDate": asked.until},
+        # It changes the lock of somebody else, which needs a permission even if it gets stronger.
+        **({"BypassGovernanceRetention": True} if _changes(asked, before) else {}),
+    )
 
 
 def _able_on_s3(files: Any, path: str) -> str:
@@ -157,7 +163,6 @@ def _ask_gcs(files: Any, path: str) -> Held:
 
 def _set_on_gcs(files: Any, path: str, asked: Retention, before: Retention | None) -> None:
     bucket, name, _ = files.split_path(path)
-    changes = before is not None and before.mode != asked.mode
     files.call(
         "PATCH",
         "b/{}/o/{}",
@@ -165,8 +170,8 @@ def _set_on_gcs(files: Any, path: str, asked: Retention, before: Retention | Non
         name,
         json={"retention": gcs_retention(asked)},
         json_out=True,
-        # Google wants to be told that a lock's mode changes, even to the stronger one.
-        **({"overrideUnlockedRetention": "true"} if changes else {}),
+        # As on S3.
+        **({"overrideUnlockedRetention": "true"} if _changes(asked, before) else {}),
     )
 
 
@@ -195,6 +200,10 @@ def creation_options(path: UPath, retention: Retention) -> dict[str, Any]:
         # S3 refuses such a request without one, and older releases of botocore send none.
         "ChecksumAlgorithm": "CRC32",
     }
+
+
+def _changes(asked: Retention, before: Retention | None) -> bool:
+    return before is not None and before.mode != asked.mode
 
 
 def _google_mode(mode: Mode) -> str:
@@ -302,8 +311,9 @@ def retain(
         where = (root / path).path
         try:
             held = store.ask(root.fs, where)
+            before = held.retention if held.is_locked(now) else None
             if (asked := to_set(held, wanted, now)) is not None:
-                store.set(root.fs, where, asked, held.retention)
+                store.set(root.fs, where, asked, before)
         except Exception as error:
             # Each store has its own exceptions.
             raise ArchiveError(

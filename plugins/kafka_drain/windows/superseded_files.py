@@ -89,7 +89,7 @@ def remove_superseded(
     ticker = Ticker(f"remove {archive.root}", Progress("files", len(paths)), say)
     held = locks.held(paths)
     for number, path in enumerate(held, start=1):
-        (archive.root / path).unlink(missing_ok=True)
+        (archive.root / path).unlink()
         ticker.at(number)
     files, size = len(held), sum(each.bytes for each in held.values())
     for generation in snapshot.generations[:-1]:

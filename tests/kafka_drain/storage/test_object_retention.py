@@ -1,6 +1,6 @@
 """What Google's store and Azure's are asked to lock a file: their test servers lock nothing.
 
-On S3, `tests/stores/test_immutable.py` shows it against a server.
+On S3, `tests/stores/test_s3_immutable.py` shows it against a server.
 """
 
 from __future__ import annotations

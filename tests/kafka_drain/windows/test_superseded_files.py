@@ -320,16 +320,40 @@ def test_remove_superseded_locked_unread(case: Superseded) -> None:
     assert all(case.there(case.batches))
 
 
+@pytest.mark.parametrize("is_listed", [True, False])
+def test_still_locked(case: Superseded, monkeypatch: pytest.MonkeyPatch, is_listed: bool) -> None:
+    """What is kept of the superseded files, or will be; not what readers use, nor what is gone."""
+    gone, kept, unlisted, free = case.batches
+    soon = case.closed[0]
+    locked = dict.fromkeys([f.path for f in (gone, kept, unlisted, soon, *case.first)], LOCK)
+    case.path(gone).unlink()
+    there = [kept.path, free.path, case.first[0].path] if is_listed else None
+
+    def found() -> int:
+        locks = SomeLocks(case, locked)
+        return superseding.still_locked(case.made.archive, locks, there, more=[soon.path]).files
+
+    assert found() == 0
+    monkeypatch.setattr(superseding, "is_local", lambda root: root is None)
+    assert found() == (2 if is_listed else 3)
+
+
 def test_remove_unsealed_locked(case: Superseded, monkeypatch: pytest.MonkeyPatch) -> None:
     """What was killed between its locks and its receipt stays as long as it is locked."""
     case.plan("compact_0002")
     folder = Path(str(case.made.root), "windows/compact_0002")
     said: list[str] = []
-    monkeypatch.setattr(superseding, "locked_in", lambda *_: Locked(2, on_hold=2))
+    case.plan("compact_0003")
+    monkeypatch.setattr(
+        superseding,
+        "locked_in",
+        lambda path, _: Locked(2, on_hold=2) if path.name == folder.name else Locked(),
+    )
 
     remove_unsealed(case.made.archive, said.append)
 
     assert folder.is_dir()
+    assert not folder.with_name("compact_0003").exists()
     assert said[0].endswith(
         "keeping window compact_0002, which was never sealed: 2 files, locked until a legal hold "
         "is released; a later maintenance removes it"

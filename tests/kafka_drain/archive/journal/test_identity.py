@@ -63,7 +63,11 @@ def test_identity_differs_immutable(
     found = identity_differs(("read_committed", None, said), {}, documents, {})
 
     assert bool(found) == (noted != said)
-    assert not found or ("immutable" in found) == (said is not None)
+    assert not found or found == (
+        "says isolation_level 'read_committed' and retention None"
+        + (f" and immutable {said!r}" if said else "")
+        + ", which no drain has used"
+    )
 
 
 @pytest.mark.parametrize(
