@@ -32,19 +32,20 @@ from kafka_drain.storage.immutability import Immutability
 from kafka_drain.storage.json_files import create_text
 from kafka_drain.storage.object_retention import StoreLocks, retain
 from tests.conftest import Drain
+from tests.integration.command_line import kafka_drain
 from tests.s3_server import CREDENTIALS, VARIABLE, session_for
 
 pytestmark = pytest.mark.integration
 
 DAYS = 30
 RECORDS = 20
+NEW_YEAR = 1_767_225_600_000  # 2026-01-01 UTC, in milliseconds
 
 #: Versity's gateway takes a deletion marker for an object where S3 doesn't: a lease that was
-#: released in a bucket that keeps versions can't be taken again.
-no_second_lease = pytest.mark.skipif(
-    VARIABLE in os.environ, reason="Versity's gateway 1.8.0 lets no lease be taken twice there"
+#: released in a bucket that keeps versions can't be taken again. And no bucket locks by default.
+not_on_versity = pytest.mark.skipif(
+    VARIABLE in os.environ, reason="Versity's gateway 1.8.0 can't do that"
 )
-NEW_YEAR = 1_767_225_600_000  # 2026-01-01 UTC, in milliseconds
 
 
 @pytest.fixture
@@ -136,7 +137,7 @@ def is_sealed(key: str) -> bool:
 
 
 @pytest.mark.store
-@no_second_lease
+@not_on_versity
 def test_immutable_archive(
     fill: Callable[[int], Pipeline],
     bucket: str,
@@ -215,7 +216,7 @@ def test_immutable_archive(
 
 
 @pytest.mark.store
-@no_second_lease
+@not_on_versity
 def test_immutable_archive_erased(
     fill: Callable[[int], Pipeline],
     bucket: str,
@@ -261,6 +262,7 @@ def lock_by_default(client: Any, bucket: str) -> None:
 
 
 @pytest.mark.store
+@not_on_versity
 @pytest.mark.parametrize("is_locked", [True, False])
 def test_spark_writes_where_all_is_locked(
     is_locked: bool, spark: Any, bucket: str, client: Any
@@ -286,33 +288,40 @@ def test_spark_writes_where_all_is_locked(
 
 
 @pytest.mark.store
-@pytest.mark.skipif(VARIABLE not in os.environ, reason="`make test-s3` runs it")
+@not_on_versity
 def test_immutable_archive_default_retention(
     make_topic: Any,
     send: Any,
     bucket: str,
     client: Any,
-    drain: Drain,
     cluster: KafkaCluster,
+    bootstrap_servers: str,
 ) -> None:
     """A bucket that locks all by itself is drained to; what is sealed is locked for longer.
 
-    Moto's server refuses it, as it wants a checksum of copies too, which have no content: Spark
-    renames the file `metadata` of a new checkpoint.
+    By a Spark of its own: the shared one makes a checkpoint by a copy, of which the server wants a
+    checksum too.
     """
     lock_by_default(client, bucket)
     topic = make_topic(partitions=1)
-    pipeline = pipeline_of(topic, bucket, immutable_mode="compliance")
+    pipeline = pipeline_of(topic, bucket)
     send(topic, [(b"k", b"v", None, NEW_YEAR)] * RECORDS)
-    drain(pipeline)
-    assert validate_archive(Archive.at(pipeline.archive), cluster).complete
 
+    drained = kafka_drain(
+        *("drain", pipeline.archive, "--topic", topic),
+        *("--bootstrap-servers", bootstrap_servers),
+        *("--immutable-days", str(DAYS), "--immutable-mode", "compliance"),
+    )
+
+    assert drained.code == 0, drained.err
+    assert validate_archive(Archive.at(pipeline.archive), cluster).complete
     locks = locks_of(client, bucket)
     sealed = {key for key in locks if is_sealed(key)}
     assert len(sealed) == 2
     assert {locks[key][0] for key in sealed} == {"COMPLIANCE"}
     others = locks.keys() - sealed
     assert {locks[key][0] for key in others} == {"GOVERNANCE"}
+    assert any("/checkpoint/" in key for key in others)
     assert min(locks[key][1] for key in sealed) > max(locks[key][1] for key in others)
     assert archive_dataset(pipeline.archive).count_rows() == RECORDS
 

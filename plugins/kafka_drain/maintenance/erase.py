@@ -12,7 +12,7 @@ If killed anywhere, the next run with the same request, or of maintenance, finis
 from __future__ import annotations
 
 import secrets
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
@@ -60,6 +60,7 @@ from kafka_drain.storage.immutability import Locked
 from kafka_drain.storage.lease import hold_lease
 from kafka_drain.storage.object_retention import StoreLocks
 from kafka_drain.storage.paths import is_local
+from kafka_drain.windows.removal import held_before
 from kafka_drain.windows.reprocess.refusals import abandoning
 from kafka_drain.windows.reprocess.state import unfinished_reprocess
 from kafka_drain.windows.roll import WAIT_SECONDS, roll_between_drains
@@ -372,8 +373,24 @@ def _make_plan(
         obstacles=_obstacles(archive, rewrites, left),
         copies=_copies(archive, snapshot, listed, list(found.values())),
         searched=(generations, snapshot.fold.keys),
-        locked=still_locked(archive, locks, more=replaced),
+        locked=_old_files(archive, locks, replaced),
     )
+
+
+def _old_files(archive: Archive, locks: StoreLocks, replaced: Collection[str] = ()) -> Locked:
+    """Return which files the store keeps that held records of erasures.
+
+    Args:
+        archive: The archive.
+        locks: What the store locks.
+        replaced: Files that are about to be replaced.
+    """
+    if is_local(archive.root):
+        return Locked()
+    fold = archive.snapshot().fold
+    erased = {p for w in fold.of_kind(WindowKind.ERASURE) for p in w.receipt.replaces}
+    by_folder = {window.name: window.receipt.replaces for window in fold.windows}
+    return still_locked(archive, locks, among=held_before({*erased, *replaced}, by_folder))
 
 
 def _locks(archive: Archive, say: Callable[[str], None]) -> StoreLocks:
@@ -560,7 +577,7 @@ def carry_out(
         remove_superseded(archive, say, locks)
     _note_done(plan, sealed)
     say(f"erase {archive.root}: erased {plan.records:,} records")
-    locked = still_locked(archive, locks)
+    locked = _old_files(archive, locks)
     if locked.files:
         say(Line(f"erase {archive.root}: {incomplete(locked)}", Level.WARNING))
     return {"windows": sealed, "erased": plan.records, **_figures_of(locked)}

@@ -348,6 +348,8 @@ def _report_open(validation: _Validation, found: Found, answers: Answers, proof:
 def _write(validation: _Validation, generation: SnapshotGeneration, proof: Proof) -> None:
     """Write the receipts of a proof, unless another validation is writing its own."""
     report = validation.report
+    if not proof.receipts:
+        return
     paths = [file.path for each in proof.receipts for file in each.files]
     sync_files(generation.root, paths)
     # Before the receipts: what these say can't be deleted, not even if this is killed in between.

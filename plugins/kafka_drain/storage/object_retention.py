@@ -27,6 +27,7 @@ from kafka_drain.storage.immutability import (
     to_set,
 )
 from kafka_drain.storage.paths import is_local
+from kafka_drain.storage.s3 import S3_SCHEMES
 
 Clock = Callable[[], datetime]
 
@@ -81,9 +82,11 @@ def _able_on_s3(files: Any, path: str) -> str:
     except OSError as error:
         answer = getattr(error.__cause__, "response", None) or {}
         code = answer.get("Error", {}).get("Code", "")
-        if code != "ObjectLockConfigurationNotFoundError":
+        if code == "ObjectLockConfigurationNotFoundError":
+            return "it has no Object Lock"
+        if not code:
             raise
-        return "it has no Object Lock"
+        return f"its Object Lock can't be asked for ({code}: {error})"
     seen = said.get("ObjectLockConfiguration", {}).get("ObjectLockEnabled")
     return "" if seen == "Enabled" else f"its Object Lock is {seen!r}, expected 'Enabled'"
 
@@ -385,8 +388,11 @@ def _utc_now() -> datetime:
 
 
 def locked_in(folder: UPath, say: Callable[[str], None]) -> Locked:
-    """Return which of all files in a folder the store refuses to delete now."""
-    if is_local(folder):
+    """Return which files of a folder, that nobody uses, the store refuses to delete or hide now.
+
+    In S3's buckets that lock, a deletion hides: the locked version stays behind a marker.
+    """
+    if is_local(folder) or folder.protocol in S3_SCHEMES:
         return Locked()
     prefix = folder.path.rstrip("/") + "/"
     paths = [path.removeprefix(prefix) for path in folder.fs.find(folder.path)]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 
+from kafka_drain.archive.fold import owner_of
 from kafka_drain.errors import ManifestInvalidError
 from kafka_drain.findings import Finding
 
@@ -29,3 +30,19 @@ def removable(
                 "nothing was removed"
             )
     return sorted(set(free) - set(needed))
+
+
+def held_before(paths: Collection[str], replaced: Mapping[str, Collection[str]]) -> frozenset[str]:
+    """Return files, and all others that held their records before: what their windows replaced.
+
+    Args:
+        paths: The files.
+        replaced: By the folder of a window, the files that it replaces.
+    """
+    found: set[str] = set()
+    asked = set(paths)
+    while asked:
+        found |= asked
+        owners = {owner_of(path) for path in asked}
+        asked = {path for owner in owners for path in replaced.get(owner, ())} - found
+    return frozenset(found)

@@ -103,7 +103,7 @@ def still_locked(
     archive: Archive,
     locks: StoreLocks,
     there: Collection[str] | None = None,
-    more: Collection[str] = (),
+    among: Collection[str] | None = None,
 ) -> Locked:
     """Return which superseded files the store still keeps, and until when.
 
@@ -111,13 +111,12 @@ def still_locked(
         archive: The archive.
         locks: What the store locks.
         there: The data files that exist; None to list them.
-        more: Files that are about to be superseded.
+        among: The files that count; None for all superseded ones.
     """
     if is_local(archive.root):
         return Locked()
-    gone = archive.snapshot().fold.gone
-    left = _there(archive, gone) if there is None else gone.intersection(there)
-    return locks.summary({*left, *more})
+    asked = archive.snapshot().fold.gone if among is None else among
+    return locks.summary(_there(archive, asked) if there is None else {*asked} & {*there})
 
 
 def _there(archive: Archive, paths: Collection[str]) -> frozenset[str]:

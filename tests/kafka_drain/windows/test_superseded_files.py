@@ -322,7 +322,7 @@ def test_remove_superseded_locked_unread(case: Superseded) -> None:
 
 @pytest.mark.parametrize("is_listed", [True, False])
 def test_still_locked(case: Superseded, monkeypatch: pytest.MonkeyPatch, is_listed: bool) -> None:
-    """What is kept of the superseded files, or will be; not what readers use, nor what is gone."""
+    """What is kept of the superseded files, or of some; not what readers use, nor what is gone."""
     gone, kept, unlisted, free = case.batches
     soon = case.closed[0]
     locked = dict.fromkeys([f.path for f in (gone, kept, unlisted, soon, *case.first)], LOCK)
@@ -331,11 +331,14 @@ def test_still_locked(case: Superseded, monkeypatch: pytest.MonkeyPatch, is_list
 
     def found() -> int:
         locks = SomeLocks(case, locked)
-        return superseding.still_locked(case.made.archive, locks, there, more=[soon.path]).files
+        return superseding.still_locked(case.made.archive, locks, there, among).files
 
+    among: list[str] | None = None
     assert found() == 0
     monkeypatch.setattr(superseding, "is_local", lambda root: root is None)
-    assert found() == (2 if is_listed else 3)
+    assert found() == (1 if is_listed else 2)
+    among = [soon.path, unlisted.path]
+    assert found() == (0 if is_listed else 2)
 
 
 def test_remove_unsealed_locked(case: Superseded, monkeypatch: pytest.MonkeyPatch) -> None:

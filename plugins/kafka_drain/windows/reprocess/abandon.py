@@ -93,7 +93,7 @@ def abandon_reprocess(plan: AbandonPlan, *, run: str, say: Callable[[str], None]
                 if (locked := locked_in(folder, say)).files:
                     say(
                         f"abandon {archive.root}: keeping window {key}, which was never sealed: "
-                        f"{locked}; a later maintenance removes it"
+                        f"{locked}; no reader uses it"
                     )
                     continue
                 say(f"abandon {archive.root}: removing window {key}, which was never sealed")
