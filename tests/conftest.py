@@ -141,7 +141,12 @@ def drain(spark: Any, cluster: KafkaCluster) -> Drain:
         ):
             if job.plan.nothing_new:
                 return nothing_new(job.plan)
-            session = session_for(spark, pipeline.archive, dict(os.environ))
+            session = session_for(
+                spark,
+                pipeline.archive,
+                dict(os.environ),
+                is_locked=pipeline.immutable is not None,
+            )
             before()
             try:
                 result = run_drain(session, DrainSpec.read(Path(folder) / "drain.json"))

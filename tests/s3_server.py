@@ -35,8 +35,9 @@ def s3_server(log: Path) -> Iterator[str]:
     gateway = os.environ.get(VARIABLE)
     command = [sys.executable, "-m", "moto.server", "--host", "127.0.0.1", "--port", str(port)]
     if gateway:
-        data = log.with_name("objects")
+        data, versions = log.with_name("objects"), log.with_name("versions")
         data.mkdir()
+        versions.mkdir()
         command = [
             gateway,
             "--port",
@@ -44,6 +45,8 @@ def s3_server(log: Path) -> Iterator[str]:
             "--health",
             "/health",
             "posix",
+            # Without one, a bucket keeps no versions and locks nothing.
+            *("--versioning-dir", str(versions)),
             str(data),
         ]
     with log.open("wb") as output:
@@ -77,9 +80,11 @@ def _answers(url: str) -> bool:
         return False
 
 
-def session_for(spark: Any, archive: str, environment: dict[str, str]) -> Any:
+def session_for(
+    spark: Any, archive: str, environment: dict[str, str], *, is_locked: bool = False
+) -> Any:
     """Return a session of the shared Spark that is set up as a job with this archive is."""
-    conf = store_conf(archive, environment)
+    conf = store_conf(archive, environment, is_locked=is_locked)
     if not conf:
         return spark
     session = spark.newSession()

@@ -89,8 +89,8 @@ EXECUTOR_SIDE_LATER = {
 PROTOBUF_LATER = {"google", "grpc_tools"}
 # Loaded to send to a managed cluster that wants their tokens.
 TOKENS_LATER = {"aws_msk_iam_sasl_signer", "google"}
-# Comes with adlfs, for a lease or a run folder on Azure.
-DOCUMENTS_LATER = {"azure"}
+# Come with adlfs, for a lease or a run folder on Azure.
+DOCUMENTS_LATER = {"azure", "fsspec"}
 
 # py4j comes with pyspark, which raises its errors.
 SPARK_SIDE = {"pyspark", "py4j", "kafka_drain", "kafka_drain_spark"}

@@ -182,7 +182,7 @@ def _environment(variables: Mapping[str, str], archive: str) -> Iterator[None]:
         os.environ.pop(name, None)
     os.environ.update(variables)
     # fsspec caches file systems together with the credentials they found.
-    from fsspec import get_filesystem_class  # type: ignore[import-untyped]
+    from fsspec import get_filesystem_class
 
     filesystem = get_filesystem_class(scheme_of(archive))
     filesystem.clear_instance_cache()

@@ -9,6 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import yaml
+from botocore import xform_name
+from botocore.session import get_session
 
 from demo.__main__ import ENVIRONMENT
 from kafka_drain.cli.main import parser
@@ -164,8 +166,23 @@ def _cat(arguments: tuple[str, ...]) -> None:
     """A file of the stack's, whose name only Airflow decides."""
 
 
+def _aws(arguments: tuple[str, ...]) -> None:
+    service, verb, *rest = arguments
+    assert service == "s3api", f"nobody knows how to check aws {service}"
+    model = get_session().get_service_model("s3")
+    known = {xform_name(name, "-"): name for name in model.operation_names}
+    assert verb in known, f"aws s3api has no {verb}"
+    options = {
+        xform_name(name, "-") for name in model.operation_model(known[verb]).input_shape.members
+    }
+    for word in rest:
+        name = word.removeprefix("--")
+        assert name == word or name in {*options, "query"}, f"aws s3api {verb} has no {word}"
+
+
 _CHECKS: Mapping[str, Callable[[tuple[str, ...]], None]] = {
     ".": _read,
+    "aws": _aws,
     "airflow": _airflow,
     "cat": _cat,
     "docker": _docker,

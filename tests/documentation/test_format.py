@@ -110,6 +110,7 @@ from kafka_drain.schemas.decoding import ValuePlan, plan_values
 from kafka_drain.schemas.registry import SchemaRegistry, WriterSchema
 from kafka_drain.schemas.restore import Restore
 from kafka_drain.spark.run_folder import RunDocument, RunFolder, job_key
+from kafka_drain.storage.immutability import Immutability
 from kafka_drain.storage.json_files import create_document
 from kafka_drain.storage.lease import FoundLease, LeaseDocument, find_lease, hold_lease
 from kafka_drain.storage.sealed_json import seal as seal_document
@@ -361,6 +362,7 @@ def decoded(folder: Path) -> Archive:
         topic_ids={"orders": "id"},
         source=pipeline.source,
         retention="30 days",
+        immutable=Immutability("compliance", 30),
     )
     plan.keep(archive.root, NOW)
     json_values = {"encoding": "json", "columns": "id BIGINT"}
@@ -1233,6 +1235,7 @@ def by_the_page(root: Path) -> dict[str, str]:
     generation = json.loads((root / "generations/0001/generation.json").read_text())
     generation.pop("topics", None)
     settings = [archive.get("isolation_level", "read_committed"), archive.get("retention")]
+    settings += [archive["immutable"]] if archive.get("immutable") else []
     return {
         "archive.json": canonical([archive["pipeline"], archive["cluster_id"]]),
         f"settings/{canonical(settings)}": "accepted",

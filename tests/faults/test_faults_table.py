@@ -23,6 +23,7 @@ NUMBERS = [
     *range(295, 306),
     *range(310, 315),
     *range(320, 324),
+    *range(355, 360),
 ]
 ROW = re.compile(r"^\| (\d+) \| ([^|]+) \| ([^|]+) \| ([^|]+) \|$", flags=re.M)
 TEST = re.compile(r"`(tests/[\w/]+\.py)::(\w+)`")

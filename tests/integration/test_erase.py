@@ -46,6 +46,7 @@ BATCHES, KEYS = 3, 6
 #: Two of six keys.
 GONE = frozenset({b"user-1", b"user-4"})
 REQUEST = ErasureRequest("req-17", "privacy@example.com", keys=GONE)
+NOTHING = {"windows": [], "erased": 0, "locked_files": 0, "locked_until": None}
 
 Records = Counter[tuple[bytes, int, int]]
 Erase = Callable[..., dict[str, Any]]
@@ -193,8 +194,8 @@ def test_erase(
     assert republish(archive, target)["records"] == left.total()
     assert {key for rows in read(target).values() for key, *_ in rows}.isdisjoint(GONE)
 
-    assert erase(pipeline) == {"windows": [], "erased": 0}
-    assert erase(pipeline, None) == {"windows": [], "erased": 0}
+    assert erase(pipeline) == NOTHING
+    assert erase(pipeline, None) == NOTHING
     other = ErasureRequest("req-17", "privacy@example.com", keys=frozenset({b"user-2"}))
     with pytest.raises(ConfigError, match="was accepted before, for other records"):
         erase(pipeline, other)
@@ -224,7 +225,7 @@ def test_erase_stays(
     reprocess(pipeline)
     refuse_inexact(archive, cluster, left)
     assert count(r for rs in archive.snapshot().fold.erased.values() for r in rs) == 12
-    assert erase(pipeline, None) == {"windows": [], "erased": 0}
+    assert erase(pipeline, None) == NOTHING
 
 
 @pytest.mark.parametrize("for_ever", [False, True])

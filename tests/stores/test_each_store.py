@@ -23,8 +23,10 @@ from kafka_drain.findings import Finding, Reason
 from kafka_drain.offsets import TopicPartition
 from kafka_drain.proof.validation import validate_archive
 from kafka_drain.storage.conditional_writes import version_of
+from kafka_drain.storage.immutability import Held, Immutability
 from kafka_drain.storage.json_files import create_text, replace_document
 from kafka_drain.storage.lease import Lease
+from kafka_drain.storage.object_retention import StoreLocks, require_lockable
 from kafka_drain.storage.paths import locate
 from tests.kafka_drain.fake_cluster import FakeCluster, Log
 from tests.kafka_drain.made_archive import MadeArchive, dense
@@ -94,6 +96,19 @@ def test_replace_document(root: UPath) -> None:
     path.unlink()
     assert not replace_document(path, {"by": 3}, seen)
     assert not path.exists()
+
+
+def test_require_lockable_refused(root: UPath) -> None:
+    """A bucket that wasn't made to lock objects is refused; what lies in it is seen as free.
+
+    Neither Azurite nor fake-gcs-server can lock an object, so that more can't be shown there.
+    """
+    (root / "x").write_text("x")
+
+    with pytest.raises(ArchiveError, match=r"can't lock files.*immutable_days.*was drained"):
+        require_lockable(root, Immutability("governance", 1))
+
+    assert StoreLocks(root, "look", print).held(["x", "gone"]) == {"x": Held(1)}
 
 
 def test_create_text_no_bucket(root: UPath) -> None:

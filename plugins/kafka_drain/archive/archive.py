@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import uuid
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 from upath import UPath
@@ -14,6 +14,7 @@ from kafka_drain.archive.format_version import FORMAT_VERSION
 from kafka_drain.archive.generation import Generation
 from kafka_drain.archive.snapshot import Snapshot
 from kafka_drain.errors import ArchiveError
+from kafka_drain.storage.immutability import Immutability
 from kafka_drain.storage.paths import locate
 
 
@@ -60,6 +61,7 @@ class Archive:
         source: dict[str, Any],
         isolation_level: str = "read_committed",
         retention: str | None = None,
+        immutable: Immutability | None = None,
         known: ArchiveDocument | None = None,
     ) -> None:
         """Write `archive.json`; also used to add topics to it.
@@ -71,6 +73,7 @@ class Archive:
             source: What is drained: topics, topic_pattern or assign.
             isolation_level: Isolation level of the source.
             retention: The sink's `retention` option: Spark drops older files from the manifest.
+            immutable: How the store locks what is sealed; None for not at all.
             known: The existing document; None if there is none.
         """
         document = ArchiveDocument.model_validate(
@@ -83,6 +86,7 @@ class Archive:
                 "source": source,
                 "isolation_level": isolation_level,
                 "retention": retention,
+                "immutable": None if immutable is None else asdict(immutable),
             }
         )
         document.write(self.root / "archive.json")

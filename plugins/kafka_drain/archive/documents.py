@@ -29,6 +29,7 @@ from kafka_drain.errors import ArchiveError, ConfigError
 from kafka_drain.intervals import Interval
 from kafka_drain.kafka.topics import MAX_MESSAGE_BYTES
 from kafka_drain.offsets import OffsetRange, TopicPartition, from_spark_json
+from kafka_drain.storage.immutability import Immutability, Mode
 from kafka_drain.storage.json_files import create_document, write_document
 from kafka_drain.storage.paths import read_bytes
 from kafka_drain.storage.typed_json import DocumentError, Row, Shape, VersionError
@@ -138,6 +139,14 @@ class Source(TypedDict):
     assign: NotRequired[dict[str, list[int]]]
 
 
+@_open
+class Immutable(TypedDict):
+    """How a store locks files and receipts that are sealed from now on."""
+
+    mode: Mode
+    days: int
+
+
 class ArchiveDocument(VersionedDocument):
     """`archive.json`: the identity of an archive.
 
@@ -148,6 +157,7 @@ class ArchiveDocument(VersionedDocument):
         source: What is drained: `topics`, `topic_pattern` or `assign`.
         isolation_level: Isolation level of the source.
         retention: The sink's `retention` option: Spark drops older files from the manifest.
+        immutable: How the store locks files and receipts that are sealed from now on; None for not.
     """
 
     without_version = None
@@ -158,6 +168,20 @@ class ArchiveDocument(VersionedDocument):
     source: Source
     isolation_level: Literal["read_committed", "read_uncommitted"] = "read_committed"
     retention: str | None = None
+    immutable: Immutable | None = None
+
+    @property
+    def immutability(self) -> Immutability | None:
+        """How new files and receipts are locked; None if they aren't."""
+        if self.immutable is None:
+            return None
+        return Immutability(self.immutable["mode"], self.immutable["days"])
+
+    @property
+    def settings(self) -> tuple[str, str | None, dict[str, Any] | None]:
+        """What a pipeline may change of it, as the journal notes it."""
+        locks = None if self.immutable is None else dict(self.immutable)
+        return self.isolation_level, self.retention, locks
 
 
 @_open

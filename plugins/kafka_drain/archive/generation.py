@@ -26,6 +26,7 @@ from kafka_drain.metadata_log.checkpoint import Checkpoint
 from kafka_drain.metadata_log.crc import crc_name, matches_crc
 from kafka_drain.metadata_log.manifest import Manifest, SinkFile
 from kafka_drain.offsets import TopicPartition, to_spark_json
+from kafka_drain.storage.immutability import Retention
 from kafka_drain.storage.json_files import create_text, write_text
 from kafka_drain.storage.paths import is_local, list_folder, read_bytes
 
@@ -297,10 +298,10 @@ class Generation:
         names = self.receipt_names()
         return self.read_receipt(names[-1]) if names else None
 
-    def write_receipt(self, receipt: Receipt) -> bool:
-        """Write a receipt and its copy; return False if the receipt already exists."""
-        content = receipt.to_bytes()
-        is_written = create_text(self.folder / "receipts" / receipt.name, content.decode("utf-8"))
+    def write_receipt(self, receipt: Receipt, retention: Retention | None = None) -> bool:
+        """Write a receipt, locked if asked for, and its copy; return False if it exists already."""
+        content, path = receipt.to_bytes(), self.folder / "receipts" / receipt.name
+        is_written = create_text(path, content.decode("utf-8"), retention)
         if is_written:
             # The copy must exist before a later receipt or the journal refers to the receipt.
             keep_copy(self.root, self.receipt_where(receipt.name), content)

@@ -12,6 +12,7 @@ from kafka_drain.archive.documents import WindowPlan
 from kafka_drain.archive.receipts import Receipt, parse_receipt
 from kafka_drain.errors import ArchiveError
 from kafka_drain.offsets import OffsetRange, TopicPartition
+from kafka_drain.storage.immutability import Retention
 from kafka_drain.storage.json_files import create_text
 from kafka_drain.storage.paths import read_bytes
 
@@ -96,6 +97,7 @@ class Window:
         content = read_bytes(self.folder / "receipt.json")
         return parse_receipt(content, f"the receipt of window {self.key}")
 
-    def write_receipt(self, receipt: Receipt) -> bool:
-        """Write the receipt; return False if it already exists."""
-        return create_text(self.folder / "receipt.json", receipt.to_bytes().decode("utf-8"))
+    def write_receipt(self, receipt: Receipt, retention: Retention | None = None) -> bool:
+        """Write the receipt, locked if asked for; return False if it already exists."""
+        text = receipt.to_bytes().decode("utf-8")
+        return create_text(self.folder / "receipt.json", text, retention)

@@ -25,6 +25,7 @@ from kafka_drain.config.spark_conf import check_log_levels, check_spark_conf
 from kafka_drain.config.values import Values
 from kafka_drain.config.watch import Watch
 from kafka_drain.errors import ConfigError
+from kafka_drain.storage.immutability import Immutability, Mode
 from kafka_drain.storage.s3 import S3_SCHEMES, scheme_of
 from kafka_drain.storage.schemes import normalised
 
@@ -73,6 +74,10 @@ class Pipeline(ConfigModel):
             groups, topics, acls, users and brokers; an empty list for none.
         retention_days: Age in days of the newest record after which maintenance deletes a file;
             None to keep files forever.
+        immutable_days: Days for which the object store refuses to delete each file and receipt that
+            is sealed; None not to lock them.
+        immutable_mode: Who can end such a lock early: `governance` (default), somebody with a
+            permission of its own; `compliance`, nobody.
         hash_key_conn_id: Airflow connection whose password is the key of pseudonyms, for
             republishes that hash fields.
         evidence_conn_id: Airflow connection with the key that signs reports, republishes, drills
@@ -126,6 +131,8 @@ class Pipeline(ConfigModel):
         *("groups", "topics", "acls", "users", "brokers")
     ]
     retention_days: Annotated[int, Field(ge=1)] | None = None
+    immutable_days: Annotated[int, Field(ge=1, le=36_500)] | None = None
+    immutable_mode: Mode | None = None
     hash_key_conn_id: str | None = None
     evidence_conn_id: str | None = None
     witness: str | None = None
@@ -256,6 +263,7 @@ class Pipeline(ConfigModel):
                 "subjects of the Schema Registry that have their schemas"
             )
         self._check_evidence()
+        self._check_immutable()
         if self.encryption is not None and self.format != "parquet":
             raise ConfigError(
                 f"encryption is part of Parquet, but format is {self.format!r}; leave one of them "
@@ -281,6 +289,16 @@ class Pipeline(ConfigModel):
         if self.witness_conn_id is not None and not (self.witness or "").startswith("kafka:"):
             raise ConfigError("witness_conn_id is only for a witness that is a topic; leave it out")
 
+    def _check_immutable(self) -> None:
+        if self.immutable_mode is not None and self.immutable_days is None:
+            raise ConfigError("immutable_mode is only with immutable_days; leave it out")
+        if self.immutable_days is not None and not scheme_of(self.archive):
+            raise ConfigError(
+                f"immutable_days = {self.immutable_days} needs an object store, which refuses to "
+                f"delete what is locked, but the archive is on a file system: {self.archive}; "
+                "leave it out, or choose a bucket"
+            )
+
     def __str__(self) -> str:
         """Return which topics it drains to which archive, in one line."""
         [(_, source)] = self.source.items()
@@ -299,6 +317,13 @@ class Pipeline(ConfigModel):
     def source(self) -> dict[str, Any]:
         """Selects what is drained: whichever of topics, topic_pattern and assign is given."""
         return self.model_dump(include={"topics", "topic_pattern", "assign"}, exclude_none=True)
+
+    @property
+    def immutable(self) -> Immutability | None:
+        """How the store locks what is sealed; None for not at all."""
+        if self.immutable_days is None:
+            return None
+        return Immutability(self.immutable_mode or "governance", self.immutable_days)
 
     @property
     def subjects(self) -> list[str]:

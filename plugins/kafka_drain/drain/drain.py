@@ -7,7 +7,7 @@ import sys
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, nullcontext, suppress
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -302,6 +302,7 @@ def prepare_drain(
         source=pipeline.source,
         isolation_level=pipeline.isolation_level,
         retention=_retention(plan, known),
+        immutable=pipeline.immutable,
         known=known,
     )
     write_topic_settings(
@@ -330,8 +331,10 @@ def _note_settings(plan: DrainPlan, known: ArchiveDocument | None) -> None:
     """
     if known is None or not plan.archive.snapshot().journal.newest:
         return
-    before = known.isolation_level, known.retention
-    now = plan.pipeline.isolation_level, _retention(plan, known)
+    locks = plan.pipeline.immutable
+    immutable = None if locks is None else asdict(locks)
+    before = known.settings
+    now = plan.pipeline.isolation_level, _retention(plan, known), immutable
     if now != before:
         accepted = {**note_of_settings(*before), **note_of_settings(*now)}
         note_sealed(plan.archive.root, Noted(documents=accepted))

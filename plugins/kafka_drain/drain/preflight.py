@@ -40,9 +40,11 @@ from kafka_drain.metadata_log.checkpoint import Checkpoint
 from kafka_drain.offsets import OffsetRange, TopicPartition, count, ranges_between, to_spark_json
 from kafka_drain.progress import Level, Line
 from kafka_drain.proof.gap_probe import classify_gaps
+from kafka_drain.storage.immutability import weakened
 from kafka_drain.storage.json_files import is_unfinished
 from kafka_drain.storage.lease import NAME as LEASE
 from kafka_drain.storage.lease import Clock, utc_now
+from kafka_drain.storage.object_retention import require_lockable
 from kafka_drain.storage.paths import is_local, require_reachable
 
 
@@ -153,6 +155,8 @@ def preflight(
     """
     archive = Archive.at(pipeline.archive)
     _check_folder(archive.root)
+    if pipeline.immutable is not None:
+        require_lockable(archive.root, pipeline.immutable)
     topics, partitions = find_partitions(pipeline, cluster)
     cluster_id = cluster.cluster_id()
     snapshot, pending = None, False
@@ -190,6 +194,8 @@ def preflight(
     refuse_truncated(start, end, hidden)
     accepted = parse_acknowledgements(acknowledge_expired)
     warnings = refuse_expired(pipeline, start, first, accepted)
+    locked_before = snapshot.document.immutability if snapshot else None
+    warnings += filter(None, [weakened(locked_before, pipeline.immutable)])
     observed = read_observations(archive)
     warnings += [
         *hidden_warnings(hidden, end, observed, clock()),

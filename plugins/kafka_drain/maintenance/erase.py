@@ -12,7 +12,7 @@ If killed anywhere, the next run with the same request, or of maintenance, finis
 from __future__ import annotations
 
 import secrets
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
@@ -56,12 +56,20 @@ from kafka_drain.proof.erased_records import FoundRecords, find_records, to_sear
 from kafka_drain.republish.planning.follow import followers, has_sent
 from kafka_drain.republish.planning.runs import list_runs
 from kafka_drain.spark.engine import SparkRunner
+from kafka_drain.storage.immutability import Locked
 from kafka_drain.storage.lease import hold_lease
+from kafka_drain.storage.object_retention import StoreLocks
 from kafka_drain.storage.paths import is_local
+from kafka_drain.windows.removal import held_before
 from kafka_drain.windows.reprocess.refusals import abandoning
 from kafka_drain.windows.reprocess.state import unfinished_reprocess
 from kafka_drain.windows.roll import WAIT_SECONDS, roll_between_drains
-from kafka_drain.windows.superseded_files import needed_files, remove_superseded, remove_unsealed
+from kafka_drain.windows.superseded_files import (
+    needed_files,
+    remove_superseded,
+    remove_unsealed,
+    still_locked,
+)
 from kafka_drain.windows.window_jobs import now_text
 
 
@@ -79,6 +87,7 @@ class ErasurePlan:
         obstacles: Why nothing can be erased now; empty if there is none.
         copies: Copies of such records that this can't reach.
         searched: Last receipt that was searched, by generation; and the windows.
+        locked: Of the files that are replaced, now or before, those that the store locks.
     """
 
     archive: Archive
@@ -90,6 +99,7 @@ class ErasurePlan:
     obstacles: Sequence[str]
     copies: Sequence[str]
     searched: tuple[Mapping[str, str], Sequence[str]] = field(default=({}, ()))
+    locked: Locked = field(default_factory=Locked)
 
     @property
     def records(self) -> int:
@@ -116,6 +126,8 @@ class ErasurePlan:
                 f"{figures['rewritten_bytes']:,} bytes, in {len(self.rewrites):,} windows; the old "
                 "files are deleted"
             )
+        if self.locked.files:
+            lines.append(Line(f"{name}: {incomplete(self.locked)}", Level.WARNING))
         lines += [f"{name}: doesn't reach {copy}" for copy in self.copies]
         lines += [Line(f"{name}: not now: {text}", Level.WARNING) for text in self.obstacles]
         return lines
@@ -133,9 +145,23 @@ class ErasurePlan:
             "windows": len(self.rewrites),
             "rewritten_files": sum(len(each.files) for each in self.rewrites),
             "rewritten_bytes": sum(each.group.bytes for each in self.rewrites),
+            **_figures_of(self.locked),
             "copies": list(self.copies),
             "obstacles": list(self.obstacles),
         }
+
+
+def incomplete(locked: Locked) -> str:
+    """Return in words what is left of an erasure while the store locks old files."""
+    return (
+        f"isn't complete while the store keeps {locked}: no reader gets the erased records, but "
+        "old files that may hold them lie there until then, and a later maintenance removes them. "
+        "Only records that were encrypted can be forgotten earlier, by destroying their key"
+    )
+
+
+def _figures_of(locked: Locked) -> dict[str, Any]:
+    return {"locked_files": locked.files, "locked_until": locked.ends_at}
 
 
 def plan_erasure(
@@ -265,6 +291,7 @@ def make_plan(
     say: Callable[[str], None],
     closed_only: bool = False,
     seen: dict[str, FoundRecords | None] | None = None,
+    locks: StoreLocks | None = None,
 ) -> ErasurePlan:
     """Search the files that erasures weren't carried out on, and plan what is rewritten.
 
@@ -275,6 +302,7 @@ def make_plan(
         say: Called with progress lines.
         closed_only: Whether to leave the open generation's files alone.
         seen: What files hold that a plan for the same erasures has searched; added to.
+        locks: What the store locks, if it was asked in this run already.
 
     Raises:
         ManifestInvalidError: When something sealed is missing or changed, or can't be read.
@@ -289,6 +317,7 @@ def make_plan(
             say,
             closed_only,
             {} if seen is None else seen,
+            locks or _locks(archive, say),
         )
     except ReceiptError as error:
         raise ManifestInvalidError(
@@ -305,6 +334,7 @@ def _make_plan(
     say: Callable[[str], None],
     closed_only: bool,
     seen: dict[str, FoundRecords | None],
+    locks: StoreLocks,
 ) -> ErasurePlan:
     listed, newest = archive_files(snapshot), snapshot.open_generation
     opened = {f.path for f in listed if newest is not None and _is_of(f, newest)}
@@ -327,6 +357,7 @@ def _make_plan(
         for rewrite in plan_rewrites(segments, found, erasures, sent_by, target_bytes)
     ]
     left = left_over(found.values(), rewrites, opened)
+    replaced = {path for rewrite in rewrites for path in rewrite.group.replaces}
     generations = {
         str(generation.number): names[-1]
         for generation in (snapshot.generations[:-1] if closed_only else snapshot.generations)
@@ -342,7 +373,28 @@ def _make_plan(
         obstacles=_obstacles(archive, rewrites, left),
         copies=_copies(archive, snapshot, listed, list(found.values())),
         searched=(generations, snapshot.fold.keys),
+        locked=_old_files(archive, locks, replaced),
     )
+
+
+def _old_files(archive: Archive, locks: StoreLocks, replaced: Collection[str] = ()) -> Locked:
+    """Return which files the store keeps that held records of erasures.
+
+    Args:
+        archive: The archive.
+        locks: What the store locks.
+        replaced: Files that are about to be replaced.
+    """
+    if is_local(archive.root):
+        return Locked()
+    fold = archive.snapshot().fold
+    erased = {p for w in fold.of_kind(WindowKind.ERASURE) for p in w.receipt.replaces}
+    by_folder = {window.name: window.receipt.replaces for window in fold.windows}
+    return still_locked(archive, locks, among=held_before({*erased, *replaced}, by_folder))
+
+
+def _locks(archive: Archive, say: Callable[[str], None]) -> StoreLocks:
+    return StoreLocks(archive.root, f"erase {archive.root}", say)
 
 
 def _is_of(file: ArchiveFile, generation: Generation) -> bool:
@@ -436,7 +488,9 @@ def run_erasure(
         wait_seconds: How long to wait for a drain and its validation, to close its generation.
 
     Returns:
-        windows: The windows that were sealed; erased: the number of records that were erased.
+        windows: The windows that were sealed; erased: the number of records that were erased;
+        locked_files, locked_until: of old files that the store keeps, the number and when the last
+        is free: until a later maintenance has removed them, the erasure isn't complete.
 
     Raises:
         LockedError: When other maintenance is running, or drains leave no opportunity to close the
@@ -459,9 +513,10 @@ def run_erasure(
         # From now on, it is found if one is lost or changed.
         note_sealed(archive.root, note_of_erasures(archive.root))
         target = pipeline.target_file_bytes
-        _finish_previous(archive, say)
+        locks = _locks(archive, say)
+        _finish_previous(archive, say, locks)
         seen: dict[str, FoundRecords | None] = {}
-        plan = make_plan(archive, erasures, target, say=say, seen=seen)
+        plan = make_plan(archive, erasures, target, say=say, seen=seen, locks=locks)
         _refuse(plan)
         if plan.rolls:
             rolled = roll_between_drains(
@@ -472,17 +527,17 @@ def run_erasure(
                     f"{archive.root}: the open generation holds records to be erased and couldn't "
                     "be closed, as said above; nothing of it was erased. A retry may help"
                 )
-            plan = make_plan(archive, erasures, target, say=say, seen=seen)
+            plan = make_plan(archive, erasures, target, say=say, seen=seen, locks=locks)
             _refuse(plan)
         for line in plan.lines():
             say(line)
-        return carry_out(plan, pipeline, runner, run=run, say=say)
+        return carry_out(plan, pipeline, runner, locks, run=run, say=say)
 
 
-def _finish_previous(archive: Archive, say: Callable[[str], None]) -> None:
+def _finish_previous(archive: Archive, say: Callable[[str], None], locks: StoreLocks) -> None:
     """Discard what a killed run hasn't sealed, and remove what it hasn't removed."""
     remove_unsealed(archive, say)
-    remove_superseded(archive, say)
+    remove_superseded(archive, say, locks)
 
 
 def _refuse(plan: ErasurePlan) -> None:
@@ -497,6 +552,7 @@ def carry_out(
     plan: ErasurePlan,
     pipeline: Pipeline,
     runner: SparkRunner,
+    locks: StoreLocks,
     *,
     run: str,
     say: Callable[[str], None],
@@ -518,10 +574,13 @@ def carry_out(
             f"records of {len(rewrite.files):,} files"
         )
         # After each group: there may not be space for two copies of everything.
-        remove_superseded(archive, say)
+        remove_superseded(archive, say, locks)
     _note_done(plan, sealed)
     say(f"erase {archive.root}: erased {plan.records:,} records")
-    return {"windows": sealed, "erased": plan.records}
+    locked = _old_files(archive, locks)
+    if locked.files:
+        say(Line(f"erase {archive.root}: {incomplete(locked)}", Level.WARNING))
+    return {"windows": sealed, "erased": plan.records, **_figures_of(locked)}
 
 
 def _note_done(plan: ErasurePlan, sealed: Sequence[str]) -> None:
@@ -551,6 +610,7 @@ def sweep(
     archive: Archive,
     pipeline: Pipeline,
     runner: SparkRunner,
+    locks: StoreLocks,
     *,
     run: str,
     say: Callable[[str], None],
@@ -568,12 +628,12 @@ def sweep(
     # A run that accepted one may have been killed before it noted it.
     note_sealed(archive.root, note_of_erasures(archive.root))
     target = pipeline.target_file_bytes
-    plan = make_plan(archive, erasures, target, say=say, closed_only=True)
+    plan = make_plan(archive, erasures, target, say=say, closed_only=True, locks=locks)
     if plan.obstacles and plan.found:
         for text in plan.obstacles:
             say(Line(f"erase {archive.root}: WARNING skipped this time: {text}", Level.WARNING))
         return []
-    windows: list[str] = carry_out(plan, pipeline, runner, run=run, say=say)["windows"]
+    windows: list[str] = carry_out(plan, pipeline, runner, locks, run=run, say=say)["windows"]
     return windows
 
 

@@ -26,15 +26,25 @@ from kafka_drain.kafka.cluster import KafkaCluster
 from kafka_drain.maintenance.compact import plan_compactions, run_compaction
 from kafka_drain.maintenance.compaction_plan import Compaction
 from kafka_drain.maintenance.erase import sweep
-from kafka_drain.maintenance.retention import Deletion, plan_deletions, seal_deletions
+from kafka_drain.maintenance.retention import (
+    Deletion,
+    plan_deletions,
+    seal_deletions,
+    without_locked,
+)
 from kafka_drain.progress import Progress
 from kafka_drain.republish.planning.follow import followers, has_sent
 from kafka_drain.spark.engine import SparkRunner
 from kafka_drain.storage.lease import Clock, hold_lease, utc_now
+from kafka_drain.storage.object_retention import StoreLocks
 from kafka_drain.windows.reprocess.refusals import abandoning
 from kafka_drain.windows.reprocess.state import unfinished_reprocess
 from kafka_drain.windows.roll import WAIT_SECONDS, due_for_roll, roll_between_drains
-from kafka_drain.windows.superseded_files import remove_superseded, remove_unsealed
+from kafka_drain.windows.superseded_files import (
+    remove_superseded,
+    remove_unsealed,
+    still_locked,
+)
 
 
 @dataclass(frozen=True)
@@ -82,7 +92,11 @@ class MaintenancePlan:
 
 
 def plan_maintenance(
-    pipeline: Pipeline, *, will_roll: bool = True, clock: Clock = utc_now
+    pipeline: Pipeline,
+    *,
+    will_roll: bool = True,
+    clock: Clock = utc_now,
+    locks: StoreLocks | None = None,
 ) -> MaintenancePlan:
     """Plan what maintenance will do, without changing anything.
 
@@ -90,6 +104,7 @@ def plan_maintenance(
         pipeline: The pipeline, with its archive and maintenance settings.
         will_roll: Whether a generation that is due for a roll counts as closed.
         clock: Returns the current time; replaced in tests.
+        locks: What the store locks, if it was asked in this run already.
 
     Raises:
         ArchiveError: When the folder is not an archive.
@@ -115,7 +130,11 @@ def plan_maintenance(
             if pipeline.retention_days is not None
             else []
         )
-        going = {file.path for deletion in deletions for file in deletion.files}
+        locks = locks or _locks(archive, lambda line: None, clock)
+        old = [file.path for deletion in deletions for file in deletion.files]
+        deletions, left = without_locked(deletions, locks.locked(old))
+        # What is kept although it is old isn't rewritten either: it would be kept twice.
+        going = {*left, *(file.path for deletion in deletions for file in deletion.files)}
         found = plan_compactions(snapshot, closed, pipeline.target_file_bytes, going)
     except ReceiptError as error:
         raise ManifestInvalidError(
@@ -123,7 +142,13 @@ def plan_maintenance(
             "which. Nothing was changed"
         ) from error
     compactions, held = _without_half_sent(archive, found)
+    if left:
+        held.append(f"{locks.summary(left)}, which are past retention_days")
     return MaintenancePlan(archive, roll, compactions, deletions, held)
+
+
+def _locks(archive: Archive, say: Callable[[str], None], clock: Clock) -> StoreLocks:
+    return StoreLocks(archive.root, f"maintain {archive.root}", say, clock)
 
 
 def _without_half_sent(
@@ -169,8 +194,9 @@ def run_maintenance(
         choose: Returns the part of a plan that is carried out; all of it by default.
 
     Returns:
-        archive, rolled, windows (sealed by this run), files_removed (of the files before), and
-        files and bytes before and after.
+        archive, rolled, windows (sealed by this run), files_removed (of the files before), files
+        and bytes before and after, and of the superseded files that the store still keeps, the
+        number and when the last is free.
 
     Raises:
         LockedError: When another maintenance is running; a retry may help.
@@ -183,7 +209,8 @@ def run_maintenance(
     archive.require()
     with hold_lease(archive.root / "maintenance", run=run, say=say):
         before = list_data_files(archive.root)
-        plan = choose(plan_maintenance(pipeline, clock=clock))
+        locks = _locks(archive, say, clock)
+        plan = choose(plan_maintenance(pipeline, clock=clock, locks=locks))
         rolled = None
         if plan.roll:
             say(f"maintain {archive.root}: {plan.roll}")
@@ -195,17 +222,18 @@ def run_maintenance(
         sealed: list[str] = []
         if not plan.waits_for:
             remove_unsealed(archive, say)
-            remove_superseded(archive, say)
+            remove_superseded(archive, say, locks)
             # First: what should be erased must not be compacted with the rest.
-            sealed += sweep(archive, pipeline, runner, run=run, say=say)
+            sealed += sweep(archive, pipeline, runner, locks, run=run, say=say)
             # Plan again: superseded files were just removed, and the roll may have waited. Without
             # the roll: a generation that couldn't be closed belongs to drains.
-            plan = choose(plan_maintenance(pipeline, will_roll=False, clock=clock))
+            plan = choose(plan_maintenance(pipeline, will_roll=False, clock=clock, locks=locks))
             for line in plan.lines():
                 say(line)
-            sealed += _delete(plan, run, say)
-            sealed += _compact(plan, pipeline, runner, run, say)
+            sealed += _delete(plan, run, say, locks)
+            sealed += _compact(plan, pipeline, runner, run, say, locks)
         after = list_data_files(archive.root)
+        locked = still_locked(archive, locks, after.keys())
     figures = {
         "archive": str(archive.root),
         "rolled": rolled is not None,
@@ -215,6 +243,8 @@ def run_maintenance(
         "bytes_before": sum(before.values()),
         "files_after": len(after),
         "bytes_after": sum(after.values()),
+        "locked_files": locked.files,
+        "locked_until": locked.ends_at,
     }
     say(
         f"maintain {archive.root}: {figures['files_before']:,} files, "
@@ -224,10 +254,12 @@ def run_maintenance(
     return figures
 
 
-def _delete(plan: MaintenancePlan, run: str, say: Callable[[str], None]) -> list[str]:
+def _delete(
+    plan: MaintenancePlan, run: str, say: Callable[[str], None], locks: StoreLocks
+) -> list[str]:
     receipts = seal_deletions(plan.archive, plan.deletions, run=run, say=say)
     if receipts:
-        remove_superseded(plan.archive, say)
+        remove_superseded(plan.archive, say, locks)
     return [receipt.window for receipt in receipts]
 
 
@@ -237,6 +269,7 @@ def _compact(
     runner: SparkRunner,
     run: str,
     say: Callable[[str], None],
+    locks: StoreLocks,
 ) -> list[str]:
     archive = plan.archive
     progress = Progress("bytes", sum(found.group.bytes for found in plan.compactions))
@@ -251,5 +284,5 @@ def _compact(
         )
         say(progress.line(f"maintain {archive.root}", done))
         # After each group: there may not be space for two copies of everything.
-        remove_superseded(archive, say)
+        remove_superseded(archive, say, locks)
     return sealed

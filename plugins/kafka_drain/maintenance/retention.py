@@ -6,8 +6,8 @@ from then on readers skip them. Then the files are deleted. The receipts that pr
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Iterable, Sequence
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
 from kafka_drain.archive.archive import Archive
@@ -81,6 +81,26 @@ def plan_deletions(
         if file.sealed and is_too_old(file.sealed.contents, before_ms):
             by_topics.setdefault(tuple(sorted(file.topic_ids.items())), []).append(file)
     return [Deletion(files, dict(ids), before_ms) for ids, files in by_topics.items()]
+
+
+def without_locked(
+    deletions: Iterable[Deletion], locked: Collection[str]
+) -> tuple[list[Deletion], list[str]]:
+    """Leave out the files that the store refuses to delete: they would be deleted for readers only.
+
+    Args:
+        deletions: What is past its retention.
+        locked: The files that the store locks.
+
+    Returns:
+        What can be deleted now, and the paths of what is left out.
+    """
+    found, left = list[Deletion](), list[str]()
+    for deletion in deletions:
+        left += [file.path for file in deletion.files if file.path in locked]
+        if files := [file for file in deletion.files if file.path not in locked]:
+            found.append(replace(deletion, files=files))
+    return found, left
 
 
 def is_too_old(contents: Sequence[SealedContent], before_ms: int) -> bool:

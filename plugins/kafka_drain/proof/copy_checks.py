@@ -74,8 +74,7 @@ def _identity_problem(
     except ArchiveError as error:
         return str(error)
     return identity_differs(
-        document.isolation_level,
-        document.retention,
+        document.settings,
         document.topics,
         noted.documents,
         topic_ids,

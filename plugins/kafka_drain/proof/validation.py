@@ -71,6 +71,7 @@ from kafka_drain.proof.sealing import Identity
 from kafka_drain.proof.topic_ids import read_from
 from kafka_drain.proof.window_checks import HeldByWindows, check_windows
 from kafka_drain.storage.lease import Clock, is_held, utc_now
+from kafka_drain.storage.object_retention import retain
 from kafka_drain.storage.paths import sync_files
 from kafka_drain.storage.sealed_json import SealedName
 
@@ -347,9 +348,20 @@ def _report_open(validation: _Validation, found: Found, answers: Answers, proof:
 def _write(validation: _Validation, generation: SnapshotGeneration, proof: Proof) -> None:
     """Write the receipts of a proof, unless another validation is writing its own."""
     report = validation.report
-    sync_files(generation.root, (file.path for each in proof.receipts for file in each.files))
+    if not proof.receipts:
+        return
+    paths = [file.path for each in proof.receipts for file in each.files]
+    sync_files(generation.root, paths)
+    # Before the receipts: what these say can't be deleted, not even if this is killed in between.
+    retention = retain(
+        generation.root,
+        paths,
+        validation.snapshot.document.immutability,
+        now=validation.clock(),
+        say=validation.say,
+    )
     for receipt in proof.receipts:
-        if not generation.write_receipt(receipt):
+        if not generation.write_receipt(receipt, retention):
             # The other validation's receipt counts, and only it can continue the chain.
             report.newest = generation.read_receipt(receipt.name)
             break

@@ -9,19 +9,22 @@ from kafka_drain.storage.gcs import GCS_SCHEMES, gcs_conf
 from kafka_drain.storage.s3 import S3_SCHEMES, s3_conf, scheme_of
 
 
-def store_conf(archive: str, environment: Mapping[str, str]) -> dict[str, str]:
+def store_conf(
+    archive: str, environment: Mapping[str, str], *, is_locked: bool = False
+) -> dict[str, str]:
     """Return Spark's configuration for an archive's store; empty for others.
 
     Args:
         archive: The archive's path or URL.
         environment: Source of the variables of AWS's and of Google's clients.
+        is_locked: Whether the pipeline has the store lock files.
 
     Raises:
         ConfigError: When a variable isn't acceptable.
     """
     scheme = scheme_of(archive)
     if scheme in S3_SCHEMES:
-        return s3_conf(environment)
+        return s3_conf(environment, is_locked=is_locked)
     return gcs_conf(environment) if scheme in GCS_SCHEMES else {}
 
 

@@ -273,7 +273,8 @@ def prepare_application(
             "a Spark Connect server as the master: sc://host:port"
         )
     path = _application_path()
-    in_store = store_conf(pipeline.archive, os.environ)
+    locks = pipeline.immutable is not None
+    in_store = store_conf(pipeline.archive, os.environ, is_locked=locks)
     # For the driver only: spark.pyspark.python sets the executors' Python.
     in_cluster = _PLACE.get() is Place.CLUSTER
     python = IN_CLUSTER if in_cluster else {"spark.pyspark.driver.python": sys.executable}
@@ -328,9 +329,10 @@ def _for_connect(
     spark_home()  # refuses a pyspark that can't be imported
     path = _application_path()
     # A session's configuration becomes Hadoop's without the prefix that spark-submit needs.
+    locks = pipeline.immutable is not None
     in_store = {
         key.removeprefix("spark.hadoop."): value
-        for key, value in store_conf(pipeline.archive, os.environ).items()
+        for key, value in store_conf(pipeline.archive, os.environ, is_locked=locks).items()
     }
     defaults = {key: value for key, value in DEFAULTS.items() if key.startswith("spark.sql.")}
     classes = {} if kind in _SEND_CODE else SHARED_CLASSES

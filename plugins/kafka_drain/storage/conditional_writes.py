@@ -13,6 +13,9 @@ from urllib.parse import quote
 
 from upath import UPath
 
+from kafka_drain.storage.immutability import Retention
+from kafka_drain.storage.object_retention import creation_options, gcs_retention
+
 #: S3's error codes for a conditional write that failed or conflicted with another write.
 _REFUSALS = ("PreconditionFailed", "ConditionalRequestConflict", "NoSuchKey", "412", "409")
 #: The same, as status of a response (RFC 9110): a conflict, a condition that isn't met.
@@ -44,9 +47,13 @@ def _replace_on_azure(files: Any, path: str, content: bytes, version: str) -> No
 
 
 def _replace_on_gcs(files: Any, path: str, content: bytes, version: str) -> None:
+    _insert_on_gcs(files, path, content, version)
+
+
+def _insert_on_gcs(files: Any, path: str, content: bytes, version: str, **more: Any) -> None:
     # gcsfs has no argument for it: objects.insert of Google's JSON API, with ifGenerationMatch.
     bucket, name, _ = files.split_path(path)
-    described = json.dumps({"name": name}).encode()
+    described = json.dumps({"name": name, **more}).encode()
     files.call(
         "POST",
         files.base.replace("/storage/v1/", f"/upload/storage/v1/b/{quote(bucket)}/o"),
@@ -78,13 +85,21 @@ def version_of(path: UPath) -> str | None:
     return None if version is None else str(version)
 
 
-def create_object(path: UPath, content: bytes) -> None:
-    """Create an object.
+def create_object(path: UPath, content: bytes, retention: Retention | None = None) -> None:
+    """Create an object, with the lock that it is to have, in one request.
 
     Raises:
         Exception: Of the store's package; see `is_refused`.
     """
-    path.fs.pipe_file(path.path, content, mode="create")
+    if retention is None:
+        path.fs.pipe_file(path.path, content, mode="create")
+    elif path.protocol == "gs":
+        # Generation 0: only if there is no object.
+        locked = {"retention": gcs_retention(retention)}
+        _insert_on_gcs(path.fs, path.path, content, "0", **locked)
+    else:
+        options = creation_options(path, retention)
+        path.fs.pipe_file(path.path, content, mode="create", **options)
 
 
 def replace_object(path: UPath, content: bytes, version: str) -> None:

@@ -18,6 +18,7 @@ from upath import UPath
 
 from kafka_drain.errors import ArchiveError
 from kafka_drain.storage.conditional_writes import create_object, is_refused, replace_object
+from kafka_drain.storage.immutability import Retention
 from kafka_drain.storage.paths import is_local, make_folder, read_bytes, sync_folder
 from kafka_drain.storage.typed_json import DocumentError, parse_object
 
@@ -124,12 +125,17 @@ def create_document(path: UPath, document: Mapping[str, Any]) -> bool:
     return create_text(path, _text(document))
 
 
-def create_text(path: UPath, text: str) -> bool:
+def create_text(path: UPath, text: str, retention: Retention | None = None) -> bool:
     """Create a text file; a reader sees either no file or the complete one.
 
     If several callers race with different texts, exactly one gets True. On an object store this
     requires exclusive creation through fsspec, which s3fs, gcsfs and adlfs have; where the store
     doesn't, the later of two callers may overwrite the other, which detects it when it reads again.
+
+    Args:
+        path: The file.
+        text: Its content.
+        retention: How it is locked, in a store; None for not at all.
 
     Returns:
         False if the file already exists; it is left unchanged.
@@ -142,7 +148,7 @@ def create_text(path: UPath, text: str) -> bool:
     except OSError as error:
         raise _not_written(path, error) from error
     if not is_local(path):
-        return _create_object(path, text)
+        return _create_object(path, text, retention)
     try:
         _create_local(path, text)
         return True
@@ -152,9 +158,9 @@ def create_text(path: UPath, text: str) -> bool:
         raise _not_written(path, error) from error
 
 
-def _create_object(path: UPath, text: str) -> bool:
+def _create_object(path: UPath, text: str, retention: Retention | None) -> bool:
     try:
-        create_object(path, text.encode())
+        create_object(path, text.encode(), retention)
     except Exception as error:
         if not is_refused(error):
             raise _not_written(path, error) from error

@@ -54,17 +54,23 @@ def scheme_of(archive: str) -> str:
     return archive.partition("://")[0] if "://" in archive else ""
 
 
-def s3_conf(environment: Mapping[str, str]) -> dict[str, str]:
+#: A bucket that locks by default what is written refuses a file without a checksum. Hadoop has the
+#: option from 3.4.2 on (HADOOP-15224); this algorithm needs no native library.
+_CHECKSUMS = {"spark.hadoop.fs.s3a.create.checksum.algorithm": "CRC32"}
+
+
+def s3_conf(environment: Mapping[str, str], *, is_locked: bool = False) -> dict[str, str]:
     """Return Spark's configuration for S3.
 
     Args:
         environment: Source of AWS's variables. Credentials aren't taken from it: Spark's driver
             reads them itself.
+        is_locked: Whether the pipeline has the store lock files, so that its bucket may by default.
 
     Raises:
         ConfigError: When AWS_ENDPOINT_URL isn't a URL, or contains a password.
     """
-    conf = dict(_WITHOUT_RENAMES)
+    conf = _WITHOUT_RENAMES | (_CHECKSUMS if is_locked else {})
     chain = _CHAINS[1 if _spark_version().startswith("3.") else 2]
     conf["spark.hadoop.fs.s3a.aws.credentials.provider"] = ",".join([*_KEYS, chain])
     endpoint = environment.get("AWS_ENDPOINT_URL_S3") or environment.get("AWS_ENDPOINT_URL")

@@ -23,6 +23,7 @@ from kafka_drain.proof.window_checks import check_files_of, refuse_fewer
 from kafka_drain.spark.engine import SparkRunner
 from kafka_drain.spark.job import private_folder
 from kafka_drain.storage.lease import wait_for_lease
+from kafka_drain.storage.object_retention import locked_in
 from kafka_drain.windows.backfill_plan import BackfillPlan
 from kafka_drain.windows.window_jobs import (
     WindowJob,
@@ -110,9 +111,9 @@ def finish_backfill(
     with wait_for_lease(plan.archive.root / "windows", run=run, say=say):
         if not plan.replaces:
             _refuse_owned(plan)
-        sealed = seal_proven(plan.archive, plan.window, receipt)
+        sealed = seal_proven(plan.archive, plan.window, receipt, say=say)
         if plan.replaces:
-            _remove_replaced(plan)
+            _remove_replaced(plan, say)
     return sealed
 
 
@@ -121,11 +122,12 @@ def sealed_windows(plan: BackfillPlan) -> Sequence[Receipt]:
     return plan.archive.snapshot().fold.of_interval(plan.interval.key).receipts
 
 
-def _remove_replaced(plan: BackfillPlan) -> None:
+def _remove_replaced(plan: BackfillPlan, say: Callable[[str], None]) -> None:
     """Remove windows whose files this one replaces; if killed, the next forced backfill continues.
 
     The oldest goes first: the window that replaces its files must be present as long as it is.
-    The windows' plans stay, because they contain the interval's frozen offsets.
+    The windows' plans stay, because they contain the interval's frozen offsets. A locked window
+    stays as a whole; no reader uses its files any more.
     """
     standing = plan.archive.snapshot().fold.standing_for(plan.interval.key)
     for receipt in standing.by_time:
@@ -133,6 +135,9 @@ def _remove_replaced(plan: BackfillPlan) -> None:
             continue
         if not standing.holds_records(receipt):
             window = Window(plan.archive.root, receipt.window)
+            if (locked := locked_in(window.folder, say)).files:
+                say(f"backfill {plan.archive.root}: keeping window {window.key}: {locked}")
+                continue
             note_sealed(plan.archive.root, Noted(documents={receipt.where: REMOVED}))
             (plan.archive.root / receipt.where).unlink()
             if window.data.is_dir():

@@ -28,7 +28,9 @@ from kafka_drain.archive.receipts import ReceiptError, parse_receipt, receipt_na
 from kafka_drain.archive.snapshot import Snapshot
 from kafka_drain.errors import ArchiveError
 from kafka_drain.progress import Level, Line
+from kafka_drain.storage.immutability import Retention
 from kafka_drain.storage.json_files import create_text
+from kafka_drain.storage.lease import utc_now
 from kafka_drain.storage.paths import is_local, list_folder, read_bytes, sync_folder
 from kafka_drain.storage.sealed_json import SEALED_END
 from kafka_drain.windows.repair_steps import (
@@ -140,8 +142,22 @@ def _carry_out(root: UPath, repair: DocumentRepair, say: Callable[[str], None]) 
     path = root / repair.where
     if repair.seen is not Seen.MISSING:
         say(f"repair {root}: renamed {repair.where} to {_set_aside(path, repair.seen)}")
-    if repair.step is Step.RESTORE and not create_text(path, repair.content.decode("utf-8")):
+    if repair.step is not Step.RESTORE:
+        return
+    retention = _retention(root) if _is_receipt(repair.where) else None
+    if not create_text(path, repair.content.decode("utf-8"), retention):
         raise ArchiveError(f"{path} was just written by another run; repair again")
+
+
+def _is_receipt(where: str) -> bool:
+    return "/receipts/" in where or where.endswith("/receipt.json")
+
+
+def _retention(root: UPath) -> Retention | None:
+    """Return how a receipt is locked that is written now; archive.json was restored before."""
+    document = ArchiveDocument.read_note(root / "archive.json")
+    locks = document.immutability if document is not None else None
+    return None if locks is None else locks.from_now(utc_now())
 
 
 def _set_aside(path: UPath, seen: Seen) -> str:
@@ -381,8 +397,7 @@ class _Look:
         except ArchiveError:
             return Seen.UNREADABLE
         differs = identity_differs(
-            document.isolation_level,
-            document.retention,
+            document.settings,
             document.topics,
             self._noted.documents,
             ids_by_topic(self._topic_ids()),

@@ -35,6 +35,7 @@ from kafka_drain.proof.committed_files import read_committed_files
 from kafka_drain.proof.offset_checks import held_ranges
 from kafka_drain.proof.topic_ids import read_from
 from kafka_drain.storage.lease import hold_lease, wait_for_lease
+from kafka_drain.storage.object_retention import locked_in
 from kafka_drain.windows.roll_decisions import WindowFate, given_up, judge_window, never_sealed
 
 #: How long maintenance waits for a drain and its validation to finish.
@@ -379,6 +380,7 @@ def roll(
         partition_by: Partition columns of its folders; None keeps the closed generation's.
     """
     document = plan.closed.document
+    _refuse_locked(plan, say)
     for key in plan.voided:
         _void(plan.archive, Window(plan.archive.root, key), say)
     opened = plan.archive.generation(plan.closed.number + 1)
@@ -439,6 +441,18 @@ def run_roll(
             )
         roll(plan, say)
     return plan
+
+
+def _refuse_locked(plan: RollPlan, say: Callable[[str], None]) -> None:
+    """Refuse to remove windows that the store locks, before anything is changed."""
+    for key in plan.voided:
+        locked = locked_in(Window(plan.archive.root, key).folder, say)
+        if locked.files:
+            raise ArchiveError(
+                f"{plan.archive.root}: window {key} can't be removed, as this roll would have to: "
+                f"{locked}. Nothing was changed. Roll again then, or have somebody end the locks "
+                "of its files who may"
+            )
 
 
 def _void(archive: Archive, window: Window, say: Callable[[str], None]) -> None:

@@ -12,7 +12,9 @@ from kafka_drain.archive.journal.checks import refuse_unsound
 from kafka_drain.progress import Progress, Ticker
 from kafka_drain.proof.window_checks import check_files_of
 from kafka_drain.republish.planning.runs import list_runs
+from kafka_drain.storage.immutability import Locked
 from kafka_drain.storage.lease import utc_now
+from kafka_drain.storage.object_retention import StoreLocks, locked_in
 from kafka_drain.storage.paths import is_local
 from kafka_drain.windows.removal import removable
 
@@ -26,19 +28,34 @@ def remove_unsealed(archive: Archive, say: Callable[[str], None]) -> None:
     """
     for window in refuse_unsound(archive.snapshot()).snapshot.unsealed:
         if window.is_maintained:
+            if (locked := locked_in(window.folder, say)).files:
+                say(
+                    f"remove {archive.root}: keeping window {window.key}, which was never sealed: "
+                    f"{locked}; a later maintenance removes it"
+                )
+                continue
             say(f"remove {archive.root}: removing window {window.key}, which was never sealed")
             window.folder.fs.rm(window.folder.path, recursive=True)
 
 
-def remove_superseded(archive: Archive, say: Callable[[str], None]) -> dict[str, int]:
+def remove_superseded(
+    archive: Archive, say: Callable[[str], None], locks: StoreLocks | None = None
+) -> dict[str, int]:
     """Delete the intact files that sealed windows replace; if killed, the next run continues.
 
-    Files that a republish was planned with stay until it has finished or was abandoned.
+    Files that a republish was planned with stay until it has finished or was abandoned, and files
+    that the store locks until they are free. No reader gets these files, so that keeping them does
+    no harm.
 
     First, every byte of the replacing windows' files is compared with what was sealed; if another
     window replaces these files in turn, its files are checked too. A closed generation that lost a
     file also loses its manifest and its checkpoint: they would refer to deleted files, and no drain
     continues them. The receipts stay.
+
+    Args:
+        archive: The archive.
+        say: Called with lines of progress.
+        locks: What the store locks, if it was asked in this run already.
 
     Returns:
         removed_files and removed_bytes.
@@ -50,9 +67,12 @@ def remove_superseded(archive: Archive, say: Callable[[str], None]) -> dict[str,
     snapshot = refuse_unsound(archive.snapshot()).snapshot
     gone = snapshot.fold.gone
     there = _there(archive, gone)
-    damage = check_files_of(snapshot.fold.relied_on(there), deep=True, superseded=gone)
+    locks = locks or StoreLocks(archive.root, f"remove {archive.root}", say)
+    # Before the windows are read: all that stand for locked files would be, each day until then.
+    free = there - locks.locked(there).keys()
+    damage = check_files_of(snapshot.fold.relied_on(free), deep=True, superseded=gone)
     needed = needed_files(archive) if there else {}
-    paths = removable(there, frozenset().union(*needed.values()), damage)
+    paths = removable(free, frozenset().union(*needed.values()), damage)
     for run, files_of_run in needed.items():
         kept = len(there & files_of_run)
         if kept:
@@ -61,20 +81,42 @@ def remove_superseded(archive: Archive, say: Callable[[str], None]) -> dict[str,
                 "needs them; if it won't be resumed, end it with `kafka-drain republish "
                 f"{archive.root} --abandon {run} --apply`"
             )
+    if len(free) < len(there):
+        say(
+            f"remove {archive.root}: keeping {locks.summary(there)}: the store refuses to delete "
+            "them before; no reader gets them, and a later maintenance removes them"
+        )
     ticker = Ticker(f"remove {archive.root}", Progress("files", len(paths)), say)
-    files = size = 0
-    for number, path in enumerate(paths, start=1):
-        file = archive.root / path
-        if file.is_file():
-            size += file.stat().st_size
-            file.unlink()
-            files += 1
+    held = locks.held(paths)
+    for number, path in enumerate(held, start=1):
+        (archive.root / path).unlink()
         ticker.at(number)
+    files, size = len(held), sum(each.bytes for each in held.values())
     for generation in snapshot.generations[:-1]:
         if generation.name in snapshot.fold.gone_by_owner:
             _retire(generation)
     say(f"remove {archive.root}: removed {files:,} superseded files, {size:,} bytes")
     return {"removed_files": files, "removed_bytes": size}
+
+
+def still_locked(
+    archive: Archive,
+    locks: StoreLocks,
+    there: Collection[str] | None = None,
+    among: Collection[str] | None = None,
+) -> Locked:
+    """Return which superseded files the store still keeps, and until when.
+
+    Args:
+        archive: The archive.
+        locks: What the store locks.
+        there: The data files that exist; None to list them.
+        among: The files that count; None for all superseded ones.
+    """
+    if is_local(archive.root):
+        return Locked()
+    asked = archive.snapshot().fold.gone if among is None else among
+    return locks.summary(_there(archive, asked) if there is None else {*asked} & {*there})
 
 
 def _there(archive: Archive, paths: Collection[str]) -> frozenset[str]:

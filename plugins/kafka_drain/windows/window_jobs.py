@@ -59,7 +59,8 @@ from kafka_drain.spark.submit import (
     prepare_application,
 )
 from kafka_drain.storage.json_files import create_document
-from kafka_drain.storage.lease import wait_for_lease
+from kafka_drain.storage.lease import utc_now, wait_for_lease
+from kafka_drain.storage.object_retention import retain
 from kafka_drain.storage.paths import hadoop_path, sync_files
 
 Ranges = Mapping[TopicPartition, Sequence[OffsetRange]]
@@ -282,10 +283,12 @@ def seal_superseding(
 ) -> Receipt:
     """Take the lease of `windows`, and seal a window; raises what `seal_proven` raises."""
     with wait_for_lease(archive.root / "windows", run=run, say=say):
-        return seal_proven(archive, window, receipt)
+        return seal_proven(archive, window, receipt, say=say)
 
 
-def seal_proven(archive: Archive, window: Window, receipt: Receipt) -> Receipt:
+def seal_proven(
+    archive: Archive, window: Window, receipt: Receipt, *, say: Callable[[str], None]
+) -> Receipt:
     """Write a window's receipt and note it; if another attempt was faster, its receipt counts.
 
     The caller holds the lease of `windows`.
@@ -299,8 +302,11 @@ def seal_proven(archive: Archive, window: Window, receipt: Receipt) -> Receipt:
     if not state.snapshot.is_sealed(receipt.window):
         _refuse_replaced(state, receipt)
         _refuse_overlap(state, receipt)
-    sync_files(archive.root, (file.path for file in receipt.files))
-    window.write_receipt(replace(receipt, journal=state.journal.newest))
+    paths = [file.path for file in receipt.files]
+    sync_files(archive.root, paths)
+    locks = state.snapshot.document.immutability
+    retention = retain(archive.root, paths, locks, now=utc_now(), say=say)
+    window.write_receipt(replace(receipt, journal=state.journal.newest), retention)
     sealed = window.read_receipt()
     note_sealed(archive.root, state.there.plus(note_of_window(state.snapshot, window, sealed)))
     return sealed

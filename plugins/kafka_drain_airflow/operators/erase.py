@@ -36,8 +36,9 @@ class EraseOperator(ApplyOperator):
 
     Without a request, it carries out what was asked for before on records that were drained since.
 
-    Returns archive, windows (the ones it sealed) and erased (number of records); in a dry run, the
-    plan's figures, and if it was frozen, also plan_id, expires_at and approval.
+    Returns archive, windows (the ones it sealed), erased (number of records), and of the old files
+    that the store still locks locked_files and locked_until; in a dry run, the plan's figures, and
+    if it was frozen, also plan_id, expires_at and approval.
 
     :param pipeline: the pipeline, or its keys as a dict (templated)
     :param request: id of the request, for the receipts; no personal data (templated)

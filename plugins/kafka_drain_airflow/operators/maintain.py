@@ -30,8 +30,9 @@ class MaintainOperator(ApplyOperator):
     the alias among the outlets.
 
     Returns archive, rolled, windows (the ones it sealed), files_removed, and files_before,
-    bytes_before, files_after and bytes_after; in a dry run, the plan, and if it was frozen, also
-    plan_id, expires_at and approval.
+    bytes_before, files_after and bytes_after, and of the replaced files that the store still locks
+    locked_files and locked_until; in a dry run, the plan, and if it was frozen, also plan_id,
+    expires_at and approval.
 
     :param pipeline: the pipeline, or its keys as a dict (templated)
     :param apply: whether to apply the plan; otherwise it is only logged (templated)

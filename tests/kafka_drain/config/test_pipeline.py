@@ -13,6 +13,7 @@ from kafka_drain.config.pipeline import Pipeline
 from kafka_drain.config.sink_options import COMPRESSIONS
 from kafka_drain.config.spark_conf import DEFAULT_LOG_LEVELS
 from kafka_drain.errors import ConfigError
+from kafka_drain.storage.immutability import Immutability
 
 
 def make(**changes: Any) -> Pipeline:
@@ -62,6 +63,8 @@ def test_pipeline_defaults() -> None:
         "evidence_conn_id": None,
         "erase_conn_id": None,
         "encryption": None,
+        "immutable_days": None,
+        "immutable_mode": None,
         "witness": None,
         "witness_conn_id": None,
         "drill": None,
@@ -418,6 +421,33 @@ def test_pipeline_drill() -> None:
     misspelt = r"'shedule' .*a valid key of a pipeline's drill; did you mean 'schedule'\?"
     with pytest.raises(ConfigError, match=misspelt):
         make(drill={"shedule": "@daily"})
+
+
+@pytest.mark.parametrize(
+    ("keys", "said"),
+    [
+        ({"immutable_days": 30}, "immutable_days = 30 needs an object store"),
+        ({"immutable_days": 30, "archive": "file:///archive"}, "on a file system: /archive"),
+        ({"immutable_mode": "governance"}, "immutable_mode is only with immutable_days"),
+        ({"immutable_days": 0, "archive": "s3://b"}, "immutable_days = 0"),
+        ({"immutable_days": 36_501, "archive": "s3://b"}, "immutable_days = 36501"),
+        ({"immutable_days": 1, "immutable_mode": "worm", "archive": "s3://b"}, "immutable_mode"),
+    ],
+)
+def test_pipeline_immutable_refused(keys: dict[str, Any], said: str) -> None:
+    """Locks need a store that has them, an end, and one of two modes."""
+    with pytest.raises(ConfigError, match=re.escape(said)):
+        make(**keys)
+
+
+@pytest.mark.parametrize("scheme", ["s3", "gs", "abfs", "abfss"])
+def test_pipeline_immutable(scheme: str) -> None:
+    """Governance unless compliance is asked for; nothing is locked unless it is asked for."""
+    keys = {"archive": f"{scheme}://bucket/a", "immutable_days": 30}
+
+    assert make(**keys).immutable == Immutability("governance", 30)
+    assert make(**keys, immutable_mode="compliance").immutable == Immutability("compliance", 30)
+    assert make(archive=keys["archive"]).immutable is None
 
 
 EVIDENCE = {"evidence_conn_id": "key"}

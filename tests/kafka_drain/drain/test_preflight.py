@@ -187,6 +187,23 @@ def test_preflight_new_archive(tmp_path: Path, folder: Path, made: bool) -> None
     assert "generation 1 (opened by this drain)" in plan.lines()[0]
 
 
+# immutable archives
+
+
+def test_preflight_immutable_weakened(folder: Path) -> None:
+    """A pipeline that locks less than its archive did is warned of it, and drains."""
+    make_archive(folder)
+    document = json.loads((folder / "archive.json").read_text())
+    locks = {"mode": "compliance", "days": 30}
+    (folder / "archive.json").write_text(json.dumps(document | {"immutable": locks}))
+
+    plan = preflight(pipeline_to(folder), cluster_of())
+
+    assert plan.warnings[:1] == [
+        "new files were locked for 30 days in compliance mode until now, and aren't locked any more"
+    ]
+
+
 # identity
 
 

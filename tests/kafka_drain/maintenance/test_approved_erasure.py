@@ -68,7 +68,12 @@ def test_run_approved(made: MadeArchive) -> None:
     assert "doesn't reach Kafka" in frozen.text
     assert approved(made, frozen) is Decision.RUN
 
-    assert carry_out(made, frozen) == {"windows": ["erase_0001"], "erased": 4}
+    assert carry_out(made, frozen) == {
+        "windows": ["erase_0001"],
+        "erased": 4,
+        "locked_files": 0,
+        "locked_until": None,
+    }
 
     refuse_inexact(made.root, left())
     assert approved(made, frozen) is Decision.DO_NOTHING

@@ -39,6 +39,7 @@ from kafka_drain.proof.report import Report
 from kafka_drain.proof.validation import validate_archive
 from kafka_drain.spark.job_spec import CompactSpec, write_private
 from kafka_drain.spark.submit import SparkApplication
+from kafka_drain.storage.object_retention import StoreLocks
 from kafka_drain.windows.receipt_repair import repair_documents
 from tests.kafka_drain.fake_cluster import FakeCluster, Log
 from tests.kafka_drain.made_archive import NOW, MadeArchive, dense
@@ -75,6 +76,14 @@ def cluster(end: int = 50) -> Any:
 def pipeline_of(root: Any) -> Pipeline:
     """The pipeline of an archive."""
     return Pipeline(name="made", topics=["flights"], archive=str(root))
+
+
+NOTHING_LOCKED: dict[str, Any] = {"locked_files": 0, "locked_until": None}
+
+
+def free(made: MadeArchive) -> StoreLocks:
+    """What is locked of an archive on a disk: nothing."""
+    return StoreLocks(made.root, "look", print)
 
 
 def rewrite(application: SparkApplication, lose: int | None = None) -> None:
@@ -155,7 +164,7 @@ def test_run_erasure(made: MadeArchive) -> None:
     assert lying(made.root) == left(but=frozenset())
     assert read_erasures(made.root) == []
 
-    assert erase(made.root) == {"windows": ["erase_0001"], "erased": 4}
+    assert erase(made.root) == {"windows": ["erase_0001"], "erased": 4} | NOTHING_LOCKED
 
     refuse_inexact(made.root, left())
     assert untouched.path in {file.path for file in archive_files(made.archive.snapshot())}
@@ -182,8 +191,8 @@ def test_run_erasure_again(made: MadeArchive) -> None:
     erase(made.root)
     before = lying(made.root)
 
-    assert erase(made.root) == {"windows": [], "erased": 0}
-    assert erase(made.root, None) == {"windows": [], "erased": 0}
+    assert erase(made.root) == {"windows": [], "erased": 0} | NOTHING_LOCKED
+    assert erase(made.root, None) == {"windows": [], "erased": 0} | NOTHING_LOCKED
     assert make_plan(made.archive, read_erasures(made.root), 1, say=print).files == 0
     with pytest.raises(ConfigError, match="was accepted before, for other records"):
         erase(made.root, ErasureRequest("r", "b", keys=frozenset({b"1"})))
@@ -199,7 +208,7 @@ def test_run_erasure_of_everything(made: MadeArchive) -> None:
     assert erase(made.root, ErasureRequest("r", "b", topics=frozenset({"flights"})))["erased"] == 40
 
     refuse_inexact(made.root, Counter())
-    assert erase(made.root, None) == {"windows": [], "erased": 0}
+    assert erase(made.root, None) == {"windows": [], "erased": 0} | NOTHING_LOCKED
 
 
 def test_run_erasure_loses_another(made: MadeArchive) -> None:
@@ -238,7 +247,7 @@ def test_sweep(made: MadeArchive, for_ever: bool, gone: set[bytes]) -> None:
     with pytest.raises(ArchiveError, match=f"holds {len(gone)} records that erasure 1"):
         refuse()
 
-    assert sweep(made.archive, pipeline, rewrite, run="t", say=print) == ["erase_0002"]
+    assert sweep(made.archive, pipeline, rewrite, free(made), run="t", say=print) == ["erase_0002"]
 
     refuse()
     assert lying(made.root) == left(60, but=GONE - {b"45"} | gone)
@@ -259,7 +268,9 @@ def test_lift_erasure(made: MadeArchive) -> None:
         lift_erasure(made.archive, 1, "c", run="t", say=print)
     made.seal({TP: dense(40, 50)})
     made.open_generation()
-    assert sweep(made.archive, pipeline_of(made.root), rewrite, run="t", say=print) == []
+    assert (
+        sweep(made.archive, pipeline_of(made.root), rewrite, free(made), run="t", say=print) == []
+    )
     with pytest.raises(ConfigError, match="no erasure is in force"):
         erase(made.root, None)
     assert lying(made.root) == left(50, but=GONE - {b"45"})

@@ -13,7 +13,13 @@ import pytest
 from kafka_drain.archive.receipts import SealedContent
 from kafka_drain.errors import LockedError, ManifestInvalidError
 from kafka_drain.gaps import GapReason
-from kafka_drain.maintenance.retention import Deletion, is_too_old, plan_deletions, seal_deletions
+from kafka_drain.maintenance.retention import (
+    Deletion,
+    is_too_old,
+    plan_deletions,
+    seal_deletions,
+    without_locked,
+)
 from kafka_drain.offsets import OffsetRange, TopicPartition
 from kafka_drain.windows.superseded_files import remove_superseded
 from tests.kafka_drain.made_archive import EPOCH, NOW, MadeArchive
@@ -98,6 +104,25 @@ def test_plan_deletions_by_topic_ids(tmp_path: Path) -> None:
     assert found[0].line() == (
         f"2 files, {old.bytes + of_u.bytes:,} bytes, 2 records, all before 2025-12-02T00:00:00.000Z"
     )
+
+
+@pytest.mark.parametrize("locked", list(product((False, True), repeat=3)))
+def test_without_locked(tmp_path: Path, locked: tuple[bool, ...]) -> None:
+    """Locked files are left out, a deletion of which nothing is left too; the rest is as it was."""
+    made = MadeArchive(tmp_path / "archive", {"t": "1", "u": "2"})
+    files = [*made.seal({P0: {0: OLD}}), *made.seal({P0: {1: OLD}}), *made.seal({U0: {0: OLD}})]
+    deletions = [Deletion(files[:2], {"t": "1"}, BEFORE), Deletion(files[2:], {"u": "2"}, BEFORE)]
+    kept = [file.path for file, is_locked in zip(files, locked, strict=True) if is_locked]
+
+    found, left = without_locked(deletions, {*kept, "another"})
+
+    assert left == kept
+    free = [[file for file in each.files if file.path not in kept] for each in deletions]
+    assert [(each.files, each.topic_ids, each.before_ms) for each in found] == [
+        (some, ids, BEFORE)
+        for some, ids in zip(free, ({"t": "1"}, {"u": "2"}), strict=True)
+        if some
+    ]
 
 
 def plan(made: MadeArchive, closed: int = 1) -> list[Deletion]:

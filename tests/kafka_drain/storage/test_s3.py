@@ -60,6 +60,16 @@ def test_s3_conf_endpoint(environment: dict[str, str], endpoint: str, region: st
     assert conf[f"{S3A}endpoint.region"] == region
 
 
+@pytest.mark.parametrize("is_locked", [False, True])
+def test_s3_conf_locked(is_locked: bool) -> None:
+    """A bucket that may lock all that is written gets each file with a checksum."""
+    name = "spark.hadoop.fs.s3a.create.checksum.algorithm"
+
+    conf = s3_conf({}, is_locked=is_locked)
+
+    assert conf.get(name) == ("CRC32" if is_locked else None)
+
+
 @pytest.mark.parametrize("endpoint", ["s3:9000", "http://", "http://user:secret@s3:9000"])
 def test_s3_conf_endpoint_refused(endpoint: str) -> None:
     """What is no URL, or would show a password, is refused; the password isn't repeated."""

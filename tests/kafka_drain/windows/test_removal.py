@@ -8,7 +8,7 @@ import pytest
 
 from kafka_drain.errors import ManifestInvalidError
 from kafka_drain.findings import Finding, Reason
-from kafka_drain.windows.removal import removable
+from kafka_drain.windows.removal import held_before, removable
 
 DAMAGE = Finding(Reason.FILE_SIZE, "windows/b/data/1", "has 3 bytes, was sealed with 4")
 
@@ -42,3 +42,35 @@ def test_removable_refused() -> None:
     shown = "; ".join([str(DAMAGE)] * 5)
     says = f"window c differs from what was sealed: {shown}; nothing was removed"
     assert str(raised.value) == says
+
+
+@pytest.mark.parametrize(
+    ("paths", "expected"),
+    [
+        ([], []),
+        (["generations/0001/data/a"], ["generations/0001/data/a"]),
+        # What another window has replaced isn't behind it.
+        (
+            ["windows/w1/data/b"],
+            ["generations/0001/data/a", "generations/0001/data/b", "windows/w1/data/b"],
+        ),
+        (
+            ["windows/w2/data/c"],
+            [
+                "generations/0001/data/a",
+                "generations/0001/data/b",
+                "windows/w1/data/b",
+                "windows/w2/data/c",
+            ],
+        ),
+    ],
+)
+def test_held_before(paths: list[str], expected: list[str]) -> None:
+    """Through all windows: what was compacted twice before it was erased is named as well."""
+    replaced = {
+        "windows/w1": ["generations/0001/data/a", "generations/0001/data/b"],
+        "windows/w2": ["windows/w1/data/b"],
+        "windows/w3": ["generations/0002/data/d"],
+    }
+
+    assert held_before(paths, replaced) == frozenset(expected)

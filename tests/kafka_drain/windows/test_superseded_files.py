@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
-from datetime import timedelta
+from datetime import datetime, timedelta, timezone
 from pathlib import Path
 
 import pytest
@@ -13,7 +13,9 @@ from kafka_drain.archive.files import ArchiveFile
 from kafka_drain.errors import ManifestInvalidError
 from kafka_drain.offsets import TopicPartition
 from kafka_drain.republish.planning.runs import RepublishRun
+from kafka_drain.storage.immutability import Held, Locked, Retention
 from kafka_drain.storage.lease import utc_now
+from kafka_drain.storage.object_retention import StoreLocks
 from kafka_drain.windows import superseded_files as superseding
 from kafka_drain.windows.superseded_files import (
     remove_superseded,
@@ -267,6 +269,101 @@ def test_remove_superseded_needed(case: Superseded, days: int, state: str, stays
         f"with `kafka-drain republish {case.made.root} --abandon r --apply`"
     )
     assert any(says in line for line in said) is stays
+
+
+class SomeLocks(StoreLocks):
+    """Says that some of an archive's files are locked, by path."""
+
+    def __init__(self, case: Superseded, held: dict[str, Held]) -> None:
+        super().__init__(case.made.root, "look", print)
+        self._locked = held
+
+    def locked(self, paths: Iterable[str]) -> dict[str, Held]:
+        """Return which of some files the store refuses to delete."""
+        return {path: self._locked[path] for path in paths if path in self._locked}
+
+
+LOCK = Held(1, Retention("governance", datetime(2999, 1, 2, 3, 4, tzinfo=timezone.utc)))
+
+
+@pytest.mark.parametrize("number", range(5))
+def test_remove_superseded_locked(case: Superseded, number: int) -> None:
+    """Of four superseded files, those that the store locks stay until they are free."""
+    locked = [file.path for file in case.batches[:number]]
+    said: list[str] = []
+
+    found = remove_superseded(
+        case.made.archive, said.append, SomeLocks(case, dict.fromkeys(locked, LOCK))
+    )
+
+    assert found["removed_files"] == 4 - number
+    assert case.there(case.batches) == [True] * number + [False] * (4 - number)
+    says = f"keeping {number} files, locked until 2999-01-02 03:04 UTC: the store refuses"
+    assert any(says in line for line in said) is (number > 0)
+    # Then they are free.
+    assert remove_superseded(case.made.archive, print)["removed_files"] == number
+    assert not any(case.there(case.batches))
+
+
+def test_remove_superseded_locked_unread(case: Superseded) -> None:
+    """What stands for locked files alone isn't read to keep them: that would be each day."""
+    cut(case.path(case.first[0]))
+    locked = dict.fromkeys([file.path for file in case.batches], LOCK)
+
+    assert remove_superseded(case.made.archive, print, SomeLocks(case, locked)) == {
+        "removed_files": 0,
+        "removed_bytes": 0,
+    }
+    del locked[case.batches[0].path]
+    with pytest.raises(ManifestInvalidError, match="compact_0001"):
+        remove_superseded(case.made.archive, print, SomeLocks(case, locked))
+    assert all(case.there(case.batches))
+
+
+@pytest.mark.parametrize("is_listed", [True, False])
+def test_still_locked(case: Superseded, monkeypatch: pytest.MonkeyPatch, is_listed: bool) -> None:
+    """What is kept of the superseded files, or of some; not what readers use, nor what is gone."""
+    gone, kept, unlisted, free = case.batches
+    soon = case.closed[0]
+    locked = dict.fromkeys([f.path for f in (gone, kept, unlisted, soon, *case.first)], LOCK)
+    case.path(gone).unlink()
+    there = [kept.path, free.path, case.first[0].path] if is_listed else None
+
+    def found() -> int:
+        locks = SomeLocks(case, locked)
+        return superseding.still_locked(case.made.archive, locks, there, among).files
+
+    among: list[str] | None = None
+    assert found() == 0
+    monkeypatch.setattr(superseding, "is_local", lambda root: root is None)
+    assert found() == (1 if is_listed else 2)
+    among = [soon.path, unlisted.path]
+    assert found() == (0 if is_listed else 2)
+
+
+def test_remove_unsealed_locked(case: Superseded, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What was killed between its locks and its receipt stays as long as it is locked."""
+    case.plan("compact_0002")
+    folder = Path(str(case.made.root), "windows/compact_0002")
+    said: list[str] = []
+    case.plan("compact_0003")
+    monkeypatch.setattr(
+        superseding,
+        "locked_in",
+        lambda path, _: Locked(2, on_hold=2) if path.name == folder.name else Locked(),
+    )
+
+    remove_unsealed(case.made.archive, said.append)
+
+    assert folder.is_dir()
+    assert not folder.with_name("compact_0003").exists()
+    assert said[0].endswith(
+        "keeping window compact_0002, which was never sealed: 2 files, locked until a legal hold "
+        "is released; a later maintenance removes it"
+    )
+    monkeypatch.undo()
+    remove_unsealed(case.made.archive, said.append)
+    assert not folder.exists()
 
 
 def test_remove_unsealed(case: Superseded) -> None:

@@ -143,7 +143,13 @@ def test_execute(made: MadeArchive, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("AIRFLOW_CONN_ERASE_R")
     task = of_archive(made, monkeypatch, plan_id=planned["plan_id"], apply="true")
     done = task.execute(CONTEXT)
-    assert done == {"archive": str(made.root), "windows": ["erase_0001"], "erased": 4}
+    assert done == {
+        "archive": str(made.root),
+        "windows": ["erase_0001"],
+        "erased": 4,
+        "locked_files": 0,
+        "locked_until": None,
+    }
     assert lying(made.root) == left()
     assert task._lineage is not None
     assert list(task._lineage.outputs.values()) == [26]
@@ -161,4 +167,10 @@ def test_execute_applies(made: MadeArchive, monkeypatch: pytest.MonkeyPatch) -> 
     assert done["erased"] == 4
     assert lying(made.root) == left()
     untold = of_archive(made, monkeypatch, apply=True).execute(CONTEXT)
-    assert untold == {"archive": str(made.root), "windows": [], "erased": 0}
+    assert untold == {
+        "archive": str(made.root),
+        "windows": [],
+        "erased": 0,
+        "locked_files": 0,
+        "locked_until": None,
+    }

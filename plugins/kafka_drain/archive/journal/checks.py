@@ -455,8 +455,7 @@ class _Look:
             self._find(Reason.DOCUMENT_CHANGED, "archive.json", detail)
             return
         differs = identity_differs(
-            document.isolation_level,
-            document.retention,
+            document.settings,
             document.topics,
             self._journal.noted.documents,
             self._state.topic_ids,
@@ -465,7 +464,7 @@ class _Look:
             self._find(Reason.DOCUMENT_CHANGED, "archive.json", differs)
         elif receipts:
             self._look_at_document("archive.json", identity_digest(document.content()))
-            self._documents |= note_of_settings(document.isolation_level, document.retention)
+            self._documents |= note_of_settings(*document.settings)
 
     def _topic_ids(self) -> Iterator[tuple[Mapping[str, str], Mapping[str, str]]]:
         """Yield, for each generation, the topic ids in its newest receipt and its document."""
@@ -551,7 +550,7 @@ def _note_of_identity(snapshot: Snapshot) -> dict[str, str]:
     document = snapshot.document
     return {
         "archive.json": identity_digest(document.content()),
-        **note_of_settings(document.isolation_level, document.retention),
+        **note_of_settings(*document.settings),
     }
 
 

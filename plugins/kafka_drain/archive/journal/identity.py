@@ -8,6 +8,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Collection, Iterable, Mapping
+from typing import Any
 
 from kafka_drain.archive.receipts import Receipt
 from kafka_drain.offsets import TopicPartition
@@ -18,12 +19,18 @@ ACCEPTED = "accepted"
 SETTINGS = "settings/"
 
 
-def note_of_settings(isolation_level: str, retention: str | None) -> dict[str, str]:
+def note_of_settings(
+    isolation_level: str, retention: str | None, immutable: Mapping[str, Any] | None = None
+) -> dict[str, str]:
     """Return the journal's note, among its documents, of settings that a drain uses.
 
-    A pipeline may change both, so the journal accepts all that drains have used.
+    A pipeline may change them, so the journal accepts all that drains have used.
     """
-    text = json.dumps([isolation_level, retention], separators=(",", ":"), ensure_ascii=False)
+    settings: list[Any] = [isolation_level, retention]
+    if immutable is not None:
+        # Absent otherwise: journals of older releases have notes without it.
+        settings.append({name: immutable[name] for name in ("days", "mode")})
+    text = json.dumps(settings, separators=(",", ":"), ensure_ascii=False)
     return {f"{SETTINGS}{hashlib.sha256(text.encode()).hexdigest()}": ACCEPTED}
 
 
@@ -48,8 +55,7 @@ def ids_by_topic(
 
 
 def identity_differs(
-    isolation_level: str,
-    retention: str | None,
+    settings: tuple[str, str | None, Mapping[str, Any] | None],
     topics: Mapping[str, str],
     documents: Collection[str],
     ids: Mapping[str, Collection[str]],
@@ -57,17 +63,18 @@ def identity_differs(
     """Describe how archive.json contradicts what was sealed; empty if it doesn't.
 
     Args:
-        isolation_level: Its isolation level.
-        retention: Its retention.
+        settings: Its isolation level, its retention, and how it locks files.
         topics: Its topic ids by topic.
         documents: What the journal notes; those of older releases have no settings.
         ids: The result of `ids_by_topic`.
     """
     noted = [name for name in documents if name.startswith(SETTINGS)]
-    if noted and not note_of_settings(isolation_level, retention).keys() & set(noted):
+    if noted and not note_of_settings(*settings).keys() & set(noted):
+        isolation_level, retention, immutable = settings
+        locks = "" if immutable is None else f" and immutable {dict(immutable)!r}"
         return (
-            f"says isolation_level {isolation_level!r} and retention {retention!r}, which no drain "
-            "has used"
+            f"says isolation_level {isolation_level!r} and retention {retention!r}{locks}, which "
+            "no drain has used"
         )
     for topic, accepted in sorted(ids.items()):
         if topics.get(topic) not in accepted:

@@ -39,6 +39,17 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="LEVEL",
         help="level of Spark's Kafka and sink classes, such as DEBUG",
     )
+    parser.add_argument(
+        "--immutable-days",
+        type=int,
+        metavar="DAYS",
+        help="have the object store refuse to delete what is sealed, for this long",
+    )
+    parser.add_argument(
+        "--immutable-mode",
+        choices=("governance", "compliance"),
+        help="whether somebody may end such a lock early, or nobody (governance)",
+    )
     add_format(parser, otherwise=("parquet", "topic date"))
     parser.add_argument(
         "--source-option",

@@ -20,26 +20,14 @@ FLAGS = (
     "retention_days",
     "max_manifest_lines",
     "max_generation_days",
+    "immutable_days",
+    "immutable_mode",
 )
 
 
 def pipeline_from(options: argparse.Namespace) -> Pipeline:
     """Build a pipeline from the archive, then the file, then the flags; later ones win."""
-    archive = Archive.at(options.archive)
-    keys: dict[str, Any] = {"archive": str(archive.root), "name": archive.root.name}
-    if archive.exists:
-        snapshot = archive.snapshot()
-        document, generation = snapshot.document, snapshot.open_generation
-        keys |= {"name": document.pipeline, **document.source}
-        if document.isolation_level != "read_committed":
-            keys["source_options"] = {"kafka.isolation.level": document.isolation_level}
-        if generation is not None:
-            written = generation.document
-            keys |= {"format": written.format, "partition_by": written.partition_by}
-            if written.values:
-                keys["values"] = written.values["settings"]
-        if encryption := encryption_of(archive.root):
-            keys["encryption"] = encryption
+    keys = _keys_of(Archive.at(options.archive))
     given: dict[str, Any] = {}
     if getattr(options, "pipeline", None):
         given |= json_file(options.pipeline)
@@ -54,7 +42,32 @@ def pipeline_from(options: argparse.Namespace) -> Pipeline:
         # If the file has a value of another type, the pipeline's validation refuses it.
         if given_pairs and isinstance(of_file, dict):
             given[flag] = of_file | given_pairs
+    if given.get("immutable_days", 0) is None:
+        keys.pop("immutable_mode", None)
     sources = {"topics", "topic_pattern", "assign"}
     if given.keys() & sources:
         keys = {name: value for name, value in keys.items() if name not in sources}
     return Pipeline(**(keys | given))
+
+
+def _keys_of(archive: Archive) -> dict[str, Any]:
+    """Return the keys of a pipeline that an archive knows."""
+    keys: dict[str, Any] = {"archive": str(archive.root), "name": archive.root.name}
+    if not archive.exists:
+        return keys
+    snapshot = archive.snapshot()
+    document, generation = snapshot.document, snapshot.open_generation
+    keys |= {"name": document.pipeline, **document.source}
+    if document.isolation_level != "read_committed":
+        keys["source_options"] = {"kafka.isolation.level": document.isolation_level}
+    if document.immutability is not None:
+        keys["immutable_days"] = document.immutability.days
+        keys["immutable_mode"] = document.immutability.mode
+    if generation is not None:
+        written = generation.document
+        keys |= {"format": written.format, "partition_by": written.partition_by}
+        if written.values:
+            keys["values"] = written.values["settings"]
+    if encryption := encryption_of(archive.root):
+        keys["encryption"] = encryption
+    return keys

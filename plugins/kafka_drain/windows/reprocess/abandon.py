@@ -14,6 +14,7 @@ from kafka_drain.archive.journal.checks import refuse_unsound
 from kafka_drain.archive.window import Window
 from kafka_drain.errors import ConfigError
 from kafka_drain.storage.lease import hold_lease
+from kafka_drain.storage.object_retention import locked_in
 from kafka_drain.windows.reprocess.state import (
     ReprocessPlan,
     reprocess_path,
@@ -89,6 +90,12 @@ def abandon_reprocess(plan: AbandonPlan, *, run: str, say: Callable[[str], None]
         for key in plan.reprocess.waiting:
             folder = Window(archive.root, key).folder
             if folder.exists():
+                if (locked := locked_in(folder, say)).files:
+                    say(
+                        f"abandon {archive.root}: keeping window {key}, which was never sealed: "
+                        f"{locked}; no reader uses it"
+                    )
+                    continue
                 say(f"abandon {archive.root}: removing window {key}, which was never sealed")
                 folder.fs.rm(folder.path, recursive=True)
         # Last, because a rerun finds what a killed attempt left by it.

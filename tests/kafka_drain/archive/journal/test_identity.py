@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from typing import Any
 
 import pytest
 
@@ -28,7 +29,7 @@ def test_identity_differs_settings(
     """Settings are those that a drain has used, if the journal notes any."""
     documents = {"archive.json": "digest", **(note_of_settings(*noted) if noted else {})}
 
-    found = identity_differs(*said, {}, documents, {})
+    found = identity_differs((*said, None), {}, documents, {})
 
     assert bool(found) == (noted is not None and noted != said)
     assert not found or (repr(said[0]) in found and repr(said[1]) in found)
@@ -38,19 +39,49 @@ def test_identity_differs_settings_changed() -> None:
     """All settings that drains have used are accepted."""
     documents = {**note_of_settings("read_committed", None), **note_of_settings(*SETTINGS[-1])}
 
-    differs = [s for s in SETTINGS if identity_differs(*s, {}, documents, {})]
+    differs = [s for s in SETTINGS if identity_differs((*s, None), {}, documents, {})]
 
     assert differs == SETTINGS[1:-1]
+
+
+LOCKS = [
+    None,
+    {"mode": "governance", "days": 30},
+    {"mode": "compliance", "days": 30},
+    {"mode": "governance", "days": 31},
+]
+
+
+@pytest.mark.parametrize("said", LOCKS)
+@pytest.mark.parametrize("noted", LOCKS)
+def test_identity_differs_immutable(
+    noted: dict[str, Any] | None, said: dict[str, Any] | None
+) -> None:
+    """An edit that takes the locks off new files, or makes them weaker, is found."""
+    documents = note_of_settings("read_committed", None, noted)
+
+    found = identity_differs(("read_committed", None, said), {}, documents, {})
+
+    assert bool(found) == (noted != said)
+    assert not found or found == (
+        "says isolation_level 'read_committed' and retention None"
+        + (f" and immutable {said!r}" if said else "")
+        + ", which no drain has used"
+    )
 
 
 @pytest.mark.parametrize(
     ("settings", "text"),
     [
+        (
+            ("read_committed", None, {"mode": "governance", "days": 30, "later": 1}),
+            '["read_committed",null,{"days":30,"mode":"governance"}]',
+        ),
         (("read_committed", None), '["read_committed",null]'),
         (("read_uncommitted", "30 Tage für alle"), '["read_uncommitted","30 Tage für alle"]'),
     ],
 )
-def test_note_of_settings(settings: tuple[str, str | None], text: str) -> None:
+def test_note_of_settings(settings: tuple[Any, ...], text: str) -> None:
     """A note names the hash of the settings as JSON, in UTF-8 and without spaces.
 
     Journals in use hold it: a release that writes another one refuses their archives.
@@ -93,7 +124,7 @@ def test_ids_by_topic(
 )
 def test_identity_differs_topics(topics: dict[str, str], detail: str) -> None:
     """A sealed topic keeps an accepted id; others may be added."""
-    assert identity_differs("read_committed", None, topics, {}, {"t": {"2", "1"}}) == detail
+    assert identity_differs(("read_committed", None, None), topics, {}, {"t": {"2", "1"}}) == detail
 
 
 def sealed(number: int = 2, **starts: int) -> Receipt:

@@ -1,0 +1,57 @@
+"""The pipeline that a command works for, from its archive, its file and its flags."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kafka_drain.archive.archive import Archive
+from kafka_drain.cli.commands.pipeline_arguments import pipeline_from
+from kafka_drain.config.pipeline import Pipeline
+from kafka_drain.storage.immutability import Immutability
+from tests.kafka_drain.made_archive import MadeArchive
+
+LOCKS = Immutability("compliance", 30)
+
+
+@pytest.mark.parametrize(
+    ("file", "flags", "expected"),
+    [
+        ({}, {}, LOCKS),
+        ({}, {"immutable_days": 60}, Immutability("compliance", 60)),
+        ({"immutable_days": 60}, {}, Immutability("compliance", 60)),
+        ({"immutable_mode": "governance"}, {}, Immutability("governance", 30)),
+        ({"immutable_days": 60}, {"immutable_days": 90}, Immutability("compliance", 90)),
+        ({"immutable_days": None}, {}, None),
+    ],
+)
+def test_pipeline_from_immutable(
+    file: dict[str, Any],
+    flags: dict[str, Any],
+    expected: Immutability | None,
+    tmp_path: Path,
+) -> None:
+    """Files are locked as the archive says, unless a file or a flag says otherwise."""
+    made = MadeArchive(tmp_path / "archive", {"t": "id"})
+    document = made.archive.snapshot().document
+    made.archive.create(
+        pipeline="made",
+        cluster_id="cluster-1",
+        topic_ids={"t": "id"},
+        source={"topics": ["t"]},
+        immutable=LOCKS,
+        known=document,
+    )
+    (tmp_path / "pipeline.json").write_text(json.dumps({"archive": "s3://b/a", **file}))
+    options = argparse.Namespace(
+        name="validate", archive=str(made.root), pipeline=str(tmp_path / "pipeline.json"), **flags
+    )
+
+    found: Pipeline = pipeline_from(options)
+
+    assert found.immutable == expected
+    assert Archive.at(str(made.root)).snapshot().document.immutability == LOCKS
