@@ -1,4 +1,4 @@
-"""Cutting large partitions: when, and into how many pieces."""
+"""Cutting large partitions, and reading many small ones with one task: when, and how many."""
 
 from __future__ import annotations
 
@@ -6,7 +6,12 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from kafka_drain.spark.splitting import LEAST_PIECE, min_partitions
+from kafka_drain.spark.splitting import (
+    LEAST_PIECE,
+    PARTITIONS_PER_TASK,
+    merged_tasks,
+    min_partitions,
+)
 
 HOT = [4_500_000, *[71_428] * 7]
 
@@ -63,3 +68,33 @@ def test_min_partitions_property(sizes: list[int], cores: int) -> None:
     if sizes:
         # Pieces are whole offsets.
         assert max(pieces) <= max(sum(sizes) / cores * 1.5, LEAST_PIECE * 1.75) + 1
+
+
+@pytest.mark.parametrize(
+    ("sizes", "cores", "per_task", "tasks"),
+    [
+        ([], 2, None, None),
+        ([0] * 1_000, 2, None, None),
+        # No fewer tasks than two rounds of each core.
+        ([1] * 4, 2, None, None),
+        ([1] * 5, 2, None, 4),
+        ([1, *[0] * 999], 2, None, None),
+        ([1] * 1_000, 64, None, 128),
+        # As many partitions in each task as the default allows, or the pipeline says.
+        ([3] * 10_000, 2, None, -(-10_000 // PARTITIONS_PER_TASK)),
+        ([3] * 10_001, 2, 100, 101),
+        ([3] * 1_000, 2, 1, None),
+        ([3, 0] * 1_000, 2, 10, 100),
+        # As many offsets as are worth a task of their own.
+        ([LEAST_PIECE // 10] * 1_000, 2, None, 100),
+        ([LEAST_PIECE] * 1_000, 2, None, None),
+        ([LEAST_PIECE - 1] * 1_001, 2, None, None),
+        ([LEAST_PIECE + 1, *[1] * 1_000], 2, None, None),
+        ([LEAST_PIECE, *[1] * 1_000], 2, None, -(-1_001 // PARTITIONS_PER_TASK)),
+    ],
+)
+def test_merged_tasks(
+    sizes: list[int], cores: int, per_task: int | None, tasks: int | None
+) -> None:
+    """Many small partitions share tasks; what is large keeps a task of its own."""
+    assert merged_tasks(sizes, cores, per_task) == tasks
