@@ -31,8 +31,10 @@ from kafka_drain.republish.run import plan_republish
 
 __all__ = ["measure_long"]
 
-#: Few, because each receipt and its copy take a file of their own, whatever is in them.
-PARTITIONS = tuple(TopicPartition(TOPIC, number) for number in range(2))
+#: Each with a file in each drain: 8,757,600 files in ten years.
+PARTITIONS = tuple(TopicPartition(TOPIC, number) for number in range(100))
+#: What the receipts of closed generations say of each file: 100 TB in ten years.
+FILE_BYTES = 11_420_000
 HOUR_MS = 3_600_000
 STEP_MS = HOUR_MS // 10  # ten records an hour and partition
 FIRST = datetime(2015, 1, 1, tzinfo=timezone.utc)
@@ -53,13 +55,15 @@ def make(folder: str, closed: int) -> dict[str, Any]:
     root = Path(folder)
     root.mkdir(parents=True)
     link = Linker(root / "template.parquet", with_crc=False)
+    # Nothing that is asked here opens the files of closed generations, but for the asked hour.
     archive = SyntheticArchive(
-        root, link.size, link, PARTITIONS, round(FIRST.timestamp() * 1000), STEP_MS
+        root, FILE_BYTES, None, PARTITIONS, round(FIRST.timestamp() * 1000), STEP_MS
     )
     files = len(PARTITIONS)
     for number in range(1, closed + 1):
         real = {ASKED} if number == closed else ()
         archive.add_generation(number, sealed=WEEK, files=files, real=real)
+    archive.file_size, archive.link = link.size, link
     archive.add_generation(closed + 1, sealed=OPEN, files=files, unsealed=1, new_files=files)
     made = Archive.at(folder)
     note_sealed(made.root, check_sealed_state(made.snapshot()).there)

@@ -286,7 +286,7 @@ def start_query(session: SparkSession, spec: DrainSpec) -> StreamingQuery:
     options = with_splits(session, spec.reader_options, sizes)
     options |= secret_options(spec.secrets_path)
     records = session.readStream.format("kafka").options(**options).load()
-    return start_writing(merged(records, sizes, spec.partitions_per_task), spec)
+    return start_writing(merged(records, options, sizes, spec.partitions_per_task), spec)
 
 
 def session_for(spark: SparkSession, spec: DrainSpec) -> SparkSession:

@@ -34,17 +34,21 @@ def with_splits(
     return {**options, "minPartitions": str(pieces)} if pieces else dict(options)
 
 
-def merged(records: DataFrame, sizes: Sequence[int], per_task: int | None) -> DataFrame:
+def merged(
+    records: DataFrame, options: Mapping[str, str], sizes: Sequence[int], per_task: int | None
+) -> DataFrame:
     """Return the source's rows, with many small partitions read by each task.
 
     Spark doesn't shuffle them: a partition's records stay in one task, in order.
 
     Args:
         records: The rows of Spark's Kafka source.
+        options: Its options; with settings for splitting, each piece keeps its task.
         sizes: Number of offsets to read from each partition.
         per_task: Number of partitions that a task reads at most; None for the default.
     """
-    if not merged_tasks(sizes, 1, per_task):
+    is_split = "minPartitions" in options or "maxRecordsPerPartition" in options
+    if is_split or not merged_tasks(sizes, 1, per_task):
         # Whatever the number of cores, which a remote session has to ask for.
         return records
     tasks = merged_tasks(sizes, cores_of(records.sparkSession), per_task)

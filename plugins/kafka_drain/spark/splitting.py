@@ -15,6 +15,8 @@ _PIECES_OF_CORE = 2
 #: Number of small partitions that a task reads one after another, unless a pipeline says otherwise.
 #: A task keeps the consumer of each until it ends.
 PARTITIONS_PER_TASK = 32
+#: Number of partitions up to which each has a task and a file, unless a pipeline says otherwise.
+FEW_PARTITIONS = 64
 #: How much larger than a core's share the largest partition may be before it is split.
 _TOLERANCE = 1.2
 
@@ -52,6 +54,8 @@ def merged_tasks(sizes: Collection[int], cores: int, per_task: int | None = None
         per_task: Number of partitions that a task reads at most; None for the default.
     """
     sizes = [size for size in sizes if size > 0]
+    if per_task is None and len(sizes) <= FEW_PARTITIONS:
+        return None
     if not sizes or max(sizes) > LEAST_PIECE:
         return None
     by_count = -(-len(sizes) // (per_task or PARTITIONS_PER_TASK))

@@ -7,6 +7,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from kafka_drain.spark.splitting import (
+    FEW_PARTITIONS,
     LEAST_PIECE,
     PARTITIONS_PER_TASK,
     merged_tasks,
@@ -75,9 +76,12 @@ def test_min_partitions_property(sizes: list[int], cores: int) -> None:
     [
         ([], 2, None, None),
         ([0] * 1_000, 2, None, None),
+        # Few partitions keep tasks of their own, unless the pipeline says otherwise.
+        ([1] * FEW_PARTITIONS, 2, None, None),
+        ([1] * (FEW_PARTITIONS + 1), 2, None, 4),
+        ([1] * 5, 2, 32, 4),
         # No fewer tasks than two rounds of each core.
-        ([1] * 4, 2, None, None),
-        ([1] * 5, 2, None, 4),
+        ([1] * 4, 2, 32, None),
         ([1, *[0] * 999], 2, None, None),
         ([1] * 1_000, 64, None, 128),
         # As many partitions in each task as the default allows, or the pipeline says.
