@@ -19,10 +19,12 @@ from benchmarks.synthetic import TOPIC, Linker, SyntheticArchive, SyntheticClust
 from kafka_drain.archive.archive import Archive
 from kafka_drain.archive.journal.checks import check_sealed_state
 from kafka_drain.archive.journal.files import note_sealed
+from kafka_drain.archive.topic_settings import write_topic_settings
 from kafka_drain.config.pipeline import Pipeline
 from kafka_drain.drain.drain import compile_spec
 from kafka_drain.drain.preflight import preflight
 from kafka_drain.kafka.cluster import Topic
+from kafka_drain.kafka.topics import TopicSettings
 from kafka_drain.offsets import TopicPartition
 from kafka_drain.proof.validation import validate_archive
 from kafka_drain.republish.planning.request import RepublishRequest
@@ -70,6 +72,8 @@ def make(folder: str, count: int) -> dict[str, Any]:
     archive = SyntheticArchive(root, link.size, link, partitions(count))
     archive.add_generation(1, sealed=1, files=count, unsealed=1, new_files=NEW_FILES)
     made = Archive.at(folder)
+    # As a drain leaves them, so that a republish needn't look for large records.
+    write_topic_settings(made.root, {TOPIC: TopicSettings(count, 1, 1_048_588, {})})
     note_sealed(made.root, check_sealed_state(made.snapshot()).there)
     return {}
 

@@ -23,6 +23,7 @@ from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic
 from benchmarks.arms import KAFKA_DRAIN
 from benchmarks.marks import Mark, Say
 from benchmarks.process_tree import PeakMemory
+from benchmarks.processes import load_average
 from demo.broker import KafkaCluster
 
 __all__ = ["fill", "measure_each", "measure_wide"]
@@ -114,7 +115,7 @@ class _Run:
             files = sum(1 for _ in Path(archive).rglob("part-*.parquet"))
             self.point("drain: the query alone", f"{answer['seconds']:,.0f} s, {files:,} files")
             answer = self.command("validate", "validate", *at)
-            if not answer["complete"] or answer["records"] != PARTITIONS * RECORDS:
+            if answer["verdict"] != "complete" or answer["records"] != PARTITIONS * RECORDS:
                 raise RuntimeError(f"the validation ended with {answer}")
             receipts = Path(archive).glob("generations/*/receipts/*.json")
             size = sum(path.stat().st_size for path in receipts)
@@ -134,27 +135,33 @@ class _Run:
         Raises:
             RuntimeError: If the command fails.
         """
-        began = time.perf_counter()
+        began, before = time.perf_counter(), _children_seconds()
         process = subprocess.Popen(
             [*KAFKA_DRAIN, *arguments, "--json"],
             env={name: value for name, value in os.environ.items() if name != "SPARK_HOME"},
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
-            stderr=(self.folder / "errors").open("w+"),
+            stderr=(self.folder / "errors").open("w"),
             text=True,
         )
         own, broker = PeakMemory(process.pid), PeakMemory(self._broker)
         out, _ = process.communicate()
         seconds = time.perf_counter() - began
+        cpu_seconds = _children_seconds() - before
         own.stop()
         peaks = {**own.by_program, "broker": broker.stop()}
         if process.returncode:
             said = (self.folder / "errors").read_text()[-3000:]
             raise RuntimeError(f"{what} ended with {process.returncode}: {said}")
         found = {PROGRAMS[name]: round(mib) for name, mib in peaks.items() if name in PROGRAMS}
-        self.figures[what] = {"seconds": round(seconds, 1), "peak_mib": found}
+        self.figures[what] = {
+            "seconds": round(seconds, 1),
+            "cpu_seconds": round(cpu_seconds, 1),
+            "peak_mib": found,
+            "load": load_average(),
+        }
         shown = ", ".join(f"{name} {mib:,} MiB" for name, mib in found.items())
-        self.point(what, f"{seconds:,.0f} s; {shown}")
+        self.point(what, f"{seconds:,.0f} s, processor time {cpu_seconds:,.0f} s; {shown}")
         answer: dict[str, Any] = json.loads(out)
         return answer
 
@@ -164,6 +171,11 @@ class _Run:
             {"what": what, "size": f"{PARTITIONS:,} partitions", "measured": measured}
         )
         self.say(f"wide: {what}: {measured}")
+
+
+def _children_seconds() -> float:
+    used = os.times()
+    return used.children_user + used.children_system
 
 
 def create(servers: str, topic: str, partitions: int) -> None:
@@ -181,7 +193,7 @@ def fill(servers: str, topic: str, partitions: int, records: int = RECORDS) -> N
     Raises:
         RuntimeError: If that takes more than five minutes.
     """
-    producer = Producer({"bootstrap.servers": servers, "linger.ms": 100})
+    producer = Producer({"bootstrap.servers": servers, "linger.ms": 100, "log_level": 2})
     for number in range(records):
         for partition in range(partitions):
             producer.produce(
