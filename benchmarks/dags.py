@@ -79,6 +79,7 @@ def parse(folder: str, database: str) -> dict[str, Any]:
     os.environ |= {
         "AIRFLOW_HOME": f"{folder}/airflow",
         "AIRFLOW__CORE__LOAD_EXAMPLES": "false",
+        "AIRFLOW__LOGGING__LOGGING_LEVEL": "ERROR",
         "AIRFLOW__DATABASE__SQL_ALCHEMY_CONN": database,
         # What is measured here would exceed it.
         "AIRFLOW__CORE__DAGBAG_IMPORT_TIMEOUT": "3600",

@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import os
 import subprocess
+import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -36,6 +37,8 @@ TOPIC = "wide"
 AT_ONCE = 5_000
 #: Indexes are mapped to memory with this size, and each partition has two.
 BROKER = {"log.index.size.max.bytes": "4096"}
+#: Folder of the brokers' data; the archive is on disk.
+MEMORY = "/dev/shm"
 #: What the figures call a program.
 PROGRAMS = {"java": "Spark's JVM", "python": "Python", "broker": "broker"}
 
@@ -89,7 +92,11 @@ class _Run:
     @contextmanager
     def broker(self, name: str) -> Iterator[str]:
         """Start a broker with a heap of 2 GB; return its address."""
-        with KafkaCluster(self.folder / name, heap="2g", properties=BROKER) as broker:
+        # In memory: for each of its logs, a broker syncs folders, for minutes in all.
+        with (
+            tempfile.TemporaryDirectory(prefix=f"{name}-", dir=MEMORY) as data,
+            KafkaCluster(Path(data), heap="2g", properties=BROKER) as broker,
+        ):
             self._broker = broker.pid(1) or 0
             yield broker.bootstrap_servers
 
@@ -179,12 +186,17 @@ def _children_seconds() -> float:
 
 
 def create(servers: str, topic: str, partitions: int) -> None:
-    """Create a topic, in steps that the controller accepts."""
+    """Create a topic, in steps that the controller accepts, and wait until it is there."""
     admin = AdminClient({"bootstrap.servers": servers})
     first = NewTopic(topic, min(partitions, AT_ONCE), 1)
     admin.create_topics([first], request_timeout=300)[topic].result(300)
     for count in range(2 * AT_ONCE, partitions + 1, AT_ONCE):
         admin.create_partitions([NewPartitions(topic, count)])[topic].result(300)
+    led: list[Any] = []
+    while len(led) < partitions:
+        time.sleep(0.5)
+        found = admin.list_topics(topic, timeout=60).topics[topic].partitions.values()
+        led = [partition for partition in found if partition.leader >= 0]
 
 
 def fill(servers: str, topic: str, partitions: int, records: int = RECORDS) -> None:
@@ -193,12 +205,22 @@ def fill(servers: str, topic: str, partitions: int, records: int = RECORDS) -> N
     Raises:
         RuntimeError: If that takes more than five minutes.
     """
+    failed: list[str] = []
+
+    def delivered(error: Any, _: Any) -> None:
+        if error is not None:
+            failed.append(str(error))
+
     producer = Producer({"bootstrap.servers": servers, "linger.ms": 100, "log_level": 2})
     for number in range(records):
         for partition in range(partitions):
             producer.produce(
-                topic, b'{"amount": %d}' % number, key=b"%d" % partition, partition=partition
+                topic,
+                b'{"amount": %d}' % number,
+                key=b"%d" % partition,
+                partition=partition,
+                on_delivery=delivered,
             )
             producer.poll(0)
-    if producer.flush(300):
-        raise RuntimeError(f"{topic} wasn't filled within five minutes")
+    if producer.flush(300) or failed:
+        raise RuntimeError(f"{topic} wasn't filled: {len(failed)} records failed: {failed[:3]}")
