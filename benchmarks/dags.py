@@ -1,7 +1,7 @@
 """1,000 pipelines in one Airflow: parsing their DAG file, the database, and the archive pages.
 
 As Airflow's DAG processor does it: parse the file in a process of its own, serialize the DAGs, and
-write them to PostgreSQL; the second time, nothing has changed.
+write them to PostgreSQL. Processor time is that of the process, which doesn't depend on others.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from demo.local_postgres import LocalPostgres
 
 __all__ = ["measure_dags"]
 
-PIPELINES = (100, 300, 1_000)
+PIPELINES = (100, 1_000)
 #: Hourly drains that each archive's page shows.
 RECEIPTS = 10
 DAG_FILE = '''"""A DAG file with many pipelines."""
@@ -54,10 +54,9 @@ def measure_dags(folder: Path, rounds: int, say: Say) -> tuple[dict[str, Any], l
         found: dict[str, Any] = run.answer
         figures[str(count)] = {**found, "peak_mib": round(run.peak_mib)}
         point(count, "DAGs", f"{found['dags']:,}")
-        point(count, "parsing the file", f"{found['parse']:.1f} s")
+        point(count, "parsing the file, processor time", f"{found['parse']:.1f} s")
         point(count, "serialized DAGs", f"{found['bytes'] / 1e6:,.1f} MB")
-        point(count, "writing them to PostgreSQL", f"{found['first_sync']:.1f} s")
-        point(count, "the same, unchanged", f"{found['sync']:.1f} s")
+        point(count, "writing them to PostgreSQL, processor time", f"{found['sync']:.1f} s")
         point(count, "peak memory of the process", f"{run.peak_mib:,.0f} MiB")
         measured(make, str(at / "archives"), count, RECEIPTS)
         pages = measured(serve, str(at / "archives"), rounds, count)
@@ -75,7 +74,7 @@ def _order(what: str, points: list[dict[str, str]]) -> int:
 
 
 def parse(folder: str, database: str) -> dict[str, Any]:
-    """Parse the DAG file, serialize its DAGs, and write them to the database twice."""
+    """Parse the DAG file, serialize its DAGs, and write them to the database."""
     os.environ |= {
         "AIRFLOW_HOME": f"{folder}/airflow",
         "AIRFLOW__CORE__LOAD_EXAMPLES": "false",
@@ -97,22 +96,19 @@ def parse(folder: str, database: str) -> dict[str, Any]:
     Base.metadata.create_all(settings.engine)
     with create_session() as session:
         session.add(DagBundleModel(name="dags-folder"))
-    began = time.perf_counter()
+    began = time.process_time()
     bag = DagBag(dag_folder=f"{folder}/dags", bundle_path=Path(folder, "dags"))
-    parsed = time.perf_counter() - began
+    parsed = time.process_time() - began
     if bag.import_errors:
         raise RuntimeError(f"{folder}: {bag.import_errors}")
     size = sum(len(json.dumps(DagSerialization.to_dict(dag))) for dag in bag.dags.values())
-    times = []
-    for _ in range(2):
-        began = time.perf_counter()
-        with create_session() as session:
-            sync_bag_to_db(bag, "dags-folder", None, session=session)
-        times.append(time.perf_counter() - began)
+    began = time.process_time()
+    with create_session() as session:
+        sync_bag_to_db(bag, "dags-folder", None, session=session)
+    written = time.process_time() - began
     return {
         "dags": len(bag.dags),
         "parse": round(parsed, 2),
         "bytes": size,
-        "first_sync": round(times[0], 2),
-        "sync": round(times[1], 2),
+        "sync": round(written, 2),
     }
