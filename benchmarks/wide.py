@@ -30,6 +30,8 @@ from demo.broker import KafkaCluster
 __all__ = ["fill", "measure_each", "measure_wide"]
 
 PARTITIONS = 10_000
+#: For the comparison with a task for each partition.
+FEWER = 1_000
 #: Records of each partition.
 RECORDS = 3
 TOPIC = "wide"
@@ -62,14 +64,19 @@ def measure_wide(folder: Path, rounds: int, say: Say) -> tuple[dict[str, Any], l
 
 
 def measure_each(folder: Path, rounds: int, say: Say) -> tuple[dict[str, Any], list[Mark]]:
-    """Drain and validate with a task and a file for each partition, once.
+    """Drain fewer partitions with the defaults, and with a task and a file for each, once.
 
     Raises:
         RuntimeError: If a command fails, or its answer isn't complete.
     """
-    run = _Run(folder, say)
-    run.drained({"partitions_per_task": 1})
-    return {"partitions": PARTITIONS, "points": run.points, "figures": run.figures}, []
+    figures: dict[str, Any] = {}
+    points: list[dict[str, str]] = []
+    for what, keys in (("shared", {}), ("each", {"partitions_per_task": 1})):
+        run = _Run(folder / what, say, FEWER)
+        run.drained(keys)
+        figures[what] = run.figures
+        points += [{**point, "what": f"{point['what']} ({what})"} for point in run.points]
+    return {"partitions": FEWER, "points": points, "figures": figures}, []
 
 
 @dataclass
@@ -79,12 +86,14 @@ class _Run:
     Attributes:
         folder: Folder of brokers and archives.
         say: Called with progress lines.
+        partitions: Number of partitions.
         points: A row for each command.
         figures: The same as numbers.
     """
 
     folder: Path
     say: Say
+    partitions: int = PARTITIONS
     points: list[dict[str, str]] = field(default_factory=list)
     figures: dict[str, Any] = field(default_factory=dict)
     _broker: int = 0
@@ -114,15 +123,17 @@ class _Run:
         self.folder.mkdir(parents=True, exist_ok=True)
         pipeline.write_text(json.dumps(keys))
         with self.broker("source") as servers:
-            self.ask("create the topic", lambda: create(servers, TOPIC, PARTITIONS))
-            self.ask(f"send {RECORDS} records to each", lambda: fill(servers, TOPIC, PARTITIONS))
+            self.ask("create the topic", lambda: create(servers, TOPIC, self.partitions))
+            self.ask(
+                f"send {RECORDS} records to each", lambda: fill(servers, TOPIC, self.partitions)
+            )
             at = (archive, "--bootstrap-servers", servers)
             drain = ("drain", *at, "--pipeline", str(pipeline), "--master", "local[2]")
             answer = self.command("drain", *drain)
             files = sum(1 for _ in Path(archive).rglob("part-*.parquet"))
             self.point("drain: the query alone", f"{answer['seconds']:,.0f} s, {files:,} files")
             answer = self.command("validate", "validate", *at)
-            if answer["verdict"] != "complete" or answer["records"] != PARTITIONS * RECORDS:
+            if answer["verdict"] != "complete" or answer["records"] != self.partitions * RECORDS:
                 raise RuntimeError(f"the validation ended with {answer}")
             receipts = Path(archive).glob("generations/*/receipts/*.json")
             size = sum(path.stat().st_size for path in receipts)
@@ -175,7 +186,7 @@ class _Run:
     def point(self, what: str, measured: str) -> None:
         """Note and print a row."""
         self.points.append(
-            {"what": what, "size": f"{PARTITIONS:,} partitions", "measured": measured}
+            {"what": what, "size": f"{self.partitions:,} partitions", "measured": measured}
         )
         self.say(f"wide: {what}: {measured}")
 
