@@ -48,6 +48,23 @@ def test_min_partitions_of_little(sizes: list[int]) -> None:
     assert min_partitions(sizes, 64) is None
 
 
+@pytest.mark.parametrize(
+    ("sizes", "least"),
+    [
+        # A fifth more than a core's share is no reason.
+        ([1_100_000, 900_000], None),
+        # Every partition with something to read counts, and no other.
+        ([*HOT, 1], 12),
+        ([*HOT, 0], 11),
+        # A piece is a whole number of offsets.
+        ([625_003, 187_502, 187_502], 5),
+    ],
+)
+def test_min_partitions(sizes: list[int], least: int | None) -> None:
+    """Pieces are counted from what is read."""
+    assert min_partitions(sizes, 2) == least
+
+
 @given(
     st.lists(st.integers(0, 50_000_000), min_size=1, max_size=40),
     st.integers(min_value=1, max_value=64),
