@@ -18,6 +18,10 @@ requests   what each operation asks of an object store, and what that costs
 compact    compaction of 10,000 small files in a closed generation
 find       one key among 100,000,000 synthetic records; what Bloom filters cost a drain
 scale      the cost of planning, specs and leases with thousands of partitions and pipelines
+wide       10,000 partitions in one drain, validated and republished by the commands
+wideeach   a drain of 1,000 partitions that share tasks, and with a task and a file for each
+planned    100,000 partitions: a drain's plan, proof, receipt, and a republish's plan
+dags       1,000 pipelines in one Airflow: parsing, the database, the pages
 pages      the pages of 100 archives with 1,000,000 files in Airflow's UI
 
 Arms run in turns after a warm-up round, and ratios are taken within a round. An arm with a wrong
@@ -70,6 +74,10 @@ PARTS = {
     "find": "benchmarks.find:measure_find",
     "workers": "benchmarks.workers:measure_workers",
     "scale": "benchmarks.scale:measure_scale",
+    "wide": "benchmarks.wide:measure_wide",
+    "wideeach": "benchmarks.wide:measure_each",
+    "planned": "benchmarks.planned:measure_planned",
+    "dags": "benchmarks.dags:measure_dags",
     "pages": "benchmarks.pages:measure_pages",
 }
 

@@ -31,8 +31,8 @@ from kafka_drain.republish.run import plan_republish
 
 __all__ = ["measure_long"]
 
-#: Few, because each receipt and its copy take a file of their own, whatever is in them.
-PARTITIONS = tuple(TopicPartition(TOPIC, number) for number in range(2))
+#: What the receipts of closed generations say of each file.
+FILE_BYTES = 11_420_000
 HOUR_MS = 3_600_000
 STEP_MS = HOUR_MS // 10  # ten records an hour and partition
 FIRST = datetime(2015, 1, 1, tzinfo=timezone.utc)
@@ -40,26 +40,39 @@ FIRST = datetime(2015, 1, 1, tzinfo=timezone.utc)
 WEEK = 7 * 24
 #: Hours of the open generation, equal at each age.
 OPEN = 48
-#: Closed generations by age: 720, 8,784 and 87,576 hours.
-AGES = {"a month": 4, "a year": 52, "ten years": 521}
+#: Closed generations by age: 720, 8,784 and 87,576 hours; and partitions, each with a file in each
+#: drain. Few in the old ones: 87,576 receipts of 100 partitions take half an hour to write.
+AGES = {
+    "a month": (4, 2),
+    "a year": (52, 2),
+    "ten years": (521, 2),
+    "a month of 100 partitions": (4, 100),
+}
 #: The hour that is asked for: of the generation before the open one.
 ASKED = 100
 
 
-def make(folder: str, closed: int) -> dict[str, Any]:
+def partitions(count: int) -> tuple[TopicPartition, ...]:
+    """Return the partitions of the topic."""
+    return tuple(TopicPartition(TOPIC, number) for number in range(count))
+
+
+def make(folder: str, closed: int, wide: int) -> dict[str, Any]:
     """Write an archive of hourly drains, whose newest hour isn't sealed."""
     # Nothing here has to survive a power cut.
     os.fsync = lambda opened: None  # type: ignore[assignment]
     root = Path(folder)
     root.mkdir(parents=True)
     link = Linker(root / "template.parquet", with_crc=False)
+    # Nothing that is asked here opens the files of closed generations, but for the asked hour.
     archive = SyntheticArchive(
-        root, link.size, link, PARTITIONS, round(FIRST.timestamp() * 1000), STEP_MS
+        root, FILE_BYTES, None, partitions(wide), round(FIRST.timestamp() * 1000), STEP_MS
     )
-    files = len(PARTITIONS)
+    files = wide
     for number in range(1, closed + 1):
         real = {ASKED} if number == closed else ()
         archive.add_generation(number, sealed=WEEK, files=files, real=real)
+    archive.file_size, archive.link = link.size, link
     archive.add_generation(closed + 1, sealed=OPEN, files=files, unsealed=1, new_files=files)
     made = Archive.at(folder)
     note_sealed(made.root, check_sealed_state(made.snapshot()).there)
@@ -78,30 +91,30 @@ def pipeline(folder: str) -> Pipeline:
     return Pipeline(name="synthetic", topics=[TOPIC], archive=folder, partition_by=["topic"])
 
 
-def check_drain(folder: str, closed: int) -> dict[str, Any]:
+def check_drain(folder: str, closed: int, wide: int) -> dict[str, Any]:
     """Check that a drain may run."""
-    plan = preflight(pipeline(folder), SyntheticCluster(PARTITIONS))
+    plan = preflight(pipeline(folder), SyntheticCluster(partitions(wide)))
     return {"partitions": len(plan.start)}
 
 
-def validate_new(folder: str, closed: int) -> dict[str, Any]:
+def validate_new(folder: str, closed: int, wide: int) -> dict[str, Any]:
     """Prove and seal the newest hour."""
-    report = validate_archive(Archive.at(folder), SyntheticCluster(PARTITIONS), scope="open")
+    report = validate_archive(Archive.at(folder), SyntheticCluster(partitions(wide)), scope="open")
     return {"complete": report.complete, "written": report.receipts_written}
 
 
-def validate_again(folder: str, closed: int) -> dict[str, Any]:
+def validate_again(folder: str, closed: int, wide: int) -> dict[str, Any]:
     """Validate with nothing new."""
-    return validate_new(folder, closed)
+    return validate_new(folder, closed, wide)
 
 
-def restore_hour(folder: str, closed: int) -> dict[str, Any]:
+def restore_hour(folder: str, closed: int, wide: int) -> dict[str, Any]:
     """Plan a restore of an hour."""
     start, end = asked(closed)
     request = RepublishRequest(target_topic=TOPIC, into_source=True, from_time=start, to_time=end)
     planned = plan_republish(
         Archive.at(folder),
-        SyntheticCluster(PARTITIONS),
+        SyntheticCluster(partitions(wide)),
         request,
         now=datetime.now(timezone.utc),
         say=lambda line: None,
@@ -110,7 +123,7 @@ def restore_hour(folder: str, closed: int) -> dict[str, Any]:
     return {"files": sum(len(shard.files) for shard in planned.plan.shards)}
 
 
-def find_key(folder: str, closed: int) -> dict[str, Any]:
+def find_key(folder: str, closed: int, wide: int) -> dict[str, Any]:
     """Find a key in an hour."""
     start, end = asked(closed)
     criteria = Criteria(
@@ -120,14 +133,14 @@ def find_key(folder: str, closed: int) -> dict[str, Any]:
     return {"records": sum(1 for _ in search.matches())}
 
 
-def page_first(folder: str, closed: int) -> dict[str, Any]:
+def page_first(folder: str, closed: int, wide: int) -> dict[str, Any]:
     """Read the history behind an archive's page, as a server does that has just started."""
     history = History()
     read_history(Archive.at(folder), history)
     return {"runs": sum(span.segments for span in history.spans.values())}
 
 
-def maintain(folder: str, closed: int) -> dict[str, Any]:
+def maintain(folder: str, closed: int, wide: int) -> dict[str, Any]:
     """Plan the maintenance."""
     return {"compactions": len(plan_maintenance(pipeline(folder)).compactions)}
 
@@ -147,7 +160,7 @@ QUESTIONS = {
 GROWING = ("an archive's page, the first time", "plan of maintenance")
 
 
-def ask(name: str, folder: str, closed: int) -> dict[str, Any]:
+def ask(name: str, folder: str, closed: int, wide: int) -> dict[str, Any]:
     """Ask one question, and count what Python opens and lists in the archive meanwhile."""
     seen: Counter[str] = Counter()
 
@@ -157,7 +170,7 @@ def ask(name: str, folder: str, closed: int) -> dict[str, Any]:
 
     sys.addaudithook(hook)
     began, cpu = time.perf_counter(), time.process_time()
-    answer = QUESTIONS[name](folder, closed)
+    answer = QUESTIONS[name](folder, closed, wide)
     return {
         "answer": answer,
         "seconds": round(time.perf_counter() - began, 3),
@@ -173,23 +186,23 @@ def measure_long(folder: Path, rounds: int, say: Say) -> tuple[dict[str, Any], l
     Raises:
         RuntimeError: If a question gets another answer in an older archive.
     """
-    figures: dict[str, Any] = {"partitions": len(PARTITIONS), "ages": {}}
+    figures: dict[str, Any] = {"ages": {}}
     points: list[dict[str, str]] = []
-    answers: dict[str, Any] = {}
-    for age, closed in AGES.items():
+    answers: dict[tuple[str, int], Any] = {}
+    for age, (closed, wide) in AGES.items():
         root = str(folder / age.replace(" ", "-"))
-        receipts = measured(make, root, closed).answer["receipts"]
+        receipts = measured(make, root, closed, wide).answer["receipts"]
         say(f"long: {age}: {receipts:,} receipts")
-        figures["ages"][age] = {"receipts": receipts}
+        figures["ages"][age] = {"receipts": receipts, "partitions": wide}
         for name in QUESTIONS:
-            run = measured(ask, name, root, closed)
+            run = measured(ask, name, root, closed, wide)
             found = {**run.answer, "peak_mib": round(run.peak_mib)}
             figures["ages"][age][name] = found
             answer = found.pop("answer")
             if name in GROWING:
                 continue
-            if answers.setdefault(name, answer) != answer:
-                raise RuntimeError(f"{name}, {age}: {answer}, expected {answers[name]}")
+            if answers.setdefault((name, wide), answer) != answer:
+                raise RuntimeError(f"{name}, {age}: {answer}, expected {answers[name, wide]}")
         for name in QUESTIONS:
             found = figures["ages"][age][name]
             shown = (

@@ -18,7 +18,7 @@ from benchmarks.synthetic import SyntheticArchive
 from demo.airflow_pages import VIEWER, open_pages
 from kafka_drain.proof.report import Report, note_overview
 
-__all__ = ["measure_pages"]
+__all__ = ["make", "measure_pages", "serve"]
 
 PIPELINES, RECEIPTS, FILES = 100, 208, 48
 MOST_SECONDS = 1.0
@@ -32,8 +32,8 @@ def measure_pages(folder: Path, rounds: int, say: Say) -> tuple[dict[str, Any], 
     """
     files = PIPELINES * RECEIPTS * FILES
     say(f"pages: creating {PIPELINES} archives of {RECEIPTS * FILES:,} files each")
-    measured(make, str(folder))
-    found = measured(serve, str(folder), rounds)
+    measured(make, str(folder), PIPELINES, RECEIPTS)
+    found = measured(serve, str(folder), rounds, PIPELINES)
     figures = {"pipelines": PIPELINES, "files": files, "peak_mib": found.peak_mib, **found.answer}
     say(f"pages: {json.dumps(figures)}")
     slowest = max(found.answer["list_first"], found.answer["archive_first"])
@@ -49,27 +49,27 @@ def measure_pages(folder: Path, rounds: int, say: Say) -> tuple[dict[str, Any], 
     ]
 
 
-def make(folder: str) -> dict[str, Any]:
+def make(folder: str, pipelines: int, receipts: int) -> dict[str, Any]:
     """Write one archive, and create the others as hard links to its files."""
     first = Path(folder, "archive-000")
     archive = SyntheticArchive(first, 100_000_000)
-    archive.add_generation(1, sealed=RECEIPTS, files=FILES)
+    archive.add_generation(1, sealed=receipts, files=FILES)
     generation = archive.archive.generation(1)
     report = Report(str(first), "synthetic", scope="open")
-    report.add_sealed(generation, generation.last_receipt(), RECEIPTS)
+    report.add_sealed(generation, generation.last_receipt(), receipts)
     note_overview(archive.archive, report, "reports/none.json")
-    for number in range(1, PIPELINES):
+    for number in range(1, pipelines):
         shutil.copytree(first, Path(folder, f"archive-{number:03d}"), copy_function=os.link)
     return {"archives": len(list(Path(folder).glob("archive-*")))}
 
 
-def serve(folder: str, rounds: int) -> dict[str, Any]:
+def serve(folder: str, rounds: int, pipelines: int) -> dict[str, Any]:
     """Serve requests as Airflow's server does, in one process, and measure their duration."""
     os.environ["AIRFLOW_HOME"] = str(Path(folder, "airflow"))
     warnings.simplefilter("ignore")
     dags = {
         f"drain_p{number:03d}": f"file://{folder}/archive-{number:03d}"
-        for number in range(PIPELINES)
+        for number in range(pipelines)
     }
     ask = open_pages({"dags": dags})
 
@@ -80,9 +80,9 @@ def serve(folder: str, rounds: int) -> dict[str, Any]:
         return answer.text
 
     listed, first = _timed(lambda: get("/kafka-drain/api/archives"))
-    if len(json.loads(listed)["archives"]) != PIPELINES:
-        raise RuntimeError(f"the list has {listed[:200]!r}, expected {PIPELINES} archives")
-    pages = [f"/kafka-drain/archives/drain_p{number:03d}" for number in range(PIPELINES)]
+    if len(json.loads(listed)["archives"]) != pipelines:
+        raise RuntimeError(f"the list has {listed[:200]!r}, expected {pipelines} archives")
+    pages = [f"/kafka-drain/archives/drain_p{number:03d}" for number in range(pipelines)]
     list_times = [_timed(lambda: get("/kafka-drain/archives"))[1] for _ in range(rounds)]
     cold = [_timed(lambda page=page: get(page))[1] for page in pages]  # type: ignore[misc]
     warm = [_timed(lambda page=page: get(page))[1] for page in pages]  # type: ignore[misc]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
+from collections import Counter
 from dataclasses import dataclass
 from types import TracebackType
 
@@ -32,12 +33,17 @@ class Cost:
 
 
 class PeakMemory:
-    """Samples the memory of a process tree (RSS)."""
+    """Samples the memory of a process tree (RSS).
+
+    Attributes:
+        by_program: Peak of all processes of each program, in MiB, by the program's name.
+    """
 
     def __init__(self, pid: int) -> None:
         """Start sampling."""
         self._root = psutil.Process(pid)
         self._peak_mib = 0.0
+        self.by_program: dict[str, float] = {}
         self._ended = threading.Event()
         self._thread = threading.Thread(target=self._sample, daemon=True)
         self._thread.start()
@@ -50,13 +56,15 @@ class PeakMemory:
 
     def _sample(self) -> None:
         while not self._ended.wait(_SAMPLE_SECONDS):
-            held = 0
+            held: Counter[str] = Counter()
             for process in _tree(self._root):
                 try:
-                    held += process.memory_info().rss
+                    held[process.name()] += process.memory_info().rss
                 except psutil.NoSuchProcess:
                     continue
-            self._peak_mib = max(self._peak_mib, held / (1 << 20))
+            self._peak_mib = max(self._peak_mib, held.total() / (1 << 20))
+            for name, size in held.items():
+                self.by_program[name] = max(self.by_program.get(name, 0), size / (1 << 20))
 
 
 class Meter:

@@ -79,7 +79,7 @@ def _partitions(servers: str, folder: str, partitions: int) -> list[tuple[str, s
     cluster = KafkaCluster(KafkaConfig({"bootstrap.servers": servers}))
     # Plan once before measuring, because the broker has just created all these partitions.
     _plan(Pipeline(name=topic, topics=[topic], archive=f"{folder}-first"), cluster)
-    pipeline = Pipeline(name=topic, topics=[topic], archive=folder)
+    pipeline = Pipeline(name=topic, topics=[topic], archive=folder, partitions_per_task=1)
     found = _plan(pipeline, cluster)
     if partitions in DRAINED:
         found += _drain(pipeline, cluster, servers, partitions)

@@ -21,7 +21,7 @@ from kafka_drain.republish.engines.worker_main import VerifyJob
 from kafka_drain.republish.planning.plan import AT_LEAST_ONCE, RepublishPlan
 from kafka_drain.republish.sending.shard_sender import SendJob
 from kafka_drain.republish.verifying.matching import PartitionMatch
-from kafka_drain.republish.verifying.verify import verify_partition
+from kafka_drain.republish.verifying.verify import verify_partitions
 from kafka_drain.spark.jars import fetch as jars
 from kafka_drain_spark.send import send_groups
 
@@ -110,6 +110,9 @@ class SparkEngine:
     ) -> dict[TopicPartition, PartitionMatch]:
         """Verify target partitions in this process, one after another."""
         return {
-            job.tp: verify_partition(job.root, plan, job.settings, job.tp, change=job.change)
+            tp: match
             for job in jobs
+            for tp, match in verify_partitions(
+                job.root, plan, job.settings, job.tps, change=job.change
+            )
         }

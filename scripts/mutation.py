@@ -91,6 +91,7 @@ DECIDING = {
     "republish.verifying.result": "",
     "schemas.restore_order": "",
     "schemas.schema_ids": "",
+    "spark.splitting": "",
     "storage.immutability": "",
     "storage.lease_takeover": "",
     "windows.superseded_files": "",

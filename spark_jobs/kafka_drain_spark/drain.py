@@ -49,7 +49,7 @@ from kafka_drain_spark.session import (
     require_source,
 )
 from kafka_drain_spark.source_records import as_sent
-from kafka_drain_spark.splitting import with_splits
+from kafka_drain_spark.splitting import merged, with_splits
 from kafka_drain_spark.tasks import records_read
 
 PROGRESS_SECONDS = 2.0
@@ -282,9 +282,11 @@ def start_query(session: SparkSession, spec: DrainSpec) -> StreamingQuery:
     """Start the streaming query that the spec describes."""
     require_source(session, "kafka", *sources_of(spec.file_format, spec.values))
     planned = ranges_between(from_spark_json(spec.start), from_spark_json(spec.planned_end))
-    options = with_splits(session, spec.reader_options, [len(r) for _, r in planned])
+    sizes = [len(r) for _, r in planned]
+    options = with_splits(session, spec.reader_options, sizes)
     options |= secret_options(spec.secrets_path)
-    return start_writing(session.readStream.format("kafka").options(**options).load(), spec)
+    records = session.readStream.format("kafka").options(**options).load()
+    return start_writing(merged(records, options, sizes, spec.partitions_per_task), spec)
 
 
 def session_for(spark: SparkSession, spec: DrainSpec) -> SparkSession:

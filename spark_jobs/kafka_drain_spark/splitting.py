@@ -1,12 +1,12 @@
-"""Read a large partition with several tasks."""
+"""Read a large partition with several tasks, and many small ones with one."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 
-from kafka_drain.spark.splitting import LEAST_PIECE, min_partitions
+from kafka_drain.spark.splitting import LEAST_PIECE, merged_tasks, min_partitions
 from kafka_drain_spark.session import cores_of
 
 
@@ -32,3 +32,24 @@ def with_splits(
         return dict(options)
     pieces = min_partitions(sizes, cores_of(spark))
     return {**options, "minPartitions": str(pieces)} if pieces else dict(options)
+
+
+def merged(
+    records: DataFrame, options: Mapping[str, str], sizes: Sequence[int], per_task: int | None
+) -> DataFrame:
+    """Return the source's rows, with many small partitions read by each task.
+
+    Spark doesn't shuffle them: a partition's records stay in one task, in order.
+
+    Args:
+        records: The rows of Spark's Kafka source.
+        options: Its options; with settings for splitting, each piece keeps its task.
+        sizes: Number of offsets to read from each partition.
+        per_task: Number of partitions that a task reads at most; None for the default.
+    """
+    is_split = "minPartitions" in options or "maxRecordsPerPartition" in options
+    if is_split or not merged_tasks(sizes, 1, per_task):
+        # Whatever the number of cores, which a remote session has to ask for.
+        return records
+    tasks = merged_tasks(sizes, cores_of(records.sparkSession), per_task)
+    return records.coalesce(tasks) if tasks else records

@@ -24,13 +24,17 @@ from kafka_drain.config.source_options import _CONSUMER, _ELSEWHERE
 from kafka_drain.data_files.reader import read_offsets, read_records, topic_of
 from kafka_drain.drain.drain import DrainJob, prepare_drain
 from kafka_drain.errors import ConfigError, KafkaDrainError, SparkJobError
+from kafka_drain.find.criteria import Criteria
+from kafka_drain.find.search import Search
 from kafka_drain.kafka.cluster import KafkaCluster
 from kafka_drain.kafka.consumer_groups import Committed, ConsumerGroups
 from kafka_drain.offsets import TopicPartition
 from kafka_drain.proof.validation import validate_archive
+from kafka_drain.republish.planning.selection import Selection
 from kafka_drain.spark.job_spec import DrainSpec
 from kafka_drain.spark.submit import spark_version
 from tests.conftest import Drain, manifest_files
+from tests.filled_topic import assert_exact, many_partitions
 
 pytestmark = pytest.mark.integration
 
@@ -318,6 +322,37 @@ def test_drain_records_per_file(
 
     assert sorted(rows) == sorted(files)
     assert held(archive_folder) == {topic: {0: set(range(10)), 1: set(range(10))}}
+
+
+def test_drain_partitions_per_task(
+    archive_folder: str,
+    drain: Drain,
+    republish: Callable[..., dict[str, Any]],
+    cluster: KafkaCluster,
+    make_topic: Callable[..., str],
+    send: Callable[..., None],
+    read: Callable[[str], dict[int, list[Any]]],
+) -> None:
+    """Many partitions in few files are proven, found and restored like each in its own."""
+    topic, target = many_partitions(make_topic, send), make_topic(partitions=40)
+    pipeline = Pipeline(name="p", topics=[topic], archive=archive_folder, partitions_per_task=5)
+
+    drain(pipeline)
+    assert_exact(Path(archive_folder), cluster, 40 * 50)
+    archive = Archive.at(archive_folder)
+    receipt = archive.generation(1).last_receipt()
+    answer = republish(archive, target)
+    criteria = Criteria(keys=frozenset([b"k"]), selection=Selection.of(partitions=[39]))
+    found = [match.position.offset for match in Search(archive, criteria, limit=100).matches()]
+
+    assert receipt is not None
+    assert [len(file.contents) for file in receipt.files] == [5] * 8
+    assert {content.tp.partition for file in receipt.files for content in file.contents} == {
+        *range(40)
+    }
+    assert (answer["records"], answer["exactly_once"]) == (2_000, True)
+    assert read(target) == read(topic)
+    assert sorted(found) == [*range(50)]
 
 
 # --- files ----------------------------------------------------------------------------------

@@ -54,6 +54,8 @@ class Pipeline(ConfigModel):
         format: Format of the data files.
         compression: Compression of the data files; defaults to zstd, or gzip for JSON.
         partition_by: Columns to partition folders by: any of topic, date and hour (UTC).
+        partitions_per_task: Number of Kafka partitions with few new records that one task reads,
+            into the same files; 1 for files of their own, None for the default.
         values: Decoding of values into typed columns, in addition to raw bytes; None to disable.
         registry_conn_id: Airflow connection whose extra locates the Schema Registry; each
             validation then keeps the schemas that new records use. None for that of `values`.
@@ -116,6 +118,7 @@ class Pipeline(ConfigModel):
     format: Literal["parquet", "avro", "json", "orc"] = "parquet"
     compression: str = ""
     partition_by: list[str] = ["topic", "date"]
+    partitions_per_task: Annotated[int, Field(ge=1)] | None = None
     values: Values | None = None
     registry_conn_id: str | None = None
     target_registry_conn_id: str | None = None

@@ -64,6 +64,9 @@ DEFAULTS: dict[str, str] = {
     # A task asks for the partition's bounds after each poll, queued behind the consumer's next
     # fetch; at the end of the log, the broker would hold that fetch for 500 ms.
     "kafka.fetch.max.wait.ms": "10",
+    # Each partition has a consumer, and registering its metrics takes a third of its start.
+    "kafka.auto.include.jmx.reporter": "false",
+    "kafka.enable.metrics.push": "false",
 }
 
 # Options of streaming queries, which don't apply to bounded reads.

@@ -185,8 +185,12 @@ def compile_less(conf: Mapping[str, str], offsets: int) -> dict[str, str]:
     return {**(_INTERPRETED if offsets <= TINY_JOB_OFFSETS else {}), **conf}
 
 
-#: Parquet warns about each file that shares the heap with others, although it handles that.
-DEFAULT_LOG_LEVELS = {"org.apache.parquet.hadoop.MemoryManager": "ERROR"}
+#: Parquet warns about each file that shares the heap with others, although it handles that, and
+#: Spark about each consumer after the first 64, although it closes idle ones.
+DEFAULT_LOG_LEVELS = {
+    "org.apache.parquet.hadoop.MemoryManager": "ERROR",
+    "org.apache.spark.sql.kafka010.consumer.InternalKafkaConsumerPool": "ERROR",
+}
 
 
 def check_log_levels(levels: Mapping[str, str]) -> dict[str, str]:

@@ -389,6 +389,7 @@ def compile_spec(
         first_unlisted=0 if plan.last_listed is None else plan.last_listed + 1,
         skipped=range_rows(plan.skipped),
         archive=hadoop_path(plan.archive.root),
+        partitions_per_task=pipeline.partitions_per_task,
     )
 
 

@@ -71,7 +71,7 @@ from kafka_drain.republish.sending.attempts import abort_shards, open_run
 from kafka_drain.republish.sending.progress_store import TIMEOUT_SECONDS, ProgressStore
 from kafka_drain.republish.sending.shard_sender import SendJob
 from kafka_drain.republish.verifying.matching import PartitionMatch
-from kafka_drain.republish.verifying.verify import summarize, target_partitions
+from kafka_drain.republish.verifying.verify import summarize, verified_together
 
 RECEIPT_VERSION = 1
 
@@ -367,7 +367,7 @@ class Republish:
         root = str(self.archive.root)
         change = self._change_of(plan)
         jobs = [
-            VerifyJob(root, plan.key, tp, self.settings, change) for tp in target_partitions(plan)
+            VerifyJob(root, plan.key, tps, self.settings, change) for tps in verified_together(plan)
         ]
         matches = engine.verify(plan, jobs, self._tell)
         verification, offset_map = summarize(plan, matches)

@@ -93,6 +93,8 @@ class DrainSpec(WritingSpec):
         first_unlisted: The first batch that the manifest doesn't list.
         skipped: Offsets that Kafka no longer has: topic, partition, start and end of each range.
         archive: The archive's folder.
+        partitions_per_task: Number of small partitions that a task reads at most; None for the
+            default.
     """
 
     pipeline: str
@@ -104,6 +106,7 @@ class DrainSpec(WritingSpec):
     first_unlisted: int = 0
     skipped: list[dict[str, Any]] = field(default_factory=list)
     archive: str = ""
+    partitions_per_task: int | None = None
 
     @property
     def query_key(self) -> str:
@@ -119,6 +122,7 @@ OF_ONE_ATTEMPT = {
     "answers_path",
     "first_unlisted",
     "log_levels",
+    "partitions_per_task",
     "path",
     "planned_end",
     "result_path",

@@ -8,7 +8,7 @@ from __future__ import annotations
 import io
 import json
 import pickle
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -103,12 +103,21 @@ def archives_of(session: Any, dag_ids: Collection[str]) -> dict[str, Place]:
 def groups_of(session: Any, pages: Collection[str]) -> dict[str, list[str]]:
     """Return the other DAGs that validate the archives of some pages, by the page's id."""
     known = pages_of(session)
+    together = _by_archive(known.values())
     found: dict[str, list[str]] = {}
     for page in known.keys() & set(pages):
         own = known[page]
-        others = {v.dag_id for v in known.values() if v.archive == own.archive} - {own.dag_id}
+        others = {v.dag_id for v in together[own.archive]} - {own.dag_id}
         if others:
             found[page] = sorted(others)
+    return found
+
+
+def _by_archive(validations: Iterable[Validation]) -> dict[str, list[Validation]]:
+    """Return validations by the archive that they validate."""
+    found: dict[str, list[Validation]] = {}
+    for validation in validations:
+        found.setdefault(validation.archive, []).append(validation)
     return found
 
 
@@ -148,11 +157,11 @@ def last_runs(
         for dag_id in dict.fromkeys(map(dag_of, together)):
             names.setdefault(dag_id, []).append(name)
     pages = pages_of(session)
+    of_archive = _by_archive(pages.values())
     validations = {
         (page, v.dag_id): v.task_id
         for page in dags.keys() & pages.keys()
-        for v in pages.values()
-        if v.archive == pages[page].archive
+        for v in of_archive[pages[page].archive]
     }
     newest = (
         select(

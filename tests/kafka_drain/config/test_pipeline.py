@@ -53,6 +53,7 @@ def test_pipeline_defaults() -> None:
         "log_levels": DEFAULT_LOG_LEVELS,
         "jars": None,
         "archive_conn_id": None,
+        "partitions_per_task": None,
         "driver_memory": "1g",
         "max_manifest_lines": 50_000,
         "max_generation_days": 7,

@@ -38,6 +38,7 @@ CHANGES: dict[str, tuple[Any, bool]] = {
     "secrets_path": ("/two/secrets.json", True),
     "values": ({"encoding": "json", "columns": "a INT"}, False),
     "archive": ("/b", False),
+    "partitions_per_task": (1, True),
     "notes_path": ("/b/generations/0001/fingerprints", False),
     "first_unlisted": (3, True),
     "encryption": ({"current": "a", "keys": []}, False),

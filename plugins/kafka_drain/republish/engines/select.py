@@ -23,6 +23,9 @@ from kafka_drain.republish.sending.shard_sender import SendJob
 from kafka_drain.republish.verifying.matching import PartitionMatch
 from kafka_drain.spark.engine import SparkRunner
 
+#: A shard costs as much as this number of records, however few it has.
+SHARD_RECORDS = 1_000
+
 
 class Engines:
     """Send each plan with its engine.
@@ -71,7 +74,7 @@ class Engines:
         elif plan.engine == "spark":
             self._run(prepare_send(plan, groups, self._pipeline, self._folder))
         else:
-            processes = processes_for(groups, plan.records, self._processes)
+            processes = processes_for(groups, _work(plan), self._processes)
             writers = side_by_side(groups, processes)
             shared = [[job.shared_by(writers) for job in jobs] for jobs in groups]
             self._worker.run(shared, processes, tick)
@@ -82,16 +85,17 @@ class Engines:
         """Verify target partitions with this machine's processes, whichever engine sent them.
 
         Raises:
-            KafkaDrainError: See `verify_partition`.
+            KafkaDrainError: See `verify_partitions`.
         """
         groups = [[job] for job in jobs]
-        processes = processes_for(groups, plan.records, self._processes)
+        processes = processes_for(groups, _work(plan), self._processes)
         matches: dict[TopicPartition, PartitionMatch] = {}
         progress = Progress("records", plan.records)
 
         def answered(job: Job, answer: dict[str, Any]) -> None:
             assert isinstance(job, VerifyJob)
-            matches[job.tp] = PartitionMatch.from_dict(answer)
+            found = map(PartitionMatch.from_dict, answer["matches"])
+            matches.update(zip(job.tps, found, strict=True))
 
         def done() -> int:
             return sum(match.expected for match in list(matches.values()))
@@ -104,3 +108,8 @@ class Engines:
     def _run(self, job: RepublishJob) -> None:
         if "records" not in job.run(self._runner):
             raise DeliveryError("the Spark job ended before all shards were sent; run it again")
+
+
+def _work(plan: RepublishPlan) -> int:
+    """Return how much there is to do, as a number of records."""
+    return plan.records + SHARD_RECORDS * len(plan.shards)

@@ -1,4 +1,4 @@
-"""The main program of a worker process: send a shard, or verify a target partition.
+"""The main program of a worker process: send a shard, or verify target partitions.
 
 `python -m kafka_drain.republish.engines.worker_main` reads numbered jobs from standard input, one
 per line and secrets included, and answers each with one line that has the same number. It ends when
@@ -21,37 +21,38 @@ from kafka_drain.republish.changing.change import Change
 from kafka_drain.republish.planning.plan import RepublishPlan
 from kafka_drain.republish.planning.runs import RepublishRun
 from kafka_drain.republish.sending.shard_sender import SendJob, send_shard
-from kafka_drain.republish.verifying.verify import verify_partition
+from kafka_drain.republish.verifying.verify import verify_partitions
 from kafka_drain.storage.paths import locate
 
 
 @dataclass(frozen=True)
 class VerifyJob:
-    """A job that verifies one target partition of a run.
+    """A job that verifies target partitions of a run, one after another.
 
     Attributes:
         root: The archive's folder, a path or a URL.
         key: The key of the run whose plan is read.
-        tp: The target partition.
+        tps: The target partitions, of one topic.
         settings: librdkafka settings for the target cluster, secrets included.
         change: The plan's change, secrets included; None if it has none.
     """
 
     root: str
     key: str
-    tp: TopicPartition
+    tps: tuple[TopicPartition, ...]
     settings: Mapping[str, Any] = field(repr=False)
     change: Change | None = None
 
     def __str__(self) -> str:
-        return f"verifying {self.tp}"
+        more = len(self.tps) - 1
+        return f"verifying {self.tps[0]}" + (f" and {more:,} more" if more else "")
 
     def to_dict(self) -> dict[str, Any]:
         """Return the job as JSON types."""
         return {
             "root": self.root,
             "key": self.key,
-            "verify": [self.tp.topic, self.tp.partition],
+            "verify": [[tp.topic, tp.partition] for tp in self.tps],
             "settings": dict(self.settings),
             "change": None if self.change is None else self.change.to_dict(),
         }
@@ -64,15 +65,17 @@ def run_job(job: Job, stopped: Callable[[], bool]) -> dict[str, Any]:
     """Run a job in this process.
 
     Returns:
-        The number of `records` sent, or the verification result as `PartitionMatch.to_dict`.
+        The number of `records` sent, or the `matches`: what was found in each target partition, as
+        `PartitionMatch.to_dict`, in their order.
 
     Raises:
-        KafkaDrainError: See `send_shard` and `verify_partition`.
+        KafkaDrainError: See `send_shard` and `verify_partitions`.
     """
     if isinstance(job, SendJob):
         return {"records": send_shard(job, stopped)}
     plan = _plan(job.root, job.key)
-    return verify_partition(job.root, plan, job.settings, job.tp, change=job.change).to_dict()
+    found = dict(verify_partitions(job.root, plan, job.settings, job.tps, change=job.change))
+    return {"matches": [found[tp].to_dict() for tp in job.tps]}
 
 
 @lru_cache(maxsize=1)
@@ -84,10 +87,10 @@ def _plan(root: str, key: str) -> RepublishPlan:
 def _read_job(document: dict[str, Any]) -> Job:
     if "verify" not in document:
         return SendJob.from_dict(document)
-    tp = TopicPartition(*document["verify"])
+    tps = tuple(TopicPartition(topic, number) for topic, number in document["verify"])
     changed = document["change"]
     change = None if changed is None else Change.from_dict(changed)
-    return VerifyJob(document["root"], document["key"], tp, document["settings"], change)
+    return VerifyJob(document["root"], document["key"], tps, document["settings"], change)
 
 
 def main() -> int:

@@ -21,6 +21,10 @@ MAX_BY_KEY = 64
 #: Maximum number of chains per target topic; each one costs a producer.
 MAX_CHAINS = 512
 
+#: Of more sources than these: the number of records for which another writer pays, and the number
+#: of chains up to which they are spread over writers all the same.
+CHAIN_RECORDS, LEAST_CHAINS = 2_000, 32
+
 
 def chain_numbers(sources: Sequence[tuple[int | None, int]], partitions: int) -> list[int]:
     """Return the chain number of each source partition; numbered from 0 in order of appearance.
@@ -43,7 +47,10 @@ def chain_numbers(sources: Sequence[tuple[int | None, int]], partitions: int) ->
     ]
     sizes = [sum(sources[at][1] for at in chain) for chain in chains]
     found: dict[int, int] = {}
-    for number, several in enumerate(_shared_out(sizes, MAX_CHAINS)):
+    most = MAX_CHAINS
+    if len(sources) > MAX_CHAINS:
+        most = min(MAX_CHAINS, max(LEAST_CHAINS, sum(sizes) // CHAIN_RECORDS))
+    for number, several in enumerate(_shared_out(sizes, most)):
         found |= {at: number for chain in several for at in chains[chain]}
     names: dict[int, int] = {}
     return [names.setdefault(found[at], len(names)) for at in range(len(sources))]

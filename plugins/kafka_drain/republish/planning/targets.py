@@ -277,7 +277,8 @@ def _check_sizes(root: UPath, name: str, config: Mapping[str, str], need: Need) 
 def _large_records(
     root: UPath, files: tuple[ShardFile, ...], limit: int
 ) -> Iterator[tuple[str, int, int]]:
-    for file in files:
+    # A file is named once for each partition that it holds.
+    for file in {file.path: file for file in files}.values():
         for batch in read_records(root / file.path, file.file_format, 64 << 20):
             sizes = pc.add(
                 pc.binary_length(batch["key"]).fill_null(number(0)),

@@ -44,6 +44,8 @@ _CONSUMER = {
     "fetch.max.bytes": 64 << 20,
     "receive.message.max.bytes": (64 << 20) + 512,
     "queued.max.messages.kbytes": 16 << 10,
+    # At the end of a partition, how long the broker holds a request that the next one waits behind.
+    "fetch.wait.max.ms": 10,
     # How long the client pauses when 100,000 records are queued; the default is a second.
     "fetch.queue.backoff.ms": 10,
     # Reports how far it has fetched, every second.
@@ -91,8 +93,66 @@ def key_hash(key: bytes | None) -> int:
     return 0 if key is None else xxh3_64_intdigest(key)
 
 
+class TargetClient:
+    """A connection with which readers read one partition after another.
+
+    A client of each partition's own takes a tenth of a second, and thousands of partitions as long
+    as thousands of clients.
+    """
+
+    def __init__(self, cluster: KafkaCluster) -> None:
+        self._cluster = cluster
+        self._consumer: Consumer | None = None
+        self._fetch_bytes = 0
+        self._heard: Callable[[str], None] = lambda statistics: None
+
+    def consumer(
+        self, tp: TopicPartition, first: int, fetch_bytes: int, heard: Callable[[str], None]
+    ) -> Consumer:
+        """Return the consumer, reading a partition from an offset on.
+
+        Args:
+            tp: The partition.
+            first: The offset.
+            fetch_bytes: Size of a fetch response; another one than before takes a new consumer.
+            heard: Gets the client's statistics.
+        """
+        if self._consumer is None or self._fetch_bytes != fetch_bytes:
+            self.close()
+            own = {
+                **_CONSUMER,
+                "fetch.message.max.bytes": fetch_bytes,
+                "stats_cb": self._hear,
+            }
+            self._consumer = Consumer(for_client(self._cluster.config.for_librdkafka(), own))
+            self._fetch_bytes = fetch_bytes
+        self._heard = heard
+        # What was fetched of another partition is discarded.
+        self._consumer.assign([KafkaTopicPartition(tp.topic, tp.partition, first)])
+        return self._consumer
+
+    def _hear(self, statistics: str) -> None:
+        self._heard(statistics)
+
+    def close(self) -> None:
+        """Close the connection; it is opened again when it is needed."""
+        consumer, self._consumer = self._consumer, None
+        if consumer is not None:
+            consumer.close()
+
+
 class TargetReader:
-    """Reads one partition as read_committed consumers see it; can be read repeatedly."""
+    """Reads one partition as read_committed consumers see it; can be read repeatedly.
+
+    Args:
+        cluster: The target cluster.
+        tp: The partition.
+        first: The first offset that is read.
+        end: The offset at which reading ends.
+        with_keys: Whether keys are hashed.
+        timeout_seconds: Number of quiet seconds that count as an outage.
+        client: The connection to read with; None for one of its own.
+    """
 
     def __init__(
         self,
@@ -103,7 +163,10 @@ class TargetReader:
         end: int,
         with_keys: bool,
         timeout_seconds: float,
+        client: TargetClient | None = None,
     ) -> None:
+        self._client = client or TargetClient(cluster)
+        self._is_shared = client is not None
         self._cluster = cluster
         self._tp = tp
         self._first = first
@@ -128,58 +191,59 @@ class TargetReader:
         """
         if self._first >= self._end:
             return
+        try:
+            yield from self._messages(is_complete)
+        except BaseException:
+            self._client.close()
+            raise
+        if not self._is_shared:
+            self._client.close()
+
+    def _messages(self, is_complete: Callable[[], bool]) -> Iterator[list[Any]]:
         self._fetched = self._first
         consumer = self._consumer(self._first)
         position = self._first
         at_stable_end = False
         moved = asked = time.monotonic()
-        try:
-            while position < self._end:
-                fetched = self._fetched
-                messages: list[Any] = consumer.consume(BATCH_RECORDS, WAIT_SECONDS)
-                now = time.monotonic()
-                if self._fetched > fetched:
-                    moved = now
-                events = [message for message in messages if message.error() is not None]
-                if events:
-                    ends = [message.offset() for message in events if self._is_end(message)]
-                    messages = [message for message in messages if message.error() is None]
-                    if ends:
-                        at_stable_end, position = True, max(position, ends[-1])
-                if messages:
-                    at_stable_end = at_stable_end and position > messages[-1].offset()
-                    position = max(position, messages[-1].offset() + 1)
-                    if position > self._end:
-                        messages = [m for m in messages if m.offset() < self._end]
-                    yield messages
-                    # Comparing takes time, too.
-                    moved = time.monotonic()
-                elif at_stable_end and is_complete():
-                    # Another producer has an open transaction after our last record.
-                    self._end = position
-                else:
-                    wait = what_to_do(now - moved, now - asked, self._fetch_bytes, self._timeout)
-                    if wait is Wait.NO_MORE:
-                        raise self._stalled(position)
-                    if wait is Wait.FOR_LESS and not at_stable_end:
-                        self._fetch_bytes = max(LEAST_FETCH_BYTES, self._fetch_bytes // SHRINK)
-                        consumer.close()
-                        consumer = self._consumer(position)
-                        # Records that the closed consumer had fetched ahead are fetched again.
-                        self._fetched = position
-                        asked = now
-        finally:
-            consumer.close()
+        while position < self._end:
+            fetched = self._fetched
+            # No more than may come, and the event that nothing does: a last batch that is
+            # complete isn't waited for. A transaction's marker takes an offset.
+            most = min(BATCH_RECORDS, self._end - position)
+            messages: list[Any] = consumer.consume(most, WAIT_SECONDS)
+            now = time.monotonic()
+            if self._fetched > fetched:
+                moved = now
+            events = [message for message in messages if message.error() is not None]
+            if events:
+                ends = [message.offset() for message in events if self._is_end(message)]
+                messages = [message for message in messages if message.error() is None]
+                if ends:
+                    at_stable_end, position = True, max(position, ends[-1])
+            if messages:
+                at_stable_end = at_stable_end and position > messages[-1].offset()
+                position = max(position, messages[-1].offset() + 1)
+                if position > self._end:
+                    messages = [m for m in messages if m.offset() < self._end]
+                yield messages
+                # Comparing takes time, too.
+                moved = time.monotonic()
+            elif at_stable_end and is_complete():
+                # Another producer has an open transaction after our last record.
+                self._end = position
+            else:
+                wait = what_to_do(now - moved, now - asked, self._fetch_bytes, self._timeout)
+                if wait is Wait.NO_MORE:
+                    raise self._stalled(position)
+                if wait is Wait.FOR_LESS and not at_stable_end:
+                    self._fetch_bytes = max(LEAST_FETCH_BYTES, self._fetch_bytes // SHRINK)
+                    consumer = self._consumer(position)
+                    # Records that the closed consumer had fetched ahead are fetched again.
+                    self._fetched = position
+                    asked = now
 
     def _consumer(self, first: int) -> Consumer:
-        own = {
-            **_CONSUMER,
-            "fetch.message.max.bytes": self._fetch_bytes,
-            "stats_cb": self._note,
-        }
-        consumer = Consumer(for_client(self._cluster.config.for_librdkafka(), own))
-        consumer.assign([KafkaTopicPartition(self._tp.topic, self._tp.partition, first)])
-        return consumer
+        return self._client.consumer(self._tp, first, self._fetch_bytes, self._note)
 
     def _note(self, statistics: str) -> None:
         """Record how far the client has fetched (librdkafka's STATISTICS.md)."""

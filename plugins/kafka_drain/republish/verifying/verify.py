@@ -7,8 +7,10 @@ where each source offset went (`offset_map`).
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import closing
 from dataclasses import replace
+from types import MappingProxyType
 from typing import Any
 
 import pyarrow as pa
@@ -42,7 +44,7 @@ from kafka_drain.republish.verifying.result import (
     VerifiedPartition,
     change_found,
 )
-from kafka_drain.republish.verifying.target_reader import TargetReader, key_hash
+from kafka_drain.republish.verifying.target_reader import TargetClient, TargetReader, key_hash
 
 #: How long open transactions of other producers, or Kafka itself, may delay reading.
 END_TIMEOUT_SECONDS = 120.0
@@ -52,6 +54,12 @@ PASSES = 3
 
 #: Number of a shard's records held as Python objects; shards of one target are read together.
 SLICE_ROWS = 5_000
+
+#: Number of target partitions that one client reads at most, and number of clients below which each
+#: partition gets one of its own: groups of equal size keep all processes busy to the end.
+TOGETHER, CLIENTS = 100, 32
+
+_PLANNED: Mapping[TopicPartition, int] = MappingProxyType({})
 
 
 def summarize(
@@ -90,6 +98,22 @@ def target_partitions(plan: RepublishPlan) -> list[TopicPartition]:
     return [tp for tp in plan.starts() if tp.topic in by_key or (tp.topic, tp.partition) in fixed]
 
 
+def verified_together(plan: RepublishPlan) -> list[tuple[TopicPartition, ...]]:
+    """Return the target partitions in groups of one topic that one client reads in sequence.
+
+    Few partitions are read side by side, each with a client of its own.
+    """
+    by_topic: dict[str, list[TopicPartition]] = {}
+    for tp in target_partitions(plan):
+        by_topic.setdefault(tp.topic, []).append(tp)
+    return [
+        tuple(tps[at : at + size])
+        for tps in by_topic.values()
+        for size in [min(TOGETHER, 1 + len(tps) // CLIENTS)]
+        for at in range(0, len(tps), size)
+    ]
+
+
 def verify_partition(
     root: str,
     plan: RepublishPlan,
@@ -101,7 +125,7 @@ def verify_partition(
 ) -> PartitionMatch:
     """Compare what a target partition holds with what the shards should have put there.
 
-    Reads up to the current high watermark. All arguments can be pickled.
+    See `verify_partitions`.
 
     Args:
         root: The archive: a folder, or a URL.
@@ -112,6 +136,39 @@ def verify_partition(
         end_timeout_seconds: How long to wait for records that read_committed consumers don't get
             yet, or for Kafka.
         change: The plan's change, with its function and key; None if it has none.
+    """
+    starts = {} if start is None else {tp: start}
+    [(_, match)] = verify_partitions(
+        root, plan, settings, [tp], starts, end_timeout_seconds, change
+    )
+    return match
+
+
+def verify_partitions(
+    root: str,
+    plan: RepublishPlan,
+    settings: Mapping[str, Any],
+    tps: Collection[TopicPartition],
+    starts: Mapping[TopicPartition, int] = _PLANNED,
+    end_timeout_seconds: float = END_TIMEOUT_SECONDS,
+    change: Change | None = None,
+) -> Iterator[tuple[TopicPartition, PartitionMatch]]:
+    """Compare what target partitions hold with what the shards should have put there.
+
+    Reads each up to its current high watermark, one after another, with one client.
+
+    Args:
+        root: The archive: a folder, or a URL.
+        plan: What was sent.
+        settings: librdkafka settings for the target cluster.
+        tps: Target partitions of one topic.
+        starts: Lowest offset that their new records can have, where not the one in the plan.
+        end_timeout_seconds: How long to wait for records that read_committed consumers don't get
+            yet, or for Kafka.
+        change: The plan's change, with its function and key; None if it has none.
+
+    Yields:
+        Each partition with what was found.
 
     Raises:
         TopicError: When the target was recreated after the plan was made.
@@ -120,58 +177,85 @@ def verify_partition(
         ManifestInvalidError: When a file has other bytes than the plan says.
         DataFileError: When a file can't be read.
     """
-    target = plan.target(tp.topic)
+    [topic] = {tp.topic for tp in tps}
+    target = plan.target(topic)
     cluster = KafkaCluster(KafkaConfig(settings))
-    found_id = cluster.topics([tp.topic])[tp.topic].id
+    found_id = cluster.topics([topic])[topic].id
     if found_id != target.id:
         raise TopicError(
-            f"topic {tp.topic} can't be verified: it has id {found_id}, expected {target.id}; it "
+            f"topic {topic} can't be verified: it has id {found_id}, expected {target.id}; it "
             "was recreated after the plan was made, and what had been sent to it is gone"
         )
-    start = target.start[tp.partition] if start is None else start
-    log_start = cluster.earliest([tp])[tp]
-    reader = TargetReader(
-        cluster,
-        tp,
-        first=max(start, log_start),
-        end=cluster.latest([tp], "read_uncommitted")[tp],
-        with_keys=target.is_compacted,
-        timeout_seconds=end_timeout_seconds,
-    )
-    chains = _senders(plan, tp)
+    log_starts, ends = cluster.earliest(tps), cluster.latest(tps, "read_uncommitted")
+    senders = _senders(plan, tps)
+    with closing(TargetClient(cluster)) as client, little_garbage_collection():
+        for tp in tps:
+            start = starts.get(tp, target.start[tp.partition])
+            reader = TargetReader(
+                cluster,
+                tp,
+                first=max(start, log_starts[tp]),
+                end=ends[tp],
+                with_keys=target.is_compacted,
+                timeout_seconds=end_timeout_seconds,
+                client=client,
+            )
+            match = _matched(root, plan, tp, reader, senders[tp], change)
+            if log_starts[tp] > start and match.lost:
+                note = (
+                    f"Kafka has deleted the records below offset {log_starts[tp]:,}, but the run's "
+                    f"start at {start:,}: deleted records count as lost"
+                )
+                match = replace(match, notes=(*match.notes, note))
+            yield tp, match
+
+
+def _matched(
+    root: str,
+    plan: RepublishPlan,
+    tp: TopicPartition,
+    reader: TargetReader,
+    chains: Mapping[int, Sequence[Shard]],
+    change: Change | None,
+) -> PartitionMatch:
+    """Compare a target partition with the chains that send to it."""
+    target = plan.target(tp.topic)
     changer = None if change is None else change.open()
     seen: dict[int, tuple[int, int, str]] = {}
-    with little_garbage_collection():
-        for _ in range(PASSES if target.is_compacted else 1):
-            match = match_partition(
-                {
-                    number: _expected(root, plan, chain, tp, len(chains), changer, seen)
-                    for number, chain in chains.items()
-                },
-                reader.read,
-                compare_timestamps=plan.keeps_timestamps,
-                is_compacted=target.is_compacted,
-            )
-            if match.is_exact:
-                break
-    match = replace(match, mappings=_by_shard(match.mappings, chains), changes=seen)
-    if log_start > start and match.lost:
-        note = (
-            f"Kafka has deleted the records below offset {log_start:,}, but the run's start at "
-            f"{start:,}: deleted records count as lost"
+    for _ in range(PASSES if target.is_compacted else 1):
+        match = match_partition(
+            {
+                number: _expected(root, plan, chain, tp, len(chains), changer, seen)
+                for number, chain in chains.items()
+            },
+            reader.read,
+            compare_timestamps=plan.keeps_timestamps,
+            is_compacted=target.is_compacted,
         )
-        match = replace(match, notes=(*match.notes, note))
-    return match
+        if match.is_exact:
+            break
+    return replace(match, mappings=_by_shard(match.mappings, chains), changes=seen)
 
 
-def _senders(plan: RepublishPlan, tp: TopicPartition) -> dict[int, list[Shard]]:
-    """Return the shards of each chain that send to a partition, by number of the first shard."""
-    found = {}
+def _senders(
+    plan: RepublishPlan, tps: Collection[TopicPartition]
+) -> dict[TopicPartition, dict[int, list[Shard]]]:
+    """Return the shards of each chain that send to partitions, by number of the first shard."""
+    found: dict[TopicPartition, dict[int, list[Shard]]] = {tp: {} for tp in tps}
+    by_topic: dict[str, list[TopicPartition]] = {}
+    for tp in tps:
+        by_topic.setdefault(tp.topic, []).append(tp)
     for chain in plan.chains:
-        if chain[0].target_topic == tp.topic:
-            senders = [s for s in chain if s.target_partition in (None, tp.partition)]
-            if senders:
-                found[senders[0].number] = senders
+        of_chain: dict[TopicPartition, list[Shard]] = {}
+        for shard in chain:
+            if shard.target_partition is None:
+                reached = by_topic.get(shard.target_topic, [])
+            else:
+                reached = [TopicPartition(shard.target_topic, shard.target_partition)]
+            for tp in reached:
+                of_chain.setdefault(tp, []).append(shard)
+        for tp in of_chain.keys() & found.keys():
+            found[tp][of_chain[tp][0].number] = of_chain[tp]
     return found
 
 

@@ -11,6 +11,8 @@ from hypothesis import strategies as st
 
 from kafka_drain.offsets import TopicPartition
 from kafka_drain.republish.planning.chains import (
+    CHAIN_RECORDS,
+    LEAST_CHAINS,
     MAX_BY_KEY,
     MAX_CHAINS,
     MAX_PER_PARTITION,
@@ -61,6 +63,21 @@ def test_chain_numbers_property(sources: list[tuple[int | None, int]], partition
 
 
 @pytest.mark.parametrize(
+    ("records", "chains"),
+    [
+        (CHAIN_RECORDS * LEAST_CHAINS, LEAST_CHAINS),
+        (CHAIN_RECORDS * (LEAST_CHAINS + 1), LEAST_CHAINS + 1),
+        (CHAIN_RECORDS * MAX_CHAINS * 2, MAX_CHAINS),
+    ],
+)
+def test_chain_numbers_by_records(records: int, chains: int) -> None:
+    """The more records thousands of sources have, the more writers send them."""
+    sources = [(number, records // 1_000) for number in range(1_000)]
+
+    assert len(set(chain_numbers(sources, 1_000))) == chains
+
+
+@pytest.mark.parametrize(
     ("targets", "partitions", "chains"),
     [
         ([0] * MAX_PER_PARTITION, 1, MAX_PER_PARTITION),
@@ -70,7 +87,9 @@ def test_chain_numbers_property(sources: list[tuple[int | None, int]], partition
         ([None] * 100, 32, 32),
         ([None] * 100, 1_000, MAX_BY_KEY),
         (list(range(MAX_CHAINS)), MAX_CHAINS, MAX_CHAINS),
-        (list(range(10_000)), 10_000, MAX_CHAINS),
+        # Thousands with few records each: a writer costs more than it sends.
+        (list(range(10_000)), 10_000, LEAST_CHAINS),
+        (list(range(MAX_CHAINS + 1)), 10_000, LEAST_CHAINS),
         ([], 1, 0),
     ],
 )

@@ -99,3 +99,51 @@ def test_read_asks_for_less_once_for_each_silence(monkeypatch: pytest.MonkeyPatc
 
     # Of 400 seconds in which something came it took none for silence.
     assert Consumer.made == 2
+
+
+def test_read_with_one_client(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Readers that share a client use one consumer, until one of them fails."""
+    made, closed, assigned = [], [], []
+
+    class Consumer:
+        def __init__(self, settings: dict[str, Any]) -> None:
+            made.append(self)
+
+        def assign(self, partitions: Any) -> None:
+            assigned.extend((tp.partition, tp.offset) for tp in partitions)
+
+        def consume(self, most: int, _: float) -> list[Any]:
+            if assigned[-1] == (3, 0):
+                raise RuntimeError("broken")
+            assert most == 2
+            return [SimpleNamespace(error=lambda: None, offset=lambda at=at: at) for at in range(2)]
+
+        def close(self) -> None:
+            closed.append(self)
+
+    monkeypatch.setattr(target_reader, "Consumer", Consumer)
+    cluster: Any = SimpleNamespace(config=SimpleNamespace(for_librdkafka=dict))
+    client = target_reader.TargetClient(cluster)
+
+    def read(partition: int) -> list[list[Any]]:
+        reader = TargetReader(
+            cluster,
+            TopicPartition("t", partition),
+            first=0,
+            end=2,
+            with_keys=False,
+            timeout_seconds=TIMEOUT,
+            client=client,
+        )
+        return list(reader.messages(lambda: False))
+
+    assert [len(read(number)[0]) for number in (0, 1)] == [2, 2]
+    assert (len(made), len(closed)) == (1, 0)
+    with pytest.raises(RuntimeError, match="broken"):
+        read(3)
+    assert (len(made), len(closed)) == (1, 1)
+    assert len(read(4)[0]) == 2
+    client.close()
+
+    assert (len(made), len(closed)) == (2, 2)
+    assert assigned == [(0, 0), (1, 0), (3, 0), (4, 0)]
