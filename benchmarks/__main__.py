@@ -72,6 +72,7 @@ PARTS = {
     "requests": "benchmarks.store_requests:measure_requests",
     "compact": "benchmarks.compaction:measure_compaction",
     "find": "benchmarks.find:measure_find",
+    "encrypted": "benchmarks.encrypted:measure_encrypted",
     "workers": "benchmarks.workers:measure_workers",
     "scale": "benchmarks.scale:measure_scale",
     "wide": "benchmarks.wide:measure_wide",
