@@ -48,8 +48,6 @@ _CONSUMER = {
     "fetch.wait.max.ms": 10,
     # How long the client pauses when 100,000 records are queued; the default is a second.
     "fetch.queue.backoff.ms": 10,
-    # Reports how far it has fetched, every second.
-    "statistics.interval.ms": 1_000,
     # Errors are also returned as messages.
     "log_level": 2,
 }
@@ -58,6 +56,9 @@ _CONSUMER = {
 #: Initial and minimum size of a fetch response in bytes. On a slow link, a response that takes
 #: longer than socket.timeout.ms is dropped and requested again.
 FETCH_BYTES, LEAST_FETCH_BYTES = 4 << 20, 64 << 10
+
+#: Least and largest number of milliseconds between two reports of how far the client has fetched.
+LEAST_REPORT_MS, MOST_REPORT_MS = 1_000, 10_000
 
 #: Factor by which the fetch size shrinks.
 SHRINK = 8
@@ -100,8 +101,16 @@ class TargetClient:
     as thousands of clients.
     """
 
-    def __init__(self, cluster: KafkaCluster) -> None:
+    def __init__(self, cluster: KafkaCluster, partitions: int = 1) -> None:
+        """Describe a client; nothing is connected yet.
+
+        Args:
+            cluster: The target cluster.
+            partitions: Number of partitions of the topic that it reads.
+        """
         self._cluster = cluster
+        # A report lists all of them, whichever are read: with 10,000, that kept the client busy.
+        self._report_ms = min(MOST_REPORT_MS, max(LEAST_REPORT_MS, partitions))
         self._consumer: Consumer | None = None
         self._fetch_bytes = 0
         self._heard: Callable[[str], None] = lambda statistics: None
@@ -122,6 +131,7 @@ class TargetClient:
             own = {
                 **_CONSUMER,
                 "fetch.message.max.bytes": fetch_bytes,
+                "statistics.interval.ms": self._report_ms,
                 "stats_cb": self._hear,
             }
             self._consumer = Consumer(for_client(self._cluster.config.for_librdkafka(), own))

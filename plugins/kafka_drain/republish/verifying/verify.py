@@ -188,7 +188,7 @@ def verify_partitions(
         )
     log_starts, ends = cluster.earliest(tps), cluster.latest(tps, "read_uncommitted")
     senders = _senders(plan, tps)
-    with closing(TargetClient(cluster)) as client, little_garbage_collection():
+    with closing(TargetClient(cluster, target.partitions)) as client, little_garbage_collection():
         for tp in tps:
             start = starts.get(tp, target.start[tp.partition])
             reader = TargetReader(

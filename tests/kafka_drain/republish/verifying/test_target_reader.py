@@ -103,11 +103,12 @@ def test_read_asks_for_less_once_for_each_silence(monkeypatch: pytest.MonkeyPatc
 
 def test_read_with_one_client(monkeypatch: pytest.MonkeyPatch) -> None:
     """Readers that share a client use one consumer, until one of them fails."""
-    made, closed, assigned = [], [], []
+    made, closed, assigned, reports = [], [], [], []
 
     class Consumer:
         def __init__(self, settings: dict[str, Any]) -> None:
             made.append(self)
+            reports.append(settings["statistics.interval.ms"])
 
         def assign(self, partitions: Any) -> None:
             assigned.extend((tp.partition, tp.offset) for tp in partitions)
@@ -123,7 +124,7 @@ def test_read_with_one_client(monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setattr(target_reader, "Consumer", Consumer)
     cluster: Any = SimpleNamespace(config=SimpleNamespace(for_librdkafka=dict))
-    client = target_reader.TargetClient(cluster)
+    client = target_reader.TargetClient(cluster, 3_000)
 
     def read(partition: int) -> list[list[Any]]:
         reader = TargetReader(
@@ -147,3 +148,4 @@ def test_read_with_one_client(monkeypatch: pytest.MonkeyPatch) -> None:
 
     assert (len(made), len(closed)) == (2, 2)
     assert assigned == [(0, 0), (1, 0), (3, 0), (4, 0)]
+    assert reports == [3_000, 3_000]
