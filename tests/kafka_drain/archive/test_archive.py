@@ -77,6 +77,7 @@ def test_archive_create(archive: Archive) -> None:
         "source": {"topics": ["t", "s"]},
         "isolation_level": "read_committed",
         "retention": None,
+        "immutable": None,
     }
     assert archive.snapshot().generations == ()
     assert archive.snapshot().open_generation is None
