@@ -34,6 +34,14 @@ SERVERS = "KAFKA_BOOTSTRAP_SERVERS"
 READERS = ("archive_dataset", "read_archive")
 
 
+#: Why a command isn't run that names another master than this machine.
+MASTERS = {
+    "sc://": "needs a server: test_spark_connect.py runs it",
+    "k8s://": "needs a cluster: test_kubernetes.py runs it on a stand-in",
+    "yarn": "needs a cluster: test_yarn.py runs it",
+}
+
+
 def why_not(options: Namespace) -> str:
     """Return why a command is only parsed; empty if it is run."""
     if options.name in ("jars", "class-archive"):
@@ -42,6 +50,8 @@ def why_not(options: Namespace) -> str:
         options, "evidence_key", None
     ):
         return "needs a key, or creates one: test_evidence.py runs it"
+    if getattr(options, "immutable_days", None):
+        return "needs a bucket that locks: test_s3_immutable.py runs it"
     if options.name == "rewrap":
         return "needs an encrypted archive: test_encryption.py wraps its data keys again"
     if options.name == "find" and options.key_file:
@@ -56,13 +66,10 @@ def why_not(options: Namespace) -> str:
         return "needs a run that was begun: test_runs.py runs it"
     if getattr(options, "registry", None) or getattr(options, "schema_map", None):
         return "needs a Schema Registry: test_schema_registry.py runs it"
-    if options.name == "spark-server" or getattr(options, "master", "").startswith("sc://"):
-        return "needs a server: test_spark_connect.py runs it"
-    if getattr(options, "master", "").startswith("k8s://"):
-        return "needs a cluster: test_kubernetes.py runs it on a stand-in"
-    if getattr(options, "master", "") == "yarn":
-        return "needs a cluster: test_yarn.py runs it"
-    return ""
+    if options.name == "spark-server":
+        return MASTERS["sc://"]
+    master = getattr(options, "master", "")
+    return next((why for prefix, why in MASTERS.items() if master.startswith(prefix)), "")
 
 
 class Example:

@@ -155,8 +155,11 @@ def _is_receipt(where: str) -> bool:
 
 def _retention(root: UPath) -> Retention | None:
     """Return how a receipt is locked that is written now; archive.json was restored before."""
-    document = ArchiveDocument.read_note(root / "archive.json")
-    locks = document.immutability if document is not None else None
+    try:
+        locks = Snapshot(root).document.immutability
+    except ArchiveError:
+        # It has no copy: only a new journal can help, after the receipts.
+        return None
     return None if locks is None else locks.from_now(utc_now())
 
 
