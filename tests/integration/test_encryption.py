@@ -6,17 +6,20 @@ import base64
 import json
 import os
 from collections.abc import Callable
+from datetime import datetime, timedelta, timezone
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from kafka_drain.archive.archive import Archive
+from kafka_drain.archive.files import archive_files
 from kafka_drain.archive.keys import plan_rewrap
 from kafka_drain.config.encryption import Encryption
 from kafka_drain.config.pipeline import Pipeline
 from kafka_drain.encryption import data_keys
 from kafka_drain.errors import ConfigError, KeyUnavailableError
+from kafka_drain.intervals import Interval
 from kafka_drain.maintenance.erase import run_erasure
 from kafka_drain.maintenance.erasure_request import ErasureRequest
 from kafka_drain.proof.validation import validate_archive
@@ -127,3 +130,39 @@ def test_encrypted_archive(
     assert "bytes are as sealed" in deep.findings[0].detail
     with pytest.raises(KeyUnavailableError, match="has no key 'new'"):
         republish(archive, make_topic(partitions=2))
+
+
+def test_encrypted_window(
+    archive_folder: str,
+    have: Callable[..., None],
+    drain: Any,
+    backfill: Callable[..., Any],
+    cluster: Any,
+    make_topic: Any,
+    send: Any,
+) -> None:
+    """A backfill encrypts its window's files as a drain does, and is proven with the key."""
+    source = make_topic(partitions=1)
+    midnight = datetime(2026, 1, 1, tzinfo=timezone.utc)
+    first = round(midnight.timestamp() * 1000)
+    send(source, [(*record[:3], first + record[3]) for record in RECORDS])
+    send(source, [(b"later", None, None, first + 7_200_000)])
+    pipeline = Pipeline(
+        name="secret",
+        topics=[source],
+        archive=archive_folder,
+        encryption=OLD,
+        source_options={"startingOffsets": "latest"},
+    )
+    archive = Archive.at(archive_folder)
+    have("old")
+    drain(pipeline)
+
+    backfill(pipeline, Interval(midnight, midnight + timedelta(hours=1)))
+
+    report = validate_archive(archive, cluster, deep=True)
+    assert (report.complete, report.findings) == (True, [])
+    [file] = archive_files(archive.snapshot())
+    assert file.path.startswith("windows/")
+    assert not [secret for secret in SECRETS if secret in _bytes_of(archive_folder)]
+    assert len(list_folder(archive.root / "keys")) == 1
