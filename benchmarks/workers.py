@@ -2,7 +2,7 @@
 
 Uses a real broker, a real drain, a real standalone cluster and `kafka-drain republish`, which reads
 its target back. The operating system gives each worker, with its executor and Python processes, a
-fifth of a core, so that four workers don't need four cores. From one and two workers,
+quarter of a core, so that four workers don't need four cores. From one and two workers,
 `sizing.send_seconds` foretells three and four. Then four workers send under a limit of records per
 second, and once more while one of them is killed. Needs a control group for processors that it may
 write to.
@@ -31,11 +31,11 @@ from tests.faults.spark_cluster import executors, standalone_spark
 __all__ = ["measure_workers"]
 
 TOPIC = "orders"
-RECORDS = 4_000_000
+RECORDS = 2_000_000
 #: Share of a core that each worker gets.
-CORES = 0.2
+CORES = 0.25
 WORKERS = (1, 2, 3, 4)
-#: Records per second of the run that is limited; four workers send about twice as many.
+#: Records per second of the run that is limited; four workers send more than that.
 LIMIT = 40_000
 #: How far a limit may be exceeded.
 EXCEEDED = 1.05
@@ -150,7 +150,7 @@ def _killed(workers: list[int]) -> Iterator[None]:
     if not child:
         while not executors(workers[:1]):
             time.sleep(0.2)
-        time.sleep(25.0)
+        time.sleep(20.0)
         for pid in [*workers[:1], *executors(workers[:1])]:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
