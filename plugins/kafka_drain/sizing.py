@@ -37,6 +37,8 @@ DRAIN_MIB = 1_300
 PER_DRAIN, PER_FILE, PER_GENERATION = 124, 3, 9
 #: Error of the model, by the worst of the rows that it wasn't made from.
 ERROR = 0.25
+#: Number of lanes that a task of a restore sends side by side.
+LANES = 2
 #: Share of the time between two drains that one may take.
 SHARE = 0.5
 
@@ -166,9 +168,12 @@ class Sending:
 def largest_share(lanes: int, workers: int) -> float:
     """Return the share of the records that the busiest worker sends, if lanes are alike.
 
-    A lane is sent by one worker, in order; more workers than lanes don't help.
+    A lane is sent by one worker, in order. While there are more lanes than workers, a task sends
+    two side by side; more workers than lanes don't help.
     """
-    return math.ceil(lanes / workers) / lanes
+    together = min(lanes, LANES) if lanes > workers else 1
+    tasks = math.ceil(lanes / together)
+    return min(1.0, math.ceil(tasks / workers) * together / lanes)
 
 
 def send_seconds(sending: Sending, workers: int) -> float:

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from kafka_drain import sizing
 from kafka_drain.errors import ConfigError
 from kafka_drain.sizing import Between, Load, drain_seconds, size_of
+from kafka_drain_spark import send
 
 RESULTS: dict[str, Any] = json.loads(
     (Path(__file__).parents[2] / "benchmarks" / "results.json").read_text()
@@ -158,17 +159,13 @@ def test_size_of_restore() -> None:
 @pytest.mark.parametrize(
     ("lanes", "workers", "expected"),
     [
-        (8, 1, 1),
-        (8, 2, 1 / 2),
-        (8, 3, 3 / 8),
-        (8, 4, 1 / 4),
-        (8, 8, 1 / 8),
-        (8, 9, 1 / 8),
-        (1, 2, 1),
+        *[(8, 1, 1), (8, 2, 1 / 2), (8, 3, 1 / 2), (8, 4, 1 / 4), (8, 5, 1 / 4), (8, 9, 1 / 8)],
+        *[(1, 1, 1), (1, 2, 1), (7, 1, 1), (3, 2, 2 / 3)],
     ],
 )
 def test_largest_share(lanes: int, workers: int, expected: float) -> None:
-    """The busiest worker has as many lanes as any; workers without a lane don't help."""
+    """The busiest worker has as many pairs of lanes as any; one without a lane doesn't help."""
+    assert sizing.LANES == send.LANES
     assert sizing.largest_share(lanes, workers) == pytest.approx(expected)
 
 
@@ -191,7 +188,7 @@ def test_sending_fit(lanes: int, start: float, work: float, workers: int) -> Non
 def test_size_of_restore_cores() -> None:
     """Four times the cores restore in a quarter of the time, beside the start."""
     start = sizing.RESTORE_START / 3600
-    load = replace(LOAD, partitions=24)
+    load = replace(LOAD, partitions=32)
     few, many = (size_of(replace(load, restore_cores=cores)).restore_hours for cores in (2, 8))
 
     assert many.likely - start == pytest.approx((few.likely - start) / 4)
