@@ -34,6 +34,7 @@ def measure_encrypted(folder: Path, rounds: int, say: Say) -> tuple[dict[str, An
     Raises:
         RuntimeError: If a drain fails, or isn't complete.
     """
+    folder.mkdir(parents=True, exist_ok=True)
     keys = folder / "keys.json"
     keys.touch(0o600)
     keys.write_text(json.dumps({"orders": base64.b64encode(os.urandom(32)).decode()}))
