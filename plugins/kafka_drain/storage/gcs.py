@@ -8,9 +8,8 @@ machine's service account is used. STORAGE_EMULATOR_HOST is the URL of a stand-i
 from __future__ import annotations
 
 from collections.abc import Mapping
-from urllib.parse import urlsplit
 
-from kafka_drain.errors import ConfigError
+from kafka_drain.storage.endpoints import check_endpoint
 
 GCS_SCHEMES = ("gs",)
 #: Names the URL of a stand-in for Google's store, for gcsfs too.
@@ -33,16 +32,12 @@ def gcs_conf(environment: Mapping[str, str]) -> dict[str, str]:
             reads them itself.
 
     Raises:
-        ConfigError: When STORAGE_EMULATOR_HOST isn't a URL.
+        ConfigError: When STORAGE_EMULATOR_HOST isn't a URL, or contains a login.
     """
     conf = dict(_CONNECTOR)
     emulator = environment.get(EMULATOR)
     if emulator:
-        parts = urlsplit(emulator)
-        if parts.scheme not in ("http", "https") or not parts.hostname:
-            raise ConfigError(
-                f"{EMULATOR} = {emulator!r} is not acceptable; accepted: http(s)://host:port"
-            )
+        check_endpoint(EMULATOR, emulator, "leave them out: a stand-in has no logins")
         conf |= {
             "spark.hadoop.fs.gs.storage.root.url": f"{emulator.rstrip('/')}/",
             "spark.hadoop.fs.gs.project.id": "emulator",

@@ -99,9 +99,8 @@ def _ask_azure(files: Any, path: str) -> Held:
             raise FileNotFoundError(path) from error
         raise
     policy = said.immutability_policy
-    mode = "compliance" if _text(policy.policy_mode).lower() == "locked" else "governance"
-    until = policy.expiry_time
-    return Held(said.size, _retention(mode, until), bool(said.has_legal_hold))
+    mode = _our_mode(_text(policy.policy_mode).capitalize())
+    return Held(said.size, _retention(mode, policy.expiry_time), bool(said.has_legal_hold))
 
 
 def _set_on_azure(files: Any, path: str, asked: Retention, before: Retention | None) -> None:
@@ -112,7 +111,7 @@ def _set_on_azure(files: Any, path: str, asked: Retention, before: Retention | N
 def _azure_policy(asked: Retention) -> Any:
     from azure.storage.blob import ImmutabilityPolicy
 
-    return ImmutabilityPolicy(expiry_time=asked.until, policy_mode=_google_mode(asked.mode))
+    return ImmutabilityPolicy(expiry_time=asked.until, policy_mode=_locked_or_not(asked.mode))
 
 
 def _able_on_azure(files: Any, path: str) -> str:
@@ -188,7 +187,7 @@ def _able_on_gcs(files: Any, path: str) -> str:
 def gcs_retention(asked: Retention) -> dict[str, str]:
     """Return a lock as an object of Google's JSON API has it."""
     return {
-        "mode": _google_mode(asked.mode),
+        "mode": _locked_or_not(asked.mode),
         "retainUntilTime": f"{asked.until.astimezone(timezone.utc):%Y-%m-%dT%H:%M:%SZ}",
     }
 
@@ -209,7 +208,8 @@ def _changes(asked: Retention, before: Retention | None) -> bool:
     return before is not None and before.mode != asked.mode
 
 
-def _google_mode(mode: Mode) -> str:
+def _locked_or_not(mode: Mode) -> str:
+    # Azure's words and Google's.
     return "Locked" if mode == "compliance" else "Unlocked"
 
 

@@ -10,9 +10,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any
-from urllib.parse import urlsplit
 
 from kafka_drain.errors import ConfigError
+from kafka_drain.storage.endpoints import check_endpoint
 
 S3_SCHEMES = ("s3", "s3a")
 
@@ -75,7 +75,9 @@ def s3_conf(environment: Mapping[str, str], *, is_locked: bool = False) -> dict[
     conf["spark.hadoop.fs.s3a.aws.credentials.provider"] = ",".join([*_KEYS, chain])
     endpoint = environment.get("AWS_ENDPOINT_URL_S3") or environment.get("AWS_ENDPOINT_URL")
     if endpoint:
-        _check_endpoint(endpoint)
+        check_endpoint(
+            "AWS_ENDPOINT_URL", endpoint, "set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY instead"
+        )
         conf["spark.hadoop.fs.s3a.endpoint"] = endpoint
         # Same as botocore: stores at custom endpoints rarely have a host name per bucket.
         conf["spark.hadoop.fs.s3a.path.style.access"] = "true"
@@ -94,19 +96,6 @@ def _spark_version() -> str:
         except PackageNotFoundError:
             pass
     return ""
-
-
-def _check_endpoint(endpoint: str) -> None:
-    parts = urlsplit(endpoint)
-    if parts.scheme not in ("http", "https") or not parts.hostname:
-        raise ConfigError(
-            f"AWS_ENDPOINT_URL = {endpoint!r} is not acceptable; accepted: http(s)://host:port"
-        )
-    if parts.password or parts.username:
-        raise ConfigError(
-            "AWS_ENDPOINT_URL contains a user or a password, which process lists would show; "
-            "set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY instead"
-        )
 
 
 def beyond_keys(extra: Mapping[str, Any]) -> list[str]:

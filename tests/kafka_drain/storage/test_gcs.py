@@ -29,3 +29,13 @@ def test_gcs_conf_refused(host: str) -> None:
     """What isn't the URL of a server is refused, with what is expected."""
     with pytest.raises(ConfigError, match=r"STORAGE_EMULATOR_HOST = .* http\(s\)://host:port"):
         gcs_conf({"STORAGE_EMULATOR_HOST": host})
+
+
+@pytest.mark.parametrize("scheme", ["http", "ftp"])
+@pytest.mark.parametrize("login", ["me:s3cr3t", "somebody"])
+def test_gcs_conf_login(login: str, scheme: str) -> None:
+    """A login, which a command line would show, is refused without being repeated."""
+    with pytest.raises(ConfigError, match="contains a user or a password") as refused:
+        gcs_conf({"STORAGE_EMULATOR_HOST": f"{scheme}://{login}@127.0.0.1:4443"})
+
+    assert login not in str(refused.value)
