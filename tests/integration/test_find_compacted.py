@@ -22,12 +22,16 @@ pytestmark = pytest.mark.integration
 
 UNIQUE, REPEATED, NULL = (TopicPartition(name, 0) for name in ("unique", "repeated", "null"))
 RECORDS, BATCH = 2_000, 500
+#: From here on, a dictionary of one key is smaller than the keys.
+DICTIONARY_PAYS = 2
 
 
 def test_compaction_bloom_filters(tmp_path: Path, runner: SparkRunner) -> None:
     """Unique keys get a filter that rules out other keys; those that repeat need none.
 
-    Nulls get one, because Parquet leaves it out only where a dictionary holds all keys.
+    Nulls get one, because Parquet leaves it out only where a dictionary holds all keys. So does a
+    row group of one record, whose dictionary is no smaller than its key: Spark samples
+    where a file begins, so such a group comes now and then.
     """
     topics = [tp.topic for tp in (UNIQUE, REPEATED, NULL)]
     made = MadeArchive(tmp_path / "archive", {name: f"id-{name}" for name in topics})
@@ -52,6 +56,8 @@ def test_compaction_bloom_filters(tmp_path: Path, runner: SparkRunner) -> None:
         for group in range(metadata.num_row_groups):
             column = metadata.row_group(group).column(0)
             assert column.path_in_schema == "key"
+            if topic == "repeated" and column.num_values < DICTIONARY_PAYS:
+                continue
             has_filter.setdefault(topic, set()).add(column.bloom_filter_offset is not None)
         if topic == "unique":
             # Within the bounds of the statistics, so that only the filter rules them out.
