@@ -14,7 +14,7 @@ import contextlib
 import os
 import signal
 import statistics
-import time
+import threading
 import uuid
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -25,18 +25,23 @@ from benchmarks.kafka_records import PARTITIONS, produce
 from benchmarks.marks import Mark, Say
 from benchmarks.processes import load_average, measured
 from demo.broker import KafkaCluster as LocalKafka
+from kafka_drain.kafka.client_config import KafkaConfig
+from kafka_drain.kafka.cluster import KafkaCluster
+from kafka_drain.offsets import TopicPartition
 from kafka_drain.sizing import ERROR, Sending, send_seconds
 from tests.faults.spark_cluster import executors, standalone_spark
 
 __all__ = ["measure_workers"]
 
 TOPIC = "orders"
-RECORDS = 2_000_000
+RECORDS = 6_000_000
 #: Share of a core that each worker gets.
 CORES = 0.25
 WORKERS = (1, 2, 3, 4)
 #: Records per second of the run that is limited; four workers send more than that.
 LIMIT = 40_000
+#: Share of the records that the target has when a worker is killed.
+KILLED_AT = 0.2
 #: How far a limit may be exceeded.
 EXCEEDED = 1.05
 
@@ -54,6 +59,7 @@ def measure_workers(folder: Path, rounds: int, say: Say) -> tuple[dict[str, Any]
     archive = folder / "archive"
     with LocalKafka(folder / "broker") as broker, processor_shares() as groups:
         kafka = ["--bootstrap-servers", broker.bootstrap_servers]
+        cluster = KafkaCluster(KafkaConfig({"bootstrap.servers": broker.bootstrap_servers}))
         say(f"workers: sending and draining {RECORDS:,} records")
         measured(produce, broker.bootstrap_servers, TOPIC, RECORDS)
         run("drain", archive, *kafka, "--topic", TOPIC)
@@ -63,14 +69,19 @@ def measure_workers(folder: Path, rounds: int, say: Say) -> tuple[dict[str, Any]
             place = folder / uuid.uuid4().hex[:8]
             place.mkdir()
             with standalone_spark(place, workers=workers, prefixes=groups) as (master, pids):
-                killer = _killed(pids) if kills else contextlib.nullcontext()
-                with killer:
-                    return run(
-                        *("republish", archive, *kafka, "--target-topic", place.name),
-                        *("--create-target", "--apply", "--repeat", "--engine", "spark"),
-                        *("--master", master, "--conf", f"spark.cores.max={workers}"),
-                        *("--conf", "spark.executor.memory=512m", *more),
-                    )
+                command = (
+                    *("republish", archive, *kafka, "--target-topic", place.name),
+                    *("--create-target", "--apply", "--repeat", "--engine", "spark"),
+                    *("--master", master, "--conf", f"spark.cores.max={workers}"),
+                    *("--conf", "spark.executor.memory=512m", *more),
+                )
+                if not kills:
+                    return run(*command)
+                with Killer(pids, cluster, place.name) as killer:
+                    answer = run(*command)
+            if killer.at is None:
+                raise RuntimeError("the republish ended before a worker was killed")
+            return answer | {"killed_at": killer.at}
 
         seconds: dict[int, list[float]] = {number: [] for number in WORKERS}
         load = load_average()
@@ -82,13 +93,14 @@ def measure_workers(folder: Path, rounds: int, say: Say) -> tuple[dict[str, Any]
         limited = sent(4, "--records-per-second", LIMIT)
         say(f"workers: limited to {LIMIT:,}: {limited['records_per_second']:,} records per second")
         killed = sent(4, kills=True)
-        say(f"workers: one of four killed: {killed['seconds']:.1f} s")
+        say(f"workers: one of four killed at {killed['killed_at']:,}: {killed['seconds']:.1f} s")
     figures = _figures({n: statistics.median(s) for n, s in seconds.items()}) | {
         "rounds": rounds,
         "load": load,
         "limit": LIMIT,
         "limited": limited["records_per_second"],
         "killed_seconds": killed["seconds"],
+        "killed_at": killed["killed_at"],
         "killed_is_exact": killed["verification"]["is_exact"],
     }
     return figures, _marks(figures)
@@ -133,7 +145,7 @@ def _marks(figures: Mapping[str, Any]) -> list[Mark]:
     )
     marks.append(
         Mark(
-            "four workers, one of them killed",
+            f"four workers, one of them killed when {figures['killed_at']:,} records were sent",
             f"{figures['killed_seconds']:.1f} s, each record once: {figures['killed_is_exact']}",
             wanted="each record once",
             met=figures["killed_is_exact"],
@@ -143,20 +155,40 @@ def _marks(figures: Mapping[str, Any]) -> list[Mark]:
     return marks
 
 
-@contextlib.contextmanager
-def _killed(workers: list[int]) -> Iterator[None]:
-    """Kill a worker with its executor, while the body runs, some time after that has started."""
-    child = os.fork()
-    if not child:
-        while not executors(workers[:1]):
-            time.sleep(0.2)
-        time.sleep(20.0)
-        for pid in [*workers[:1], *executors(workers[:1])]:
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(pid, signal.SIGKILL)
-        os._exit(0)
-    yield
-    os.waitpid(child, 0)
+class Killer:
+    """Kills a worker with its executor, once a republish has sent some records.
+
+    Attributes:
+        at: Number of records that the target had then; None if that wasn't reached.
+    """
+
+    def __init__(self, workers: list[int], cluster: KafkaCluster, target: str) -> None:
+        self.at: int | None = None
+        self._workers, self._cluster = workers[:1], cluster
+        self._target = [TopicPartition(target, number) for number in range(PARTITIONS)]
+        self._ended = threading.Event()
+        self._thread = threading.Thread(target=self._run)
+
+    def __enter__(self) -> Killer:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._ended.set()
+        self._thread.join()
+
+    def _run(self) -> None:
+        while not self._ended.wait(0.5):
+            if self._target[0].topic not in self._cluster.topic_names():
+                continue  # The republish hasn't created it.
+            ends = self._cluster.latest(self._target, "read_committed")
+            if (sent := sum(ends.values())) < RECORDS * KILLED_AT:
+                continue
+            for pid in [*self._workers, *executors(self._workers)]:
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGKILL)
+            self.at = sent
+            return
 
 
 @contextlib.contextmanager
