@@ -15,6 +15,7 @@ from confluent_kafka import Producer
 
 from benchmarks.process_tree import Cost, Meter
 from kafka_drain.archive.archive import Archive
+from kafka_drain.clock import utc_now
 from kafka_drain.config.pipeline import Pipeline
 from kafka_drain.kafka.client_config import KafkaConfig
 from kafka_drain.kafka.cluster import KafkaCluster
@@ -27,7 +28,6 @@ from kafka_drain.republish.run import Engine, Republish, plan_republish
 from kafka_drain.republish.sending.shard_sender import SendJob
 from kafka_drain.republish.verifying.matching import PartitionMatch
 from kafka_drain.republish.verifying.verify import summarize, target_partitions, verify_partition
-from kafka_drain.storage.lease import utc_now
 
 __all__ = ["bare", "checked", "planned", "sent", "worker"]
 

@@ -16,6 +16,7 @@ from hypothesis import Phase, settings
 
 from kafka_drain.archive.archive import Archive
 from kafka_drain.archive.receipts import Receipt
+from kafka_drain.clock import utc_now
 from kafka_drain.config.pipeline import Pipeline
 from kafka_drain.drain.drain import nothing_new, open_drain
 from kafka_drain.intervals import Interval
@@ -24,7 +25,6 @@ from kafka_drain.kafka.cluster import KafkaCluster
 from kafka_drain.proof.sealing import Identity
 from kafka_drain.proof.validation import validate_archive
 from kafka_drain.spark.job_spec import DrainSpec, WindowSpec, write_private
-from kafka_drain.storage.lease import utc_now
 from kafka_drain.windows.backfill import finish_backfill, open_backfill
 from kafka_drain.windows.backfill_plan import BackfillPlan, plan_backfill
 from kafka_drain.windows.repair_plan import plan_repair

@@ -16,6 +16,7 @@ import pytest
 from confluent_kafka import Producer
 
 from kafka_drain.archive.archive import Archive
+from kafka_drain.clock import utc_now
 from kafka_drain.config.pipeline import Pipeline
 from kafka_drain.kafka.cluster import KafkaCluster
 from kafka_drain.offsets import TopicPartition
@@ -26,7 +27,6 @@ from kafka_drain.republish.run import Republish, plan_republish
 from kafka_drain.republish.sending import producer
 from kafka_drain.republish.sending import shard_sender as sending
 from kafka_drain.republish.sending.shard_sender import SendJob
-from kafka_drain.storage.lease import utc_now
 from tests.faults.injection import wait_for
 from tests.faults.republishing import ROOT, Audit, Record, audit, read_topic
 

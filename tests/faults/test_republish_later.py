@@ -12,13 +12,13 @@ import pytest
 from confluent_kafka.admin import AdminClient, NewPartitions
 
 from kafka_drain.archive.archive import Archive
+from kafka_drain.clock import utc_now
 from kafka_drain.errors import KafkaUnavailableError, ProgressError
 from kafka_drain.republish import run as republishing
 from kafka_drain.republish.planning.plan import RepublishPlan
 from kafka_drain.republish.sending import attempts as opening
 from kafka_drain.republish.sending import shard_sender as sending
 from kafka_drain.republish.sending.shard_sender import SendJob
-from kafka_drain.storage.lease import utc_now
 from tests.faults.injection import wait_for
 from tests.faults.republish_case import Case, Stopped, Tapped, _Engine, tap
 from tests.faults.republishing import make_target

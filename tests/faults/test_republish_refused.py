@@ -27,6 +27,7 @@ from confluent_kafka.admin import (
 
 from demo.broker import KafkaCluster as LocalKafka
 from demo.broker.ports import HOST, free_ports
+from kafka_drain.clock import utc_now
 from kafka_drain.errors import (
     ArchiveError,
     AuthorizationError,
@@ -44,7 +45,6 @@ from kafka_drain.republish.planning.runs import RepublishRun, run_key
 from kafka_drain.republish.planning.shards import PREFIX
 from kafka_drain.republish.sending import shard_sender as sending
 from kafka_drain.republish.sending.shard_sender import SendJob, send_shard
-from kafka_drain.storage.lease import utc_now
 from kafka_drain.storage.sealed_json import seal
 from tests.faults.injection import NOON, wait_for
 from tests.faults.republish_case import Case, Stopped, Tapped, tap

@@ -16,6 +16,7 @@ from confluent_kafka.admin import AdminClient
 
 from kafka_drain.archive.archive import Archive
 from kafka_drain.archive.documents import STALL_SECONDS
+from kafka_drain.clock import utc_now
 from kafka_drain.config.pipeline import Pipeline
 from kafka_drain.drain.preflight import preflight
 from kafka_drain.errors import CheckpointError, DataLossError
@@ -23,7 +24,6 @@ from kafka_drain.findings import errors, summary
 from kafka_drain.kafka.cluster import KafkaCluster
 from kafka_drain.proof.report import Report
 from kafka_drain.proof.validation import validate_archive
-from kafka_drain.storage.lease import utc_now
 from kafka_drain.windows.roll import plan_roll, roll
 
 pytestmark = pytest.mark.integration

@@ -19,6 +19,7 @@ from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from kafka_drain.archive.archive import Archive
+from kafka_drain.clock import utc_now
 from kafka_drain.config.pipeline import Pipeline
 from kafka_drain.drain.drain import prepare_drain
 from kafka_drain.errors import SparkJobError
@@ -28,7 +29,6 @@ from kafka_drain.republish.engines.spark import RepublishJob, prepare_sink
 from kafka_drain.republish.planning.request import RepublishRequest
 from kafka_drain.republish.run import plan_republish
 from kafka_drain.spark.job_spec import DrainSpec, SinkSpec
-from kafka_drain.storage.lease import utc_now
 from tests.integration.command_line import Ended, kafka_drain, listing, run_module
 
 pytestmark = pytest.mark.integration

@@ -19,6 +19,7 @@ from confluent_kafka import Consumer, Producer
 
 from kafka_drain.archive.archive import Archive
 from kafka_drain.archive.documents import CutOverDocument
+from kafka_drain.clock import utc_now
 from kafka_drain.config.pipeline import Pipeline
 from kafka_drain.cut_over.request import CutOverRequest, mirror_request
 from kafka_drain.cut_over.run import CutOver
@@ -34,7 +35,6 @@ from kafka_drain.offsets import TopicPartition
 from kafka_drain.proof.cluster_capture import describe_with
 from kafka_drain.proof.validation import validate_archive
 from kafka_drain.republish.engines.select import Engines
-from kafka_drain.storage.lease import utc_now
 from tests.faults.injection import wait_for
 from tests.faults.republishing import read_topic
 from tests.integration.command_line import Ended, kafka_drain

@@ -16,6 +16,7 @@ import pytest
 from kafka_drain.archive.archive import Archive
 from kafka_drain.archive.erasures import read_erasures
 from kafka_drain.archive.files import archive_files
+from kafka_drain.clock import utc_now
 from kafka_drain.config.pipeline import Pipeline
 from kafka_drain.errors import ArchiveError, ConfigError
 from kafka_drain.gaps import GapReason
@@ -28,7 +29,6 @@ from kafka_drain.proof.validation import validate_archive
 from kafka_drain.republish.planning.runs import list_runs
 from kafka_drain.spark.engine import SparkRunner
 from kafka_drain.spark.job_spec import WindowSpec, write_private
-from kafka_drain.storage.lease import utc_now
 from kafka_drain.windows.reprocess.plan import Cut
 from kafka_drain.windows.reprocess.run import (
     finish_group,

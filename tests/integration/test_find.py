@@ -16,6 +16,7 @@ import pytest
 
 from kafka_drain.archive.archive import Archive
 from kafka_drain.archive.files import archive_files
+from kafka_drain.clock import utc_now
 from kafka_drain.config.pipeline import Pipeline
 from kafka_drain.errors import ConfigError
 from kafka_drain.find import plan, search
@@ -29,7 +30,6 @@ from kafka_drain.maintenance.erasure_request import ErasureRequest
 from kafka_drain.maintenance.maintain import run_maintenance
 from kafka_drain.proof.validation import validate_archive
 from kafka_drain.spark.engine import SparkRunner
-from kafka_drain.storage.lease import utc_now
 
 pytestmark = pytest.mark.integration
 

@@ -19,13 +19,14 @@ import pytest
 
 from kafka_drain.archive.archive import Archive
 from kafka_drain.archive.inspection import committed_files
+from kafka_drain.clock import utc_now
 from kafka_drain.config.pipeline import Pipeline
 from kafka_drain.drain.drain import open_drain
 from kafka_drain.errors import LockedError
 from kafka_drain.maintenance.unlock import list_leases, remove_lease
 from kafka_drain.proof.validation import validate_archive
 from kafka_drain.spark.job_spec import DrainSpec, write_private
-from kafka_drain.storage.lease import Lease, hold_lease, utc_now
+from kafka_drain.storage.lease import Lease, hold_lease
 from tests.integration.command_line import ROOT, kafka_drain, listing
 
 pytestmark = pytest.mark.integration

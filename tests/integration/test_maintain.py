@@ -23,6 +23,7 @@ from kafka_drain.archive.archive import Archive
 from kafka_drain.archive.files import archive_files
 from kafka_drain.archive.fold import WindowKind
 from kafka_drain.archive.window import Window
+from kafka_drain.clock import utc_now
 from kafka_drain.config.pipeline import Pipeline
 from kafka_drain.data_files.reader import read_records
 from kafka_drain.data_files.records import Wanted
@@ -37,7 +38,7 @@ from kafka_drain.republish.planning.runs import list_runs
 from kafka_drain.spark.engine import SparkRunner
 from kafka_drain.spark.job_spec import CompactSpec, write_private
 from kafka_drain.spark.submit import SparkApplication
-from kafka_drain.storage.lease import hold_lease, utc_now
+from kafka_drain.storage.lease import hold_lease
 from kafka_drain.windows.backfill import refuse_incomplete
 from kafka_drain.windows.window_jobs import freeze_window
 from tests.brute_force import data_files, offsets_in_files

@@ -14,6 +14,7 @@ from confluent_kafka import TopicPartition as KafkaTopicPartition
 from confluent_kafka.admin import AdminClient
 
 from kafka_drain.archive.archive import Archive
+from kafka_drain.clock import utc_now
 from kafka_drain.config.pipeline import Pipeline
 from kafka_drain.errors import ConfigError, MachineError, TopicError
 from kafka_drain.intervals import time_text
@@ -26,7 +27,6 @@ from kafka_drain.republish.planning.request import RESTORED, RepublishRequest
 from kafka_drain.republish.run import plan_republish
 from kafka_drain.spark.job_spec import SendSpec, SinkSpec, write_private
 from kafka_drain.spark.submit import SparkApplication, prepare_application
-from kafka_drain.storage.lease import utc_now
 from tests.faults.injection import wait_for
 from tests.integration.command_line import kafka_drain
 

@@ -23,6 +23,7 @@ from kafka_drain.archive.documents import DrillDocument, RegistryDocument
 from kafka_drain.archive.drills import read_drills
 from kafka_drain.archive.schema_seals import accept_schemas
 from kafka_drain.cli.main import main
+from kafka_drain.clock import utc_now
 from kafka_drain.config.pipeline import Pipeline
 from kafka_drain.errors import ConfigError, SourceRecordError
 from kafka_drain.evidence.keys import SigningKey
@@ -35,7 +36,6 @@ from kafka_drain.schemas.restore import Restore
 from kafka_drain.schemas.restore_order import KEEP, NEW
 from kafka_drain.schemas.schema_map import read_map
 from kafka_drain.schemas.subjects import Subjects
-from kafka_drain.storage.lease import utc_now
 from tests.apicurio_registry import ask
 from tests.conftest import Drain
 from tests.fake_registry import in_wire_format

@@ -23,6 +23,7 @@ from confluent_kafka.admin import (
 
 from kafka_drain.archive.archive import Archive
 from kafka_drain.archive.cluster_moments import note_moment
+from kafka_drain.clock import utc_now
 from kafka_drain.config.pipeline import Pipeline
 from kafka_drain.kafka.cluster import KafkaCluster
 from kafka_drain.kafka.cluster_changes import ClusterChanges
@@ -33,7 +34,6 @@ from kafka_drain.kafka.topics import TopicSettings
 from kafka_drain.offsets import TopicPartition
 from kafka_drain.proof.cluster_capture import describe_with
 from kafka_drain.proof.validation import validate_archive
-from kafka_drain.storage.lease import utc_now
 from tests.faults.injection import wait_for
 from tests.faults.republishing import read_topic
 from tests.integration.command_line import Ended, kafka_drain

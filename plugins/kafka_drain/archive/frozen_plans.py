@@ -19,9 +19,9 @@ from upath import UPath
 
 from kafka_drain.archive.format_version import FORMAT_VERSION
 from kafka_drain.archive.frozen_plan import FrozenPlan, State
+from kafka_drain.clock import Clock, utc_now
 from kafka_drain.errors import ArchiveError, ConfigError
 from kafka_drain.storage.json_files import create_document, create_text
-from kafka_drain.storage.lease import Clock, utc_now
 from kafka_drain.storage.paths import list_folder, read_bytes
 from kafka_drain.storage.sealed_json import check_seal
 

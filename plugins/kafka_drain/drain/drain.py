@@ -21,6 +21,7 @@ from kafka_drain.archive.journal.identity import note_of_settings
 from kafka_drain.archive.keys import keys_for_writing
 from kafka_drain.archive.topic_settings import write_topic_settings
 from kafka_drain.archive.window import range_rows
+from kafka_drain.clock import Clock, utc_now
 from kafka_drain.config.pipeline import Pipeline
 from kafka_drain.config.sink_options import partition_columns
 from kafka_drain.config.source_options import reader_options, whole_pattern
@@ -57,7 +58,7 @@ from kafka_drain.spark.submit import (
     prepare_application,
 )
 from kafka_drain.storage.json_files import clear_unfinished
-from kafka_drain.storage.lease import Clock, hold_lease, refuse_while_held, utc_now
+from kafka_drain.storage.lease import hold_lease, refuse_while_held
 from kafka_drain.storage.paths import hadoop_path
 
 #: Returns the application that an earlier process started with the same jobs.

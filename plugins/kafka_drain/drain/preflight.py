@@ -19,6 +19,7 @@ from kafka_drain.archive.journal.checks import check_sealed_state
 from kafka_drain.archive.moved import moved_from
 from kafka_drain.archive.snapshot import Snapshot, SnapshotGeneration
 from kafka_drain.archive.watermarks import Observations, expiry_warnings, read_observations
+from kafka_drain.clock import Clock, utc_now
 from kafka_drain.config.offset_ranges import parse_acknowledgements
 from kafka_drain.config.pipeline import Pipeline
 from kafka_drain.config.schedules import interval_seconds
@@ -43,7 +44,6 @@ from kafka_drain.proof.gap_probe import classify_gaps
 from kafka_drain.storage.immutability import weakened
 from kafka_drain.storage.json_files import is_unfinished
 from kafka_drain.storage.lease import NAME as LEASE
-from kafka_drain.storage.lease import Clock, utc_now
 from kafka_drain.storage.object_retention import require_lockable
 from kafka_drain.storage.paths import is_local, require_reachable
 

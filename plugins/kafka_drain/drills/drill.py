@@ -25,6 +25,7 @@ from kafka_drain.archive.format_version import FORMAT_VERSION
 from kafka_drain.archive.schema_seals import SEALS, check_schemas
 from kafka_drain.archive.snapshot import Snapshot
 from kafka_drain.archive.topic_settings import noted_topic_settings
+from kafka_drain.clock import Clock
 from kafka_drain.config.drill import PREFIX, SampleKind
 from kafka_drain.drills.decoding import Decoding, by_schema_id
 from kafka_drain.drills.sample import Sample, choose_sample, iso_of, newest_of, text_of
@@ -44,7 +45,7 @@ from kafka_drain.republish.planning.runs import drill_run, run_key
 from kafka_drain.republish.run import Engine, plan_republish
 from kafka_drain.schemas.capture import read_document
 from kafka_drain.schemas.decoding import read_schemas
-from kafka_drain.storage.lease import Clock, hold_lease
+from kafka_drain.storage.lease import hold_lease
 
 if TYPE_CHECKING:
     from kafka_drain.evidence.signing import Signer

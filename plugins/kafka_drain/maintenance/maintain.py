@@ -20,6 +20,7 @@ from kafka_drain.archive.generation import list_data_files
 from kafka_drain.archive.journal.checks import refuse_unsound
 from kafka_drain.archive.receipts import ReceiptError
 from kafka_drain.archive.summary_files import write_missing_summaries
+from kafka_drain.clock import Clock, utc_now
 from kafka_drain.config.pipeline import Pipeline
 from kafka_drain.errors import ManifestInvalidError
 from kafka_drain.kafka.cluster import KafkaCluster
@@ -35,7 +36,7 @@ from kafka_drain.maintenance.retention import (
 from kafka_drain.progress import Progress
 from kafka_drain.republish.planning.follow import followers, has_sent
 from kafka_drain.spark.engine import SparkRunner
-from kafka_drain.storage.lease import Clock, hold_lease, utc_now
+from kafka_drain.storage.lease import hold_lease
 from kafka_drain.storage.object_retention import StoreLocks
 from kafka_drain.windows.reprocess.refusals import abandoning
 from kafka_drain.windows.reprocess.state import unfinished_reprocess

@@ -10,17 +10,10 @@ from typing import Any
 
 from upath import UPath
 
+from kafka_drain.clock import Clock, utc_now
 from kafka_drain.errors import LockedError
 from kafka_drain.progress import duration_text
-from kafka_drain.storage.lease import (
-    SECONDS,
-    Clock,
-    FoundLease,
-    Lease,
-    find_lease,
-    is_renewed_since,
-    utc_now,
-)
+from kafka_drain.storage.lease import SECONDS, FoundLease, Lease, find_lease, is_renewed_since
 from kafka_drain.storage.lease_takeover import Takeover, clock_ahead
 from kafka_drain.storage.paths import require_reachable
 

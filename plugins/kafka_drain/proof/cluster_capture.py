@@ -17,11 +17,11 @@ from kafka_drain.archive.cluster_documents import ClusterDocumentError
 from kafka_drain.archive.cluster_moments import MOMENTS, check_moments, note_moment
 from kafka_drain.archive.receipts import Receipt
 from kafka_drain.archive.snapshot import Snapshot
+from kafka_drain.clock import Clock
 from kafka_drain.findings import Finding
 from kafka_drain.kafka.client_config import KafkaConfig
 from kafka_drain.kafka.cluster_state import ASKED, UNAVAILABLE_PARTS, ClusterState, Outcome, Part
 from kafka_drain.kafka.describing import ClusterDescriber, Cost
-from kafka_drain.storage.lease import Clock
 from kafka_drain.storage.sealed_json import SealedName
 
 #: Returns the state of the cluster as far as it concerns some topics.

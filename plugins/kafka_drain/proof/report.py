@@ -16,6 +16,7 @@ from kafka_drain.archive.receipts import FileSet, Receipt, SealedFile
 from kafka_drain.archive.status import make_overview, write_overview
 from kafka_drain.archive.topic_settings import noted_topic_settings
 from kafka_drain.archive.watermarks import read_observations
+from kafka_drain.clock import utc_now
 from kafka_drain.data_files.file_offsets import CommittedFile
 from kafka_drain.errors import ManifestInvalidError
 from kafka_drain.findings import Finding, errors, summary
@@ -25,7 +26,6 @@ from kafka_drain.pages.report import report_page
 from kafka_drain.proof.offset_checks import Segment
 from kafka_drain.proof.window_checks import CheckedWindows
 from kafka_drain.storage.json_files import write_text
-from kafka_drain.storage.lease import utc_now
 
 if TYPE_CHECKING:
     from kafka_drain.evidence.signing import Signer

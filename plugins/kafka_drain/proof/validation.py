@@ -37,6 +37,7 @@ from kafka_drain.archive.watermarks import (
     stalled_findings,
     write_observations,
 )
+from kafka_drain.clock import Clock, utc_now
 from kafka_drain.config.offset_ranges import parse_acknowledgements
 from kafka_drain.errors import ArchiveError
 from kafka_drain.findings import (
@@ -70,7 +71,7 @@ from kafka_drain.proof.sealed_files import check_all_sealed, lost_ranges
 from kafka_drain.proof.sealing import Identity
 from kafka_drain.proof.topic_ids import read_from
 from kafka_drain.proof.window_checks import HeldByWindows, check_windows
-from kafka_drain.storage.lease import Clock, is_held, utc_now
+from kafka_drain.storage.lease import is_held
 from kafka_drain.storage.object_retention import retain
 from kafka_drain.storage.paths import sync_files
 from kafka_drain.storage.sealed_json import SealedName

@@ -187,6 +187,11 @@ def check_spark_version(pipeline: Pipeline) -> None:
         )
 
 
+def _store_conf(pipeline: Pipeline) -> dict[str, str]:
+    locks = pipeline.immutable is not None
+    return store_conf(pipeline.archive, os.environ, is_locked=locks)
+
+
 def _application_path() -> Path:
     packages = Path(__file__).resolve().parents[2]
     spec = find_spec("kafka_drain_spark")
@@ -273,8 +278,7 @@ def prepare_application(
             "a Spark Connect server as the master: sc://host:port"
         )
     path = _application_path()
-    locks = pipeline.immutable is not None
-    in_store = store_conf(pipeline.archive, os.environ, is_locked=locks)
+    in_store = _store_conf(pipeline)
     # For the driver only: spark.pyspark.python sets the executors' Python.
     in_cluster = _PLACE.get() is Place.CLUSTER
     python = IN_CLUSTER if in_cluster else {"spark.pyspark.driver.python": sys.executable}
@@ -329,10 +333,8 @@ def _for_connect(
     spark_home()  # refuses a pyspark that can't be imported
     path = _application_path()
     # A session's configuration becomes Hadoop's without the prefix that spark-submit needs.
-    locks = pipeline.immutable is not None
     in_store = {
-        key.removeprefix("spark.hadoop."): value
-        for key, value in store_conf(pipeline.archive, os.environ, is_locked=locks).items()
+        key.removeprefix("spark.hadoop."): value for key, value in _store_conf(pipeline).items()
     }
     defaults = {key: value for key, value in DEFAULTS.items() if key.startswith("spark.sql.")}
     classes = {} if kind in _SEND_CODE else SHARED_CLASSES

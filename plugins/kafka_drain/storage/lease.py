@@ -32,6 +32,7 @@ from typing import Any
 
 from upath import UPath
 
+from kafka_drain.clock import Clock, utc_now
 from kafka_drain.errors import ArchiveError, LockedError
 from kafka_drain.progress import duration_text
 from kafka_drain.storage.conditional_writes import version_of
@@ -39,8 +40,6 @@ from kafka_drain.storage.json_files import create_document, replace_document
 from kafka_drain.storage.lease_takeover import Takeover, clock_ahead, may_take_over
 from kafka_drain.storage.paths import is_local, read_bytes, require_reachable
 from kafka_drain.storage.typed_json import Row, Shape
-
-Clock = Callable[[], datetime]
 
 NAME = "lock.json"
 SECONDS = 60.0
@@ -50,11 +49,6 @@ WAIT_SECONDS = 180.0
 TRIES = 100
 # Number of times a lease is checked while it is watched.
 LOOKS = 30
-
-
-def utc_now() -> datetime:
-    """Return the current time in UTC."""
-    return datetime.now(timezone.utc)
 
 
 def is_renewed_since(

@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 
 from upath import UPath
 
+from kafka_drain.clock import Clock, utc_now
 from kafka_drain.errors import ArchiveError
 from kafka_drain.progress import Progress, Ticker
 from kafka_drain.storage.immutability import (
@@ -28,8 +29,6 @@ from kafka_drain.storage.immutability import (
 )
 from kafka_drain.storage.paths import is_local
 from kafka_drain.storage.s3 import S3_SCHEMES
-
-Clock = Callable[[], datetime]
 
 #: Requests at the same time.
 _LANES = 16
@@ -343,7 +342,7 @@ class StoreLocks:
         self, root: UPath, what: str, say: Callable[[str], None], clock: Clock | None = None
     ) -> None:
         self._root, self._what, self._say = root, what, say
-        self._clock = clock or _utc_now
+        self._clock = clock or utc_now
         self._known: dict[str, Held] = {}
 
     def held(self, paths: Iterable[str]) -> dict[str, Held]:
@@ -381,10 +380,6 @@ class StoreLocks:
         with suppress(FileNotFoundError):
             found = _STORES[self._root.protocol].ask(self._root.fs, (self._root / path).path)
             self._known[path] = found
-
-
-def _utc_now() -> datetime:
-    return datetime.now(timezone.utc)
 
 
 def locked_in(folder: UPath, say: Callable[[str], None]) -> Locked:

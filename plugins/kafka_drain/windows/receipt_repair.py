@@ -26,11 +26,11 @@ from kafka_drain.archive.journal.files import read_journal
 from kafka_drain.archive.journal.identity import identity_differs, ids_by_topic
 from kafka_drain.archive.receipts import ReceiptError, parse_receipt, receipt_name
 from kafka_drain.archive.snapshot import Snapshot
+from kafka_drain.clock import utc_now
 from kafka_drain.errors import ArchiveError
 from kafka_drain.progress import Level, Line
 from kafka_drain.storage.immutability import Retention
 from kafka_drain.storage.json_files import create_text
-from kafka_drain.storage.lease import utc_now
 from kafka_drain.storage.paths import is_local, list_folder, read_bytes, sync_folder
 from kafka_drain.storage.sealed_json import SEALED_END
 from kafka_drain.windows.repair_steps import (

@@ -9,11 +9,11 @@ from upath import UPath
 from kafka_drain.archive.archive import Archive
 from kafka_drain.archive.generation import Generation, list_data_files
 from kafka_drain.archive.journal.checks import refuse_unsound
+from kafka_drain.clock import utc_now
 from kafka_drain.progress import Progress, Ticker
 from kafka_drain.proof.window_checks import check_files_of
 from kafka_drain.republish.planning.runs import list_runs
 from kafka_drain.storage.immutability import Locked
-from kafka_drain.storage.lease import utc_now
 from kafka_drain.storage.object_retention import StoreLocks, locked_in
 from kafka_drain.storage.paths import is_local
 from kafka_drain.windows.removal import removable

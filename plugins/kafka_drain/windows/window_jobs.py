@@ -26,6 +26,7 @@ from kafka_drain.archive.receipts import Receipt
 from kafka_drain.archive.segment_overlaps import claims_of, find_overlaps
 from kafka_drain.archive.snapshot import Snapshot
 from kafka_drain.archive.window import Window, range_rows
+from kafka_drain.clock import utc_now
 from kafka_drain.config.pipeline import Pipeline
 from kafka_drain.config.sink_options import partition_columns
 from kafka_drain.config.source_options import reader_options
@@ -59,7 +60,7 @@ from kafka_drain.spark.submit import (
     prepare_application,
 )
 from kafka_drain.storage.json_files import create_document
-from kafka_drain.storage.lease import utc_now, wait_for_lease
+from kafka_drain.storage.lease import wait_for_lease
 from kafka_drain.storage.object_retention import retain
 from kafka_drain.storage.paths import hadoop_path, sync_files
 

@@ -72,11 +72,11 @@ class CutOverOperator(SparkJobOperator):
     @contextmanager
     def _cut_over(self, run: str) -> Iterator[tuple[CutOver, Engines]]:
         from kafka_drain.archive.archive import Archive
+        from kafka_drain.clock import utc_now
         from kafka_drain.cut_over.request import CutOverRequest
         from kafka_drain.cut_over.run import CutOver
         from kafka_drain.republish.engines.select import Engines
         from kafka_drain.spark.job import private_folder
-        from kafka_drain.storage.lease import utc_now
 
         with (
             terminal_errors_fail(),

@@ -70,12 +70,12 @@ class DrillOperator(SparkJobOperator):
             LockedError: If another drill of the archive is running; a retry may help.
         """
         from kafka_drain.archive.archive import Archive
+        from kafka_drain.clock import utc_now
         from kafka_drain.config.checks import integer
         from kafka_drain.drills.drill import DrillRequest, run_drill
         from kafka_drain.drills.sample import check_kind
         from kafka_drain.republish.engines.select import Engines
         from kafka_drain.spark.job import private_folder
-        from kafka_drain.storage.lease import utc_now
 
         settings = self.pipeline.drill or Drill()
         with terminal_errors_fail(), archive_access(self.pipeline), private_folder() as folder:
@@ -131,7 +131,7 @@ class DrillCheckOperator(PipelineOperator):
             AirflowFailException: If they aren't as they should be; says why.
         """
         from kafka_drain.archive.drill_status import DrillState
-        from kafka_drain.storage.lease import utc_now
+        from kafka_drain.clock import utc_now
         from kafka_drain_airflow.observability.metrics import tell_drills
 
         with terminal_errors_fail(), archive_access(self.pipeline):

@@ -107,9 +107,9 @@ class EraseOperator(ApplyOperator):
         return sum(receipt.records for receipt in receipts)
 
     def _erase(self, context: Context) -> dict[str, Any]:
+        from kafka_drain.clock import utc_now
         from kafka_drain.maintenance.approved_erasure import freeze_erasure
         from kafka_drain.maintenance.erase import plan_erasure, run_erasure
-        from kafka_drain.storage.lease import utc_now
 
         if (plan_id := self.approved_plan()) is not None:
             return self._approved(context, plan_id)
@@ -137,8 +137,8 @@ class EraseOperator(ApplyOperator):
 
     def _approved(self, context: Context, plan_id: str) -> dict[str, Any]:
         """Carry out a plan that was frozen, or check that it could be; needs no keys."""
+        from kafka_drain.clock import utc_now
         from kafka_drain.maintenance.approved_erasure import plan_approved, run_approved
-        from kafka_drain.storage.lease import utc_now
 
         plan, frozen, decision = plan_approved(self.pipeline, plan_id, now=utc_now(), say=self.say)
         self.say_plan(plan.lines())

@@ -58,9 +58,9 @@ class MaintainOperator(ApplyOperator):
         return figures
 
     def _maintain(self, context: Context) -> dict[str, Any]:
+        from kafka_drain.clock import utc_now
         from kafka_drain.maintenance.approved import freeze_maintenance
         from kafka_drain.maintenance.maintain import plan_maintenance, run_maintenance
-        from kafka_drain.storage.lease import utc_now
 
         if (plan_id := self.approved_plan()) is not None:
             return self._approved(context, plan_id)
@@ -83,8 +83,8 @@ class MaintainOperator(ApplyOperator):
 
     def _approved(self, context: Context, plan_id: str) -> dict[str, Any]:
         """Carry out a plan that was frozen, or check that it could be."""
+        from kafka_drain.clock import utc_now
         from kafka_drain.maintenance.approved import plan_approved, run_approved
-        from kafka_drain.storage.lease import utc_now
 
         plan, frozen, decision = plan_approved(self.pipeline, plan_id, now=utc_now())
         self.say_plan(plan.lines())

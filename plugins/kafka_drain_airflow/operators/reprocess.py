@@ -78,7 +78,7 @@ class ReprocessOperator(ApplyOperator):
             KafkaUnavailableError: If Kafka doesn't answer; a retry may help.
         """
         from kafka_drain.archive.archive import Archive
-        from kafka_drain.storage.lease import utc_now
+        from kafka_drain.clock import utc_now
         from kafka_drain.windows.reprocess.approved import freeze_reprocess
         from kafka_drain.windows.reprocess.plan import parse_cut
         from kafka_drain.windows.reprocess.run import plan_reprocess, run_reprocess
@@ -121,7 +121,7 @@ class ReprocessOperator(ApplyOperator):
 
     def _approved(self, context: Context, plan_id: str) -> dict[str, Any]:
         """Carry out a plan that was frozen, or check that it could be."""
-        from kafka_drain.storage.lease import utc_now
+        from kafka_drain.clock import utc_now
         from kafka_drain.windows.reprocess.approved import plan_approved, run_approved
 
         cluster = kafka_cluster(self.pipeline.kafka_conn_id)

@@ -139,10 +139,10 @@ class RepublishToKafkaOperator(ApplyOperator):
             NotSealedError: If a drain hasn't been validated yet; a retry may help.
         """
         from kafka_drain.archive.archive import Archive
+        from kafka_drain.clock import utc_now
         from kafka_drain.republish.engines.select import Engines
         from kafka_drain.republish.evidence import sign_run
         from kafka_drain.spark.job import private_folder
-        from kafka_drain.storage.lease import utc_now
         from kafka_drain_airflow.observability.metrics import tell_republish
 
         with (
@@ -192,9 +192,9 @@ class RepublishToKafkaOperator(ApplyOperator):
         self, context: Context, archive: Archive, cluster: KafkaCluster, applies: bool
     ) -> tuple[Republish, FrozenPlan | None]:
         """Return the run, and the frozen plan if it is made from one or becomes one."""
+        from kafka_drain.clock import utc_now
         from kafka_drain.republish.approved import freeze_republish, plan_approved
         from kafka_drain.republish.run import plan_republish
-        from kafka_drain.storage.lease import utc_now
 
         now, plan_id, within = utc_now(), self.approved_plan(), self.frozen_for()
         key = hash_key(self.pipeline)

@@ -63,10 +63,10 @@ class RestoreSchemasOperator(ApplyOperator):
             RegistryUnavailableError: If the target doesn't respond; a retry resumes.
         """
         from kafka_drain.archive.archive import Archive
+        from kafka_drain.clock import utc_now
         from kafka_drain.config.checks import one_of
         from kafka_drain.schemas.restore import Restore, rows_of
         from kafka_drain.schemas.restore_order import IDS, NEW, RESTORED
-        from kafka_drain.storage.lease import utc_now
 
         with terminal_errors_fail(), archive_access(self.pipeline):
             registry = target_registry(self.pipeline, self.registry_conn_id)

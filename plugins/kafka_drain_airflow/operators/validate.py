@@ -126,6 +126,7 @@ class ValidateManifestOperator(SparkJobOperator):
 
     def _validate(self, cluster: KafkaCluster, context: Context) -> dict[str, Any]:
         from kafka_drain.archive.archive import Archive
+        from kafka_drain.clock import utc_now
         from kafka_drain.events.published import begin_publication
         from kafka_drain.events.sealed_summary import sealed_summary
         from kafka_drain.events.segment_events import segment_events
@@ -135,7 +136,6 @@ class ValidateManifestOperator(SparkJobOperator):
         from kafka_drain.proof.report import note_overview, write_report
         from kafka_drain.proof.report_text import report_lines
         from kafka_drain.proof.validation import validate_archive
-        from kafka_drain.storage.lease import utc_now
         from kafka_drain_airflow.observability.metrics import tell_overview
 
         archive = Archive.at(self.pipeline.archive)
@@ -175,7 +175,7 @@ class ValidateManifestOperator(SparkJobOperator):
 
     def _drills(self) -> DrillStatus | None:
         """Return how the pipeline's restores that are tried went, and tell their metrics."""
-        from kafka_drain.storage.lease import utc_now
+        from kafka_drain.clock import utc_now
         from kafka_drain_airflow.observability.metrics import tell_drills
         from kafka_drain_airflow.operators.drill import drill_status
 
@@ -190,8 +190,8 @@ class ValidateManifestOperator(SparkJobOperator):
         Raises:
             KafkaDrainError: Names the findings; or what is wrong with the witness, if only that is.
         """
+        from kafka_drain.clock import utc_now
         from kafka_drain.proof.report import raise_findings, sign_report
-        from kafka_drain.storage.lease import utc_now
 
         try:
             if signer is not None:
@@ -205,9 +205,9 @@ class ValidateManifestOperator(SparkJobOperator):
 
         What couldn't be read is noted in the archive, and asked for again by the next run.
         """
+        from kafka_drain.clock import utc_now
         from kafka_drain.errors import KafkaDrainError
         from kafka_drain.schemas.capture import capture_schemas
-        from kafka_drain.storage.lease import utc_now
 
         try:
             registry = kept_registry(self.pipeline)

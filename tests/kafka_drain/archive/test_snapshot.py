@@ -20,13 +20,13 @@ from kafka_drain.archive.fold import WindowKind
 from kafka_drain.archive.journal.checks import note_of_segment
 from kafka_drain.archive.receipts import ReceiptError
 from kafka_drain.archive.snapshot import Snapshot
+from kafka_drain.clock import utc_now
 from kafka_drain.config.pipeline import Pipeline
 from kafka_drain.drain.preflight import preflight
 from kafka_drain.errors import ArchiveError
 from kafka_drain.proof.validation import validate_archive
 from kafka_drain.republish.planning.request import RepublishRequest
 from kafka_drain.republish.run import plan_republish
-from kafka_drain.storage.lease import utc_now
 from tests.kafka_drain.fake_cluster import FakeCluster, Log
 from tests.kafka_drain.golden import (
     P0,

@@ -10,11 +10,11 @@ from pathlib import Path
 import pytest
 
 from kafka_drain.archive.files import ArchiveFile
+from kafka_drain.clock import utc_now
 from kafka_drain.errors import ManifestInvalidError
 from kafka_drain.offsets import TopicPartition
 from kafka_drain.republish.planning.runs import RepublishRun
 from kafka_drain.storage.immutability import Held, Locked, Retention
-from kafka_drain.storage.lease import utc_now
 from kafka_drain.storage.object_retention import StoreLocks
 from kafka_drain.windows import superseded_files as superseding
 from kafka_drain.windows.superseded_files import (

@@ -11,9 +11,9 @@ from kafka_drain.cli.commands.plan_answer import acts, say_dry_run
 from kafka_drain.cli.commands.registry_arguments import add_registry, required_registry
 from kafka_drain.cli.console import answer, print_fields, say, say_lines
 from kafka_drain.cli.exit_codes import FAILED, OK
+from kafka_drain.clock import utc_now
 from kafka_drain.progress import Level, Line, level_of
 from kafka_drain.schemas.capture import capture_schemas
-from kafka_drain.storage.lease import utc_now
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

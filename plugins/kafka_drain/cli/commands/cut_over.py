@@ -24,6 +24,7 @@ from kafka_drain.cli.commands.plan_answer import acts, say_dry_run
 from kafka_drain.cli.console import answer, new_table, print_table, say
 from kafka_drain.cli.exit_codes import OK
 from kafka_drain.cli.foreground import runner_of
+from kafka_drain.clock import utc_now
 from kafka_drain.config.cut_over import MAX_LAG, QUIET_SECONDS, RUN_NAME
 from kafka_drain.config.cut_over import CutOver as Settings
 from kafka_drain.cut_over.request import CutOverRequest
@@ -32,7 +33,6 @@ from kafka_drain.cut_over.steps import STEPS, Step, checklist
 from kafka_drain.errors import ConfigError
 from kafka_drain.republish.engines.select import Engines
 from kafka_drain.spark.job import private_folder
-from kafka_drain.storage.lease import utc_now
 
 _NAMES = [step.value.replace("_", "-") for step in STEPS]
 

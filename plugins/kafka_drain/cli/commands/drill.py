@@ -22,13 +22,13 @@ from kafka_drain.cli.commands.pipeline_arguments import pipeline_from
 from kafka_drain.cli.commands.plan_answer import acts, answer_plan
 from kafka_drain.cli.console import answer, print_fields, say
 from kafka_drain.cli.exit_codes import FAILED, OK
+from kafka_drain.clock import utc_now
 from kafka_drain.config.checks import integer
 from kafka_drain.config.drill import PREFIX, SAMPLES
 from kafka_drain.drills.drill import DrillRequest, plan_drill, run_drill
 from kafka_drain.drills.sample import check_kind
 from kafka_drain.republish.engines.select import Engines
 from kafka_drain.spark.job import private_folder
-from kafka_drain.storage.lease import utc_now
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

@@ -12,13 +12,13 @@ from kafka_drain.cli.commands.pipeline_arguments import pipeline_from
 from kafka_drain.cli.commands.plan_answer import acts, answer_fields
 from kafka_drain.cli.console import say, say_lines
 from kafka_drain.cli.foreground import runner_of
+from kafka_drain.clock import utc_now
 from kafka_drain.config.pipeline import Pipeline
 from kafka_drain.errors import ConfigError
 from kafka_drain.intervals import milliseconds, parse_time
 from kafka_drain.maintenance.approved_erasure import freeze_erasure, plan_approved, run_approved
 from kafka_drain.maintenance.erase import lift_erasure, plan_erasure, run_erasure
 from kafka_drain.maintenance.erasure_request import ErasureRequest, read_headers, read_keys
-from kafka_drain.storage.lease import utc_now
 
 _NAMING = ("keys", "headers", "topic", "from_time", "to_time", "for_ever")
 

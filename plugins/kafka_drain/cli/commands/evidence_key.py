@@ -7,9 +7,9 @@ from pathlib import Path
 
 from kafka_drain.cli.console import answer, print_fields, say
 from kafka_drain.cli.exit_codes import OK
+from kafka_drain.clock import utc_now
 from kafka_drain.errors import ConfigError
 from kafka_drain.evidence.keys import SigningKey
-from kafka_drain.storage.lease import utc_now
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

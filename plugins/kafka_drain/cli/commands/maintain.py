@@ -17,6 +17,7 @@ from kafka_drain.cli.commands.pipeline_arguments import pipeline_from
 from kafka_drain.cli.commands.plan_answer import acts, answer_fields
 from kafka_drain.cli.console import say, say_lines
 from kafka_drain.cli.foreground import runner_of
+from kafka_drain.clock import utc_now
 from kafka_drain.config.pipeline import Pipeline
 from kafka_drain.maintenance.approved import (
     SETTINGS,
@@ -25,7 +26,6 @@ from kafka_drain.maintenance.approved import (
     run_approved,
 )
 from kafka_drain.maintenance.maintain import plan_maintenance, run_maintenance
-from kafka_drain.storage.lease import utc_now
 
 
 def run(options: argparse.Namespace) -> int:

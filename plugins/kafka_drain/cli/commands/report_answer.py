@@ -11,6 +11,7 @@ from rich.text import Text
 from kafka_drain.archive.archive import Archive
 from kafka_drain.cli.console import answer, fits_screen, new_table, print_lines, print_table
 from kafka_drain.cli.exit_codes import FAILED, OK
+from kafka_drain.clock import utc_now
 from kafka_drain.findings import errors
 from kafka_drain.proof.report import Report, note_overview, sign_report, write_report
 from kafka_drain.proof.report_text import (
@@ -20,7 +21,6 @@ from kafka_drain.proof.report_text import (
     report_heading,
     report_lines,
 )
-from kafka_drain.storage.lease import utc_now
 
 if TYPE_CHECKING:
     from kafka_drain.evidence.signing import Signer

@@ -23,8 +23,8 @@ from kafka_drain.cli.commands.pipeline_arguments import pipeline_from
 from kafka_drain.cli.commands.plan_answer import answer_fields, answer_plan
 from kafka_drain.cli.console import say, say_lines
 from kafka_drain.cli.foreground import runner_of
+from kafka_drain.clock import utc_now
 from kafka_drain.errors import ConfigError
-from kafka_drain.storage.lease import utc_now
 from kafka_drain.windows.reprocess.abandon import abandon_reprocess, plan_abandon
 from kafka_drain.windows.reprocess.approved import (
     freeze_reprocess,

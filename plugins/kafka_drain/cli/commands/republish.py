@@ -29,6 +29,7 @@ from kafka_drain.cli.commands.plan_answer import acts, answer_fields, say_dry_ru
 from kafka_drain.cli.console import answer, print_fields, say, say_table
 from kafka_drain.cli.exit_codes import OK
 from kafka_drain.cli.foreground import runner_of
+from kafka_drain.clock import utc_now
 from kafka_drain.config.checks import integer
 from kafka_drain.kafka.cluster import KafkaCluster
 from kafka_drain.republish.approved import freeze_republish, plan_approved
@@ -39,7 +40,6 @@ from kafka_drain.republish.planning.plan import RepublishPlan
 from kafka_drain.republish.planning.request import RepublishRequest
 from kafka_drain.republish.run import Republish, plan_republish
 from kafka_drain.spark.job import private_folder
-from kafka_drain.storage.lease import utc_now
 
 
 def run(options: argparse.Namespace) -> int:

@@ -10,10 +10,10 @@ from kafka_drain.cli.commands.plan_answer import acts, say_dry_run
 from kafka_drain.cli.commands.registry_arguments import add_registry, required_registry
 from kafka_drain.cli.console import answer, print_fields, say, say_table
 from kafka_drain.cli.exit_codes import FAILED, OK
+from kafka_drain.clock import utc_now
 from kafka_drain.progress import Level, Line
 from kafka_drain.schemas.restore import Restore, rows_of
 from kafka_drain.schemas.restore_order import IDS, NEW, RESTORED
-from kafka_drain.storage.lease import utc_now
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

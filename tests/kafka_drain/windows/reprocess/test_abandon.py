@@ -11,12 +11,12 @@ from kafka_drain.archive.archive import Archive
 from kafka_drain.archive.fold import WindowKind
 from kafka_drain.archive.window import Window
 from kafka_drain.cli.main import main
+from kafka_drain.clock import utc_now
 from kafka_drain.config.pipeline import Pipeline
 from kafka_drain.errors import ArchiveError, ConfigError, DataLossError
 from kafka_drain.maintenance.maintain import plan_maintenance
 from kafka_drain.maintenance.retention import plan_deletions, seal_deletions
 from kafka_drain.proof.validation import validate_archive
-from kafka_drain.storage.lease import utc_now
 from kafka_drain.windows.reprocess.abandon import abandon_reprocess, plan_abandon
 from kafka_drain.windows.reprocess.plan import Cut
 from kafka_drain.windows.reprocess.run import (
