@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any
+from typing import Any, TypeVar
 
 from pyspark.sql import SparkSession
 
@@ -26,6 +26,8 @@ PROGRESS_SECONDS = 2.0
 
 #: Number of groups that a task sends at once: one is sent while another waits for Kafka.
 LANES = 2
+
+G = TypeVar("G")
 
 
 def run_send(spark: SparkSession, spec: SendSpec) -> dict[str, Any]:
@@ -67,10 +69,11 @@ def send_groups(
     spark: SparkSession, groups: list[list[SendJob]], tick: Callable[[], None]
 ) -> dict[str, Any]:
     """Send groups of shards with Spark tasks, calling `tick` every two seconds meanwhile."""
-    slots = cores_of(spark)
-    tasks = shared_out(groups, slots)
-    side_by_side = min(len(groups), slots * LANES)
-    shared = [[[job.shared_by(side_by_side) for job in jobs] for jobs in task] for task in tasks]
+    slots = max(cores_of(spark), configured_cores(spark.conf.get))
+    is_limited = any(job.is_limited for jobs in groups for job in jobs)
+    tasks = shared_out(groups, slots, is_limited=is_limited)
+    writers = most_at_once(tasks)
+    shared = [[[job.shared_by(writers) for job in jobs] for jobs in task] for task in tasks]
     sending = Background(in_tasks(spark, shared, len(shared), _send_tasks))
     while not sending.ended(PROGRESS_SECONDS):
         tick()
@@ -79,10 +82,35 @@ def send_groups(
     return failed or {"records": sum(answer["records"] for answer in answers)}
 
 
-def shared_out(groups: list[list[SendJob]], slots: int) -> list[list[list[SendJob]]]:
-    """Return the groups of each task: one, or several if there are more groups than task slots."""
+def configured_cores(conf: Callable[[str, str], str | None]) -> int:
+    """Return the number of cores that an application has asked a cluster for; 0 if it hasn't.
+
+    A cluster's executors register one after another, so a session that has just started says less.
+
+    Args:
+        conf: Returns the value of one of Spark's settings, or a default.
+    """
+    most = int(conf("spark.cores.max", "0") or 0)
+    executors = int(conf("spark.executor.instances", "0") or 0)
+    return most or executors * int(conf("spark.executor.cores", "1") or 1)
+
+
+def shared_out(groups: list[G], slots: int, *, is_limited: bool = False) -> list[list[G]]:
+    """Return the groups of each task: one, or several if there are more groups than task slots.
+
+    With limited rates there are no more tasks than slots: then all of them send at the same time,
+    and each may have its share of the limit. Without, smaller tasks level out what lasts longer.
+    """
+    if is_limited:
+        tasks = max(1, min(len(groups), slots))
+        return [groups[at::tasks] for at in range(tasks)]
     lanes = LANES if len(groups) > slots else 1
     return [groups[at : at + lanes] for at in range(0, len(groups), lanes)]
+
+
+def most_at_once(tasks: list[list[G]]) -> int:
+    """Return how many groups are sent at once if all tasks run, whatever was known of the slots."""
+    return sum(min(len(groups), LANES) for groups in tasks)
 
 
 def _send_tasks(tasks: Iterable[list[list[SendJob]]]) -> Iterator[dict[str, Any]]:
@@ -92,8 +120,8 @@ def _send_tasks(tasks: Iterable[list[list[SendJob]]]) -> Iterator[dict[str, Any]
 
 
 def _send_task(groups: list[list[SendJob]]) -> list[dict[str, Any]]:
-    """Send groups concurrently on an executor; wait for all of them, even if one fails."""
-    with ThreadPoolExecutor(len(groups)) as pool:
+    """Send groups on an executor, some at once; wait for all of them, even if one fails."""
+    with ThreadPoolExecutor(LANES) as pool:
         return list(pool.map(_send_group, groups))
 
 

@@ -107,6 +107,17 @@ def test_drain_seconds_held_back_hot() -> None:
     assert said == pytest.approx(measured, rel=sizing.ERROR)
 
 
+@pytest.mark.parametrize("row", RESULTS["workers"]["rows"], ids=lambda row: str(row["workers"]))
+def test_send_seconds_held_back(row: dict[str, Any]) -> None:
+    """A restore by three and by four workers takes what one and two foretell."""
+    rows = {row["workers"]: row["seconds"] for row in RESULTS["workers"]["rows"]}
+    model = sizing.Sending.fit(RESULTS["workers"]["partitions"], {n: rows[n] for n in (1, 2)})
+
+    said = sizing.send_seconds(model, row["workers"])
+
+    assert said == pytest.approx(row["seconds"], rel=sizing.ERROR)
+
+
 @pytest.mark.parametrize("name", list(Load.__slots__))
 @pytest.mark.parametrize("value", [0, -1, float("inf"), float("nan")])
 def test_load_refused(name: str, value: float) -> None:

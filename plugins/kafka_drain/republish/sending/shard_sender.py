@@ -129,6 +129,11 @@ class SendJob:
         """Number of records."""
         return sum(shard.records for shard in self.shards)
 
+    @property
+    def is_limited(self) -> bool:
+        """Whether there is a limit to its rate."""
+        return bool(self.records_per_second or self.bytes_per_second)
+
     def shared_by(self, writers: int) -> SendJob:
         """Return the job with its share of the limits, for a number of concurrent writers."""
         return replace(
