@@ -666,9 +666,10 @@ def test_read_shard_skips_row_groups(
     counted = row_groups(tmp_path / "topic=t" / "x")
     monkeypatch.setattr(shard_reader, "path_of", lambda root, name: counted)
     size = counted.path.stat().st_size
-    sizes = Sizes(size if is_held else 0, chunk=BLOCK_BYTES, buffer=1 << 13)
+    buffer = 1 << 13
+    sizes = Sizes(size if is_held else 0, chunk=BLOCK_BYTES, buffer=buffer)
     monkeypatch.setattr(checked_file, "LOCAL", sizes)
-    monkeypatch.setattr(checked_file, "BLOCK_BYTES", 1 << 13)
+    monkeypatch.setattr(checked_file, "BLOCK_BYTES", buffer)
     shard = shard_of(
         TopicPartition("t", 3),
         hashed(tmp_path, file("topic=t/x", 60, 79)),
@@ -679,4 +680,7 @@ def test_read_shard_skips_row_groups(
 
     assert [offset for offset, _ in rows_of(list(batches))] == [71, 72, 73, 74]
     again = sum(counted.sizes) - size
-    assert again == 0 if is_held else GROUP_ROWS * VALUE < again < FOOTER + 2 * GROUP_ROWS * VALUE
+    # pyarrow's threads read the columns in any order, so a buffer may be filled for each once more.
+    most = FOOTER + 2 * GROUP_ROWS * VALUE + len(SCHEMA.names) * buffer
+    assert most < size
+    assert again == 0 if is_held else GROUP_ROWS * VALUE < again < most
