@@ -10,12 +10,10 @@ import time
 from pathlib import Path
 from typing import Any
 
-from confluent_kafka import Producer
-from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic
-
 from benchmarks.marks import Mark, Say
 from benchmarks.processes import measured
 from benchmarks.session import run_session
+from benchmarks.wide import create, fill
 from demo.broker import KafkaCluster as LocalKafka
 from kafka_drain.archive.archive import Archive
 from kafka_drain.config.pipeline import Pipeline
@@ -75,7 +73,8 @@ def measure_scale(folder: Path, rounds: int, say: Say) -> tuple[dict[str, Any], 
 def _partitions(servers: str, folder: str, partitions: int) -> list[tuple[str, str]]:
     """Plan a topic with one record per partition; drain and prove it too if it isn't too large."""
     topic = f"wide-{partitions}"
-    _fill(servers, topic, partitions)
+    create(servers, topic, partitions)
+    fill(servers, topic, partitions, 1)
     cluster = KafkaCluster(KafkaConfig({"bootstrap.servers": servers}))
     # Plan once before measuring, because the broker has just created all these partitions.
     _plan(Pipeline(name=topic, topics=[topic], archive=f"{folder}-first"), cluster)
@@ -84,20 +83,6 @@ def _partitions(servers: str, folder: str, partitions: int) -> list[tuple[str, s
     if partitions in DRAINED:
         found += _drain(pipeline, cluster, servers, partitions)
     return found
-
-
-def _fill(servers: str, topic: str, partitions: int) -> None:
-    admin = AdminClient({"bootstrap.servers": servers})
-    at_once = 5_000  # KRaft's controller writes at most 10,000 records at a time
-    first = NewTopic(topic, min(partitions, at_once), 1)
-    admin.create_topics([first], request_timeout=300)[topic].result(300)
-    for count in range(2 * at_once, partitions + 1, at_once):
-        admin.create_partitions([NewPartitions(topic, count)])[topic].result(300)
-    producer = Producer({"bootstrap.servers": servers})
-    for partition in range(partitions):
-        producer.produce(topic, b"value", partition=partition)
-    if producer.flush(300):
-        raise RuntimeError(f"{topic} wasn't filled within five minutes")
 
 
 def _plan(pipeline: Pipeline, cluster: KafkaCluster) -> list[tuple[str, str]]:
