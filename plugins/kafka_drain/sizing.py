@@ -26,7 +26,7 @@ FEW = 20_000
 #: Seconds of two cores for a million records, and for a megabyte of values.
 PER_MILLION, PER_MEGABYTE = 1.53, 0.0022
 #: Seconds of two cores for each partition that has something new, above the eight measured.
-PER_PARTITION, MEASURED_PARTITIONS = 0.038, 8
+PER_PARTITION, MEASURED_PARTITIONS = 0.036, 8
 #: Seconds of a restore's start, and for a million records, sent and read back by a worker.
 RESTORE_START, RESTORE_PER_MILLION = 3.0, 4.22
 #: Bytes in the archive for a byte of values: JSON, and random bytes.
