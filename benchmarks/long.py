@@ -20,8 +20,6 @@ from benchmarks.marks import Mark, Say
 from benchmarks.processes import measured
 from benchmarks.synthetic import TOPIC, Linker, SyntheticArchive, SyntheticCluster
 from kafka_drain.archive.archive import Archive
-from kafka_drain.archive.closed_segments import ClosedSegments
-from kafka_drain.archive.files import files_of_receipt
 from kafka_drain.archive.history import History, read_history
 from kafka_drain.archive.journal.checks import check_sealed_state
 from kafka_drain.archive.journal.files import note_sealed
@@ -31,7 +29,6 @@ from kafka_drain.drain.preflight import preflight
 from kafka_drain.find.criteria import Criteria
 from kafka_drain.find.search import Search
 from kafka_drain.intervals import Interval
-from kafka_drain.maintenance.compaction_plan import plan_groups
 from kafka_drain.maintenance.maintain import plan_maintenance
 from kafka_drain.offsets import TopicPartition
 from kafka_drain.proof.validation import validate_archive
@@ -50,8 +47,6 @@ FIRST = datetime(2015, 1, 1, tzinfo=timezone.utc)
 WEEK = 7 * 24
 #: Hours of the open generation, equal at each age.
 OPEN = 48
-#: Target size of a compacted file, in bytes, so that a week of a hundred partitions is one window.
-TARGET = 8 << 30
 
 
 @dataclass(frozen=True)
@@ -112,30 +107,14 @@ def make(folder: str, age: Age) -> dict[str, Any]:
     archive.file_size, archive.link = link.size, link
     made = Archive.at(folder)
     if age.compacted:
-        compact(made, archive, age)
+        for number in range(1, age.closed + 1):
+            archive.compact(number, is_real=number == age.closed)
     archive.add_generation(
         age.closed + 1, sealed=OPEN, files=age.wide, unsealed=1, new_files=age.wide
     )
     note_sealed(made.root, check_sealed_state(made.snapshot()).there)
     write_missing_summaries(made.snapshot())
     return {"receipts": age.closed * WEEK + OPEN, "windows": len(made.snapshot().folders)}
-
-
-def compact(made: Archive, archive: SyntheticArchive, age: Age) -> None:
-    """Compact each closed generation, as if right after it was closed."""
-    for number in range(1, age.closed + 1):
-        generation = made.generation(number)
-        document = generation.read_document()
-        receipts = list(generation.receipts())
-        segments = ClosedSegments(
-            name=f"generation {number}",
-            receipts=receipts,
-            files=[f for r in receipts for f in files_of_receipt(generation, r, document.format)],
-            file_format=document.format,
-            partition_by=document.partition_by,
-        )
-        (compaction,) = plan_groups(segments, TARGET)
-        archive.add_compaction(number, compaction, is_real=number == age.closed)
 
 
 def asked(age: Age) -> tuple[str, str]:

@@ -21,6 +21,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from kafka_drain.archive.archive import Archive
+from kafka_drain.archive.closed_segments import ClosedSegments
+from kafka_drain.archive.files import files_of_receipt
 from kafka_drain.archive.fold import WindowKind
 from kafka_drain.archive.generation import Generation
 from kafka_drain.archive.receipts import KafkaBounds, Receipt
@@ -29,7 +31,7 @@ from kafka_drain.data_files.file_offsets import CommittedFile, FileOffsets
 from kafka_drain.intervals import Interval
 from kafka_drain.kafka.client_config import KafkaConfig
 from kafka_drain.kafka.cluster import KafkaCluster, Topic
-from kafka_drain.maintenance.compaction_plan import Compaction
+from kafka_drain.maintenance.compaction_plan import plan_groups
 from kafka_drain.metadata_log.crc import crc_name
 from kafka_drain.offsets import OffsetRange, TopicPartition, to_spark_json
 from kafka_drain.proof.committed_file import file_fingerprint
@@ -178,14 +180,24 @@ class SyntheticArchive:
             topics={TOPIC: TOPIC_ID},
         )
 
-    def add_compaction(self, number: int, compaction: Compaction, *, is_real: bool = False) -> None:
-        """Add the window that a compaction leaves: a file for each partition.
+    def compact(self, number: int, *, is_real: bool = False) -> None:
+        """Add the window that a compaction of a whole generation leaves: a file for each partition.
 
         Args:
-            number: Number of the window.
-            compaction: What it replaces.
+            number: Number of the generation, and of the window.
             is_real: Whether its files have the records that its receipt says.
         """
+        generation = self.archive.generation(number)
+        document, receipts = generation.read_document(), list(generation.receipts())
+        segments = ClosedSegments(
+            name=f"generation {number}",
+            receipts=receipts,
+            files=[f for r in receipts for f in files_of_receipt(generation, r, document.format)],
+            file_format=document.format,
+            partition_by=document.partition_by,
+        )
+        # One group, of any size.
+        (compaction,) = plan_groups(segments, 1 << 50)
         group = compaction.group
         self._add_window(
             Window(self.archive.root, f"{compaction.kind.value}_{number:04d}"),
