@@ -15,7 +15,8 @@ from kafka_drain.archive.fold import Partition
 from kafka_drain.archive.generation import Generation
 from kafka_drain.archive.generation_state import GenerationState, read_state
 from kafka_drain.archive.generation_summary import SummaryRow
-from kafka_drain.archive.journal.checks import Asked, refuse_unsound
+from kafka_drain.archive.index import Asked
+from kafka_drain.archive.journal.checks import refuse_unsound
 from kafka_drain.archive.receipts import Receipt, ReceiptError, SealedFile
 from kafka_drain.archive.snapshot import Snapshot, SnapshotGeneration, SnapshotWindow
 from kafka_drain.archive.summary_files import receipts_between

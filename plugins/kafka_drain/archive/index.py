@@ -54,9 +54,12 @@ class GenerationRow:
         newest: File name of the newest one.
         sha256: The hash of that receipt.
         document: Digest of `generation.json`, as the journal has it.
+        sealed_at: When the newest receipt was sealed, in UTC.
+        offsets: Number of offsets that it drained, including gaps.
+        records: Number of records in its files.
         files: Number of its files.
         bytes: Their total size.
-        records: Number of records in them.
+        unknown_content: Whether it isn't known what Spark read of some of its records.
         first_timestamp: Lowest timestamp, in milliseconds since 1970; None if it has none, or one
             of its files doesn't say.
         last_timestamp: Highest timestamp; None likewise.
@@ -67,9 +70,12 @@ class GenerationRow:
     newest: str
     sha256: str
     document: str
+    sealed_at: str
+    offsets: int
+    records: int
     files: int
     bytes: int
-    records: int
+    unknown_content: bool
     first_timestamp: int | None
     last_timestamp: int | None
 
@@ -105,9 +111,12 @@ class GenerationRow:
             newest=newest.name,
             sha256=newest.sha256,
             document=document,
+            sealed_at=newest.sealed_at,
+            offsets=sum(row.offsets for row in rows),
+            records=sum(row.records for row in rows),
             files=newest.files_so_far.files,
             bytes=newest.files_so_far.bytes,
-            records=sum(part.records_so_far for part in newest.partitions),
+            unknown_content=any(row.unknown_content for row in rows),
             first_timestamp=min(known) if is_known else None,
             last_timestamp=max(known) if is_known else None,
         )
@@ -249,6 +258,27 @@ class NewWindow:
     row: WindowRow
     receipt: Receipt
     replaced: Mapping[str, Any] | None
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """What of an archive is asked for: at least its open generation, and what isn't in the index.
+
+    Attributes:
+        times: Also what may have records in this range; None for none.
+        uncompacted: Also what no compaction has written.
+    """
+
+    times: TimeRange | None = None
+    uncompacted: bool = False
+
+    def wants(self, row: GenerationRow | WindowRow) -> bool:
+        """Return whether a row is asked for, if any reader gets its files."""
+        if self.times is not None and row.may_hold(self.times):
+            return True
+        return self.uncompacted and not (
+            isinstance(row, WindowRow) and WindowKind(row.kind).is_maintained
+        )
 
 
 @dataclass(frozen=True)
@@ -424,9 +454,7 @@ class Index:
         return seal(_SHAPE.dump(document))
 
 
-def left_out(
-    index: Index, times: TimeRange | None, turn: int, others: Iterable[str] = ()
-) -> LeftOut:
+def left_out(index: Index, asked: Asked, turn: int, others: Iterable[str] = ()) -> LeftOut:
     """Return what isn't read for a question.
 
     Whatever is asked, some of what is closed is looked at in turn, so that what is missing is found
@@ -434,31 +462,23 @@ def left_out(
 
     Args:
         index: A sound index.
-        times: The times that are asked for; None for the open generation alone.
+        asked: What is asked for.
         turn: Grows by one from time to time.
         others: Folders of the generations and windows that aren't in the index, and so are read.
     """
-    generations = {
-        row.name
-        for row in index.generations
-        if times is not None and row.may_hold(times) and not index.is_gone(row)
-    }
-    windows = {
-        row.window
-        for row in index.windows
-        if times is not None and row.may_hold(times) and not index.is_gone(row)
-    }
+    wanted = [row for row in index.rows if asked.wants(row) and not index.is_gone(row)]
+    generations = {row.generation for row in wanted if isinstance(row, GenerationRow)}
+    windows = {row.window for row in wanted if isinstance(row, WindowRow)}
     windows |= {row.window for row in in_turn(windows_in_turn(index.windows), turn)}
-    read = {*others, *generations, *(f"windows/{key}" for key in windows)}
+    read = {*others, *(row.name for row in wanted), *(f"windows/{key}" for key in windows)}
     windows |= replacing(index.windows, read)
-    wanted = {row.generation for row in index.generations if row.name in generations}
     looked_at = in_turn(chunks(index.generations, GENERATIONS_IN_TURN), turn)
     looked_at = [*looked_at, *index.generations[-1:]]
     return LeftOut(
         index,
-        frozenset(row.generation for row in index.generations) - wanted,
+        frozenset(row.generation for row in index.generations) - generations,
         frozenset(row.window for row in index.windows) - windows,
-        frozenset(row.generation for row in looked_at) - wanted,
+        frozenset(row.generation for row in looked_at) - generations,
     )
 
 

@@ -15,7 +15,8 @@ from upath import UPath
 
 from kafka_drain.archive.archive import Archive
 from kafka_drain.archive.generation_state import GenerationState, read_state
-from kafka_drain.archive.journal.checks import Asked, check_sealed_state
+from kafka_drain.archive.index import Asked
+from kafka_drain.archive.journal.checks import check_sealed_state
 from kafka_drain.archive.moved import moved_from
 from kafka_drain.archive.snapshot import Snapshot, SnapshotGeneration
 from kafka_drain.archive.watermarks import Observations, expiry_warnings, read_observations

@@ -18,9 +18,9 @@ from kafka_drain.archive.archive import Archive
 from kafka_drain.archive.cluster_moments import MOMENTS
 from kafka_drain.archive.copies import keep_copies
 from kafka_drain.archive.generation_summary import Summary
+from kafka_drain.archive.index import Asked
 from kafka_drain.archive.index_files import check_index, index_to_write, write_index
 from kafka_drain.archive.journal.checks import (
-    Asked,
     SealedState,
     check_sealed_state,
     note_of_holes,

@@ -15,6 +15,7 @@ from kafka_drain.archive import index as module
 from kafka_drain.archive.fold import WindowKind, owner_of
 from kafka_drain.archive.generation_summary import SummaryRow
 from kafka_drain.archive.index import (
+    Asked,
     GenerationRow,
     Index,
     IndexFileError,
@@ -44,9 +45,8 @@ IDS = {"t": "id"}
 
 def generation(number: int, files: int = 2, first: int | None = 10, last: int | None = 20) -> Any:
     """A generation's row."""
-    return GenerationRow(
-        number, 3, "000000000002.json", f"{number:064x}", "d", files, 9, 5, first, last
-    )
+    newest = "000000000002.json", f"{number:064x}", "d", "2026-01-01T00:00:00.000+00:00"
+    return GenerationRow(number, 3, *newest, 7, 5, files, 9, False, first, last)
 
 
 def window(
@@ -209,9 +209,27 @@ def test_left_out(
     """What can't have records at the times that are asked for isn't read."""
     monkeypatch.setattr(module, "windows_in_turn", lambda rows: [])
 
-    found = left_out(INDEX, times, 0)
+    found = left_out(INDEX, Asked(times), 0)
 
     assert (found.index, found.generations, found.windows) == (INDEX, generations, windows)
+
+
+@pytest.mark.parametrize(
+    ("row", "wanted"),
+    [
+        (generation(1), True),
+        (window("a", kind=WindowKind.BACKFILL), True),
+        (window("a", kind=WindowKind.REPROCESS), True),
+        (window("a", kind=WindowKind.COMPACTION), False),
+        (window("a", kind=WindowKind.RETENTION), False),
+    ],
+)
+def test_asked_uncompacted(row: Any, wanted: bool) -> None:
+    """Maintenance asks for what may be compacted, and for what may be too old."""
+    assert Asked(uncompacted=True).wants(row) is wanted
+    assert not Asked().wants(row)
+    assert Asked(TimeRange(to_ms=11), uncompacted=True).wants(row)
+    assert Asked(TimeRange(to_ms=10), uncompacted=True).wants(row) is wanted
 
 
 def test_left_out_in_turn() -> None:
@@ -221,8 +239,8 @@ def test_left_out_in_turn() -> None:
         windows=tuple(window(f"{n:03d}") for n in range(40)),
     )
 
-    first, second = left_out(index, None, 0), left_out(index, None, 1)
-    asked = left_out(index, TimeRange(0, 100), 0)
+    first, second = left_out(index, Asked(), 0), left_out(index, Asked(), 1)
+    asked = left_out(index, Asked(TimeRange(0, 100)), 0)
 
     assert first.generations == second.generations == {*range(1, 21)}
     assert (first.in_turn, second.in_turn) == ({*range(1, 9), 20}, {*range(9, 17), 20})
@@ -238,7 +256,7 @@ def test_left_out_replaced_in_turn(monkeypatch: pytest.MonkeyPatch) -> None:
     rows = window("a"), window("b", {"windows/a": 1}), window("c", {"windows/b": 1}), window("d")
     index = Index((generation(1),), rows)
 
-    assert [left_out(index, None, turn).windows for turn in range(4)] == [
+    assert [left_out(index, Asked(), turn).windows for turn in range(4)] == [
         {"d"},
         {"a", "d"},
         {"a", "b", "d"},
@@ -252,8 +270,8 @@ def test_left_out_others() -> None:
     index = Index((generation(1),), tuple(rows) * 1 + tuple(window(f"x{n}") for n in range(40)))
     turn = 2
 
-    assert "a" in left_out(index, None, turn).windows
-    assert "a" not in left_out(index, None, turn, ["windows/repair"]).windows
+    assert "a" in left_out(index, Asked(), turn).windows
+    assert "a" not in left_out(index, Asked(), turn, ["windows/repair"]).windows
 
 
 @pytest.mark.parametrize("stride", range(1, 11))
@@ -377,8 +395,19 @@ def test_generation_row_times(rows: list[SummaryRow], times: tuple[int | None, i
 
     found = GenerationRow.of(4, newest, "digest", rows)
 
-    name, totals = "000000000003.json", (5, 60, 10)
-    assert found == GenerationRow(7, 4, name, "s", "digest", *totals, *times)
+    newest = "000000000003.json", "s", "digest", "2026-01-01T00:00:00.000+00:00"
+    totals = len(rows), len(rows), 5, 60, False
+    assert found == GenerationRow(7, 4, *newest, *totals, *times)
+
+
+def test_generation_row_unknown() -> None:
+    """Of a generation it isn't known what Spark read if it isn't of one of its receipts."""
+    newest = receipt(window="", generation=7)
+    known = row(1, 5, 9)
+    unknown = replace(known, unknown_content=True)
+
+    assert GenerationRow.of(2, newest, "d", [known, unknown]).unknown_content
+    assert not GenerationRow.of(2, newest, "d", [known, known]).unknown_content
 
 
 @pytest.mark.parametrize(("files", "held"), [(0, False), (1, True)])
@@ -615,7 +644,7 @@ def test_left_out_same_files(made: Drawn, start: int, length: int, turn: int) ->
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(module, "WINDOWS_IN_TURN", 1)
-        found = left_out(index, times, turn, owners - known)
+        found = left_out(index, Asked(times), turn, owners - known)
 
     gone = {f"generations/000{n}" for n in found.generations}
     gone |= {f"windows/{key}" for key in found.windows}

@@ -20,9 +20,10 @@ from kafka_drain.archive.archive import Archive
 from kafka_drain.archive.copies import copy_path
 from kafka_drain.archive.files import archive_files
 from kafka_drain.archive.generation import Generation
-from kafka_drain.archive.index import Index, parse_index
+from kafka_drain.archive.history import History, read_history
+from kafka_drain.archive.index import Asked, Index, parse_index
 from kafka_drain.archive.index_files import index_to_write, write_index
-from kafka_drain.archive.journal.checks import Asked, check_sealed_state
+from kafka_drain.archive.journal.checks import check_sealed_state
 from kafka_drain.archive.journal.files import note_sealed
 from kafka_drain.archive.snapshot import Snapshot
 from kafka_drain.archive.summary_files import write_missing_summaries
@@ -32,6 +33,7 @@ from kafka_drain.drain.preflight import preflight
 from kafka_drain.errors import CheckpointError, ManifestInvalidError
 from kafka_drain.findings import Reason
 from kafka_drain.intervals import Interval, TimeRange
+from kafka_drain.maintenance.maintain import plan_maintenance
 from kafka_drain.offsets import TopicPartition
 from kafka_drain.proof.report import Report
 from kafka_drain.proof.validation import validate_archive
@@ -261,6 +263,60 @@ def test_topic_incarnations_same(archive: Archive) -> None:
         plain = archive.snapshot().topic_incarnations()
 
     assert archive.snapshot().topic_incarnations() == plain == {(TOPIC, TPS_ID): 1}
+
+
+@pytest.mark.parametrize("days", [None, 1])
+def test_plan_maintenance_same(archive: Archive, opened: list[str], days: int | None) -> None:
+    """Maintenance plans the same, and reads no window that a compaction has written."""
+    pipeline = Pipeline(
+        name="synthetic",
+        topics=[TOPIC],
+        archive=str(archive.root),
+        partition_by=["topic"],
+        retention_days=days,
+        target_file_bytes=1 << 40,
+    )
+
+    def clock() -> datetime:
+        return FIRST + timedelta(days=1, hours=18.5)
+
+    with without_index():
+        plain = plan_maintenance(pipeline, clock=clock)
+    many = len(set(opened))
+    opened.clear()
+
+    quick = plan_maintenance(pipeline, clock=clock)
+
+    assert quick.lines() == plain.lines()
+    assert [found.files for found in quick.compactions] == [f.files for f in plain.compactions]
+    # The generations that aren't compacted; the backfilled hours, unless they are too old.
+    assert len(plain.compactions) == (3 if days is None else 2)
+    assert bool(plain.deletions) is (days is not None)
+    assert len(set(opened)) < many
+
+
+@pytest.mark.parametrize(("columns", "points"), [(1, 3), (1, 1_000), (96, 1)])
+def test_read_history_same(
+    archive: Archive, opened: list[str], columns: int, points: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A page shows what all receipts say; with an index, it reads those that it shows by run."""
+    monkeypatch.setattr("kafka_drain.archive.history.COLUMNS", columns)
+    monkeypatch.setattr("kafka_drain.archive.history.POINTS", points)
+    plain, quick = History(), History()
+    with without_index():
+        read_history(archive, plain)
+    opened.clear()
+
+    read_history(archive, quick)
+
+    shown = lambda history: (history.spans, history.read, history.newest, history.unknown)  # noqa: E731
+    assert shown(quick) == shown(plain)
+    assert list(quick.points) == list(plain.points)
+    assert (quick.runs, quick.days) == (plain.runs, plain.days)
+    assert quick.drained_again == plain.drained_again
+    assert not any(owner.startswith("windows/") for owner in opened)
+    # It was sealed on the day before.
+    assert ("generations/0003" in opened) is ((columns, points) != (1, 3))
 
 
 TPS_ID = "synthetic-topic-000001"

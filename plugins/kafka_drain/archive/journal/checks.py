@@ -16,7 +16,7 @@ from kafka_drain.archive import erasures
 from kafka_drain.archive.archive import Archive
 from kafka_drain.archive.fold import Partition, held_by
 from kafka_drain.archive.generation import Generation
-from kafka_drain.archive.index import left_out
+from kafka_drain.archive.index import Asked, left_out
 from kafka_drain.archive.journal.digests import (
     digest_of,
     generation_digest,
@@ -58,7 +58,6 @@ from kafka_drain.archive.window import Window
 from kafka_drain.config.offset_ranges import parse_ranges, range_name
 from kafka_drain.errors import ArchiveError, ManifestInvalidError
 from kafka_drain.findings import Finding, Reason
-from kafka_drain.intervals import TimeRange
 from kafka_drain.offsets import OffsetRange, merge
 from kafka_drain.storage.paths import list_folder, read_bytes
 
@@ -100,17 +99,6 @@ class SealedState:
     claims: list[Claim] = field(default_factory=list)
     holes: list[Hole] = field(default_factory=list)
     topic_ids: Mapping[str, Collection[str]] = field(default_factory=dict)
-
-
-@dataclass(frozen=True, slots=True)
-class Asked:
-    """What of an archive is asked for: at least its open generation.
-
-    Attributes:
-        times: Also everything that may have records in this range; None for nothing else.
-    """
-
-    times: TimeRange | None = None
 
 
 def check_sealed_state(
@@ -155,12 +143,12 @@ def _narrowed(snapshot: Snapshot, asked: Asked, windows: bool) -> Snapshot | Non
     if index is None:
         return None
     if not windows:
-        found = left_out(index, asked.times, snapshot.journal.newest)
+        found = left_out(index, asked, snapshot.journal.newest)
         return snapshot.without(replace(found, windows=frozenset()))
     others = {generation.name for generation in snapshot.generations}
     others |= {window.name for window in snapshot.folders.values()}
     others -= {row.name for row in index.rows}
-    return snapshot.without(left_out(index, asked.times, snapshot.journal.newest, others))
+    return snapshot.without(left_out(index, asked, snapshot.journal.newest, others))
 
 
 def refuse_unsound(
