@@ -1,4 +1,8 @@
-"""What years of hourly drains cost: the same questions to archives of a month, a year, and ten."""
+"""What years of hourly drains cost: the same questions to archives of a month, a year, and ten.
+
+As weekly maintenance leaves them: each closed generation is compacted to one window, and the hours
+before the first drain were backfilled one by one. One archive was never compacted.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +10,8 @@ import os
 import sys
 import time
 from collections import Counter
+from contextlib import suppress
+from dataclasses import dataclass
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
 from typing import Any
@@ -22,6 +28,7 @@ from kafka_drain.config.pipeline import Pipeline
 from kafka_drain.drain.preflight import preflight
 from kafka_drain.find.criteria import Criteria
 from kafka_drain.find.search import Search
+from kafka_drain.intervals import Interval
 from kafka_drain.maintenance.maintain import plan_maintenance
 from kafka_drain.offsets import TopicPartition
 from kafka_drain.proof.validation import validate_archive
@@ -40,13 +47,34 @@ FIRST = datetime(2015, 1, 1, tzinfo=timezone.utc)
 WEEK = 7 * 24
 #: Hours of the open generation, equal at each age.
 OPEN = 48
-#: Closed generations by age: 720, 8,784 and 87,576 hours; and partitions, each with a file in each
-#: drain. Few in the old ones: 87,576 receipts of 100 partitions take half an hour to write.
+
+
+@dataclass(frozen=True)
+class Age:
+    """An archive.
+
+    Attributes:
+        closed: Number of closed generations, of a week each.
+        wide: Number of partitions, each with a file in each drain.
+        backfilled: Number of backfilled hours before the first drain.
+        compacted: Whether the closed generations are compacted.
+    """
+
+    closed: int
+    wide: int
+    backfilled: int = 24
+    compacted: bool = True
+
+
+#: By name. Ten years have few partitions: 87,576 receipts of 100 take half an hour to write.
 AGES = {
-    "a month": (4, 2),
-    "a year": (52, 2),
-    "ten years": (521, 2),
-    "a month of 100 partitions": (4, 100),
+    "a month": Age(4, 10),
+    "a year": Age(52, 10, 240),
+    "ten years": Age(521, 10, 2_400),
+    "a month of 100 partitions": Age(4, 100),
+    "a year of 100 partitions": Age(52, 100, 240),
+    "a month, never compacted": Age(4, 2, compacted=False),
+    "a year, never compacted": Age(52, 2, compacted=False),
 }
 #: The hour that is asked for: of the generation before the open one.
 ASKED = 100
@@ -57,32 +85,41 @@ def partitions(count: int) -> tuple[TopicPartition, ...]:
     return tuple(TopicPartition(TOPIC, number) for number in range(count))
 
 
-def make(folder: str, closed: int, wide: int) -> dict[str, Any]:
+def make(folder: str, age: Age) -> dict[str, Any]:
     """Write an archive of hourly drains, whose newest hour isn't sealed."""
     # Nothing here has to survive a power cut.
     os.fsync = lambda opened: None  # type: ignore[assignment]
     root = Path(folder)
     root.mkdir(parents=True)
     link = Linker(root / "template.parquet", with_crc=False)
-    # Nothing that is asked here opens the files of closed generations, but for the asked hour.
+    first = FIRST - timedelta(hours=age.backfilled)
     archive = SyntheticArchive(
-        root, FILE_BYTES, None, partitions(wide), round(FIRST.timestamp() * 1000), STEP_MS
+        root, link.size, link, partitions(age.wide), round(first.timestamp() * 1000), STEP_MS
     )
-    files = wide
-    for number in range(1, closed + 1):
-        real = {ASKED} if number == closed else ()
-        archive.add_generation(number, sealed=WEEK, files=files, real=real)
+    for hour in range(age.backfilled):
+        start = first + timedelta(hours=hour)
+        archive.add_backfill(Interval(start, start + timedelta(hours=1)))
+    # Of closed generations, nothing that is asked here opens the files but for the asked hour.
+    archive.file_size, archive.link = FILE_BYTES, None
+    for number in range(1, age.closed + 1):
+        real = {ASKED} if number == age.closed and not age.compacted else ()
+        archive.add_generation(number, sealed=WEEK, files=age.wide, real=real)
     archive.file_size, archive.link = link.size, link
-    archive.add_generation(closed + 1, sealed=OPEN, files=files, unsealed=1, new_files=files)
     made = Archive.at(folder)
+    if age.compacted:
+        for number in range(1, age.closed + 1):
+            archive.compact(number, is_real=number == age.closed)
+    archive.add_generation(
+        age.closed + 1, sealed=OPEN, files=age.wide, unsealed=1, new_files=age.wide
+    )
     note_sealed(made.root, check_sealed_state(made.snapshot()).there)
     write_missing_summaries(made.snapshot())
-    return {"receipts": closed * WEEK + OPEN}
+    return {"receipts": age.closed * WEEK + OPEN, "windows": len(made.snapshot().folders)}
 
 
-def asked(closed: int) -> tuple[str, str]:
+def asked(age: Age) -> tuple[str, str]:
     """Return the hour that is asked for, as two times."""
-    start = FIRST + timedelta(hours=(closed - 1) * WEEK + ASKED)
+    start = FIRST + timedelta(hours=(age.closed - 1) * WEEK + ASKED)
     return start.isoformat(), (start + timedelta(hours=1)).isoformat()
 
 
@@ -91,30 +128,31 @@ def pipeline(folder: str) -> Pipeline:
     return Pipeline(name="synthetic", topics=[TOPIC], archive=folder, partition_by=["topic"])
 
 
-def check_drain(folder: str, closed: int, wide: int) -> dict[str, Any]:
+def check_drain(folder: str, age: Age) -> dict[str, Any]:
     """Check that a drain may run."""
-    plan = preflight(pipeline(folder), SyntheticCluster(partitions(wide)))
+    plan = preflight(pipeline(folder), SyntheticCluster(partitions(age.wide)))
     return {"partitions": len(plan.start)}
 
 
-def validate_new(folder: str, closed: int, wide: int) -> dict[str, Any]:
+def validate_new(folder: str, age: Age) -> dict[str, Any]:
     """Prove and seal the newest hour."""
-    report = validate_archive(Archive.at(folder), SyntheticCluster(partitions(wide)), scope="open")
+    cluster = SyntheticCluster(partitions(age.wide))
+    report = validate_archive(Archive.at(folder), cluster, scope="open")
     return {"complete": report.complete, "written": report.receipts_written}
 
 
-def validate_again(folder: str, closed: int, wide: int) -> dict[str, Any]:
+def validate_again(folder: str, age: Age) -> dict[str, Any]:
     """Validate with nothing new."""
-    return validate_new(folder, closed, wide)
+    return validate_new(folder, age)
 
 
-def restore_hour(folder: str, closed: int, wide: int) -> dict[str, Any]:
+def restore_hour(folder: str, age: Age) -> dict[str, Any]:
     """Plan a restore of an hour."""
-    start, end = asked(closed)
+    start, end = asked(age)
     request = RepublishRequest(target_topic=TOPIC, into_source=True, from_time=start, to_time=end)
     planned = plan_republish(
         Archive.at(folder),
-        SyntheticCluster(partitions(wide)),
+        SyntheticCluster(partitions(age.wide)),
         request,
         now=datetime.now(timezone.utc),
         say=lambda line: None,
@@ -123,9 +161,9 @@ def restore_hour(folder: str, closed: int, wide: int) -> dict[str, Any]:
     return {"files": sum(len(shard.files) for shard in planned.plan.shards)}
 
 
-def find_key(folder: str, closed: int, wide: int) -> dict[str, Any]:
+def find_key(folder: str, age: Age) -> dict[str, Any]:
     """Find a key in an hour."""
-    start, end = asked(closed)
+    start, end = asked(age)
     criteria = Criteria(
         keys=frozenset([b"key"]), selection=Selection.of(from_time=start, to_time=end)
     )
@@ -133,14 +171,14 @@ def find_key(folder: str, closed: int, wide: int) -> dict[str, Any]:
     return {"records": sum(1 for _ in search.matches())}
 
 
-def page_first(folder: str, closed: int, wide: int) -> dict[str, Any]:
+def page_first(folder: str, age: Age) -> dict[str, Any]:
     """Read the history behind an archive's page, as a server does that has just started."""
     history = History()
     read_history(Archive.at(folder), history)
     return {"runs": sum(span.segments for span in history.spans.values())}
 
 
-def maintain(folder: str, closed: int, wide: int) -> dict[str, Any]:
+def maintain(folder: str, age: Age) -> dict[str, Any]:
     """Plan the maintenance."""
     return {"compactions": len(plan_maintenance(pipeline(folder)).compactions)}
 
@@ -160,22 +198,26 @@ QUESTIONS = {
 GROWING = ("an archive's page, the first time", "plan of maintenance")
 
 
-def ask(name: str, folder: str, closed: int, wide: int) -> dict[str, Any]:
+def ask(name: str, folder: str, age: Age) -> dict[str, Any]:
     """Ask one question, and count what Python opens and lists in the archive meanwhile."""
     seen: Counter[str] = Counter()
 
     def hook(event: str, arguments: tuple[Any, ...]) -> None:
         if event in ("open", "os.listdir", "os.scandir") and str(arguments[0]).startswith(folder):
             seen[event] += 1
+            if event == "open":
+                with suppress(FileNotFoundError):
+                    seen["bytes"] += Path(arguments[0]).stat().st_size
 
     sys.addaudithook(hook)
     began, cpu = time.perf_counter(), time.process_time()
-    answer = QUESTIONS[name](folder, closed, wide)
+    answer = QUESTIONS[name](folder, age)
     return {
         "answer": answer,
         "seconds": round(time.perf_counter() - began, 3),
         "cpu_seconds": round(time.process_time() - cpu, 3),
         "reads": seen["open"],
+        "read_bytes": seen["bytes"],
         "listings": seen["os.listdir"] + seen["os.scandir"],
     }
 
@@ -189,25 +231,26 @@ def measure_long(folder: Path, rounds: int, say: Say) -> tuple[dict[str, Any], l
     figures: dict[str, Any] = {"ages": {}}
     points: list[dict[str, str]] = []
     answers: dict[tuple[str, int], Any] = {}
-    for age, (closed, wide) in AGES.items():
+    for age, how in AGES.items():
         root = str(folder / age.replace(" ", "-"))
-        receipts = measured(make, root, closed, wide).answer["receipts"]
-        say(f"long: {age}: {receipts:,} receipts")
-        figures["ages"][age] = {"receipts": receipts, "partitions": wide}
+        made = measured(make, root, how).answer
+        say(f"long: {age}: {made['receipts']:,} receipts, {made['windows']:,} windows")
+        figures["ages"][age] = {**made, "partitions": how.wide}
         for name in QUESTIONS:
-            run = measured(ask, name, root, closed, wide)
+            run = measured(ask, name, root, how)
             found = {**run.answer, "peak_mib": round(run.peak_mib)}
             figures["ages"][age][name] = found
             answer = found.pop("answer")
             if name in GROWING:
                 continue
-            if answers.setdefault((name, wide), answer) != answer:
-                raise RuntimeError(f"{name}, {age}: {answer}, expected {answers[name, wide]}")
+            if answers.setdefault((name, how.wide), answer) != answer:
+                raise RuntimeError(f"{name}, {age}: {answer}, expected {answers[name, how.wide]}")
         for name in QUESTIONS:
             found = figures["ages"][age][name]
             shown = (
-                f"{found['reads']:,} reads, {found['listings']:,} listings, "
-                f"{found['cpu_seconds']:.2f} s, {found['peak_mib']:,} MiB"
+                f"{found['reads']:,} reads of {found['read_bytes'] / 1e6:,.1f} MB, "
+                f"{found['listings']:,} listings, {found['cpu_seconds']:.2f} s, "
+                f"{found['peak_mib']:,} MiB"
             )
             points.append({"what": name, "size": age, "measured": shown})
             say(f"long: {name}, {age}: {shown}")

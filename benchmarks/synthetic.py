@@ -15,24 +15,32 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from dataclasses import dataclass, field
 from datetime import datetime, timezone
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from kafka_drain.archive.archive import Archive
+from kafka_drain.archive.closed_segments import ClosedSegments
+from kafka_drain.archive.files import files_of_receipt
+from kafka_drain.archive.fold import WindowKind
 from kafka_drain.archive.generation import Generation
 from kafka_drain.archive.receipts import KafkaBounds, Receipt
+from kafka_drain.archive.window import Window
 from kafka_drain.data_files.file_offsets import CommittedFile, FileOffsets
+from kafka_drain.intervals import Interval
 from kafka_drain.kafka.client_config import KafkaConfig
 from kafka_drain.kafka.cluster import KafkaCluster, Topic
+from kafka_drain.maintenance.compaction_plan import plan_groups
 from kafka_drain.metadata_log.crc import crc_name
 from kafka_drain.offsets import OffsetRange, TopicPartition, to_spark_json
 from kafka_drain.proof.committed_file import file_fingerprint
 from kafka_drain.proof.note_files import write_notes
 from kafka_drain.proof.offset_checks import Segment
-from kafka_drain.proof.sealing import Identity, seal_segment
+from kafka_drain.proof.sealing import Identity, seal_segment, seal_window
 from kafka_drain.storage.json_files import write_document
 from kafka_drain.storage.paths import locate
+from kafka_drain.windows.window_jobs import freeze_window
 
 __all__ = ["Linker", "SyntheticArchive", "SyntheticCluster", "unseal_newest", "write_hadoop"]
 
@@ -159,6 +167,90 @@ class SyntheticArchive:
         manifest.finish()
         _write_checkpoint(generation, ends)
 
+    def add_backfill(self, interval: Interval) -> None:
+        """Add the window of a data interval: ten records of each partition, after the newest."""
+        started = dict(self.ends)
+        self.ends = {tp: end + RECORDS for tp, end in self.ends.items()}
+        ranges = {tp: [OffsetRange(started[tp], self.ends[tp])] for tp in self.partitions}
+        self._add_window(
+            Window(self.archive.root, interval.key),
+            ranges,
+            kind=WindowKind.BACKFILL,
+            interval=[interval.start.isoformat(), interval.end.isoformat()],
+            topics={TOPIC: TOPIC_ID},
+        )
+
+    def compact(self, number: int, *, is_real: bool = False) -> None:
+        """Add the window that a compaction of a whole generation leaves: a file for each partition.
+
+        Args:
+            number: Number of the generation, and of the window.
+            is_real: Whether its files have the records that its receipt says.
+        """
+        generation = self.archive.generation(number)
+        document, receipts = generation.read_document(), list(generation.receipts())
+        segments = ClosedSegments(
+            name=f"generation {number}",
+            receipts=receipts,
+            files=[f for r in receipts for f in files_of_receipt(generation, r, document.format)],
+            file_format=document.format,
+            partition_by=document.partition_by,
+        )
+        # One group, of any size.
+        (compaction,) = plan_groups(segments, 1 << 50)
+        group = compaction.group
+        self._add_window(
+            Window(self.archive.root, f"{compaction.kind.value}_{number:04d}"),
+            {tp: list(ranges) for tp, ranges in group.ranges.items()},
+            kind=compaction.kind,
+            replaces=group.replaces,
+            provenance={receipt.where: receipt.sha256 for receipt in group.receipts},
+            is_real=is_real,
+            replaced=group.replaced(),
+            **compaction.plan,
+        )
+
+    def _add_window(
+        self,
+        window: Window,
+        ranges: Mapping[TopicPartition, list[OffsetRange]],
+        *,
+        kind: WindowKind,
+        replaces: Sequence[str] = (),
+        provenance: Mapping[str, str] | None = None,
+        is_real: bool = False,
+        **plan: Any,
+    ) -> None:
+        freeze_window(
+            window,
+            ranges,
+            kind=kind,
+            replaces=replaces,
+            file_format="parquet",
+            partition_by=["topic"],
+            **plan,
+        )
+        folder = Path(str(window.data)) / "attempt" / f"topic={TOPIC}"
+        folder.mkdir(parents=True)
+        files = []
+        for tp, held in ranges.items():
+            path, offsets = f"{folder}/part-{tp.partition:05d}.parquet", held[0]
+            size = (self._make_real if is_real else self._make_sealed)(path, tp, offsets)
+            name = f"{window.data_name}/attempt/topic={TOPIC}/part-{tp.partition:05d}.parquet"
+            files.append(self._file(name, size, tp, offsets, 0))
+        receipt = seal_window(
+            [(tp, held[0]) for tp, held in ranges.items()],
+            files,
+            [],
+            identity=self.identity,
+            window=window.key,
+            replaces=replaces,
+            fingerprint="0" * 16,
+            sealed_at=self._time(max(held[0].end for held in ranges.values())),
+            provenance=provenance,
+        )
+        window.write_receipt(receipt)
+
     def _files_of(self, number: int, folder: Path, make: _Make) -> Iterator[_NewFile]:
         for position in range(number):
             tp = self.partitions[position % len(self.partitions)]
@@ -212,16 +304,21 @@ class SyntheticArchive:
         return datetime.fromtimestamp(seconds, timezone.utc).isoformat(timespec="milliseconds")
 
     def _committed(self, generation: Generation, file: _NewFile, batch: int) -> CommittedFile:
+        path = f"{generation.data_name}/{file.path}"
+        return self._file(path, file.size, file.tp, file.range, batch)
+
+    def _file(
+        self, path: str, size: int, tp: TopicPartition, offsets: OffsetRange, batch: int
+    ) -> CommittedFile:
         self._files += 1
         content = FileOffsets(
-            tp=file.tp,
-            ranges=(file.range,),
-            records=RECORDS,
-            first_timestamp=self.first_time + file.range.start * self.step,
-            last_timestamp=self.first_time + (file.range.end - 1) * self.step,
+            tp=tp,
+            ranges=(offsets,),
+            records=len(offsets),
+            first_timestamp=self.first_time + offsets.start * self.step,
+            last_timestamp=self.first_time + (offsets.end - 1) * self.step,
         )
-        path = f"{generation.data_name}/{file.path}"
-        return CommittedFile(path, file.size, f"{self._files:064x}", (content,), batch)
+        return CommittedFile(path, size, f"{self._files:064x}", (content,), batch)
 
 
 @dataclass

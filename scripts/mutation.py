@@ -34,6 +34,7 @@ DECIDING = {
     "archive.fold": "",
     "archive.frozen_plan": "archive/test_frozen_plans.py",
     "archive.generation_summary": "",
+    "archive.index": "",
     "archive.journal.entries": "",
     "archive.journal.identity": "",
     "archive.receipt_chain": "",

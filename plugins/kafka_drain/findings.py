@@ -345,11 +345,11 @@ class Reason(str, Enum):
     SUMMARY_CHANGED = (
         "summary_changed",
         "error",
-        "the summary of a closed generation says something else than its receipts: a restore or a "
-        "search by time may have missed records since it was changed",
-        "validate everything while Kafka can be reached: that rewrites the summary from the "
-        "receipts, and the next validation no longer reports it. Repeat the restores and searches "
-        "by time since the last validation of everything",
+        "the summary of a closed generation, or the index, says something else than the "
+        "receipts: a restore or a search by time may have missed records since it was changed",
+        "validate everything while Kafka can be reached: that rewrites it from the receipts, and "
+        "the next validation no longer reports it. Repeat the restores and searches by time since "
+        "the last validation of everything",
     )
     COPY_DAMAGED = (
         "copy_damaged",

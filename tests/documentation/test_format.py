@@ -19,7 +19,13 @@ from jsonschema import Draft202012Validator
 from pydantic import TypeAdapter
 from upath import UPath
 
-from kafka_drain.archive import cluster_documents, generation_summary, receipts, schema_seals
+from kafka_drain.archive import (
+    cluster_documents,
+    generation_summary,
+    index,
+    receipts,
+    schema_seals,
+)
 from kafka_drain.archive.archive import Archive
 from kafka_drain.archive.closed_segments import read_closed
 from kafka_drain.archive.cluster_documents import parse_moment, parse_settings
@@ -57,6 +63,7 @@ from kafka_drain.archive.erasures import create_erasure, parse_done
 from kafka_drain.archive.files import archive_files
 from kafka_drain.archive.frozen_plans import carrying_out
 from kafka_drain.archive.generation_summary import parse_summary
+from kafka_drain.archive.index_files import make_index, write_index
 from kafka_drain.archive.journal import entries
 from kafka_drain.archive.journal.checks import note_of_holes
 from kafka_drain.archive.journal.entries import Noted, parse_entry
@@ -171,6 +178,7 @@ PATTERNS: Mapping[str, str] = {
     r"generations/\d{4,}/generation\.json": "generation",
     rf"generations/\d{{4,}}/receipts/{_BATCH}\.json": "receipt",
     r"generations/\d{4,}/summary\.json": "summary",
+    r"index\.json": "index",
     rf"generations/\d{{4,}}/fingerprints/{_BATCH}\.json": "fingerprint",
     r"generations/\d{4,}/read_from\.json": "read-from",
     r"windows/[^/]+/plan\.json": "window-plan",
@@ -432,9 +440,9 @@ def maintained(folder: Path) -> Archive:
     """An archive of which a part was compacted and a part was deleted as too old."""
     made = MadeArchive(folder, {"flights": "id-1"})
     tp = TopicPartition("flights", 0)
-    for n in range(5):
+    for n in range(4):
         made.seal({tp: dense(10 * n, 10 * n + 10)})
-    made.seal({TopicPartition("flights", 1): dense(0, 10, first_ms=1_000)})
+    made.seal({tp: dense(40, 50), TopicPartition("flights", 1): dense(0, 10, first_ms=1_000)})
     made.open_generation()
     closed_ones = made.archive.snapshot().generations[:-1]
     deletions = plan_deletions(made.archive.snapshot(), closed_ones, 30, NOW)
@@ -446,6 +454,9 @@ def maintained(folder: Path) -> Archive:
     [compaction] = plan_compactions(made.archive.snapshot(), closed_ones, TARGET)
     job = compacted(made, compaction, folder.parent / "compact")
     finish(made, compaction, job)
+    # As of an archive with many more generations and windows.
+    snapshot = made.archive.snapshot()
+    write_index(snapshot, make_index(snapshot, index.Index()))
     return made.archive
 
 
@@ -944,6 +955,7 @@ READERS: Mapping[str, Callable[[UPath, bytes], object]] = {
     "schema-seal-head": ChainHeadDocument.parse,
     "schemas": SchemasDocument.parse,
     "summary": of_sealed(lambda content, name: parse_summary(content)),
+    "index": of_sealed(lambda content, name: index.parse_index(content)),
     "told-generations": ToldDocument.parse,
     "told-window": ToldWindowDocument.parse,
     "topics": TopicsDocument.parse,
@@ -951,12 +963,13 @@ READERS: Mapping[str, Callable[[UPath, bytes], object]] = {
     "witness-note": WitnessDocument.parse,
 }
 #: Those whose readers get bytes without a path.
-OF_VALUES = ("journal-entry", "summary")
+OF_VALUES = ("index", "journal-entry", "summary")
 #: The types of sealed documents.
 SEALED: Mapping[str, Any] = {
     "receipt": receipts._Document,
     "journal-entry": entries._Document,
     "summary": generation_summary._Document,
+    "index": index._Document,
     "cluster-moment": cluster_documents._MomentFile,
     "cluster-settings": cluster_documents._SettingsFile,
     "schema-seal": schema_seals._SealFile,
@@ -967,6 +980,7 @@ NOT_NEEDED = {
     "cluster-settings": {"sha256"},
     "erasure-done": {"sha256"},
     "generation": {"format_version", "generation", "topics"},
+    "index": {"sha256"},
     "journal-entry": {"sha256"},
     "receipt": {"sha256"},
     "registry": {"format_version"},

@@ -24,6 +24,7 @@ NUMBERS = [
     *range(310, 315),
     *range(320, 324),
     *range(355, 360),
+    *range(375, 380),
 ]
 ROW = re.compile(r"^\| (\d+) \| ([^|]+) \| ([^|]+) \| ([^|]+) \|$", flags=re.M)
 TEST = re.compile(r"`(tests/[\w/]+\.py)::(\w+)`")

@@ -15,6 +15,7 @@ from kafka_drain.archive.fold import Partition
 from kafka_drain.archive.generation import Generation
 from kafka_drain.archive.generation_state import GenerationState, read_state
 from kafka_drain.archive.generation_summary import SummaryRow
+from kafka_drain.archive.index import Asked
 from kafka_drain.archive.journal.checks import refuse_unsound
 from kafka_drain.archive.receipts import Receipt, ReceiptError, SealedFile
 from kafka_drain.archive.snapshot import Snapshot, SnapshotGeneration, SnapshotWindow
@@ -75,7 +76,8 @@ def archive_files(snapshot: Snapshot, times: TimeRange | None = None) -> list[Ar
     """List the files that readers use: generations by number, then windows.
 
     Receipts of closed generations aren't read if windows have replaced all their files, or if the
-    generation's summary rules them out.
+    generation's summary rules them out. Of an archive with an index, only generations and windows
+    are read that may have records in the range, and those that replace files of theirs.
 
     Args:
         snapshot: The archive.
@@ -86,7 +88,7 @@ def archive_files(snapshot: Snapshot, times: TimeRange | None = None) -> list[Ar
         ManifestInvalidError: When manifest or receipts are damaged, or sealed data is missing or
             changed: the list would be incomplete.
     """
-    state = refuse_unsound(snapshot)
+    state = refuse_unsound(snapshot, asked=None if times is None else Asked(times))
     snapshot = state.snapshot
     try:
         fold = snapshot.fold

@@ -9,7 +9,7 @@ from __future__ import annotations
 import threading
 from array import array
 from collections import Counter, OrderedDict
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import NamedTuple
@@ -17,6 +17,7 @@ from typing import NamedTuple
 from kafka_drain.archive.archive import Archive
 from kafka_drain.archive.generation import Generation
 from kafka_drain.archive.generation_summary import Summary, SummaryRow
+from kafka_drain.archive.index import GenerationRow, WindowRow
 from kafka_drain.archive.receipts import Receipt, unknown_files
 from kafka_drain.archive.snapshot import Snapshot
 from kafka_drain.archive.summary_files import sound_summary
@@ -162,6 +163,26 @@ class Span:
             generation=generation,
             name=f"generation {generation}",
             segments=1,
+            offsets=row.offsets,
+            records=row.records,
+            bytes=row.bytes,
+            first_timestamp=row.first_timestamp,
+            last_timestamp=row.last_timestamp,
+            sealed_at=row.sealed_at,
+        )
+
+    @classmethod
+    def of_index(cls, row: GenerationRow | WindowRow) -> Span:
+        """Return the contents of a generation or a window, given its row in the index."""
+        number, name, segments = (
+            (row.generation, f"generation {row.generation}", row.receipts)
+            if isinstance(row, GenerationRow)
+            else (None, row.window, 1)
+        )
+        return cls(
+            generation=number,
+            name=name,
+            segments=segments,
             offsets=row.offsets,
             records=row.records,
             bytes=row.bytes,
@@ -347,6 +368,12 @@ class History:
             self.read[generation.number] = row.name
             self.newest = row.sha256
 
+    def add_index(self, row: GenerationRow) -> None:
+        """Add a generation of which not even the points are kept."""
+        span = Span.of_index(row)
+        self.spans[span.name] = span
+        self.read[row.generation], self.newest = row.newest, row.sha256
+
 
 def read_history(archive: Archive, history: History) -> None:
     """Add what was sealed since the last call.
@@ -359,12 +386,15 @@ def read_history(archive: Archive, history: History) -> None:
         # The folder now holds a different archive.
         history.clear()
     snapshot = archive.snapshot()
-    summaries = {} if history.read else _old_summaries(snapshot)
+    old = {} if history.read else _old(snapshot)
     for generation in snapshot.generations:
         # A receipt names the one before it, even of another generation: an older generation than
         # that of the newest receipt gets no more.
-        if generation.number in summaries:
-            history.add_summary(generation, summaries[generation.number])
+        known = old.get(generation.number)
+        if isinstance(known, GenerationRow):
+            history.add_index(known)
+        elif known is not None:
+            history.add_summary(generation, known)
         elif generation.number >= max(history.read, default=0):
             last = history.read.get(generation.number, "")
             new = (name for name in generation.receipt_names() if name > last)
@@ -372,21 +402,46 @@ def read_history(archive: Archive, history: History) -> None:
     _read_windows(snapshot, history)
 
 
-def _old_summaries(snapshot: Snapshot) -> dict[int, Summary]:
-    """Return the summaries of generations of which neither runs nor days are kept, by number."""
-    found: dict[int, Summary] = {}
+def _old(snapshot: Snapshot) -> dict[int, Summary | GenerationRow]:
+    """Return what suffices of generations of which neither runs nor days are kept, by number.
+
+    That is the summary; or the row in the index, if the points aren't kept either.
+    """
+    index = snapshot.index
+    rows = {row.generation: row for row in index.generations} if index is not None else {}
+    found: dict[int, Summary | GenerationRow] = {}
     runs, days = 0, set[str]()
     for generation in reversed(snapshot.generations[:-1]):
+        row = rows.get(generation.number)
+        if (
+            row is not None
+            and runs >= POINTS
+            and _is_older(row.sealed_at, days)
+            and _has_times(row)
+            and not row.unknown_content
+        ):
+            found[generation.number] = row
+            continue
         newest = generation.last_receipt()
         summary = sound_summary(generation, newest.sha256) if newest else None
         if summary is None:
             continue
         own = {row.sealed_at[:10] for row in summary.receipts}
-        if runs >= COLUMNS and len(days) >= COLUMNS and max(own) < sorted(days)[-COLUMNS]:
+        if runs >= COLUMNS and _is_older(max(own), days):
             found[generation.number] = summary
         runs += len(summary.receipts)
         days |= own
     return found
+
+
+def _is_older(sealed_at: str, days: Collection[str]) -> bool:
+    """Return whether something was sealed before the newest days, of which the cells are kept."""
+    return len(days) >= COLUMNS and sealed_at[:10] < sorted(days)[-COLUMNS]
+
+
+def _has_times(row: GenerationRow | WindowRow) -> bool:
+    """Return whether a row says when its records were written, or has none."""
+    return not row.records or row.first_timestamp is not None
 
 
 def _is_of(history: History, archive: Archive) -> bool:
@@ -405,8 +460,17 @@ def _read_windows(snapshot: Snapshot, history: History) -> None:
     for gone in known.difference(snapshot.folders):
         del history.spans[gone]
         history.drained_again.pop(gone, None)
+    index = snapshot.index
+    rows = {row.window: row for row in index.windows} if index is not None else {}
     for key, window in snapshot.folders.items():
-        if key not in known and window.is_sealed:
+        if key in known:
+            continue
+        row = rows.get(key)
+        # A file of unknown content may be among those that it replaces.
+        if row is not None and _has_times(row) and not (history.unknown and row.replaces):
+            history.spans[key] = Span.of_index(row)
+            history.drained_again[key] = frozenset()
+        elif window.is_sealed:
             receipt = window.receipt
             history.spans[key] = Span.of(receipt)
             again = history.unknown.keys() & set(receipt.drained_again)

@@ -18,16 +18,20 @@ from kafka_drain.archive.copies import copy_path
 from kafka_drain.archive.documents import ArchiveDocument, GenerationDocument, WindowPlan
 from kafka_drain.archive.fold import Fold, WindowKind, is_of_interval
 from kafka_drain.archive.generation import Generation, number_of
+from kafka_drain.archive.index import FEW, Index, IndexFileError, LeftOut, parse_index
 from kafka_drain.archive.journal.entries import Journal
 from kafka_drain.archive.journal.files import read_journal
 from kafka_drain.archive.receipts import Receipt, ReceiptError
 from kafka_drain.archive.window import Window
 from kafka_drain.errors import ArchiveError
 from kafka_drain.offsets import TopicPartition
-from kafka_drain.storage.paths import list_folder, require_reachable
+from kafka_drain.storage.paths import list_folder, read_bytes, require_reachable
 
 #: Number of a generation's newest receipts that are kept in memory: what a validation charts.
 KEPT_RECEIPTS = 50
+
+#: File name of the index.
+INDEX = "index.json"
 
 #: Names of the windows that supersede intact files, sealed or not.
 _NUMBERED = re.compile(
@@ -195,10 +199,20 @@ class Snapshot:
 
     Attributes:
         root: The archive's folder.
+        left_out: What isn't in it, because the index says enough of it; None if everything is.
     """
 
-    def __init__(self, root: UPath) -> None:
+    def __init__(self, root: UPath, left_out: LeftOut | None = None) -> None:
         self.root = root
+        self.left_out = left_out
+
+    def without(self, left_out: LeftOut) -> Snapshot:
+        """Return a snapshot of the same moment, without what isn't read for a question."""
+        found = Snapshot(self.root, left_out)
+        for name in ("document", "journal", "index", "_all_generations", "_all_folders"):
+            if name in self.__dict__:
+                found.__dict__[name] = self.__dict__[name]
+        return found
 
     def again(self) -> Snapshot:
         """Return a new snapshot whose journal is read first, before anything that it names."""
@@ -236,12 +250,59 @@ class Snapshot:
         return read_journal(self.root)
 
     @cached_property
+    def index(self) -> Index | None:
+        """The index, if it is sound: journal and listings agree with all that it names.
+
+        None also for an archive that is small, and if an offset of what it names may be in a
+        generation after it. Without an index, everything is read. Validation reports a false one.
+        """
+        if self.is_small:
+            return None
+        try:
+            found = parse_index(read_bytes(self.root / INDEX))
+        except (FileNotFoundError, IndexFileError):
+            return None
+        later = [each for each in self._all_generations if each.number > found.last]
+        numbers = {generation.number for generation in self._all_generations}
+        if self.journal.problems or not later or not found.generations:
+            return None
+        if not found.agrees(self.journal.noted, numbers, self._all_folders.keys()):
+            return None
+        try:
+            is_continued = all(
+                found.is_continued_by(
+                    generation.document.topics or self.topic_ids(generation),
+                    generation.starting_offsets,
+                )
+                for generation in later
+            )
+        except ArchiveError:
+            # A finding of its own.
+            return None
+        return found if is_continued else None
+
+    @property
+    def is_small(self) -> bool:
+        """Whether it has so few generations and windows that it needs no index."""
+        return len(self._all_generations) <= FEW and len(self._all_folders) <= FEW
+
+    @property
+    def has_few_generations(self) -> bool:
+        """Whether it has so few generations that these alone need no index."""
+        return len(self._all_generations) <= FEW
+
+    @cached_property
     def generations(self) -> tuple[SnapshotGeneration, ...]:
-        """The generations, oldest first.
+        """The generations, oldest first, without those that are left out.
 
         Raises:
             ArchiveError: When the folder isn't an archive.
         """
+        gone = self.left_out.generations if self.left_out else frozenset()
+        return tuple(each for each in self._all_generations if each.number not in gone)
+
+    @cached_property
+    def _all_generations(self) -> tuple[SnapshotGeneration, ...]:
         self.document  # noqa: B018 - a folder that isn't an archive has no generations
         entries = list_folder(self.root / "generations")
         folders = (number_of(name) for name, is_folder in entries.items() if is_folder)
@@ -258,7 +319,15 @@ class Snapshot:
 
     @cached_property
     def folders(self) -> Mapping[str, SnapshotWindow]:
-        """All folders in `windows/`, sorted by name, even empty ones; takes a single listing."""
+        """All folders in `windows/`, sorted by name, even empty ones; takes a single listing.
+
+        Without those that are left out.
+        """
+        gone = self.left_out.windows if self.left_out else frozenset()
+        return {key: window for key, window in self._all_folders.items() if key not in gone}
+
+    @cached_property
+    def _all_folders(self) -> Mapping[str, SnapshotWindow]:
         entries = list_folder(self.root / "windows")
         keys = sorted(name for name, is_folder in entries.items() if is_folder)
         return {key: SnapshotWindow(self.root, key) for key in keys}
@@ -300,7 +369,7 @@ class Snapshot:
     @property
     def next_number(self) -> int:
         """The next free number for a window that supersedes intact files."""
-        found = map(_NUMBERED.match, self.folders)
+        found = map(_NUMBERED.match, self._all_folders)
         return 1 + max((int(numbered[1]) for numbered in found if numbered), default=0)
 
     def of_interval(self, interval: str) -> list[SnapshotWindow]:
@@ -347,9 +416,14 @@ class Snapshot:
         If a topic was recreated, the lower number is the older incarnation.
         """
         first: dict[tuple[str, str], int] = {}
-        for generation in self.generations:
-            for name, topic_id in generation.document.topics.items():
-                first.setdefault((name, topic_id), generation.number)
+        index = self.index
+        known = {row.generation for row in index.generations} if index else frozenset()
+        for row in index.topics if index else ():
+            first[row.topic, row.topic_id] = row.generation
+        for generation in self._all_generations:
+            if generation.number not in known:
+                for topic in generation.document.topics.items():
+                    first[topic] = min(first.get(topic, generation.number), generation.number)
         return first
 
 

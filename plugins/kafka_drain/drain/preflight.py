@@ -15,6 +15,7 @@ from upath import UPath
 
 from kafka_drain.archive.archive import Archive
 from kafka_drain.archive.generation_state import GenerationState, read_state
+from kafka_drain.archive.index import Asked
 from kafka_drain.archive.journal.checks import check_sealed_state
 from kafka_drain.archive.moved import moved_from
 from kafka_drain.archive.snapshot import Snapshot, SnapshotGeneration
@@ -164,7 +165,7 @@ def preflight(
     if archive.exists or archive.has_lost_document:
         snapshot = archive.snapshot()
         check_identity(snapshot, pipeline, cluster_id, topics)
-        sealed = check_sealed_state(snapshot, windows=False)
+        sealed = check_sealed_state(snapshot, windows=False, asked=Asked())
         refuse_damage(sealed.findings, archive.root)
         snapshot = sealed.snapshot
     generation = snapshot.open_generation if snapshot else None
@@ -385,9 +386,15 @@ def _drained_before(
     topics: dict[str, Topic],
 ) -> dict[TopicPartition, int]:
     """Return the offsets up to which generations before the open one have drained partitions."""
-    ends: dict[TopicPartition, int] = {}
+    index = snapshot.left_out.index if snapshot.left_out is not None else None
+    ends = {
+        tp: held.end
+        for (tp, topic_id), held in (index.drained.items() if index is not None else ())
+        if tp in partitions and topic_id == topics[tp.topic].id
+    }
+    last = index.last if index is not None else 0
     for generation in snapshot.generations if partitions else ():
-        if generation.number < open_generation.number:
+        if last < generation.number < open_generation.number:
             ids, receipt = snapshot.topic_ids(generation), generation.last_receipt()
             sealed = {**generation.starting_offsets, **(receipt.ends if receipt else {})}
             ends |= {

@@ -13,16 +13,19 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
+from datetime import timedelta
 from typing import Any
 
 from kafka_drain.archive.archive import Archive
 from kafka_drain.archive.generation import list_data_files
+from kafka_drain.archive.index import Asked
 from kafka_drain.archive.journal.checks import refuse_unsound
 from kafka_drain.archive.receipts import ReceiptError
 from kafka_drain.archive.summary_files import write_missing_summaries
 from kafka_drain.clock import Clock, utc_now
 from kafka_drain.config.pipeline import Pipeline
 from kafka_drain.errors import ManifestInvalidError
+from kafka_drain.intervals import TimeRange, milliseconds
 from kafka_drain.kafka.cluster import KafkaCluster
 from kafka_drain.maintenance.compact import plan_compactions, run_compaction
 from kafka_drain.maintenance.compaction_plan import Compaction
@@ -112,7 +115,8 @@ def plan_maintenance(
         ManifestInvalidError: When a receipt is damaged, or something sealed is missing or changed.
     """
     archive = Archive.at(pipeline.archive)
-    snapshot = refuse_unsound(archive.snapshot()).snapshot
+    asked = Asked(_too_old(pipeline, clock), uncompacted=True)
+    snapshot = refuse_unsound(archive.snapshot(), asked=asked).snapshot
     try:
         roll = due_for_roll(
             snapshot, pipeline.max_manifest_lines, pipeline.max_generation_days, clock()
@@ -146,6 +150,13 @@ def plan_maintenance(
     if left:
         held.append(f"{locks.summary(left)}, which are past retention_days")
     return MaintenancePlan(archive, roll, compactions, deletions, held)
+
+
+def _too_old(pipeline: Pipeline, clock: Clock) -> TimeRange | None:
+    """Return the times of records that are past their retention; None if there is none."""
+    if pipeline.retention_days is None:
+        return None
+    return TimeRange(to_ms=milliseconds(clock() - timedelta(days=pipeline.retention_days)))
 
 
 def _locks(archive: Archive, say: Callable[[str], None], clock: Clock) -> StoreLocks:

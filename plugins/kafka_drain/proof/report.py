@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from kafka_drain.archive.archive import Archive
 from kafka_drain.archive.documents import ReportDocument
 from kafka_drain.archive.generation import Generation
+from kafka_drain.archive.index import Index
 from kafka_drain.archive.receipts import FileSet, Receipt, SealedFile
 from kafka_drain.archive.status import make_overview, write_overview
 from kafka_drain.archive.topic_settings import noted_topic_settings
@@ -228,15 +229,49 @@ class Report:
                 row = self._row(content.tp, receipt.topics, content.first)
                 row.records -= content.records
 
-    def add_windows(self, checked: CheckedWindows) -> None:
-        """Add the sealed windows, and what is wrong with their files."""
+    def add_index(self, index: Index) -> None:
+        """Add the closed generations and sealed windows that an index names."""
+        self.receipts += index.receipts
+        self.files += index.files
+        self.bytes += index.file_bytes
+        for partition in index.partitions:
+            tp, topic_id = partition.key
+            row = self._row(tp, {tp.topic: topic_id}, partition.start)
+            row.end = partition.end
+            row.records += partition.records
+            row.gaps.update(partition.gaps)
+        self.generations += [
+            {
+                "generation": row.generation,
+                "files": row.files,
+                "bytes": row.bytes,
+                "records": row.records,
+            }
+            for row in index.generations
+        ]
+        # Those that it replaces were intact: they aren't named one by one.
+        self.windows += [
+            _window_row(row.window, row.records, row.offsets, row.files, row.bytes, ())
+            for row in index.windows
+        ]
+
+    def add_windows(self, checked: CheckedWindows, index: Index | None = None) -> None:
+        """Add the sealed windows, and what is wrong with their files.
+
+        Args:
+            checked: The windows that were looked at.
+            index: Its windows were added already; None for none.
+        """
+        counted = {row.window for row in index.windows} if index is not None else frozenset()
         for window in checked.figures:
-            self.add_window(window.key, window.receipt, window.replaced)
+            if window.key not in counted:
+                self.add_window(window.key, window.receipt, window.replaced)
             self.add_damaged((file, window.receipt) for file in window.damaged)
         # Once each: a window that rewrites another one keeps its gaps.
         for (tp, topic_id), ranges in checked.held.sealed.erased.items():
             row = self._row(tp, {tp.topic: topic_id}, ranges[0].start)
             row.gaps[str(GapReason.ERASED)] += count(ranges)
+        self.windows.sort(key=lambda row: row["name"])
         self.erasures = checked.held.erasures()
         self.findings += checked.findings
 
@@ -267,17 +302,10 @@ class Report:
             for gone in replaced["records"]:
                 tp = TopicPartition(gone["topic"], gone["partition"])
                 self._row(tp, receipt.topics, receipt.starts[tp]).records -= gone["records"]
-        self.windows.append(
-            {
-                "name": key,
-                "records": receipt.records,
-                "offsets": receipt.offsets,
-                "files": len(receipt.files),
-                "bytes": size,
-                # It may replace thousands of intact files, which have been removed.
-                "replaces": [] if replaced else list(receipt.replaces),
-            }
-        )
+        # It may replace thousands of intact files, which have been removed.
+        replaces = () if replaced else receipt.replaces
+        counts = receipt.records, receipt.offsets, len(receipt.files), size
+        self.windows.append(_window_row(key, *counts, replaces))
 
     def _row(self, tp: TopicPartition, topic_ids: Mapping[str, str], start: int) -> PartitionRow:
         key = (tp, topic_ids.get(tp.topic, ""))
@@ -433,3 +461,17 @@ def note_overview(archive: Archive, report: Report, report_path: str) -> dict[st
     )
     write_overview(archive.root, overview)
     return overview
+
+
+def _window_row(
+    key: str, records: int, offsets: int, files: int, size: int, replaces: Sequence[str]
+) -> dict[str, Any]:
+    """Return the report's row for a window."""
+    return {
+        "name": key,
+        "records": records,
+        "offsets": offsets,
+        "files": files,
+        "bytes": size,
+        "replaces": list(replaces),
+    }

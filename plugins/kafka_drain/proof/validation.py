@@ -18,6 +18,8 @@ from kafka_drain.archive.archive import Archive
 from kafka_drain.archive.cluster_moments import MOMENTS
 from kafka_drain.archive.copies import keep_copies
 from kafka_drain.archive.generation_summary import Summary
+from kafka_drain.archive.index import Asked
+from kafka_drain.archive.index_files import check_index, index_to_write, write_index
 from kafka_drain.archive.journal.checks import (
     SealedState,
     check_sealed_state,
@@ -152,7 +154,8 @@ def validate_archive(
             is sealed.
         say: Takes a line of progress every two seconds.
         scope: `all` checks every generation and receipt; `open` checks the generation that drains
-            append to, and trusts the receipts of the closed ones.
+            append to, and trusts the receipts of the closed ones. In an archive with an index, it
+            looks at closed generations and sealed windows in turn, a few each time.
         deep: Also read all bytes of sealed files and compare them with their receipts, and check
             the copies of receipts and documents.
         acknowledge_expired: Expired offsets that are accepted, as `topic:partition:start-end`.
@@ -174,14 +177,18 @@ def validate_archive(
     began, now = time.monotonic(), clock()
     acknowledged = parse_acknowledgements(acknowledge_expired)
     whole = scope == "all" or deep
-    sealed = check_sealed_state(archive.snapshot(), chain_is_read=whole)
+    asked = None if whole else Asked()
+    sealed = check_sealed_state(archive.snapshot(), chain_is_read=whole, asked=asked)
     snapshot = sealed.snapshot
     pipeline, generations = snapshot.document.pipeline, snapshot.generations
     report = Report(str(archive.root), pipeline, scope=scope, deep=deep, validated_at=now)
     newest = [generation.name for generation in generations[-1:]]
     report.findings += unreadable_notes(archive.root, newest)
     checked = check_windows(snapshot, deep=deep)
-    report.add_windows(checked)
+    left_out = snapshot.left_out
+    if left_out is not None:
+        report.add_index(left_out.index)
+    report.add_windows(checked, left_out.index if left_out is not None else None)
     if cluster is not None and describe is not None and writes:
         moment = capture(snapshot, describe, clock)
     else:
@@ -222,19 +229,31 @@ def validate_archive(
         report.findings += check_witness(archive, signer, whole=whole)
     if deep:
         report.findings += check_copies(archive.root, sealed.journal.noted, sealed.topic_ids)
-    previous: str | None = None
-    for generation in generations:
-        if generation is snapshot.open_generation:
+    _validate_generations(validation, whole=whole, writes=writes)
+    index = index_to_write(snapshot, whole=whole)
+    if whole and index is not None:
+        report.findings += check_index(snapshot, index)
+    if cluster is not None and writes and _note(validation) and index is not None:
+        write_index(snapshot, index)
+    report.findings = without_echoes(dict.fromkeys(report.findings))
+    report.seconds = time.monotonic() - began
+    return report
+
+
+def _validate_generations(validation: _Validation, *, whole: bool, writes: bool) -> None:
+    """Check the generations that aren't left out, oldest first."""
+    snapshot, left_out = validation.snapshot, validation.snapshot.left_out
+    previous = left_out.index.generations[-1].sha256 if left_out is not None else None
+    for generation in snapshot.generations:
+        if left_out is not None and generation.number <= left_out.index.last:
+            # It has no receipts, or it would be in the index.
+            validation.report.add_sealed(generation, None, 0)
+        elif generation is snapshot.open_generation:
             _validate_open(validation, generation, previous, whole=whole, writes=writes)
         elif whole:
             previous = _validate_closed(validation, generation, previous, writes=writes)
         else:
             previous = _trust_closed(validation, generation)
-    if cluster is not None and writes:
-        _note(validation)
-    report.findings = without_echoes(dict.fromkeys(report.findings))
-    report.seconds = time.monotonic() - began
-    return report
 
 
 def _validate_open(
@@ -387,11 +406,15 @@ def _observe(
         validation.report.findings += stalled_findings(observed)
 
 
-def _note(validation: _Validation) -> None:
-    """Note in the journal what is sealed and isn't noted yet, unless something is wrong with it."""
+def _note(validation: _Validation) -> bool:
+    """Note in the journal what is sealed and isn't noted yet.
+
+    Returns:
+        False if something is wrong with what is sealed, so that nothing may refer to it.
+    """
     report, sealed, snapshot = validation.report, validation.sealed, validation.snapshot
     if any(finding.reason in _NOT_NOTED for finding in report.findings):
-        return
+        return False
     noted = sealed.there.plus(note_of_holes(validation.explained))
     if report.sealed and snapshot.open_generation is not None:
         noted = noted.plus(note_of_segment(snapshot, snapshot.open_generation, report.sealed[-1]))
@@ -399,6 +422,7 @@ def _note(validation: _Validation) -> None:
     # The originals are intact, or there would have been another finding.
     damaged = [str(f.subject) for f in report.findings if f.reason == Reason.COPY_DAMAGED]
     keep_copies(validation.archive.root, (path.removeprefix("copies/") for path in damaged))
+    return True
 
 
 def _trust_closed(validation: _Validation, generation: SnapshotGeneration) -> str | None:

@@ -298,7 +298,8 @@ def _new_files(
         if through:
             last[number] = through
     gone = [file for file in files if not (snapshot.root / file.path).is_file()]
-    windows = [window for window in snapshot.sealed if window.key not in before.windows]
+    new = (window for key, window in snapshot.folders.items() if key not in before.windows)
+    windows = [window for window in new if window.is_sealed]
     for window in windows:
         # Compaction copies records whose ids were read, unless it came first.
         if window.kind is not WindowKind.COMPACTION or gone:

@@ -1,6 +1,7 @@
 """Comparison of an archive with its journal: everything sealed must exist, unchanged and once.
 
-Reads the document and the newest receipt of each generation, and plan and receipt of each window.
+Reads the document and the newest receipt of each generation, and plan and receipt of each window;
+or only those that are asked for, and some in turn, where the index says enough of the others.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from kafka_drain.archive import erasures
 from kafka_drain.archive.archive import Archive
 from kafka_drain.archive.fold import Partition, held_by
 from kafka_drain.archive.generation import Generation
+from kafka_drain.archive.index import Asked, left_out
 from kafka_drain.archive.journal.digests import (
     digest_of,
     generation_digest,
@@ -100,9 +102,16 @@ class SealedState:
 
 
 def check_sealed_state(
-    snapshot: Snapshot, *, windows: bool = True, chain_is_read: bool = False
+    snapshot: Snapshot,
+    *,
+    windows: bool = True,
+    chain_is_read: bool = False,
+    asked: Asked | None = None,
 ) -> SealedState:
     """Compare an archive with its journal; changes nothing.
+
+    If its index says enough of what isn't asked for, that isn't read, but for some of it in turn;
+    unless something is wrong: then everything is read.
 
     Args:
         snapshot: The archive. If something looks wrong, later snapshots are checked: concurrent
@@ -110,8 +119,12 @@ def check_sealed_state(
         windows: Whether to check windows, overlaps, and the holes between all generations;
             otherwise only holes before a generation that has drained nothing yet are checked.
         chain_is_read: Whether the caller itself checks every receipt of each generation.
+        asked: What is asked for; None for everything.
     """
-    state = _Look(snapshot, snapshot.journal, chain_is_read).look(windows)
+    narrowed = _narrowed(snapshot, asked, windows) if asked is not None else None
+    state = _Look(narrowed or snapshot, snapshot.journal, chain_is_read).look(windows)
+    if narrowed is not None and state.findings:
+        state = _Look(snapshot, snapshot.journal, chain_is_read).look(windows)
     newest = None
     for _ in range(ATTEMPTS):
         if not state.findings or newest == read_journal(snapshot.root).newest:
@@ -122,8 +135,28 @@ def check_sealed_state(
     return state
 
 
+def _narrowed(snapshot: Snapshot, asked: Asked, windows: bool) -> Snapshot | None:
+    """Return an archive without what isn't asked for; None if nothing can be left out."""
+    if not windows and snapshot.has_few_generations:
+        return None
+    index = snapshot.index
+    if index is None:
+        return None
+    if not windows:
+        found = left_out(index, asked, snapshot.journal.newest)
+        return snapshot.without(replace(found, windows=frozenset()))
+    others = {generation.name for generation in snapshot.generations}
+    others |= {window.name for window in snapshot.folders.values()}
+    others -= {row.name for row in index.rows}
+    return snapshot.without(left_out(index, asked, snapshot.journal.newest, others))
+
+
 def refuse_unsound(
-    snapshot: Snapshot, *, windows: bool = True, filling: bool = False
+    snapshot: Snapshot,
+    *,
+    windows: bool = True,
+    filling: bool = False,
+    asked: Asked | None = None,
 ) -> SealedState:
     """Refuse to act on an archive in which sealed data is missing or changed.
 
@@ -132,11 +165,12 @@ def refuse_unsound(
         windows: Whether to check windows.
         filling: Whether to tolerate offsets that are in no segment, because the caller is about to
             fill them with a window.
+        asked: What is asked for; None for everything.
 
     Raises:
         ManifestInvalidError: When something is missing or changed; nothing was changed.
     """
-    state = check_sealed_state(snapshot, windows=windows)
+    state = check_sealed_state(snapshot, windows=windows, asked=asked)
     found = [f for f in state.findings if not (filling and f.reason == Reason.SEGMENT_HOLE)]
     if found:
         shown = "; ".join(map(str, found[:3]))
@@ -284,19 +318,43 @@ class _Look:
         noted = self._journal.noted.tips
         there = {generation.name: generation for generation in self._snapshot.generations}
         newest = []
-        for name in sorted({*there, *noted}):
+        left, in_turn = self._names_left_out()
+        index = self._snapshot.left_out.index if self._snapshot.left_out else None
+        before = index.generations[-1].name if index else ""
+        if index is not None:
+            self._drained.append((before, index.drained))
+        for name in sorted({*there, *noted} - left | in_turn):
             generation = there.get(name) or SnapshotGeneration(
                 self._snapshot.root, int(name.rpartition("/")[2])
             )
             receipt = self._look_at_receipts(generation, noted.get(name))
             if receipt is not None:
                 self._look_at_generation(generation, receipt)
+            if name in in_turn:
+                continue
+            if receipt is not None:
                 self._state.newest[name] = receipt
                 newest.append(receipt)
+            if index is not None and generation.number <= index.last:
+                # The index says where they all end; there were no holes when it was written.
+                continue
+            if receipt is not None:
                 self._drained.append((name, drained_of(receipt)))
             else:
                 self._drained.append((name, self._starts(generation, noted.get(name))))
         return newest
+
+    def _names_left_out(self) -> tuple[set[str], set[str]]:
+        """Return the generations that are left out, and those of them that are looked at in turn.
+
+        What is looked at in turn is only compared with the journal.
+        """
+        found = self._snapshot.left_out
+        if found is None:
+            return set(), set()
+        rows = found.index.generations
+        left = {row.name for row in rows if row.generation in found.generations}
+        return left, {row.name for row in rows if row.generation in found.in_turn}
 
     def _starts(
         self, generation: SnapshotGeneration, noted: Tip | None
@@ -391,7 +449,8 @@ class _Look:
         noted = self._journal.noted.documents
         there = self._snapshot.folders
         receipts = []
-        for key in sorted(self._journal.noted.windows.union(there)):
+        left = self._snapshot.left_out.windows if self._snapshot.left_out else frozenset()
+        for key in sorted(self._journal.noted.windows.union(there) - left):
             window, folder = there.get(key), f"windows/{key}"
             path = f"{folder}/receipt.json"
             receipt, seen = None, None
@@ -443,7 +502,9 @@ class _Look:
     def _look_at_identity(self, receipts: list[Receipt]) -> None:
         """Compare the identity in archive.json with the journal, and with the receipts."""
         document = self._snapshot.document
-        self._state.topic_ids = ids_by_topic(self._topic_ids())
+        left = self._snapshot.left_out
+        known = left.index.ids if left is not None else {}
+        self._state.topic_ids = ids_by_topic(self._topic_ids(), known)
         own = document.pipeline, document.cluster_id
         others = {(receipt.pipeline, receipt.cluster_id) for receipt in receipts} - {own}
         if others:
@@ -467,8 +528,12 @@ class _Look:
             self._documents |= note_of_settings(*document.settings)
 
     def _topic_ids(self) -> Iterator[tuple[Mapping[str, str], Mapping[str, str]]]:
-        """Yield, for each generation, the topic ids in its newest receipt and its document."""
+        """Yield the topic ids in newest receipt and document of each generation after the index."""
+        left = self._snapshot.left_out
+        last = left.index.last if left is not None else 0
         for generation in self._snapshot.generations:
+            if generation.number <= last:
+                continue
             receipt = self._state.newest.get(generation.name)
             try:
                 opened = generation.document.topics

@@ -8,6 +8,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Collection, Iterable, Mapping
+from types import MappingProxyType
 from typing import Any
 
 from kafka_drain.archive.receipts import Receipt
@@ -36,6 +37,7 @@ def note_of_settings(
 
 def ids_by_topic(
     generations: Iterable[tuple[Mapping[str, str], Mapping[str, str]]],
+    known: Mapping[str, Collection[str]] = MappingProxyType({}),
 ) -> dict[str, set[str]]:
     """Return the ids that archive.json may say of each sealed topic.
 
@@ -45,13 +47,14 @@ def ids_by_topic(
     Args:
         generations: Of each generation, oldest first, the topic ids in its newest receipt and in
             its generation.json.
+        known: What the generations before them allow.
     """
-    known: dict[str, set[str]] = {}
+    found = {topic: set(ids) for topic, ids in known.items()}
     for sealed, opened in generations:
-        known |= {topic: {topic_id} for topic, topic_id in sealed.items()}
-        for topic in opened.keys() & known.keys():
-            known[topic].add(opened[topic])
-    return known
+        found |= {topic: {topic_id} for topic, topic_id in sealed.items()}
+        for topic in opened.keys() & found.keys():
+            found[topic].add(opened[topic])
+    return found
 
 
 def identity_differs(

@@ -1,0 +1,623 @@
+"""The index of an archive: what it has closed, in one document, so that nobody reads all of it.
+
+A row for each closed generation and each sealed window, and what they hold together of each
+partition. It is made of nothing but receipts and plans, the same bytes each time, and names each
+with its hash: it counts only as long as journal and listings have just these. What isn't in it is
+read. It proves nothing; a validation that reads everything compares it. Opens nothing.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, fields
+from functools import cached_property
+from itertools import count
+from math import isqrt
+from typing import Any, TypeVar
+
+from kafka_drain.archive.fold import Partition, WindowKind, owner_of
+from kafka_drain.archive.format_version import FORMAT_VERSION, READABLE
+from kafka_drain.archive.generation_summary import SummaryRow
+from kafka_drain.archive.journal.entries import Noted, Tip
+from kafka_drain.archive.journal.identity import ids_by_topic
+from kafka_drain.archive.receipts import Receipt
+from kafka_drain.gaps import GapReason
+from kafka_drain.intervals import TimeRange
+from kafka_drain.offsets import OffsetRange, TopicPartition
+from kafka_drain.storage.sealed_json import SealError, check_seal, seal
+from kafka_drain.storage.typed_json import DocumentError, Shape
+
+#: An archive with at most so many generations, and so many windows, is always read as a whole.
+FEW = 8
+#: Closed generations and windows that are looked at in turn, whatever is asked.
+GENERATIONS_IN_TURN, WINDOWS_IN_TURN = 8, 16
+#: Bytes after which a turn takes no further window: its plan and receipt name what it replaces.
+BYTES_IN_TURN = 8 << 20
+
+_FEWEST_TURNS = 11
+
+T = TypeVar("T")
+
+
+class IndexFileError(ValueError):
+    """Raised when bytes aren't an index."""
+
+
+@dataclass(frozen=True, slots=True)
+class GenerationRow:
+    """A closed generation.
+
+    Attributes:
+        generation: Its number.
+        receipts: Number of its receipts.
+        newest: File name of the newest one.
+        sha256: The hash of that receipt.
+        document: Digest of `generation.json`, as the journal has it.
+        sealed_at: When the newest receipt was sealed, in UTC.
+        offsets: Number of offsets that it drained, including gaps.
+        records: Number of records in its files.
+        files: Number of its files.
+        bytes: Their total size.
+        unknown_content: Whether it isn't known what Spark read of some of its records.
+        first_timestamp: Lowest timestamp, in milliseconds since 1970; None if it has none, or one
+            of its files doesn't say.
+        last_timestamp: Highest timestamp; None likewise.
+    """
+
+    generation: int
+    receipts: int
+    newest: str
+    sha256: str
+    document: str
+    sealed_at: str
+    offsets: int
+    records: int
+    files: int
+    bytes: int
+    unknown_content: bool
+    first_timestamp: int | None
+    last_timestamp: int | None
+
+    @property
+    def name(self) -> str:
+        """Its folder, relative to the archive."""
+        return f"generations/{self.generation:04d}"
+
+    def may_hold(self, times: TimeRange) -> bool:
+        """Return whether its files may have records in a time range."""
+        return self.files > 0 and times.may_hold(self.first_timestamp, self.last_timestamp)
+
+    @classmethod
+    def of(
+        cls, receipts: int, newest: Receipt, document: str, rows: Sequence[SummaryRow]
+    ) -> GenerationRow:
+        """Return the row of a generation.
+
+        Args:
+            receipts: Number of its receipts.
+            newest: The newest one.
+            document: Digest of its `generation.json`.
+            rows: What its summary says of each receipt.
+        """
+        holding = [row for row in rows if row.files]
+        firsts = [row.first_timestamp for row in holding]
+        lasts = [row.last_timestamp for row in holding]
+        known = [time for time in (*firsts, *lasts) if time is not None]
+        is_known = bool(known) and len(known) == 2 * len(holding)
+        return cls(
+            generation=newest.generation or 0,
+            receipts=receipts,
+            newest=newest.name,
+            sha256=newest.sha256,
+            document=document,
+            sealed_at=newest.sealed_at,
+            offsets=sum(row.offsets for row in rows),
+            records=sum(row.records for row in rows),
+            files=newest.files_so_far.files,
+            bytes=newest.files_so_far.bytes,
+            unknown_content=any(row.unknown_content for row in rows),
+            first_timestamp=min(known) if is_known else None,
+            last_timestamp=max(known) if is_known else None,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class WindowRow:
+    """A sealed window whose offsets are all in closed generations.
+
+    Attributes:
+        window: Its name.
+        kind: Why it was written.
+        receipt: Hash of its receipt.
+        plan: Digest of its plan, as the journal has it.
+        size: Bytes of its plan and receipt.
+        sealed_at: Time of sealing, in UTC.
+        offsets: Number of offsets that it covers, including gaps.
+        records: Number of records in its files.
+        files: Number of its files.
+        bytes: Their total size.
+        first_timestamp: Lowest timestamp, in milliseconds since 1970; None if it has none, or one
+            of its files doesn't say.
+        last_timestamp: Highest timestamp; None likewise.
+        replaces: Number of files that it replaces, by the generation or window that they are of.
+    """
+
+    window: str
+    kind: str
+    receipt: str
+    plan: str
+    size: int
+    sealed_at: str
+    offsets: int
+    records: int
+    files: int
+    bytes: int
+    first_timestamp: int | None
+    last_timestamp: int | None
+    replaces: Mapping[str, int]
+
+    @property
+    def name(self) -> str:
+        """Its folder, relative to the archive."""
+        return f"windows/{self.window}"
+
+    def may_hold(self, times: TimeRange) -> bool:
+        """Return whether its files may have records in a time range."""
+        return self.files > 0 and times.may_hold(self.first_timestamp, self.last_timestamp)
+
+    @classmethod
+    def of(cls, receipt: Receipt, kind: WindowKind, plan: str, size: int) -> WindowRow:
+        """Return the row of a window, given the digest of its plan, and the size of both."""
+        row = SummaryRow.of(receipt)
+        return cls(
+            window=receipt.window,
+            kind=kind.value,
+            receipt=receipt.sha256,
+            plan=plan,
+            size=size,
+            sealed_at=row.sealed_at,
+            offsets=row.offsets,
+            records=row.records,
+            files=row.files,
+            bytes=row.bytes,
+            first_timestamp=row.first_timestamp,
+            last_timestamp=row.last_timestamp,
+            replaces=dict(sorted(Counter(map(owner_of, receipt.replaces)).items())),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class TopicRow:
+    """An incarnation of a topic.
+
+    Attributes:
+        topic: Its name.
+        topic_id: Its id.
+        generation: Number of the first generation that counts in it.
+    """
+
+    topic: str
+    topic_id: str
+    generation: int
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionRow:
+    """What all rows together hold of a partition.
+
+    Attributes:
+        topic: The topic.
+        topic_id: Its id.
+        partition: The partition.
+        start: The first drained offset.
+        end: Where the newest generation of it ends, exclusive.
+        records: Number of records.
+        gaps: Number of missing offsets, by reason.
+    """
+
+    topic: str
+    topic_id: str
+    partition: int
+    start: int
+    end: int
+    records: int
+    gaps: Mapping[str, int]
+
+    @property
+    def key(self) -> Partition:
+        """The partition, and the id of its topic."""
+        return TopicPartition(self.topic, self.partition), self.topic_id
+
+
+@dataclass(frozen=True)
+class NewGeneration:
+    """A closed generation that isn't in an index yet.
+
+    Attributes:
+        row: Its row.
+        newest: Its newest receipt.
+        topics: Topic ids by topic, of its `generation.json`.
+    """
+
+    row: GenerationRow
+    newest: Receipt
+    topics: Mapping[str, str]
+
+
+@dataclass(frozen=True)
+class NewWindow:
+    """A window that isn't in an index yet.
+
+    Attributes:
+        row: Its row.
+        receipt: Its receipt.
+        replaced: What its plan says of intact files that it replaces; None if it says nothing.
+    """
+
+    row: WindowRow
+    receipt: Receipt
+    replaced: Mapping[str, Any] | None
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """What of an archive is asked for: at least its open generation, and what isn't in the index.
+
+    Attributes:
+        times: Also what may have records in this range; None for none.
+        uncompacted: Also what no compaction has written.
+    """
+
+    times: TimeRange | None = None
+    uncompacted: bool = False
+
+    def wants(self, row: GenerationRow | WindowRow) -> bool:
+        """Return whether a row is asked for, if any reader gets its files."""
+        if self.times is not None and row.may_hold(self.times):
+            return True
+        return self.uncompacted and not (
+            isinstance(row, WindowRow) and WindowKind(row.kind).is_maintained
+        )
+
+
+@dataclass(frozen=True)
+class LeftOut:
+    """The part of an archive that isn't read for a question, because the index says enough of it.
+
+    Attributes:
+        index: The index.
+        generations: Numbers of closed generations.
+        windows: Names of sealed windows.
+        in_turn: Those of the generations that are compared with the journal this time.
+    """
+
+    index: Index
+    generations: frozenset[int] = frozenset()
+    windows: frozenset[str] = frozenset()
+    in_turn: frozenset[int] = frozenset()
+
+
+@dataclass(frozen=True)
+class Index:
+    """What an archive has closed.
+
+    Attributes:
+        generations: A row for each closed generation that has receipts, oldest first.
+        windows: A row for each window that is settled, by name.
+        topics: The incarnations of topics, by name and id.
+        ids: The ids that archive.json may say of each sealed topic; see `ids_by_topic`.
+        partitions: What the rows hold of each partition.
+        files: Number of files that were sealed, without those that windows have replaced intact.
+        file_bytes: Their size.
+    """
+
+    generations: tuple[GenerationRow, ...] = ()
+    windows: tuple[WindowRow, ...] = ()
+    topics: tuple[TopicRow, ...] = ()
+    ids: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    partitions: tuple[PartitionRow, ...] = ()
+    files: int = 0
+    file_bytes: int = 0
+
+    @property
+    def rows(self) -> list[GenerationRow | WindowRow]:
+        """All rows."""
+        return [*self.generations, *self.windows]
+
+    @property
+    def last(self) -> int:
+        """Number of the newest generation in it; 0 if there is none."""
+        return self.generations[-1].generation if self.generations else 0
+
+    @property
+    def receipts(self) -> int:
+        """Number of receipts of its generations."""
+        return sum(row.receipts for row in self.generations)
+
+    @cached_property
+    def drained(self) -> Mapping[Partition, OffsetRange]:
+        """What its generations have drained of each partition."""
+        return {row.key: OffsetRange(row.start, row.end) for row in self.partitions}
+
+    @cached_property
+    def replaced(self) -> Mapping[str, int]:
+        """Number of intact files that its windows replace, by generation or window."""
+        found = Counter[str]()
+        for row in self.windows:
+            if WindowKind(row.kind).supersedes:
+                found.update(row.replaces)
+        return found
+
+    def is_gone(self, row: GenerationRow | WindowRow) -> bool:
+        """Return whether windows have replaced all files of a row, so that no reader gets any."""
+        return self.replaced.get(row.name, 0) == row.files
+
+    def agrees(self, noted: Noted, generations: Collection[int], windows: Collection[str]) -> bool:
+        """Return whether all that it names is there, and was noted with the same hashes.
+
+        Args:
+            noted: What the journal says was sealed.
+            generations: Numbers of the generations that are there.
+            windows: Names of the windows that are there.
+        """
+        documents = noted.documents
+        return all(
+            row.generation in generations
+            and noted.tips.get(row.name) == Tip(row.newest, row.receipts, row.sha256)
+            and documents.get(f"{row.name}/generation.json") == row.document
+            for row in self.generations
+        ) and all(
+            row.window in windows
+            and documents.get(f"{row.name}/receipt.json") == row.receipt
+            and documents.get(f"{row.name}/plan.json") == row.plan
+            for row in self.windows
+        )
+
+    def is_continued_by(
+        self, topics: Mapping[str, str], starts: Mapping[TopicPartition, int]
+    ) -> bool:
+        """Return whether a later generation starts at or after all offsets that are in it.
+
+        Then nothing in it can hold an offset of that generation.
+
+        Args:
+            topics: Topic ids by topic of the generation.
+            starts: Its starting offsets.
+        """
+        return all(
+            topics.get(tp.topic) != topic_id or starts.get(tp, -1) >= held.end
+            for (tp, topic_id), held in self.drained.items()
+        )
+
+    def plus(
+        self, generations: Iterable[NewGeneration], windows: Iterable[NewWindow] = ()
+    ) -> Index:
+        """Return the index with more generations, newer than those in it, and more windows."""
+        rows, files, size = dict[Partition, _Sum](), self.files, self.file_bytes
+        for row in self.partitions:
+            gaps = Counter(row.gaps)
+            rows[row.key] = _Sum(row.start, row.end, row.records, gaps)
+        first = {(row.topic, row.topic_id): row.generation for row in self.topics}
+        new, more = list(generations), list(windows)
+        for generation in new:
+            for topic in generation.topics.items():
+                first.setdefault(topic, generation.row.generation)
+            _add_generation(rows, generation.newest)
+            files += generation.row.files
+            size += generation.row.bytes
+        for window in more:
+            _add_window(rows, window)
+            replaced = window.replaced or {"files": 0, "bytes": 0}
+            files += window.row.files - replaced["files"]
+            size += window.row.bytes - replaced["bytes"]
+        ids = ids_by_topic(((each.newest.topics, each.topics) for each in new), self.ids)
+        return Index(
+            generations=(*self.generations, *(each.row for each in new)),
+            windows=tuple(
+                sorted((*self.windows, *(each.row for each in more)), key=lambda row: row.window)
+            ),
+            topics=tuple(TopicRow(*topic, first[topic]) for topic in sorted(first)),
+            ids={topic: tuple(sorted(ids[topic])) for topic in sorted(ids)},
+            partitions=tuple(
+                PartitionRow(
+                    topic=tp.topic,
+                    topic_id=topic_id,
+                    partition=tp.partition,
+                    start=row.start,
+                    end=row.end,
+                    records=row.records,
+                    gaps=dict(sorted((+row.gaps).items())),
+                )
+                for (tp, topic_id), row in sorted(rows.items())
+            ),
+            files=files,
+            file_bytes=size,
+        )
+
+    def contradicts(self, other: Index) -> str:
+        """Return what both say something else of; empty if there is nothing.
+
+        One that was made earlier, or before something was restored, is no contradiction.
+        """
+        own = {(row.name, _hash_of(row)): row for row in self.rows}
+        others = {(row.name, _hash_of(row)): row for row in other.rows}
+        for key, row in others.items():
+            if own.get(key, row) != row:
+                return key[0]
+        return "their sums" if own.keys() == others.keys() and self != other else ""
+
+    def to_bytes(self) -> bytes:
+        """Return the sealed content of its file."""
+        values = {name: getattr(self, name) for name in _NAMES}
+        document = _Document(format_version=FORMAT_VERSION, **values)
+        return seal(_SHAPE.dump(document))
+
+
+def left_out(index: Index, asked: Asked, turn: int, others: Iterable[str] = ()) -> LeftOut:
+    """Return what isn't read for a question.
+
+    Whatever is asked, some of what is closed is looked at in turn, so that what is missing is found
+    within days; of the generations, always the newest that is in the index.
+
+    Args:
+        index: A sound index.
+        asked: What is asked for.
+        turn: Grows by one from time to time.
+        others: Folders of the generations and windows that aren't in the index, and so are read.
+    """
+    wanted = [row for row in index.rows if asked.wants(row) and not index.is_gone(row)]
+    generations = {row.generation for row in wanted if isinstance(row, GenerationRow)}
+    windows = {row.window for row in wanted if isinstance(row, WindowRow)}
+    windows |= {row.window for row in in_turn(windows_in_turn(index.windows), turn)}
+    read = {*others, *(row.name for row in wanted), *(f"windows/{key}" for key in windows)}
+    windows |= replacing(index.windows, read)
+    looked_at = in_turn(chunks(index.generations, GENERATIONS_IN_TURN), turn)
+    looked_at = [*looked_at, *index.generations[-1:]]
+    return LeftOut(
+        index,
+        frozenset(row.generation for row in index.generations) - generations,
+        frozenset(row.window for row in index.windows) - windows,
+        frozenset(row.generation for row in looked_at) - generations,
+    )
+
+
+def replacing(windows: Sequence[WindowRow], owners: Collection[str]) -> set[str]:
+    """Return the windows that replace files of some generations and windows, or of one another."""
+    by_owner: dict[str, list[str]] = {}
+    for row in windows:
+        for owner in row.replaces:
+            by_owner.setdefault(owner, []).append(row.window)
+    found, waiting = set[str](), list(owners)
+    while waiting:
+        new = set(by_owner.get(waiting.pop(), ())) - found
+        found |= new
+        waiting += [f"windows/{key}" for key in new]
+    return found
+
+
+def in_turn(portions: Sequence[Sequence[T]], turn: int) -> Sequence[T]:
+    """Return the portion of a turn; each comes, also if only each second or tenth turn is asked.
+
+    For this, there is a prime number of turns before they begin again.
+    """
+    if not portions:
+        return ()
+    turns = next(
+        number
+        for number in count(max(len(portions), _FEWEST_TURNS))
+        if all(number % divisor for divisor in range(2, isqrt(number) + 1))
+    )
+    return portions[turn % turns % len(portions)]
+
+
+def chunks(rows: Sequence[T], size: int) -> list[Sequence[T]]:
+    """Split rows into portions of a size."""
+    return [rows[at : at + size] for at in range(0, len(rows), size)]
+
+
+def windows_in_turn(windows: Sequence[WindowRow]) -> list[Sequence[WindowRow]]:
+    """Split windows into portions, of which each is small, or a single window."""
+    found: list[list[WindowRow]] = []
+    size = 0
+    for row in windows:
+        size += row.size
+        if not found or len(found[-1]) == WINDOWS_IN_TURN or size > BYTES_IN_TURN:
+            found.append([])
+            size = row.size
+        found[-1].append(row)
+    return [*found]
+
+
+def is_settled(
+    receipt: Receipt,
+    kind: WindowKind,
+    replaced: Mapping[str, Any] | None,
+    drained: Mapping[Partition, OffsetRange],
+) -> bool:
+    """Return whether a window needs no look any more unless it is asked for.
+
+    Its offsets are all in closed generations; it erased nothing, as erased offsets may never come
+    back; and if it replaces files, its plan says what these held, as of intact ones.
+
+    Args:
+        receipt: Its receipt.
+        kind: Why it was written.
+        replaced: What its plan says of intact files that it replaces; None if it says nothing.
+        drained: What closed generations have drained.
+    """
+    if kind is WindowKind.ERASURE or (receipt.replaces and replaced is None):
+        return False
+    for part in receipt.partitions:
+        held = drained.get((part.tp, receipt.topics.get(part.tp.topic, "")))
+        if held is None or part.range.end > held.end or GapReason.ERASED in part.gaps:
+            return False
+    return True
+
+
+@dataclass
+class _Sum:
+    start: int
+    end: int
+    records: int = 0
+    gaps: Counter[str] = field(default_factory=Counter)
+
+
+def _add_generation(rows: dict[Partition, _Sum], newest: Receipt) -> None:
+    for part in newest.partitions:
+        key = part.tp, newest.topics.get(part.tp.topic, "")
+        row = rows.setdefault(key, _Sum(part.start_so_far, part.range.end))
+        row.start = min(row.start, part.start_so_far)
+        row.end = part.range.end
+        row.records += part.records_so_far
+        row.gaps.update({str(reason): n for reason, n in part.gaps_so_far.items()})
+
+
+def _add_window(rows: dict[Partition, _Sum], window: NewWindow) -> None:
+    """Add the records of a settled window, whose offsets are those of gaps that it fills."""
+    receipt = window.receipt
+    for part in receipt.partitions:
+        row = rows[part.tp, receipt.topics.get(part.tp.topic, "")]
+        row.start = min(row.start, part.range.start)
+        row.records += part.records
+        if not receipt.files:
+            row.gaps[str(GapReason.DELETED)] += part.gaps_so_far.get(GapReason.DELETED, 0)
+    for gone in (window.replaced or {"records": ()})["records"]:
+        tp = TopicPartition(gone["topic"], gone["partition"])
+        rows[tp, receipt.topics.get(tp.topic, "")].records -= gone["records"]
+
+
+def _hash_of(row: GenerationRow | WindowRow) -> str:
+    return row.sha256 if isinstance(row, GenerationRow) else f"{row.receipt} {row.plan}"
+
+
+@dataclass(frozen=True, slots=True)
+class _Document:
+    """An index's file: its keys in order, with the same meaning as the index's attributes."""
+
+    format_version: int
+    generations: tuple[GenerationRow, ...]
+    windows: tuple[WindowRow, ...]
+    topics: tuple[TopicRow, ...]
+    ids: Mapping[str, tuple[str, ...]]
+    partitions: tuple[PartitionRow, ...]
+    files: int
+    file_bytes: int
+
+
+_SHAPE = Shape(_Document, readable=READABLE)
+_NAMES = [each.name for each in fields(Index)]
+
+
+def parse_index(content: bytes) -> Index:
+    """Parse an index and verify its own hash.
+
+    Raises:
+        IndexFileError: When a byte was changed, or it isn't an index.
+    """
+    try:
+        check_seal(content)
+        document = _SHAPE.parse(content)
+    except (SealError, DocumentError) as error:
+        raise IndexFileError(str(error)) from error
+    return Index(**{name: getattr(document, name) for name in _NAMES})

@@ -1,0 +1,144 @@
+"""The index of an archive on disk: made of what isn't in it yet, compared, and written."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from kafka_drain.archive.fold import Partition
+from kafka_drain.archive.generation_summary import SummaryRow, summarized
+from kafka_drain.archive.index import (
+    GenerationRow,
+    Index,
+    IndexFileError,
+    NewGeneration,
+    NewWindow,
+    WindowRow,
+    is_settled,
+    parse_index,
+)
+from kafka_drain.archive.journal.digests import generation_digest, plan_digest
+from kafka_drain.archive.receipts import Receipt, ReceiptError
+from kafka_drain.archive.snapshot import INDEX, Snapshot, SnapshotGeneration, SnapshotWindow
+from kafka_drain.archive.summary_files import sound_summary
+from kafka_drain.errors import ArchiveError
+from kafka_drain.findings import Finding, Reason
+from kafka_drain.offsets import OffsetRange
+from kafka_drain.storage.json_files import write_text
+from kafka_drain.storage.paths import read_bytes
+
+
+def make_index(snapshot: Snapshot, base: Index) -> Index:
+    """Return an index with everything that an archive has closed.
+
+    Args:
+        snapshot: The archive, of which at least what isn't in `base` is read.
+        base: What is known; an empty one to read everything.
+
+    Raises:
+        ArchiveError: When a generation's document is damaged.
+        ReceiptError: When a generation's receipt is damaged.
+    """
+    found = base.plus(_generations(snapshot, base))
+    return found.plus((), _windows(snapshot, found))
+
+
+def check_index(snapshot: Snapshot, made: Index) -> list[Finding]:
+    """Compare an archive's index with what its receipts say.
+
+    One that is missing, or older than what was sealed, is no damage.
+    """
+    try:
+        found = parse_index(read_bytes(snapshot.root / INDEX))
+    except FileNotFoundError:
+        return []
+    except IndexFileError as error:
+        return [Finding(Reason.NOTE_UNREADABLE, INDEX, str(error))]
+    if name := found.contradicts(made):
+        detail = f"says something else of {name} than the receipts themselves"
+        return [Finding(Reason.SUMMARY_CHANGED, INDEX, detail)]
+    return []
+
+
+def write_index(snapshot: Snapshot, made: Index) -> bool:
+    """Write an index, unless it is there; return whether it was written.
+
+    Raises:
+        ArchiveError: When the archive can't be written.
+    """
+    content = made.to_bytes()
+    try:
+        if read_bytes(snapshot.root / INDEX) == content:
+            return False
+    except FileNotFoundError:
+        pass
+    write_text(snapshot.root / INDEX, content.decode("utf-8"))
+    return True
+
+
+def _generations(snapshot: Snapshot, base: Index) -> Iterator[NewGeneration]:
+    """Yield the closed generations that aren't in an index."""
+    for generation in snapshot.generations[:-1]:
+        names = generation.receipt_names()
+        if generation.number <= base.last or not names:
+            continue
+        newest = generation.read_receipt(names[-1])
+        if not generation.starting_offsets.keys() <= newest.ends.keys():
+            # Of a partition that it never drained, only its own document says where it stands.
+            return
+        document = generation_digest(generation.document.content())
+        yield NewGeneration(
+            GenerationRow.of(len(names), newest, document, _summary_of(generation, newest)),
+            newest,
+            generation.document.topics,
+        )
+
+
+def _summary_of(generation: SnapshotGeneration, newest: Receipt) -> tuple[SummaryRow, ...]:
+    summary = sound_summary(generation, newest.sha256)
+    if summary is None:
+        summary = summarized(generation.number, generation.receipts())
+    return summary.receipts
+
+
+def _windows(snapshot: Snapshot, index: Index) -> Iterator[NewWindow]:
+    """Yield the settled windows that aren't in an index."""
+    known = {row.window for row in index.windows}
+    for window in snapshot.folders.values():
+        if window.key not in known and window.is_readable:
+            new = _new_window(window, index.drained)
+            if new is not None:
+                yield new
+
+
+def _new_window(
+    window: SnapshotWindow, drained: Mapping[Partition, OffsetRange]
+) -> NewWindow | None:
+    """Return a window that is settled; None for another one, or if its plan is damaged."""
+    receipt = window.receipt
+    try:
+        plan, kind = window.plan, window.kind
+    except ArchiveError:
+        # A finding of its own.
+        return None
+    if not is_settled(receipt, kind, plan.replaced, drained):
+        return None
+    size = len(window.plan_bytes or b"") + len(receipt.to_bytes())
+    row = WindowRow.of(receipt, kind, plan_digest(plan.content()), size)
+    return NewWindow(row, receipt, plan.replaced)
+
+
+def index_to_write(snapshot: Snapshot, *, whole: bool) -> Index | None:
+    """Return what an archive's index should say; None if it needs none, or can't have one.
+
+    Args:
+        snapshot: The archive.
+        whole: Whether to read everything again; otherwise what a sound index says is taken from it.
+    """
+    if snapshot.is_small:
+        return None
+    base = None if whole else snapshot.index
+    try:
+        return make_index(snapshot, base or Index())
+    except (ArchiveError, ReceiptError):
+        # A finding of its own.
+        return None

@@ -1,0 +1,651 @@
+"""What the index rules out, and when it counts: tables, and a judge that knows each file."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kafka_drain.archive import index as module
+from kafka_drain.archive.fold import WindowKind, owner_of
+from kafka_drain.archive.generation_summary import SummaryRow
+from kafka_drain.archive.index import (
+    Asked,
+    GenerationRow,
+    Index,
+    IndexFileError,
+    NewGeneration,
+    NewWindow,
+    PartitionRow,
+    TopicRow,
+    WindowRow,
+    chunks,
+    in_turn,
+    is_settled,
+    left_out,
+    parse_index,
+    replacing,
+    windows_in_turn,
+)
+from kafka_drain.archive.journal.entries import REMOVED, Noted, Tip
+from kafka_drain.archive.receipts import FileSet, Receipt, SealedFile, SealedPartition
+from kafka_drain.gaps import GapReason
+from kafka_drain.intervals import TimeRange
+from kafka_drain.offsets import OffsetRange, TopicPartition
+from kafka_drain.storage.sealed_json import seal
+
+P0, P1 = TopicPartition("t", 0), TopicPartition("t", 1)
+IDS = {"t": "id"}
+
+
+def generation(number: int, files: int = 2, first: int | None = 10, last: int | None = 20) -> Any:
+    """A generation's row."""
+    newest = "000000000002.json", f"{number:064x}", "d", "2026-01-01T00:00:00.000+00:00"
+    return GenerationRow(number, 3, *newest, 7, 5, files, 9, False, first, last)
+
+
+def window(
+    key: str,
+    replaces: Mapping[str, int] | None = None,
+    *,
+    kind: WindowKind = WindowKind.COMPACTION,
+    files: int = 1,
+    times: tuple[int | None, int | None] = (10, 20),
+    size: int = 100,
+) -> WindowRow:
+    """A window's row."""
+    sealed_at = "2026-01-01T00:00:00.000+00:00"
+    counts = 7, 5, files, 9
+    return WindowRow(
+        key, kind.value, f"r{key}", f"p{key}", size, sealed_at, *counts, *times, replaces or {}
+    )
+
+
+PARTITION = PartitionRow("t", "id", 0, 0, 100, 50, {"expired": 2})
+INDEX = Index(
+    generations=(generation(1), generation(2, first=30, last=40)),
+    windows=(window("a"), window("b", {"generations/0002": 2}, times=(30, 40))),
+    topics=(TopicRow("t", "id", 1),),
+    ids={"t": ("id",)},
+    partitions=(PARTITION,),
+    files=4,
+    file_bytes=30,
+)
+
+
+def receipt(
+    window: str = "w",
+    partitions: Sequence[SealedPartition] = (),
+    files: int = 0,
+    topics: Mapping[str, str] = IDS,
+    **more: Any,
+) -> Receipt:
+    """A receipt with some partitions."""
+    values: dict[str, Any] = {"generation": None, "first_batch": 0, "last_batch": 0} | more
+    return Receipt(
+        pipeline="p",
+        cluster_id="c",
+        topics=topics,
+        window=window,
+        sealed_at="2026-01-01T00:00:00.000+00:00",
+        previous=None,
+        partitions=tuple(partitions),
+        files=tuple(SealedFile(f"windows/{window}/{n}", 1, "", ()) for n in range(files)),
+        sha256="s",
+        **{"files_so_far": FileSet(), **values},
+    )
+
+
+def part(
+    start: int, end: int, tp: TopicPartition = P0, so_far: int | None = None, **gaps: int
+) -> SealedPartition:
+    """A partition of a receipt, all of whose offsets are records but for the last ones, missing."""
+    missing, at = {}, end
+    for reason, number in gaps.items():
+        missing[GapReason(reason)] = (OffsetRange(at - number, at),)
+        at -= number
+    return SealedPartition.of(
+        tp=tp,
+        range=OffsetRange(start, end),
+        records=at - start,
+        first=start,
+        last=at - 1,
+        first_timestamp=None,
+        last_timestamp=None,
+        gaps=missing,
+        kafka=None,
+        start_so_far=start if so_far is None else so_far,
+        records_so_far=at - (start if so_far is None else so_far),
+        gaps_so_far={reason: sum(map(len, ranges)) for reason, ranges in missing.items()},
+    )
+
+
+def noted(index: Index = INDEX, **changes: str) -> Noted:
+    """What the journal says of all that an index names."""
+    documents = {f"{row.name}/generation.json": row.document for row in index.generations}
+    for row in index.windows:
+        documents |= {f"{row.name}/receipt.json": row.receipt, f"{row.name}/plan.json": row.plan}
+    tips = {row.name: Tip(row.newest, row.receipts, row.sha256) for row in index.generations}
+    return Noted(tips, documents | {"archive.json": "x"} | changes)
+
+
+@pytest.mark.parametrize(
+    ("said", "generations", "windows", "agrees"),
+    [
+        (noted(), {1, 2, 3}, {"a", "b", "c"}, True),
+        (noted(), {1, 2}, {"a", "b"}, True),
+        # Something is gone.
+        (noted(), {1, 3}, {"a", "b"}, False),
+        (noted(), {1, 2}, {"a"}, False),
+        # Something was removed, given up or replaced.
+        (noted(**{"windows/b/receipt.json": REMOVED}), {1, 2}, {"a", "b"}, False),
+        (noted(**{"windows/a/receipt.json": "other"}), {1, 2}, {"a", "b"}, False),
+        (noted(**{"windows/a/plan.json": "other"}), {1, 2}, {"a", "b"}, False),
+        (noted(**{"generations/0001/generation.json": "other"}), {1, 2}, {"a", "b"}, False),
+        (replace(noted(), tips={}), {1, 2}, {"a", "b"}, False),
+        *(
+            (
+                replace(noted(), tips=noted().tips | {"generations/0002": tip}),
+                {1, 2},
+                {"a", "b"},
+                False,
+            )
+            for tip in (
+                Tip("000000000002.json", 3, "other"),
+                Tip("000000000002.json", 2, f"{2:064x}"),
+                Tip("000000000003.json", 3, f"{2:064x}"),
+            )
+        ),
+        (Noted(), {1, 2}, {"a", "b"}, False),
+    ],
+)
+def test_index_agrees(said: Noted, generations: set[int], windows: set[str], agrees: bool) -> None:
+    """It counts only if all that it names is there and was noted with the same hashes."""
+    assert INDEX.agrees(said, generations, windows) is agrees
+
+
+@pytest.mark.parametrize(
+    ("topics", "starts", "continued"),
+    [
+        (IDS, {P0: 100}, True),
+        (IDS, {P0: 101, P1: 0}, True),
+        (IDS, {P0: 99}, False),
+        # It would start at 0.
+        (IDS, {P1: 100}, False),
+        # Made again, or left out.
+        ({"t": "other"}, {P0: 0}, True),
+        ({"u": "id"}, {}, True),
+        ({}, {}, True),
+    ],
+)
+def test_index_continued(
+    topics: dict[str, str], starts: dict[TopicPartition, int], continued: bool
+) -> None:
+    """A later generation can't hold what is in it only if it starts where the index ends."""
+    assert INDEX.is_continued_by(topics, starts) is continued
+
+
+@pytest.mark.parametrize(
+    ("times", "generations", "windows"),
+    [
+        # Only the open generation is asked for.
+        (None, {1, 2}, {"a", "b"}),
+        (TimeRange(0, 10), {1, 2}, {"a", "b"}),
+        (TimeRange(0, 11), {2}, {"b"}),
+        # Of the second generation, window b has replaced all.
+        (TimeRange(40, 50), {1, 2}, {"a"}),
+        (TimeRange(), {2}, set()),
+        (TimeRange(41), {1, 2}, {"a", "b"}),
+    ],
+)
+def test_left_out(
+    times: TimeRange | None, generations: set[int], windows: set[str], monkeypatch: Any
+) -> None:
+    """What can't have records at the times that are asked for isn't read."""
+    monkeypatch.setattr(module, "windows_in_turn", lambda rows: [])
+
+    found = left_out(INDEX, Asked(times), 0)
+
+    assert (found.index, found.generations, found.windows) == (INDEX, generations, windows)
+
+
+@pytest.mark.parametrize(
+    ("row", "wanted"),
+    [
+        (generation(1), True),
+        (window("a", kind=WindowKind.BACKFILL), True),
+        (window("a", kind=WindowKind.REPROCESS), True),
+        (window("a", kind=WindowKind.COMPACTION), False),
+        (window("a", kind=WindowKind.RETENTION), False),
+    ],
+)
+def test_asked_uncompacted(row: Any, wanted: bool) -> None:
+    """Maintenance asks for what may be compacted, and for what may be too old."""
+    assert Asked(uncompacted=True).wants(row) is wanted
+    assert not Asked().wants(row)
+    assert Asked(TimeRange(to_ms=11), uncompacted=True).wants(row)
+    assert Asked(TimeRange(to_ms=10), uncompacted=True).wants(row) is wanted
+
+
+def test_left_out_in_turn() -> None:
+    """Whatever is asked, some of it is looked at, and of generations always the newest."""
+    index = Index(
+        generations=tuple(map(generation, range(1, 21))),
+        windows=tuple(window(f"{n:03d}") for n in range(40)),
+    )
+
+    first, second = left_out(index, Asked(), 0), left_out(index, Asked(), 1)
+    asked = left_out(index, Asked(TimeRange(0, 100)), 0)
+
+    assert first.generations == second.generations == {*range(1, 21)}
+    assert (first.in_turn, second.in_turn) == ({*range(1, 9), 20}, {*range(9, 17), 20})
+    assert first.windows == {f"{n:03d}" for n in range(16, 40)}
+    assert second.windows == {f"{n:03d}" for n in (*range(16), *range(32, 40))}
+    # What is asked for is read anyway.
+    assert (asked.generations, asked.windows, asked.in_turn) == (set(), set(), set())
+
+
+def test_left_out_replaced_in_turn(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A window is looked at with those that replace its files: they may be gone."""
+    monkeypatch.setattr(module, "WINDOWS_IN_TURN", 1)
+    rows = window("a"), window("b", {"windows/a": 1}), window("c", {"windows/b": 1}), window("d")
+    index = Index((generation(1),), rows)
+
+    assert [left_out(index, Asked(), turn).windows for turn in range(4)] == [
+        {"d"},
+        {"a", "d"},
+        {"a", "b", "d"},
+        {"a", "b", "c"},
+    ]
+
+
+def test_left_out_others() -> None:
+    """Of what isn't in the index, and so is read, it leaves out no window that replaces a file."""
+    rows = window("a", {"windows/repair": 1}), window("b")
+    index = Index((generation(1),), tuple(rows) * 1 + tuple(window(f"x{n}") for n in range(40)))
+    turn = 2
+
+    assert "a" in left_out(index, Asked(), turn).windows
+    assert "a" not in left_out(index, Asked(), turn, ["windows/repair"]).windows
+
+
+@pytest.mark.parametrize("stride", range(1, 11))
+@pytest.mark.parametrize("portions", [1, 2, 3, 7, 8, 33, 64])
+def test_in_turn_all(portions: int, stride: int) -> None:
+    """Each portion comes within days, also if only each second or third turn is asked for."""
+    rows = [[number] for number in range(portions)]
+    turns = range(0, stride * max(portions + 10, 11), stride)
+
+    assert {in_turn(rows, turn)[0] for turn in turns} == {*range(portions)}
+    assert [in_turn(rows, turn)[0] for turn in range(portions)] == [*range(portions)]
+
+
+def test_in_turn_nothing() -> None:
+    """Of nothing, nothing comes."""
+    assert in_turn([], 3) == ()
+
+
+def test_chunks() -> None:
+    """Portions are of the given size but for the last."""
+    assert chunks("abcde", 2) == ["ab", "cd", "e"]
+    assert chunks("", 2) == []
+
+
+@pytest.mark.parametrize(
+    ("sizes", "portions"),
+    [
+        ([], []),
+        ([100], [1]),
+        ([1] * 16, [16]),
+        ([1] * 17, [16, 1]),
+        ([module.BYTES_IN_TURN - 1, 1, 1, 5], [2, 2]),
+        ([module.BYTES_IN_TURN + 1, 1, module.BYTES_IN_TURN], [1, 1, 1]),
+        ([1, module.BYTES_IN_TURN], [1, 1]),
+    ],
+)
+def test_windows_in_turn(sizes: list[int], portions: list[int]) -> None:
+    """A portion has few windows, and few bytes, or is a single window."""
+    rows = [window(f"{number:03d}", size=size) for number, size in enumerate(sizes)]
+    found = windows_in_turn(rows)
+
+    assert [len(each) for each in found] == portions
+    assert [row for each in found for row in each] == rows
+
+
+def test_replacing() -> None:
+    """Windows that replace files of an owner, and those that replace files of them."""
+    rows = [
+        window("a", {"generations/0001": 1}),
+        window("b", {"windows/a": 1, "generations/0002": 4}),
+        window("c", {"windows/b": 1}),
+        window("d", {"windows/x": 1}),
+    ]
+
+    assert replacing(rows, ["generations/0001"]) == {"a", "b", "c"}
+    assert replacing(rows, ["generations/0002"]) == {"b", "c"}
+    assert replacing(rows, ["windows/c", "windows/d"]) == set()
+    assert replacing(rows, ["windows/x", "windows/b"]) == {"c", "d"}
+
+
+DRAINED = {(P0, "id"): OffsetRange(0, 100)}
+
+
+@pytest.mark.parametrize(
+    ("partitions", "kind", "more", "settled"),
+    [
+        ([part(0, 100)], WindowKind.BACKFILL, {}, True),
+        ([part(0, 100, lost=3)], WindowKind.BACKFILL, {}, True),
+        ([], WindowKind.BACKFILL, {}, True),
+        # Beyond what is closed, or of no generation at all.
+        ([part(0, 101)], WindowKind.BACKFILL, {}, False),
+        ([part(0, 1), part(0, 1, P1)], WindowKind.BACKFILL, {}, False),
+        ([part(0, 1)], WindowKind.BACKFILL, {"topics": {"t": "other"}}, False),
+        # A repair: its damaged files are named one by one in the report.
+        ([part(0, 1)], WindowKind.REPAIR, {"replaces": ("x",)}, False),
+        # What was erased may never come back.
+        ([part(0, 1)], WindowKind.ERASURE, {}, False),
+        ([part(0, 9, erased=2)], WindowKind.COMPACTION, {}, False),
+    ],
+)
+def test_is_settled(
+    partitions: list[SealedPartition], kind: WindowKind, more: dict[str, Any], settled: bool
+) -> None:
+    """A window needs no look any more if nothing new can depend on it."""
+    assert is_settled(receipt(partitions=partitions, **more), kind, None, DRAINED) is settled
+
+
+def test_is_settled_replaced() -> None:
+    """A plan that says what the replaced files held speaks of intact ones."""
+    found = receipt(partitions=[part(0, 1)], replaces=("x",))
+
+    assert is_settled(found, WindowKind.COMPACTION, {"files": 1}, DRAINED)
+    assert not is_settled(found, WindowKind.ERASURE, {"files": 1}, DRAINED)
+
+
+def row(files: int, first: int | None, last: int | None) -> SummaryRow:
+    """A row of a summary."""
+    return SummaryRow("n", "s", "at", 1, 1, files, 1, first, last, False)
+
+
+@pytest.mark.parametrize(
+    ("rows", "times"),
+    [
+        ([row(1, 5, 9), row(2, 3, 4)], (3, 9)),
+        # A segment without files has no times, and needs none.
+        ([row(1, 5, 9), row(0, None, None)], (5, 9)),
+        ([row(1, 5, 9), row(1, None, None)], (None, None)),
+        ([row(1, 5, None)], (None, None)),
+        ([], (None, None)),
+    ],
+)
+def test_generation_row_times(rows: list[SummaryRow], times: tuple[int | None, int | None]) -> None:
+    """A generation's times are those of all its files; unknown ones rule out nothing."""
+    newest = receipt(
+        window="",
+        partitions=[part(8, 10, so_far=0)],
+        generation=7,
+        last_batch=3,
+        files_so_far=FileSet(5, 60),
+    )
+
+    found = GenerationRow.of(4, newest, "digest", rows)
+
+    newest = "000000000003.json", "s", "digest", "2026-01-01T00:00:00.000+00:00"
+    totals = len(rows), len(rows), 5, 60, False
+    assert found == GenerationRow(7, 4, *newest, *totals, *times)
+
+
+def test_generation_row_unknown() -> None:
+    """Of a generation it isn't known what Spark read if it isn't of one of its receipts."""
+    newest = receipt(window="", generation=7)
+    known = row(1, 5, 9)
+    unknown = replace(known, unknown_content=True)
+
+    assert GenerationRow.of(2, newest, "d", [known, unknown]).unknown_content
+    assert not GenerationRow.of(2, newest, "d", [known, known]).unknown_content
+
+
+@pytest.mark.parametrize(("files", "held"), [(0, False), (1, True)])
+def test_row_may_hold(files: int, held: bool) -> None:
+    """Without a file there are no records."""
+    assert generation(1, files=files).may_hold(TimeRange(10, 11)) is held
+    assert window("a", files=files).may_hold(TimeRange(10, 11)) is held
+    assert not generation(1, files=files).may_hold(TimeRange(0, 10))
+    assert not window("a", files=files).may_hold(TimeRange(0, 10))
+
+
+def new_generation(number: int, start: int, end: int, topics: Mapping[str, str] = IDS) -> Any:
+    """A generation with one partition."""
+    newest = receipt(
+        window="",
+        partitions=[part(end - 1, end, so_far=start, expired=1)],
+        generation=number,
+        topics=topics,
+        files_so_far=FileSet(2, 20),
+    )
+    return NewGeneration(GenerationRow.of(1, newest, "d", ()), newest, topics)
+
+
+def new_window(key: str, start: int, end: int, replaced: Mapping[str, Any] | None = None) -> Any:
+    """A window with one partition, and a file."""
+    sealed = receipt(key, [part(start, end)], files=1)
+    return NewWindow(WindowRow.of(sealed, WindowKind.COMPACTION, "p", 10), sealed, replaced)
+
+
+GONE = {"files": 2, "bytes": 20, "records": [{"topic": "t", "partition": 0, "records": 3}]}
+
+
+def test_plus_sums() -> None:
+    """Sums are those of the generations, with what windows hold in place of what they replaced."""
+    found = Index().plus(
+        [new_generation(1, 5, 10), new_generation(2, 10, 20)],
+        [new_window("b", 5, 10, GONE), new_window("a", 2, 4)],
+    )
+
+    assert found.partitions == (
+        PartitionRow("t", "id", 0, 2, 20, 4 + 9 + 5 - 3 + 2, {"expired": 2}),
+    )
+    assert (found.files, found.file_bytes) == (2 + 2 + 1 + 1 - 2, 20 + 20 + 1 + 1 - 20)
+    assert [each.window for each in found.windows] == ["a", "b"]
+    assert (found.last, found.receipts) == (2, 2)
+    assert found.drained == {(P0, "id"): OffsetRange(2, 20)}
+
+
+def test_plus_deleted() -> None:
+    """What retention has deleted is a gap."""
+    deletion = receipt("d", [part(5, 9, deleted=4)])
+    row = WindowRow.of(deletion, WindowKind.RETENTION, "p", 10)
+
+    found = Index().plus([new_generation(1, 5, 10)], [NewWindow(row, deletion, None)])
+
+    assert found.partitions[0].gaps == {"deleted": 4, "expired": 1}
+
+
+def test_plus_topics() -> None:
+    """A topic that was made again is another, of which the first generation is kept."""
+    other = {"t": "other"}
+    found = Index().plus([new_generation(1, 0, 5), new_generation(2, 0, 9, other)])
+    found = found.plus([new_generation(3, 9, 10, other)])
+
+    assert found.topics == (TopicRow("t", "id", 1), TopicRow("t", "other", 2))
+    assert found.ids == {"t": ("other",)}
+    assert [(each.topic_id, each.end) for each in found.partitions] == [("id", 5), ("other", 10)]
+
+
+def test_plus_opened_ids() -> None:
+    """A topic that was made again and not drained since may have either id."""
+    new = replace(new_generation(1, 0, 5), topics={"t": "other", "u": "id"})
+
+    assert Index().plus([new]).ids == {"t": ("id", "other")}
+
+
+@given(st.lists(st.booleans(), min_size=6, max_size=6))
+def test_plus_in_steps(splits: list[bool]) -> None:
+    """It is the same bytes each time, whenever and in however many steps it was made."""
+    generations = [new_generation(number, 10 * number, 10 * number + 10) for number in range(1, 6)]
+    windows = [new_window(f"w{number}", 10 * number, 10 * number + 3) for number in range(1, 6)]
+    index, waiting = Index(), list[int]()
+    for number, is_step in enumerate([*splits[:4], True]):
+        waiting.append(number)
+        if is_step:
+            index = index.plus([generations[n] for n in waiting])
+            index = index.plus((), [windows[n] for n in reversed(waiting)])
+            waiting = []
+
+    assert index.to_bytes() == Index().plus(generations, windows).to_bytes()
+
+
+@pytest.mark.parametrize(
+    ("other", "name"),
+    [
+        (INDEX, ""),
+        # Older or newer, or of another state.
+        (Index(), ""),
+        (replace(INDEX, windows=INDEX.windows[:1], files=3), ""),
+        (replace(INDEX, generations=(replace(INDEX.generations[0], sha256="x", files=7),)), ""),
+        (replace(INDEX, windows=(replace(INDEX.windows[0], receipt="x", files=7),)), ""),
+        # The same receipts.
+        (
+            replace(INDEX, generations=(replace(INDEX.generations[0], last_timestamp=19),)),
+            "generations/0001",
+        ),
+        (replace(INDEX, windows=(replace(INDEX.windows[1], replaces={}),)), "windows/b"),
+        (replace(INDEX, files=5), "their sums"),
+        (replace(INDEX, partitions=(replace(PARTITION, end=101),)), "their sums"),
+    ],
+)
+def test_index_contradicts(other: Index, name: str) -> None:
+    """Only what it says of the same receipts can be wrong."""
+    assert INDEX.contradicts(other) == other.contradicts(INDEX) == name
+
+
+def test_index_gone() -> None:
+    """Only windows that supersede intact files make them go."""
+    index = Index((generation(1),), (window("a", {"generations/0001": 2}),))
+
+    assert index.is_gone(generation(1))
+    assert not index.is_gone(generation(2))
+    assert not index.is_gone(window("a"))
+    repaired = replace(index.windows[0], kind="repair")
+    assert not replace(index, windows=(repaired,)).is_gone(generation(1))
+    assert not index.is_gone(generation(1, files=3))
+
+
+def test_index_bytes() -> None:
+    """An index is read as it was written, and is the same bytes each time."""
+    content = INDEX.to_bytes()
+
+    assert parse_index(content) == INDEX
+    assert parse_index(content).to_bytes() == content
+
+
+@pytest.mark.parametrize("at", range(0, len(INDEX.to_bytes()), 37))
+def test_parse_index_changed(at: int) -> None:
+    """A single changed byte is found."""
+    content = bytearray(INDEX.to_bytes())
+    content[at] ^= 1
+
+    with pytest.raises(IndexFileError):
+        parse_index(bytes(content))
+
+
+@pytest.mark.parametrize("document", [{}, {"format_version": 2}, {"format_version": 1}])
+def test_parse_index_other(document: dict[str, object]) -> None:
+    """Another sealed document, or one of a newer format, isn't an index."""
+    with pytest.raises(IndexFileError):
+        parse_index(seal(document))
+
+
+@dataclass(frozen=True)
+class Drawn:
+    """An archive as plain values.
+
+    Attributes:
+        files: The time of each file's record, by path.
+        replaces: The files that each window replaces.
+        kinds: Why each window was written.
+        unsettled: Windows that aren't in the index.
+    """
+
+    files: Mapping[str, int]
+    replaces: Mapping[str, Sequence[str]]
+    kinds: Mapping[str, WindowKind]
+    unsettled: frozenset[str]
+
+    def of(self, owner: str) -> list[str]:
+        """The files of a generation or window."""
+        return [path for path in self.files if owner_of(path) == owner]
+
+    def times(self, owner: str) -> tuple[int | None, int | None]:
+        """The times of its records."""
+        own = [self.files[path] for path in self.of(owner)]
+        return (min(own), max(own)) if own else (None, None)
+
+    def live(self, owners: set[str], times: TimeRange) -> set[str]:
+        """The files with asked records that a reader gets who reads only some of the archive."""
+        gone = {p for key, ps in self.replaces.items() if f"windows/{key}" in owners for p in ps}
+        held = {path for path, at in self.files.items() if times.may_hold(at, at)}
+        return {path for path in held - gone if owner_of(path) in owners}
+
+
+KINDS = [WindowKind.COMPACTION, WindowKind.RETENTION, WindowKind.BACKFILL, WindowKind.REPAIR]
+
+
+@st.composite
+def archives(draw: st.DrawFn) -> Drawn:
+    """Three generations, and windows of which each replaces files that were live before."""
+    files: dict[str, int] = {}
+    for number in range(1, 4):
+        for name in range(draw(st.integers(0, 3))):
+            files[f"generations/000{number}/data/{name}"] = draw(st.integers(0, 9))
+    replaces, kinds, live = dict[str, Sequence[str]](), dict[str, WindowKind](), set(files)
+    for key in "abcdef"[: draw(st.integers(0, 6))]:
+        owners = sorted({owner_of(path) for path in live})
+        chosen = draw(st.lists(st.sampled_from(owners), unique=True, max_size=2)) if owners else []
+        own = sorted(path for path in live if owner_of(path) in chosen)
+        replaces[key] = own if draw(st.booleans()) else own[: draw(st.integers(0, 3))]
+        kinds[key] = draw(st.sampled_from(KINDS))
+        live -= set(replaces[key])
+        for name in range(draw(st.integers(0, 2))):
+            files[f"windows/{key}/{name}"] = draw(st.integers(0, 9))
+            live.add(f"windows/{key}/{name}")
+    return Drawn(files, replaces, kinds, frozenset(draw(st.sets(st.sampled_from("abcdef")))))
+
+
+@given(archives(), st.integers(0, 9), st.integers(0, 5), st.integers(0, 9))
+def test_left_out_same_files(made: Drawn, start: int, length: int, turn: int) -> None:
+    """Whatever is asked of whatever archive, a reader gets the files that are there without it."""
+    times = TimeRange(start, start + length)
+    owners = {f"generations/000{number}" for number in (1, 2, 3)}
+    owners |= {f"windows/{key}" for key in made.replaces}
+    index = Index(
+        tuple(
+            generation(n, len(made.of(f"generations/000{n}")), *made.times(f"generations/000{n}"))
+            for n in (1, 2)
+        ),
+        tuple(
+            window(
+                key,
+                Counter(map(owner_of, paths)),
+                kind=made.kinds[key],
+                files=len(made.of(f"windows/{key}")),
+                times=made.times(f"windows/{key}"),
+            )
+            for key, paths in made.replaces.items()
+            if key not in made.unsettled
+        ),
+    )
+    known = {row.name for row in (*index.generations, *index.windows)}
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(module, "WINDOWS_IN_TURN", 1)
+        found = left_out(index, Asked(times), turn, owners - known)
+
+    gone = {f"generations/000{n}" for n in found.generations}
+    gone |= {f"windows/{key}" for key in found.windows}
+    assert made.live(owners - gone, times) == made.live(owners, times)
