@@ -92,7 +92,10 @@ DECIDING = {
     "republish.verifying.result": "",
     "schemas.restore_order": "",
     "schemas.schema_ids": "",
+    "sizing": "",
     "spark.splitting": "",
+    "storage.endpoints": "",
+    "storage.gcs": "",
     "storage.immutability": "",
     "storage.lease_takeover": "",
     "windows.superseded_files": "",
@@ -115,6 +118,7 @@ source_paths = ["kafka_drain"]
 only_mutate = {modules}
 pytest_add_cli_args_test_selection = {tests}
 pytest_add_cli_args = ["-m", "not integration", "--hypothesis-profile=mutation"]
+also_copy = ["benchmarks"]
 timeout_multiplier = 4
 timeout_constant = 5
 do_not_mutate_patterns = [
@@ -174,9 +178,8 @@ class Result:
 
 def held_by(module: str) -> list[str]:
     """Return the test files that cover a deciding module."""
-    package, _, name = module.rpartition(".")
-    own = f"{package.replace('.', '/')}/test_{name}.py"
-    found = [own, *DECIDING[module].split()]
+    *packages, name = module.split(".")
+    found = ["/".join([*packages, f"test_{name}.py"]), *DECIDING[module].split()]
     return [
         f"tests/kafka_drain/{test}"
         for test in found
@@ -190,6 +193,9 @@ def make_tree(modules: Iterable[str]) -> None:
     leave = shutil.ignore_patterns("__pycache__")
     for folder in ("plugins/kafka_drain", "spark_jobs/kafka_drain_spark", "tests", "demo"):
         shutil.copytree(ROOT / folder, TREE / Path(folder).name, ignore=leave)
+    # The measurements that the tests of the sizing page compare with.
+    (TREE / "benchmarks").mkdir()
+    shutil.copy(ROOT / "benchmarks" / "results.json", TREE / "benchmarks")
     paths = [f"kafka_drain/{module.replace('.', '/')}.py" for module in modules]
     tests = sorted({test for module in modules for test in held_by(module)})
     (TREE / "pyproject.toml").write_text(

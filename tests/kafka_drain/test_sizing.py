@@ -118,6 +118,21 @@ def test_send_seconds_held_back(row: dict[str, Any]) -> None:
     assert said == pytest.approx(row["seconds"], rel=sizing.ERROR)
 
 
+@pytest.mark.parametrize(
+    ("records", "partitions", "cores", "expected"),
+    [
+        (20_000, 8, 2, 5.8 + 0.0306 + 0.0044),
+        (20_001, 8, 2, 11.7 + 0.0306 + 0.0044),
+        (20_000, 1, 2, 5.8 + 0.0306 + 0.0044),
+        (20_000, 9, 2, 5.8 + 0.0306 + 0.0044 + 0.036),
+        (1_000_000, 108, 4, 11.7 + (1.53 + 0.22 + 3.6) / 2),
+    ],
+)
+def test_drain_seconds(records: float, partitions: int, cores: int, expected: float) -> None:
+    """A start by the number of records; then records, bytes and more than eight partitions."""
+    assert drain_seconds(records, 100, partitions, cores) == pytest.approx(expected, abs=1e-4)
+
+
 @pytest.mark.parametrize("name", list(Load.__slots__))
 @pytest.mark.parametrize("value", [0, -1, float("inf"), float("nan")])
 def test_load_refused(name: str, value: float) -> None:
@@ -129,11 +144,11 @@ def test_load_refused(name: str, value: float) -> None:
 @pytest.mark.parametrize(
     ("change", "wanted"),
     [
-        ({}, {"cores": 2, "new_files": 480, "receipts": 720}),
+        ({}, {"cores": 2, "memory_mib": 1_300, "new_files": 480, "receipts": 720}),
         ({"minutes": 1_440.0}, {"new_files": 20, "receipts": 30}),
         ({"partitions": 100}, {"new_files": 2_400}),
         ({"retention_days": 3_650.0}, {"receipts": 87_600}),
-        ({"records_per_second": 1_000_000.0}, {"cores": 14}),
+        ({"records_per_second": 1_000_000.0}, {"cores": 14, "memory_mib": 9_100}),
     ],
 )
 def test_size_of(change: dict[str, float], wanted: dict[str, float]) -> None:
@@ -148,8 +163,11 @@ def test_size_of_bytes() -> None:
     size = size_of(LOAD)
 
     assert size.archive_bytes.low == pytest.approx(1_296e9 * 0.24)
+    assert size.archive_bytes.likely == pytest.approx(1_296e9 * (0.24 + 1.03) / 2)
     assert size.archive_bytes.high == pytest.approx(1_296e9 * 1.03)
-    assert size.kept_files.low == pytest.approx(1_296e9 * 0.24 / (256 << 20))
+    in_files = [asdict(size)[name] for name in ("archive_bytes", "kept_files")]
+    for name, value in in_files[0].items():
+        assert in_files[1][name] == pytest.approx(value / (256 << 20))
 
 
 def test_size_of_requests() -> None:
@@ -180,6 +198,15 @@ def test_largest_share(lanes: int, workers: int, expected: float) -> None:
     assert sizing.largest_share(lanes, workers) == pytest.approx(expected)
 
 
+def test_sending_fit_two_and_four() -> None:
+    """One worker needn't be measured."""
+    sending = sizing.Sending(8, 3.0, 100.0)
+
+    fitted = sizing.Sending.fit(8, {n: sizing.send_seconds(sending, n) for n in (4, 2)})
+
+    assert asdict(fitted) == pytest.approx(asdict(sending))
+
+
 @given(
     lanes=st.integers(2, 1_000),
     start=st.floats(0, 100),
@@ -205,10 +232,30 @@ def test_size_of_restore_cores() -> None:
     assert many.likely - start == pytest.approx((few.likely - start) / 4)
 
 
-def test_size_of_too_often() -> None:
-    """Drains that can't end before the next one are refused."""
+@pytest.mark.parametrize(
+    ("records", "seconds", "is_possible"),
+    [
+        (20_000, 14.5, False),
+        (20_000, 15, True),
+        (20_001, 29.25, False),
+        (20_001, 30, True),
+    ],
+)
+def test_size_of_too_often(records: float, seconds: float, is_possible: bool) -> None:
+    """Drains whose start alone takes two fifths of the time until the next one are refused."""
+    load = replace(
+        LOAD,
+        records_per_second=records / seconds,
+        record_bytes=100,
+        partitions=8,
+        minutes=seconds / 60,
+    )
+
+    if is_possible:
+        assert size_of(load).cores == 2
+        return
     with pytest.raises(ConfigError, match="minutes"):
-        size_of(replace(LOAD, minutes=0.2))
+        size_of(load)
 
 
 @given(load=loads)

@@ -8,6 +8,7 @@ from datetime import datetime, timedelta, timezone
 from pathlib import Path
 
 import pytest
+from upath import UPath
 
 from kafka_drain.archive.files import ArchiveFile
 from kafka_drain.clock import utc_now
@@ -347,17 +348,19 @@ def test_remove_unsealed_locked(case: Superseded, monkeypatch: pytest.MonkeyPatc
     folder = Path(str(case.made.root), "windows/compact_0002")
     said: list[str] = []
     case.plan("compact_0003")
-    monkeypatch.setattr(
-        superseding,
-        "locked_in",
-        lambda path, _: Locked(2, on_hold=2) if path.name == folder.name else Locked(),
-    )
+
+    def locked_in(path: UPath, say: Callable[[str], None]) -> Locked:
+        say(f"asking for {path.name}")
+        return Locked(2, on_hold=2) if path.name == folder.name else Locked()
+
+    monkeypatch.setattr(superseding, "locked_in", locked_in)
 
     remove_unsealed(case.made.archive, said.append)
 
     assert folder.is_dir()
     assert not folder.with_name("compact_0003").exists()
-    assert said[0].endswith(
+    assert said[0] == "asking for compact_0002"
+    assert said[1].endswith(
         "keeping window compact_0002, which was never sealed: 2 files, locked until a legal hold "
         "is released; a later maintenance removes it"
     )
