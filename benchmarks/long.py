@@ -21,6 +21,7 @@ from benchmarks.processes import measured
 from benchmarks.synthetic import TOPIC, Linker, SyntheticArchive, SyntheticCluster
 from kafka_drain.archive.archive import Archive
 from kafka_drain.archive.history import History, read_history
+from kafka_drain.archive.index_files import index_to_write, write_index
 from kafka_drain.archive.journal.checks import check_sealed_state
 from kafka_drain.archive.journal.files import note_sealed
 from kafka_drain.archive.summary_files import write_missing_summaries
@@ -68,9 +69,9 @@ class Age:
 
 #: By name. Ten years have few partitions: 87,576 receipts of 100 take half an hour to write.
 AGES = {
-    "a month": Age(4, 10),
-    "a year": Age(52, 10, 240),
-    "ten years": Age(521, 10, 2_400),
+    "a month": Age(4, 4),
+    "a year": Age(52, 4, 240),
+    "ten years": Age(521, 4, 2_400),
     "a month of 100 partitions": Age(4, 100),
     "a year of 100 partitions": Age(52, 100, 240),
     "a month, never compacted": Age(4, 2, compacted=False),
@@ -114,6 +115,10 @@ def make(folder: str, age: Age) -> dict[str, Any]:
     )
     note_sealed(made.root, check_sealed_state(made.snapshot()).there)
     write_missing_summaries(made.snapshot())
+    # As validations have left it.
+    snapshot = made.snapshot()
+    if index := index_to_write(snapshot, whole=False):
+        write_index(snapshot, index)
     return {"receipts": age.closed * WEEK + OPEN, "windows": len(made.snapshot().folders)}
 
 

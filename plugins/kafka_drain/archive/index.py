@@ -33,7 +33,7 @@ FEW = 8
 #: Closed generations and windows that are looked at in turn, whatever is asked.
 GENERATIONS_IN_TURN, WINDOWS_IN_TURN = 8, 16
 #: Bytes after which a turn takes no further window: its plan and receipt name what it replaces.
-BYTES_IN_TURN = 8 << 20
+BYTES_IN_TURN = 4 << 20
 
 _FEWEST_TURNS = 11
 
@@ -386,7 +386,7 @@ class Index:
             starts: Its starting offsets.
         """
         return all(
-            topics.get(tp.topic) != topic_id or starts.get(tp, -1) >= held.end
+            topics.get(tp.topic) != topic_id or (tp in starts and starts[tp] >= held.end)
             for (tp, topic_id), held in self.drained.items()
         )
 
@@ -519,13 +519,13 @@ def chunks(rows: Sequence[T], size: int) -> list[Sequence[T]]:
 def windows_in_turn(windows: Sequence[WindowRow]) -> list[Sequence[WindowRow]]:
     """Split windows into portions, of which each is small, or a single window."""
     found: list[list[WindowRow]] = []
-    size = 0
     for row in windows:
-        size += row.size
-        if not found or len(found[-1]) == WINDOWS_IN_TURN or size > BYTES_IN_TURN:
-            found.append([])
-            size = row.size
-        found[-1].append(row)
+        last = found[-1] if found else []
+        is_full = sum(each.size for each in last) + row.size > BYTES_IN_TURN
+        if not last or len(last) == WINDOWS_IN_TURN or is_full:
+            found.append([row])
+        else:
+            last.append(row)
     return [*found]
 
 
@@ -558,7 +558,7 @@ def is_settled(
 @dataclass
 class _Sum:
     start: int
-    end: int
+    end: int = 0
     records: int = 0
     gaps: Counter[str] = field(default_factory=Counter)
 
@@ -566,7 +566,7 @@ class _Sum:
 def _add_generation(rows: dict[Partition, _Sum], newest: Receipt) -> None:
     for part in newest.partitions:
         key = part.tp, newest.topics.get(part.tp.topic, "")
-        row = rows.setdefault(key, _Sum(part.start_so_far, part.range.end))
+        row = rows.setdefault(key, _Sum(part.start_so_far))
         row.start = min(row.start, part.start_so_far)
         row.end = part.range.end
         row.records += part.records_so_far

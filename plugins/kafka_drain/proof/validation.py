@@ -233,7 +233,8 @@ def validate_archive(
     index = index_to_write(snapshot, whole=whole)
     if whole and index is not None:
         report.findings += check_index(snapshot, index)
-    if cluster is not None and writes and _note(validation) and index is not None:
+    is_noted = cluster is not None and writes and _note(validation)
+    if is_noted and index is not None and index != snapshot.index:
         write_index(snapshot, index)
     report.findings = without_echoes(dict.fromkeys(report.findings))
     report.seconds = time.monotonic() - began

@@ -33,7 +33,13 @@ from kafka_drain.archive.index import (
     windows_in_turn,
 )
 from kafka_drain.archive.journal.entries import REMOVED, Noted, Tip
-from kafka_drain.archive.receipts import FileSet, Receipt, SealedFile, SealedPartition
+from kafka_drain.archive.receipts import (
+    FileSet,
+    Receipt,
+    SealedContent,
+    SealedFile,
+    SealedPartition,
+)
 from kafka_drain.gaps import GapReason
 from kafka_drain.intervals import TimeRange
 from kafka_drain.offsets import OffsetRange, TopicPartition
@@ -407,6 +413,7 @@ def test_generation_row_unknown() -> None:
     unknown = replace(known, unknown_content=True)
 
     assert GenerationRow.of(2, newest, "d", [known, unknown]).unknown_content
+    assert GenerationRow.of(2, receipt(), "d", []).generation == 0
     assert not GenerationRow.of(2, newest, "d", [known, known]).unknown_content
 
 
@@ -437,7 +444,7 @@ def new_window(key: str, start: int, end: int, replaced: Mapping[str, Any] | Non
     return NewWindow(WindowRow.of(sealed, WindowKind.COMPACTION, "p", 10), sealed, replaced)
 
 
-GONE = {"files": 2, "bytes": 20, "records": [{"topic": "t", "partition": 0, "records": 3}]}
+GONE = {"files": 3, "bytes": 20, "records": [{"topic": "t", "partition": 0, "records": 3}]}
 
 
 def test_plus_sums() -> None:
@@ -450,20 +457,63 @@ def test_plus_sums() -> None:
     assert found.partitions == (
         PartitionRow("t", "id", 0, 2, 20, 4 + 9 + 5 - 3 + 2, {"expired": 2}),
     )
-    assert (found.files, found.file_bytes) == (2 + 2 + 1 + 1 - 2, 20 + 20 + 1 + 1 - 20)
+    assert (found.files, found.file_bytes) == (2 + 2 + 1 + 1 - 3, 20 + 20 + 1 + 1 - 20)
     assert [each.window for each in found.windows] == ["a", "b"]
     assert (found.last, found.receipts) == (2, 2)
     assert found.drained == {(P0, "id"): OffsetRange(2, 20)}
 
 
 def test_plus_deleted() -> None:
-    """What retention has deleted is a gap."""
-    deletion = receipt("d", [part(5, 9, deleted=4)])
-    row = WindowRow.of(deletion, WindowKind.RETENTION, "p", 10)
+    """What retention has deleted is a gap, but not once more where files hold the rest."""
+    deletions = [receipt("d", [part(5, 9, deleted=4)]), receipt("e", [part(9, 10, deleted=1)])]
+    others = [receipt("f", [part(5, 6)]), receipt("g", [part(5, 9, deleted=4)], files=1)]
+    windows = [
+        NewWindow(WindowRow.of(each, WindowKind.RETENTION, "p", 10), each, None)
+        for each in (*deletions, *others)
+    ]
 
-    found = Index().plus([new_generation(1, 5, 10)], [NewWindow(row, deletion, None)])
+    found = Index().plus([new_generation(1, 5, 10)], windows)
 
-    assert found.partitions[0].gaps == {"deleted": 4, "expired": 1}
+    assert found.partitions[0].gaps == {"deleted": 5, "expired": 1}
+
+
+def test_plus_topic_without_id() -> None:
+    """The id of a topic that receipts of the first release don't name is empty."""
+    sealed = replace(new_window("a", 5, 10).receipt, topics={})
+    without = new_generation(1, 5, 10, {})
+    window = NewWindow(WindowRow.of(sealed, WindowKind.COMPACTION, "p", 10), sealed, GONE)
+
+    found = Index().plus([without], [window])
+
+    assert found.partitions == (PartitionRow("t", "", 0, 5, 10, 4 + 5 - 3, {"expired": 1}),)
+    assert is_settled(sealed, WindowKind.BACKFILL, None, found.drained)
+
+
+def test_window_row() -> None:
+    """A window's row says what its receipt says, and how many files of whom it replaces."""
+    contents = (SealedContent.of(P0, 3, 8, 6, first_timestamp=11, last_timestamp=19),)
+    sealed = replace(
+        receipt(
+            "w", [part(3, 9)], replaces=("generations/0002/b", "generations/0001/a", "windows/x/c")
+        ),
+        files=(SealedFile("a", 7, "", contents), SealedFile("b", 8, "", contents)),
+    )
+
+    assert WindowRow.of(sealed, WindowKind.REPROCESS, "digest", 123) == WindowRow(
+        window="w",
+        kind="reprocess",
+        receipt="s",
+        plan="digest",
+        size=123,
+        sealed_at="2026-01-01T00:00:00.000+00:00",
+        offsets=6,
+        records=6,
+        files=2,
+        bytes=15,
+        first_timestamp=11,
+        last_timestamp=19,
+        replaces={"generations/0001": 1, "generations/0002": 1, "windows/x": 1},
+    )
 
 
 def test_plus_topics() -> None:
@@ -534,6 +584,7 @@ def test_index_gone() -> None:
     repaired = replace(index.windows[0], kind="repair")
     assert not replace(index, windows=(repaired,)).is_gone(generation(1))
     assert not index.is_gone(generation(1, files=3))
+    assert index.is_gone(generation(3, files=0))
 
 
 def test_index_bytes() -> None:
@@ -550,7 +601,7 @@ def test_parse_index_changed(at: int) -> None:
     content = bytearray(INDEX.to_bytes())
     content[at] ^= 1
 
-    with pytest.raises(IndexFileError):
+    with pytest.raises(IndexFileError, match="SHA-256"):
         parse_index(bytes(content))
 
 

@@ -110,6 +110,10 @@ def test_ids_by_topic(
 ) -> None:
     """The newest sealed id of a topic counts, and that of a generation opened since."""
     assert ids_by_topic(generations) == expected
+    # The same if the first of them are known already.
+    for at in range(len(generations) + 1):
+        known = {topic: tuple(ids) for topic, ids in ids_by_topic(generations[:at]).items()}
+        assert ids_by_topic(generations[at:], known) == expected
 
 
 @pytest.mark.parametrize(
