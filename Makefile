@@ -97,13 +97,13 @@ test-s3: class-archive ## run the S3 tests against Versity's S3 Gateway, a real 
 	@GOBIN=$(CURDIR)/.demo/bin go install github.com/versity/versitygw/cmd/versitygw@$(VERSITYGW)
 	@TESTS_VERSITYGW=$(CURDIR)/.demo/bin/versitygw $(PYTHON_ENV) -m pytest tests/stores tests/faults -k s3
 
-test-azure-gcs: class-archive ## run leases against Azurite, and leases and commands against fake-gcs-server; needs npm and Go
+test-azure-gcs: class-archive ## run leases, faults and commands against fake-gcs-server, and what needs no Spark against Azurite; needs npm and Go
 	@npm install --silent --no-save --prefix $(CURDIR)/.demo/azurite azurite@$(AZURITE)
 	@GOBIN=$(CURDIR)/.demo/bin go install github.com/fsouza/fake-gcs-server@$(FAKE_GCS)
 	@.venv/bin/uv pip install --quiet --python $(PYTHON_ENV) --target .demo/azure-gcs adlfs gcsfs
 	@$(PYTHON_ENV) -m kafka_drain.cli jars --gcs
 	@TESTS_AZURITE=$(CURDIR)/.demo/azurite/node_modules/.bin/azurite-blob TESTS_FAKE_GCS=$(CURDIR)/.demo/bin/fake-gcs-server \
-	  TESTS_STORE_PACKAGES=$(CURDIR)/.demo/azure-gcs $(PYTHON_ENV) -m pytest tests/stores -k "azure or gcs"
+	  TESTS_STORE_PACKAGES=$(CURDIR)/.demo/azure-gcs $(PYTHON_ENV) -m pytest tests/stores tests/faults -k "azure or gcs"
 
 test-kubernetes: class-archive ## run drivers and executors in the pods of a stand-in for Kubernetes: 5 minutes
 	@$(PYTHON_ENV) -m pytest -m kubernetes tests/integration

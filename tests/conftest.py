@@ -25,6 +25,7 @@ from kafka_drain.kafka.cluster import KafkaCluster
 from kafka_drain.proof.sealing import Identity
 from kafka_drain.proof.validation import validate_archive
 from kafka_drain.spark.job_spec import DrainSpec, WindowSpec, write_private
+from kafka_drain.storage.paths import locate
 from kafka_drain.windows.backfill import finish_backfill, open_backfill
 from kafka_drain.windows.backfill_plan import BackfillPlan, plan_backfill
 from kafka_drain.windows.repair_plan import plan_repair
@@ -32,6 +33,7 @@ from kafka_drain.windows.window_jobs import finish_window, open_window, prepare_
 from tests.brokers import SHORT_LIVED
 from tests.faults.injection import wait_for
 from tests.matrix import README, VARIABLE, kind_of, note, show
+from tests.object_stores import PACKAGES, SCHEMES, azure_server, gcs_server
 from tests.s3_server import CREDENTIALS, s3_server, session_for
 from tests.spark_session import spark_session
 
@@ -402,6 +404,43 @@ def bucket(s3_url: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
     s3fs.S3FileSystem(use_listings_cache=False).mkdir(name)
     yield f"s3://{name}"
     s3fs.S3FileSystem.clear_instance_cache()
+
+
+@pytest.fixture(scope="session")
+def azure_variables(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]]:
+    """Environment for the one Azurite of this test run."""
+    with azure_server(tmp_path_factory.mktemp("azure")) as environment:
+        yield environment
+
+
+@pytest.fixture(scope="session")
+def gcs_variables() -> Iterator[dict[str, str]]:
+    """Environment for the one fake-gcs-server of this test run."""
+    with gcs_server() as environment:
+        yield environment
+
+
+@pytest.fixture
+def bucket_in(
+    request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
+) -> Callable[[str], str]:
+    """Make a bucket in a store: `s3`, `azure` or `gcs`. This process's environment opens it."""
+
+    def make(store: str) -> str:
+        if store == "s3":
+            return str(request.getfixturevalue("bucket"))
+        variable, scheme = SCHEMES[store]
+        if variable not in os.environ:
+            pytest.skip("`make test-azure-gcs` runs it")
+        for name, value in request.getfixturevalue(f"{store}_variables").items():
+            monkeypatch.setenv(name, value)
+        # Drivers and commands have to find the store's package.
+        monkeypatch.setenv("PYTHONPATH", PACKAGES, prepend=os.pathsep)
+        name = f"bucket-{uuid.uuid4().hex[:8]}"
+        locate(f"{scheme}://{name}").fs.mkdir(name)
+        return f"{scheme}://{name}"
+
+    return make
 
 
 @pytest.fixture

@@ -15,15 +15,20 @@ from urllib.request import urlopen
 
 from demo.broker.ports import free_ports
 
-__all__ = ["AZURITE", "FAKE_GCS", "azure_server", "gcs_server"]
+__all__ = ["AZURITE", "FAKE_GCS", "PACKAGES", "SCHEMES", "azure_server", "gcs_server"]
 
 #: Variables that name the programs; `make test-azure-gcs` sets them.
 AZURITE, FAKE_GCS = "TESTS_AZURITE", "TESTS_FAKE_GCS"
+#: Of each store the variable, and the scheme of its URLs.
+SCHEMES = {"azure": (AZURITE, "abfs"), "gcs": (FAKE_GCS, "gs")}
 
 PATIENCE = 60.0
 
-# adlfs, gcsfs and what they need, behind all that this environment has of its own.
-sys.path += filter(None, [os.environ.get("TESTS_STORE_PACKAGES")])
+#: The folder of adlfs, gcsfs and what they need; empty if they are in this environment.
+PACKAGES = os.environ.get("TESTS_STORE_PACKAGES", "")
+
+# Behind all that this environment has of its own.
+sys.path += filter(None, [PACKAGES])
 
 
 @contextlib.contextmanager

@@ -15,6 +15,7 @@ from urllib.error import URLError
 from urllib.request import urlopen
 
 from kafka_drain.spark.stores import store_conf
+from kafka_drain.storage.s3 import S3_SCHEMES, scheme_of
 
 __all__ = ["CREDENTIALS", "VARIABLE", "s3_server", "session_for"]
 
@@ -90,8 +91,9 @@ def session_for(
     session = spark.newSession()
     # The shared Spark was started before there was a store: a job's driver reads its environment.
     hadoop = spark.sparkContext._jsc.hadoopConfiguration()
-    hadoop.set("fs.s3a.access.key", environment["AWS_ACCESS_KEY_ID"])
-    hadoop.set("fs.s3a.secret.key", environment["AWS_SECRET_ACCESS_KEY"])
+    if scheme_of(archive) in S3_SCHEMES:
+        hadoop.set("fs.s3a.access.key", environment["AWS_ACCESS_KEY_ID"])
+        hadoop.set("fs.s3a.secret.key", environment["AWS_SECRET_ACCESS_KEY"])
     for name, value in conf.items():
         if name.startswith("spark.hadoop."):
             hadoop.set(name.removeprefix("spark.hadoop."), value)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -12,6 +13,7 @@ import pytest
 
 from kafka_drain.config.spark_conf import AVRO_LIMITS, DEFAULTS, FIXED, add_java_options
 from kafka_drain.spark.jars import fetch as jars
+from tests.object_stores import FAKE_GCS
 
 __all__ = ["spark_session"]
 
@@ -39,9 +41,10 @@ def spark_session(warehouse: Path) -> Iterator[Any]:
     }
     add_java_options(conf, for_driver=(), for_both=AVRO_LIMITS)
     options = " ".join(f'--conf "{name}={value}"' for name, value in conf.items())
+    others = [jars.GCS] if FAKE_GCS in os.environ else []
     jar_list = ",".join(
         str(jar)
-        for conf in (jars.CONNECTOR, jars.S3, jars.ENCRYPTION)
+        for conf in (jars.CONNECTOR, jars.S3, jars.ENCRYPTION, *others)
         if not jars.not_offered(conf)
         for jar in jars.verified(conf)
     )

@@ -167,7 +167,13 @@ def places() -> dict[str, str]:
     return {}
 
 
-@pytest.fixture(params=["disk", pytest.param("s3", marks=pytest.mark.store)])
+@pytest.fixture(
+    params=[
+        "disk",
+        pytest.param("s3", marks=pytest.mark.store),
+        pytest.param("gcs", marks=pytest.mark.store),
+    ]
+)
 def states(
     request: pytest.FixtureRequest,
     places: dict[str, str],
@@ -175,18 +181,20 @@ def states(
     cluster: KafkaCluster,
     make_topic: Any,
     send: Any,
-    bucket: str,
+    bucket_in: Callable[[str], str],
     bootstrap_servers: str,
     tmp_path_factory: pytest.TempPathFactory,
 ) -> str:
     """The folder or bucket with copies of the archive at each moment."""
+    # Each time, as it opens the store for this test, too.
+    bucket = "" if request.param == "disk" else bucket_in(request.param)
     if not filled:
         make_topic(partitions=2, name=TOPIC)
         fill_topic(TOPIC, send, bootstrap_servers)
         filled.add(TOPIC)
     if request.param not in places:
         folder = tmp_path_factory.mktemp("killed")
-        states = str(folder) if request.param == "disk" else bucket
+        states = bucket or str(folder)
         slow = {**SLOW, "maxOffsetsPerTrigger": 2 * BATCH}
         _kill(_pipeline(f"{states}/archive", slow), cluster, folder / "run", states)
         places[request.param] = states

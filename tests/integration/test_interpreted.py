@@ -53,9 +53,12 @@ KINDS: dict[str, tuple[Any, Any]] = {
     "date": (logical("int", "date"), dt.date(1582, 10, 4)),
     "millis": (
         logical("long", "timestamp-millis"),
-        dt.datetime(1960, 1, 1, 0, 0, 0, 123000, dt.UTC),
+        dt.datetime(1960, 1, 1, 0, 0, 0, 123000, dt.timezone.utc),
     ),
-    "micros": (logical("long", "timestamp-micros"), dt.datetime(2262, 5, 1, 1, 2, 3, 4, dt.UTC)),
+    "micros": (
+        logical("long", "timestamp-micros"),
+        dt.datetime(2262, 5, 1, 1, 2, 3, 4, dt.timezone.utc),
+    ),
     "local": (logical("long", "local-timestamp-micros"), dt.datetime(2013, 1, 1, 12)),
     "array": ({"type": "array", "items": ["null", "int"]}, [1, None]),
     "map": ({"type": "map", "values": "long"}, {"a": 1}),

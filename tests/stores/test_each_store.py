@@ -6,10 +6,8 @@
 from __future__ import annotations
 
 import json
-import os
 import threading
-import uuid
-from collections.abc import Iterator
+from collections.abc import Callable
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
 from typing import Any
@@ -18,8 +16,10 @@ import pytest
 from upath import UPath
 
 from kafka_drain.archive.archive import Archive
+from kafka_drain.config.pipeline import Pipeline
 from kafka_drain.errors import ArchiveError
 from kafka_drain.findings import Finding, Reason
+from kafka_drain.maintenance.maintain import plan_maintenance
 from kafka_drain.offsets import TopicPartition
 from kafka_drain.proof.validation import validate_archive
 from kafka_drain.storage.conditional_writes import version_of
@@ -30,26 +30,11 @@ from kafka_drain.storage.object_retention import StoreLocks, require_lockable
 from kafka_drain.storage.paths import locate
 from tests.kafka_drain.fake_cluster import FakeCluster, Log
 from tests.kafka_drain.made_archive import MadeArchive, dense
-from tests.object_stores import AZURITE, FAKE_GCS, azure_server, gcs_server
 from tests.racing import take_at_once
 
 pytestmark = pytest.mark.integration
 
 PARTITION = TopicPartition("t", 0)
-
-
-@pytest.fixture(scope="session")
-def azure(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]]:
-    """Environment for the one Azurite of this test run."""
-    with azure_server(tmp_path_factory.mktemp("azure")) as environment:
-        yield environment
-
-
-@pytest.fixture(scope="session")
-def gcs() -> Iterator[dict[str, str]]:
-    """Environment for the one fake-gcs-server of this test run."""
-    with gcs_server() as environment:
-        yield environment
 
 
 @pytest.fixture(
@@ -59,18 +44,9 @@ def gcs() -> Iterator[dict[str, str]]:
         pytest.param("gcs", marks=pytest.mark.store),
     ]
 )
-def root(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> UPath:
+def root(request: pytest.FixtureRequest, bucket_in: Callable[[str], str]) -> UPath:
     """A folder in a new bucket of each store; this process's environment opens it."""
-    if request.param == "s3":
-        return locate(f"{request.getfixturevalue('bucket')}/archive")
-    variable, scheme = {"azure": (AZURITE, "abfs"), "gcs": (FAKE_GCS, "gs")}[request.param]
-    if variable not in os.environ:
-        pytest.skip("`make test-azure-gcs` runs it")
-    for name, value in request.getfixturevalue(request.param).items():
-        monkeypatch.setenv(name, value)
-    found = locate(f"{scheme}://bucket-{uuid.uuid4().hex[:8]}/archive")
-    found.fs.mkdir(found.path.strip("/").partition("/")[0])
-    return found
+    return locate(f"{bucket_in(request.param)}/archive")
 
 
 def test_create_text(root: UPath) -> None:
@@ -183,3 +159,21 @@ def test_validate(root: UPath, tmp_path: Path) -> None:
     assert after[0] == after[1]
     new = {finding.reason for finding in after[0]} - {finding.reason for finding in before}
     assert new == {Reason.FILE_MISSING, Reason.OFFSET_MISSING}
+
+
+def test_republish(root: UPath, tmp_path: Path, republish: Any, make_topic: Any, read: Any) -> None:
+    """Workers send what a store holds exactly once; what is too old is planned for deletion."""
+    made = MadeArchive(tmp_path / "archive", {"t": "id"})
+    for start in (0, 50):
+        made.seal({PARTITION: dense(start, start + 50)})
+    made.open_generation()
+    root.fs.put(str(made.root), root.path, recursive=True)
+    archive, target = Archive.at(str(root)), make_topic(partitions=1)
+
+    sent = [republish(archive, target)["records_sent"] for _ in range(2)]
+
+    assert sent == [100, 0]
+    assert [key for key, *_ in read(target)[0]] == [b"%d" % n for n in range(100)]
+    by_age = Pipeline(name="made", topics=["t"], archive=str(root), retention_days=1)
+    [deletion] = plan_maintenance(by_age).deletions
+    assert len(deletion.files) == 2

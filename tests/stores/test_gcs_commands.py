@@ -7,8 +7,7 @@ import os
 import signal
 import subprocess
 import sys
-import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from datetime import datetime, timezone
 from typing import Any
 
@@ -19,7 +18,6 @@ from kafka_drain.storage.paths import locate
 from tests.faults.injection import wait_for
 from tests.faults.republishing import audit, read_topic
 from tests.integration.command_line import ROOT, Ended, run_module
-from tests.object_stores import FAKE_GCS, gcs_server
 
 pytestmark = [pytest.mark.integration, pytest.mark.store]
 
@@ -27,18 +25,11 @@ RECORDS = 300
 
 
 @pytest.fixture
-def gcs(monkeypatch: pytest.MonkeyPatch) -> Iterator[UPath]:
+def gcs(bucket_in: Callable[[str], str], monkeypatch: pytest.MonkeyPatch) -> UPath:
     """A folder in a new bucket, which this process's environment opens."""
-    if FAKE_GCS not in os.environ:
-        pytest.skip("`make test-azure-gcs` runs it")
-    with gcs_server() as environment:
-        packages = [str(ROOT / "plugins"), os.environ.get("TESTS_STORE_PACKAGES", "")]
-        monkeypatch.setenv("PYTHONPATH", os.pathsep.join(packages))
-        for name, value in environment.items():
-            monkeypatch.setenv(name, value)
-        found = locate(f"gs://bucket-{uuid.uuid4().hex[:8]}/archive")
-        found.fs.mkdir(found.path.strip("/").partition("/")[0])
-        yield found
+    found = locate(f"{bucket_in('gcs')}/archive")
+    monkeypatch.setenv("PYTHONPATH", str(ROOT / "plugins"), prepend=os.pathsep)
+    return found
 
 
 @pytest.fixture

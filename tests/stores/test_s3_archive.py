@@ -19,10 +19,8 @@ from kafka_drain.archive.drills import read_drills
 from kafka_drain.archive.frozen_plan import State
 from kafka_drain.archive.frozen_plans import list_plans, state_of
 from kafka_drain.config.pipeline import Pipeline
-from kafka_drain.drain.drain import open_drain
 from kafka_drain.errors import (
     ArchiveError,
-    CheckpointError,
     ConfigError,
     LockedError,
     StoreUnavailableError,
@@ -41,9 +39,6 @@ from kafka_drain.schemas.registry import WriterSchema
 from kafka_drain.storage.lease import Lease
 from kafka_drain.storage.paths import locate
 from kafka_drain.windows.manifest_rebuild import rebuild_manifest
-from kafka_drain.windows.repair import repair_manifest
-from kafka_drain.windows.repair_plan import plan_repair
-from kafka_drain.windows.roll import plan_roll, roll
 from tests.conftest import Drain
 from tests.faults.injection import wait_for
 from tests.integration.command_line import Ended, kafka_drain, start_kafka_drain
@@ -51,34 +46,9 @@ from tests.kafka_drain.made_archive import NOW, MadeArchive, dense
 from tests.kafka_drain.republish.planning.test_previous_runs import plan_of
 from tests.racing import take_at_once
 from tests.security.watching import command_lines_with, files_with
+from tests.stores.conftest import RECORDS, numbered
 
 pytestmark = pytest.mark.integration
-
-NOON = 1_357_041_600_000  # 2013-01-01 12:00 UTC, in milliseconds
-RECORDS = 40
-HEADERS = [("a", b"1"), ("a", None), ("empty", b"")]
-
-
-def numbered(first: int, count: int = RECORDS) -> list[Any]:
-    """Records with null and empty keys and values, and headers on some."""
-    return [
-        (
-            None if n % 7 == 0 else b"%d" % n,
-            None if n % 5 == 0 else b"v" * (n % 3),
-            HEADERS if n % 4 == 0 else None,
-            NOON + n,
-        )
-        for n in range(first, first + count)
-    ]
-
-
-@pytest.fixture
-def topic(make_topic: Any, send: Any) -> str:
-    """A topic of two partitions with records."""
-    name: str = make_topic(partitions=2)
-    for partition in (0, 1):
-        send(name, numbered(0), partition=partition)
-    return name
 
 
 def pipeline_of(topic: str, archive: str, **options: Any) -> Pipeline:
@@ -195,47 +165,6 @@ def test_republish_on_s3_reads_once(
 
 
 @pytest.mark.store
-def test_checkpoint_deleted_on_s3(
-    drained: Pipeline, drain: Drain, send: Any, topic: str, cluster: KafkaCluster
-) -> None:
-    """The drain refuses before it writes, and goes on in a new generation (fault 7)."""
-    archive = Archive.at(drained.archive)
-    assert validate_archive(archive, cluster).complete
-    folder = archive.generation(1).checkpoint
-    folder.fs.rm(folder.path, recursive=True)
-    send(topic, numbered(RECORDS), partition=0)
-    before = sorted(archive.root.fs.find(archive.root.path))
-
-    with pytest.raises(CheckpointError, match="roll"):
-        drain(drained)
-
-    assert sorted(archive.root.fs.find(archive.root.path)) == before
-    roll(plan_roll(archive, cluster), print)
-    assert drain(drained)["records"] == RECORDS
-    assert validate_archive(archive, cluster, scope="all").complete
-    assert rows(drained.archive).num_rows == 3 * RECORDS
-
-
-@pytest.mark.store
-def test_manifest_file_missing_on_s3(drained: Pipeline, cluster: KafkaCluster) -> None:
-    """The hole is found, and the manifest written anew from the receipts (fault 13)."""
-    archive = Archive.at(drained.archive)
-    assert validate_archive(archive, cluster).complete
-    manifest = archive.generation(1).data / "_spark_metadata"
-    (manifest / "0").unlink()
-
-    damaged = validate_archive(archive, cluster)
-
-    assert "manifest_hole" in reasons(damaged)
-    assert not damaged.complete
-    assert repair_manifest(plan_repair(archive, damaged)) > 0
-    assert validate_archive(archive, cluster, deep=True).findings == []
-    # Spark takes it: nothing is new, and nothing is drained twice.
-    listed = json.loads((manifest / "0").read_text().splitlines()[1])
-    assert listed["path"].startswith("s3a://")
-
-
-@pytest.mark.store
 def test_manifest_rebuild_killed_on_s3(drained: Pipeline, cluster: KafkaCluster) -> None:
     """Killed after any of its writes, it does the rest when it is run again."""
     archive = Archive.at(drained.archive)
@@ -249,25 +178,6 @@ def test_manifest_rebuild_killed_on_s3(drained: Pipeline, cluster: KafkaCluster)
         rebuild_manifest(archive.generation(1))
 
         assert contents(manifest) == whole
-
-
-@pytest.mark.store
-def test_listed_file_deleted_on_s3(
-    drained: Pipeline, repair: Any, cluster: KafkaCluster, topic: str, read: Any
-) -> None:
-    """It is missing, and drained again into a window (fault 14)."""
-    archive = Archive.at(drained.archive)
-    assert validate_archive(archive, cluster).complete
-    data = archive.generation(1).data
-    lost = sorted(archive.generation(1).list_data_files())[0]
-    (data / lost).unlink()
-
-    damaged = validate_archive(archive, cluster)
-
-    assert reasons(damaged) == {"file_missing", "offset_missing"}
-    repair(archive, drained)
-    assert validate_archive(archive, cluster, scope="all").complete
-    assert rows(drained.archive).num_rows == 2 * RECORDS
 
 
 @pytest.mark.store
@@ -286,22 +196,6 @@ def test_backfill_to_s3(
     assert [window.is_sealed for window in archive.snapshot().windows] == [True]
     assert rows(pipeline.archive).num_rows == 2 * RECORDS
     assert validate_archive(archive, cluster, scope="all", deep=True).complete
-
-
-@pytest.mark.store
-def test_second_drain_on_s3(
-    drained: Pipeline, drain: Drain, cluster: KafkaCluster, tmp_path: Path, send: Any, topic: str
-) -> None:
-    """While one drain holds the lease, the second one is told who it is (fault 22)."""
-    send(topic, numbered(RECORDS), partition=0)
-    with (
-        open_drain(drained, cluster, tmp_path, run="first", say=lambda line: None),
-        pytest.raises(LockedError, match="run first"),
-    ):
-        drain(drained)
-
-    assert drain(drained)["records"] == RECORDS
-    assert not (Archive.at(drained.archive).root / "lock.json").exists()
 
 
 YEARS = timedelta(days=1_200)
