@@ -33,8 +33,9 @@ RESTORE_START, RESTORE_PER_MILLION = 3.0, 4.22
 STORED_LEAST, STORED_MOST = 0.24, 1.03
 #: Memory of a drain with two cores, in MiB, all its processes.
 DRAIN_MIB = 1_300
-#: Requests of a drain and its validation; for each new file; and for each closed generation.
-PER_DRAIN, PER_FILE, PER_GENERATION = 124, 3, 9
+#: Requests of a drain and its validation; for each new file; and for each closed generation that
+#: they look at, which are so many at most.
+PER_DRAIN, PER_FILE, PER_GENERATION, GENERATIONS = 124, 3, 9, 8
 #: Error of the model, by the worst of the rows that it wasn't made from.
 ERROR = 0.25
 #: Number of lanes that a task of a restore sends side by side.
@@ -206,7 +207,7 @@ def size_of(load: Load) -> Size:
         kept * STORED_LEAST, kept * (STORED_LEAST + STORED_MOST) / 2, kept * STORED_MOST
     )
     new_files = drains * load.partitions
-    generations = load.retention_days / load.generation_days
+    looked_at = min(load.retention_days / load.generation_days, GENERATIONS)
     share = largest_share(load.partitions, load.restore_cores) * MEASURED_CORES
     by_records = load.records_per_second * _DAY / _MILLION * RESTORE_PER_MILLION * share
     by_bytes = by_records * max(1.0, load.record_bytes / MEASURED_BYTES)
@@ -221,6 +222,6 @@ def size_of(load: Load) -> Size:
         new_files=new_files,
         kept_files=archive.times(1 / load.file_bytes),
         receipts=drains * load.retention_days,
-        requests=drains * (PER_DRAIN + PER_GENERATION * generations) + new_files * PER_FILE,
+        requests=drains * (PER_DRAIN + PER_GENERATION * looked_at) + new_files * PER_FILE,
         restore_hours=Between(hours[0] * (1 - ERROR), sum(hours) / 2, hours[1] * (1 + ERROR)),
     )
