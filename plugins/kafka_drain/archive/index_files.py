@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from kafka_drain.archive.fold import Partition
-from kafka_drain.archive.generation_summary import SummaryRow, summarized
+from kafka_drain.archive.generation_summary import summarized
 from kafka_drain.archive.index import (
     GenerationRow,
     Index,
@@ -17,8 +17,8 @@ from kafka_drain.archive.index import (
     parse_index,
 )
 from kafka_drain.archive.journal.digests import generation_digest, plan_digest
-from kafka_drain.archive.receipts import Receipt, ReceiptError
-from kafka_drain.archive.snapshot import INDEX, Snapshot, SnapshotGeneration, SnapshotWindow
+from kafka_drain.archive.receipts import ReceiptError
+from kafka_drain.archive.snapshot import INDEX, Snapshot, SnapshotWindow
 from kafka_drain.archive.summary_files import sound_summary
 from kafka_drain.errors import ArchiveError
 from kafka_drain.findings import Finding, Reason
@@ -27,18 +27,20 @@ from kafka_drain.storage.json_files import write_text
 from kafka_drain.storage.paths import read_bytes
 
 
-def make_index(snapshot: Snapshot, base: Index) -> Index:
+def make_index(snapshot: Snapshot, base: Index, *, whole: bool = True) -> Index:
     """Return an index with everything that an archive has closed.
 
     Args:
         snapshot: The archive, of which at least what isn't in `base` is read.
         base: What is known; an empty one to read everything.
+        whole: Whether to read all receipts of a generation without a summary; otherwise the index
+            ends before it, until maintenance has written one.
 
     Raises:
         ArchiveError: When a generation's document is damaged.
         ReceiptError: When a generation's receipt is damaged.
     """
-    found = base.plus(_generations(snapshot, base))
+    found = base.plus(_generations(snapshot, base, whole=whole))
     return found.plus((), _windows(snapshot, found))
 
 
@@ -75,7 +77,7 @@ def write_index(snapshot: Snapshot, made: Index) -> bool:
     return True
 
 
-def _generations(snapshot: Snapshot, base: Index) -> Iterator[NewGeneration]:
+def _generations(snapshot: Snapshot, base: Index, *, whole: bool) -> Iterator[NewGeneration]:
     """Yield the closed generations that aren't in an index."""
     for generation in snapshot.generations[:-1]:
         names = generation.receipt_names()
@@ -85,19 +87,13 @@ def _generations(snapshot: Snapshot, base: Index) -> Iterator[NewGeneration]:
         if not generation.starting_offsets.keys() <= newest.ends.keys():
             # Of a partition that it never drained, only its own document says where it stands.
             return
+        summary = sound_summary(generation, newest.sha256)
+        if summary is None and not whole:
+            return
+        summary = summary or summarized(generation.number, generation.receipts())
         document = generation_digest(generation.document.content())
-        yield NewGeneration(
-            GenerationRow.of(len(names), newest, document, _summary_of(generation, newest)),
-            newest,
-            generation.document.topics,
-        )
-
-
-def _summary_of(generation: SnapshotGeneration, newest: Receipt) -> tuple[SummaryRow, ...]:
-    summary = sound_summary(generation, newest.sha256)
-    if summary is None:
-        summary = summarized(generation.number, generation.receipts())
-    return summary.receipts
+        row = GenerationRow.of(len(names), newest, document, summary.receipts)
+        yield NewGeneration(row, newest, generation.document.topics)
 
 
 def _windows(snapshot: Snapshot, index: Index) -> Iterator[NewWindow]:
@@ -138,7 +134,7 @@ def index_to_write(snapshot: Snapshot, *, whole: bool) -> Index | None:
         return None
     base = None if whole else snapshot.index
     try:
-        return make_index(snapshot, base or Index())
+        return make_index(snapshot, base or Index(), whole=whole)
     except (ArchiveError, ReceiptError):
         # A finding of its own.
         return None

@@ -598,3 +598,17 @@ def test_index_grows(archive: Archive, opened: list[str]) -> None:
     assert index_of(archive) == index
     assert {f"windows/{key}" for key in keep} <= set(opened)
     assert json.loads(path_of(archive, "index.json").read_bytes())["format_version"] == 1
+
+
+def test_index_without_summaries(archive: Archive, opened: list[str]) -> None:
+    """A validation of the open generation doesn't read all receipts of another for its index."""
+    before = path_of(archive, "index.json").read_bytes()
+    path_of(archive, "index.json").unlink()
+    path_of(archive, "generations/0007/summary.json").unlink()
+
+    validated(archive)
+
+    assert [row.generation for row in index_of(archive).generations] == [*range(1, 7)]
+    assert opened.count("generations/0007") == 1
+    validated(archive, "all")
+    assert path_of(archive, "index.json").read_bytes() == before
