@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta, timezone
 
 from kafka_drain.errors import ConfigError
+
+_FRACTION = re.compile(r"\.(\d+)")
 
 
 def parse_time(name: str, text: str) -> datetime:
@@ -20,13 +23,24 @@ def parse_time(name: str, text: str) -> datetime:
         ConfigError: When the text isn't a time.
     """
     try:
-        # Python 3.10 doesn't parse the Z.
-        return in_utc(datetime.fromisoformat(text.strip().replace("Z", "+00:00")))
+        return in_utc(from_iso(text.strip()))
     except ValueError as error:
         raise ConfigError(
             f"{name} = {text!r} is not acceptable; accepted: a date or time such as "
             "2026-11-21T13:45:00.250Z (UTC if it names no zone)"
         ) from error
+
+
+def from_iso(text: str) -> datetime:
+    """Parse an ISO 8601 time as Python 3.11 does, with any number of digits after the point.
+
+    Python 3.10 parses no `Z`, and only three or six digits.
+
+    Raises:
+        ValueError: When the text isn't a time.
+    """
+    digits = _FRACTION.sub(lambda found: f".{found[1]:0<6.6}", text)
+    return datetime.fromisoformat(digits.replace("Z", "+00:00"))
 
 
 def in_utc(time: datetime) -> datetime:

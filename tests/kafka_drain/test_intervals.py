@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kafka_drain.errors import ConfigError
-from kafka_drain.intervals import Interval, parse_time, time_text
+from kafka_drain.intervals import Interval, from_iso, parse_time, time_text
 
 TIMES = st.datetimes(
     min_value=datetime(1970, 1, 1), max_value=datetime(2100, 1, 1), timezones=st.timezones()
@@ -40,6 +40,20 @@ def test_interval_exact_milliseconds() -> None:
 def test_interval_of_first_year() -> None:
     """The null date of .NET names a window with four digits of the year."""
     assert Interval.parse(("0001-01-01", "2026-01-01")).key == "00010101T000000Z_20260101T000000Z"
+
+
+@pytest.mark.parametrize(
+    ("text", "microsecond"),
+    [
+        ("2026-03-01T00:00:00Z", 0),
+        ("2026-03-01T00:00:00.5Z", 500_000),
+        ("2026-03-01T00:00:00.25+00:00", 250_000),
+        ("2026-03-01T00:00:00.1234567Z", 123_456),
+    ],
+)
+def test_from_iso(text: str, microsecond: int) -> None:
+    """A second has any number of digits, with every Python."""
+    assert from_iso(text) == datetime(2026, 3, 1, 0, 0, 0, microsecond, timezone.utc)
 
 
 @pytest.mark.parametrize(

@@ -18,6 +18,7 @@ from upath import UPath
 
 from kafka_drain.clock import Clock, utc_now
 from kafka_drain.errors import ArchiveError
+from kafka_drain.intervals import from_iso
 from kafka_drain.progress import Progress, Ticker
 from kafka_drain.storage.immutability import (
     Held,
@@ -147,7 +148,7 @@ def _ask_gcs(files: Any, path: str) -> Held:
     said = files.call("GET", "b/{}/o/{}", bucket, name, json_out=True)
     of_object = said.get("retention") or {}
     found = [
-        _retention(mode, None if text is None else datetime.fromisoformat(_offset(text)))
+        _retention(mode, None if text is None else from_iso(text))
         for mode, text in (
             # What a bucket's own policy keeps, nobody can delete.
             ("compliance", said.get("retentionExpirationTime")),
@@ -223,11 +224,6 @@ def _retention(mode: str | None, until: datetime | None) -> Retention | None:
     until = until.replace(tzinfo=timezone.utc) if until.tzinfo is None else until
     asked: Mode = "compliance" if (mode or "").lower() == "compliance" else "governance"
     return Retention(asked, until.astimezone(timezone.utc))
-
-
-def _offset(text: str) -> str:
-    # Python 3.10 reads no Z.
-    return text.replace("Z", "+00:00")
 
 
 def _text(value: Any) -> str:
