@@ -1,4 +1,7 @@
-"""Restore records to Kafka once somebody has approved the plan (Airflow 3.1 or later)."""
+"""Restore records to Kafka once somebody has approved the plan.
+
+Needs Airflow 3.1 or later, and apache-airflow-providers-standard 1.12.2 or later.
+"""
 
 from __future__ import annotations
 

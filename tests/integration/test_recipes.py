@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from datetime import datetime, timezone
 from importlib.metadata import version
+from inspect import signature
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -34,9 +35,16 @@ pytestmark = [
     pytest.mark.skipif(not AIRFLOW_V_3_1_PLUS, reason="approval and deadlines need Airflow 3.1"),
 ]
 
+if AIRFLOW_V_3_1_PLUS:
+    from airflow.providers.standard.operators.hitl import HITLOperator
+
 ROOT = Path(__file__).resolve().parents[2]
 #: Deadlines' callbacks may be functions of the DAG file.
 IS_3_3 = tuple(map(int, version("apache-airflow").split(".")[:2])) >= (3, 3)
+#: Whether Airflow's operator has the `response_timeout` of approved_restore.py.
+HAS_TIMEOUT = (
+    AIRFLOW_V_3_1_PLUS and "response_timeout" in signature(HITLOperator.__init__).parameters
+)
 RECORDS, FEW = 500, 60
 
 #: Mapped operators beside a recipe's mapped group: over pipelines of a task, and over moments.
@@ -298,5 +306,6 @@ def test_recipe_handed_over(recipes: Recipes, api: AirflowApi, late_run: str) ->
 
 
 def test_recipes_load(recipes: Recipes) -> None:
-    """Airflow loads every recipe."""
-    assert recipes.ask("SELECT filename FROM import_error") == []
+    """Airflow loads every recipe, but for what a provider is too old for, as the recipe says."""
+    refused = [] if HAS_TIMEOUT else [("approved_restore.py",)]
+    assert recipes.ask("SELECT filename FROM import_error") == refused
