@@ -67,13 +67,15 @@ class Age:
     compacted: bool = True
 
 
-#: By name. Ten years have few partitions: 87,576 receipts of 100 take half an hour to write.
+#: By name. Ten years of 100 partitions, 8.8 million files of 100 TB in all, take half an hour and
+#: 16 GB to write.
 AGES = {
     "a month": Age(4, 4),
     "a year": Age(52, 4, 240),
     "ten years": Age(521, 4, 2_400),
     "a month of 100 partitions": Age(4, 100),
     "a year of 100 partitions": Age(52, 100, 240),
+    "ten years of 100 partitions": Age(521, 100, 240),
     "a month, never compacted": Age(4, 2, compacted=False),
     "a year, never compacted": Age(52, 2, compacted=False),
 }
