@@ -243,7 +243,7 @@ def test_compacted_of_property(plan: list[list[tuple[int, int]]], data: st.DataO
         for records in plan
     ]
     turns = data.draw(st.permutations([i for i, s in enumerate(shards) for _ in s]))
-    rest = [list(shard) for shard in shards]
+    rest = [list(each) for each in shards]
     log = [rest[turn].pop(0) for turn in turns]
     ends = {record[3]: at for at, record in enumerate(log)}
     cleaned = data.draw(st.integers(0, len(log)))
@@ -266,5 +266,5 @@ def test_compacted_of_property(plan: list[list[tuple[int, int]]], data: st.DataO
         assert lost == 0
     final = {record[3]: record[0] for record in there}
     wanted = [{record[3]: record[0] for record in records} for records in shards]
-    wrong = [k for k in ends if final.get(k) not in [shard.get(k, -1) for shard in wanted]]
+    wrong = [k for k in ends if final.get(k) not in [each.get(k, -1) for each in wanted]]
     assert lost >= len(wrong)
