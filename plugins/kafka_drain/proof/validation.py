@@ -230,10 +230,11 @@ def validate_archive(
     if deep:
         report.findings += check_copies(archive.root, sealed.journal.noted, sealed.topic_ids)
     _validate_generations(validation, whole=whole, writes=writes)
-    index = index_to_write(snapshot, whole=whole)
+    may_write = cluster is not None and writes
+    index = index_to_write(snapshot, whole=whole) if whole or may_write else None
     if whole and index is not None:
         report.findings += check_index(snapshot, index)
-    is_noted = cluster is not None and writes and _note(validation)
+    is_noted = may_write and _note(validation)
     if is_noted and index is not None and index != snapshot.index:
         write_index(snapshot, index)
     report.findings = without_echoes(dict.fromkeys(report.findings))
