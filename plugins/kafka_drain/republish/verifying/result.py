@@ -131,9 +131,14 @@ class Verification:
         """Return whether each planned record is in Kafka once, in its shard's order."""
         return all(partition.match.is_exact for partition in self.partitions)
 
+    @property
+    def is_as_planned(self) -> bool:
+        """Return whether the plan's change, if it has one, made of the records what it planned."""
+        return self.change is None or not self.change.others
+
     def gets_receipt(self, delivery: str) -> bool:
         """Return whether a run with this delivery gets its receipt."""
-        return not (self.change and self.change.others) and gets_receipt(
+        return self.is_as_planned and gets_receipt(
             delivery, lost=self.lost, duplicates=self.duplicates, out_of_order=self.out_of_order
         )
 
@@ -160,13 +165,14 @@ class Verification:
             )
             if number
         ]
-        if self.is_exact:
-            first = f"{self.records:,} records are in Kafka once, in order, " + (
-                "as in the files"
-                if self.change is None
-                else f"as planned: {self.change.dropped:,} left out, "
-                f"{self.change.changed:,} changed"
-            )
+        once = f"{self.records:,} records are in Kafka once, in order"
+        if self.is_exact and self.change is None:
+            first = f"{once}, as in the files"
+        elif self.is_exact and self.change is not None and self.is_as_planned:
+            first = f"{once}, as planned: {self.change.dropped:,} left out, "
+            first += f"{self.change.changed:,} changed"
+        elif self.is_exact:
+            first = f"NOT AS PLANNED: {once}, with other contents"
         else:
             first = (
                 f"NOT EXACT: of {self.records:,} records {self.lost:,} are lost; "
@@ -175,7 +181,7 @@ class Verification:
         return [
             Line(
                 f"verify: {'; '.join([first, *others])}",
-                Level.GOOD if self.is_exact else Level.ERROR,
+                Level.GOOD if self.is_exact and self.is_as_planned else Level.ERROR,
             ),
             *(
                 f"  {partition.tp}: {match.found:,} of {match.expected:,} found, {match.lost:,} "
@@ -191,7 +197,7 @@ class Verification:
                         Level.ERROR,
                     )
                 ]
-                if self.change and self.change.others
+                if self.change is not None and not self.is_as_planned
                 else []
             ),
             *(
