@@ -231,6 +231,22 @@ def test_compacted_of_several_shards() -> None:
     assert compacted_of(alike, there, {(1, 5): 1}, True) == 0
 
 
+def test_compacted_of_equal_records() -> None:
+    """Which of several equal records was found is known if one shard sent them, not if two did.
+
+    Two equal records of key A were sent, and one was found at offset 5. A later record of key B is
+    missing, and the last one that is there of its key, which others sent, is at offset 4.
+    """
+    equal, last = (1, 5, 0, KEY_A), (2, 5, 1, KEY_B)
+    there = Target((9, 5, 4, KEY_B), (1, 5, 5, KEY_A))
+    missing = {(1, 5): 1, (2, 5): 1}
+
+    # The one that was found precedes the missing record, which no later one of its key follows.
+    assert compacted_of({0: shard(equal, equal, last)}, there, missing, True) == 1
+    # The one that was found may be of the other shard, which precedes nothing.
+    assert compacted_of({0: shard(equal), 1: shard(equal, last)}, there, missing, True) == 2
+
+
 #: Of each shard: its records as key and value, both small, so that many are alike.
 plans = st.lists(st.lists(st.tuples(st.integers(1, 3), st.integers(1, 2)), max_size=6), max_size=2)
 
