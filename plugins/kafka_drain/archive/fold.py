@@ -2,7 +2,7 @@
 
 The receipts of generations only add files. Those of windows add files and replace others, so they
 decide about every file; the order of sealing doesn't matter, because no two windows replace the
-same file. Opens nothing.
+same file: who seals a window refuses that, under the lease of all windows. Opens nothing.
 """
 
 from __future__ import annotations

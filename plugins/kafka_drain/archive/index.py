@@ -183,7 +183,7 @@ class WindowRow:
             bytes=row.bytes,
             first_timestamp=row.first_timestamp,
             last_timestamp=row.last_timestamp,
-            replaces=dict(sorted(Counter(map(owner_of, receipt.replaces)).items())),
+            replaces=dict(sorted(Counter(map(owner_of, {*receipt.replaces})).items())),
         )
 
 
@@ -553,6 +553,29 @@ def is_settled(
         if held is None or part.range.end > held.end or GapReason.ERASED in part.gaps:
             return False
     return True
+
+
+def disputed(windows: Iterable[Receipt], others: Iterable[Receipt]) -> set[str]:
+    """Return those of some windows that replace a file which another window replaces, too.
+
+    No window is sealed that does. But the index counts replaced files, and counts one twice then:
+    it could take another file of the same owner, which readers need, for replaced.
+
+    Args:
+        windows: The receipts of the windows.
+        others: The receipts of other windows, at least of those that replace files of an owner
+            whose files the windows replace.
+    """
+    asked = list(windows)
+    named = [(receipt.window, {*receipt.replaces}) for receipt in [*asked, *others]]
+    owners = Counter[str]()
+    for _, paths in named:
+        owners.update({owner_of(path) for path in paths})
+    # A generation has thousands of files, and one window replaces most of them.
+    shared = [(key, {p for p in paths if owners[owner_of(p)] > 1}) for key, paths in named]
+    twice = Counter(path for _, paths in shared for path in paths)
+    own = {receipt.window for receipt in asked}
+    return {key for key, paths in shared if key in own and any(twice[p] > 1 for p in paths)}
 
 
 @dataclass

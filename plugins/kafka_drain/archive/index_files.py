@@ -13,6 +13,7 @@ from kafka_drain.archive.index import (
     NewGeneration,
     NewWindow,
     WindowRow,
+    disputed,
     is_settled,
     parse_index,
 )
@@ -99,11 +100,19 @@ def _generations(snapshot: Snapshot, base: Index, *, whole: bool) -> Iterator[Ne
 def _windows(snapshot: Snapshot, index: Index) -> Iterator[NewWindow]:
     """Yield the settled windows that aren't in an index."""
     known = {row.window for row in index.windows}
-    for window in snapshot.folders.values():
-        if window.key not in known and window.is_readable:
-            new = _new_window(window, index.drained)
-            if new is not None:
-                yield new
+    read = [w for w in snapshot.folders.values() if w.key not in known and w.is_readable]
+    found = [new for window in read if (new := _new_window(window, index.drained)) is not None]
+    owners = {owner for new in found for owner in new.row.replaces}
+    others = {row.window for row in index.windows if not owners.isdisjoint(row.replaces)}
+    own = {new.row.window for new in found}
+    left = disputed(
+        (new.receipt for new in found),
+        [
+            *(window.receipt for window in read if window.key not in own),
+            *(snapshot.any_window(key).receipt for key in sorted(others)),
+        ],
+    )
+    yield from (new for new in found if new.row.window not in left)
 
 
 def _new_window(

@@ -332,6 +332,10 @@ class Snapshot:
         keys = sorted(name for name, is_folder in entries.items() if is_folder)
         return {key: SnapshotWindow(self.root, key) for key in keys}
 
+    def any_window(self, key: str) -> SnapshotWindow:
+        """Return a window by name, even one that is left out."""
+        return self._all_folders[key]
+
     @cached_property
     def windows(self) -> tuple[SnapshotWindow, ...]:
         """The windows whose folders aren't empty, by name."""

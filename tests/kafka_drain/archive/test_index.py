@@ -25,6 +25,7 @@ from kafka_drain.archive.index import (
     TopicRow,
     WindowRow,
     chunks,
+    disputed,
     in_turn,
     is_settled,
     left_out,
@@ -365,6 +366,30 @@ def test_is_settled(
     assert is_settled(receipt(partitions=partitions, **more), kind, None, DRAINED) is settled
 
 
+@pytest.mark.parametrize(
+    ("windows", "others", "found"),
+    [
+        ({"a": "1/x", "b": "1/y"}, {}, set()),
+        ({"a": "1/x 1/x"}, {}, set()),
+        ({"a": "1/x", "b": "1/x 1/y", "c": "1/y"}, {}, {"a", "b", "c"}),
+        ({"a": "1/x", "b": "1/x 1/y", "c": "1/z"}, {}, {"a", "b"}),
+        ({"a": "1/x", "c": "2/x"}, {"b": "1/x"}, {"a"}),
+        ({"a": "1/x"}, {"b": "1/y", "c": "1/y"}, set()),
+        ({}, {"b": "1/y", "c": "1/y"}, set()),
+    ],
+)
+def test_disputed(windows: dict[str, str], others: dict[str, str], found: set[str]) -> None:
+    """A window is disputed if another one has replaced one of its files, too."""
+
+    def sealed(paths: dict[str, str]) -> list[Receipt]:
+        return [
+            receipt(key, replaces=tuple(f"generations/000{path}" for path in each.split()))
+            for key, each in paths.items()
+        ]
+
+    assert disputed(sealed(windows), sealed(others)) == found
+
+
 def test_is_settled_replaced() -> None:
     """A plan that says what the replaced files held speaks of intact ones."""
     found = receipt(partitions=[part(0, 1)], replaces=("x",))
@@ -494,7 +519,10 @@ def test_window_row() -> None:
     contents = (SealedContent.of(P0, 3, 8, 6, first_timestamp=11, last_timestamp=19),)
     sealed = replace(
         receipt(
-            "w", [part(3, 9)], replaces=("generations/0002/b", "generations/0001/a", "windows/x/c")
+            "w",
+            [part(3, 9)],
+            # Once named twice, which counts once.
+            replaces=("generations/0002/b", "generations/0001/a", "windows/x/c", "windows/x/c"),
         ),
         files=(SealedFile("a", 7, "", contents), SealedFile("b", 8, "", contents)),
     )
@@ -649,23 +677,31 @@ KINDS = [WindowKind.COMPACTION, WindowKind.RETENTION, WindowKind.BACKFILL, Windo
 
 @st.composite
 def archives(draw: st.DrawFn) -> Drawn:
-    """Three generations, and windows of which each replaces files that were live before."""
+    """Three generations, and windows of which each replaces files that were live before.
+
+    Or, which no window does that is sealed, files that others have replaced.
+    """
     files: dict[str, int] = {}
     for number in range(1, 4):
         for name in range(draw(st.integers(0, 3))):
             files[f"generations/000{number}/data/{name}"] = draw(st.integers(0, 9))
     replaces, kinds, live = dict[str, Sequence[str]](), dict[str, WindowKind](), set(files)
     for key in "abcdef"[: draw(st.integers(0, 6))]:
-        owners = sorted({owner_of(path) for path in live})
+        there = live if draw(st.integers(0, 3)) else set(files)
+        owners = sorted({owner_of(path) for path in there})
         chosen = draw(st.lists(st.sampled_from(owners), unique=True, max_size=2)) if owners else []
-        own = sorted(path for path in live if owner_of(path) in chosen)
+        own = sorted(path for path in there if owner_of(path) in chosen)
         replaces[key] = own if draw(st.booleans()) else own[: draw(st.integers(0, 3))]
         kinds[key] = draw(st.sampled_from(KINDS))
         live -= set(replaces[key])
         for name in range(draw(st.integers(0, 2))):
             files[f"windows/{key}/{name}"] = draw(st.integers(0, 9))
             live.add(f"windows/{key}/{name}")
-    return Drawn(files, replaces, kinds, frozenset(draw(st.sets(st.sampled_from("abcdef")))))
+    unsettled = draw(st.sets(st.sampled_from("abcdef")))
+    sealed = [receipt(key, replaces=tuple(paths)) for key, paths in replaces.items()]
+    asked = [each for each in sealed if each.window not in unsettled]
+    unsettled |= disputed(asked, [each for each in sealed if each not in asked])
+    return Drawn(files, replaces, kinds, frozenset(unsettled))
 
 
 @given(archives(), st.integers(0, 9), st.integers(0, 5), st.integers(0, 9))

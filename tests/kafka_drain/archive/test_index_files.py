@@ -13,17 +13,25 @@ from typing import Any
 
 import pytest
 
-from benchmarks.synthetic import TOPIC, Linker, SyntheticArchive, SyntheticCluster
+from benchmarks.synthetic import (
+    CLUSTER_ID,
+    SEALED_AT,
+    TOPIC,
+    Linker,
+    SyntheticArchive,
+    SyntheticCluster,
+)
 from kafka_drain.archive import index as deciding
 from kafka_drain.archive import snapshot as reading
 from kafka_drain.archive.archive import Archive
 from kafka_drain.archive.copies import copy_path
 from kafka_drain.archive.files import archive_files
+from kafka_drain.archive.fold import WindowKind
 from kafka_drain.archive.generation import Generation
 from kafka_drain.archive.history import History, read_history
 from kafka_drain.archive.index import Asked, Index, parse_index
 from kafka_drain.archive.index_files import index_to_write, write_index
-from kafka_drain.archive.journal.checks import check_sealed_state
+from kafka_drain.archive.journal.checks import check_sealed_state, note_of_window
 from kafka_drain.archive.journal.files import note_sealed
 from kafka_drain.archive.snapshot import Snapshot
 from kafka_drain.archive.summary_files import write_missing_summaries
@@ -36,8 +44,10 @@ from kafka_drain.intervals import Interval, TimeRange
 from kafka_drain.maintenance.maintain import plan_maintenance
 from kafka_drain.offsets import TopicPartition
 from kafka_drain.proof.report import Report
+from kafka_drain.proof.sealing import Identity, seal_deletion
 from kafka_drain.proof.validation import validate_archive
 from kafka_drain.storage import json_files
+from kafka_drain.windows.window_jobs import freeze_window
 
 TPS = (TopicPartition(TOPIC, 0), TopicPartition(TOPIC, 1))
 #: Closed generations of so many receipts, of which these aren't compacted.
@@ -488,6 +498,45 @@ def test_window_restored(archive: Archive) -> None:
 
     assert archive.snapshot().index is not None
     assert validated(archive).complete
+
+
+def delete(archive: Archive, key: str, paths: list[str]) -> None:
+    """Seal a window that deletes files of generation 7, without a look at other windows."""
+    window, tp = Window(archive.root, key), TPS[0]
+    held = {"files": len(paths), "bytes": 0, "records": []}
+    how: Any = {"kind": WindowKind.RETENTION, "file_format": "parquet", "partition_by": []}
+    freeze_window(window, {tp: []}, replaces=paths, replaced=held, **how)
+    receipt = seal_deletion(
+        [],
+        identity=Identity("synthetic", CLUSTER_ID, {TOPIC: TPS_ID}),
+        window=key,
+        replaces=paths,
+        sealed_at=SEALED_AT,
+    )
+    window.write_receipt(receipt)
+    noted = note_of_window(archive.snapshot(), window, window.read_receipt())
+    note_sealed(archive.root, noted)
+
+
+@pytest.mark.parametrize("is_later", [False, True])
+def test_index_replaced_twice(archive: Archive, is_later: bool) -> None:
+    """Two windows that name the same files don't make the other files of their owner vanish."""
+    files = [file.path for file in archive_files(archive.snapshot(), hours(24, 26))]
+    own = [path for path in files if path.startswith("generations/0007/")]
+    delete(archive, "retention_0098", own[:2])
+    if is_later:
+        rewrite(archive, index_to_write(archive.snapshot(), whole=False) or Index())
+    delete(archive, "retention_0099", own[:2])
+
+    made = [index_to_write(archive.snapshot(), whole=whole) for whole in (False, True)]
+
+    for index in made:
+        assert index is not None
+        assert not index.is_gone(next(row for row in index.generations if row.generation == 7))
+        rewrite(archive, index)
+        found = [file.path for file in archive_files(archive.snapshot(), hours(24, 26))]
+        assert found == [path for path in files if path not in own[:2]]
+    assert len(own) == 4
 
 
 def test_receipt_restored(archive: Archive) -> None:
