@@ -6,6 +6,7 @@ before the first drain were backfilled one by one. One archive was never compact
 
 from __future__ import annotations
 
+import json
 import os
 import sys
 import time
@@ -18,7 +19,13 @@ from typing import Any
 
 from benchmarks.marks import Mark, Say
 from benchmarks.processes import measured
-from benchmarks.synthetic import TOPIC, Linker, SyntheticArchive, SyntheticCluster
+from benchmarks.synthetic import (
+    TOPIC,
+    Linker,
+    SyntheticArchive,
+    SyntheticCluster,
+    write_records,
+)
 from kafka_drain.archive.archive import Archive
 from kafka_drain.archive.history import History, read_history
 from kafka_drain.archive.index_files import index_to_write, write_index
@@ -32,10 +39,16 @@ from kafka_drain.find.search import Search
 from kafka_drain.intervals import Interval
 from kafka_drain.maintenance.maintain import plan_maintenance
 from kafka_drain.offsets import TopicPartition
+from kafka_drain.proof.committed_file import file_fingerprint
 from kafka_drain.proof.validation import validate_archive
 from kafka_drain.republish.planning.request import RepublishRequest
 from kafka_drain.republish.planning.selection import Selection
 from kafka_drain.republish.run import plan_republish
+from kafka_drain.spark.job_spec import write_private
+from kafka_drain.spark.submit import SparkApplication
+from kafka_drain.storage.paths import locate
+from kafka_drain.windows.backfill import refuse_incomplete, run_backfill, sealed_windows
+from kafka_drain.windows.backfill_plan import plan_backfill
 
 __all__ = ["measure_long"]
 
@@ -78,6 +91,9 @@ AGES = {
     "ten years of 100 partitions": Age(521, 100, 240),
     "a month, never compacted": Age(4, 2, compacted=False),
     "a year, never compacted": Age(52, 2, compacted=False),
+    # Nothing is closed yet: one drain, then one backfill after another.
+    "100 backfilled hours": Age(0, 4, 100),
+    "3,000 backfilled hours": Age(0, 4, 3_000),
 }
 #: The hour that is asked for: of the generation before the open one.
 ASKED = 100
@@ -95,9 +111,16 @@ def make(folder: str, age: Age) -> dict[str, Any]:
     root = Path(folder)
     root.mkdir(parents=True)
     link = Linker(root / "template.parquet", with_crc=False)
-    first = FIRST - timedelta(hours=age.backfilled)
+    first, tps = start_of(age) + timedelta(hours=1), partitions(age.wide)
     archive = SyntheticArchive(
-        root, link.size, link, partitions(age.wide), round(first.timestamp() * 1000), STEP_MS
+        root,
+        link.size,
+        link,
+        tps,
+        round(start_of(age).timestamp() * 1000),
+        STEP_MS,
+        # The hour before is in Kafka, and not in the archive.
+        dict.fromkeys(tps, HOUR_MS // STEP_MS),
     )
     for hour in range(age.backfilled):
         start = first + timedelta(hours=hour)
@@ -122,6 +145,11 @@ def make(folder: str, age: Age) -> dict[str, Any]:
     if index := index_to_write(snapshot, whole=False):
         write_index(snapshot, index)
     return {"receipts": age.closed * WEEK + OPEN, "windows": len(made.snapshot().folders)}
+
+
+def start_of(age: Age) -> datetime:
+    """Return when Kafka's first record was written: an hour before the first one archived."""
+    return FIRST - timedelta(hours=age.backfilled + 1)
 
 
 def asked(age: Age) -> tuple[str, str]:
@@ -190,6 +218,39 @@ def maintain(folder: str, age: Age) -> dict[str, Any]:
     return {"compactions": len(plan_maintenance(pipeline(folder)).compactions)}
 
 
+def backfill_hour(folder: str, age: Age) -> dict[str, Any]:
+    """Backfill one more hour, as its DAG does: plan twice, drain, prove, seal, and plan again.
+
+    Its files are written here, in place of Spark.
+    """
+    start, tps = start_of(age), partitions(age.wide)
+    first_time = round(start.timestamp() * 1000)
+    cluster = SyntheticCluster(tps, first_time, STEP_MS)
+    interval, drained = Interval(start, start + timedelta(hours=1)), pipeline(folder)
+    plan_backfill(drained, cluster, interval)
+    plan = plan_backfill(drained, cluster, interval)
+
+    def write(application: SparkApplication) -> None:
+        spec = json.loads((Path(application.arguments[-1])).read_text())
+        data, value = Path(spec["path"]) / f"topic={TOPIC}", 0
+        data.mkdir(parents=True)
+        for tp, ranges in plan.ranges.items():
+            path = f"{data}/part-{tp.partition:05d}.parquet"
+            write_records(path, tp, ranges[0], first_time, STEP_MS)
+            value ^= file_fingerprint(locate(path), "parquet", TOPIC)
+        result = {"records": plan.left, "fingerprint": f"{value:016x}"}
+        write_private(Path(spec["result_path"]), result)
+
+    sealed = run_backfill(plan, drained, cluster, write, run="bench", say=lambda line: None)
+    again = plan_backfill(drained, cluster, interval)
+    refuse_incomplete(again)
+    return {
+        "records": sealed["records"],
+        "windows": len(sealed_windows(again)),
+        "covered_by": len(again.covered_by),
+    }
+
+
 QUESTIONS = {
     "a drain's check": check_drain,
     "validate, one hour new": validate_new,
@@ -198,9 +259,12 @@ QUESTIONS = {
     "find a key in an hour": find_key,
     "an archive's page, the first time": page_first,
     "plan of maintenance": maintain,
+    "backfill an hour": backfill_hour,
 }
 
 
+#: Questions to an archive that has closed nothing yet.
+BEFORE_CLOSED = ("validate, one hour new", "backfill an hour")
 #: Questions about the whole archive, whose answers grow with it.
 GROWING = ("an archive's page, the first time", "plan of maintenance")
 
@@ -243,7 +307,8 @@ def measure_long(folder: Path, rounds: int, say: Say) -> tuple[dict[str, Any], l
         made = measured(make, root, how).answer
         say(f"long: {age}: {made['receipts']:,} receipts, {made['windows']:,} windows")
         figures["ages"][age] = {**made, "partitions": how.wide}
-        for name in QUESTIONS:
+        names = QUESTIONS if how.closed else BEFORE_CLOSED
+        for name in names:
             run = measured(ask, name, root, how)
             found = {**run.answer, "peak_mib": round(run.peak_mib)}
             figures["ages"][age][name] = found
@@ -252,7 +317,7 @@ def measure_long(folder: Path, rounds: int, say: Say) -> tuple[dict[str, Any], l
                 continue
             if answers.setdefault((name, how.wide), answer) != answer:
                 raise RuntimeError(f"{name}, {age}: {answer}, expected {answers[name, how.wide]}")
-        for name in QUESTIONS:
+        for name in names:
             found = figures["ages"][age][name]
             shown = (
                 f"{found['reads']:,} reads of {found['read_bytes'] / 1e6:,.1f} MB, "

@@ -484,10 +484,16 @@ class Linker:
 class SyntheticCluster(KafkaCluster):
     """Simulates a Kafka that still holds all of a synthetic archive's topic."""
 
-    def __init__(self, partitions: Sequence[TopicPartition] = PARTITIONS) -> None:
-        """Use an invalid address, which is never contacted."""
+    def __init__(
+        self,
+        partitions: Sequence[TopicPartition] = PARTITIONS,
+        first_time: int = FIRST_TIME,
+        step: int = 1,
+    ) -> None:
+        """Use an invalid address, which is never contacted; times as the archive has them."""
         super().__init__(KafkaConfig({"bootstrap.servers": "nowhere.invalid:9092"}))
         self._numbers = tuple(tp.partition for tp in partitions)
+        self._first_time, self._step = first_time, step
 
     def cluster_id(self) -> str:
         """Return the id that the archive holds."""
@@ -506,6 +512,10 @@ class SyntheticCluster(KafkaCluster):
     def topic_config(self, name: str) -> dict[str, str]:
         """Return a topic's settings: it keeps its records for ever."""
         return {"retention.ms": "-1", "cleanup.policy": "delete"}
+
+    def at_times(self, times: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
+        """Return the first offset at or after a time."""
+        return {tp: max(0, -((self._first_time - at) // self._step)) for tp, at in times.items()}
 
     def earliest(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
         """Return offset 0."""

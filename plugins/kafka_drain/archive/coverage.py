@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from kafka_drain.archive.fold import of_topic_ids
 from kafka_drain.archive.generation import Generation
 from kafka_drain.archive.receipts import Receipt
 from kafka_drain.archive.snapshot import Snapshot, SnapshotGeneration
@@ -21,8 +22,8 @@ class Owned:
         ranges: Owned offsets, sorted and disjoint; up to `horizon`, offsets that the open
             generation has yet to drain belong to it.
         sealed: End offsets of the open generation's receipts.
-        generations: Generations with the same topic ids.
-        windows: The receipts of sealed windows with the same topic ids.
+        generations: Generations with the same topic ids, without those that are left out.
+        windows: The receipts of sealed windows with the same topic ids, likewise.
     """
 
     ranges: dict[TopicPartition, list[OffsetRange]]
@@ -66,8 +67,10 @@ def read_owned(
 ) -> Owned:
     """Determine which offsets the archive owns.
 
+    Of what is left out, the index says which offsets it covers.
+
     Args:
-        snapshot: The archive.
+        snapshot: The archive, with all that covers offsets whose receipts are asked for.
         topic_ids: Current ids of the topics; with another id, the same offsets mean other records.
         horizon: For each partition, the offset up to which ownership is determined.
 
@@ -94,6 +97,9 @@ def read_owned(
             ranges[tp].append(OffsetRange(start, max(start, end)))
             if is_open:
                 sealed[tp] = ends.get(tp, start)
+    if snapshot.left_out is not None:
+        for tp, held in of_topic_ids(snapshot.left_out.index.covered, topic_ids).items():
+            ranges.setdefault(tp, []).extend(held)
     windows = snapshot.fold.of_topics(topic_ids).receipts
     for tp, held in snapshot.fold.held_of(topic_ids).items():
         ranges.setdefault(tp, []).extend(held)

@@ -1,33 +1,35 @@
 """The index of an archive: what it has closed, in one document, so that nobody reads all of it.
 
 A row for each closed generation and each sealed window, and what they hold together of each
-partition. It is made of nothing but receipts and plans, the same bytes each time, and names each
-with its hash: it counts only as long as journal and listings have just these. What isn't in it is
-read. It proves nothing; a validation that reads everything compares it. Opens nothing.
+partition: which offsets, and how many records. It is made of nothing but receipts and plans, the
+same bytes each time, and names each with its hash: it counts only as long as journal and listings
+have just these. What isn't in it is read. It proves nothing; a validation that reads everything
+compares it. Opens nothing.
 """
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
 from itertools import count
 from math import isqrt
 from typing import Any, TypeVar
 
 from kafka_drain.archive.fold import Partition, WindowKind, owner_of
-from kafka_drain.archive.format_version import FORMAT_VERSION, READABLE
 from kafka_drain.archive.generation_summary import SummaryRow
 from kafka_drain.archive.journal.entries import Noted, Tip
 from kafka_drain.archive.journal.identity import ids_by_topic
 from kafka_drain.archive.receipts import Receipt
 from kafka_drain.gaps import GapReason
 from kafka_drain.intervals import TimeRange
-from kafka_drain.offsets import OffsetRange, TopicPartition
+from kafka_drain.offsets import OffsetRange, TopicPartition, merge, overlapping
 from kafka_drain.storage.sealed_json import SealError, check_seal, seal
-from kafka_drain.storage.typed_json import DocumentError, Shape
+from kafka_drain.storage.typed_json import DocumentError, Shape, VersionError
 
+#: The version of the index itself. One of another version is made anew.
+VERSION = 2
 #: An archive with at most so many generations, and so many windows, is always read as a whole.
 FEW = 8
 #: Closed generations and windows that are looked at in turn, whatever is asked.
@@ -35,13 +37,23 @@ GENERATIONS_IN_TURN, WINDOWS_IN_TURN = 8, 16
 #: Bytes after which a turn takes no further window: its plan and receipt name what it replaces.
 BYTES_IN_TURN = 4 << 20
 
+#: A row with more partitions has no offsets: it is read whichever offsets are asked for.
+MOST_PARTITIONS = 128
+
 _FEWEST_TURNS = 11
 
 T = TypeVar("T")
 
 
+Ranges = Mapping[TopicPartition, Sequence[OffsetRange]]
+
+
 class IndexFileError(ValueError):
     """Raised when bytes aren't an index."""
+
+
+class OtherIndexError(IndexFileError):
+    """Raised when an index is of another version: it doesn't count, and is no damage."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +75,8 @@ class GenerationRow:
         first_timestamp: Lowest timestamp, in milliseconds since 1970; None if it has none, or one
             of its files doesn't say.
         last_timestamp: Highest timestamp; None likewise.
+        held: The offsets that it holds of each partition, by topic, as `partition:start-end`; None
+            if these are too many.
     """
 
     generation: int
@@ -78,6 +92,7 @@ class GenerationRow:
     unknown_content: bool
     first_timestamp: int | None
     last_timestamp: int | None
+    held: Mapping[str, str] | None
 
     @property
     def name(self) -> str:
@@ -119,6 +134,10 @@ class GenerationRow:
             unknown_content=any(row.unknown_content for row in rows),
             first_timestamp=min(known) if is_known else None,
             last_timestamp=max(known) if is_known else None,
+            held=held_text(
+                (part.tp, OffsetRange(part.start_so_far, part.range.end))
+                for part in newest.partitions
+            ),
         )
 
 
@@ -141,6 +160,8 @@ class WindowRow:
             of its files doesn't say.
         last_timestamp: Highest timestamp; None likewise.
         replaces: Number of files that it replaces, by the generation or window that they are of.
+        held: From the first to the last offset that it covers of each partition, by topic, as
+            `partition:start-end`; None if these are too many.
     """
 
     window: str
@@ -156,6 +177,7 @@ class WindowRow:
     first_timestamp: int | None
     last_timestamp: int | None
     replaces: Mapping[str, int]
+    held: Mapping[str, str] | None
 
     @property
     def name(self) -> str:
@@ -184,6 +206,7 @@ class WindowRow:
             first_timestamp=row.first_timestamp,
             last_timestamp=row.last_timestamp,
             replaces=dict(sorted(Counter(map(owner_of, {*receipt.replaces})).items())),
+            held=held_text((part.tp, part.range) for part in receipt.partitions),
         )
 
 
@@ -210,19 +233,22 @@ class PartitionRow:
         topic: The topic.
         topic_id: Its id.
         partition: The partition.
-        start: The first drained offset.
-        end: Where the newest generation of it ends, exclusive.
+        start: The first offset.
+        end: Where the newest generation of it ends, exclusive; None if no generation has any.
         records: Number of records.
         gaps: Number of missing offsets, by reason.
+        covered: The offsets that generations or windows cover, either with records or with
+            explained gaps, as `[start, end]`; sorted, disjoint, and not adjacent.
     """
 
     topic: str
     topic_id: str
     partition: int
     start: int
-    end: int
+    end: int | None
     records: int
     gaps: Mapping[str, int]
+    covered: tuple[tuple[int, int], ...]
 
     @property
     def key(self) -> Partition:
@@ -265,19 +291,38 @@ class Asked:
     """What of an archive is asked for: at least its open generation, and what isn't in the index.
 
     Attributes:
-        times: Also what may have records in this range; None for none.
+        times: Also files that may have records in this range; None for any time if there are
+            offsets, and otherwise for none.
+        offsets: Also files that may have some of these offsets, sorted and disjoint for each
+            partition; None for any offset if there is a time, and otherwise for none.
         uncompacted: Also what no compaction has written.
+        names: Also these generations and windows, as their folders.
+        claimed: Whether also what covers some of the offsets without a file that readers get:
+            whoever plans or seals a window must see it.
     """
 
     times: TimeRange | None = None
+    offsets: Ranges | None = None
     uncompacted: bool = False
+    names: frozenset[str] = frozenset()
+    claimed: bool = False
 
     def wants(self, row: GenerationRow | WindowRow) -> bool:
         """Return whether a row is asked for, if any reader gets its files."""
-        if self.times is not None and row.may_hold(self.times):
-            return True
-        return self.uncompacted and not (
+        if self.uncompacted and not (
             isinstance(row, WindowRow) and WindowKind(row.kind).is_maintained
+        ):
+            return True
+        if self.times is None and self.offsets is None:
+            return False
+        return row.may_hold(self.times or TimeRange()) and (
+            self.offsets is None or may_cover(row.held, self.offsets)
+        )
+
+    def needs(self, row: GenerationRow | WindowRow) -> bool:
+        """Return whether a row is asked for, even if no reader gets its files."""
+        return row.name in self.names or (
+            self.claimed and self.offsets is not None and may_cover(row.held, self.offsets)
         )
 
 
@@ -338,7 +383,26 @@ class Index:
     @cached_property
     def drained(self) -> Mapping[Partition, OffsetRange]:
         """What its generations have drained of each partition."""
-        return {row.key: OffsetRange(row.start, row.end) for row in self.partitions}
+        return {
+            row.key: OffsetRange(row.start, row.end)
+            for row in self.partitions
+            if row.end is not None
+        }
+
+    @cached_property
+    def covered(self) -> Mapping[Partition, list[OffsetRange]]:
+        """The offsets that its generations and windows cover; sorted and disjoint."""
+        return {row.key: [OffsetRange(*pair) for pair in row.covered] for row in self.partitions}
+
+    def touched(self, offsets: Ranges) -> list[PartitionRow]:
+        """Return the partitions of which it covers some of the given offsets."""
+        return [
+            row
+            for row in self.partitions
+            if any(
+                overlapping(self.covered[row.key], wanted) for wanted in offsets.get(row.key[0], ())
+            )
+        ]
 
     @cached_property
     def replaced(self) -> Mapping[str, int]:
@@ -386,8 +450,9 @@ class Index:
             starts: Its starting offsets.
         """
         return all(
-            topics.get(tp.topic) != topic_id or (tp in starts and starts[tp] >= held.end)
-            for (tp, topic_id), held in self.drained.items()
+            topics.get(row.topic) != row.topic_id
+            or (row.key[0] in starts and starts[row.key[0]] >= _end_of(row))
+            for row in self.partitions
         )
 
     def plus(
@@ -396,8 +461,8 @@ class Index:
         """Return the index with more generations, newer than those in it, and more windows."""
         rows, files, size = dict[Partition, _Sum](), self.files, self.file_bytes
         for row in self.partitions:
-            gaps = Counter(row.gaps)
-            rows[row.key] = _Sum(row.start, row.end, row.records, gaps)
+            held = [*self.covered[row.key]]
+            rows[row.key] = _Sum(row.start, row.end, row.records, Counter(row.gaps), held)
         first = {(row.topic, row.topic_id): row.generation for row in self.topics}
         new, more = list(generations), list(windows)
         for generation in new:
@@ -428,6 +493,7 @@ class Index:
                     end=row.end,
                     records=row.records,
                     gaps=dict(sorted((+row.gaps).items())),
+                    covered=tuple((r.start, r.end) for r in merge(row.covered)),
                 )
                 for (tp, topic_id), row in sorted(rows.items())
             ),
@@ -450,11 +516,27 @@ class Index:
     def to_bytes(self) -> bytes:
         """Return the sealed content of its file."""
         values = {name: getattr(self, name) for name in _NAMES}
-        document = _Document(format_version=FORMAT_VERSION, **values)
+        document = _Document(format_version=VERSION, **values)
         return seal(_SHAPE.dump(document))
 
 
-def left_out(index: Index, asked: Asked, turn: int, others: Iterable[str] = ()) -> LeftOut:
+def decides(index: Index, asked: Asked) -> bool:
+    """Return whether an index says enough for a question about offsets; otherwise, all is read.
+
+    It doesn't if a topic's id isn't known, as in receipts of the first release. Nor does it for
+    who plans or seals a window among offsets that a generation leaves to windows: how many of them
+    are taken, only all windows say.
+    """
+    if asked.offsets is None:
+        return True
+    if not all(row.topic_id for row in index.partitions):
+        return False
+    return not asked.claimed or not any(
+        row.gaps.get(GapReason.WINDOW) for row in index.touched(asked.offsets)
+    )
+
+
+def left_out(index: Index, asked: Asked, turn: int | None, others: Iterable[str] = ()) -> LeftOut:
     """Return what isn't read for a question.
 
     Whatever is asked, some of what is closed is looked at in turn, so that what is missing is found
@@ -463,17 +545,27 @@ def left_out(index: Index, asked: Asked, turn: int, others: Iterable[str] = ()) 
     Args:
         index: A sound index.
         asked: What is asked for.
-        turn: Grows by one from time to time.
+        turn: Grows by one from time to time; None to look at nothing in turn.
         others: Folders of the generations and windows that aren't in the index, and so are read.
     """
-    wanted = [row for row in index.rows if asked.wants(row) and not index.is_gone(row)]
+    if asked.offsets is not None and not index.touched(asked.offsets):
+        # Nothing in it holds any of them.
+        asked = replace(asked, times=None, offsets=None)
+    wanted = [
+        row
+        for row in index.rows
+        if asked.needs(row) or (asked.wants(row) and not index.is_gone(row))
+    ]
     generations = {row.generation for row in wanted if isinstance(row, GenerationRow)}
     windows = {row.window for row in wanted if isinstance(row, WindowRow)}
-    windows |= {row.window for row in in_turn(windows_in_turn(index.windows), turn)}
+    if turn is not None:
+        windows |= {row.window for row in in_turn(windows_in_turn(index.windows), turn)}
     read = {*others, *(row.name for row in wanted), *(f"windows/{key}" for key in windows)}
     windows |= replacing(index.windows, read)
-    looked_at = in_turn(chunks(index.generations, GENERATIONS_IN_TURN), turn)
-    looked_at = [*looked_at, *index.generations[-1:]]
+    looked_at = list[GenerationRow]()
+    if turn is not None:
+        looked_at += in_turn(chunks(index.generations, GENERATIONS_IN_TURN), turn)
+        looked_at += index.generations[-1:]
     return LeftOut(
         index,
         frozenset(row.generation for row in index.generations) - generations,
@@ -533,26 +625,86 @@ def is_settled(
     receipt: Receipt,
     kind: WindowKind,
     replaced: Mapping[str, Any] | None,
-    drained: Mapping[Partition, OffsetRange],
+    bounds: Mapping[Partition, int],
 ) -> bool:
     """Return whether a window needs no look any more unless it is asked for.
 
-    Its offsets are all in closed generations; it erased nothing, as erased offsets may never come
-    back; and if it replaces files, its plan says what these held, as of intact ones.
+    Its offsets are all before those that generations outside of the index may hold; it erased
+    nothing, as erased offsets may never come back; and if it replaces files, its plan says what
+    these held, as of intact ones.
 
     Args:
         receipt: Its receipt.
         kind: Why it was written.
         replaced: What its plan says of intact files that it replaces; None if it says nothing.
-        drained: What closed generations have drained.
+        bounds: Where these may begin, see `bounds_of`.
     """
     if kind is WindowKind.ERASURE or (receipt.replaces and replaced is None):
         return False
     for part in receipt.partitions:
-        held = drained.get((part.tp, receipt.topics.get(part.tp.topic, "")))
-        if held is None or part.range.end > held.end or GapReason.ERASED in part.gaps:
+        bound = bounds.get((part.tp, receipt.topics.get(part.tp.topic, "")))
+        if bound is None or part.range.end > bound or GapReason.ERASED in part.gaps:
             return False
     return True
+
+
+def bounds_of(
+    drained: Mapping[Partition, OffsetRange],
+    later: Iterable[tuple[Mapping[str, str], Mapping[TopicPartition, int]]],
+) -> dict[Partition, int]:
+    """Return the offsets before which no generation outside of an index may hold any.
+
+    That is where the generations in it end; of a partition that none of them has drained, where the
+    later ones start.
+
+    Args:
+        drained: What the generations in the index have drained.
+        later: Topic ids by topic, and starting offsets, of each later generation.
+    """
+    starts, drains, has_topic = dict[Partition, int](), Counter[Partition](), Counter[Any]()
+    for topics, own in later:
+        has_topic.update(topics.items())
+        for tp, start in own.items():
+            key = tp, topics.get(tp.topic, "")
+            starts[key] = min(start, starts.get(key, start))
+            drains[key] += 1
+    bounds = {
+        # A partition that was added to the topic later is drained from 0.
+        key: start if drains[key] == has_topic[key[0].topic, key[1]] else 0
+        for key, start in starts.items()
+    }
+    return bounds | {key: held.end for key, held in drained.items()}
+
+
+def held_text(parts: Iterable[tuple[TopicPartition, OffsetRange]]) -> dict[str, str] | None:
+    """Return from the first to the last offset of each partition, as text by topic.
+
+    None if there are too many partitions.
+    """
+    found: dict[TopicPartition, OffsetRange] = {}
+    for tp, r in parts:
+        known = found.get(tp, r)
+        found[tp] = OffsetRange(min(known.start, r.start), max(known.end, r.end))
+    if len(found) > MOST_PARTITIONS:
+        return None
+    topics: dict[str, list[str]] = {}
+    for tp, r in sorted(found.items()):
+        topics.setdefault(tp.topic, []).append(f"{tp.partition}:{r.start}-{r.end}")
+    return {topic: " ".join(texts) for topic, texts in topics.items()}
+
+
+def may_cover(held: Mapping[str, str] | None, offsets: Ranges) -> bool:
+    """Return whether what `held_text` says may be some of the given offsets."""
+    if held is None:
+        return True
+    for topic in {tp.topic for tp in offsets}.intersection(held):
+        for text in held[topic].split(" "):
+            partition, _, pair = text.partition(":")
+            start, _, end = pair.partition("-")
+            wanted = offsets.get(TopicPartition(topic, int(partition)), ())
+            if wanted and overlapping(wanted, OffsetRange(int(start), int(end))):
+                return True
+    return False
 
 
 def disputed(windows: Iterable[Receipt], others: Iterable[Receipt]) -> set[str]:
@@ -581,9 +733,10 @@ def disputed(windows: Iterable[Receipt], others: Iterable[Receipt]) -> set[str]:
 @dataclass
 class _Sum:
     start: int
-    end: int = 0
+    end: int | None = None
     records: int = 0
     gaps: Counter[str] = field(default_factory=Counter)
+    covered: list[OffsetRange] = field(default_factory=list)
 
 
 def _add_generation(rows: dict[Partition, _Sum], newest: Receipt) -> None:
@@ -594,20 +747,28 @@ def _add_generation(rows: dict[Partition, _Sum], newest: Receipt) -> None:
         row.end = part.range.end
         row.records += part.records_so_far
         row.gaps.update({str(reason): n for reason, n in part.gaps_so_far.items()})
+        row.covered.append(OffsetRange(part.start_so_far, part.range.end))
 
 
 def _add_window(rows: dict[Partition, _Sum], window: NewWindow) -> None:
     """Add the records of a settled window, whose offsets are those of gaps that it fills."""
     receipt = window.receipt
     for part in receipt.partitions:
-        row = rows[part.tp, receipt.topics.get(part.tp.topic, "")]
+        key = part.tp, receipt.topics.get(part.tp.topic, "")
+        row = rows.setdefault(key, _Sum(part.range.start))
         row.start = min(row.start, part.range.start)
         row.records += part.records
+        row.covered.append(part.range)
         if not receipt.files:
             row.gaps[str(GapReason.DELETED)] += part.gaps_so_far.get(GapReason.DELETED, 0)
     for gone in (window.replaced or {"records": ()})["records"]:
         tp = TopicPartition(gone["topic"], gone["partition"])
         rows[tp, receipt.topics.get(tp.topic, "")].records -= gone["records"]
+
+
+def _end_of(row: PartitionRow) -> int:
+    """Return the offset after the last one that generations or windows cover."""
+    return max(row.end or 0, row.covered[-1][1] if row.covered else 0)
 
 
 def _hash_of(row: GenerationRow | WindowRow) -> str:
@@ -628,7 +789,7 @@ class _Document:
     file_bytes: int
 
 
-_SHAPE = Shape(_Document, readable=READABLE)
+_SHAPE = Shape(_Document, readable=(VERSION,))
 _NAMES = [each.name for each in fields(Index)]
 
 
@@ -636,11 +797,14 @@ def parse_index(content: bytes) -> Index:
     """Parse an index and verify its own hash.
 
     Raises:
+        OtherIndexError: When it is of another version.
         IndexFileError: When a byte was changed, or it isn't an index.
     """
     try:
         check_seal(content)
         document = _SHAPE.parse(content)
+    except VersionError as error:
+        raise OtherIndexError(str(error)) from error
     except (SealError, DocumentError) as error:
         raise IndexFileError(str(error)) from error
     return Index(**{name: getattr(document, name) for name in _NAMES})

@@ -12,18 +12,20 @@ from kafka_drain.archive.index import (
     IndexFileError,
     NewGeneration,
     NewWindow,
+    OtherIndexError,
     WindowRow,
+    bounds_of,
     disputed,
     is_settled,
     parse_index,
 )
 from kafka_drain.archive.journal.digests import generation_digest, plan_digest
-from kafka_drain.archive.receipts import ReceiptError
+from kafka_drain.archive.receipts import Receipt, ReceiptError
 from kafka_drain.archive.snapshot import INDEX, Snapshot, SnapshotWindow
 from kafka_drain.archive.summary_files import sound_summary
+from kafka_drain.archive.window import Window
 from kafka_drain.errors import ArchiveError
 from kafka_drain.findings import Finding, Reason
-from kafka_drain.offsets import OffsetRange
 from kafka_drain.storage.json_files import write_text
 from kafka_drain.storage.paths import read_bytes
 
@@ -48,11 +50,11 @@ def make_index(snapshot: Snapshot, base: Index, *, whole: bool = True) -> Index:
 def check_index(snapshot: Snapshot, made: Index) -> list[Finding]:
     """Compare an archive's index with what its receipts say.
 
-    One that is missing, or older than what was sealed, is no damage.
+    One that is missing, older than what was sealed, or of another release, is no damage.
     """
     try:
         found = parse_index(read_bytes(snapshot.root / INDEX))
-    except FileNotFoundError:
+    except (FileNotFoundError, OtherIndexError):
         return []
     except IndexFileError as error:
         return [Finding(Reason.NOTE_UNREADABLE, INDEX, str(error))]
@@ -99,9 +101,10 @@ def _generations(snapshot: Snapshot, base: Index, *, whole: bool) -> Iterator[Ne
 
 def _windows(snapshot: Snapshot, index: Index) -> Iterator[NewWindow]:
     """Yield the settled windows that aren't in an index."""
+    bounds = _bounds(snapshot, index)
     known = {row.window for row in index.windows}
     read = [w for w in snapshot.folders.values() if w.key not in known and w.is_readable]
-    found = [new for window in read if (new := _new_window(window, index.drained)) is not None]
+    found = [new for window in read if (new := _new_window(window, bounds)) is not None]
     owners = {owner for new in found for owner in new.row.replaces}
     others = {row.window for row in index.windows if not owners.isdisjoint(row.replaces)}
     own = {new.row.window for new in found}
@@ -115,9 +118,17 @@ def _windows(snapshot: Snapshot, index: Index) -> Iterator[NewWindow]:
     yield from (new for new in found if new.row.window not in left)
 
 
-def _new_window(
-    window: SnapshotWindow, drained: Mapping[Partition, OffsetRange]
-) -> NewWindow | None:
+def _bounds(snapshot: Snapshot, index: Index) -> dict[Partition, int]:
+    """Return the offsets before which no generation outside of an index may hold any."""
+    later = (
+        (each.document.topics or snapshot.topic_ids(each), each.starting_offsets)
+        for each in snapshot.generations
+        if each.number > index.last
+    )
+    return bounds_of(index.drained, later)
+
+
+def _new_window(window: SnapshotWindow, bounds: Mapping[Partition, int]) -> NewWindow | None:
     """Return a window that is settled; None for another one, or if its plan is damaged."""
     receipt = window.receipt
     try:
@@ -125,7 +136,7 @@ def _new_window(
     except ArchiveError:
         # A finding of its own.
         return None
-    if not is_settled(receipt, kind, plan.replaced, drained):
+    if not is_settled(receipt, kind, plan.replaced, bounds):
         return None
     size = len(window.plan_bytes or b"") + len(receipt.to_bytes())
     row = WindowRow.of(receipt, kind, plan_digest(plan.content()), size)
@@ -147,3 +158,26 @@ def index_to_write(snapshot: Snapshot, *, whole: bool) -> Index | None:
     except (ArchiveError, ReceiptError):
         # A finding of its own.
         return None
+
+
+def add_to_index(snapshot: Snapshot, window: Window, receipt: Receipt) -> None:
+    """Add a window that was just proven, sealed and noted, so that the next one needn't read it.
+
+    Nothing else is added: of that, a validation has to say first that it is intact.
+
+    Args:
+        snapshot: The archive as it was checked before.
+        window: The window, which replaces nothing.
+        receipt: Its receipt.
+
+    Raises:
+        ArchiveError: When the archive can't be written.
+    """
+    if snapshot.is_small or receipt.replaces:
+        return
+    base = snapshot.index or Index()
+    if window.key in {row.window for row in base.windows}:
+        return
+    new = _new_window(SnapshotWindow(window.root, window.key), _bounds(snapshot, base))
+    if new is not None:
+        write_index(snapshot, base.plus((), [new]))

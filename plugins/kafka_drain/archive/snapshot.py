@@ -264,7 +264,7 @@ class Snapshot:
             return None
         later = [each for each in self._all_generations if each.number > found.last]
         numbers = {generation.number for generation in self._all_generations}
-        if self.journal.problems or not later or not found.generations:
+        if self.journal.problems or not later or not found.rows:
             return None
         if not found.agrees(self.journal.noted, numbers, self._all_folders.keys()):
             return None

@@ -237,7 +237,7 @@ class Report:
         for partition in index.partitions:
             tp, topic_id = partition.key
             row = self._row(tp, {tp.topic: topic_id}, partition.start)
-            row.end = partition.end
+            row.end = row.end if partition.end is None else partition.end
             row.records += partition.records
             row.gaps.update(partition.gaps)
         self.generations += [

@@ -245,7 +245,8 @@ def validate_archive(
 def _validate_generations(validation: _Validation, *, whole: bool, writes: bool) -> None:
     """Check the generations that aren't left out, oldest first."""
     snapshot, left_out = validation.snapshot, validation.snapshot.left_out
-    previous = left_out.index.generations[-1].sha256 if left_out is not None else None
+    known = left_out.index.generations if left_out is not None else ()
+    previous = known[-1].sha256 if known else None
     for generation in snapshot.generations:
         if left_out is not None and generation.number <= left_out.index.last:
             # It has no receipts, or it would be in the index.

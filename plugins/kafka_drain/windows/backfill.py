@@ -8,10 +8,13 @@ from pathlib import Path
 from typing import Any
 
 from kafka_drain.archive.coverage import read_owned
-from kafka_drain.archive.fold import WindowKind
+from kafka_drain.archive.fold import WindowKind, is_of_interval
+from kafka_drain.archive.index import Asked
+from kafka_drain.archive.journal.checks import narrowed
 from kafka_drain.archive.journal.entries import REMOVED, Noted
 from kafka_drain.archive.journal.files import note_sealed
 from kafka_drain.archive.receipts import Receipt
+from kafka_drain.archive.snapshot import Snapshot
 from kafka_drain.archive.window import Window
 from kafka_drain.config.offset_ranges import range_name
 from kafka_drain.config.pipeline import Pipeline
@@ -119,7 +122,14 @@ def finish_backfill(
 
 def sealed_windows(plan: BackfillPlan) -> Sequence[Receipt]:
     """Return the receipts of the interval's own windows."""
-    return plan.archive.snapshot().fold.of_interval(plan.interval.key).receipts
+    return _of_interval(plan).fold.of_interval(plan.interval.key).receipts
+
+
+def _of_interval(plan: BackfillPlan) -> Snapshot:
+    """Return the archive with at least the interval's windows, and who replaces files of theirs."""
+    snapshot = plan.archive.snapshot()
+    own = (w.name for w in snapshot.folders.values() if is_of_interval(w.key, plan.interval.key))
+    return narrowed(snapshot, Asked(names=frozenset(own)))
 
 
 def _remove_replaced(plan: BackfillPlan, say: Callable[[str], None]) -> None:
@@ -150,7 +160,9 @@ def _refuse_owned(plan: BackfillPlan) -> None:
     The open generation owns offsets that it hasn't sealed yet: no receipt says so.
     """
     horizon = {tp: ranges[-1].end for tp, ranges in plan.ranges.items()}
-    owned = read_owned(plan.archive.snapshot(), plan.topic_ids, horizon)
+    # The index says which offsets are covered; by whom, nobody asks here.
+    snapshot = narrowed(plan.archive.snapshot(), Asked(offsets=plan.ranges))
+    owned = read_owned(snapshot, plan.topic_ids, horizon)
     twice = [
         range_name(tp, r)
         for tp, ranges in plan.ranges.items()
@@ -176,7 +188,7 @@ def refuse_incomplete(plan: BackfillPlan) -> None:
             f"{plan.interval}: {plan.left:,} offsets are in no segment: {', '.join(left[:5])}; "
             "run the interval's backfill again"
         )
-    fold = plan.archive.snapshot().fold
+    fold = _of_interval(plan).fold
     standing = fold.standing_for(plan.interval.key)
     checked = check_files_of(standing, deep=False, superseded=fold.replaced)
     found = list(chain.from_iterable(checked.values()))

@@ -1,7 +1,7 @@
 """Plan a backfill: resolve a data interval to offsets once, and drain what no receipt covers.
 
     interval -> offsets           queried from Kafka once, then frozen in the window's plan.json
-    minus covered by receipts     read again by each attempt
+    minus covered by receipts     read again by each attempt, as far as the index doesn't say it
     minus the open generation's   whether drained yet or not
     the rest                      one bounded Spark read, proven and sealed as a window
 
@@ -11,13 +11,14 @@ its end, which is where the next one starts.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 from kafka_drain.archive.archive import Archive
 from kafka_drain.archive.coverage import Owned, read_owned
-from kafka_drain.archive.fold import WindowKind
+from kafka_drain.archive.fold import WindowKind, is_of_interval
+from kafka_drain.archive.index import Asked, Index
 from kafka_drain.archive.journal.checks import refuse_unsound
 from kafka_drain.archive.receipts import SealedFile, records_of
 from kafka_drain.archive.snapshot import Snapshot, SnapshotWindow
@@ -30,7 +31,7 @@ from kafka_drain.errors import (
     DataLossError,
     TopicError,
 )
-from kafka_drain.intervals import Interval
+from kafka_drain.intervals import Interval, TimeRange
 from kafka_drain.kafka.cluster import KafkaCluster
 from kafka_drain.offsets import OffsetRange, TopicPartition, count, merge, subtract
 
@@ -147,9 +148,15 @@ def plan_backfill(
     topic_ids = {name: topic.id for name, topic in topics.items()}
     first = cluster.earliest(partitions)
     last = cluster.latest(partitions, pipeline.isolation_level)
-    snapshot = refuse_unsound(snapshot).snapshot
-    frozen = _frozen(snapshot.folders.get(interval.key), topic_ids)
-    offsets = frozen or _resolve(snapshot, cluster, interval, last)
+    own = frozenset(_near(snapshot, interval))
+    checked = refuse_unsound(snapshot, asked=None if force else Asked(names=own)).snapshot
+    frozen = _frozen(checked.folders.get(interval.key), topic_ids)
+    offsets = frozen or _resolve(checked, cluster, interval, last)
+    if checked.left_out is None:
+        snapshot = checked
+    else:
+        asked = _asked(checked.left_out.index, interval, offsets, first, own)
+        snapshot = refuse_unsound(snapshot, asked=asked).snapshot
     owned = read_owned(snapshot, topic_ids, last)
     acknowledged = parse_acknowledgements(acknowledge_expired)
     accepted = _refuse_expired(
@@ -177,6 +184,51 @@ def plan_backfill(
     )
 
 
+def _near(snapshot: Snapshot, interval: Interval) -> Iterator[str]:
+    """Yield the folders of an interval's windows, and of those of the intervals next to it."""
+    for key, window in snapshot.folders.items():
+        if is_of_interval(key, interval.key) or _is_next_to(key, interval):
+            yield window.name
+
+
+def _is_next_to(key: str, interval: Interval) -> bool:
+    start, end = interval.key.split("_")
+    return key.endswith(f"_{start}") or key.startswith(f"{end}_")
+
+
+def _asked(
+    index: Index,
+    interval: Interval,
+    offsets: Mapping[TopicPartition, OffsetRange],
+    first: Mapping[TopicPartition, int],
+    near: frozenset[str],
+) -> Asked:
+    """Return what of an archive a plan depends on.
+
+    That is what covers the interval's offsets, or may have records of its times if Kafka has
+    deleted some; and what holds the first offset after some that Kafka has deleted, whose time says
+    whether these may belong to the interval.
+    """
+    asked = {tp: [r] for tp, r in offsets.items() if len(r)}
+    for (tp, _), ranges in index.covered.items():
+        behind = [
+            OffsetRange(r.start, r.start + 1) for r in ranges if 0 < r.start <= first.get(tp, 0)
+        ]
+        if behind:
+            asked[tp] = merge([*asked.get(tp, []), *behind])
+    if _may_be_deleted(offsets, first):
+        times = TimeRange(interval.start_ms, interval.end_ms)
+        near = near.union(row.name for row in index.rows if row.may_hold(times))
+    return Asked(offsets=asked, names=near, claimed=True)
+
+
+def _may_be_deleted(
+    offsets: Mapping[TopicPartition, OffsetRange], first: Mapping[TopicPartition, int]
+) -> bool:
+    """Return whether Kafka may have deleted records of an interval."""
+    return any(0 < first[tp] >= r.start for tp, r in offsets.items())
+
+
 def _covered_by(
     interval: Interval,
     offsets: Mapping[TopicPartition, OffsetRange],
@@ -184,7 +236,7 @@ def _covered_by(
     owned: Owned,
 ) -> list[str]:
     """Name the receipts that cover an interval, even if Kafka no longer has its offsets."""
-    if any(0 < first[tp] >= r.start for tp, r in offsets.items()):
+    if _may_be_deleted(offsets, first):
         return owned.receipts_between(interval.start_ms, interval.end_ms)
     return owned.receipts_of({tp: [r] for tp, r in offsets.items() if len(r)})
 
@@ -234,9 +286,8 @@ def _neighbours(
     """
     before: dict[TopicPartition, int] = {}
     after: dict[TopicPartition, int] = {}
-    start, end = interval.key.split("_")
-    for window in snapshot.windows:
-        if not (window.key.endswith(f"_{start}") or window.key.startswith(f"{end}_")):
+    for window in snapshot.folders.values():
+        if not _is_next_to(window.key, interval) or not window.is_begun:
             continue
         bounds = window.plan.interval
         if bounds is None:

@@ -19,7 +19,14 @@ from upath import UPath
 from kafka_drain.archive.archive import Archive
 from kafka_drain.archive.fold import WindowKind, owner_of
 from kafka_drain.archive.generation import list_data_files
-from kafka_drain.archive.journal.checks import SealedState, note_of_window, refuse_unsound
+from kafka_drain.archive.index import Asked
+from kafka_drain.archive.index_files import add_to_index
+from kafka_drain.archive.journal.checks import (
+    SealedState,
+    narrowed,
+    note_of_window,
+    refuse_unsound,
+)
 from kafka_drain.archive.journal.files import note_sealed
 from kafka_drain.archive.keys import keys_for_writing
 from kafka_drain.archive.receipts import Receipt
@@ -246,7 +253,9 @@ def prepare_window(
 
 def _erased(snapshot: Snapshot, ranges: Ranges) -> dict[TopicPartition, list[OffsetRange]]:
     """Return those of some offsets whose records were erased: Kafka may still have them."""
-    held = snapshot.fold.erased_of(snapshot.document.topics)
+    # The index names no window that has erased something.
+    fold = narrowed(snapshot, Asked()).fold
+    held = fold.erased_of(snapshot.document.topics)
     found = {
         tp: [erased for r in rs for erased in overlapping(held.get(tp, ()), r)]
         for tp, rs in ranges.items()
@@ -299,10 +308,7 @@ def seal_proven(
         LockedError: When another run has replaced some of the same files, or sealed some of the
             same offsets, in the meantime: readers would get records twice. A retry plans again.
     """
-    state = refuse_unsound(archive.snapshot(), filling=True)
-    if not state.snapshot.is_sealed(receipt.window):
-        _refuse_replaced(state, receipt)
-        _refuse_overlap(state, receipt)
+    state = refuse_taken(archive.snapshot(), receipt)
     paths = [file.path for file in receipt.files]
     sync_files(archive.root, paths)
     locks = state.snapshot.document.immutability
@@ -310,7 +316,44 @@ def seal_proven(
     window.write_receipt(replace(receipt, journal=state.journal.newest), retention)
     sealed = window.read_receipt()
     note_sealed(archive.root, state.there.plus(note_of_window(state.snapshot, window, sealed)))
+    add_to_index(state.snapshot, window, sealed)
     return sealed
+
+
+def refuse_taken(snapshot: Snapshot, receipt: Receipt) -> SealedState:
+    """Refuse a window that would hold what another segment holds, unless it is sealed already.
+
+    Changes nothing.
+
+    Args:
+        snapshot: The archive.
+        receipt: What the window holds and replaces; not written yet.
+
+    Raises:
+        ManifestInvalidError: When something sealed is missing or changed.
+        LockedError: As `seal_proven` does.
+    """
+    state = refuse_unsound(snapshot, filling=True, asked=_claimed(receipt))
+    if not state.snapshot.is_sealed(receipt.window):
+        _refuse_replaced(state, receipt)
+        _refuse_overlap(state, receipt)
+    return state
+
+
+def _claimed(receipt: Receipt) -> Asked:
+    """Return what of an archive decides whether a window may be sealed.
+
+    That is the window itself, what covers some of its offsets, the owners of the files that it
+    replaces, and whoever else replaces files of all these.
+    """
+    offsets: dict[TopicPartition, list[OffsetRange]] = {}
+    for part in receipt.partitions:
+        offsets.setdefault(part.tp, []).append(part.range)
+    return Asked(
+        offsets={tp: merge(ranges) for tp, ranges in offsets.items()},
+        names=frozenset([f"windows/{receipt.window}", *map(owner_of, receipt.replaces)]),
+        claimed=True,
+    )
 
 
 def _refuse_replaced(state: SealedState, receipt: Receipt) -> None:

@@ -19,16 +19,22 @@ from kafka_drain.archive.index import (
     GenerationRow,
     Index,
     IndexFileError,
+    LeftOut,
     NewGeneration,
     NewWindow,
+    OtherIndexError,
     PartitionRow,
     TopicRow,
     WindowRow,
+    bounds_of,
     chunks,
+    decides,
     disputed,
+    held_text,
     in_turn,
     is_settled,
     left_out,
+    may_cover,
     parse_index,
     replacing,
     windows_in_turn,
@@ -43,17 +49,23 @@ from kafka_drain.archive.receipts import (
 )
 from kafka_drain.gaps import GapReason
 from kafka_drain.intervals import TimeRange
-from kafka_drain.offsets import OffsetRange, TopicPartition
+from kafka_drain.offsets import OffsetRange, TopicPartition, merge
 from kafka_drain.storage.sealed_json import seal
 
 P0, P1 = TopicPartition("t", 0), TopicPartition("t", 1)
 IDS = {"t": "id"}
 
 
-def generation(number: int, files: int = 2, first: int | None = 10, last: int | None = 20) -> Any:
+def generation(
+    number: int,
+    files: int = 2,
+    first: int | None = 10,
+    last: int | None = 20,
+    held: Mapping[str, str] | None = None,
+) -> Any:
     """A generation's row."""
     newest = "000000000002.json", f"{number:064x}", "d", "2026-01-01T00:00:00.000+00:00"
-    return GenerationRow(number, 3, *newest, 7, 5, files, 9, False, first, last)
+    return GenerationRow(number, 3, *newest, 7, 5, files, 9, False, first, last, held)
 
 
 def window(
@@ -64,16 +76,26 @@ def window(
     files: int = 1,
     times: tuple[int | None, int | None] = (10, 20),
     size: int = 100,
+    held: Mapping[str, str] | None = None,
 ) -> WindowRow:
     """A window's row."""
     sealed_at = "2026-01-01T00:00:00.000+00:00"
     counts = 7, 5, files, 9
     return WindowRow(
-        key, kind.value, f"r{key}", f"p{key}", size, sealed_at, *counts, *times, replaces or {}
+        key,
+        kind.value,
+        f"r{key}",
+        f"p{key}",
+        size,
+        sealed_at,
+        *counts,
+        *times,
+        replaces or {},
+        held,
     )
 
 
-PARTITION = PartitionRow("t", "id", 0, 0, 100, 50, {"expired": 2})
+PARTITION = PartitionRow("t", "id", 0, 0, 100, 50, {"expired": 2}, ((0, 100),))
 INDEX = Index(
     generations=(generation(1), generation(2, first=30, last=40)),
     windows=(window("a"), window("b", {"generations/0002": 2}, times=(30, 40))),
@@ -339,7 +361,7 @@ def test_replacing() -> None:
     assert replacing(rows, ["windows/x", "windows/b"]) == {"c", "d"}
 
 
-DRAINED = {(P0, "id"): OffsetRange(0, 100)}
+BOUNDS = {(P0, "id"): 100}
 
 
 @pytest.mark.parametrize(
@@ -363,7 +385,7 @@ def test_is_settled(
     partitions: list[SealedPartition], kind: WindowKind, more: dict[str, Any], settled: bool
 ) -> None:
     """A window needs no look any more if nothing new can depend on it."""
-    assert is_settled(receipt(partitions=partitions, **more), kind, None, DRAINED) is settled
+    assert is_settled(receipt(partitions=partitions, **more), kind, None, BOUNDS) is settled
 
 
 @pytest.mark.parametrize(
@@ -390,12 +412,189 @@ def test_disputed(windows: dict[str, str], others: dict[str, str], found: set[st
     assert disputed(sealed(windows), sealed(others)) == found
 
 
+@pytest.mark.parametrize(
+    ("drained", "later", "bounds"),
+    [
+        ({}, [], {}),
+        ({}, [(IDS, {P0: 7})], {P0: 7}),
+        ({}, [(IDS, {P0: 7}), (IDS, {P0: 9})], {P0: 7}),
+        ({}, [(IDS, {P0: 9}), (IDS, {P0: 7})], {P0: 7}),
+        # The generations in the index say where they end.
+        ({P0: OffsetRange(1, 5)}, [(IDS, {P0: 7, P1: 3})], {P0: 5, P1: 3}),
+        ({P0: OffsetRange(1, 5)}, [], {P0: 5}),
+        # A partition that was added later is drained from 0.
+        ({}, [(IDS, {P0: 7}), (IDS, {P0: 9, P1: 4})], {P0: 7, P1: 0}),
+        # Another topic.
+        ({}, [({"t": "other"}, {P0: 7})], {}),
+        ({}, [({"t": "other"}, {P1: 7}), (IDS, {P0: 9})], {P0: 9}),
+    ],
+)
+def test_bounds_of(drained: Any, later: Any, bounds: dict[TopicPartition, int]) -> None:
+    """What a window holds before them, no generation outside of the index may hold."""
+    found = bounds_of({(tp, "id"): held for tp, held in drained.items()}, later)
+
+    assert {tp: end for (tp, topic_id), end in found.items() if topic_id == "id"} == bounds
+
+
+def test_bounds_of_unknown_id() -> None:
+    """Of a topic whose id isn't known, each generation may hold everything."""
+    assert bounds_of({}, [({}, {P0: 7})]) == {(P0, ""): 0}
+
+
+@pytest.mark.parametrize(
+    ("parts", "held"),
+    [
+        ([], {}),
+        ([(P0, 3, 9)], {"t": "0:3-9"}),
+        # From the first to the last one.
+        ([(P1, 4, 5), (P0, 3, 9), (P1, 8, 9)], {"t": "0:3-9 1:4-9"}),
+        ([(P1, 8, 9), (P1, 4, 5)], {"t": "1:4-9"}),
+        ([(TopicPartition("u", 12), 0, 1), (P0, 0, 2)], {"t": "0:0-2", "u": "12:0-1"}),
+    ],
+)
+def test_held_text(parts: list[tuple[TopicPartition, int, int]], held: dict[str, str]) -> None:
+    """A row names each partition once, in order."""
+    assert held_text((tp, OffsetRange(start, end)) for tp, start, end in parts) == held
+
+
+@pytest.mark.parametrize(("number", "is_said"), [(128, True), (129, False)])
+def test_held_text_many(number: int, is_said: bool) -> None:
+    """A row of very many partitions doesn't say what it holds of each."""
+    parts = [(TopicPartition("t", n), OffsetRange(0, 1)) for n in range(number)]
+
+    assert (held_text(parts) is not None) is is_said
+
+
+@pytest.mark.parametrize(
+    ("held", "asked", "covers"),
+    [
+        (None, {}, True),
+        ({}, {P0: [(0, 9)]}, False),
+        ({"t": "0:3-9"}, {}, False),
+        ({"t": "0:3-9"}, {P0: [(0, 3)]}, False),
+        ({"t": "0:3-9"}, {P0: [(0, 4)]}, True),
+        ({"t": "0:3-9"}, {P0: [(8, 9)]}, True),
+        ({"t": "0:3-9"}, {P0: [(9, 12)]}, False),
+        ({"t": "0:3-9"}, {P0: [(0, 1), (9, 12)]}, False),
+        ({"t": "0:3-9"}, {P1: [(0, 9)]}, False),
+        ({"u": "0:3-9"}, {P0: [(0, 9)]}, False),
+        ({"t": "0:3-9 1:5-6"}, {P1: [(5, 9)]}, True),
+        ({"t": "0:3-9 1:5-6"}, {P0: [], P1: [(6, 9)]}, False),
+        ({"t": "0:3-9", "u": "0:5-6"}, {TopicPartition("u", 0): [(5, 6)], P0: [(0, 1)]}, True),
+        ({"t": "10:3-9"}, {P1: [(0, 9)], TopicPartition("t", 0): [(0, 9)]}, False),
+    ],
+)
+def test_may_cover(held: Any, asked: dict[TopicPartition, Any], covers: bool) -> None:
+    """A row rules out what is before or behind its offsets, and other partitions."""
+    offsets = {tp: [OffsetRange(*pair) for pair in pairs] for tp, pairs in asked.items()}
+
+    assert may_cover(held, offsets) is covers
+
+
+OF_TEN = {P0: [OffsetRange(10, 20)]}
+
+
+@pytest.mark.parametrize(
+    ("asked", "row", "wanted", "needed"),
+    [
+        (Asked(), window("a", held={"t": "0:0-100"}), False, False),
+        (Asked(offsets=OF_TEN), window("a", held={"t": "0:0-100"}), True, False),
+        (Asked(offsets=OF_TEN), window("a", held={"t": "0:0-10"}), False, False),
+        (Asked(offsets=OF_TEN), window("a"), True, False),
+        (Asked(offsets=OF_TEN), generation(1, held={"t": "0:19-20"}), True, False),
+        # Only what may have both.
+        (Asked(TimeRange(0, 10), OF_TEN), window("a"), False, False),
+        (Asked(TimeRange(0, 11), OF_TEN), window("a"), True, False),
+        (Asked(TimeRange(0, 11), OF_TEN), window("a", held={"t": "0:0-10"}), False, False),
+        # Without a file, nothing to read, but something that covers offsets.
+        (Asked(offsets=OF_TEN), window("a", files=0), False, False),
+        (Asked(offsets=OF_TEN, claimed=True), window("a", files=0), False, True),
+        (Asked(offsets=OF_TEN, claimed=True), window("a", held={"t": "0:0-10"}), False, False),
+        (Asked(claimed=True), window("a"), False, False),
+        (Asked(names=frozenset({"windows/a"})), window("a", files=0), False, True),
+        (Asked(names=frozenset({"windows/b"})), window("a"), False, False),
+        (Asked(names=frozenset({"generations/0001"})), generation(1), False, True),
+        (Asked(offsets=OF_TEN, uncompacted=True), window("a", held={"t": "0:0-1"}), False, False),
+        (Asked(offsets=OF_TEN, uncompacted=True), generation(1, held={}), True, False),
+    ],
+)
+def test_asked(asked: Asked, row: Any, wanted: bool, needed: bool) -> None:
+    """What may have the offsets and the time is read, and what is named."""
+    assert (asked.wants(row), asked.needs(row)) == (wanted, needed)
+
+
+@pytest.mark.parametrize(
+    ("offsets", "touched"),
+    [
+        ({}, False),
+        ({P0: []}, False),
+        ({P0: [OffsetRange(90, 100)]}, True),
+        ({P0: [OffsetRange(100, 101)]}, False),
+        ({P0: [OffsetRange(100, 101), OffsetRange(400, 401)]}, False),
+        ({P1: [OffsetRange(0, 100)]}, False),
+        ({P1: [OffsetRange(0, 1)], P0: [OffsetRange(150, 151), OffsetRange(0, 1)]}, True),
+    ],
+)
+def test_index_touched(offsets: Any, touched: bool) -> None:
+    """Of each partition, an index knows which offsets are covered at all."""
+    assert INDEX.touched(offsets) == ([PARTITION] if touched else [])
+    # Then no row is read for them.
+    left = left_out(INDEX, Asked(offsets=offsets, claimed=True), None)
+    assert left == LeftOut(INDEX, *(((set(), set())) if touched else ({1, 2}, {"a", "b"})))
+
+
+@pytest.mark.parametrize(
+    ("partition", "asked", "decided"),
+    [
+        (PARTITION, Asked(offsets=OF_TEN, claimed=True), True),
+        (replace(PARTITION, topic_id=""), Asked(offsets=OF_TEN), False),
+        (replace(PARTITION, topic_id=""), Asked(TimeRange()), True),
+        # Only all windows say how many of the offsets are taken.
+        (replace(PARTITION, gaps={"window": 1}), Asked(offsets=OF_TEN, claimed=True), False),
+        (replace(PARTITION, gaps={"window": 1}), Asked(offsets=OF_TEN), True),
+        (
+            replace(PARTITION, gaps={"window": 1}),
+            Asked(offsets={P0: [OffsetRange(100, 101)]}, claimed=True),
+            True,
+        ),
+    ],
+)
+def test_decides(partition: PartitionRow, asked: Asked, decided: bool) -> None:
+    """Where the index doesn't say enough, everything is read."""
+    assert decides(replace(INDEX, partitions=(partition,)), asked) is decided
+
+
+def test_left_out_offsets() -> None:
+    """Who claims offsets reads what covers them, even if it was replaced, and who replaced it."""
+    rows = (
+        window("a", {"generations/0001": 2}, held={"t": "0:0-50"}),
+        window("b", held={"t": "0:50-60"}),
+        window("c", {"windows/b": 1}, held={"t": "0:70-80"}),
+    )
+    index = replace(
+        INDEX,
+        generations=(generation(1, held={"t": "0:0-50"}), generation(2, held={"t": "0:60-100"})),
+        windows=rows,
+    )
+    offsets = {P0: [OffsetRange(40, 60)]}
+
+    read, claimed = (
+        left_out(index, Asked(offsets=offsets, claimed=claimed), None) for claimed in (False, True)
+    )
+    named = left_out(index, Asked(names=frozenset(["windows/b", "generations/0002"])), None)
+
+    assert (read.generations, read.windows) == ({1, 2}, {"b", "c"})
+    assert (claimed.generations, claimed.windows) == ({2}, set())
+    assert (named.generations, named.windows) == ({1}, {"a"})
+    assert read.in_turn == claimed.in_turn == set()
+
+
 def test_is_settled_replaced() -> None:
     """A plan that says what the replaced files held speaks of intact ones."""
     found = receipt(partitions=[part(0, 1)], replaces=("x",))
 
-    assert is_settled(found, WindowKind.COMPACTION, {"files": 1}, DRAINED)
-    assert not is_settled(found, WindowKind.ERASURE, {"files": 1}, DRAINED)
+    assert is_settled(found, WindowKind.COMPACTION, {"files": 1}, BOUNDS)
+    assert not is_settled(found, WindowKind.ERASURE, {"files": 1}, BOUNDS)
 
 
 def row(files: int, first: int | None, last: int | None) -> SummaryRow:
@@ -428,7 +627,7 @@ def test_generation_row_times(rows: list[SummaryRow], times: tuple[int | None, i
 
     newest = "000000000003.json", "s", "digest", "2026-01-01T00:00:00.000+00:00"
     totals = len(rows), len(rows), 5, 60, False
-    assert found == GenerationRow(7, 4, *newest, *totals, *times)
+    assert found == GenerationRow(7, 4, *newest, *totals, *times, {"t": "0:0-10"})
 
 
 def test_generation_row_unknown() -> None:
@@ -480,12 +679,35 @@ def test_plus_sums() -> None:
     )
 
     assert found.partitions == (
-        PartitionRow("t", "id", 0, 2, 20, 4 + 9 + 5 - 3 + 2, {"expired": 2}),
+        PartitionRow("t", "id", 0, 2, 20, 4 + 9 + 5 - 3 + 2, {"expired": 2}, ((2, 4), (5, 20))),
     )
     assert (found.files, found.file_bytes) == (2 + 2 + 1 + 1 - 3, 20 + 20 + 1 + 1 - 20)
     assert [each.window for each in found.windows] == ["a", "b"]
     assert (found.last, found.receipts) == (2, 2)
     assert found.drained == {(P0, "id"): OffsetRange(2, 20)}
+
+
+def test_plus_before_generations() -> None:
+    """Of what windows cover before the first generation, no generation has drained anything."""
+    found = Index().plus((), [new_window("a", 2, 4), new_window("b", 4, 6)])
+
+    assert found.partitions == (PartitionRow("t", "id", 0, 2, None, 4, {}, ((2, 6),)),)
+    assert (found.drained, found.last) == ({}, 0)
+    assert found.covered == {(P0, "id"): [OffsetRange(2, 6)]}
+    assert found.is_continued_by(IDS, {P0: 6})
+    assert not found.is_continued_by(IDS, {P0: 5})
+    later = found.plus([new_generation(1, 8, 10)], [new_window("c", 6, 8)])
+    assert later.partitions[0].covered == ((2, 10),)
+    assert later.drained == {(P0, "id"): OffsetRange(2, 10)}
+
+
+def test_plus_nothing_drained() -> None:
+    """A later generation may not start before one that has drained nothing."""
+    found = Index().plus([new_generation(1, 9, 10)])
+    found = replace(found, partitions=(replace(found.partitions[0], covered=()),))
+
+    assert found.is_continued_by(IDS, {P0: 10})
+    assert not found.is_continued_by(IDS, {P0: 9})
 
 
 def test_plus_deleted() -> None:
@@ -510,8 +732,8 @@ def test_plus_topic_without_id() -> None:
 
     found = Index().plus([without], [window])
 
-    assert found.partitions == (PartitionRow("t", "", 0, 5, 10, 4 + 5 - 3, {"expired": 1}),)
-    assert is_settled(sealed, WindowKind.BACKFILL, None, found.drained)
+    assert found.partitions == (PartitionRow("t", "", 0, 5, 10, 6, {"expired": 1}, ((5, 10),)),)
+    assert is_settled(sealed, WindowKind.BACKFILL, None, bounds_of(found.drained, ()))
 
 
 def test_window_row() -> None:
@@ -541,6 +763,7 @@ def test_window_row() -> None:
         first_timestamp=11,
         last_timestamp=19,
         replaces={"generations/0001": 1, "generations/0002": 1, "windows/x": 1},
+        held={"t": "0:3-9"},
     )
 
 
@@ -633,7 +856,13 @@ def test_parse_index_changed(at: int) -> None:
         parse_index(bytes(content))
 
 
-@pytest.mark.parametrize("document", [{}, {"format_version": 2}, {"format_version": 1}])
+def test_parse_index_other_version() -> None:
+    """An index of another version, whose keys are others, isn't damaged."""
+    with pytest.raises(OtherIndexError, match="format version 1, expected 2"):
+        parse_index(seal({"format_version": 1}))
+
+
+@pytest.mark.parametrize("document", [{}, {"format_version": 3}, {"format_version": 2}])
 def test_parse_index_other(document: dict[str, object]) -> None:
     """Another sealed document, or one of a newer format, isn't an index."""
     with pytest.raises(IndexFileError):
@@ -645,7 +874,7 @@ class Drawn:
     """An archive as plain values.
 
     Attributes:
-        files: The time of each file's record, by path.
+        files: The time of each file's record, which is its offset, too, by path.
         replaces: The files that each window replaces.
         kinds: Why each window was written.
         unsettled: Windows that aren't in the index.
@@ -664,6 +893,30 @@ class Drawn:
         """The times of its records."""
         own = [self.files[path] for path in self.of(owner)]
         return (min(own), max(own)) if own else (None, None)
+
+    def held(self, owner: str) -> dict[str, str]:
+        """The offsets of its records, as a row has them."""
+        first, last = self.times(owner)
+        return {} if first is None or last is None else {"t": f"0:{first}-{last + 1}"}
+
+    @property
+    def covered(self) -> tuple[tuple[int, int], ...]:
+        """The offsets of all records."""
+        return tuple(
+            (r.start, r.end) for r in merge(OffsetRange(at, at + 1) for at in self.files.values())
+        )
+
+    def replacing(self, owners: set[str]) -> set[str]:
+        """The windows that replace files of some owners, or of one another."""
+        found = set[str]()
+        while True:
+            waiting = owners | {f"windows/{key}" for key in found}
+            more = {
+                key for key, paths in self.replaces.items() if waiting & {*map(owner_of, paths)}
+            }
+            if more <= found:
+                return found
+            found |= more
 
     def live(self, owners: set[str], times: TimeRange) -> set[str]:
         """The files with asked records that a reader gets who reads only some of the archive."""
@@ -704,15 +957,25 @@ def archives(draw: st.DrawFn) -> Drawn:
     return Drawn(files, replaces, kinds, frozenset(unsettled))
 
 
+@pytest.mark.parametrize("by", ["times", "offsets"])
 @given(archives(), st.integers(0, 9), st.integers(0, 5), st.integers(0, 9))
-def test_left_out_same_files(made: Drawn, start: int, length: int, turn: int) -> None:
-    """Whatever is asked of whatever archive, a reader gets the files that are there without it."""
+def test_left_out_same_files(by: str, made: Drawn, start: int, length: int, turn: int) -> None:
+    """Whatever is asked of whatever archive, a reader gets the files that are there without it.
+
+    And who claims offsets sees all that covers some of them, and what became of it.
+    """
     times = TimeRange(start, start + length)
+    offsets = {P0: [OffsetRange(start, start + length)]}
     owners = {f"generations/000{number}" for number in (1, 2, 3)}
     owners |= {f"windows/{key}" for key in made.replaces}
     index = Index(
         tuple(
-            generation(n, len(made.of(f"generations/000{n}")), *made.times(f"generations/000{n}"))
+            generation(
+                n,
+                len(made.of(f"generations/000{n}")),
+                *made.times(f"generations/000{n}"),
+                made.held(f"generations/000{n}"),
+            )
             for n in (1, 2)
         ),
         tuple(
@@ -722,17 +985,28 @@ def test_left_out_same_files(made: Drawn, start: int, length: int, turn: int) ->
                 kind=made.kinds[key],
                 files=len(made.of(f"windows/{key}")),
                 times=made.times(f"windows/{key}"),
+                held=made.held(f"windows/{key}"),
             )
             for key, paths in made.replaces.items()
             if key not in made.unsettled
         ),
+        partitions=(replace(PARTITION, covered=made.covered),),
     )
     known = {row.name for row in (*index.generations, *index.windows)}
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(module, "WINDOWS_IN_TURN", 1)
-        found = left_out(index, Asked(times), turn, owners - known)
+        asked = Asked(times) if by == "times" else Asked(offsets=offsets)
+        found = left_out(index, asked, turn, owners - known)
+        claimed = left_out(index, Asked(offsets=offsets, claimed=True), None, owners - known)
 
-    gone = {f"generations/000{n}" for n in found.generations}
-    gone |= {f"windows/{key}" for key in found.windows}
-    assert made.live(owners - gone, times) == made.live(owners, times)
+    assert made.live(owners - names(found), times) == made.live(owners, times)
+    covering = {owner_of(path) for path, at in made.files.items() if times.may_hold(at, at)}
+    assert not covering & names(claimed)
+    assert not {f"windows/{key}" for key in made.replacing(covering)} & names(claimed)
+
+
+def names(left: LeftOut) -> set[str]:
+    """The folders that are left out."""
+    windows = {f"windows/{key}" for key in left.windows}
+    return windows | {f"generations/000{number}" for number in left.generations}

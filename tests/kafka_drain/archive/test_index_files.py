@@ -646,7 +646,7 @@ def test_index_grows(archive: Archive, opened: list[str]) -> None:
 
     assert index_of(archive) == index
     assert {f"windows/{key}" for key in keep} <= set(opened)
-    assert json.loads(path_of(archive, "index.json").read_bytes())["format_version"] == 1
+    assert json.loads(path_of(archive, "index.json").read_bytes())["format_version"] == 2
 
 
 def test_index_without_summaries(archive: Archive, opened: list[str]) -> None:

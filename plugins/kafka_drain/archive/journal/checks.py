@@ -16,7 +16,7 @@ from kafka_drain.archive import erasures
 from kafka_drain.archive.archive import Archive
 from kafka_drain.archive.fold import Partition, held_by
 from kafka_drain.archive.generation import Generation
-from kafka_drain.archive.index import Asked, left_out
+from kafka_drain.archive.index import Asked, Index, decides, left_out
 from kafka_drain.archive.journal.digests import (
     digest_of,
     generation_digest,
@@ -121,7 +121,8 @@ def check_sealed_state(
         chain_is_read: Whether the caller itself checks every receipt of each generation.
         asked: What is asked for; None for everything.
     """
-    narrowed = _narrowed(snapshot, asked, windows) if asked is not None else None
+    turn = snapshot.journal.newest
+    narrowed = _narrowed(snapshot, asked, windows, turn) if asked is not None else None
     state = _Look(narrowed or snapshot, snapshot.journal, chain_is_read).look(windows)
     if narrowed is not None and state.findings:
         state = _Look(snapshot, snapshot.journal, chain_is_read).look(windows)
@@ -135,7 +136,15 @@ def check_sealed_state(
     return state
 
 
-def _narrowed(snapshot: Snapshot, asked: Asked, windows: bool) -> Snapshot | None:
+def narrowed(snapshot: Snapshot, asked: Asked) -> Snapshot:
+    """Return an archive without what isn't asked for; the same if nothing can be left out.
+
+    It isn't checked: for what is read besides a check, or before one.
+    """
+    return _narrowed(snapshot, asked, True, None) or snapshot
+
+
+def _narrowed(snapshot: Snapshot, asked: Asked, windows: bool, turn: int | None) -> Snapshot | None:
     """Return an archive without what isn't asked for; None if nothing can be left out."""
     if not windows and snapshot.has_few_generations:
         return None
@@ -143,12 +152,18 @@ def _narrowed(snapshot: Snapshot, asked: Asked, windows: bool) -> Snapshot | Non
     if index is None:
         return None
     if not windows:
-        found = left_out(index, asked, snapshot.journal.newest)
+        found = left_out(index, asked, turn)
         return snapshot.without(replace(found, windows=frozenset()))
-    others = {generation.name for generation in snapshot.generations}
-    others |= {window.name for window in snapshot.folders.values()}
-    others -= {row.name for row in index.rows}
-    return snapshot.without(left_out(index, asked, snapshot.journal.newest, others))
+    if not decides(index, asked):
+        return None
+    return snapshot.without(left_out(index, asked, turn, _others(snapshot, index)))
+
+
+def _others(snapshot: Snapshot, index: Index) -> set[str]:
+    """Return the folders of generations and windows that an index doesn't name."""
+    there = {generation.name for generation in snapshot.generations}
+    there |= {window.name for window in snapshot.folders.values()}
+    return there - {row.name for row in index.rows}
 
 
 def refuse_unsound(
@@ -320,9 +335,8 @@ class _Look:
         newest = []
         left, in_turn = self._names_left_out()
         index = self._snapshot.left_out.index if self._snapshot.left_out else None
-        before = index.generations[-1].name if index else ""
-        if index is not None:
-            self._drained.append((before, index.drained))
+        if index is not None and index.generations:
+            self._drained.append((index.generations[-1].name, index.drained))
         for name in sorted({*there, *noted} - left | in_turn):
             generation = there.get(name) or SnapshotGeneration(
                 self._snapshot.root, int(name.rpartition("/")[2])
