@@ -72,23 +72,30 @@ class ArchiveFile:
         }
 
 
-def archive_files(snapshot: Snapshot, times: TimeRange | None = None) -> list[ArchiveFile]:
+def archive_files(
+    snapshot: Snapshot,
+    times: TimeRange | None = None,
+    offsets: Mapping[TopicPartition, Sequence[OffsetRange]] | None = None,
+) -> list[ArchiveFile]:
     """List the files that readers use: generations by number, then windows.
 
     Receipts of closed generations aren't read if windows have replaced all their files, or if the
     generation's summary rules them out. Of an archive with an index, only generations and windows
-    are read that may have records in the range, and those that replace files of theirs.
+    are read that may have the times and offsets, and those that replace files of theirs.
 
     Args:
         snapshot: The archive.
         times: Leave out sealed segments that have no records in this range; None for all.
+        offsets: Leave out generations and windows that have none of these offsets, sorted and
+            disjoint for each partition, as far as the index says so; None for all.
 
     Raises:
         ArchiveError: When the folder isn't an archive.
         ManifestInvalidError: When manifest or receipts are damaged, or sealed data is missing or
             changed: the list would be incomplete.
     """
-    state = refuse_unsound(snapshot, asked=None if times is None else Asked(times))
+    is_all = times is None and offsets is None
+    state = refuse_unsound(snapshot, asked=None if is_all else Asked(times, offsets))
     snapshot = state.snapshot
     try:
         fold = snapshot.fold

@@ -155,11 +155,13 @@ class Search:
             ManifestInvalidError: When manifest or receipts are damaged: records could be missing.
             StoreUnavailableError: When the archive's store doesn't respond.
         """
-        snapshot, times = self.archive.snapshot(), self.criteria.selection.times
+        snapshot = self.archive.snapshot()
         incarnations = snapshot.topic_incarnations()
         names = Counter(name for name, _ in incarnations)
         self.recreated = frozenset(name for name, seen in names.items() if seen > 1)
-        contents = [(file, self._contents(file)) for file in archive_files(snapshot, times)]
+        chosen = self.criteria.selection
+        listed = archive_files(snapshot, chosen.times, chosen.asked_offsets)
+        contents = [(file, self._contents(file)) for file in listed]
         parts = parts_of(contents, incarnations, self.criteria, self.after)
         steps = steps_of(self._without_ruled_out(parts))
         payloads = self.payloads() if self.criteria.path is not None else None

@@ -231,7 +231,8 @@ def _times(
         (shard.source, file.path): shard for shard in plan.shards for file in shard.files
     }
     found: dict[TopicPartition, tuple[int, int]] = {}
-    for file in archive_files(snapshot, request.selection.times):
+    chosen = request.selection
+    for file in archive_files(snapshot, chosen.times, chosen.asked_offsets):
         for content in file.sealed.contents if file.sealed else ():
             shard = parts.get((content.tp, file.path))
             low, high = content.first_timestamp, content.last_timestamp

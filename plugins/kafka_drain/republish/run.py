@@ -247,7 +247,8 @@ def _other_results(plan: RepublishPlan, sources: Collection[TopicPartition]) -> 
 def _these_files(
     snapshot: Snapshot, paths: Collection[str], request: RepublishRequest
 ) -> list[ArchiveFile]:
-    listed = archive_files(snapshot, request.selection.times)
+    chosen = request.selection
+    listed = archive_files(snapshot, chosen.times, chosen.asked_offsets)
     return [file for file in listed if file.path in paths]
 
 

@@ -12,7 +12,8 @@ from kafka_drain.archive.archive import Archive
 from kafka_drain.archive.documents import ArchiveDocument
 from kafka_drain.archive.generation import Generation
 from kafka_drain.archive.generation_state import GenerationState, read_state
-from kafka_drain.archive.journal.checks import check_sealed_state
+from kafka_drain.archive.index import Asked
+from kafka_drain.archive.journal.checks import check_sealed_state, narrowed
 from kafka_drain.archive.journal.entries import REMOVED, Noted
 from kafka_drain.archive.journal.files import note_sealed
 from kafka_drain.archive.moved import moved_from
@@ -170,7 +171,7 @@ def plan_roll(
             f"the connection leads to cluster {cluster_id}; correct the connection"
         )
     # If the receipts end earlier than recorded, the newest may be lost.
-    sealed = check_sealed_state(snapshot, windows=False)
+    sealed = check_sealed_state(snapshot, windows=False, asked=Asked())
     refuse_damage(sealed.findings, archive.root)
     snapshot = sealed.snapshot
     generation = snapshot.generations[-1]
@@ -243,7 +244,8 @@ def _drained_again(
         DataLossError: When Kafka no longer holds all of such a window.
     """
     voided = []
-    for window in snapshot.fold.windows:
+    # What the index names ends before each later generation begins.
+    for window in narrowed(snapshot, Asked()).fold.windows:
         receipt = window.receipt
         fate = judge_window(
             [

@@ -9,6 +9,7 @@ from typing import cast
 
 from kafka_drain.archive.files import ArchiveFile, archive_files
 from kafka_drain.archive.generation import list_data_files
+from kafka_drain.archive.index import Index
 from kafka_drain.archive.receipts import SealedContent, SealedFile
 from kafka_drain.archive.snapshot import Snapshot
 from kafka_drain.data_files.reader import topic_of
@@ -154,7 +155,8 @@ def make_plan(
         KafkaUnavailableError: When Kafka doesn't answer.
     """
     pipeline = snapshot.document.pipeline
-    listed = files() if files else archive_files(snapshot, request.selection.times)
+    chosen = request.selection
+    listed = files() if files else archive_files(snapshot, chosen.times, chosen.asked_offsets)
     sealed = _sealed(snapshot, listed, request)
     refuse_unerased(snapshot, [file for file, _ in sealed], say)
     _refuse_damaged(snapshot, sealed)
@@ -503,7 +505,13 @@ def _refuse_unknown_partitions(
 ) -> None:
     """Refuse partitions that the archive never drained; one without records is no error."""
     known = {content.tp for _, sealed in files for content in sealed.contents}
+    index = snapshot.index or Index()
+    # A partition that no generation has drained counts if a window has records of it.
+    known.update(row.key[0] for row in index.partitions if row.end is not None or row.records)
+    indexed = {row.generation for row in index.generations}
     for generation in snapshot.generations:
+        if generation.number in indexed:
+            continue
         receipt = generation.last_receipt()
         known.update(generation.starting_offsets, receipt.ends if receipt else ())
     numbers = {tp.partition for tp in known if tp.topic in (selection.topics or {tp.topic})}

@@ -118,6 +118,11 @@ class Selection:
             return None
         return intervals.TimeRange(self.from_ms, self.to_ms)
 
+    @property
+    def asked_offsets(self) -> Mapping[TopicPartition, tuple[OffsetRange, ...]] | None:
+        """The selected offsets, sorted and disjoint; None for all."""
+        return self.offsets or None
+
     def rows(self, tp: TopicPartition) -> Rows | None:
         """Return the selected records of a partition; None when none are selected."""
         if (self.topics and tp.topic not in self.topics) or (

@@ -1,4 +1,4 @@
-"""With an index, a backfill reads what it asks for, and decides as it does without one."""
+"""With an index, backfills, seals and rolls read what they ask for, and decide as without one."""
 
 from __future__ import annotations
 
@@ -26,6 +26,7 @@ from kafka_drain.archive import index as deciding
 from kafka_drain.archive import snapshot as reading
 from kafka_drain.archive.archive import Archive
 from kafka_drain.archive.files import archive_files
+from kafka_drain.archive.fold import WindowKind
 from kafka_drain.archive.generation import Generation
 from kafka_drain.archive.index import parse_index
 from kafka_drain.archive.index_files import index_to_write, write_index
@@ -36,11 +37,13 @@ from kafka_drain.archive.summary_files import write_missing_summaries
 from kafka_drain.archive.window import Window
 from kafka_drain.config.pipeline import Pipeline
 from kafka_drain.errors import KafkaDrainError, ManifestInvalidError
-from kafka_drain.intervals import Interval
-from kafka_drain.offsets import OffsetRange, TopicPartition
+from kafka_drain.intervals import Interval, TimeRange
+from kafka_drain.offsets import OffsetRange, TopicPartition, overlapping
 from kafka_drain.proof.committed_file import file_fingerprint
 from kafka_drain.proof.sealing import seal_window
 from kafka_drain.proof.validation import validate_archive
+from kafka_drain.republish.planning.request import RepublishRequest
+from kafka_drain.republish.run import plan_republish
 from kafka_drain.spark.job_spec import write_private
 from kafka_drain.storage.paths import locate
 from kafka_drain.windows import window_jobs as jobs
@@ -51,7 +54,8 @@ from kafka_drain.windows.backfill import (
     sealed_windows,
 )
 from kafka_drain.windows.backfill_plan import BackfillPlan, plan_backfill
-from kafka_drain.windows.window_jobs import refuse_taken
+from kafka_drain.windows.roll import plan_roll
+from kafka_drain.windows.window_jobs import freeze_window, refuse_taken
 from tests.kafka_drain.fake_cluster import fake_application
 
 P0, P1 = TPS = (TopicPartition(TOPIC, 0), TopicPartition(TOPIC, 1))
@@ -377,18 +381,23 @@ def test_backfill_killed_before_index(
     assert interval(7).key in {row.window for row in archive.snapshot().index.windows}
 
 
-@pytest.mark.parametrize("name", ["receipt.json", "plan.json"])
-@pytest.mark.parametrize("is_gone", [False, True])
-def test_backfill_beside_damage(archive: Archive, tmp_path: Path, name: str, is_gone: bool) -> None:
-    """A damaged window stops who asks for it; others go on, and a validation of all finds it."""
-    damaged = interval(11)
-    path = Path(str(archive.root / f"windows/{damaged.key}/{name}"))
+def damage(archive: Archive, where: str, *, is_gone: bool) -> None:
+    """Remove a document, or change a byte of it."""
+    path = Path(str(archive.root / where))
     if is_gone:
         path.unlink()
     else:
         content = bytearray(path.read_bytes())
         content[len(content) // 2] ^= 1
         path.write_bytes(bytes(content))
+
+
+@pytest.mark.parametrize("name", ["receipt.json", "plan.json"])
+@pytest.mark.parametrize("is_gone", [False, True])
+def test_backfill_beside_damage(archive: Archive, tmp_path: Path, name: str, is_gone: bool) -> None:
+    """A damaged window stops who asks for it; others go on, and a validation of all finds it."""
+    damaged = interval(11)
+    damage(archive, f"windows/{damaged.key}/{name}", is_gone=is_gone)
 
     for asked in (damaged, interval(10.5), interval(12)):
         with pytest.raises(ManifestInvalidError, match=damaged.key):
@@ -404,3 +413,116 @@ def test_backfill_beside_damage(archive: Archive, tmp_path: Path, name: str, is_
     found = validate_archive(archive, Kafka())
     assert damaged.key in str(found.findings)
     assert not found.complete
+
+
+@pytest.mark.parametrize("name", ["receipt.json", "plan.json"])
+@pytest.mark.parametrize("is_gone", [False, True])
+def test_archive_files_beside_damage(
+    archive: Archive, name: str, is_gone: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A reader of offsets is refused those of a damaged window, and no others; a roll goes on."""
+    monkeypatch.setattr(deciding, "in_turn", lambda portions, turn: ())
+    cluster: Any = Kafka()
+    plan = plan_roll(archive, cluster).to_dict()
+    damage(archive, f"windows/{interval(11).key}/{name}", is_gone=is_gone)
+
+    with pytest.raises(ManifestInvalidError, match=interval(11).key):
+        archive_files(archive.snapshot(), None, {P0: [OffsetRange(119, 130)]})
+    with pytest.raises(ManifestInvalidError, match=interval(11).key):
+        archive_files(archive.snapshot())
+
+    assert archive_files(archive.snapshot(), None, {P0: [OffsetRange(120, 130)]})
+    assert plan_roll(archive, cluster).to_dict() == plan
+
+
+def test_plan_roll_same(template: Archive, opened: list[str]) -> None:
+    """A roll opens the next generation at the same offsets, and reads no window for it."""
+    cluster: Any = Kafka()
+
+    plan = same(lambda: plan_roll(template, cluster).to_dict())
+    opened.clear()
+    plan_roll(template, cluster)
+
+    assert plan["opened"] == len(template.snapshot().generations) + 1
+    assert (plan["voided"], plan["given_up"]) == ([], [])
+    assert not [owner for owner in opened if owner.startswith("windows/")]
+
+
+def test_plan_roll_voided(archive: Archive) -> None:
+    """A window among the offsets that the next generation drains is removed all the same."""
+    cluster: Any = Kafka()
+    end = archive.snapshot().generations[-1].last_receipt()
+    assert end is not None
+    start = end.ends[P0]
+    later = receipt("repair_1", {P0: [(start, start + 5)]}, [])
+    window = Window(archive.root, "repair_1")
+    how: Any = {"kind": WindowKind.REPAIR, "file_format": "parquet", "partition_by": []}
+    freeze_window(window, {P0: [OffsetRange(start, start + 5)]}, replaces=[], **how)
+    window.write_receipt(later)
+
+    plan = same(lambda: plan_roll(archive, cluster).to_dict())
+
+    assert plan["voided"] == ["repair_1"]
+
+
+@given(st.data())
+@settings(max_examples=100)
+def test_archive_files_same(template: Archive, data: st.DataObject) -> None:
+    """Whichever offsets and times are asked for, a reader gets the same files that have some."""
+    start = data.draw(st.integers(0, 240))
+    offsets = {P0: [OffsetRange(start, start + data.draw(st.integers(1, 60)))]}
+    if data.draw(st.booleans()):
+        offsets[P1] = [OffsetRange(0, 25), OffsetRange(start + 30, start + 31)]
+    times = None
+    if data.draw(st.booleans()):
+        first = FIRST_MS + data.draw(st.integers(0, 24)) * 3_600_000
+        times = TimeRange(first, first + 7_200_000)
+
+    def listed() -> list[str]:
+        return [
+            file.path
+            for file in archive_files(template.snapshot(), times, offsets)
+            if file.sealed is not None
+            and any(
+                overlapping(offsets.get(held.tp, []), OffsetRange(held.first, held.last + 1))
+                and (times is None or times.may_hold(held.first_timestamp, held.last_timestamp))
+                for held in file.sealed.contents
+            )
+        ]
+
+    same(listed)
+
+
+def test_archive_files_few(template: Archive, opened: list[str]) -> None:
+    """A reader of some offsets reads the windows that have some, and what is looked at in turn."""
+    files = archive_files(template.snapshot(), None, {P1: [OffsetRange(35, 36)]})
+
+    assert f"windows/{interval(3).key}" in {file.owner.name for file in files}
+    assert len({owner for owner in opened if owner.startswith("windows/")}) <= 2
+
+
+@pytest.mark.parametrize(
+    ("asked", "refused"),
+    [
+        ({"offsets": [f"{TOPIC}:1:35-36"]}, ""),
+        ({"offsets": [f"{TOPIC}:0:100000-100001"]}, ""),
+        ({"offsets": [f"{TOPIC}:2:35-36"]}, "never held events-2; it holds events: 2 partitions"),
+        ({"offsets": ["other:0:0-1"]}, "holds no records of other"),
+        ({"partitions": ["1"], "offsets": [f"{TOPIC}:1:0-500"]}, ""),
+        ({"partitions": ["2"]}, "never held partition 2"),
+    ],
+)
+def test_plan_republish_same(template: Archive, asked: dict[str, Any], refused: str) -> None:
+    """A restore of offsets plans the same, and refuses partitions that the archive never held."""
+    cluster: Any = Kafka()
+    request = RepublishRequest(target_topic=TOPIC, into_source=True, **asked)
+
+    def planned() -> Any:
+        how: Any = {"now": FIRST, "say": lambda line: None, "apply": False}
+        found = plan_republish(template, cluster, request, **how)
+        return [shard.files for shard in found.plan.shards]
+
+    found = same(planned)
+
+    assert isinstance(found, tuple) is bool(refused)
+    assert refused in str(found)
