@@ -562,10 +562,14 @@ def left_out(index: Index, asked: Asked, turn: int | None, others: Iterable[str]
         windows |= {row.window for row in in_turn(windows_in_turn(index.windows), turn)}
     read = {*others, *(row.name for row in wanted), *(f"windows/{key}" for key in windows)}
     windows |= replacing(index.windows, read)
-    looked_at = list[GenerationRow]()
-    if turn is not None:
-        looked_at += in_turn(chunks(index.generations, GENERATIONS_IN_TURN), turn)
-        looked_at += index.generations[-1:]
+    looked_at = (
+        []
+        if turn is None
+        else [
+            *in_turn(chunks(index.generations, GENERATIONS_IN_TURN), turn),
+            *index.generations[-1:],
+        ]
+    )
     return LeftOut(
         index,
         frozenset(row.generation for row in index.generations) - generations,
@@ -698,10 +702,10 @@ def may_cover(held: Mapping[str, str] | None, offsets: Ranges) -> bool:
     if held is None:
         return True
     for topic in {tp.topic for tp in offsets}.intersection(held):
-        for text in held[topic].split(" "):
-            partition, _, pair = text.partition(":")
-            start, _, end = pair.partition("-")
-            wanted = offsets.get(TopicPartition(topic, int(partition)), ())
+        for text in held[topic].split():
+            partition, pair = text.split(":")
+            start, end = pair.split("-")
+            wanted = offsets.get(TopicPartition(topic, int(partition)))
             if wanted and overlapping(wanted, OffsetRange(int(start), int(end))):
                 return True
     return False

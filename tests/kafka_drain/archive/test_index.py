@@ -538,8 +538,10 @@ def test_asked(asked: Asked, row: Any, wanted: bool, needed: bool) -> None:
 def test_index_touched(offsets: Any, touched: bool) -> None:
     """Of each partition, an index knows which offsets are covered at all."""
     assert INDEX.touched(offsets) == ([PARTITION] if touched else [])
-    # Then no row is read for them.
-    left = left_out(INDEX, Asked(offsets=offsets, claimed=True), None)
+    # Then no row is read for them, whatever its times.
+    asked = Asked(TimeRange(), offsets)
+    assert touched or left_out(INDEX, asked, None).windows == {"a", "b"}
+    left = left_out(INDEX, replace(asked, claimed=True), None)
     assert left == LeftOut(INDEX, *(((set(), set())) if touched else ({1, 2}, {"a", "b"})))
 
 
@@ -708,6 +710,8 @@ def test_plus_nothing_drained() -> None:
 
     assert found.is_continued_by(IDS, {P0: 10})
     assert not found.is_continued_by(IDS, {P0: 9})
+    empty = replace(found, partitions=(replace(found.partitions[0], start=0, end=None),))
+    assert empty.is_continued_by(IDS, {P0: 0})
 
 
 def test_plus_deleted() -> None:

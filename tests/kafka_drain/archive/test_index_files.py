@@ -47,6 +47,7 @@ from kafka_drain.proof.report import Report
 from kafka_drain.proof.sealing import Identity, seal_deletion
 from kafka_drain.proof.validation import validate_archive
 from kafka_drain.storage import json_files
+from kafka_drain.storage.sealed_json import seal
 from kafka_drain.windows.window_jobs import freeze_window
 
 TPS = (TopicPartition(TOPIC, 0), TopicPartition(TOPIC, 1))
@@ -571,6 +572,23 @@ LIES: dict[str, tuple[Callable[[Index], Index], str]] = {
         ),
         WINDOW,
     ),
+    "offsets of a window": (
+        lambda index: replace(
+            index,
+            windows=tuple(
+                replace(row, held={TOPIC: "0:0-1"}) if row.window == "compact_0003" else row
+                for row in index.windows
+            ),
+        ),
+        WINDOW,
+    ),
+    "offsets that are covered": (
+        lambda index: replace(
+            index,
+            partitions=tuple(replace(row, covered=((0, 1),)) for row in index.partitions),
+        ),
+        "their sums",
+    ),
     "sums": (lambda index: replace(index, files=index.files + 1), "their sums"),
 }
 
@@ -588,6 +606,16 @@ def test_validate_index_lies(archive: Archive, lie: Callable[[Index], Index], na
     assert found == [(Reason.SUMMARY_CHANGED, "index.json", detail)]
     assert again.findings == []
     assert path_of(archive, "index.json").read_bytes() == before
+
+
+def test_validate_index_other_version(archive: Archive) -> None:
+    """An index of another release doesn't count, is no damage, and is made anew."""
+    path, index = path_of(archive, "index.json"), index_of(archive)
+    path.write_bytes(seal({"format_version": 1, "generations": []}))
+
+    assert archive.snapshot().index is None
+    assert validated(archive, "all").findings == []
+    assert index_of(archive).windows == index.windows
 
 
 def test_validate_index_unreadable(archive: Archive) -> None:

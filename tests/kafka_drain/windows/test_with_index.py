@@ -28,6 +28,7 @@ from kafka_drain.archive.archive import Archive
 from kafka_drain.archive.files import archive_files
 from kafka_drain.archive.fold import WindowKind
 from kafka_drain.archive.generation import Generation
+from kafka_drain.archive.history import History, read_history
 from kafka_drain.archive.index import parse_index
 from kafka_drain.archive.index_files import index_to_write, write_index
 from kafka_drain.archive.journal.checks import check_sealed_state
@@ -289,10 +290,9 @@ def test_seal_same(template: Archive, data: st.DataObject) -> None:
     same(lambda: bool(refuse_taken(template.snapshot(), sealed)))
 
 
+@pytest.mark.parametrize("template", [CLOSED], indirect=True)
 def test_seal_replaced(template: Archive) -> None:
     """Files that another window has replaced can't be replaced again, with the index or without."""
-    if len(template.snapshot().generations) == 1:
-        pytest.skip("nothing is compacted")
     compacted = template.snapshot().folders["compact_0001"].receipt
     again = receipt("compact_9999", {P0: [(0, 1)]}, [compacted.replaces[0]])
 
@@ -433,6 +433,32 @@ def test_archive_files_beside_damage(
 
     assert archive_files(archive.snapshot(), None, {P0: [OffsetRange(120, 130)]})
     assert plan_roll(archive, cluster).to_dict() == plan
+
+
+def test_validate_same(template: Archive) -> None:
+    """A validation reports the same, also if the index has nothing but backfills."""
+
+    def said() -> dict[str, Any]:
+        found = validate_archive(template, None, scope="open", writes=False).to_dict()
+        return {
+            key: value for key, value in found.items() if key not in ("seconds", "validated_at")
+        }
+
+    found = same(said)
+
+    assert found["findings"] == []
+    assert len(found["windows"]) >= len(BACKFILLED)
+
+
+def test_read_history_same(template: Archive) -> None:
+    """An archive's page shows the same, also if the index has nothing but backfills."""
+
+    def shown() -> tuple[Any, ...]:
+        history = History()
+        read_history(template, history)
+        return history.spans, history.read, history.newest, list(history.points), history.days
+
+    same(shown)
 
 
 def test_plan_roll_same(template: Archive, opened: list[str]) -> None:
