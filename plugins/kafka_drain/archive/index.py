@@ -776,7 +776,10 @@ def _end_of(row: PartitionRow) -> int:
 
 
 def _hash_of(row: GenerationRow | WindowRow) -> str:
-    return row.sha256 if isinstance(row, GenerationRow) else f"{row.receipt} {row.plan}"
+    """Return what names the documents that a row is made of."""
+    if isinstance(row, GenerationRow):
+        return f"{row.sha256} {row.receipts} {row.document}"
+    return f"{row.receipt} {row.plan}"
 
 
 @dataclass(frozen=True, slots=True)

@@ -814,6 +814,10 @@ def test_plus_in_steps(splits: list[bool]) -> None:
         (replace(INDEX, windows=INDEX.windows[:1], files=3), ""),
         (replace(INDEX, generations=(replace(INDEX.generations[0], sha256="x", files=7),)), ""),
         (replace(INDEX, windows=(replace(INDEX.windows[0], receipt="x", files=7),)), ""),
+        (replace(INDEX, windows=(replace(INDEX.windows[0], plan="x", files=7),)), ""),
+        # A journal that was started anew has forgotten a receipt, or accepted a document.
+        (replace(INDEX, generations=(replace(INDEX.generations[0], receipts=2, files=7),)), ""),
+        (replace(INDEX, generations=(replace(INDEX.generations[0], document="x", files=7),)), ""),
         # The same receipts.
         (
             replace(INDEX, generations=(replace(INDEX.generations[0], last_timestamp=19),)),
