@@ -723,15 +723,17 @@ def disputed(windows: Iterable[Receipt], others: Iterable[Receipt]) -> set[str]:
             whose files the windows replace.
     """
     asked = list(windows)
-    named = [(receipt.window, {*receipt.replaces}) for receipt in [*asked, *others]]
-    owners = Counter[str]()
-    for _, paths in named:
-        owners.update({owner_of(path) for path in paths})
-    # A generation has thousands of files, and one window replaces most of them.
-    shared = [(key, {p for p in paths if owners[owner_of(p)] > 1}) for key, paths in named]
-    twice = Counter(path for _, paths in shared for path in paths)
-    own = {receipt.window for receipt in asked}
-    return {key for key, paths in shared if key in own and any(twice[p] > 1 for p in paths)}
+    named = [(receipt, {*map(owner_of, receipt.replaces)}) for receipt in [*asked, *others]]
+    owners = Counter(owner for _, own in named for owner in own)
+    # A generation has thousands of files, and most often a single window replaces them all.
+    rivals = [receipt for receipt, own in named if any(owners[owner] > 1 for owner in own)]
+    twice = Counter(path for receipt in rivals for path in {*receipt.replaces})
+    keys = {receipt.window for receipt in asked}
+    return {
+        receipt.window
+        for receipt in rivals
+        if receipt.window in keys and any(twice[path] > 1 for path in receipt.replaces)
+    }
 
 
 @dataclass
