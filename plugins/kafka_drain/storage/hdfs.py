@@ -248,6 +248,10 @@ class HdfsFileSystem(AbstractFileSystem):  # type: ignore[misc]
         cluster, where = self._at(path1)
         cluster.rename(where, self._at(path2)[1], overwrite=False)
 
+    def cp_file(self, path1: str, path2: str, **_: Any) -> None:
+        """Copy a file, all of which has to fit into memory."""
+        self.pipe_file(path2, self.cat_file(path1))
+
     def rm(self, path: Any, recursive: bool = False, maxdepth: int | None = None) -> None:
         """Delete files, or whole folders."""
         for each in [path] if isinstance(path, str) else path:

@@ -1,4 +1,4 @@
-"""Requests to an HDFS, by servers that answer what a test tells them; the real one is in tests/stores.
+"""Requests to an HDFS, by servers that answer what a test says; the real one is in tests/stores.
 
 Each answer is one that Hadoop 3.4.1 gives.
 """
