@@ -294,7 +294,8 @@ class Lease:
         """Remove the lease if this holder still has it."""
         try:
             with self._store.alone():
-                released = {"released_at": _iso(self._clock()), "token": self.token}
+                released = self._document(self._expires_at)
+                released["released_at"] = _iso(self._clock())
                 for _ in range(TRIES):
                     found = find_lease(self._root)
                     if found is None or found.token != self.token:
@@ -333,13 +334,17 @@ class Lease:
 
 
 class LeaseDocument(Row):
-    """A `lock.json`: a lease, with its times in ISO 8601 by the holder's clock."""
+    """A `lock.json`: a lease, with its times in ISO 8601 by the holder's clock.
+
+    On HDFS, `released_at` says that nobody holds it.
+    """
 
     holder: str
     run: str
     acquired_at: str
     expires_at: str
     token: str
+    released_at: str | None = None
 
 
 _SHAPE = Shape(LeaseDocument)
