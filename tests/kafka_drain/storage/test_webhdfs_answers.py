@@ -15,7 +15,7 @@ from kafka_drain.storage.webhdfs_answers import (
 )
 
 
-def remote(exception: str, message: object = "why\n\tat java") -> bytes:
+def remote(exception: str, message: object = "why\n\tat java\n\tat java") -> bytes:
     said = {"exception": exception, "javaClassName": f"org.{exception}", "message": message}
     return json.dumps({"RemoteException": said}).encode()
 
