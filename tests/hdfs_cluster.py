@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import gc
 import json
 import os
 import subprocess
@@ -101,6 +102,10 @@ def hdfs_cluster(folder: Path) -> Iterator[Hdfs]:
         finally:
             hdfs.data_node.shutdown()
             name_node.stop()
+            # Later, py4j would ask a JVM that is gone to forget them, or whoever has its port then.
+            hdfs.data_node = hdfs.name_node = None
+            del data_node, name_node
+            gc.collect()
 
 
 def settings_of(folder: Path, rpc: int, web: int, *of_data: int) -> dict[str, dict[str, object]]:

@@ -361,7 +361,8 @@ def test_drain_beside_another_without_lease(
     file, log = tmp_path / "pipeline.json", tmp_path / "log"
     # The first drain has batches to do when it is stopped.
     several = {"maxOffsetsPerTrigger": RECORDS // 5}
-    pipeline = Pipeline(name="p", topics=[topic], archive=str(root), source_options=several)
+    # A command names a pipeline as its folder.
+    pipeline = Pipeline(name="archive", topics=[topic], archive=str(root), source_options=several)
     file.write_text(json.dumps({"source_options": pipeline.source_options}))
     kafka = ("--bootstrap-servers", bootstrap_servers, "--master", "local[2]")
     planned = root / "generations" / "0001" / "checkpoint" / "offsets" / "1"
