@@ -23,7 +23,7 @@ KAFKA44_SPARK := $(patsubst %,tests/integration/test_%.py,round_trip values repu
 # Otherwise, hundreds of processes would each compile the same modules again.
 unexport PYTHONDONTWRITEBYTECODE
 .DEFAULT_GOAL := help
-.PHONY: help setup class-archive setup-airflow2 setup-spark40 setup-spark42 demo demo-recovery ui stop broker test test-airflow2-spark35 test-airflow3 test-spark40 test-spark42 test-kafka44 test-pythons test-s3 test-azure-gcs test-stores test-clusters test-connect test-kubernetes test-yarn test-registry test-recipes test-browser pictures test-install matrix unit check format coverage mutate docs bench test-compose soak lock lock-jars audit licences clean
+.PHONY: help setup class-archive setup-airflow2 setup-spark40 setup-spark42 demo demo-recovery ui stop broker test test-airflow2-spark35 test-airflow3 test-spark40 test-spark42 test-kafka44 test-pythons test-s3 test-azure-gcs test-hdfs test-stores test-clusters test-connect test-kubernetes test-yarn test-registry test-recipes test-browser pictures test-install matrix unit check format coverage mutate docs bench test-compose soak lock lock-jars audit licences clean
 
 help: ## list the targets
 	@grep -E '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z0-9-]+):.*## (.*)/  make \1|\2/' | column -t -s '|' 2>/dev/null \
@@ -104,6 +104,9 @@ test-azure-gcs: class-archive ## run leases, faults and commands against fake-gc
 	@$(PYTHON_ENV) -m kafka_drain.cli jars --gcs
 	@TESTS_AZURITE=$(CURDIR)/.demo/azurite/node_modules/.bin/azurite-blob TESTS_FAKE_GCS=$(CURDIR)/.demo/bin/fake-gcs-server \
 	  TESTS_STORE_PACKAGES=$(CURDIR)/.demo/azure-gcs $(PYTHON_ENV) -m pytest tests/stores tests/faults -k "azure or gcs"
+
+test-hdfs: class-archive ## run leases, faults and commands on a real HDFS of one node: 10 minutes
+	@TESTS_HDFS=1 $(PYTHON_ENV) -m pytest tests/stores tests/faults -k hdfs
 
 test-kubernetes: class-archive ## run drivers and executors in the pods of a stand-in for Kubernetes: 5 minutes
 	@$(PYTHON_ENV) -m pytest -m kubernetes tests/integration

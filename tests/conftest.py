@@ -9,7 +9,7 @@ import time
 import uuid
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from hypothesis import Phase, settings
@@ -36,6 +36,9 @@ from tests.matrix import README, VARIABLE, kind_of, note, show
 from tests.object_stores import PACKAGES, SCHEMES, azure_server, gcs_server
 from tests.s3_server import CREDENTIALS, s3_server, session_for
 from tests.spark_session import spark_session
+
+if TYPE_CHECKING:
+    from tests.hdfs_cluster import Hdfs
 
 Drain = Callable[..., dict[str, Any]]
 #: What a test does to Kafka or to files while a run believes that nobody does.
@@ -420,15 +423,33 @@ def gcs_variables() -> Iterator[dict[str, str]]:
         yield environment
 
 
+@pytest.fixture(scope="session")
+def hdfs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Hdfs]:
+    """The one HDFS of this test run."""
+    if "TESTS_HDFS" not in os.environ:
+        pytest.skip("`make test-hdfs` runs it")
+    from tests.hdfs_cluster import hdfs_cluster
+
+    with hdfs_cluster(tmp_path_factory.mktemp("hdfs")) as found:
+        yield found
+
+
 @pytest.fixture
 def bucket_in(
     request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
 ) -> Callable[[str], str]:
-    """Make a bucket in a store: `s3`, `azure` or `gcs`. This process's environment opens it."""
+    """Make a bucket in a store: `s3`, `azure` or `gcs`; in `hdfs`, a folder.
+
+    This process's environment opens it.
+    """
 
     def make(store: str) -> str:
         if store == "s3":
             return str(request.getfixturevalue("bucket"))
+        if store == "hdfs":
+            cluster: Hdfs = request.getfixturevalue("hdfs")
+            monkeypatch.setenv("HADOOP_CONF_DIR", str(cluster.conf))
+            return f"{cluster.address}/bucket-{uuid.uuid4().hex[:8]}"
         variable, scheme = SCHEMES[store]
         if variable not in os.environ:
             pytest.skip("`make test-azure-gcs` runs it")

@@ -74,14 +74,16 @@ EXECUTOR_SIDE = """
     republish.planning.row_filter republish.planning.placement
 """.split()
 
+# Loaded when a path on HDFS is opened, by its URL.
+HDFS_LATER = {"fsspec", "requests", "requests_kerberos"}
 # Loaded when an Avro file, an encrypted file or a URL is read, or a Bloom filter looked up, and not
 # before.
 EXECUTOR_SIDE_LATER = {
+    *HDFS_LATER,
     "boto3",
     "botocore",
     "cryptography",
     "fastavro",
-    "requests",
     "upath",
     "xxhash",
 }
@@ -89,8 +91,8 @@ EXECUTOR_SIDE_LATER = {
 PROTOBUF_LATER = {"google", "grpc_tools"}
 # Loaded to send to a managed cluster that wants their tokens.
 TOKENS_LATER = {"aws_msk_iam_sasl_signer", "google"}
-# Come with adlfs, for a lease or a run folder on Azure.
-DOCUMENTS_LATER = {"azure", "fsspec"}
+# For a lease or a run folder: azure comes with adlfs.
+DOCUMENTS_LATER = {"azure", *HDFS_LATER}
 
 # py4j comes with pyspark, which raises its errors.
 SPARK_SIDE = {"pyspark", "py4j", "kafka_drain", "kafka_drain_spark"}
@@ -106,7 +108,7 @@ ON_EXECUTORS = {
 }
 # The jobs that write files: to encrypt them, their drivers open keys, by what the worker has.
 WRITES = {f"kafka_drain_spark.{name}" for name in "compact drain encryption warm_up window".split()}
-KEYS_LATER = {"boto3", "botocore", "cryptography", "requests", "upath"}
+KEYS_LATER = {"boto3", "botocore", "cryptography", "upath", *HDFS_LATER}
 # For notebooks; no job leads to it.
 READER = "kafka_drain_spark.reader"
 

@@ -3,35 +3,21 @@
 from __future__ import annotations
 
 import contextlib
-import json
 import os
 import signal
-import subprocess
 import sys
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from threading import Thread
 from typing import Any
-from urllib.request import urlopen
 
-from py4j.java_gateway import GatewayParameters, JavaGateway
 from py4j.protocol import Py4JError
 
 from demo.broker.ports import free_ports
-from kafka_drain.spark.jars import fetch as jar_files
 from kafka_drain.spark.submit import spark_home
-from tests.brokers import SHORT_LIVED
 from tests.faults.injection import wait_for
+from tests.hdfs_cluster import asked, configure, jvm, settings_of, start_hdfs
 
-#: Guice 4 opens what Java 17 has closed.
-_JAVA_OPTIONS = ("-Xmx512m", "--add-opens=java.base/java.lang=ALL-UNNAMED", *SHORT_LIVED)
-_LOG = """
-log4j.rootLogger=WARN, console
-log4j.appender.console=org.apache.log4j.ConsoleAppender
-log4j.appender.console.layout=org.apache.log4j.PatternLayout
-log4j.appender.console.layout.ConversionPattern=%d %p %c: %m%n
-"""
 #: Small enough for two cores, and Spark's jars from where they are.
 CONF = {
     "spark.yarn.jars": f"local:{spark_home()}/jars/*",
@@ -66,7 +52,7 @@ class YarnCluster:
 
     def applications(self) -> list[dict[str, str]]:
         """Return what the ResourceManager says of all applications, the oldest first."""
-        found = _asked(f"{self.address}/ws/v1/cluster/apps")
+        found = asked(f"{self.address}/ws/v1/cluster/apps")
         return sorted((found["apps"] or {}).get("app", []), key=lambda one: str(one["id"]))
 
     def application(self, id_: str) -> dict[str, str]:
@@ -92,20 +78,14 @@ def yarn_cluster(folder: Path) -> Iterator[YarnCluster]:
     """Start a ResourceManager, a NodeManager and an HDFS; no process is left at the end."""
     ports = free_ports(6, ())
     settings = _settings(folder, *ports)
-    conf = folder / "conf"
-    for name in ("hdfs", "datanode"):
-        # On the class path; the servers' pages aren't in their jars.
-        (conf / "webapps" / name).mkdir(parents=True)
-    for name, properties in settings.items():
-        (conf / name).write_text(_xml(properties))
-    (conf / "log4j.properties").write_text(_LOG)
+    configure(folder, settings)
     cluster = YarnCluster(folder, f"http://127.0.0.1:{ports[0]}", f"hdfs://127.0.0.1:{ports[4]}")
     with contextlib.ExitStack() as stack:
         # The web applications of two YARN services get in each other's way in one JVM.
         for name, start in (("hdfs", _start_hdfs), ("rm", _start_manager), ("nm", _start_node)):
-            jvm = stack.enter_context(_jvm(folder, name))
+            java = stack.enter_context(jvm(folder, name))
             try:
-                for stop in start(jvm):
+                for stop in start(java):
                     stack.callback(stop)
             except Py4JError as error:
                 # Its text is Java's to say.
@@ -122,17 +102,7 @@ def yarn_cluster(folder: Path) -> Iterator[YarnCluster]:
 def _settings(folder: Path, *ports: int) -> Mapping[str, Mapping[str, object]]:
     web, client, tracker, scheduler, hdfs, hdfs_web = ports
     return {
-        "core-site.xml": {
-            "fs.defaultFS": f"hdfs://127.0.0.1:{hdfs}",
-            "hadoop.tmp.dir": folder / "tmp",
-        },
-        "hdfs-site.xml": {
-            "dfs.replication": 1,
-            "dfs.namenode.http-address": f"127.0.0.1:{hdfs_web}",
-            "dfs.datanode.address": "127.0.0.1:0",
-            "dfs.datanode.http.address": "127.0.0.1:0",
-            "dfs.datanode.ipc.address": "127.0.0.1:0",
-        },
+        **settings_of(folder, hdfs, hdfs_web),
         "yarn-site.xml": {
             "yarn.resourcemanager.hostname": "127.0.0.1",
             "yarn.resourcemanager.webapp.address": f"127.0.0.1:{web}",
@@ -165,65 +135,8 @@ def _settings(folder: Path, *ports: int) -> Mapping[str, Mapping[str, object]]:
     }
 
 
-def _xml(properties: Mapping[str, object]) -> str:
-    rows = "".join(
-        f"<property><name>{name}</name><value>{value}</value></property>\n"
-        for name, value in properties.items()
-    )
-    return f"<configuration>\n{rows}</configuration>\n"
-
-
-@contextlib.contextmanager
-def _jvm(folder: Path, name: str) -> Iterator[Any]:
-    """Start a Java that ends with this process, however that ends."""
-    jars = [*jar_files.fetch(jar_files.HADOOP), *(spark_home() / "jars").glob("py4j-*.jar")]
-    path = os.pathsep.join([str(folder / "conf"), *map(str, jars)])
-    work = folder / name
-    work.mkdir()
-    with (
-        (folder / f"{name}.log").open("wb") as log,
-        subprocess.Popen(
-            [
-                "java",
-                *_JAVA_OPTIONS,
-                "-cp",
-                path,
-                "py4j.GatewayServer",
-                "--die-on-broken-pipe",
-                "0",
-            ],
-            cwd=work,
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=log,
-            # Ctrl-C ends pytest first, and then this.
-            start_new_session=True,
-        ) as process,
-    ):
-        assert process.stdout is not None
-        assert process.stdin is not None
-        port = int(process.stdout.readline())
-        Thread(target=log.writelines, args=(process.stdout,), daemon=True).start()
-        gateway = JavaGateway(gateway_parameters=GatewayParameters(port=port))
-        try:
-            yield gateway.jvm
-        finally:
-            gateway.close()
-            process.stdin.close()
-            try:
-                process.wait(20)
-            except subprocess.TimeoutExpired:
-                process.kill()
-
-
 def _start_hdfs(jvm: Any) -> list[Any]:
-    # Two servers in one JVM.
-    jvm.org.apache.hadoop.metrics2.lib.DefaultMetricsSystem.setMiniClusterMode(True)
-    server = jvm.org.apache.hadoop.hdfs.server
-    server.namenode.NameNode.format(jvm.org.apache.hadoop.hdfs.HdfsConfiguration())
-    names = server.namenode.NameNode(jvm.org.apache.hadoop.hdfs.HdfsConfiguration())
-    conf = jvm.org.apache.hadoop.hdfs.HdfsConfiguration()
-    data = server.datanode.DataNode.createDataNode(None, conf)
+    names, data = start_hdfs(jvm)
     return [data.shutdown, names.stop]
 
 
@@ -242,12 +155,7 @@ def _started(jvm: Any, service: Any) -> list[Any]:
 
 
 def _nodes(cluster: YarnCluster) -> int:
-    return int(_asked(f"{cluster.address}/ws/v1/cluster/metrics")["clusterMetrics"]["activeNodes"])
-
-
-def _asked(url: str) -> Any:
-    with urlopen(url, timeout=30) as response:
-        return json.load(response)
+    return int(asked(f"{cluster.address}/ws/v1/cluster/metrics")["clusterMetrics"]["activeNodes"])
 
 
 def _processes() -> list[int]:

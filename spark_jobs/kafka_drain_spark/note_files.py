@@ -54,10 +54,17 @@ class NoteFiles:
         os.replace(beside, path)
 
     def _write_object(self, path: str, text: str) -> None:
-        """Create an object, which a store shows only when it is complete."""
+        """Create an object, which a store shows only when it is complete; HDFS shows it at once."""
         context: Any = self._spark.sparkContext
-        place = context._jvm.org.apache.hadoop.fs.Path(path)
-        store = place.getFileSystem(context._jsc.hadoopConfiguration())
-        stream = store.create(place, True)
+        hadoop, conf = context._jvm.org.apache.hadoop.fs, context._jsc.hadoopConfiguration()
+        is_shown = path.startswith("hdfs://")
+        place = hadoop.Path(path)
+        beside = hadoop.Path(f"{path}.tmp") if is_shown else place
+        stream = place.getFileSystem(conf).create(beside, True)
         stream.write(bytearray(text.encode()))
         stream.close()
+        if is_shown:
+            rename = getattr(hadoop, "Options$Rename")
+            options = context._gateway.new_array(rename, 1)
+            options[0] = rename.OVERWRITE
+            hadoop.FileContext.getFileContext(place.toUri(), conf).rename(beside, place, options)

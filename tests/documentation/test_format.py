@@ -117,9 +117,11 @@ from kafka_drain.schemas.decoding import ValuePlan, plan_values
 from kafka_drain.schemas.registry import SchemaRegistry, WriterSchema
 from kafka_drain.schemas.restore import Restore
 from kafka_drain.spark.run_folder import RunDocument, RunFolder, job_key
+from kafka_drain.storage import lease
 from kafka_drain.storage.immutability import Immutability
 from kafka_drain.storage.json_files import create_document
 from kafka_drain.storage.lease import FoundLease, LeaseDocument, find_lease, hold_lease
+from kafka_drain.storage.lease_store import NumberedFiles
 from kafka_drain.storage.sealed_json import seal as seal_document
 from kafka_drain.windows import window_jobs
 from kafka_drain.windows.reprocess.approved import freeze_reprocess
@@ -175,6 +177,7 @@ PATTERNS: Mapping[str, str] = {
     r"observed\.json": "observed",
     r"overview\.json": "overview",
     r"((windows|maintenance|maintenance/reprocess|drills)/)?lock\.json": "lease",
+    rf"((windows|maintenance|maintenance/reprocess|drills)/)?\.lock/{_BATCH}\.json": "lease",
     r"generations/\d{4,}/generation\.json": "generation",
     rf"generations/\d{{4,}}/receipts/{_BATCH}\.json": "receipt",
     r"generations/\d{4,}/summary\.json": "summary",
@@ -710,6 +713,14 @@ MADE: Mapping[str, Callable[[Path], Archive]] = {
 }
 
 
+def leave_lease(root: UPath) -> None:
+    """Leave what a lease leaves on HDFS when it is released."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(lease, "lease_store", lambda root: NumberedFiles(root / ".lock"))
+        with hold_lease(root, run="tests", say=print):
+            pass
+
+
 @pytest.fixture(scope="module")
 def documents(tmp_path_factory: pytest.TempPathFactory) -> Documents:
     """Every document of archives that were drained, maintained, reprocessed and republished."""
@@ -720,6 +731,7 @@ def documents(tmp_path_factory: pytest.TempPathFactory) -> Documents:
         for name, make in MADE.items():
             root = make(tmp_path_factory.mktemp(name) / "archive").root
             leave_run(root)
+            leave_lease(root)
             with (
                 hold_lease(root, run="tests", say=print),
                 hold_lease(root / "windows", run="tests", say=print),

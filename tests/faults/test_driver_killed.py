@@ -172,6 +172,7 @@ def places() -> dict[str, str]:
         "disk",
         pytest.param("s3", marks=pytest.mark.store),
         pytest.param("gcs", marks=pytest.mark.store),
+        pytest.param("hdfs", marks=pytest.mark.store),
     ]
 )
 def states(

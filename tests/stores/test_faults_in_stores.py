@@ -1,8 +1,8 @@
 """Faults of a drain in each store: a checkpoint, a manifest's file, a data file gone; two drains.
 
 `make test-stores` and `make test-s3` run them on S3's servers, `make test-azure-gcs` on Google's
-and Azure's. Spark can't drain to Azurite: its archive is drained to a disk and copied, and what
-needs Spark after that is left out.
+and Azure's, `make test-hdfs` on an HDFS. Spark can't drain to Azurite: its archive is drained to a
+disk and copied, and what needs Spark after that is left out.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from kafka_drain.drain.drain import open_drain
 from kafka_drain.errors import CheckpointError, LockedError
 from kafka_drain.kafka.cluster import KafkaCluster
 from kafka_drain.proof.validation import validate_archive
+from kafka_drain.storage.lease import find_lease
 from kafka_drain.storage.paths import hadoop_path, locate
 from kafka_drain.windows.manifest_rebuild import rebuild_manifest
 from kafka_drain.windows.repair import repair_manifest
@@ -32,7 +33,7 @@ from tests.stores.test_s3_archive import pipeline_of, reasons, rows
 pytestmark = [pytest.mark.integration, pytest.mark.store]
 
 
-@pytest.fixture(params=["s3", "gcs", "azure"])
+@pytest.fixture(params=["s3", "gcs", "azure", "hdfs"])
 def store(request: pytest.FixtureRequest) -> str:
     """Each store."""
     return str(request.param)
@@ -140,8 +141,8 @@ def test_second_drain(
         drain(drained)
 
     root = Archive.at(drained.archive).root
-    assert not (root / "lock.json").exists()
+    assert find_lease(root) is None
     if store == "azure":
         return
     assert drain(drained)["records"] == RECORDS
-    assert not (root / "lock.json").exists()
+    assert find_lease(root) is None

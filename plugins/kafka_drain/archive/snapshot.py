@@ -329,7 +329,11 @@ class Snapshot:
     @cached_property
     def _all_folders(self) -> Mapping[str, SnapshotWindow]:
         entries = list_folder(self.root / "windows")
-        keys = sorted(name for name, is_folder in entries.items() if is_folder)
+        # Hidden ones are no windows: on HDFS, a lease has a folder.
+        found = (
+            name for name, is_folder in entries.items() if is_folder and not name.startswith(".")
+        )
+        keys = sorted(found)
         return {key: SnapshotWindow(self.root, key) for key in keys}
 
     def any_window(self, key: str) -> SnapshotWindow:

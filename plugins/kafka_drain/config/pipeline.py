@@ -27,7 +27,7 @@ from kafka_drain.config.watch import Watch
 from kafka_drain.errors import ConfigError
 from kafka_drain.storage.immutability import Immutability, Mode
 from kafka_drain.storage.s3 import S3_SCHEMES, scheme_of
-from kafka_drain.storage.schemes import normalised
+from kafka_drain.storage.schemes import HDFS, normalised
 
 # Valid topic names in Kafka (org.apache.kafka.common.internals.Topic).
 _TOPIC = re.compile(r"[a-zA-Z0-9._-]{1,249}")
@@ -295,10 +295,12 @@ class Pipeline(ConfigModel):
     def _check_immutable(self) -> None:
         if self.immutable_mode is not None and self.immutable_days is None:
             raise ConfigError("immutable_mode is only with immutable_days; leave it out")
-        if self.immutable_days is not None and not scheme_of(self.archive):
+        scheme = scheme_of(self.archive)
+        if self.immutable_days is not None and scheme in ("", HDFS):
+            where = "HDFS, which locks no files" if scheme == HDFS else "a file system"
             raise ConfigError(
                 f"immutable_days = {self.immutable_days} needs an object store, which refuses to "
-                f"delete what is locked, but the archive is on a file system: {self.archive}; "
+                f"delete what is locked, but the archive is on {where}: {self.archive}; "
                 "leave it out, or choose a bucket"
             )
 

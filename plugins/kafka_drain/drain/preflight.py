@@ -44,7 +44,7 @@ from kafka_drain.progress import Level, Line
 from kafka_drain.proof.gap_probe import classify_gaps
 from kafka_drain.storage.immutability import weakened
 from kafka_drain.storage.json_files import is_unfinished
-from kafka_drain.storage.lease import NAME as LEASE
+from kafka_drain.storage.lease_store import NAME as LEASE
 from kafka_drain.storage.object_retention import require_lockable
 from kafka_drain.storage.paths import is_local, require_reachable
 

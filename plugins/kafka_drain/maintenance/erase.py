@@ -58,8 +58,9 @@ from kafka_drain.republish.planning.runs import list_runs
 from kafka_drain.spark.engine import SparkRunner
 from kafka_drain.storage.immutability import Locked
 from kafka_drain.storage.lease import hold_lease
-from kafka_drain.storage.object_retention import StoreLocks
+from kafka_drain.storage.object_retention import StoreLocks, can_lock
 from kafka_drain.storage.paths import is_local
+from kafka_drain.storage.schemes import HDFS
 from kafka_drain.windows.removal import held_before
 from kafka_drain.windows.reprocess.refusals import abandoning
 from kafka_drain.windows.reprocess.state import unfinished_reprocess
@@ -385,7 +386,7 @@ def _old_files(archive: Archive, locks: StoreLocks, replaced: Collection[str] = 
         locks: What the store locks.
         replaced: Files that are about to be replaced.
     """
-    if is_local(archive.root):
+    if not can_lock(archive.root):
         return Locked()
     fold = archive.snapshot().fold
     erased = {p for w in fold.of_kind(WindowKind.ERASURE) for p in w.receipt.replaces}
@@ -439,7 +440,9 @@ def _copies(
         "Iceberg: snapshots of a table that register_archive has made refer to the old files "
         "until the archive is registered again",
     ]
-    if not is_local(archive.root):
+    if archive.root.protocol == HDFS:
+        copies.append("snapshots of its folders on HDFS: delete those that have the old files")
+    elif not is_local(archive.root):
         copies.append(
             "older versions of objects, if the bucket keeps versions: delete the noncurrent ones, "
             "or let a lifecycle rule expire them"

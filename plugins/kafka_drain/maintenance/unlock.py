@@ -14,6 +14,7 @@ from kafka_drain.clock import Clock, utc_now
 from kafka_drain.errors import LockedError
 from kafka_drain.progress import duration_text
 from kafka_drain.storage.lease import SECONDS, FoundLease, Lease, find_lease, is_renewed_since
+from kafka_drain.storage.lease_store import lease_store
 from kafka_drain.storage.lease_takeover import Takeover, clock_ahead
 from kafka_drain.storage.paths import require_reachable
 
@@ -54,7 +55,7 @@ class HeldLease:
         """Return it as JSON types."""
         found, ends_at = self.found, self.found.ends_at(_LASTS)
         return {
-            "lease": str(self.folder / "lock.json"),
+            "lease": str(lease_store(self.folder).path),
             "holder": found.holder,
             "run": found.run,
             "acquired_at": _text(found.acquired_at),

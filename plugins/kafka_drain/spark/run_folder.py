@@ -19,7 +19,7 @@ from upath import UPath
 from kafka_drain.errors import ArchiveError
 from kafka_drain.spark.job_spec import OF_ONE_ATTEMPT
 from kafka_drain.storage.json_files import write_document, write_text
-from kafka_drain.storage.paths import is_local, list_folder, read_bytes
+from kafka_drain.storage.paths import has_folders, list_folder, read_bytes
 from kafka_drain.storage.typed_json import DocumentError, Row, Shape
 
 NAME = "runs"
@@ -154,7 +154,7 @@ def _remove(folder: UPath) -> None:
             _remove(folder / name)
         else:
             (folder / name).unlink(missing_ok=True)
-    if is_local(folder) and folder.exists():
+    if has_folders(folder) and folder.exists():
         folder.rmdir()
 
 

@@ -16,10 +16,17 @@ from typing import Any, Literal
 
 from upath import UPath
 
-from kafka_drain.errors import ArchiveError
+from kafka_drain.errors import ArchiveError, StoreUnavailableError
 from kafka_drain.storage.conditional_writes import create_object, is_refused, replace_object
 from kafka_drain.storage.immutability import Retention
-from kafka_drain.storage.paths import is_local, make_folder, read_bytes, sync_folder
+from kafka_drain.storage.paths import (
+    has_folders,
+    is_local,
+    list_folder,
+    make_folder,
+    read_bytes,
+    sync_folder,
+)
 from kafka_drain.storage.typed_json import DocumentError, parse_object
 
 #: Errors of file systems that are full.
@@ -38,9 +45,9 @@ def is_unfinished(name: str) -> bool:
 
 def clear_unfinished(path: UPath) -> None:
     """Remove unfinished writes of a document; the caller must be its only writer."""
-    if not is_local(path) or not path.parent.is_dir():
+    if not has_folders(path):
         return
-    for name in os.listdir(str(path.parent)):
+    for name in list_folder(path.parent):
         found = _UNFINISHED.fullmatch(name)
         if found and found["name"] == path.name:
             path.with_name(name).unlink(missing_ok=True)
@@ -98,7 +105,7 @@ def write_document(path: UPath, document: dict[str, Any]) -> None:
 def write_text(path: UPath, text: str) -> None:
     """Write a text file; a reader sees either the old file or the complete new one.
 
-    Locally this is a rename; an object store shows an object only when it is complete.
+    Locally and on HDFS this is a rename; an object store shows an object only when it is complete.
 
     Raises:
         ArchiveError: When the folder can't be written.
@@ -129,8 +136,9 @@ def create_text(path: UPath, text: str, retention: Retention | None = None) -> b
     """Create a text file; a reader sees either no file or the complete one.
 
     If several callers race with different texts, exactly one gets True. On an object store this
-    requires exclusive creation through fsspec, which s3fs, gcsfs and adlfs have; where the store
-    doesn't, the later of two callers may overwrite the other, which detects it when it reads again.
+    requires exclusive creation through fsspec, which s3fs, gcsfs, adlfs and hdfs.py have; where the
+    store doesn't, the later of two callers may overwrite the other, which detects it when it reads
+    again.
 
     Args:
         path: The file.
@@ -142,6 +150,7 @@ def create_text(path: UPath, text: str, retention: Retention | None = None) -> b
 
     Raises:
         ArchiveError: When the folder can't be written.
+        StoreUnavailableError: When an HDFS doesn't answer, or takes no writes now.
     """
     try:
         make_folder(path.parent, durable=True)
@@ -161,11 +170,17 @@ def create_text(path: UPath, text: str, retention: Retention | None = None) -> b
 def _create_object(path: UPath, text: str, retention: Retention | None) -> bool:
     try:
         create_object(path, text.encode(), retention)
+    except StoreUnavailableError:
+        raise
     except Exception as error:
         if not is_refused(error):
             raise _not_written(path, error) from error
     # Also after a refusal: the first attempt may have succeeded with its response lost.
-    return read_bytes(path) == text.encode()
+    try:
+        return read_bytes(path) == text.encode()
+    except FileNotFoundError:
+        # Removed since: a lease that was released.
+        return False
 
 
 def replace_document(path: UPath, document: dict[str, Any], version: str | None) -> bool:

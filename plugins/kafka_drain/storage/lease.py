@@ -1,15 +1,11 @@
-"""The single-writer lease of an archive, `<archive>/lock.json`.
+"""The single-writer lease of an archive, `<archive>/lock.json`; on HDFS, in `<archive>/.lock/`.
 
 A drain holds the lease from its first write to its last, and renews it while it runs. After a kill
 the lease expires by itself, and the next drain takes it over.
 
-On a local file system, `lock.json` is created as a hard link, which succeeds for only one of many
-processes, and is changed only under the kernel's lock on that file, which ends with the process: a
-crash leaves nothing behind but a lease that expires. On S3, it is created only if it doesn't exist,
-and replaced only if it is unchanged since it was read. On other object stores, if two drains take
-over a lease at the same moment, the one that was overwritten finds out at its next renewal. The
-machines' clocks must agree to within a fraction of the lease; a lease that seems to last longer
-than possible is watched, and taken over if it isn't renewed (lease_takeover.py).
+Where it is stored, and why only one of many processes gets it: lease_store.py. The machines' clocks
+must agree to within a fraction of the lease; a lease that seems to last longer than possible is
+watched, and taken over if it isn't renewed (lease_takeover.py).
 
 A process that was suspended for longer than its lease can't be kept from writing when it resumes.
 In that case, Spark's checkpoint and manifest let only one of the two commit a batch.
@@ -17,7 +13,6 @@ In that case, Spark's checkpoint and manifest let only one of the two commit a b
 
 from __future__ import annotations
 
-import fcntl
 import getpass
 import os
 import socket
@@ -27,7 +22,7 @@ import uuid
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
-from datetime import datetime, timedelta, timezone
+from datetime import datetime, timedelta
 from typing import Any
 
 from upath import UPath
@@ -35,13 +30,11 @@ from upath import UPath
 from kafka_drain.clock import Clock, utc_now
 from kafka_drain.errors import ArchiveError, LockedError
 from kafka_drain.progress import duration_text
-from kafka_drain.storage.conditional_writes import version_of
-from kafka_drain.storage.json_files import create_document, replace_document
+from kafka_drain.storage.lease_store import lease_store
 from kafka_drain.storage.lease_takeover import Takeover, clock_ahead, may_take_over
-from kafka_drain.storage.paths import is_local, read_bytes, require_reachable
+from kafka_drain.storage.paths import is_local, require_reachable
 from kafka_drain.storage.typed_json import Row, Shape
 
-NAME = "lock.json"
 SECONDS = 60.0
 # How long to wait for a lease that is held only briefly; the lease of a killed holder expires.
 WAIT_SECONDS = 180.0
@@ -173,7 +166,7 @@ class Lease:
     """One holder's view of the lease.
 
     Attributes:
-        path: Path of the lock.json.
+        path: Path of the lock.json, or of the folder that holds the lease.
         token: Distinguishes this holder's lease from all others.
         lost: Set when this holder no longer has the lease.
         left: To be set to leave the lease, at the end, to a driver that shares it.
@@ -190,7 +183,8 @@ class Lease:
         wait: Callable[[float], object] = time.sleep,
         token: str | None = None,
     ) -> None:
-        self.path = root / NAME
+        self._store = lease_store(root)
+        self.path = self._store.path
         self.token = token or uuid.uuid4().hex
         self._is_shared = token is not None
         self.left = threading.Event()
@@ -217,7 +211,7 @@ class Lease:
         for _ in range(TRIES):
             self._acquired_at = now = self._clock()
             self._expires_at = now + self._lasts
-            if create_document(self.path, self._document(self._expires_at)):
+            if self._store.create(self._document(self._expires_at)):
                 return
             found = find_lease(self._root)
             if found is None:
@@ -251,11 +245,11 @@ class Lease:
 
     def _replace(self, found: FoundLease) -> bool:
         """Replace a lease with this one if it is unchanged since it was read."""
-        with _alone(self.path) as alone:
+        with self._store.alone() as alone:
             return (
                 alone
                 and find_lease(self._root) == found
-                and replace_document(self.path, self._document(self._expires_at), found.version)
+                and self._store.replace(self._document(self._expires_at), found.version)
             )
 
     def _refusal(self, found: FoundLease, now: datetime) -> LockedError | ArchiveError:
@@ -274,14 +268,14 @@ class Lease:
     def renew(self) -> None:
         """Extend the lease to its full duration from now; report it if the lease is lost."""
         try:
-            with _alone(self.path):
+            with self._store.alone():
                 now, found = self._clock(), find_lease(self._root)
                 # An expired lease isn't renewed: another process may already be taking it over.
                 if found is None or found.token != self.token or now >= self._expires_at:
                     self._lose(found)
                     return
                 document = self._document(now + self._lasts)
-                if replace_document(self.path, document, found.version):
+                if self._store.replace(document, found.version):
                     self._expires_at = now + self._lasts
                     return
                 found = find_lease(self._root)
@@ -299,11 +293,17 @@ class Lease:
     def release(self) -> None:
         """Remove the lease if this holder still has it."""
         try:
-            with _alone(self.path):
-                found = find_lease(self._root)
-                if found is not None and found.token == self.token:
-                    self.path.unlink()
-                elif not self.lost.is_set():
+            with self._store.alone():
+                released = self._document(self._expires_at)
+                released["released_at"] = _iso(self._clock())
+                for _ in range(TRIES):
+                    found = find_lease(self._root)
+                    if found is None or found.token != self.token:
+                        break
+                    if self._store.remove(released, found.version):
+                        return
+                    # Renewed by who shares it, or taken over, just now.
+                if not self.lost.is_set():
                     self._lose(found)
         except Exception as error:
             self._say(f"{self.path} couldn't be removed ({error}); the lease expires by itself")
@@ -321,7 +321,7 @@ class Lease:
     def _lose(self, found: FoundLease | None) -> None:
         self.lost.set()
         if found is None:
-            seen = "lock.json is missing or unreachable"
+            seen = f"{self.path.name} is missing or unreachable"
         elif found.token == self.token:
             seen = f"it expired at {_iso(self._expires_at)} before it was renewed"
         else:
@@ -334,13 +334,17 @@ class Lease:
 
 
 class LeaseDocument(Row):
-    """A `lock.json`: a lease, with its times in ISO 8601 by the holder's clock."""
+    """A `lock.json`: a lease, with its times in ISO 8601 by the holder's clock.
+
+    On HDFS, `released_at` says that nobody holds it.
+    """
 
     holder: str
     run: str
     acquired_at: str
     expires_at: str
     token: str
+    released_at: str | None = None
 
 
 _SHAPE = Shape(LeaseDocument)
@@ -399,21 +403,19 @@ class FoundLease:
 
 
 def find_lease(root: UPath) -> FoundLease | None:
-    """Read the `lock.json` in a folder; None if there is none.
+    """Read the lease of a folder; None if there is none.
 
     Raises:
         ArchiveError: When it can't be read.
     """
-    path = root / NAME
+    store = lease_store(root)
     try:
-        # First, so that a later write is detected, at the latest by the store.
-        version = version_of(path)
-        content = read_bytes(path)
-        written_at = datetime.fromtimestamp(path.stat().st_mtime, timezone.utc)
-    except FileNotFoundError:
-        return None
+        stored = store.read()
     except OSError as error:
-        raise ArchiveError(f"{path} can't be read: {error.strerror or error}") from error
+        raise ArchiveError(f"{store.path} can't be read: {error.strerror or error}") from error
+    if stored is None:
+        return None
+    content, written_at, version = stored.content, stored.written_at, stored.version
     try:
         document = _SHAPE.parse(content)
         return FoundLease(
@@ -464,32 +466,3 @@ def _holder() -> str:
         # A container may run as a user without a name.
         user = f"user {os.getuid()}"
     return f"{user} on {socket.gethostname()}, process {os.getpid()}"
-
-
-@contextmanager
-def _alone(path: UPath) -> Iterator[bool]:
-    """Lock a file against other writers; yield False if it was just replaced or removed."""
-    if not is_local(path):
-        yield True
-        return
-    try:
-        file = open(str(path), "r+b")  # noqa: SIM115 - closed below
-    except FileNotFoundError:
-        yield False
-        return
-    except OSError as error:
-        raise ArchiveError(f"{path} can't be opened: {error.strerror or error}") from error
-    with file:
-        # Some network file systems don't support locks; the check below has to suffice there.
-        with suppress(OSError):
-            fcntl.flock(file, fcntl.LOCK_EX)
-        yield _is_at(path, file.fileno())
-
-
-def _is_at(path: UPath, descriptor: int) -> bool:
-    try:
-        # Opened, not just stat'ed: NFS answers a stat from its cache.
-        with open(str(path), "rb") as file:
-            return os.path.samestat(os.fstat(descriptor), os.fstat(file.fileno()))
-    except FileNotFoundError:
-        return False

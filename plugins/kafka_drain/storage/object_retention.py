@@ -255,6 +255,11 @@ _GCS = _Locks(
 _STORES = {"s3": _S3, "s3a": _S3, "abfs": _AZURE, "abfss": _AZURE, "gs": _GCS}
 
 
+def can_lock(root: UPath) -> bool:
+    """Return whether an archive is in a store that may lock files."""
+    return root.protocol in _STORES
+
+
 def require_lockable(root: UPath, wanted: Immutability) -> None:
     """Check that a store locks the objects of an archive's bucket; changes nothing.
 
@@ -297,7 +302,7 @@ def retain(
     """
     if asked_for is None:
         return None
-    if root.protocol not in _STORES:
+    if not can_lock(root):
         raise ArchiveError(
             f"{root} asks in archive.json for files that are locked for {asked_for}, but it isn't "
             "in an object store, where alone files can be locked; nothing was sealed. If this is a "
@@ -357,7 +362,7 @@ class StoreLocks:
 
     def locked(self, paths: Iterable[str]) -> dict[str, Held]:
         """Return which of some files the store refuses to delete now."""
-        if is_local(self._root):
+        if not can_lock(self._root):
             return {}
         now = self._clock()
         return {path: held for path, held in self.held(paths).items() if held.is_locked(now)}
@@ -373,9 +378,12 @@ class StoreLocks:
             return -1
 
     def _ask(self, path: str) -> None:
+        where = self._root / path
         with suppress(FileNotFoundError):
-            found = _STORES[self._root.protocol].ask(self._root.fs, (self._root / path).path)
-            self._known[path] = found
+            if can_lock(self._root):
+                self._known[path] = _STORES[where.protocol].ask(where.fs, where.path)
+            else:
+                self._known[path] = Held(int(where.stat().st_size))
 
 
 def locked_in(folder: UPath, say: Callable[[str], None]) -> Locked:
@@ -383,7 +391,7 @@ def locked_in(folder: UPath, say: Callable[[str], None]) -> Locked:
 
     In S3's buckets that lock, a deletion hides: the locked version stays behind a marker.
     """
-    if is_local(folder) or folder.protocol in S3_SCHEMES:
+    if not can_lock(folder) or folder.protocol in S3_SCHEMES:
         return Locked()
     prefix = folder.path.rstrip("/") + "/"
     paths = [path.removeprefix(prefix) for path in folder.fs.find(folder.path)]

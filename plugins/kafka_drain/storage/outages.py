@@ -10,7 +10,7 @@ from kafka_drain.errors import StoreUnavailableError
 #: Packages that stores are accessed with; they raise their own exceptions.
 _CLIENTS = {
     *("aiobotocore", "aiohttp", "asyncio", "azure", "botocore"),
-    *("fsspec", "gcsfs", "google", "s3fs"),
+    *("fsspec", "gcsfs", "google", "requests", "s3fs"),
 }
 
 

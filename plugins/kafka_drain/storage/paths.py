@@ -1,6 +1,7 @@
-"""Locations of archives: on a local file system, including mounted ones, or in an object store.
+"""Locations of archives: on a local file system, including mounted ones, HDFS, or an object store.
 
-An object store has no folders, renames or links; what is written there appears all at once.
+An object store has no folders, renames or links; what is written there, or to HDFS, appears all at
+once.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from upath import UPath
 from kafka_drain.errors import ArchiveError, MachineError, StoreUnavailableError
 from kafka_drain.storage.gcs import EMULATOR, GCS_SCHEMES
 from kafka_drain.storage.s3 import S3_SCHEMES
-from kafka_drain.storage.schemes import HDFS, PACKAGES, normalised
+from kafka_drain.storage.schemes import ALIASES, HDFS, PACKAGES, normalised
 
 _READ_AHEAD = 8 << 20
 
@@ -39,9 +40,13 @@ def locate(path: str | os.PathLike[str] | UPath, access: Mapping[str, Any] | Non
         MachineError: When the package for the URL's store isn't installed.
     """
     scheme = str(path).partition("://")[0]
-    if scheme in (*HDFS, "file"):
+    if scheme in (HDFS, *ALIASES, "file"):
         path = normalised(str(path))
     try:
+        if scheme == HDFS:
+            from kafka_drain.storage.hdfs import HdfsPath
+
+            return HdfsPath(path)
         if isinstance(path, UPath) or "://" not in str(path):
             found = UPath(path)
         else:
@@ -80,8 +85,13 @@ def is_local(path: UPath) -> bool:
     return path.protocol in ("", "file")
 
 
+def has_folders(path: UPath) -> bool:
+    """Return whether empty folders stay where a path is, unlike in an object store."""
+    return is_local(path) or path.protocol == HDFS
+
+
 def make_folder(path: UPath, *, durable: bool = False) -> None:
-    """Create a folder and its parents; does nothing in a store, which might create a bucket.
+    """Create a folder and its parents; does nothing in a store, which makes them as it needs them.
 
     Args:
         path: The folder.
@@ -115,8 +125,8 @@ def sync_folder(path: UPath) -> None:
 def sync_files(root: UPath, paths: Iterable[str]) -> None:
     """Make files written by others, and the folders that lead to them, survive a power cut.
 
-    Spark's sink leaves syncing to the operating system, which takes half a minute. In a store,
-    an acknowledged write is already durable.
+    Spark's sink leaves syncing to the operating system, which takes half a minute. In an object
+    store, an acknowledged write is already durable; an HDFS syncs if its DataNodes are set to.
 
     Args:
         root: The archive's folder.
@@ -203,6 +213,9 @@ def require_reachable(root: UPath) -> None:
     """
     if is_local(root):
         return
+    if root.protocol == HDFS:
+        _require_hdfs(root)
+        return
     bucket = f"{root.protocol}://{root.path.lstrip('/').partition('/')[0]}"
     try:
         root.fs.ls(root.path, detail=False)
@@ -233,4 +246,14 @@ def require_reachable(root: UPath) -> None:
         raise StoreUnavailableError(
             f"{root} can't be reached: {name}: {error}; check AWS_ENDPOINT_URL and AWS_REGION, and "
             "that the store is running"
+        ) from error
+
+
+def _require_hdfs(root: UPath) -> None:
+    try:
+        root.fs.exists(root.path)
+    except PermissionError as error:
+        raise ArchiveError(
+            f"{root} can't be read: {error.strerror or error}; give this user access to its "
+            "folders, or set HADOOP_USER_NAME to one who has it"
         ) from error

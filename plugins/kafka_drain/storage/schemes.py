@@ -6,11 +6,27 @@ import difflib
 
 from kafka_drain.errors import ConfigError
 
-#: Packages that provide fsspec's file systems for the stores.
-PACKAGES = {"s3": "s3fs", "s3a": "s3fs", "gs": "gcsfs", "abfs": "adlfs", "abfss": "adlfs"}
+#: Packages that provide the file systems for the stores: fsspec's, or what ours is built on.
+PACKAGES = {
+    "s3": "s3fs",
+    "s3a": "s3fs",
+    "gs": "gcsfs",
+    "abfs": "adlfs",
+    "abfss": "adlfs",
+    "hdfs": "requests",
+}
 
-#: Without exclusive creation and replacement, and read by no Python without Java.
-HDFS = ("hdfs", "webhdfs", "swebhdfs", "viewfs")
+HDFS = "hdfs"
+
+#: Other ways to the same files: an archive has one URL, which Spark and Python both open.
+ALIASES = {
+    **dict.fromkeys(
+        ("webhdfs", "swebhdfs"),
+        "write hdfs:// and the address of Hadoop's own protocol (port 8020); where WebHDFS is, is "
+        "found in Hadoop's configuration",
+    ),
+    "viewfs": "a mount table is each client's own; write the hdfs:// URL that it leads to",
+}
 
 
 def normalised(location: str) -> str:
@@ -21,18 +37,29 @@ def normalised(location: str) -> str:
     """
     if location.startswith("file:///"):
         location = location.removeprefix("file://")
-    scheme, found, _ = location.partition("://")
+    scheme, found, rest = location.partition("://")
+    if scheme == HDFS and found:
+        _check_authority(location, rest.partition("/")[0])
     if not found or scheme in PACKAGES:
         return location if location.endswith("://") else location.rstrip("/") or "/"
-    if scheme in HDFS:
-        raise ConfigError(
-            f"{location} is in an HDFS, where an archive's documents can't be created exclusively "
-            "or replaced if unchanged; use a folder that all machines share, or an object store "
-            "(Apache Ozone has an S3 gateway). YARN itself may use HDFS"
-        )
+    if scheme in ALIASES:
+        raise ConfigError(f"{location} can't be an archive's URL: {ALIASES[scheme]}")
     near = difflib.get_close_matches(scheme, [*PACKAGES, "file"], n=1, cutoff=0.5)
     hint = f"; did you mean {near[0]}://?" if near else ""
     raise ConfigError(
         f"{location} is in no store that is supported{hint}; accepted: an absolute path, "
         f"file:///…, {', '.join(f'{name}://…' for name in PACKAGES)}"
     )
+
+
+def _check_authority(location: str, authority: str) -> None:
+    """Refuse a URL that leaves to each machine which HDFS it means, or has a user in it."""
+    if not authority:
+        raise ConfigError(
+            f"{location} doesn't say which HDFS; write hdfs://namenode:8020/… or "
+            "hdfs://nameservice/…, as other machines may have another default file system"
+        )
+    if "@" in authority:
+        raise ConfigError(
+            f"{location} has a user in it; set HADOOP_USER_NAME instead, which Spark reads too"
+        )

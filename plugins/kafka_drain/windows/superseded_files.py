@@ -14,8 +14,8 @@ from kafka_drain.progress import Progress, Ticker
 from kafka_drain.proof.window_checks import check_files_of
 from kafka_drain.republish.planning.runs import list_runs
 from kafka_drain.storage.immutability import Locked
-from kafka_drain.storage.object_retention import StoreLocks, locked_in
-from kafka_drain.storage.paths import is_local
+from kafka_drain.storage.object_retention import StoreLocks, can_lock, locked_in
+from kafka_drain.storage.paths import has_folders, is_local
 from kafka_drain.windows.removal import removable
 
 
@@ -113,7 +113,7 @@ def still_locked(
         there: The data files that exist; None to list them.
         among: The files that count; None for all superseded ones.
     """
-    if is_local(archive.root):
+    if not can_lock(archive.root):
         return Locked()
     asked = archive.snapshot().fold.gone if among is None else among
     return locks.summary(_there(archive, asked) if there is None else {*asked} & {*there})
@@ -142,7 +142,7 @@ def _retire(generation: Generation) -> None:
     for folder in (generation.data / "_spark_metadata", generation.checkpoint):
         if folder.is_dir():
             folder.fs.rm(folder.path, recursive=True)
-    if is_local(generation.data):
+    if has_folders(generation.data):
         _remove_empty(generation.data)
 
 

@@ -146,6 +146,11 @@ def placed_findings(root: UPath, overview: Mapping[str, Any] | None, history: Hi
     return place_findings(found, receipts)
 
 
+def _path(path: str) -> UPath:
+    # universal_pathlib's own paths on HDFS aren't those of archives.
+    return locate(path) if path.startswith("hdfs://") else UPath(path)
+
+
 def page_beside(path: object, root: UPath | None = None) -> UPath | None:
     """Return the page of a report; None unless it is `<archive>/reports/<name>.html`.
 
@@ -159,7 +164,7 @@ def page_beside(path: object, root: UPath | None = None) -> UPath | None:
     if not isinstance(path, str) or not path.endswith(".json"):
         return None
     try:
-        page = UPath(path.removesuffix(".json") + ".html")
+        page = _path(path.removesuffix(".json") + ".html")
         if root is not None and not is_local(root) and path.startswith(f"{root}/"):
             page = root / path.removeprefix(f"{root}/")
             page = page.with_name(page.name.removesuffix(".json") + ".html")

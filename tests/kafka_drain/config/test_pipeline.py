@@ -429,6 +429,10 @@ def test_pipeline_drill() -> None:
     [
         ({"immutable_days": 30}, "immutable_days = 30 needs an object store"),
         ({"immutable_days": 30, "archive": "file:///archive"}, "on a file system: /archive"),
+        (
+            {"immutable_days": 30, "archive": "hdfs://n/a"},
+            "on HDFS, which locks no files: hdfs://n/a",
+        ),
         ({"immutable_mode": "governance"}, "immutable_mode is only with immutable_days"),
         ({"immutable_days": 0, "archive": "s3://b"}, "immutable_days = 0"),
         ({"immutable_days": 36_501, "archive": "s3://b"}, "immutable_days = 36501"),

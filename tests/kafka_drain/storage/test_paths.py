@@ -13,6 +13,7 @@ from upath import UPath
 from kafka_drain.errors import ArchiveError, ConfigError, MachineError
 from kafka_drain.storage.paths import (
     hadoop_path,
+    has_folders,
     is_local,
     list_folder,
     locate,
@@ -64,11 +65,27 @@ def test_list_folder(is_in_store: bool, tmp_path: Path, bucket: str) -> None:
     assert list_folder(root / "a.json") == {}
 
 
-@pytest.mark.parametrize("scheme", ["hdfs", "webhdfs", "swebhdfs", "viewfs"])
-def test_locate_in_hdfs(scheme: str) -> None:
-    """HDFS is refused by name, before its driver fails for reasons of its own."""
-    with pytest.raises(ConfigError, match=f"{scheme}://n:8020/a is in an HDFS.* object store"):
+@pytest.mark.parametrize("scheme", ["webhdfs", "swebhdfs", "viewfs"])
+def test_locate_hdfs_otherwise(scheme: str) -> None:
+    """Another way to an HDFS is refused, with the one that there is."""
+    with pytest.raises(ConfigError, match=f"{scheme}://n:8020/a can't be an archive's URL: .*hdfs"):
         locate(f"{scheme}://n:8020/a")
+
+
+def test_locate_hdfs() -> None:
+    """A path on HDFS has its own class, with the NameNode in it; none is asked yet."""
+    found = locate("hdfs://n:8020/a/")
+
+    assert (str(found), found.protocol, found.path) == ("hdfs://n:8020/a", "hdfs", "n:8020/a")
+    assert locate(found) == found
+    assert has_folders(found)
+    assert not is_local(found)
+
+
+def test_has_folders(tmp_path: Path) -> None:
+    """An object store has no empty folders."""
+    assert has_folders(UPath(tmp_path))
+    assert not has_folders(UPath("memory://bucket/a"))
 
 
 def test_locate_without_package(monkeypatch: pytest.MonkeyPatch) -> None:

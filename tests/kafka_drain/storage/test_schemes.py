@@ -21,6 +21,8 @@ from kafka_drain.storage.schemes import normalised
         ("gs://bucket/a", "gs://bucket/a"),
         ("abfs://c@a/b", "abfs://c@a/b"),
         ("abfss://c@a/b", "abfss://c@a/b"),
+        ("hdfs://namenode:8020/a/", "hdfs://namenode:8020/a"),
+        ("hdfs://nameservice1/a", "hdfs://nameservice1/a"),
     ],
 )
 def test_normalised(location: str, written: str) -> None:
@@ -32,7 +34,7 @@ def test_normalised(location: str, written: str) -> None:
     ("location", "match"),
     [
         ("s4://b/x", r"^s4://b/x is in no store that is supported; did you mean s3://\?; accepted"),
-        ("dbfs://x", r"did you mean abfs://\?"),
+        ("abf://x", r"did you mean abfs://\?"),
         (
             "https://h/x",
             r"no store that is supported; accepted: an absolute path, file:///…, s3://…",
@@ -41,8 +43,11 @@ def test_normalised(location: str, written: str) -> None:
             "file://host/x",
             r"no store that is supported; did you mean file://\?; accepted: .*file:///",
         ),
-        ("hdfs://n/x", "is in an HDFS"),
-        ("viewfs://n/x", "is in an HDFS"),
+        ("hdfs:///x", "doesn't say which HDFS; write hdfs://namenode:8020/"),
+        ("hdfs://me@n/x", "has a user in it; set HADOOP_USER_NAME"),
+        ("viewfs://n/x", "can't be an archive's URL: a mount table is each client's own"),
+        ("webhdfs://n/x", "can't be an archive's URL: write hdfs://"),
+        ("swebhdfs://n/x", "can't be an archive's URL: write hdfs://"),
     ],
 )
 def test_normalised_refused(location: str, match: str) -> None:

@@ -1,4 +1,4 @@
-"""The commands with an archive on Google Cloud Storage: real Spark, fake-gcs-server."""
+"""The commands with an archive on Google Cloud Storage (fake-gcs-server) or HDFS: real Spark."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 from upath import UPath
 
+from kafka_drain.storage.lease import find_lease
 from kafka_drain.storage.paths import locate
 from tests.faults.injection import wait_for
 from tests.faults.republishing import audit, read_topic
@@ -24,21 +25,25 @@ pytestmark = [pytest.mark.integration, pytest.mark.store]
 RECORDS = 300
 
 
-@pytest.fixture
-def gcs(bucket_in: Callable[[str], str], monkeypatch: pytest.MonkeyPatch) -> UPath:
+@pytest.fixture(params=["gcs", "hdfs"])
+def root(
+    request: pytest.FixtureRequest,
+    bucket_in: Callable[[str], str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> UPath:
     """A folder in a new bucket, which this process's environment opens."""
-    found = locate(f"{bucket_in('gcs')}/archive")
+    found = locate(f"{bucket_in(request.param)}/archive")
     monkeypatch.setenv("PYTHONPATH", str(ROOT / "plugins"), prepend=os.pathsep)
     return found
 
 
 @pytest.fixture
-def run(gcs: UPath, bootstrap_servers: str) -> Callable[..., Ended]:
+def run(root: UPath, bootstrap_servers: str) -> Callable[..., Ended]:
     """Run a command on the archive."""
 
     def command(name: str, *arguments: object, code: int = 0) -> Ended:
         kafka = ("--bootstrap-servers", bootstrap_servers)
-        ended = run_module("kafka_drain.cli", name, gcs, *kafka, *arguments, environment=_path())
+        ended = run_module("kafka_drain.cli", name, root, *kafka, *arguments, environment=_path())
         assert ended.code == code, ended.err + ended.out
         return ended
 
@@ -46,12 +51,13 @@ def run(gcs: UPath, bootstrap_servers: str) -> Callable[..., Ended]:
 
 
 def _path() -> dict[str, str]:
-    """Return where a command finds its modules, and gcsfs."""
-    return {"PYTHONPATH": os.environ["PYTHONPATH"]}
+    """Return where a command finds its modules, gcsfs, and Hadoop's configuration."""
+    names = ("PYTHONPATH", "HADOOP_CONF_DIR")
+    return {name: os.environ[name] for name in names if name in os.environ}
 
 
-def test_commands_on_gcs(
-    gcs: UPath,
+def test_commands_on_store(
+    root: UPath,
     run: Callable[..., Ended],
     make_topic: Any,
     send: Any,
@@ -67,14 +73,14 @@ def test_commands_on_gcs(
     drain = ("--topic", topic, "--source-option", "maxOffsetsPerTrigger=100")
     drain += ("--master", "local[2]")
 
-    _killed_after_batch(gcs, [*drain, "--bootstrap-servers", bootstrap_servers])
+    _killed_after_batch(root, [*drain, "--bootstrap-servers", bootstrap_servers])
     # Its lease expires; until then, nobody else drains.
     assert "is being drained by" in run("drain", *drain, code=1).err
-    wait_for(lambda: _has_expired(gcs), "the end of the killed drain's lease", patience=120)
+    wait_for(lambda: _has_expired(root), "the end of the killed drain's lease", patience=120)
     run("drain", *drain)
     before = json.loads(run("validate", "--json").out)
-    first, *_ = sorted(path for path in gcs.fs.find(gcs.path) if path.endswith(".parquet"))
-    gcs.fs.rm_file(first)
+    first, *_ = sorted(path for path in root.fs.find(root.path) if path.endswith(".parquet"))
+    root.fs.rm_file(first)
     found = [json.loads(run("validate", "--json", code=1).out) for _ in range(2)]
     run("repair", "--master", "local[2]", "--apply")
     after = json.loads(run("validate", "--deep", "--json").out)
@@ -92,8 +98,10 @@ def test_commands_on_gcs(
 
 
 def _has_expired(archive: UPath) -> bool:
-    lease = json.loads((archive / "lock.json").read_text())
-    return datetime.fromisoformat(lease["expires_at"]) < datetime.now(timezone.utc)
+    lease = find_lease(archive)
+    assert lease is not None
+    assert lease.expires_at is not None
+    return lease.expires_at < datetime.now(timezone.utc)
 
 
 def _killed_after_batch(archive: UPath, arguments: list[str]) -> None:
