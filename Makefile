@@ -105,7 +105,7 @@ test-azure-gcs: class-archive ## run leases, faults and commands against fake-gc
 	@TESTS_AZURITE=$(CURDIR)/.demo/azurite/node_modules/.bin/azurite-blob TESTS_FAKE_GCS=$(CURDIR)/.demo/bin/fake-gcs-server \
 	  TESTS_STORE_PACKAGES=$(CURDIR)/.demo/azure-gcs $(PYTHON_ENV) -m pytest tests/stores tests/faults -k "azure or gcs"
 
-test-hdfs: class-archive ## run leases, faults and commands on a real HDFS of one node: 10 minutes
+test-hdfs: class-archive ## run leases, faults and commands on a real HDFS of one node: 15 minutes
 	@TESTS_HDFS=1 $(PYTHON_ENV) -m pytest tests/stores tests/faults -k hdfs
 
 test-kubernetes: class-archive ## run drivers and executors in the pods of a stand-in for Kubernetes: 5 minutes

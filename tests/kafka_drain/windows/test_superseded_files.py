@@ -337,6 +337,7 @@ def test_still_locked(case: Superseded, monkeypatch: pytest.MonkeyPatch, is_list
     among: list[str] | None = None
     assert found() == 0
     monkeypatch.setattr(superseding, "is_local", lambda root: root is None)
+    monkeypatch.setattr(superseding, "can_lock", lambda root: root is not None)
     assert found() == (1 if is_listed else 2)
     among = [soon.path, unlisted.path]
     assert found() == (0 if is_listed else 2)
