@@ -25,6 +25,7 @@ NUMBERS = [
     *range(320, 324),
     *range(355, 360),
     *range(375, 380),
+    *range(385, 389),
     *range(390, 394),
 ]
 ROW = re.compile(r"^\| (\d+) \| ([^|]+) \| ([^|]+) \| ([^|]+) \|$", flags=re.M)
