@@ -107,6 +107,16 @@ def test_drain_seconds_held_back_hot() -> None:
     assert said == pytest.approx(measured, rel=sizing.ERROR)
 
 
+def test_drain_seconds_held_back_wide() -> None:
+    """So does one of ten thousand small partitions in one topic."""
+    part = RESULTS["wide"]
+    measured = part["figures"]["drain"]["seconds"]
+
+    said = drain_seconds(3 * part["partitions"], 15, part["partitions"], 2)
+
+    assert said == pytest.approx(measured, rel=sizing.ERROR)
+
+
 @pytest.mark.parametrize("row", RESULTS["workers"]["rows"], ids=lambda row: str(row["workers"]))
 def test_send_seconds_held_back(row: dict[str, Any]) -> None:
     """A restore by three and by four workers takes what one and two foretell."""
