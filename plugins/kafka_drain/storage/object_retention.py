@@ -355,7 +355,8 @@ class StoreLocks:
         wanted = sorted(set(paths))
         new = [path for path in wanted if path not in self._known]
         if is_local(self._root):
-            self._known |= {path: Held(size) for path in new if (size := self._size(path)) >= 0}
+            for path in new:
+                self._ask(path)
         else:
             _each(self._ask, new, self._what, self._say)
         return {path: self._known[path] for path in wanted if path in self._known}
@@ -370,12 +371,6 @@ class StoreLocks:
     def summary(self, paths: Iterable[str]) -> Locked:
         """Return in short which of some files the store refuses to delete now."""
         return Locked.of(self.locked(paths).values(), self._clock())
-
-    def _size(self, path: str) -> int:
-        try:
-            return int((self._root / path).stat().st_size)
-        except FileNotFoundError:
-            return -1
 
     def _ask(self, path: str) -> None:
         where = self._root / path

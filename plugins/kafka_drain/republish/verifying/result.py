@@ -166,18 +166,18 @@ class Verification:
             if number
         ]
         once = f"{self.records:,} records are in Kafka once, in order"
-        if self.is_exact and self.change is None:
-            first = f"{once}, as in the files"
-        elif self.is_exact and self.change is not None and self.is_as_planned:
-            first = f"{once}, as planned: {self.change.dropped:,} left out, "
-            first += f"{self.change.changed:,} changed"
-        elif self.is_exact:
-            first = f"NOT AS PLANNED: {once}, with other contents"
-        else:
+        if not self.is_exact:
             first = (
                 f"NOT EXACT: of {self.records:,} records {self.lost:,} are lost; "
                 f"{self.duplicates:,} are duplicates, {self.out_of_order:,} are out of order"
             )
+        elif self.change is None:
+            first = f"{once}, as in the files"
+        elif self.is_as_planned:
+            first = f"{once}, as planned: {self.change.dropped:,} left out, "
+            first += f"{self.change.changed:,} changed"
+        else:
+            first = f"NOT AS PLANNED: {once}, with other contents"
         return [
             Line(
                 f"verify: {'; '.join([first, *others])}",
