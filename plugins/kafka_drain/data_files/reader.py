@@ -333,6 +333,21 @@ def offset_of_nul(batch: pa.RecordBatch) -> int | None:
     return int(batch["offset"][row].as_py())
 
 
+def index_sha256(path: DataPath, file_format: str) -> str | None:
+    """Return the SHA-256 of what lets a reader skip rows of a file; None if it has no such thing.
+
+    Raises:
+        DataFileError: When the file can't be read.
+        FileNotFoundError: When the file doesn't exist.
+        KeyUnavailableError: When it is encrypted, and its key can't be had.
+        StoreUnavailableError: When its store doesn't respond.
+    """
+    if file_format != "parquet":
+        return None
+    with _readable(path, file_format):
+        return parquet.index_sha256(path)
+
+
 def bytes_to_read(path: DataPath, file_format: str, size: int, wanted: Wanted) -> int:
     """Return how many bytes of a file have to be read to find the wanted records.
 

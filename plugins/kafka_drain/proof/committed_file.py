@@ -12,6 +12,7 @@ import pyarrow as pa
 
 from kafka_drain.data_files.file_offsets import CommittedFile, FileOffsets
 from kafka_drain.data_files.reader import (
+    index_sha256,
     offset_of_nul,
     read_contents,
     read_offsets,
@@ -64,6 +65,7 @@ def read_file(
             fingerprint=read.fingerprint,
             nul_header_names=read.nul_header_names,
             locked=read.locked,
+            index_sha256=None if read.locked else index_sha256(path, file_format),
         )
     except FileNotFoundError:
         return Finding(Reason.FILE_MISSING, where, f"listed in manifest file {sink_file.log}")
