@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 from functools import cached_property
 from typing import Any, TypeAlias, cast
@@ -54,11 +54,23 @@ def unlock(path: DataPath) -> None:
 
 
 def read_records(
-    path: DataPath, batch_bytes: int, wanted: Wanted | None = None
+    path: DataPath,
+    batch_bytes: int,
+    wanted: Wanted | None = None,
+    note_index: Callable[[str], None] | None = None,
 ) -> Iterator[pa.RecordBatch]:
-    """Yield the records in file order, skipping row groups without any wanted record."""
+    """Yield the records in file order, skipping row groups without any wanted record.
+
+    Args:
+        path: The file.
+        batch_bytes: Approximate memory limit of a batch.
+        wanted: Bounds of the wanted rows.
+        note_index: Gets what `index_sha256` returns, without opening the file once more.
+    """
     with _opened(path) as (file, source, is_encrypted):
         index = _Index(source, file.metadata, wanted, has_filters=not is_encrypted)
+        if note_index is not None:
+            note_index(index.sha256())
         names = [name for name in SCHEMA.names if name in file.schema_arrow.names]
         keys = None if wanted is None else wanted.keys
         for group in _groups(file, index, wanted):
