@@ -231,7 +231,8 @@ class ClusterDescriber:
         deadline = time.monotonic() + GROUPS_SECONDS
         # librdkafka's newer request leaves out groups of types that it doesn't know.
         known = {str(group.group_id): group for group in listed.valid}
-        self.cost.requests += 1
+        # It asks each broker for its groups, and for what it knows of them.
+        self.cost.requests += 2
         others = {
             str(group.id): group
             for group in groups_of_all_types(self._admin, REQUEST_SECONDS)
