@@ -32,6 +32,7 @@ from demo.broker import KafkaCluster as LocalKafka
 from kafka_drain.archive.archive import Archive
 from kafka_drain.archive.receipts import KafkaBounds
 from kafka_drain.data_files.file_offsets import CommittedFile, FileOffsets
+from kafka_drain.data_files.reader import index_sha256
 from kafka_drain.find.criteria import Criteria
 from kafka_drain.find.search import Search
 from kafka_drain.offsets import OffsetRange, TopicPartition
@@ -180,10 +181,12 @@ def make_archive(folder: str, has_filters: bool) -> int:
         for tp in PARTITIONS:
             first = (batch * len(PARTITIONS) + tp.partition) * RECORDS
             path = f"{generation.data_name}/topic={TOPIC}/part-{tp.partition:05d}-{batch}.parquet"
-            size, sha256 = _write(Path(folder, path), first, span, tp, values, has_filters)
+            target = Path(folder, path)
+            size, sha256 = _write(target, first, span, tp, values, has_filters)
             times = FIRST_TIME + span.start, FIRST_TIME + span.end - 1
             content = FileOffsets(tp, (span,), RECORDS, (), True, *times)
-            files.append(CommittedFile(path, size, sha256, (content,)))
+            index = index_sha256(target, "parquet")
+            files.append(CommittedFile(path, size, sha256, (content,), index_sha256=index))
             total += size
         before = seal_segment(
             Segment(batch, batch, dict.fromkeys(PARTITIONS, span)),

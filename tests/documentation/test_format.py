@@ -816,6 +816,8 @@ KEYS_OF_RECEIPT = {path for path, _, _ in named(SCHEMAS["republish-receipt"])}
 #: Keys that these archives lack: two of three ways to name topics; what a republish is asked for
 #: that needs Kafka's transactions, which its plan has as well.
 UNSEEN = {
+    # Of other registries, and of single ids.
+    "republish-plan": {f"schema_ids.counts[].{k}" for k in ("kept", "framings")},
     "archive": {"source.topic_pattern", "source.assign"},
     "republish-receipt": {f"request.selection.{k}" for k in ("offsets", "from_time", "to_time")}
     | {"request.schema_map", "request.keep_ids"}

@@ -27,6 +27,7 @@ NUMBERS = [
     *range(375, 380),
     *range(385, 389),
     *range(390, 394),
+    *range(470, 476),
     *range(440, 443),
 ]
 ROW = re.compile(r"^\| (\d+) \| ([^|]+) \| ([^|]+) \| ([^|]+) \|$", flags=re.M)

@@ -468,7 +468,10 @@ def test_answers_as_json(drained: Pipeline, copied: Path, bootstrap_servers: str
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [
-        (["--placement", "random"], ["placement = 'random'", "accepted: original, key or a"]),
+        (
+            ["--placement", "random"],
+            ["placement = 'random'", "accepted: original, key, key:crc32"],
+        ),
         (["--offsets", "t:0:5-5"], ["offsets = 't:0:5-5'", "topic:partition:start-end"]),
         (["--to-time", "noon"], ["to_time = 'noon'", "such as 2026-11-21T13:45"]),
         (["--rename", "a"], ["--rename 'a'", "accepted: NAME=VALUE"]),

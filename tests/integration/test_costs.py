@@ -110,7 +110,7 @@ def test_validation_asks_kafka_as_often(
 ) -> None:
     """However many partitions a topic has, a validation sends Kafka the same few requests.
 
-    Describing the cluster takes four more, and those for each group that the cluster knows: its
+    Describing the cluster takes six more, and those for each group that the cluster knows: its
     offsets once, and its coordinator, whom librdkafka looks for until it answers.
     """
     admin = AdminClient({"bootstrap.servers": bootstrap_servers})
@@ -123,7 +123,7 @@ def test_validation_asks_kafka_as_often(
 
     for parts, at_most, of_groups in (
         ("none", 6, 0),
-        ("groups,topics,acls,users,brokers", 10, groups),
+        ("groups,topics,acls,users,brokers", 12, groups),
     ):
         ended = kafka_drain(
             *("validate", tmp_path / "archive", "--kafka-config", config, "--json"),

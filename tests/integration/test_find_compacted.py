@@ -11,6 +11,7 @@ from kafka_drain.archive.files import archive_files
 from kafka_drain.config.pipeline import Pipeline
 from kafka_drain.data_files.reader import bytes_to_read
 from kafka_drain.data_files.records import Wanted
+from kafka_drain.errors import DataFileError
 from kafka_drain.find.criteria import Criteria
 from kafka_drain.find.search import Search
 from kafka_drain.maintenance.compact import plan_compactions, run_compaction
@@ -62,7 +63,9 @@ def test_compaction_bloom_filters(tmp_path: Path, runner: SparkRunner) -> None:
         if topic == "unique":
             # Within the bounds of the statistics, so that only the filter rules them out.
             absent = [b"15x%d" % number for number in range(100)]
-            read = [bytes_to_read(path, "parquet", 0, Wanted(keys=[key])) for key in absent]
+            index = file.sealed.index_sha256
+            wanted = [Wanted(keys=[key], index_sha256=index) for key in absent]
+            read = [bytes_to_read(path, "parquet", 0, one) for one in wanted]
             assert sum(map(bool, read)) < 10
     assert has_filter == {"unique": {True}, "repeated": {False}, "null": {True}}
     matches = [*Search(made.archive, Criteria.of(keys=["1234"])).matches()]
@@ -70,3 +73,13 @@ def test_compaction_bloom_filters(tmp_path: Path, runner: SparkRunner) -> None:
     assert len([*Search(made.archive, Criteria.of(keys=["1"]), limit=RECORDS * 2).matches()]) == (
         RECORDS + 1
     )
+
+    # A zeroed byte in the filter of the record that was found.
+    path = Path(str(made.root), matches[0].file)
+    content, key = path.read_bytes(), Criteria.of(keys=["1234"])
+    column = pq.ParquetFile(path).metadata.row_group(0).column(0)
+    end = column.bloom_filter_offset + column.bloom_filter_length
+    at = next(at for at in range(end - 1, column.bloom_filter_offset, -1) if content[at])
+    path.write_bytes(content[:at] + b"\0" + content[at + 1 :])
+    with pytest.raises(DataFileError, match="have other bytes than those that were sealed"):
+        list(Search(made.archive, key).matches())

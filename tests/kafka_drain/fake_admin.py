@@ -24,6 +24,8 @@ class FakeClient:
         self._value = value
         self._codes = list(codes)
         self.asked = 0
+        #: The groups that it lists.
+        self.groups: list[str] = []
         #: What a call of `poll` reports: the error of a connection.
         self.reports: tuple[Callable[[KafkaError], None], KafkaError] | None = None
 
@@ -34,6 +36,9 @@ class FakeClient:
         return {each: self._answer() for each in asked}
 
     create_acls = incremental_alter_configs = describe_consumer_groups
+
+    def list_groups(self, *_: Any, **__: Any) -> list[str]:
+        return self.groups
 
     def poll(self, _: float) -> int:
         if self.reports is not None:

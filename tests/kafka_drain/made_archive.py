@@ -18,7 +18,7 @@ from kafka_drain.archive.files import ArchiveFile, files_of_receipt
 from kafka_drain.archive.receipts import Receipt
 from kafka_drain.archive.window import Window
 from kafka_drain.data_files.file_offsets import CommittedFile
-from kafka_drain.data_files.reader import read_offsets, topic_of
+from kafka_drain.data_files.reader import index_sha256, read_offsets, topic_of
 from kafka_drain.data_files.records import SCHEMA
 from kafka_drain.offsets import OffsetRange, TopicPartition
 from kafka_drain.proof.offset_checks import Segment
@@ -47,9 +47,13 @@ class MadeArchive:
 
     Attributes:
         nul_header_names: What the receipts of its next files say of header names.
+        notes_index: Whether they have the hash of their index; those of earlier releases don't.
+        bloom_filters: pyarrow's options for Bloom filters of the next files.
     """
 
     nul_header_names: bool | None = None
+    notes_index: bool = True
+    bloom_filters: dict[str, Any] | None = None
 
     def __init__(
         self, folder: Path, topic_ids: Mapping[str, str], cluster_id: str = "cluster-1"
@@ -222,7 +226,9 @@ class MadeArchive:
             schema=SCHEMA,
         )
         buffer = io.BytesIO()
-        pq.write_table(table.drop_columns(["topic"]), buffer)
+        pq.write_table(
+            table.drop_columns(["topic"]), buffer, bloom_filter_options=self.bloom_filters
+        )
         target = self.root / path
         target.parent.mkdir(parents=True, exist_ok=True)
         target.write_bytes(buffer.getvalue())
@@ -232,4 +238,5 @@ class MadeArchive:
             sha256=hashlib.sha256(buffer.getvalue()).hexdigest(),
             contents=tuple(read_offsets(target, "parquet", topic_of(path))),
             nul_header_names=self.nul_header_names,
+            index_sha256=index_sha256(target, "parquet") if self.notes_index else None,
         )

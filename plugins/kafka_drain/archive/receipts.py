@@ -156,6 +156,8 @@ class SealedFile:
         contents: Its contents per partition.
         nul_header_names: Whether a header's name has a NUL, which Kafka's client can't send; None
             if unknown. Then a republish has to read the file to find out.
+        index_sha256: SHA-256 of what a Parquet file has behind its last column chunk: page indexes,
+            Bloom filters, footer; None if unknown. Then a search believes none of them.
     """
 
     path: str
@@ -163,6 +165,7 @@ class SealedFile:
     sha256: str
     contents: tuple[SealedContent, ...]
     nul_header_names: bool | None = None
+    index_sha256: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -398,8 +401,9 @@ class Receipt:
         values["files_so_far"] = _FilesSoFar(**asdict(self.files_so_far))
         document = _SHAPE.dump(_Document(format_version=FORMAT_VERSION, **values))
         for file in document["files"]:
-            if file["nul_header_names"] is None:
-                del file["nul_header_names"]
+            for name in ("nul_header_names", "index_sha256"):
+                if file[name] is None:
+                    del file[name]
         for name in ("cluster", "schemas"):
             if document[name] is None:
                 del document[name]

@@ -68,6 +68,8 @@ class CommittedFile:
             represented, or it is locked.
         nul_header_names: Whether a header's name has a NUL; None if unknown, like the fingerprint.
         locked: Why its encrypted columns couldn't be read; empty if they could, or it has none.
+        index_sha256: SHA-256 of a Parquet file's index, in hexadecimal; None for other formats, and
+            if it is locked.
     """
 
     path: str
@@ -78,6 +80,7 @@ class CommittedFile:
     fingerprint: str | None = None
     nul_header_names: bool | None = None
     locked: str = ""
+    index_sha256: str | None = None
 
     @property
     def records(self) -> int:

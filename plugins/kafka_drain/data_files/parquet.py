@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
+from functools import cached_property
 from typing import Any, TypeAlias, cast
 
 import pyarrow as pa
@@ -23,6 +25,7 @@ from kafka_drain.data_files.records import (
     rows_per_batch,
 )
 from kafka_drain.data_files.scalars import binaries
+from kafka_drain.errors import DataFileError
 from kafka_drain.storage.outages import lies_in_store
 
 #: Lowest and highest value of a column in a row group; None without statistics.
@@ -51,14 +54,26 @@ def unlock(path: DataPath) -> None:
 
 
 def read_records(
-    path: DataPath, batch_bytes: int, wanted: Wanted | None = None
+    path: DataPath,
+    batch_bytes: int,
+    wanted: Wanted | None = None,
+    note_index: Callable[[str], None] | None = None,
 ) -> Iterator[pa.RecordBatch]:
-    """Yield the records in file order, skipping row groups without any wanted record."""
+    """Yield the records in file order, skipping row groups without any wanted record.
+
+    Args:
+        path: The file.
+        batch_bytes: Approximate memory limit of a batch.
+        wanted: Bounds of the wanted rows.
+        note_index: Gets what `index_sha256` returns, without opening the file once more.
+    """
     with _opened(path) as (file, source, is_encrypted):
-        source = None if is_encrypted else source
+        index = _Index(source, file.metadata, wanted, has_filters=not is_encrypted)
+        if note_index is not None:
+            note_index(index.sha256())
         names = [name for name in SCHEMA.names if name in file.schema_arrow.names]
         keys = None if wanted is None else wanted.keys
-        for group in _groups(file, source, wanted):
+        for group in _groups(file, index, wanted):
             if keys is not None and not _has_key(file, group, keys):
                 continue
             described = file.metadata.row_group(group)
@@ -74,9 +89,9 @@ def bytes_to_read(path: DataPath, wanted: Wanted) -> int:
     of them is found.
     """
     with _opened(path) as (file, source, is_encrypted):
-        source = None if is_encrypted else source
+        index = _Index(source, file.metadata, wanted, has_filters=not is_encrypted)
         size = 0
-        for group in _groups(file, source, wanted):
+        for group in _groups(file, index, wanted):
             described = file.metadata.row_group(group)
             columns = [*range(described.num_columns)]
             if wanted.keys is not None:
@@ -85,15 +100,116 @@ def bytes_to_read(path: DataPath, wanted: Wanted) -> int:
         return size
 
 
-def _groups(file: pq.ParquetFile, source: Any, wanted: Wanted | None) -> Iterator[int]:
-    """Yield the row groups that may hold a wanted record; without a source, by statistics only."""
-    for group in range(file.num_row_groups):
-        described = file.metadata.row_group(group)
-        if wanted is None or not (
-            _holds_none(file.metadata, described, wanted)
-            or (wanted.keys is not None and not _may_have(file, described, source, wanted.keys))
-        ):
-            yield group
+def index_sha256(path: DataPath) -> str:
+    """Return the SHA-256 of a file's index, in hexadecimal: page indexes, Bloom filters, footer.
+
+    If the file is encrypted, its keys are needed.
+    """
+    with _opened(path) as (file, source, _):
+        return _Index(source, file.metadata).sha256()
+
+
+class _Index:
+    """The bytes of a file from the end of its last column chunk on.
+
+    The footer says where they start, and is one of them: no other footer has the same hash.
+
+    Args:
+        source: The file's bytes.
+        metadata: Its footer.
+        wanted: Says which hash it must have.
+        has_filters: Whether Bloom filters can be read; encrypted ones can't.
+    """
+
+    def __init__(
+        self,
+        source: Any,
+        metadata: pq.FileMetaData,
+        wanted: Wanted | None = None,
+        *,
+        has_filters: bool = False,
+    ) -> None:
+        self.start = max(map(_end_of, _chunks(metadata)), default=0)
+        self._source = source
+        self._metadata = metadata
+        self._wanted = wanted
+        self._has_filters = has_filters
+
+    @cached_property
+    def _content(self) -> bytes:
+        self._source.seek(self.start)
+        return bytes(self._source.read())
+
+    def sha256(self) -> str:
+        return hashlib.sha256(self._content).hexdigest()
+
+    @cached_property
+    def is_sealed(self) -> bool:
+        """Whether its bytes are those that were sealed; False if no receipt says so.
+
+        Raises:
+            DataFileError: When the receipt says that they are others, or has more records.
+        """
+        if self._wanted is None or self._wanted.is_proven:
+            return self._wanted is not None
+        if self._wanted.index_sha256 is None:
+            self._check_rows(self._wanted.records)
+            return False
+        if self.sha256() != self._wanted.index_sha256:
+            raise DataFileError(
+                "page indexes, Bloom filters and footer have other bytes than those that were "
+                "sealed, so they can't say which records it doesn't have"
+            )
+        return True
+
+    def _check_rows(self, records: int | None) -> None:
+        groups = map(self._metadata.row_group, range(self._metadata.num_row_groups))
+        rows = sum(group.num_rows for group in groups)
+        if records is not None and rows < records:
+            raise DataFileError(f"{rows:,} records according to its footer; sealed: {records:,}")
+
+    def has_filter(self, offset: int) -> bool:
+        """Return whether the filter at a position can be believed."""
+        return self._has_filters and offset >= self.start and self.is_sealed
+
+    def read(self, at: int, size: int) -> bytes:
+        """Return bytes by their position in the file."""
+        return self._content[at - self.start :][:size]
+
+
+def _chunks(metadata: pq.FileMetaData) -> Iterator[pq.ColumnChunkMetaData]:
+    for number in range(metadata.num_row_groups):
+        group = metadata.row_group(number)
+        yield from map(group.column, range(group.num_columns))
+
+
+def _end_of(chunk: pq.ColumnChunkMetaData) -> int:
+    first = chunk.data_page_offset
+    if chunk.has_dictionary_page:
+        first = min(first, chunk.dictionary_page_offset)
+    return int(first + chunk.total_compressed_size)
+
+
+def _groups(file: pq.ParquetFile, index: _Index, wanted: Wanted | None) -> Iterator[int]:
+    """Yield the row groups that may hold a wanted record.
+
+    Raises:
+        DataFileError: When what would rule one out isn't what was sealed.
+    """
+    # Asked first: a damaged footer may also say that there are fewer row groups.
+    may_rule_out = index.is_sealed
+    for number in range(file.num_row_groups):
+        group = file.metadata.row_group(number)
+        if wanted is None or not (may_rule_out and _is_ruled_out(file, group, index, wanted)):
+            yield number
+
+
+def _is_ruled_out(
+    file: pq.ParquetFile, group: pq.RowGroupMetaData, index: _Index, wanted: Wanted
+) -> bool:
+    if _holds_none(file.metadata, group, wanted):
+        return True
+    return wanted.keys is not None and not _may_have(file, group, index, wanted.keys)
 
 
 def _positions(file: pq.FileMetaData, name: str) -> list[int]:
@@ -102,7 +218,7 @@ def _positions(file: pq.FileMetaData, name: str) -> list[int]:
 
 
 def _may_have(
-    file: pq.ParquetFile, group: pq.RowGroupMetaData, source: Any, keys: Collection[bytes]
+    file: pq.ParquetFile, group: pq.RowGroupMetaData, index: _Index, keys: Collection[bytes]
 ) -> bool:
     """Return whether statistics and Bloom filter leave the possibility that a key is there."""
     for position in _positions(file.metadata, "key"):
@@ -113,16 +229,10 @@ def _may_have(
             keys = [key for key in keys if bounds.min_raw <= key <= bounds.max_raw]
         # pyarrow says where filters are since release 25.
         offset = getattr(column, "bloom_filter_offset", None)
-        # An encrypted filter can't be read here.
-        if not keys or offset is None or source is None:
+        if not keys or offset is None or not index.has_filter(offset):
             return bool(keys)
-
-        def read(at: int, size: int) -> bytes:
-            source.seek(at)
-            return bytes(source.read(size))
-
-        filter_ = BloomFilter.at(offset, read)
-        return filter_ is None or any(filter_.can_hold(key, read) for key in keys)
+        filter_ = BloomFilter.at(offset, index.read)
+        return filter_ is None or any(filter_.can_hold(key, index.read) for key in keys)
     return False
 
 

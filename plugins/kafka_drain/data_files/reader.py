@@ -115,6 +115,7 @@ def read_contents(
     topic: str | None,
     batch_bytes: int,
     look: Callable[[pa.RecordBatch], None],
+    note_index: Callable[[str], None] = lambda sha256: None,
 ) -> list[FileOffsets]:
     """Read which offsets a file holds, and pass on all its records, in a single pass.
 
@@ -124,6 +125,7 @@ def read_contents(
         topic: Its topic, as for `read_offsets`.
         batch_bytes: Approximate memory limit of a batch.
         look: Receives each batch of records, as yielded by `read_records`.
+        note_index: Receives what `index_sha256` returns of a Parquet file.
 
     Raises:
         DataFileError: When the file can't be read.
@@ -135,7 +137,11 @@ def read_contents(
     builders: dict[TopicPartition, _Offsets] = {}
     row = 0
     with _readable(path, file_format):
-        for batch in FORMATS[file_format].read_records(path, batch_bytes):
+        if file_format == "parquet":
+            batches = parquet.read_records(path, batch_bytes, note_index=note_index)
+        else:
+            batches = FORMATS[file_format].read_records(path, batch_bytes)
+        for batch in batches:
             _check_columns(batch, needed, row)
             row += batch.num_rows
             look(batch)
@@ -331,6 +337,21 @@ def offset_of_nul(batch: pa.RecordBatch) -> int | None:
     at = with_nul.to_pylist().index(True)
     row: int = pc.list_parent_indices(column)[at].as_py()
     return int(batch["offset"][row].as_py())
+
+
+def index_sha256(path: DataPath, file_format: str) -> str | None:
+    """Return the SHA-256 of what lets a reader skip rows of a file; None if it has no such thing.
+
+    Raises:
+        DataFileError: When the file can't be read.
+        FileNotFoundError: When the file doesn't exist.
+        KeyUnavailableError: When it is encrypted, and its key can't be had.
+        StoreUnavailableError: When its store doesn't respond.
+    """
+    if file_format != "parquet":
+        return None
+    with _readable(path, file_format):
+        return parquet.index_sha256(path)
 
 
 def bytes_to_read(path: DataPath, file_format: str, size: int, wanted: Wanted) -> int:

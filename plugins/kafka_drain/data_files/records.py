@@ -74,7 +74,9 @@ def path_of(root: str, path: str) -> Path:
 class Wanted:
     """Bounds of the wanted rows; a format may skip rows outside.
 
-    Skipping is optional: rows outside may be included.
+    Skipping is optional: rows outside may be included. What a file says of itself, such as
+    Parquet's statistics, skips rows only if its bytes are known to be those that were sealed: a
+    flipped bit there would otherwise hide records.
 
     Attributes:
         partition: The partition; None for all.
@@ -83,6 +85,9 @@ class Wanted:
         from_ms: Lowest timestamp in milliseconds since 1970; None for no bound.
         to_ms: End of the timestamps, exclusive; None for no bound.
         keys: The wanted keys; None for all. They may be personal data: never shown.
+        is_proven: Whether all bytes of the file have been compared with its receipt.
+        index_sha256: SHA-256 of a Parquet file's index according to its receipt; None if unknown.
+        records: Number of records of the file according to its receipt; None if unknown.
     """
 
     partition: int | None = None
@@ -91,6 +96,9 @@ class Wanted:
     from_ms: int | None = None
     to_ms: int | None = None
     keys: frozenset[bytes] | None = field(default=None, repr=False)
+    is_proven: bool = False
+    index_sha256: str | None = None
+    records: int | None = None
 
 
 def conform(batch: pa.RecordBatch) -> pa.RecordBatch:

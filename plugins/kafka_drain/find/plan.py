@@ -189,13 +189,14 @@ def steps_of(parts: Iterable[Part]) -> list[Step]:
     return [Step(tuple(step)) for step in steps]
 
 
-def why_scan(files: int, size: int, criteria: Criteria) -> str:
+def why_scan(files: int, size: int, criteria: Criteria, unproven: int = 0) -> str:
     """Return why a search needs to be asked for; empty if it doesn't.
 
     Args:
         files: Number of files that have to be read, because nothing else rules out a match.
         size: How many of their bytes.
         criteria: What is looked for.
+        unproven: How many of the files have statistics and Bloom filters that no receipt proves.
     """
     if size <= SCAN_BYTES or not criteria.look_inside():
         return ""
@@ -211,8 +212,13 @@ def why_scan(files: int, size: int, criteria: Criteria) -> str:
         )
         if not given
     ]
+    believed = (
+        f" (those of {unproven:,} files are in no receipt, and so aren't believed)"
+        if unproven
+        else ""
+    )
     return (
         f"{size / 1e6:,.0f} MB in {files:,} files would have to be read, because neither receipts "
-        "nor statistics and Bloom filters of keys rule them out; narrow it with "
+        f"nor statistics and Bloom filters of keys{believed} rule them out; narrow it with "
         f"{', '.join(narrow) or 'closer bounds'}, or read them all with --scan"
     )

@@ -27,6 +27,7 @@ def bounds_of(parts: Sequence[Part], criteria: Criteria) -> Wanted:
         firsts.append(max(part.from_offset, ranges[0].start if ranges else 0))
         ends.append(ranges[-1].end if ranges else None)
     known = [end for end in ends if end is not None]
+    sealed = parts[0].file.sealed
     return Wanted(
         partition=partitions.pop() if len(partitions) == 1 else None,
         first=min(firsts),
@@ -34,6 +35,8 @@ def bounds_of(parts: Sequence[Part], criteria: Criteria) -> Wanted:
         from_ms=criteria.selection.from_ms,
         to_ms=criteria.selection.to_ms,
         keys=criteria.keys or None,
+        index_sha256=None if sealed is None else sealed.index_sha256,
+        records=parts[0].file.records,
     )
 
 

@@ -299,10 +299,18 @@ class Search:
                 sizes[path] = size
                 ticker.at(len(sizes))
         left = {path: size for path, size in sizes.items() if size}
-        why = "" if self.scan else why_scan(len(left), sum(left.values()), self.criteria)
+        unproven = sum(_is_unproven(by_file[path][0].file) for path in left)
+        size = sum(left.values())
+        why = "" if self.scan else why_scan(len(left), size, self.criteria, unproven)
         if why:
             raise ConfigError(why)
         return [part for part in parts if part.file.path in left]
+
+
+def _is_unproven(file: ArchiveFile) -> bool:
+    """Return whether nothing proves what a Parquet file says of itself."""
+    is_proven = file.sealed is not None and file.sealed.index_sha256 is not None
+    return file.file_format == "parquet" and not is_proven
 
 
 @contextmanager
@@ -316,4 +324,4 @@ def _named(file: ArchiveFile) -> Iterator[None]:
             "it; search again"
         ) from error
     except DataFileError as error:
-        raise DataFileError(f"{file.path}: {error}; run `kafka-drain validate`") from error
+        raise DataFileError(f"{file.path}: {error}; run `kafka-drain validate --deep`") from error

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+import warnings
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, TypeVar
@@ -36,6 +37,9 @@ _MEMBERS = (
 _UNKNOWN_TOPIC = (KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC)
 
 READ, COMMIT, DELETE = "DESCRIBE", "READ", "DELETE"
+
+#: States of a group that doesn't exist, and of one that exists but can't be described.
+DEAD, UNTOLD = "DEAD", "UNTOLD"
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +82,8 @@ class Group:
 
     Attributes:
         name: Name of the group.
-        state: Such as STABLE, EMPTY, or DEAD, which is also the state of a nonexistent group.
+        state: Such as STABLE, EMPTY; DEAD if it doesn't exist; UNTOLD if it is of a type that this
+            client can't describe, so that nobody knows whether it has members.
         members: Consumers in the group.
     """
 
@@ -89,21 +94,38 @@ class Group:
     @property
     def exists(self) -> bool:
         """Whether the group exists in the cluster."""
-        return self.state != "DEAD"
+        return self.state != DEAD
 
     @property
     def is_idle(self) -> bool:
         """Whether the group has no active consumers."""
-        return self.state in ("EMPTY", "DEAD") and not self.members
+        return self.state in ("EMPTY", DEAD) and not self.members
 
     def who(self) -> str:
         """Describe the state and members for display."""
+        if self.state == UNTOLD:
+            return (
+                "is of a type that this client can't describe (such as streams or share), so it "
+                "may have members"
+            )
         shown = ", ".join(map(str, self.members[:10])) + (" …" if len(self.members) > 10 else "")
         count = len(self.members)
         return (
             f"is {self.state} with {count} member{'' if count == 1 else 's'}"
             f"{': ' + shown if shown else ''}"
         )
+
+
+def groups_of_all_types(client: Any, timeout: float, *group: str) -> Sequence[Any]:
+    """List groups by the request that leaves out no type; just one group if it is named.
+
+    AdminClient.list_consumer_groups leaves out the types that librdkafka doesn't know, so this
+    deprecated request is the only one that shows them.
+    """
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)
+        listed: Sequence[Any] = client.list_groups(*group, timeout=timeout)
+    return listed
 
 
 class ConsumerGroups:
@@ -125,7 +147,11 @@ class ConsumerGroups:
         self._timeout = self.admin.timeout
 
     def describe(self, group: str) -> Group:
-        """Describe a group; the state of a nonexistent one is DEAD."""
+        """Describe a group; the state of a nonexistent one is DEAD.
+
+        Brokers describe a group of another type, such as one of Kafka Streams' own protocol, like
+        one that doesn't exist. They list it, though.
+        """
         try:
             found = self._ask(
                 group,
@@ -135,9 +161,17 @@ class ConsumerGroups:
                 ),
             )
         except _GroupNotFound:
-            return Group(group, "DEAD")
+            return self._undescribed(group)
+        if found.state.name == DEAD:
+            return self._undescribed(group)
         members = tuple(Member(str(m.client_id), str(m.host)) for m in found.members)
         return Group(group, str(found.state.name), members)
+
+    def _undescribed(self, group: str) -> Group:
+        listed = self._ask(
+            group, READ, lambda client: groups_of_all_types(client, self._timeout, group)
+        )
+        return Group(group, UNTOLD if listed else DEAD)
 
     def idle(self, group: str, what: str) -> Group:
         """Describe a group that is required to have no members.

@@ -39,7 +39,7 @@ from kafka_drain.kafka.cluster_state import (
     Settings,
     TopicState,
 )
-from kafka_drain.kafka.consumer_groups import OffsetReader
+from kafka_drain.kafka.consumer_groups import OffsetReader, groups_of_all_types
 
 T = TypeVar("T")
 
@@ -51,6 +51,8 @@ GROUPS_SECONDS = 20.0
 MOST_GROUPS = 1_000
 #: Groups that are asked for at the same time.
 _LANES = 8
+#: Number of groups that a note names.
+_NAMED = 10
 
 _RESOURCES = {
     ResourceType.TOPIC: "topic",
@@ -227,7 +229,17 @@ class ClusterDescriber:
             raise KafkaException(listed.errors[0])
         wanted = self._partitions(topics)
         deadline = time.monotonic() + GROUPS_SECONDS
-        asked = sorted(listed.valid, key=lambda group: str(group.group_id))[:MOST_GROUPS]
+        # librdkafka's newer request leaves out groups of types that it doesn't know.
+        known = {str(group.group_id): group for group in listed.valid}
+        # It asks each broker for its groups, and for what it knows of them.
+        self.cost.requests += 2
+        others = {
+            str(group.id): group
+            for group in groups_of_all_types(self._admin, REQUEST_SECONDS)
+            if str(group.id) not in known
+        }
+        names = sorted({*known, *others})
+        asked = [known.get(name) or _Other(name) for name in names[:MOST_GROUPS]]
 
         def offsets(group: Any) -> GroupState | str:
             if time.monotonic() > deadline:
@@ -246,9 +258,20 @@ class ClusterDescriber:
             details.append(
                 "only groups that this user may describe: it lacks DESCRIBE on the cluster"
             )
-        if len(listed.valid) > MOST_GROUPS:
-            details.append(f"only the first {MOST_GROUPS:,} of the cluster's groups by name")
         groups = [answer for answer in answers if isinstance(answer, GroupState) and answer.offsets]
+        held = {group.name for group in groups}
+        # Groups of Kafka Connect, for example, have a protocol, but no offsets.
+        without = sorted(
+            name for name, group in others.items() if name not in held and not group.protocol_type
+        )
+        if without:
+            details.append(
+                f"{', '.join(without[:_NAMED])}{' …' if len(without) > _NAMED else ''}: of a type "
+                "that this client can't describe, and without committed offsets (share groups keep "
+                "theirs elsewhere)"
+            )
+        if len(names) > MOST_GROUPS:
+            details.append(f"only the first {MOST_GROUPS:,} of the cluster's groups by name")
         return tuple(groups), "; ".join(details)
 
     def _partitions(self, topics: Collection[str]) -> list[KafkaTopicPartition]:
@@ -322,6 +345,13 @@ def _topic_state(name: str, described: Any, entries: Iterable[Any]) -> TopicStat
         config={e.name: str(e.value) for e in told if e.source == own},
         inherited={e.name: str(e.value) for e in told if e.source in inherited},
     )
+
+
+@dataclass(frozen=True)
+class _Other:
+    """A group of a type that the client doesn't know."""
+
+    group_id: str
 
 
 def _group_state(listed: Any, answers: Iterable[KafkaTopicPartition]) -> GroupState:

@@ -64,6 +64,7 @@ def read_file(
             fingerprint=read.fingerprint,
             nul_header_names=read.nul_header_names,
             locked=read.locked,
+            index_sha256=read.index_sha256,
         )
     except FileNotFoundError:
         return Finding(Reason.FILE_MISSING, where, f"listed in manifest file {sink_file.log}")
@@ -81,6 +82,7 @@ class _Contents(NamedTuple):
     fingerprint: str | None = None
     nul_header_names: bool | None = None
     locked: str = ""
+    index_sha256: str | None = None
 
 
 def _read_contents(path: DataPath, file_format: str, topic: str | None) -> _Contents:
@@ -91,13 +93,19 @@ def _read_contents(path: DataPath, file_format: str, topic: str | None) -> _Cont
         value ^= batch_fingerprint(batch, topic)
         nul_header_names = nul_header_names or offset_of_nul(batch) is not None
 
+    index: list[str] = []
     try:
-        offsets = read_contents(path, file_format, topic, _BATCH_BYTES, look)
+        offsets = read_contents(path, file_format, topic, _BATCH_BYTES, look, index.append)
     except TimestampError:
         return _Contents(read_offsets(path, file_format, topic))
     except KeyUnavailableError as error:
         return _Contents(read_offsets(path, file_format, topic), locked=str(error))
-    return _Contents(offsets, f"{value:016x}", nul_header_names)
+    return _Contents(
+        offsets,
+        f"{value:016x}",
+        nul_header_names,
+        index_sha256=index[0] if index else None,
+    )
 
 
 def file_sha256(path: DataPath) -> str:

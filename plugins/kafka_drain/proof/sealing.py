@@ -218,6 +218,7 @@ def _sealed_file(file: CommittedFile) -> SealedFile:
             for content in file.contents
         ),
         nul_header_names=file.nul_header_names,
+        index_sha256=file.index_sha256,
     )
 
 

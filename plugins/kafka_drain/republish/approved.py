@@ -24,7 +24,7 @@ from kafka_drain.kafka.cluster import KafkaCluster
 from kafka_drain.offsets import TopicPartition
 from kafka_drain.progress import duration_text
 from kafka_drain.republish.planning.changes import Approved, Outline, changes
-from kafka_drain.republish.planning.plan import DELIVERIES, RepublishPlan, Target
+from kafka_drain.republish.planning.plan import RepublishPlan, Target
 from kafka_drain.republish.planning.request import RepublishRequest
 from kafka_drain.republish.planning.runs import RepublishRun
 from kafka_drain.republish.planning.shards import Shard
@@ -190,7 +190,7 @@ def plan_text(
         ("from", root),
         ("to", ", ".join(_target(target) for target in plan.targets) or "nowhere"),
         ("Kafka cluster", plan.cluster_id),
-        ("keeps", f"{DELIVERIES[plan.delivery]} ({plan.delivery})"),
+        ("keeps", f"{plan.keeps} ({plan.delivery})"),
         ("takes", f"about {takes}, engine {plan.engine}"),
     ]
     shards = [

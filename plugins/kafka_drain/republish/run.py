@@ -468,6 +468,7 @@ class Republish:
                 settings=self.settings,
                 schema_ids=plan.translation,
                 change=change,
+                placement=plan.placement,
                 largest_batch=sizes[chain[0].target_topic],
                 records_per_second=self.request.records_per_second,
                 bytes_per_second=self.request.bytes_per_second,

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from kafka_drain.errors import ConfigError
+from kafka_drain.schemas import exact_json
 from kafka_drain.schemas.avro import AVRO, parse_schema, self_contained
 from kafka_drain.schemas.protobuf import protobuf_reader
 from kafka_drain.schemas.schema_ids import GUID_BYTES, HEADERS, ID_BYTES, SchemaId, id_in
@@ -129,7 +130,7 @@ def reader_of(schema: SchemaText) -> Reader:
     if schema.kind == "PROTOBUF":
         return protobuf_reader(schema.text, schema.references)
     if schema.kind == "JSON":
-        return lambda payload, _: json.loads(payload)
+        return lambda payload, _: exact_json.decoded(payload.decode())
     raise ConfigError(f"schemas of type {schema.kind} aren't supported")
 
 

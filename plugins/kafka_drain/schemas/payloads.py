@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import json
-import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
 from kafka_drain.errors import KafkaDrainError
+from kafka_drain.schemas import exact_json
 from kafka_drain.schemas.decoders import Decoders, Headers, SchemaText
 from kafka_drain.schemas.schema_ids import SchemaId
 from kafka_drain.schemas.value_path import HEX
 
 #: Control characters that a text may have.
 _LAYOUT = "\t\n\r"
+#: What may be around JSON.
+_JSON_SPACE = " \t\n\r"
 
 
 @dataclass(frozen=True)
@@ -106,18 +108,14 @@ def plain(payload: bytes | None) -> Payload:
         text = payload.decode()
     except UnicodeDecodeError:
         return Payload("hex", payload.hex())
-    if text[:1] in ("{", "["):
+    if text.lstrip(_JSON_SPACE)[:1] in ("{", "["):
         try:
-            return Payload("json", json.loads(text, parse_constant=_no_constant))
+            return Payload("json", exact_json.decoded(text))
         except (ValueError, RecursionError):
             pass
     if any(c < " " and c not in _LAYOUT for c in text) or "\x7f" in text:
         return Payload("hex", payload.hex())
     return Payload("text", text)
-
-
-def _no_constant(name: str) -> Any:
-    raise ValueError(f"{name} isn't JSON")
 
 
 def _json_types(value: Any) -> Any:
@@ -128,9 +126,9 @@ def _json_types(value: Any) -> Any:
         return [_json_types(member) for member in value]
     if isinstance(value, bytes):
         return f"{HEX}{value.hex()}"
-    if isinstance(value, float) and not math.isfinite(value):
-        return str(value)
-    if value is None or isinstance(value, (bool, int, float, str)):
+    if isinstance(value, float):
+        return exact_json.named_float(value)
+    if value is None or isinstance(value, (bool, int, str)):
         return value
     # Times and decimals of Avro's logical types, UUIDs.
     return value.isoformat() if hasattr(value, "isoformat") else str(value)

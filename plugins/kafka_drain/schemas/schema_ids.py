@@ -8,7 +8,7 @@ continues with the indexes of the message, which aren't part of the id.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, TypeAlias
 from uuid import UUID
@@ -23,6 +23,14 @@ SchemaId: TypeAlias = "int | str"
 
 ID_BYTES, GUID_BYTES = 5, 17
 
+#: Other registries' framing, which has no id that is translated here. AWS Glue: a byte of value 3,
+#: one that says how the rest is compressed, and a UUID. Apicurio, with ids of eight bytes: a zero
+#: byte and the id, so that its first four bytes look like the id 0, which no Confluent registry
+#: gives.
+GLUE, APICURIO = "AWS Glue's framing", "Apicurio's framing with ids of eight bytes"
+FRAME_BYTES = 18
+_GLUE_HEADS = (b"\3\0", b"\3\5")
+
 
 class Seen(NamedTuple):
     """Where an id was seen.
@@ -36,6 +44,20 @@ class Seen(NamedTuple):
     topic: str
     part: str
     id: SchemaId | None
+
+
+class Framed(NamedTuple):
+    """Where another registry's framing was seen.
+
+    Attributes:
+        topic: The record's topic.
+        part: `key` or `value`.
+        framing: Whose it seems to be.
+    """
+
+    topic: str
+    part: str
+    framing: str
 
 
 @dataclass(frozen=True)
@@ -63,7 +85,7 @@ class SchemaIds:
         ids: The new id of each id.
         guids: The new GUID of each GUID.
         kept: Parts of topics that stay as they are, such as `orders:key`: their bytes only look
-            like ids.
+            like ids. With an id, such as `orders:key:0`, only that one stays.
     """
 
     ids: Mapping[int, int] = field(default_factory=dict)
@@ -76,6 +98,10 @@ class SchemaIds:
     def parts_of(self, topic: str) -> list[str]:
         """Return the parts whose ids are translated."""
         return [part for part in HEADERS if f"{topic}:{part}" not in self.kept]
+
+    def kept_ids(self, topic: str, part: str) -> frozenset[SchemaId]:
+        """Return the ids that stay as they are, though others of the part are translated."""
+        return ids_kept(self.kept, topic, part)
 
     def to_dict(self) -> dict[str, Any]:
         """Return the translation as JSON types."""
@@ -90,6 +116,27 @@ class SchemaIds:
         """Read what `to_dict` wrote."""
         ids = {int(old): new for old, new in document["ids"].items()}
         return cls(ids, document["guids"], frozenset(document["kept"]))
+
+
+def ids_kept(kept: Iterable[str], topic: str, part: str) -> frozenset[SchemaId]:
+    """Return the ids of `topic:part:id`."""
+    before = f"{topic}:{part}:"
+    ids = (one.removeprefix(before) for one in kept if one.startswith(before))
+    return frozenset(int(one) if one.isdecimal() else one for one in ids)
+
+
+def framing_of(head: bytes | None, size: int) -> str | None:
+    """Return whose framing a payload seems to have, if it isn't Confluent's.
+
+    Args:
+        head: Its first bytes, at least five of them if it has as many.
+        size: Its size in bytes.
+    """
+    if not head:
+        return None
+    if head[:2] in _GLUE_HEADS and size >= FRAME_BYTES:
+        return GLUE
+    return APICURIO if head[:ID_BYTES] == bytes(ID_BYTES) and size >= 9 else None
 
 
 def id_in(head: bytes | None) -> SchemaId | None:

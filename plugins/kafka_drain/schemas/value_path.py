@@ -6,13 +6,13 @@ or descendants.
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
 from kafka_drain.errors import ConfigError
+from kafka_drain.schemas import exact_json
 
 _STEP = re.compile(
     r"\.(?P<name>[^\W\d][\w-]*)|(?P<all>\.\*|\[\*\])|\[(?P<index>-?\d+)\]"
@@ -90,11 +90,10 @@ def _equals(value: Any, text: str) -> bool:
     if isinstance(value, str) and value == text:
         return True
     try:
-        expected = json.loads(text)
-    except ValueError:
+        expected = exact_json.decoded(text)
+    except (ValueError, RecursionError):
         return False
-    # True equals 1 in Python, but not in JSON.
-    return bool(value == expected) and isinstance(value, bool) == isinstance(expected, bool)
+    return exact_json.same(value, expected)
 
 
 def bytes_of(name: str, text: str) -> bytes:

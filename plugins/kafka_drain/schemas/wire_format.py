@@ -19,8 +19,11 @@ from kafka_drain.schemas.schema_ids import (
     GUID_BYTES,
     HEADERS,
     ID_BYTES,
+    Framed,
+    SchemaId,
     SchemaIds,
     Seen,
+    framing_of,
     id_in,
     id_of_payload,
     with_id,
@@ -44,20 +47,21 @@ def translated(batch: pa.RecordBatch, schema_ids: SchemaIds, topic: str) -> pa.R
     columns = {name: batch[name] for name in batch.schema.names}
     for part in schema_ids.parts_of(topic):
         carried = _Carried.of(batch["headers"], part)
+        change = _changer(schema_ids, schema_ids.kept_ids(topic, part))
         # Readers that find the header take no prefix off the payload.
-        columns[part] = _with_heads(
-            batch[part], ID_BYTES, lambda head: _payload_with_id(head, schema_ids), carried.rows
-        )
+        columns[part] = _with_heads(batch[part], ID_BYTES, _of_payload(change), carried.rows)
         if carried.rows is not None:
-            columns["headers"] = carried.replaced(
-                columns["headers"], lambda head: with_id(head, schema_ids)
-            )
+            columns["headers"] = carried.replaced(columns["headers"], change)
     return pa.RecordBatch.from_arrays(list(columns.values()), schema=batch.schema)
 
 
-def _payload_with_id(head: bytes, schema_ids: SchemaIds) -> bytes:
+def _changer(schema_ids: SchemaIds, kept: Collection[SchemaId]) -> Callable[[bytes], bytes]:
+    return lambda head: head if id_in(head) in kept else with_id(head, schema_ids)
+
+
+def _of_payload(change: Callable[[bytes], bytes]) -> Callable[[bytes], bytes]:
     # Not a GUID: no serializer writes one before a payload.
-    return head if id_of_payload(head) is None else with_id(head, schema_ids)
+    return lambda head: head if id_of_payload(head) is None else change(head)
 
 
 def count_ids(
@@ -84,6 +88,23 @@ def count_ids(
         heads = pc.binary_slice(column, 0, ID_BYTES).drop_null().value_counts()
         for head, count in zip(*(heads.field(n).to_pylist() for n in (0, 1)), strict=True):
             counts[Seen(topic, part, id_of_payload(head))] += count
+    return counts
+
+
+def count_framings(
+    batch: pa.RecordBatch, topic: str, parts: Collection[str] = tuple(HEADERS)
+) -> Counter[Framed]:
+    """Count the payloads that seem to have another registry's framing; arguments as above."""
+    counts: Counter[Framed] = Counter()
+    for part in parts:
+        column = batch[part]
+        odd = pc.or_(
+            pc.starts_with(column, pattern=b"\3"), pc.starts_with(column, pattern=bytes(ID_BYTES))
+        )
+        for payload in column.filter(odd.fill_null(FALSE)).to_pylist():
+            framing = framing_of(payload, len(payload))
+            if framing is not None:
+                counts[Framed(topic, part, framing)] += 1
     return counts
 
 

@@ -97,6 +97,7 @@ files = st.builds(
     hexadecimal,
     st.lists(contents, max_size=3).map(tuple),
     nul_header_names=st.none() | st.booleans(),
+    index_sha256=st.none() | hexadecimal,
 )
 receipts = st.builds(
     Receipt,
@@ -192,6 +193,7 @@ def as_documented(receipt: Receipt) -> dict[str, Any]:
                     if file.nul_header_names is None
                     else {"nul_header_names": file.nul_header_names}
                 ),
+                **({} if file.index_sha256 is None else {"index_sha256": file.index_sha256}),
             }
             for file in receipt.files
         ],

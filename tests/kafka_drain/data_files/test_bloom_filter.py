@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import io
 from pathlib import Path
 from typing import Any
@@ -12,9 +13,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from kafka_drain.data_files import reader
 from kafka_drain.data_files.bloom_filter import BloomFilter
-from kafka_drain.data_files.parquet import bytes_to_read, read_records
+from kafka_drain.data_files.parquet import bytes_to_read, index_sha256, read_records
 from kafka_drain.data_files.records import Wanted
+from kafka_drain.errors import DataFileError
 
 #: What Spark 4.1.1 wrote: see tests/data/README.md.
 SPARK = Path(__file__).parents[2] / "data" / "bloom_filter_spark41.parquet"
@@ -22,10 +25,16 @@ SPARK = Path(__file__).parents[2] / "data" / "bloom_filter_spark41.parquet"
 
 def keys_in(path: Path, *keys: bytes) -> list[bytes]:
     """Return the keys that rows have which are read for the given ones."""
-    wanted = Wanted(keys=frozenset(keys))
+    wanted = Wanted(keys=frozenset(keys), is_proven=True)
     return [
         key for batch in read_records(path, 1 << 20, wanted) for key in batch["key"].to_pylist()
     ]
+
+
+def size_of(path: Path, key: bytes) -> int:
+    """Return how many bytes have to be read for a key, given the hash of the file's index."""
+    wanted = Wanted(keys=frozenset([key]), index_sha256=index_sha256(path))
+    return bytes_to_read(path, wanted)
 
 
 def written(keys: list[bytes | None], ndv: int = 100) -> io.BytesIO:
@@ -123,7 +132,7 @@ def test_bloom_filter_spark() -> None:
     assert None in keys
 
     others = [b"key %d-" % n for n in range(1000)]
-    read = [key for key in others if bytes_to_read(SPARK, Wanted(keys=frozenset([key])))]
+    read = [key for key in others if size_of(SPARK, key)]
 
     assert all(key in keys_in(SPARK, key) for key in keys if key is not None)
     assert len(read) < 40
@@ -146,8 +155,8 @@ def test_statistics_rule_out(tmp_path: Path) -> None:
     assert keys_in(path, b"a", b"z") == [b"a", None, b"c", b"m", b"n", b"z"]
     # Between the keys of a group.
     assert keys_in(path, b"b") == []
-    assert 0 < bytes_to_read(path, Wanted(keys=frozenset([b"b"]))) < 1000
-    assert bytes_to_read(path, Wanted(keys=frozenset([b"e"]))) == 0
+    assert 0 < size_of(path, b"b") < 1000
+    assert size_of(path, b"e") == 0
     assert bytes_to_read(path, Wanted()) > 100
 
 
@@ -157,3 +166,55 @@ def test_no_key_at_all(tmp_path: Path) -> None:
     pq.write_table(pa.table({"key": pa.array([None, None], pa.binary())}), path)
 
     assert keys_in(path, b"a") == []
+
+
+def test_index_unknown() -> None:
+    """Statistics and filters that nothing proves rule out nothing; the hash covers filters."""
+    absent = frozenset([b"key 5-"])
+    offset = pq.ParquetFile(SPARK).metadata.row_group(0).column(0).bloom_filter_offset
+    content = SPARK.read_bytes()
+    sealed = index_sha256(SPARK)
+
+    assert bytes_to_read(SPARK, Wanted(keys=absent)) > 0
+    assert bytes_to_read(SPARK, Wanted(keys=absent, index_sha256=sealed)) == 0
+    assert bytes_to_read(SPARK, Wanted(keys=absent, is_proven=True)) == 0
+    tails = (hashlib.sha256(content[at:]).hexdigest() for at in range(offset))
+    assert sealed in set(tails)
+
+
+def test_index_damaged(tmp_path: Path) -> None:
+    """No byte that was changed behind the data hides a key: the file is refused."""
+    path = tmp_path / "part-0.parquet"
+    intact = written([b"key %d" % n for n in range(200)], ndv=200).getvalue()
+    path.write_bytes(intact)
+    wanted = Wanted(keys=frozenset([b"key 77"]), index_sha256=index_sha256(path))
+    column = pq.ParquetFile(path).metadata.row_group(0).column(0)
+    offset = column.bloom_filter_offset
+    highest = column.statistics.max_raw
+    # Not each byte of the footer: pyarrow ends the process at some that it can't parse.
+    places = [*range(offset, offset + column.bloom_filter_length), intact.rindex(highest)]
+
+    for at in places:
+        path.write_bytes(intact[:at] + bytes([intact[at] ^ 0xFF]) + intact[at + 1 :])
+        with pytest.raises(DataFileError, match=r"have other bytes|Bloom filter"):
+            list(reader.read_records(path, "parquet", 1 << 20, wanted))
+
+
+def test_index_unknown_damaged(tmp_path: Path) -> None:
+    """Without a hash, a damaged filter and damaged statistics are read past."""
+    path = tmp_path / "part-0.parquet"
+    intact = written([b"key %d" % n for n in range(200)], ndv=200).getvalue()
+    path.write_bytes(intact)
+    column = pq.ParquetFile(path).metadata.row_group(0).column(0)
+    zeroed = column.bloom_filter_length * b"\0"
+    highest = column.statistics.max_raw
+    before = intact[: column.bloom_filter_offset]
+    rest = intact[column.bloom_filter_offset + len(zeroed) :]
+    assert highest in rest
+    path.write_bytes(before + zeroed + rest.replace(highest, b"key 0!"))
+    wanted = Wanted(keys=frozenset([b"key 77"]))
+
+    batches = list(reader.read_records(path, "parquet", 1 << 20, wanted))
+    assert b"key 77" in [key for batch in batches for key in batch["key"].to_pylist()]
+    with pytest.raises(DataFileError, match=r"200 records according to its footer; sealed: 201"):
+        list(reader.read_records(path, "parquet", 1 << 20, Wanted(records=201)))

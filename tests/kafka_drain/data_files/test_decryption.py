@@ -15,7 +15,7 @@ from upath import UPath
 
 from kafka_drain.archive.keys import keys_for_writing
 from kafka_drain.config.encryption import Encryption
-from kafka_drain.data_files.reader import bytes_to_read, read_offsets, read_records
+from kafka_drain.data_files.reader import bytes_to_read, index_sha256, read_offsets, read_records
 from kafka_drain.data_files.records import SCHEMA, Wanted
 from kafka_drain.encryption import data_keys
 from kafka_drain.encryption.data_keys import data_key
@@ -123,7 +123,9 @@ def test_read_with_key(encrypted: Path, masters: Callable[..., None]) -> None:
     masters("m")
 
     assert pa.Table.from_batches(read_records(encrypted, "parquet", BATCH_BYTES)) == RECORDS
-    there, absent = Wanted(keys=frozenset({b"secret-key-3"})), Wanted(keys=frozenset({b"a"}))
+    index = index_sha256(encrypted, "parquet")
+    there = Wanted(keys=frozenset({b"secret-key-3"}), index_sha256=index)
+    absent = Wanted(keys=frozenset({b"a"}), index_sha256=index)
     assert bytes_to_read(encrypted, "parquet", 1, there) > 0
     assert bytes_to_read(encrypted, "parquet", 1, absent) == 0
     assert sum(len(b) for b in read_records(encrypted, "parquet", BATCH_BYTES, there)) == 5

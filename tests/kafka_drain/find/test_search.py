@@ -9,9 +9,11 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import pyarrow.parquet as pq
 import pytest
 
 from kafka_drain.archive.archive import Archive
+from kafka_drain.archive.files import archive_files
 from kafka_drain.data_files.file_offsets import CommittedFile
 from kafka_drain.errors import ConfigError, DataFileError
 from kafka_drain.find import plan, search
@@ -247,6 +249,48 @@ def test_search_refuses_scan(made: MadeArchive, monkeypatch: pytest.MonkeyPatch)
     assert found(made.archive, keys=["zzz"]) == []
     criteria = Criteria.of(value_contains="x")
     assert list(Search(made.archive, criteria, scan=True).matches()) == []
+
+
+def with_zeroed_filter(archive: Archive) -> None:
+    """Zero the Bloom filters of an archive's files."""
+    for file in archive_files(archive.snapshot()):
+        path = Path(str(archive.root), file.path)
+        column = pq.ParquetFile(path).metadata.row_group(0).column(0)
+        start, content = column.bloom_filter_offset, path.read_bytes()
+        # Behind the header.
+        zeroed = bytes(column.bloom_filter_length - 20)
+        path.write_bytes(content[: start + 20] + zeroed + content[start + 20 + len(zeroed) :])
+
+
+def test_search_damaged_filter(tmp_path: Path) -> None:
+    """A damaged filter hides no record: its file is refused, or read if no receipt knows it."""
+    made = MadeArchive(tmp_path / "filters", {"a": "id"})
+    made.bloom_filters = {"key": {"ndv": 100, "fpp": 0.01}}
+    made.seal({A0: dense(0, 100)})
+    made.open_generation()
+    assert found(made.archive, keys=["77"]) == [(0, 77)]
+    with_zeroed_filter(made.archive)
+    with pytest.raises(DataFileError, match=r"part-00000-0.parquet: .* other bytes .*--deep"):
+        found(made.archive, keys=["77"])
+
+    earlier = MadeArchive(tmp_path / "earlier", {"a": "id"})
+    earlier.bloom_filters, earlier.notes_index = made.bloom_filters, False
+    earlier.seal({A0: dense(0, 100)})
+    earlier.open_generation()
+    with_zeroed_filter(earlier.archive)
+    assert found(earlier.archive, keys=["77"]) == [(0, 77)]
+
+
+def test_search_unproven_refuses_scan(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A search says how much it reads only because an earlier release sealed no hash of it."""
+    monkeypatch.setattr(plan, "SCAN_BYTES", 0)
+    made = MadeArchive(tmp_path / "made", {"a": "id"})
+    made.notes_index = False
+    made.seal({A0: dense(0, 100)})
+    made.open_generation()
+
+    with pytest.raises(ConfigError, match=r"those of 1 files are in no receipt"):
+        found(made.archive, keys=["none"])
 
 
 def test_search_file_gone(made: MadeArchive) -> None:

@@ -13,7 +13,7 @@ from upath import UPath
 
 from kafka_drain.archive.receipts import SealedFile
 from kafka_drain.data_files.file_offsets import CommittedFile
-from kafka_drain.data_files.reader import read_offsets, read_records
+from kafka_drain.data_files.reader import index_sha256, read_offsets, read_records
 from kafka_drain.errors import DataFileError, StoreUnavailableError
 from kafka_drain.findings import Finding, Reason
 from kafka_drain.metadata_log.manifest import SinkFile
@@ -120,6 +120,9 @@ def test_read_file_nul_header_names(
     assert CommittedFile.from_dict(json.loads(json.dumps(found.to_dict()))) == found
     [sealed] = _sealed(found)
     assert sealed.nul_header_names is expected
+    # Parquet alone has what lets a search skip records.
+    assert sealed.index_sha256 == index_sha256(tmp_path / found.path, file_format)
+    assert (sealed.index_sha256 is None) is (file_format != "parquet")
 
 
 def _sealed(file: CommittedFile) -> Sequence[SealedFile]:

@@ -59,7 +59,10 @@ def find(id_: int | str) -> SchemaText | None:
         (b"[1]", Payload("json", [1])),
         # Not JSON after all.
         (b"{a}", Payload("text", "{a}")),
-        (b'{"a": NaN}', Payload("text", '{"a": NaN}')),
+        (b"01", Payload("text", "01")),
+        # Not in JSON, but written by Python; as texts, so that what is shown is JSON.
+        (b'{"a": NaN}', Payload("json", {"a": "NaN"})),
+        (b' {"a": -Infinity}', Payload("json", {"a": "-Infinity"})),
         (b"[" * 100_000, Payload("text", "[" * 100_000)),
         (b"\xff\x00", Payload("hex", "ff00")),
         (b"a\x1b[31m", Payload("hex", b"a\x1b[31m".hex())),
@@ -84,7 +87,7 @@ def test_payloads_avro() -> None:
         "raw": "hex:ff",
         "at": "2026-01-01T00:00:00+00:00",
         "sum": "1.50",
-        "rate": "nan",
+        "rate": "NaN",
     }
     json.dumps(found.content, allow_nan=False)
 

@@ -11,7 +11,7 @@ from kafka_drain.cli.console import answer
 from kafka_drain.cli.exit_codes import OK
 from kafka_drain.config.sink_options import COMPRESSIONS, PARTITION_COLUMNS
 from kafka_drain.config.spark_conf import LOG_LEVELS
-from kafka_drain.republish.planning.placement import BY_KEY, ORIGINAL
+from kafka_drain.republish.planning.placement import ORIGINAL, PARTITIONERS
 
 SHELLS = ("bash", "zsh", "fish")
 
@@ -21,7 +21,7 @@ WORDS: dict[str, Sequence[str]] = {
     "compression": sorted({name for names in COMPRESSIONS.values() for name in names}),
     "log_level": LOG_LEVELS,
     "partition_by": list(PARTITION_COLUMNS),
-    "placement": [ORIGINAL, BY_KEY],
+    "placement": [ORIGINAL, *map(str, PARTITIONERS)],
 }
 
 

@@ -5,8 +5,6 @@ The other records are left to `conditions`, which decodes them one by one.
 
 from __future__ import annotations
 
-import json
-
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -16,6 +14,7 @@ from kafka_drain.republish.changing.columns import marked_rows, rows_with_header
 from kafka_drain.republish.changing.conditions import Condition, Filter
 from kafka_drain.republish.changing.fields import KEY
 from kafka_drain.republish.changing.json_column import JsonTexts
+from kafka_drain.schemas import exact_json
 from kafka_drain.schemas.schema_ids import HEADERS
 from kafka_drain.schemas.value_path import bytes_of
 
@@ -86,8 +85,8 @@ def _texts(expected: str) -> pa.LargeBinaryArray:
     """Return the texts that a condition expects: this one, or the one that it is in JSON."""
     found = [expected]
     try:
-        decoded = json.loads(expected)
-    except ValueError:
+        decoded = exact_json.decoded(expected)
+    except (ValueError, RecursionError):
         decoded = None
     if isinstance(decoded, str):
         found.append(decoded)

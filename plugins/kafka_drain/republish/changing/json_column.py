@@ -36,10 +36,6 @@ _ONE, _TWO = number(1), number(2)
 _NOTHING = binaries([b""])[0]
 
 
-#: Python reads no whole number with more digits.
-_MOST_DIGITS = number(4300)
-
-
 class _Kind(NamedTuple):
     """Documents that are treated alike.
 
@@ -201,7 +197,7 @@ class JsonTexts:
                 pc.equal(times, _ONE), pc.match_substring_regex(column, pattern=_ANY)
             )
             certain = pc.or_(is_there, is_absent)
-        return texts, pc.and_(certain, pc.less(pc.binary_length(column), _MOST_DIGITS))
+        return texts, certain
 
 
 def _is_text(column: pa.LargeBinaryArray) -> bool:

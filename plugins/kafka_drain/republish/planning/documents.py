@@ -85,12 +85,17 @@ class ThroughJson(TypedDict):
 
 
 class CountedIdsJson(TypedDict):
-    """How many of a topic's keys or values have a schema id, and how many have none."""
+    """How many of a topic's keys or values have a schema id, and how many have none.
+
+    Absent: no ids are kept while others are translated; no other registry's framing was seen.
+    """
 
     topic: str
     part: str
     translated: int
     without: int
+    kept: NotRequired[int]
+    framings: NotRequired[dict[str, int]]
 
 
 class SchemaIdsJson(TypedDict):

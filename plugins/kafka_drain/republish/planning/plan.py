@@ -22,6 +22,7 @@ from kafka_drain.republish.planning.documents import (
     ThroughJson,
     parse_sealed,
 )
+from kafka_drain.republish.planning.placement import BY_KEY, PARTITIONERS
 from kafka_drain.republish.planning.shards import PREFIX, ProgressSlot, Shard
 from kafka_drain.schemas.schema_ids import SchemaIds
 from kafka_drain.storage.sealed_json import seal
@@ -214,6 +215,16 @@ class RepublishPlan:
         by_bytes = min(bytes_per_second or ASSUMED_BYTES, ASSUMED_BYTES)
         return max(self.records / by_records, self.size / by_bytes)
 
+    @property
+    def keeps(self) -> str:
+        """What the target's records have of the source's, in words."""
+        if self.placement in PARTITIONERS:
+            # Records of a key from several partitions aren't put into order.
+            return (
+                "key, value, headers and timestamp; the order of a key's records of one partition"
+            )
+        return DELIVERIES[self.delivery]
+
     def lines(self, records_per_second: float = 0, bytes_per_second: float = 0) -> list[str]:
         """Return the plan as text lines for the user."""
         took = duration_text(self.seconds(records_per_second, bytes_per_second))
@@ -222,7 +233,7 @@ class RepublishPlan:
             f"republish {self.pipeline}: {self.records:,} records of {self.files:,} files "
             f"({self.size / 1e6:,.1f} MB), about {took}",
             f"republish {self.pipeline}: run {self.key}, {how}, engine {self.engine}, placement "
-            f"{self.placement}; keeps {DELIVERIES[self.delivery]}",
+            f"{self.placement}; keeps {self.keeps}",
             *(
                 # A plan's document keeps a note as text alone.
                 Line(
@@ -248,7 +259,7 @@ class RepublishPlan:
             "transactions": self.transactions if self.keeps_timestamps else None,
             "engine": self.engine,
             "placement": self.placement,
-            "keeps": DELIVERIES[self.delivery],
+            "keeps": self.keeps,
             "request": dict(self.request),
             "records": self.records,
             "files": self.files,
@@ -310,7 +321,8 @@ class RepublishPlan:
 
     @property
     def _version(self) -> int:
-        if self.change is not None:
+        # A release that doesn't know a partitioner would place keys by another.
+        if self.change is not None or self.placement in {*PARTITIONERS} - {BY_KEY}:
             return WITH_CHANGE
         if self.schema_ids is not None:
             return WITH_SCHEMA_IDS

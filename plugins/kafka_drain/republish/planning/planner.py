@@ -47,7 +47,8 @@ from kafka_drain.republish.planning.documents import (
 )
 from kafka_drain.republish.planning.header_names import refuse_nul
 from kafka_drain.republish.planning.into_source import check_sources
-from kafka_drain.republish.planning.placement import fixed_partition
+from kafka_drain.republish.planning.key_samples import partitioner_notes
+from kafka_drain.republish.planning.placement import PARTITIONERS, fixed_partition
 from kafka_drain.republish.planning.plan import (
     AT_LEAST_ONCE,
     EXACTLY_ONCE,
@@ -182,6 +183,11 @@ def make_plan(
         snapshot, cluster, needs, is_asked=request.into_source, follows=through is not None
     )
     targets, notes = plan_targets(snapshot.root, cluster, needs, request, now)
+    said_of_keys: list[str] = []
+    if request.placement in PARTITIONERS:
+        said_of_keys = partitioner_notes(
+            snapshot.root, {tp: part.files for (tp, _), part in parts.items()}, request.placement
+        )
     if apply and request.delivery == EXACTLY_ONCE:
         _refuse_nul(
             snapshot, parts, {f.path for f, s in sealed if s.nul_header_names is False}, say
@@ -232,6 +238,7 @@ def make_plan(
             *gone,
             *notes,
             *said_of_change,
+            *said_of_keys,
             *(notes_of(schema_ids) if schema_ids else ()),
         ),
         through=through,
@@ -390,17 +397,17 @@ def _schema_ids(
         return None
     schema_map = read_map(snapshot.root, request.schema_map)
     if changer is None:
-        counts = count_schema_ids(snapshot.root, _by_file(parts), say, request.keep_ids)
+        counts, framed = count_schema_ids(snapshot.root, _by_file(parts), say, request.keep_ids)
     else:
         apply = changer.apply
-        counts = count_schema_ids(
+        counts, framed = count_schema_ids(
             snapshot.root,
             _by_file(parts),
             say,
             request.keep_ids,
             lambda batch, tp: apply(batch, tp).batch,
         )
-    return plan_schema_ids(counts, schema_map, request.keep_ids)
+    return plan_schema_ids(counts, schema_map, request.keep_ids, framed)
 
 
 def _changer(snapshot: Snapshot, change: Change) -> Changer:

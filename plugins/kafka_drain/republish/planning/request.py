@@ -7,6 +7,7 @@ and the reference page are generated from it.
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping
 from copy import deepcopy
 from datetime import datetime
@@ -71,11 +72,16 @@ def _ranges(name: str, ranges: tuple[str, ...]) -> tuple[str, ...]:
     return ranges
 
 
+#: An id, or a GUID.
+_ID = r"0|[1-9]\d*|[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}"
+_KEPT = re.compile(rf"[^:]+:(?:{'|'.join(HEADERS)})(?::(?:{_ID}))?")
+
+
 def _parts(name: str, parts: tuple[str, ...]) -> tuple[str, ...]:
     for part in parts:
-        topic, _, of_record = part.rpartition(":")
-        if not topic or of_record not in HEADERS:
-            raise refuse(name, part, "a topic's keys or values, such as orders:key")
+        if not _KEPT.fullmatch(part):
+            accepted = "a topic's keys or values, such as orders:key, or one id, as orders:key:7"
+            raise refuse(name, part, accepted)
     return parts
 
 
@@ -150,10 +156,10 @@ class RepublishRequest(ConfigModel):
         WHERE,
         ORIGINAL,
         "Partition in the target. original (default): the partition that a record came from. key: "
-        "by key like Java producers, for a target with a different number of partitions. A number: "
-        "that partition, for all records.",
-        examples=["original", "key", "0"],
-        metavar="original|key|NUMBER",
+        "by key like Java producers, for a target with a different number of partitions; key:crc32 "
+        "like librdkafka's, key:fnv1a like Sarama's. A number: that partition, for all records.",
+        examples=["original", "key", "key:crc32", "0"],
+        metavar="original|key|key:crc32|key:fnv1a|NUMBER",
     )
     rename: Renames = _option(
         WHERE,
@@ -302,8 +308,8 @@ class RepublishRequest(ConfigModel):
         HOW,
         (),
         "With a schema map: keys or values that stay as they are, such as orders:key, because "
-        "they only look as if they had schema ids.",
-        metavar="TOPIC:key|value",
+        "they only look as if they had schema ids; or one id, such as orders:key:0.",
+        metavar="TOPIC:key|value[:ID]",
     )
     records_per_second: Limit = _option(
         HOW, 0, "Limit for all partitions together; 0 for no limit.", metavar="N"

@@ -21,7 +21,7 @@ from kafka_drain.kafka.acls import TARGET
 from kafka_drain.kafka.cluster import KafkaCluster, Topic
 from kafka_drain.kafka.topics import TopicSettings
 from kafka_drain.offsets import TopicPartition
-from kafka_drain.republish.planning.placement import BY_KEY
+from kafka_drain.republish.planning.placement import PARTITIONERS
 from kafka_drain.republish.planning.plan import EXACTLY_ONCE, Target
 from kafka_drain.republish.planning.request import RepublishRequest
 from kafka_drain.republish.planning.shards import ShardFile
@@ -211,7 +211,7 @@ def create_targets(
 
 
 def _check_partitions(name: str, partitions: int, need: Need, request: RepublishRequest) -> None:
-    if partitions < need.partitions and request.placement != BY_KEY:
+    if partitions < need.partitions and request.placement not in PARTITIONERS:
         raise TopicError(
             f"topic {name} has {partitions} partitions, but the records need {need.partitions} for "
             f"placement {request.placement!r}; add partitions, choose another topic or place the "

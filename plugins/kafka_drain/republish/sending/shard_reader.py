@@ -99,7 +99,9 @@ def _bounds(shard: Shard, from_offset: int) -> Wanted:
     if ranges is not None:
         first = max(from_offset, ranges[0].start) if ranges else from_offset
         end = ranges[-1].end if ranges else from_offset
-    return Wanted(shard.source.partition, first, end, shard.rows.from_ms, shard.rows.to_ms)
+    return Wanted(
+        shard.source.partition, first, end, shard.rows.from_ms, shard.rows.to_ms, is_proven=True
+    )
 
 
 def merge_streams(streams: list[Iterator[pa.RecordBatch]]) -> Iterator[pa.RecordBatch]:

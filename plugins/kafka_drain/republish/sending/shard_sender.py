@@ -41,7 +41,7 @@ from kafka_drain.offsets import TopicPartition
 from kafka_drain.republish.changing.change import Change
 from kafka_drain.republish.planning.chains import place
 from kafka_drain.republish.planning.header_names import nul_error
-from kafka_drain.republish.planning.placement import partition_of_key
+from kafka_drain.republish.planning.placement import BY_KEY, partition_of_key
 from kafka_drain.republish.planning.shards import ProgressSlot, Shard
 from kafka_drain.republish.sending.arrow_records import as_sent, provenance
 from kafka_drain.republish.sending.errors import explained, is_terminal
@@ -89,6 +89,7 @@ class SendJob:
         settings: librdkafka settings for the target cluster, secrets included.
         schema_ids: The schema ids that are replaced; None to send records as they are.
         change: What is dropped and changed on the way, secrets included; None for nothing.
+        placement: How keys choose partitions, if they do.
         largest_batch: Largest batch that the target topic accepts, in bytes (max.message.bytes).
         records_per_second: Limit; 0 for none.
         bytes_per_second: Limit for keys and values; 0 for none.
@@ -106,6 +107,7 @@ class SendJob:
     settings: Mapping[str, Any] = field(repr=False)
     schema_ids: SchemaIds | None = None
     change: Change | None = None
+    placement: str | int = BY_KEY
     largest_batch: int = 1_000_000
     records_per_second: float = 0
     bytes_per_second: float = 0
@@ -388,7 +390,9 @@ def _queue(job: SendJob, producer: Producer, shard: Shard, batch: pa.RecordBatch
         if job.provenance:
             headers = [*(headers or ()), *provenance(shard, offset)]
         # Use the plan's partition count, as verify does: the target may have more by now.
-        to = partition_of_key(key, job.partitions, came_from) if partition is None else partition
+        to = partition
+        if to is None:
+            to = partition_of_key(key, job.partitions, came_from, job.placement)
         while True:
             try:
                 # Positional, with callbacks before the timestamp: by name takes 1.5 times as long.

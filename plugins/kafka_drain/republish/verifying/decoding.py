@@ -7,7 +7,8 @@ schemas give.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections import Counter
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -24,7 +25,15 @@ from kafka_drain.republish.verifying.verify import END_TIMEOUT_SECONDS
 from kafka_drain.schemas.capture import read_document
 from kafka_drain.schemas.decoders import Decoders, kept_schemas, registered_schemas
 from kafka_drain.schemas.registry import SchemaRegistry
-from kafka_drain.schemas.schema_ids import HEADERS, SchemaIds, with_id
+from kafka_drain.schemas.schema_ids import (
+    HEADERS,
+    SchemaId,
+    SchemaIds,
+    framing_of,
+    id_in,
+    id_of_payload,
+    with_id,
+)
 from kafka_drain.schemas.subjects import Subjects
 
 #: Number of records that a result names.
@@ -40,6 +49,8 @@ class DecodingCheck:
         decoded: Number of keys and values that both registries decode to the same value.
         expected: Number of keys and values that have a schema id according to the plan.
         without: Number of keys and values that have none.
+        kept: Number that have an id which the plan keeps as it is.
+        framings: How many seem to have another registry's framing, by whose it is.
         failed: Number that can't be decoded, or have another value.
         problems: The first of these, in words.
     """
@@ -48,6 +59,8 @@ class DecodingCheck:
     decoded: int = 0
     expected: int = 0
     without: int = 0
+    kept: int = 0
+    framings: Counter[str] = field(default_factory=Counter)
     failed: int = 0
     problems: list[str] = field(default_factory=list)
 
@@ -65,6 +78,8 @@ class DecodingCheck:
             "expected": self.expected,
             "without": self.without,
             "failed": self.failed,
+            "kept": self.kept,
+            "framings": dict(self.framings),
         }
 
     def lines(self) -> list[str]:
@@ -73,7 +88,13 @@ class DecodingCheck:
             f"decoded {self.decoded:,} of {self.expected:,} keys and values in "
             f"{self.records:,} records; {self.without:,} have no schema id"
         )
-        return [found, *(f"WARNING {problem}" for problem in self.problems)]
+        if self.kept:
+            found += f", {self.kept:,} have one that was kept"
+        other = [
+            f"WARNING {count:,} keys and values look like {framing}, and weren't decoded"
+            for framing, count in sorted(self.framings.items())
+        ]
+        return [found, *other, *(f"WARNING {problem}" for problem in self.problems)]
 
 
 def check_run(
@@ -153,10 +174,14 @@ def check_decoding(
         )
         # The source's topic decides which parts have ids; a target may have several.
         parts = [part for part in HEADERS if any(part in translation.parts_of(t) for t in topics)]
+        kept = {
+            part: frozenset().union(*(translation.kept_ids(topic, part) for topic in topics))
+            for part in parts
+        }
         for messages in reader.messages(lambda: False):
             for message in messages:
                 check.records += 1
-                _check(check, message, parts, back, target, source)
+                _check(check, message, kept, back, target, source)
             ticker.at(check.records)
     return check
 
@@ -178,14 +203,20 @@ def _spans(offset_map: OffsetMap) -> Mapping[TopicPartition, tuple[int, int, set
 def _check(
     check: DecodingCheck,
     message: Any,
-    parts: list[str],
+    kept: Mapping[str, Collection[SchemaId]],
     back: SchemaIds,
     target: Decoders,
     source: Decoders,
 ) -> None:
     headers = message.headers()
-    for part in parts:
+    for part, kept_ids in kept.items():
         payload = message.key() if part == "key" else message.value()
+        framing = framing_of(payload, len(payload or b""))
+        if framing is not None:
+            check.framings[framing] += 1
+        if kept_ids and _id_of(part, payload, headers) in kept_ids:
+            check.kept += 1
+            continue
         try:
             found = target.decode(part, payload, headers)
             if found is None:
@@ -203,6 +234,13 @@ def _check(
                 )
         else:
             check.decoded += 1
+
+
+def _id_of(part: str, payload: bytes | None, headers: Any) -> SchemaId | None:
+    for name, content in headers or ():
+        if name == HEADERS[part] and id_in(content) is not None:
+            return id_in(content)
+    return id_of_payload(payload)
 
 
 def _as_it_was(part: str, payload: bytes, headers: Any, back: SchemaIds) -> tuple[bytes, Any]:

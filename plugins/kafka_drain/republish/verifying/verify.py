@@ -24,7 +24,7 @@ from kafka_drain.kafka.cluster import KafkaCluster
 from kafka_drain.offsets import TopicPartition
 from kafka_drain.republish.changing.change import Change, Changer
 from kafka_drain.republish.changing.digest import digest_of, digest_text
-from kafka_drain.republish.planning.placement import BY_KEY, partition_of_key
+from kafka_drain.republish.planning.placement import PARTITIONERS, partition_of_key
 from kafka_drain.republish.planning.plan import RepublishPlan
 from kafka_drain.republish.planning.shards import Shard
 from kafka_drain.republish.sending.arrow_records import provenance, with_schema_ids
@@ -280,7 +280,7 @@ def _expected(
         seen: Gets what that made of each shard, once it has been read to its end.
     """
     target = plan.target(tp.topic)
-    by_key = plan.placement == BY_KEY
+    by_key = plan.placement in PARTITIONERS
     slice_rows = max(1, SLICE_ROWS // -(-chains // 4))
 
     def read() -> Iterator[Record]:
@@ -295,7 +295,8 @@ def _expected(
                     for key, value, headers, timestamp, offset in rows:
                         if (
                             by_key
-                            and partition_of_key(key, target.partitions, source) != tp.partition
+                            and partition_of_key(key, target.partitions, source, plan.placement)
+                            != tp.partition
                         ):
                             continue
                         sent = headers

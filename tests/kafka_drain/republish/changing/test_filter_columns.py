@@ -28,7 +28,9 @@ VALUES = [
     None, b'{"a":"x"}', b'{"a":"y", "b":{"c":"x"}}', b'{"a":null}', b'{"a":1}', b'{"b":1}', b"{}",
     b'{"a":"x\\n"}', b'{"\\u0061":"x"}', b'{"a":"x","a":"y"}', b'{"b":{"c":"x"},"b":{}}', b"{",
     b"x", b'{"a":"x\n"}', b'{"a":"x"}x', b'{"c":"x"}', b'{"b":"c"}', b' {"a":"x"}',
-    b'{"b":[{"c":"x"}]}',
+    b'{"b":[{"c":"x"}]}', b'{"a":9007199254740993.0}', b'{"a":9007199254740993}', b'{"a":1e400}',
+    b'{"a":NaN,"n":-0}', b'{"a":"NaN"}', b'{"a":"x","n":Infinity}', b'{"a":"\\ud800"}',
+    b'{"a":"x","n":1E5}', b'{"a":"x","n":01}', b'{"a":"x\t"}',
     b'{"a":"x","n":' + b"9" * 5000 + b"}", b'{"a":"\xc3\xa9"}', b'{"a":"\\"x\\""}',
 ]  # fmt: skip
 HEADERS: list[Any] = [
@@ -38,7 +40,8 @@ HEADERS: list[Any] = [
 CONDITIONS = [
     "key", "key=k", "key=", "not key=k", "header:h", "header:h=x", "not header:h", "$.a", "$.a=x",
     "not $.a=x", '$.a="x"', "$.a=1", "$.b.c=x", "$.b.c", "$", "$.*", "$.b[0].c=x", "key:$.a=x",
-    "$.a=é", "$.n", "not $.n", '$.a="x', "$.c=x",
+    "$.a=é", "$.n", "not $.n", '$.a="x', "$.c=x", "$.a=9007199254740992", "$.a=9007199254740993",
+    "$.a=NaN", "$.a=1e400", '$.a="\\ud800"', "$.n=0", "not $.a=NaN", "$.n=100000", '$.a="x\\t"',
 ]  # fmt: skip
 ROWS = [
     (key, value, headers, 1, 0) for key, value, headers in product(KEYS[:3], VALUES, HEADERS)
@@ -86,6 +89,12 @@ def test_keeps_without_payloads(condition: str) -> None:
 def test_keeps_texts(condition: str, value: bytes | None) -> None:
     """Nor are texts in usual JSON left, nor fields that aren't there, nor tombstones."""
     assert check([condition], [(b"k", value, None, 1, 0)]) == [False]
+
+
+def test_keeps_not_utf8() -> None:
+    """A column with surrogates that are encoded as they are is decided one by one."""
+    values = [b'{"a":"\xed\xa0\x80"}', b'{"a":"x"}']
+    assert check(["$.a=x"], [(b"k", value, None, 1, 0) for value in values]) == [True, True]
 
 
 def test_keeps_few(monkeypatch: pytest.MonkeyPatch) -> None:

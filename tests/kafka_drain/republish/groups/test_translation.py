@@ -654,6 +654,22 @@ def test_group_who() -> None:
     assert not Group("g", "PREPARING_REBALANCING").is_idle
     assert Group("g", "EMPTY").is_idle
     assert not Group("g", "DEAD").exists
+    untold = Group("g", "UNTOLD")
+    assert (untold.exists, untold.is_idle) == (True, False)
+    assert untold.who().endswith("(such as streams or share), so it may have members")
+
+
+@pytest.mark.parametrize(("listed", "state"), [([], "DEAD"), (["g"], "UNTOLD")])
+@pytest.mark.parametrize("is_refused", [True, False])
+def test_group_of_other_type(listed: list[str], state: str, is_refused: bool) -> None:
+    """A group that isn't described is dead only if the broker doesn't list it either."""
+    dead = SimpleNamespace(members=[], state=ConsumerGroupState.DEAD)
+    client = FakeClient(dead, *[KafkaError.GROUP_ID_NOT_FOUND] * is_refused)
+    client.groups = listed
+    groups = ConsumerGroups(FakeAdmin(client, 5.0).config, 5.0)
+    groups.admin = FakeAdmin(client, 5.0)
+
+    assert groups.describe("g") == Group("g", state)
 
 
 def asked(*codes: int, timeout: float = 5.0) -> ConsumerGroups:

@@ -8,7 +8,12 @@ from hypothesis import strategies as st
 
 from kafka_drain.errors import ConfigError
 from kafka_drain.republish.planning.placement import (
+    BY_KEY,
+    PARTITIONERS,
+    Fit,
+    fitting,
     fixed_partition,
+    fnv1a,
     murmur2,
     parse_placement,
     partition_of_key,
@@ -77,7 +82,10 @@ def test_parse_placement(value: str | int, expected: str | int) -> None:
 @pytest.mark.parametrize("value", ["", "keys", "-1", -1, "1.5", "Original", " 1", "²"])
 def test_parse_placement_bad(value: str | int) -> None:
     """Anything else is refused, with what would be accepted."""
-    with pytest.raises(ConfigError, match=r"placement = .* accepted: original, key or a partition"):
+    with pytest.raises(
+        ConfigError,
+        match=r"placement = .* accepted: original, key, key:crc32, key:fnv1a or a partition",
+    ):
         parse_placement(value)
 
 
@@ -87,3 +95,51 @@ def test_fixed_partition(placement: str | int, expected: int | None, source: int
     """A number is the partition of all records, and keys fix none."""
     assert fixed_partition(placement, source) == expected
     assert fixed_partition("original", source) == source
+
+
+@pytest.mark.parametrize(
+    ("data", "expected"),
+    # Of the test vectors of FNV-1a with 32 bits; the last one is negative as an int.
+    [(b"", -0x7EE3623B), (b"a", -0x1BF3D6D4), (b"foobar", -0x40630698)],
+)
+def test_fnv1a(data: bytes, expected: int) -> None:
+    """The hash is the one of the specification, as a signed number, without its sign."""
+    assert fnv1a(data) == abs(expected)
+
+
+SAMPLED = [b"key %d" % n for n in range(100)]
+
+
+@pytest.mark.parametrize("placement", PARTITIONERS)
+@pytest.mark.parametrize(("partitions", "known"), [(2, 2), (6, 6), (6, 12), (64, 64)])
+def test_fitting(placement: str, partitions: int, known: int) -> None:
+    """The partitioner is recognised, also if partitions were added since."""
+    samples = [(key, partition_of_key(key, partitions, 0, placement)) for key in SAMPLED]
+
+    assert fitting(samples, known) == Fit(100, placement, True)
+    # A few records were sent to a partition that their producer named.
+    assert fitting([(b"odd", 1), (b"odder", 0), *samples], known).placement == placement
+
+
+@pytest.mark.parametrize(
+    ("samples", "partitions", "expected"),
+    [
+        # No known one: by the number in the key.
+        ([(key, n % 6) for n, key in enumerate(SAMPLED)], 6, Fit(100, None, True)),
+        # Anything explains one partition, and a few keys.
+        ([(key, 0) for key in SAMPLED], 1, Fit(100, None, False)),
+        ([(b"a", 1), (b"b", 2)], 6, Fit(2, None, False)),
+        ([], 6, Fit(0, None, False)),
+    ],
+)
+def test_fitting_none(samples: list[tuple[bytes, int]], partitions: int, expected: Fit) -> None:
+    """What can't be told isn't."""
+    assert fitting(samples, partitions) == expected
+
+
+def test_parse_placement_partitioners() -> None:
+    """Each partitioner has a placement; others are refused with what there is."""
+    assert [parse_placement(name) for name in PARTITIONERS] == [*PARTITIONERS]
+    assert BY_KEY in PARTITIONERS
+    with pytest.raises(ConfigError, match="original, key, key:crc32, key:fnv1a or a partition"):
+        parse_placement("key:md5")

@@ -23,7 +23,10 @@ topics = st.text("abcXYZ019._-", min_size=1, max_size=8)
         ({"delivery": "at_most_once"}, r"delivery = 'at_most_once'.*exactly_once.*at_least_once"),
         ({"transactions": "slow"}, r"transactions = 'slow'.*strict.*fast"),
         ({"engine": "flink"}, r"engine = 'flink'.*auto.*worker.*spark"),
-        ({"placement": "random"}, r"placement = 'random'.*original, key or a partition number"),
+        (
+            {"placement": "random"},
+            r"placement = 'random'.*original, key, key:crc32, key:fnv1a or a partition number",
+        ),
         ({"placement": -1}, "placement = -1 is not acceptable"),
         ({"keep_ids": ["t:key"]}, "keep_ids requires a schema_map"),
         ({"hash_key_file": "/key"}, "hash_key_file requires fields to hash"),

@@ -146,6 +146,40 @@ def test_make_plan_schema_ids_kept(tmp_path: Path) -> None:
     assert [row["part"] for row in plan.schema_ids["counts"]] == ["key"]
 
 
+def test_make_plan_other_framings(tmp_path: Path) -> None:
+    """Framing of other registries is named; one id is kept, while others are translated."""
+    archive = MadeArchive(tmp_path / "archive", {"t": "id"})
+    glue, apicurio = b"\3\5" + bytes(16) + b"x", bytes(5) + b"\0\0\0\7x"
+    values = [b"\0\0\0\0\5abc"] * 10 + [glue] * 3 + [apicurio] * 2 + [b"\3\0short"]
+    archive.seal({P[0]: dense(0, len(values))}, value=lambda _, at: values[at], key=b"k")
+    write_map(archive.root, {"id": 5, "new_id": 105})
+
+    with pytest.raises(
+        SourceRecordError, match=r"2 look like Apicurio's framing .* --keep-ids t:value:0 if"
+    ):
+        plan_of(archive.archive, files=archive.files, schema_map="dr")
+    plan = plan_of(archive.archive, files=archive.files, schema_map="dr", keep_ids=["t:value:0"])
+
+    assert plan.schema_ids is not None
+    assert plan.schema_ids["counts"][1] == {
+        "topic": "t",
+        "part": "value",
+        "translated": 10,
+        "without": 4,
+        "kept": 2,
+        "framings": {
+            "AWS Glue's framing": 3,
+            "Apicurio's framing with ids of eight bytes": 2,
+        },
+    }
+    assert [note.partition(":")[0] for note in plan.notes if "look like" in note] == [
+        "WARNING 3 values of t look like AWS Glue's framing",
+        "WARNING 2 values of t look like Apicurio's framing with ids of eight bytes",
+    ]
+    assert any("10 values get new ones, 4 have none" in n and "2 have ids" in n for n in plan.notes)
+    assert RepublishPlan.from_bytes(plan.to_bytes()) == plan
+
+
 @pytest.mark.parametrize("name", ["missing", "../dr", "", "a/b"])
 def test_make_plan_schema_map_missing(tmp_path: Path, name: str) -> None:
     """A map that isn't there, or can't be a file's name, is refused in words."""

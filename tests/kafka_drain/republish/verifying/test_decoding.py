@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
@@ -59,6 +60,7 @@ def check(
     messages: list[Message],
     target: dict[SchemaId, str],
     translated: int = 1,
+    kept: Sequence[str] = ("t:key",),
 ) -> DecodingCheck:
     """Check these records of a run that has replaced id 5 by 105."""
 
@@ -77,7 +79,7 @@ def check(
             "map": "dr",
             "ids": {"5": 105},
             "guids": {G1: G2},
-            "kept": ["t:key"],
+            "kept": [*kept],
             "counts": counts,
         },
     )
@@ -108,6 +110,24 @@ def test_check_decoding(monkeypatch: pytest.MonkeyPatch) -> None:
     assert found.is_exact
     assert found.lines() == [
         "decoded 2 of 2 keys and values in 4 records; 1 have no schema id",
+    ]
+
+
+def test_check_decoding_other_framings(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Framing of other registries is named, and an id that was kept isn't decoded."""
+    glue, apicurio = b"\3\0" + bytes(17), bytes(5) + b"\0\0\0\7x"
+    messages = [Message(content=content, pairs=None) for content in (VALUE, glue, apicurio)]
+
+    found = check(monkeypatch, messages, {105: CITY}, kept=["t:key", "t:value:0"])
+
+    assert found.is_exact
+    assert (found.decoded, found.without, found.kept) == (1, 1, 1)
+    assert found.lines() == [
+        "decoded 1 of 1 keys and values in 3 records; 1 have no schema id, 1 have one that was "
+        "kept",
+        "WARNING 1 keys and values look like AWS Glue's framing, and weren't decoded",
+        "WARNING 1 keys and values look like Apicurio's framing with ids of eight bytes, and "
+        "weren't decoded",
     ]
 
 

@@ -1,0 +1,77 @@
+"""What a plan by key says of the partitioner that has placed the archive's keys."""
+
+from __future__ import annotations
+
+import zlib
+from pathlib import Path
+
+import pytest
+
+from kafka_drain.offsets import TopicPartition
+from kafka_drain.republish.planning.placement import partition_of_key
+from kafka_drain.republish.planning.plan import RepublishPlan
+from tests.kafka_drain.made_archive import MadeArchive
+from tests.kafka_drain.republish.planning.test_planner import plan_of
+
+PARTITIONS = 6
+
+
+def made(tmp_path: Path, placement: str | None) -> MadeArchive:
+    """Make an archive of 600 keys; without a placement, no partitioner's."""
+    archive = MadeArchive(tmp_path / "archive", {"t": "id"})
+    keys: dict[int, list[bytes]] = {}
+    for number in range(600):
+        key = b"customer %d" % number
+        at = number % PARTITIONS
+        if placement is not None:
+            at = partition_of_key(key, PARTITIONS, 0, placement)
+        keys.setdefault(at, []).append(key)
+    archive.seal(
+        {
+            TopicPartition("t", number): {at: at for at in range(len(held))}
+            for number, held in keys.items()
+        },
+        key=lambda tp, offset: keys[tp.partition][offset],
+    )
+    return archive
+
+
+def notes(archive: MadeArchive, placement: str) -> tuple[RepublishPlan, list[str]]:
+    plan = plan_of(archive.archive, files=archive.files, placement=placement)
+    return plan, [note for note in plan.notes if "keys of t" in note]
+
+
+@pytest.mark.parametrize("placement", ["key", "key:crc32", "key:fnv1a"])
+def test_notes_alike(tmp_path: Path, placement: str) -> None:
+    """Keys that are placed as they were need no word; the plan is refused by older releases."""
+    plan, said = notes(made(tmp_path, placement), placement)
+
+    assert said == []
+    assert "order of a key's records of one partition" in plan.keeps
+    assert RepublishPlan.from_bytes(plan.to_bytes()) == plan
+    assert (b'"format_version":4' in plan.to_bytes()) is (placement != "key")
+
+
+def test_notes_other(tmp_path: Path) -> None:
+    """The partitioner of the archive's producers is named, and how to place keys by it."""
+    archive = made(tmp_path, "key:crc32")
+
+    _, [said] = notes(archive, "key")
+    assert said.startswith("WARNING 102 keys of t were looked at: they were placed by CRC-32")
+    assert said.endswith("--placement key:crc32 places keys as they do")
+    assert zlib.crc32(b"customer 1") % PARTITIONS != partition_of_key(b"customer 1", PARTITIONS, 0)
+
+
+def test_notes_unknown(tmp_path: Path) -> None:
+    """If no partitioner explains them, that is said."""
+    _, [said] = notes(made(tmp_path, None), "key")
+
+    assert "no known partitioner explains their partitions" in said
+
+
+def test_notes_original(tmp_path: Path) -> None:
+    """Where keys choose no partition, none is looked at."""
+    plan, said = notes(made(tmp_path, None), "0")
+
+    assert said == []
+    assert plan.keeps == "key, value, headers, timestamp and order"
