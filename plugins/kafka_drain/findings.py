@@ -164,6 +164,13 @@ class Reason(str, Enum):
         "a data file isn't in the manifest: a killed or retried task left it; readers ignore it",
         "no action needed; keep the file until the next run is validated",
     )
+    COPY_IGNORED = (
+        "copy_ignored",
+        "warning",
+        "a folder lies beside the generations or windows, but by its name it is neither: somebody "
+        "copied one, or put something else there; readers ignore it",
+        "no action needed; move it out of the archive if nobody needs it",
+    )
     OFFSET_MISSING = (
         "offset_missing",
         "error",
@@ -255,6 +262,22 @@ class Reason(str, Enum):
         "is none, restore the receipt from a copy. Without any copy: `kafka-drain repair "
         "--new-journal --apply`, which drops it from the journal",
     )
+    RECEIPT_MISPLACED = (
+        "receipt_misplaced",
+        "error",
+        "a receipt lies where another one belongs, or in a copy of its generation's or window's "
+        "folder: readers would take its records twice, and miss those of the other one",
+        "run `kafka-drain repair --apply`: it restores the receipt that was sealed there from the "
+        "archive's own copy, or moves the copy aside, with its folder if that is a copy too",
+    )
+    RECEIPT_CONTRADICTS = (
+        "receipt_contradicts",
+        "error",
+        "the figures of a receipt contradict each other, so at least one of them is wrong: a "
+        "writer has a bug, or the receipt was edited and sealed again",
+        "run `kafka-drain repair --apply`, which restores the receipt if it was edited; otherwise "
+        "keep the archive as it is and report the receipt as a bug of the release that wrote it",
+    )
     RECEIPT_FORGOTTEN = (
         "receipt_forgotten",
         "warning",
@@ -301,15 +324,24 @@ class Reason(str, Enum):
         "Kafka still has them, and `kafka-drain validate --acknowledge-expired` accepts the loss "
         "of expired ones",
     )
+    SEGMENT_EARLY = (
+        "segment_early",
+        "error",
+        "a generation that has sealed nothing yet starts before the previous one ends: it would "
+        "archive these offsets again, also records that were erased since",
+        "restore the generation's generation.json from a copy; without one, move the generation's "
+        "folder out of the archive, as nothing in it is sealed, and run `kafka-drain roll`, which "
+        "opens it again where the previous one ends",
+    )
     JOURNAL_DAMAGED = (
         "journal_damaged",
         "error",
         "the journal, which records what was sealed, is missing entries or was changed; a missing "
         "receipt may go undetected",
-        "run `kafka-drain repair --apply`, which moves an unfinished entry aside; "
-        "otherwise restore journal.json and the journal folder from a copy. Until then nothing is "
-        "sealed, replaced or removed. Without a copy: `kafka-drain repair --new-journal --apply`, "
-        "which accepts the archive as it is",
+        "run `kafka-drain repair --apply`, which moves an unfinished entry aside, and renews a "
+        "journal.json that is only too old; otherwise restore journal.json and the journal folder "
+        "from a copy. Until then nothing is sealed, replaced or removed. Without a copy: "
+        "`kafka-drain repair --new-journal --apply`, which accepts the archive as it is",
     )
     WITNESS_DIFFERS = (
         "witness_differs",
@@ -419,8 +451,11 @@ OF_SEALED = frozenset(
         Reason.RECEIPT_CHANGED,
         Reason.RECEIPT_HOLE,
         Reason.RECEIPT_MISSING,
+        Reason.RECEIPT_MISPLACED,
+        Reason.RECEIPT_CONTRADICTS,
         Reason.DOCUMENT_CHANGED,
         Reason.SEGMENT_OVERLAP,
+        Reason.SEGMENT_EARLY,
         Reason.JOURNAL_DAMAGED,
     }
 )

@@ -17,7 +17,7 @@ from upath import UPath
 from kafka_drain.archive.archive import Archive
 from kafka_drain.archive.files import ArchiveFile, archive_files, columns_of
 from kafka_drain.archive.keys import refuse_encrypted
-from kafka_drain.archive.receipts import Receipt, ReceiptError, parse_receipt
+from kafka_drain.archive.receipts import Receipt, ReceiptError, receipt_at
 from kafka_drain.config.sink_options import MILLISECONDS
 from kafka_drain.data_files.records import SCHEMA
 from kafka_drain.errors import ArchiveError, ConfigError
@@ -190,7 +190,7 @@ def _receipts(root: UPath, entry: Mapping[str, Any]) -> list[Receipt]:
     last = entry["last"].rpartition("/")[2]
     names = [name for name in sorted(list_folder(root / folder)) if first <= name <= last]
     try:
-        found = [parse_receipt(read_bytes(root / folder / n), f"{folder}/{n}") for n in names]
+        found = [receipt_at(read_bytes(root / folder / n), f"{folder}/{n}") for n in names]
     except ReceiptError as error:
         raise ArchiveError(f"{root}: {error}") from error
     if len(found) != entry["receipts"]:

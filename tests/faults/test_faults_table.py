@@ -29,6 +29,7 @@ NUMBERS = [
     *range(390, 394),
     *range(470, 476),
     *range(440, 443),
+    *range(450, 458),
 ]
 ROW = re.compile(r"^\| (\d+) \| ([^|]+) \| ([^|]+) \| ([^|]+) \|$", flags=re.M)
 TEST = re.compile(r"`(tests/[\w/]+\.py)::(\w+)`")

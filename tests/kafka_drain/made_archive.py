@@ -24,6 +24,7 @@ from kafka_drain.offsets import OffsetRange, TopicPartition
 from kafka_drain.proof.offset_checks import Segment
 from kafka_drain.proof.sealing import Identity, seal_segment, seal_window
 from kafka_drain.storage.json_files import write_document
+from kafka_drain.storage.sealed_json import check_seal
 
 EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
 NOW = datetime(2026, 1, 1, tzinfo=timezone.utc)
@@ -68,6 +69,7 @@ class MadeArchive:
             source={"topics": sorted(topic_ids)},
         )
         self._generation = 0
+        self._previous: str | None = None
         self.open_generation()
 
     @property
@@ -118,13 +120,14 @@ class MadeArchive:
             identity=self._identity(),
             generation=self._generation,
             before=generation.last_receipt(),
-            previous=None,
+            previous=self._previous,
             bounds={},
             fingerprint=fingerprint,
             acknowledged=(),
             sealed_at=sealed_at,
         )
         generation.write_receipt(receipt)
+        self._previous = check_seal(receipt.to_bytes())
         self._batch += 1
         return list(files_of_receipt(generation, receipt, "parquet"))
 

@@ -185,7 +185,7 @@ def test_archive_dataset_file_gone(tmp_path: Path) -> None:
     archive = golden_copy(tmp_path / "archive")
     sorted(Path(str(archive.root)).rglob("part-*"))[0].unlink()
 
-    with pytest.raises(FileNotFoundError):
+    with pytest.raises(ManifestInvalidError, match="doesn't exist"):
         archive_dataset(archive).to_table()
 
 

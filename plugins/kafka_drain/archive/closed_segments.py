@@ -60,7 +60,8 @@ def read_closed(
     for generation in generations:
         if _is_gone(generation, fold):
             continue
-        receipts = [r for r in generation.receipts() if not _is_superseded(r, fold, repaired)]
+        sealed = generation.receipts(snapshot.journal.noted.forgotten)
+        receipts = [r for r in sealed if not _is_superseded(r, fold, repaired)]
         topic_ids, document = snapshot.topic_ids(generation), generation.document
         files = [f for r in receipts for f in files_of_receipt(generation, r, document.format)]
         found.append(

@@ -8,6 +8,7 @@ from datetime import datetime
 from upath import UPath
 
 from kafka_drain.archive.documents import CutOverDocument
+from kafka_drain.errors import ArchiveError
 from kafka_drain.storage.json_files import create_document
 from kafka_drain.storage.paths import list_folder
 
@@ -30,7 +31,14 @@ def read_cut_over(root: UPath, key: str) -> list[CutOverDocument]:
         ArchiveError: When a document was changed.
     """
     folder = root / FOLDER / key
-    return [CutOverDocument.read(folder / name) for name in cut_over_names(root, key)]
+    found = {name: CutOverDocument.read(folder / name) for name in cut_over_names(root, key)}
+    for name, document in found.items():
+        if not name.endswith(f"-{document.step}.json"):
+            raise ArchiveError(
+                f"{folder / name} is of step {document.step!r}, which its name doesn't say; "
+                "restore it from a copy"
+            )
+    return [*found.values()]
 
 
 def write_step(root: UPath, key: str, document: CutOverDocument, finished_at: datetime) -> str:

@@ -235,6 +235,11 @@ class GenerationDocument(VersionedDocument):
             raise ValueError("expected non-negative offsets by topic and partition")
         return starting
 
+    @property
+    def known_topics(self) -> dict[str, str] | None:
+        """Topic ids by topic; None if it is of a release that didn't record them there."""
+        return self.topics if "topics" in self.model_fields_set else None
+
     def first_offsets(self) -> dict[TopicPartition, int]:
         """Return the starting offsets by topic-partition."""
         return from_spark_json(json.dumps(self.starting_offsets))

@@ -8,6 +8,7 @@ from contextlib import suppress
 from upath import UPath
 
 from kafka_drain.archive.documents import DrillDocument, DrillStarted
+from kafka_drain.errors import ArchiveError
 from kafka_drain.storage.json_files import write_document
 from kafka_drain.storage.paths import list_folder
 
@@ -29,12 +30,17 @@ def drill_names(root: UPath) -> list[str]:
 def read_drills(root: UPath, newest: int = NEWEST) -> list[DrillDocument]:
     """Return the results of the newest drills that have ended, oldest first.
 
-    A result that can't be read is left out: it proves nothing.
+    A result that can't be read, or is that of another drill, is left out: it proves nothing.
     """
     names = drill_names(root)[-newest:]
-    found = (DrillDocument.read_note(root / FOLDER / name / "result.json") for name in names)
+    found = {
+        name: result
+        for name in names
+        if (result := DrillDocument.read_note(root / FOLDER / name / "result.json")) is not None
+    }
     # Names have seconds, and two drills may start in one.
-    return sorted((result for result in found if result is not None), key=_started_at)
+    own = (result for name, result in found.items() if result.drill == name)
+    return sorted(own, key=_started_at)
 
 
 def _started_at(result: DrillDocument) -> str:
@@ -50,7 +56,11 @@ def unfinished_drills(root: UPath) -> list[DrillStarted]:
     left = []
     for name in drill_names(root):
         with suppress(FileNotFoundError):
-            left.append(DrillStarted.read(root / FOLDER / name / "started.json"))
+            path = root / FOLDER / name / "started.json"
+            started = DrillStarted.read(path)
+            if started.drill != name:
+                raise ArchiveError(f"{path} is of drill {started.drill!r}, expected {name!r}")
+            left.append(started)
     return left
 
 

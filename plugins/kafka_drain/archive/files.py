@@ -12,20 +12,28 @@ from dataclasses import dataclass
 from urllib.parse import unquote
 
 from kafka_drain.archive.fold import Partition
-from kafka_drain.archive.generation import Generation
+from kafka_drain.archive.generation import Generation, list_data_files
 from kafka_drain.archive.generation_state import GenerationState, read_state
 from kafka_drain.archive.generation_summary import SummaryRow
 from kafka_drain.archive.index import Asked
-from kafka_drain.archive.journal.checks import refuse_unsound
+from kafka_drain.archive.journal.checks import SealedState, refuse_unsound
+from kafka_drain.archive.journal.files import read_journal
 from kafka_drain.archive.receipts import Receipt, ReceiptError, SealedFile
 from kafka_drain.archive.snapshot import Snapshot, SnapshotGeneration, SnapshotWindow
 from kafka_drain.archive.summary_files import receipts_between
 from kafka_drain.archive.window import Window
 from kafka_drain.errors import DataFileError, ManifestInvalidError
-from kafka_drain.findings import errors
+from kafka_drain.findings import Finding, Reason, errors
 from kafka_drain.intervals import TimeRange
 from kafka_drain.metadata_log.manifest import SinkFile
 from kafka_drain.offsets import OffsetRange, TopicPartition, overlapping
+from kafka_drain.storage.paths import is_local, size_of
+
+# A concurrent run may seal something that replaces files while they are listed.
+ATTEMPTS = 5
+
+#: Number of objects that a store lists in one request.
+LISTED_AT_ONCE = 1_000
 
 #: Spark's folder name for rows with a null in the partition column.
 _NULL = "__HIVE_DEFAULT_PARTITION__"
@@ -91,19 +99,41 @@ def archive_files(
 
     Raises:
         ArchiveError: When the folder isn't an archive.
-        ManifestInvalidError: When manifest or receipts are damaged, or sealed data is missing or
-            changed: the list would be incomplete.
+        ManifestInvalidError: When manifest or receipts are damaged, sealed data is missing or
+            changed, or a file has another size than its receipt says: the list would be wrong.
     """
+    for _ in range(ATTEMPTS):
+        state, files = _list(snapshot, times, offsets)
+        wrong = find_wrong_size(state, files)
+        # A window that was sealed meanwhile may have superseded it, so that it was removed.
+        if wrong is None or read_journal(snapshot.root).newest == state.journal.newest:
+            break
+        snapshot = snapshot.again()
+    if wrong is not None:
+        raise ManifestInvalidError(
+            f"{snapshot.root}: {wrong}. That means: {wrong.reason.meaning}. What to do: "
+            f"{wrong.reason.remedy}"
+        )
+    return files
+
+
+def _list(
+    snapshot: Snapshot,
+    times: TimeRange | None,
+    offsets: Mapping[TopicPartition, Sequence[OffsetRange]] | None,
+) -> tuple[SealedState, list[ArchiveFile]]:
+    """List the files by what documents say of them."""
     is_all = times is None and offsets is None
     state = refuse_unsound(snapshot, asked=None if is_all else Asked(times, offsets))
     snapshot = state.snapshot
     try:
         fold = snapshot.fold
         files: list[ArchiveFile] = []
+        forgotten = state.journal.noted.forgotten
         for generation in snapshot.generations:
             newest = state.newest.get(generation.name)
             if newest is not None and not fold.has_all_of(newest):
-                files += _sealed_files(generation, newest.sha256, times)
+                files += _sealed_files(generation, newest.sha256, times, forgotten)
             if generation is snapshot.open_generation:
                 files += _new_files(snapshot, generation)
         windows = [
@@ -111,7 +141,7 @@ def archive_files(
             for window in fold.windows
             if times is None or SummaryRow.of(window.receipt).may_hold(times)
         ]
-        return fold.live([*files, *files_of_windows(windows)])
+        return state, fold.live([*files, *files_of_windows(windows)])
     except ReceiptError as error:
         raise ManifestInvalidError(
             f"{snapshot.root}: a receipt is damaged ({error}); run `kafka-drain validate` to see "
@@ -119,8 +149,51 @@ def archive_files(
         ) from error
 
 
+def find_wrong_size(state: SealedState, files: Sequence[ArchiveFile]) -> Finding | None:
+    """Return what is wrong with the first file that is missing, or of another size; None for none.
+
+    Takes a look at each file, and in a store a listing of those of a generation or window, unless
+    asking for single files takes fewer requests.
+
+    Args:
+        state: The archive compared with its journal.
+        files: The files.
+    """
+    root = state.snapshot.root
+    by_owner: dict[str, list[ArchiveFile]] = {}
+    for file in files:
+        by_owner.setdefault(file.owner.name, []).append(file)
+    for owner, own in by_owner.items():
+        newest = state.newest.get(owner)
+        total = newest.files_so_far.files if newest is not None else len(own)
+        sizes = _sizes(own, is_listed=len(own) * LISTED_AT_ONCE >= total and not is_local(root))
+        for file in own:
+            size = sizes[file.path]
+            if size == file.bytes:
+                continue
+            if size is None:
+                return Finding(Reason.FILE_MISSING, file.path, "doesn't exist")
+            says = "its receipt" if file.sealed is not None else "the manifest"
+            detail = f"{size:,} bytes; {says} says {file.bytes:,}"
+            return Finding(Reason.FILE_SIZE, file.path, detail)
+    return None
+
+
+def _sizes(files: Sequence[ArchiveFile], *, is_listed: bool) -> dict[str, int | None]:
+    """Return the sizes of some files of an owner in bytes; None for one that doesn't exist."""
+    owner = files[0].owner
+    if is_listed:
+        prefix = f"{owner.data_name}/"
+        listing = list_data_files(owner.data)
+        return {file.path: listing.get(file.path.removeprefix(prefix)) for file in files}
+    return {file.path: size_of(owner.root, file.path) for file in files}
+
+
 def _sealed_files(
-    generation: SnapshotGeneration, newest: str, times: TimeRange | None
+    generation: SnapshotGeneration,
+    newest: str,
+    times: TimeRange | None,
+    forgotten: Mapping[str, str],
 ) -> Iterator[ArchiveFile]:
     """Yield a generation's sealed files.
 
@@ -128,11 +201,12 @@ def _sealed_files(
         generation: The generation.
         newest: Hash of its newest receipt.
         times: Leave out receipts without records in this range; None for all.
+        forgotten: Lost receipts that were given up, by path.
 
     Raises:
         ReceiptError: When a receipt is damaged.
     """
-    for receipt in receipts_between(generation, newest, times):
+    for receipt in receipts_between(generation, newest, times, forgotten):
         yield from files_of_receipt(generation, receipt, generation.document.format)
 
 

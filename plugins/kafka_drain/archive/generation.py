@@ -9,6 +9,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timezone
 from functools import partial
+from types import MappingProxyType
 from typing import Any
 
 from upath import UPath
@@ -17,7 +18,8 @@ from kafka_drain.archive.copies import keep_copy
 from kafka_drain.archive.documents import GenerationDocument
 from kafka_drain.archive.format_version import FORMAT_VERSION
 from kafka_drain.archive.generation_summary import Summary, parse_summary
-from kafka_drain.archive.receipts import Receipt, parse_receipt
+from kafka_drain.archive.receipt_chain import check_link
+from kafka_drain.archive.receipts import Receipt, ReceiptError, receipt_at
 from kafka_drain.errors import ArchiveError
 from kafka_drain.findings import Finding, Reason
 from kafka_drain.metadata_log import checkpoint as checkpoint_files
@@ -112,14 +114,30 @@ class Generation:
         """Read `generation.json`.
 
         Raises:
-            ArchiveError: When it is missing or isn't a JSON object.
+            ArchiveError: When it is missing, was changed, or is another generation's.
         """
+        path = self.folder / "generation.json"
         try:
-            return GenerationDocument.read(self.folder / "generation.json")
+            return self.parse_document(path, read_bytes(path))
         except FileNotFoundError as error:
+            raise ArchiveError(f"{self.folder} has no generation.json") from error
+
+    def parse_document(self, path: UPath, content: bytes) -> GenerationDocument:
+        """Parse the content of `generation.json`, or of its copy.
+
+        Args:
+            path: The file, for messages.
+            content: Its content.
+
+        Raises:
+            ArchiveError: When it was changed, or is another generation's.
+        """
+        document = GenerationDocument.parse(path, content)
+        if document.generation not in (None, self.number):
             raise ArchiveError(
-                f"{self.folder} has no generation.json; restore it from a copy"
-            ) from error
+                f"{path} is of generation {document.generation}, expected {self.number}"
+            )
+        return document
 
     def write(
         self,
@@ -275,19 +293,29 @@ class Generation:
         """Read a receipt.
 
         Raises:
-            ReceiptError: When it differs from what was sealed.
+            ReceiptError: When it differs from what was sealed there.
         """
-        content = read_bytes(self.folder / "receipts" / name)
-        return parse_receipt(content, f"receipt {name} of generation {self.number}")
+        return receipt_at(read_bytes(self.folder / "receipts" / name), self.receipt_where(name))
 
-    def receipts(self) -> Iterator[Receipt]:
-        """Yield the receipts, oldest first.
+    def receipts(self, forgotten: Mapping[str, str] = MappingProxyType({})) -> Iterator[Receipt]:
+        """Yield the receipts, oldest first; each must follow the one before it.
+
+        Args:
+            forgotten: Lost receipts that were given up, as `check_link` takes them.
 
         Raises:
             ReceiptError: When one differs from what was sealed.
         """
+        before: Receipt | None = None
         for name in self.receipt_names():
-            yield self.read_receipt(name)
+            receipt = self.read_receipt(name)
+            # What a first receipt names is in another generation.
+            previous = before.sha256 if before else receipt.previous
+            broken = check_link(receipt, before, previous, self.receipt_where(name), forgotten)
+            if broken:
+                raise ReceiptError(str(broken[0]))
+            yield receipt
+            before = receipt
 
     def last_receipt(self) -> Receipt | None:
         """Return the newest receipt; None if nothing is sealed.
@@ -371,11 +399,12 @@ def _crc_of(path: UPath) -> bytes | None:
 
 def list_data_files(folder: UPath) -> dict[str, int]:
     """Return the sizes in bytes of all data files below a folder, by relative path."""
-    if not folder.is_dir():
-        return {}
     if is_local(folder):
         return dict(_walk(str(folder), ""))
-    found = folder.fs.find(folder.path, detail=True)
+    try:
+        found = folder.fs.find(folder.path, detail=True)
+    except FileNotFoundError:
+        return {}
     prefix = folder.path.rstrip("/") + "/"
     listed = {path.removeprefix(prefix): int(info["size"]) for path, info in found.items()}
     return {
@@ -387,7 +416,7 @@ def _walk(folder: str, prefix: str) -> Iterator[tuple[str, int]]:
     # Three times as fast as pathlib, which matters with 100,000 files.
     try:
         entries = os.scandir(folder)
-    except FileNotFoundError:
+    except (FileNotFoundError, NotADirectoryError):
         # Removed after its parent folder was listed.
         return
     with entries:

@@ -6,6 +6,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from kafka_drain.archive.generation import Generation, LogNames
+from kafka_drain.archive.receipt_chain import unreadable
 from kafka_drain.archive.receipts import FileSet, Receipt, ReceiptError, SealedFile
 from kafka_drain.archive.snapshot import Snapshot, SnapshotGeneration
 from kafka_drain.findings import Finding, Reason, without_echoes
@@ -151,8 +152,7 @@ def _newest_receipt(generation: Generation) -> tuple[Receipt | None, list[Findin
         try:
             return generation.read_receipt(name), findings
         except ReceiptError as error:
-            where = generation.receipt_where(name)
-            findings.append(Finding(Reason.RECEIPT_CORRUPT, where, str(error)))
+            findings.append(unreadable(error, generation.receipt_where(name)))
     return None, findings
 
 

@@ -93,7 +93,9 @@ def _generations(snapshot: Snapshot, base: Index, *, whole: bool) -> Iterator[Ne
         summary = sound_summary(generation, newest.sha256)
         if summary is None and not whole:
             return
-        summary = summary or summarized(generation.number, generation.receipts())
+        summary = summary or summarized(
+            generation.number, generation.receipts(snapshot.journal.noted.forgotten)
+        )
         document = generation_digest(generation.document.content())
         row = GenerationRow.of(len(names), newest, document, summary.receipts)
         yield NewGeneration(row, newest, generation.document.topics)

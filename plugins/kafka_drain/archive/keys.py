@@ -22,6 +22,7 @@ from kafka_drain.encryption.data_keys import (
 )
 from kafka_drain.encryption.kms import KEY_BYTES
 from kafka_drain.errors import ArchiveError, ConfigError
+from kafka_drain.findings import Finding, Reason
 from kafka_drain.storage.json_files import create_document
 
 
@@ -41,6 +42,21 @@ def encryption_of(root: UPath) -> Encryption | None:
         return None
     newest = max(documents, key=lambda document: document["created_at"])
     return Encryption.model_validate({"kms": newest["kms"], "key": newest["key"]})
+
+
+def damaged_keys(root: UPath) -> list[Finding]:
+    """Return a finding for each data key's document that can't be read, or is another key's.
+
+    Which key opens a document isn't checked: that takes the master key.
+    """
+    found = []
+    for path in list_keys(root).values():
+        try:
+            read_key(path)
+        except ArchiveError as error:
+            detail = str(error).removeprefix(f"{path} ")
+            found.append(Finding(Reason.KEY_UNAVAILABLE, f"{FOLDER}/{path.name}", detail))
+    return found
 
 
 def refuse_encrypted(root: UPath, what: str) -> None:

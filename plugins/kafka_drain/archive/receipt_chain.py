@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from types import MappingProxyType
 
-from kafka_drain.archive.receipts import Receipt
+from kafka_drain.archive.receipt_figures import contradiction
+from kafka_drain.archive.receipts import MisplacedError, Receipt, ReceiptError
 from kafka_drain.findings import Finding, Reason
 
 
@@ -42,3 +43,23 @@ def check_link(
         )
         return [Finding(Reason.RECEIPT_CHANGED, where, detail)]
     return []
+
+
+def check_figures(receipt: Receipt, before: Receipt | None, where: str) -> list[Finding]:
+    """Check that a receipt's figures agree with each other, and with those of its predecessor.
+
+    Args:
+        receipt: The receipt.
+        before: The previous receipt of the same generation; None if it isn't known.
+        where: The receipt's file, relative to the archive.
+    """
+    known = before if before is not None and receipt.previous == before.sha256 else None
+    problem = contradiction(receipt, known)
+    return [Finding(Reason.RECEIPT_CONTRADICTS, where, problem)] if problem else []
+
+
+def unreadable(error: ReceiptError, where: str) -> Finding:
+    """Return the finding for a receipt that can't be read."""
+    is_copy = isinstance(error, MisplacedError)
+    reason = Reason.RECEIPT_MISPLACED if is_copy else Reason.RECEIPT_CORRUPT
+    return Finding(reason, where, str(error).removeprefix(f"{where} "))

@@ -51,6 +51,18 @@ class ReceiptError(TerminalError, ValueError):
     """Raised when a receipt differs from what was sealed; retrying won't change that."""
 
 
+class MisplacedError(ReceiptError):
+    """Raised when a receipt was sealed for another place than the one that it was read from.
+
+    Attributes:
+        receipt: The receipt.
+    """
+
+    def __init__(self, text: str, receipt: Receipt | None = None) -> None:
+        super().__init__(text)
+        self.receipt = receipt
+
+
 @dataclass(frozen=True, slots=True)
 class KafkaBounds:
     """Kafka's offsets of a partition at the time of sealing."""
@@ -503,4 +515,33 @@ def parse_receipt(content: bytes, name: str = "a receipt") -> Receipt:
     own = [each.name for each in fields(Receipt) if each.name in _NAMES]
     values = {name: getattr(document, name) for name in own}
     values["files_so_far"] = FileSet(**asdict(document.files_so_far))
-    return Receipt(**values, sha256=sha256)
+    receipt = Receipt(**values, sha256=sha256)
+    if (document.offsets, document.records) != (receipt.offsets, receipt.records):
+        raise ReceiptError(
+            f"{name} says {document.offsets:,} offsets and {document.records:,} records, but its "
+            f"partitions have {receipt.offsets:,} and {receipt.records:,}; restore it from a copy"
+        )
+    return receipt
+
+
+def receipt_at(content: bytes, where: str) -> Receipt:
+    """Parse the receipt that lies at a place, and verify that it was sealed for this place.
+
+    All that a receipt says of its place is in its path: generation and batch, or window.
+
+    Args:
+        content: Content of its file.
+        where: The file, relative to the archive.
+
+    Raises:
+        MisplacedError: When it is a copy of another receipt.
+        ReceiptError: When a byte was changed, or it isn't a receipt.
+    """
+    receipt = parse_receipt(content, where)
+    if receipt.where != where:
+        raise MisplacedError(
+            f"{where} is a copy of {receipt.where}, expected the receipt that was sealed there; "
+            "`kafka-drain repair --apply` restores that one, or moves the copy aside",
+            receipt,
+        )
+    return receipt

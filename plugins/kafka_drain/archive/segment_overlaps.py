@@ -1,11 +1,11 @@
-"""Detection of offsets held by two sealed segments, or by none between two generations.
+"""Detection of offsets held by two segments, or by none between two generations.
 
 Opens nothing.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from kafka_drain.archive.fold import Partition, owners_replaced, replaced_by
@@ -203,3 +203,30 @@ def find_holes(
             holes += [Hole(name, before, topic_id, tp, r) for r in subtract(between, held)]
             ends[key] = name, max(end, offsets.end)
     return holes
+
+
+def find_early(
+    generations: Iterable[tuple[str, Mapping[Partition, OffsetRange] | None]],
+    fresh: Collection[str],
+) -> list[Finding]:
+    """Find generations that start before the end of what earlier ones have drained.
+
+    Those that have sealed something are compared by what they hold, see `find_overlaps`.
+
+    Args:
+        generations: As for `find_holes`.
+        fresh: Those of them that have sealed nothing yet.
+    """
+    found: list[Finding] = []
+    ends: dict[Partition, int] = {}
+    for name, drained in generations:
+        for key, offsets in (drained or {}).items():
+            end = ends.get(key, 0)
+            if name in fresh and offsets.start < end:
+                detail = (
+                    f"starts {key[0]} at {offsets.start:,}, but earlier generations have "
+                    f"drained it up to {end:,}"
+                )
+                found.append(Finding(Reason.SEGMENT_EARLY, name, detail))
+            ends[key] = max(end, offsets.end)
+    return found

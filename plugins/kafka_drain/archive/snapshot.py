@@ -8,24 +8,26 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
 from upath import UPath
 
-from kafka_drain.archive.copies import copy_path
+from kafka_drain.archive.copies import copy_path, read_copy
 from kafka_drain.archive.documents import ArchiveDocument, GenerationDocument, WindowPlan
 from kafka_drain.archive.fold import Fold, WindowKind, is_of_interval
 from kafka_drain.archive.generation import Generation, number_of
 from kafka_drain.archive.index import FEW, Index, IndexFileError, LeftOut, parse_index
-from kafka_drain.archive.journal.entries import Journal
+from kafka_drain.archive.journal.digests import digest_of
+from kafka_drain.archive.journal.entries import REMOVED, Journal
 from kafka_drain.archive.journal.files import read_journal
 from kafka_drain.archive.receipts import Receipt, ReceiptError
-from kafka_drain.archive.window import Window
+from kafka_drain.archive.window import Window, is_key
 from kafka_drain.errors import ArchiveError
 from kafka_drain.offsets import TopicPartition
 from kafka_drain.storage.paths import list_folder, read_bytes, require_reachable
+from kafka_drain.storage.typed_json import VersionError
 
 #: Number of a generation's newest receipts that are kept in memory: what a validation charts.
 KEPT_RECEIPTS = 50
@@ -40,17 +42,85 @@ _NUMBERED = re.compile(
 
 
 @dataclass(frozen=True)
-class SnapshotGeneration(Generation):
-    """A generation with a cached `generation.json`."""
+class Copies:
+    """The archive's own copies of documents, which stand in for damaged ones in a validation.
 
-    @cached_property
+    Attributes:
+        root: The archive's folder.
+        noted: The digests in the journal: a copy counts only with the digest that is noted.
+    """
+
+    root: UPath
+    noted: Mapping[str, str]
+
+    def read(self, where: str) -> bytes | None:
+        """Return the content of the copy of a document; None if it can't stand in for it."""
+        content, noted = read_copy(self.root, where), self.noted.get(where)
+        try:
+            found = content is not None and noted and digest_of(where, content) == noted
+        except ValueError:
+            return None
+        return content if found else None
+
+
+def _stand_in(root: UPath, where: str, error: ArchiveError, copies: Copies | None) -> bytes:
+    """Return the copy that stands in for a damaged document.
+
+    Args:
+        root: The archive's folder.
+        where: The document, relative to the archive.
+        error: What is wrong with it.
+        copies: The copies; None if none may stand in.
+
+    Raises:
+        ArchiveError: When there is no such copy, or the document is of another release.
+    """
+    if isinstance(error.__cause__, VersionError):
+        raise error
+    found = copies.read(where) if copies is not None else None
+    if found is not None:
+        return found
+    if copies is None and copy_path(root, where).is_file():
+        what = str(error).removesuffix("; restore it from a copy")
+        raise ArchiveError(
+            f"{what}; run `kafka-drain repair {root} --apply`, which restores it from the "
+            "archive's own copy"
+        ) from error
+    raise error
+
+
+@dataclass(frozen=True)
+class SnapshotGeneration(Generation):
+    """A generation with a cached `generation.json`.
+
+    Attributes:
+        copies: What may stand in for a damaged `generation.json`; None for nothing.
+    """
+
+    copies: Copies | None = field(default=None, compare=False)
+
+    @property
     def document(self) -> GenerationDocument:
-        """The content of `generation.json`.
+        """The content of `generation.json`, or of the copy that stands in for it.
 
         Raises:
-            ArchiveError: When it is missing, or was changed.
+            ArchiveError: When it is missing, was changed, or is another generation's.
         """
-        return self.read_document()
+        return self._document[0]
+
+    @property
+    def damage(self) -> str:
+        """What is wrong with `generation.json` if a copy stands in for it; otherwise empty."""
+        return self._document[1]
+
+    @cached_property
+    def _document(self) -> tuple[GenerationDocument, str]:
+        where = f"{self.name}/generation.json"
+        try:
+            return self.read_document(), ""
+        except ArchiveError as error:
+            content = _stand_in(self.root, where, error, self.copies)
+            return self.parse_document(copy_path(self.root, where), content), str(error)
 
     @cached_property
     def starting_offsets(self) -> Mapping[TopicPartition, int]:
@@ -84,7 +154,13 @@ class SnapshotGeneration(Generation):
 
 @dataclass(frozen=True)
 class SnapshotWindow(Window):
-    """A window with cached plan and receipt."""
+    """A window with cached plan and receipt.
+
+    Attributes:
+        copies: What may stand in for a damaged `plan.json`; None for nothing.
+    """
+
+    copies: Copies | None = field(default=None, compare=False)
 
     @cached_property
     def plan_bytes(self) -> bytes | None:
@@ -93,12 +169,27 @@ class SnapshotWindow(Window):
 
     @cached_property
     def plan(self) -> WindowPlan:
-        """The parsed `plan.json`.
+        """The parsed `plan.json`, or the copy that stands in for it.
 
         Raises:
             ArchiveError: When it is missing, or was changed.
         """
-        return self.parse_plan(self.plan_bytes)
+        where = f"{self.name}/plan.json"
+        try:
+            if self.copies is not None and self._was_changed(where, self.copies.noted):
+                raise ArchiveError(f"{self.root / where} isn't the plan that was sealed")
+            return self.parse_plan(self.plan_bytes)
+        except ArchiveError as error:
+            return self.parse_plan(_stand_in(self.root, where, error, self.copies))
+
+    def _was_changed(self, where: str, noted: Mapping[str, str]) -> bool:
+        """Return whether the journal has another digest of the plan than the file."""
+        if self.plan_bytes is None or noted.get(where, REMOVED) == REMOVED:
+            return False
+        try:
+            return digest_of(where, self.plan_bytes) != noted[where]
+        except ValueError:
+            return True
 
     @cached_property
     def kind(self) -> WindowKind:
@@ -200,43 +291,68 @@ class Snapshot:
     Attributes:
         root: The archive's folder.
         left_out: What isn't in it, because the index says enough of it; None if everything is.
+        from_copies: Whether copies stand in for damaged documents, which validation reports.
     """
 
-    def __init__(self, root: UPath, left_out: LeftOut | None = None) -> None:
+    def __init__(
+        self, root: UPath, left_out: LeftOut | None = None, *, from_copies: bool = False
+    ) -> None:
         self.root = root
         self.left_out = left_out
+        self.from_copies = from_copies
 
     def without(self, left_out: LeftOut) -> Snapshot:
         """Return a snapshot of the same moment, without what isn't read for a question."""
-        found = Snapshot(self.root, left_out)
-        for name in ("document", "journal", "index", "_all_generations", "_all_folders"):
+        found = Snapshot(self.root, left_out, from_copies=self.from_copies)
+        for name in (
+            *("_document", "journal", "index", "_all_generations", "_all_folders"),
+            *("_generation_folders", "_window_folders"),
+        ):
             if name in self.__dict__:
                 found.__dict__[name] = self.__dict__[name]
         return found
 
     def again(self) -> Snapshot:
         """Return a new snapshot whose journal is read first, before anything that it names."""
-        snapshot = Snapshot(self.root)
+        snapshot = Snapshot(self.root, from_copies=self.from_copies)
         snapshot.journal  # noqa: B018 - read now
         return snapshot
 
-    @cached_property
+    @property
     def document(self) -> ArchiveDocument:
-        """The content of `archive.json`.
+        """The content of `archive.json`, or of the copy that stands in for it.
 
         Raises:
             ArchiveError: When the folder isn't an archive, or has a newer format.
             StoreUnavailableError: When its object store doesn't respond.
         """
+        return self._document[0]
+
+    @property
+    def damage(self) -> str:
+        """What is wrong with `archive.json` if a copy stands in for it; otherwise empty."""
+        return self._document[1]
+
+    @cached_property
+    def _document(self) -> tuple[ArchiveDocument, str]:
         require_reachable(self.root)
+        try:
+            return self._read_document(), ""
+        except ArchiveError as error:
+            content = _stand_in(self.root, "archive.json", error, self._copies)
+            path = copy_path(self.root, "archive.json")
+            return ArchiveDocument.parse(path, content), str(error)
+
+    @cached_property
+    def _copies(self) -> Copies | None:
+        return Copies(self.root, self.journal.noted.documents) if self.from_copies else None
+
+    def _read_document(self) -> ArchiveDocument:
         try:
             return ArchiveDocument.read(self.root / "archive.json")
         except FileNotFoundError as error:
             if copy_path(self.root, "archive.json").is_file():
-                raise ArchiveError(
-                    f"{self.root} is missing its archive.json; run `kafka-drain repair {self.root} "
-                    "--apply`, which restores it from its copy"
-                ) from error
+                raise ArchiveError(f"{self.root} is missing its archive.json") from error
             seen = "is a folder without archive.json" if self.root.is_dir() else "doesn't exist"
             raise ArchiveError(
                 f"{self.root} {seen}, expected an archive created by a drain; check the path"
@@ -304,10 +420,9 @@ class Snapshot:
     @cached_property
     def _all_generations(self) -> tuple[SnapshotGeneration, ...]:
         self.document  # noqa: B018 - a folder that isn't an archive has no generations
-        entries = list_folder(self.root / "generations")
-        folders = (number_of(name) for name, is_folder in entries.items() if is_folder)
+        folders = map(number_of, self._generation_folders)
         numbers = sorted(number for number in folders if number is not None)
-        found = tuple(SnapshotGeneration(self.root, number) for number in numbers)
+        found = tuple(SnapshotGeneration(self.root, number, self._copies) for number in numbers)
         # A drain that was killed right at the start may have left an empty folder as the newest.
         is_begun = not found or _holds_something(found[-1].folder)
         return found if is_begun else found[:-1]
@@ -328,13 +443,26 @@ class Snapshot:
 
     @cached_property
     def _all_folders(self) -> Mapping[str, SnapshotWindow]:
-        entries = list_folder(self.root / "windows")
-        # Hidden ones are no windows: on HDFS, a lease has a folder.
-        found = (
-            name for name, is_folder in entries.items() if is_folder and not name.startswith(".")
-        )
-        keys = sorted(found)
-        return {key: SnapshotWindow(self.root, key) for key in keys}
+        keys = sorted(filter(is_key, self._window_folders))
+        return {key: SnapshotWindow(self.root, key, self._copies) for key in keys}
+
+    @cached_property
+    def _generation_folders(self) -> list[str]:
+        return _folders_in(self.root / "generations")
+
+    @cached_property
+    def _window_folders(self) -> list[str]:
+        return _folders_in(self.root / "windows")
+
+    @property
+    def ignored(self) -> list[str]:
+        """Folders that by their names are neither a generation nor a window, such as copies."""
+        generations = [name for name in self._generation_folders if number_of(name) is None]
+        windows = [name for name in self._window_folders if not is_key(name)]
+        return [
+            *(f"generations/{name}" for name in sorted(generations)),
+            *(f"windows/{name}" for name in sorted(windows)),
+        ]
 
     def any_window(self, key: str) -> SnapshotWindow:
         """Return a window by name, even one that is left out."""
@@ -433,6 +561,12 @@ class Snapshot:
                 for topic in generation.document.topics.items():
                     first[topic] = min(first.get(topic, generation.number), generation.number)
         return first
+
+
+def _folders_in(folder: UPath) -> list[str]:
+    """Return the folders in a folder, without hidden ones: on HDFS, a lease has one."""
+    entries = list_folder(folder)
+    return [name for name, is_folder in entries.items() if is_folder and name[0] != "."]
 
 
 def _holds_something(folder: UPath) -> bool:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from kafka_drain.archive.generation import Generation
 from kafka_drain.archive.generation_summary import Summary, SummaryError, summarized
@@ -13,7 +13,10 @@ from kafka_drain.intervals import TimeRange
 
 
 def receipts_between(
-    generation: Generation, newest: str, times: TimeRange | None
+    generation: Generation,
+    newest: str,
+    times: TimeRange | None,
+    forgotten: Mapping[str, str],
 ) -> Iterator[Receipt]:
     """Yield a generation's receipts that may have files with records in a time range.
 
@@ -21,13 +24,20 @@ def receipts_between(
         generation: The generation.
         newest: Hash of its newest receipt.
         times: The range; None for all receipts.
+        forgotten: Lost receipts that were given up, by path.
 
     Raises:
         ReceiptError: When a receipt is damaged, or isn't the one that was summarized.
     """
     summary = sound_summary(generation, newest) if times is not None else None
     if times is None or summary is None:
-        yield from generation.receipts()
+        last = None
+        for last in generation.receipts(forgotten):
+            yield last
+        if last is not None and last.sha256 != newest:
+            raise ReceiptError(
+                f"{last.where} has SHA-256 {last.sha256[:12]}, but {newest[:12]} was sealed there"
+            )
         return
     for row in summary.receipts:
         if row.may_hold(times):
@@ -103,7 +113,8 @@ def write_missing_summaries(snapshot: Snapshot) -> list[int]:
         if is_there or not generation.receipt_names():
             continue
         try:
-            made = summarized(generation.number, generation.receipts())
+            receipts = generation.receipts(snapshot.journal.noted.forgotten)
+            made = summarized(generation.number, receipts)
         except ReceiptError:
             continue
         generation.write_summary(made)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -9,7 +10,7 @@ from typing import Any
 from upath import UPath
 
 from kafka_drain.archive.documents import WindowPlan
-from kafka_drain.archive.receipts import Receipt, parse_receipt
+from kafka_drain.archive.receipts import Receipt, receipt_at
 from kafka_drain.errors import ArchiveError
 from kafka_drain.offsets import OffsetRange, TopicPartition
 from kafka_drain.storage.immutability import Retention
@@ -33,6 +34,15 @@ def ranges_of(rows: Iterable[Mapping[str, Any]]) -> dict[TopicPartition, list[Of
         tp = TopicPartition(row["topic"], row["partition"])
         ranges.setdefault(tp, []).append(OffsetRange(row["start"], row["end"]))
     return ranges
+
+
+#: What a window may be named: never as a file manager names a copy of its folder.
+_KEY = re.compile(r"[0-9A-Za-z_=+-]+")
+
+
+def is_key(folder: str) -> bool:
+    """Return whether a folder is a window by its name; `<name> (1)` or `<name>.bak` isn't one."""
+    return _KEY.fullmatch(folder) is not None
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,10 +102,9 @@ class Window:
 
         Raises:
             FileNotFoundError: When it doesn't exist.
-            ReceiptError: When it differs from what was sealed.
+            ReceiptError: When it differs from what was sealed there.
         """
-        content = read_bytes(self.folder / "receipt.json")
-        return parse_receipt(content, f"the receipt of window {self.key}")
+        return receipt_at(read_bytes(self.folder / "receipt.json"), f"{self.name}/receipt.json")
 
     def write_receipt(self, receipt: Receipt, retention: Retention | None = None) -> bool:
         """Write the receipt, locked if asked for; return False if it already exists."""

@@ -90,10 +90,16 @@ def parse_key(path: Any, content: bytes) -> dict[str, str]:
             "release that wrote it"
         )
     for name in _TEXTS:
-        if not isinstance(document.get(name), str):
+        if not isinstance(document.get(name), str) or not document[name]:
             raise ArchiveError(
                 f"{path} has {name} {document.get(name)!r}, expected text; restore it from a copy"
             )
+    named = _NAME.fullmatch(str(path).rpartition("/")[2])
+    if named is not None and named[1] != document["id"]:
+        raise ArchiveError(
+            f"{path} is of data key {document['id']!r}, expected {named[1]!r}; restore it from a "
+            "copy"
+        )
     return {name: document[name] for name in _TEXTS}
 
 

@@ -30,6 +30,7 @@ from kafka_drain.proof.sealed_files import (
     SealedCheck,
     check_all_sealed,
     check_listed_sealed,
+    check_newest,
     lost_ranges,
     readable_receipts,
 )
@@ -135,6 +136,7 @@ def read_open(
     kept = max(CHARTED, len(state.checkpoint.ends)) if whole else CHARTED
     newest = list(readable_receipts(generation, generation.receipt_names()[-kept:]))
     state.findings.extend(_ends_elsewhere(state, newest))
+    state.findings.extend(_other_folders(state))
     listing = generation.list_data_files()
     if whole:
         sealed = check_all_sealed(
@@ -147,6 +149,8 @@ def read_open(
     else:
         again = windows.drained_again
         sealed = check_listed_sealed(state, listing, previous, newest, again)
+        names = generation.receipt_names()[-kept:]
+        sealed.findings += check_newest(generation, names, forgotten)
     read = read_many if len(state.new) > MANY_FILES else read_committed_files
     files, found = read(generation, state.new, document.format, say)
     files, replaced = windows.without_replaced(files)
@@ -277,6 +281,19 @@ def _ends_elsewhere(state: GenerationState, receipts: Iterable[Receipt]) -> list
     folder = f"{state.generation.name}/checkpoint"
     found = compare_with_receipts(state.checkpoint, ends, folder)
     return [finding for finding in found if finding not in state.findings]
+
+
+def _other_folders(state: GenerationState) -> list[Finding]:
+    """Find out whether new files lie in other folders than generation.json says."""
+    generation, expected = state.generation, state.generation.document.partition_by
+    for file in state.new:
+        folders = [name for name in file.path.split("/")[:-1] if "=" in name]
+        seen = [name.partition("=")[0] for name in folders]
+        if seen != expected:
+            detail = f"says partition_by {expected}, but {file.path} is partitioned by {seen}"
+            where = f"{generation.name}/generation.json"
+            return [Finding(Reason.DOCUMENT_CHANGED, where, detail)]
+    return []
 
 
 def _orphans(state: GenerationState, listing: Iterable[str]) -> list[str]:

@@ -11,7 +11,7 @@ from upath import UPath
 from kafka_drain.archive.generation import Generation
 from kafka_drain.archive.generation_state import GenerationState
 from kafka_drain.archive.generation_summary import SummaryRow
-from kafka_drain.archive.receipt_chain import check_link
+from kafka_drain.archive.receipt_chain import check_figures, check_link, unreadable
 from kafka_drain.archive.receipts import Receipt, ReceiptError, SealedFile, unknown_files
 from kafka_drain.archive.snapshot import SnapshotGeneration
 from kafka_drain.errors import DataFileError, KeyUnavailableError
@@ -21,6 +21,9 @@ from kafka_drain.progress import Progress, Ticker
 
 #: Number of segments that a warning names.
 _NAMED = 5
+
+#: Findings of receipts that can't be read.
+_UNREADABLE = (Reason.RECEIPT_CORRUPT, Reason.RECEIPT_MISPLACED)
 
 
 @dataclass
@@ -44,12 +47,12 @@ class SealedCheck:
     @property
     def has_corrupt_receipt(self) -> bool:
         """Whether a receipt can't be read."""
-        return any(finding.reason == Reason.RECEIPT_CORRUPT for finding in self.findings)
+        return any(finding.reason in _UNREADABLE for finding in self.findings)
 
     @property
     def chain_is_whole(self) -> bool:
         """Whether the receipts themselves are intact, so that another may follow."""
-        broken = (Reason.RECEIPT_CORRUPT, Reason.RECEIPT_CHANGED, Reason.RECEIPT_HOLE)
+        broken = (*_UNREADABLE, Reason.RECEIPT_CHANGED, Reason.RECEIPT_HOLE)
         return not any(finding.reason in broken for finding in self.findings)
 
 
@@ -88,11 +91,12 @@ def check_all_sealed(
         try:
             receipt = generation.read_receipt(name)
         except ReceiptError as error:
-            check.findings.append(Finding(Reason.RECEIPT_CORRUPT, where, str(error)))
+            check.findings.append(unreadable(error, where))
             unknown = True
             continue
         if not unknown:
             check.findings += check_link(receipt, before, check.last_hash, where, forgotten)
+        check.findings += check_figures(receipt, before, where)
         before, check.last_hash, unknown = receipt, receipt.sha256, False
         check.rows.append(SummaryRow.of(receipt))
         if has_unknown_content(receipt, drained_again):
@@ -170,6 +174,35 @@ def check_listed_sealed(
     unproven = [receipt for receipt in newest if has_unknown_content(receipt, drained_again)]
     check.findings += unknown_contents(generation, unproven)
     return check
+
+
+def check_newest(
+    generation: SnapshotGeneration, names: Sequence[str], forgotten: Mapping[str, str]
+) -> list[Finding]:
+    """Check that the newest receipts of a generation are its own, and follow each other.
+
+    Args:
+        generation: The generation.
+        names: Names of the receipts, oldest first.
+        forgotten: Lost receipts that the user has given up, as `check_link` takes them.
+    """
+    findings: list[Finding] = []
+    before: Receipt | None = None
+    for name in names:
+        where = generation.receipt_where(name)
+        try:
+            receipt = generation.read_receipt(name)
+        except ReceiptError as error:
+            findings.append(unreadable(error, where))
+            before = None
+            continue
+        if before is not None or name == generation.receipt_names()[0]:
+            # A validation of everything reads what the first one follows, in another generation.
+            previous = before.sha256 if before else receipt.previous
+            findings += check_link(receipt, before, previous, where, forgotten)
+        findings += check_figures(receipt, before, where)
+        before = receipt
+    return findings
 
 
 def readable_receipts(generation: Generation, names: Iterable[str]) -> Iterator[Receipt]:

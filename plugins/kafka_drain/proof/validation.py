@@ -25,9 +25,12 @@ from kafka_drain.archive.journal.checks import (
     check_sealed_state,
     note_of_holes,
     note_of_segment,
+    unreadable_document,
 )
 from kafka_drain.archive.journal.files import note_sealed
+from kafka_drain.archive.keys import damaged_keys
 from kafka_drain.archive.notes import unreadable_notes
+from kafka_drain.archive.receipt_chain import unreadable
 from kafka_drain.archive.receipts import KafkaBounds, ReceiptError
 from kafka_drain.archive.schema_seals import SEALS, check_schemas
 from kafka_drain.archive.segment_overlaps import Hole
@@ -178,12 +181,20 @@ def validate_archive(
     acknowledged = parse_acknowledgements(acknowledge_expired)
     whole = scope == "all" or deep
     asked = None if whole else Asked()
-    sealed = check_sealed_state(archive.snapshot(), chain_is_read=whole, asked=asked)
+    # Copies stand in for damaged documents, so that everything else is checked too.
+    looked_at = Snapshot(archive.root, from_copies=True)
+    sealed = check_sealed_state(looked_at, chain_is_read=whole, asked=asked)
     snapshot = sealed.snapshot
     pipeline, generations = snapshot.document.pipeline, snapshot.generations
     report = Report(str(archive.root), pipeline, scope=scope, deep=deep, validated_at=now)
     newest = [generation.name for generation in generations[-1:]]
     report.findings += unreadable_notes(archive.root, newest)
+    report.findings += [
+        Finding(Reason.COPY_IGNORED, folder, "isn't a generation's or a window's name")
+        for folder in snapshot.ignored
+    ]
+    if whole:
+        report.findings += damaged_keys(archive.root)
     checked = check_windows(snapshot, deep=deep)
     left_out = snapshot.left_out
     if left_out is not None:
@@ -251,12 +262,15 @@ def _validate_generations(validation: _Validation, *, whole: bool, writes: bool)
         if left_out is not None and generation.number <= left_out.index.last:
             # It has no receipts, or it would be in the index.
             validation.report.add_sealed(generation, None, 0)
+        elif (damage := unreadable_document(generation)) is not None:
+            validation.report.findings.append(damage)
+            previous = _trust_closed(validation, generation, previous)
         elif generation is snapshot.open_generation:
             _validate_open(validation, generation, previous, whole=whole, writes=writes)
         elif whole:
             previous = _validate_closed(validation, generation, previous, writes=writes)
         else:
-            previous = _trust_closed(validation, generation)
+            previous = _trust_closed(validation, generation, previous)
 
 
 def _validate_open(
@@ -428,18 +442,19 @@ def _note(validation: _Validation) -> bool:
     return True
 
 
-def _trust_closed(validation: _Validation, generation: SnapshotGeneration) -> str | None:
-    """Take a closed generation's figures from its newest receipt; return that receipt's hash."""
+def _trust_closed(
+    validation: _Validation, generation: SnapshotGeneration, previous: str | None
+) -> str | None:
+    """Take a closed generation's figures from its newest receipt, and return the last hash."""
     report, names = validation.report, generation.receipt_names()
     known = validation.sealed.newest.get(generation.name)
     try:
         receipt = known or (generation.read_receipt(names[-1]) if names else None)
     except ReceiptError as error:
-        where = generation.receipt_where(names[-1])
-        report.findings.append(Finding(Reason.RECEIPT_CORRUPT, where, str(error)))
+        report.findings.append(unreadable(error, generation.receipt_where(names[-1])))
         return None
     report.add_sealed(generation, receipt, len(names))
-    return receipt.sha256 if receipt else None
+    return receipt.sha256 if receipt else previous
 
 
 def _validate_closed(

@@ -198,6 +198,18 @@ def list_folder(folder: UPath) -> dict[str, bool]:
     }
 
 
+def size_of(root: UPath, where: str) -> int | None:
+    """Return the size in bytes of a file below a folder; None if it doesn't exist."""
+    try:
+        if is_local(root):
+            # Several times as fast as a path's own method, which matters with 100,000 files.
+            return os.stat(f"{root}/{where}").st_size
+        path = root / where
+        return int(path.fs.info(path.path)["size"])
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+
+
 def hadoop_path(path: UPath) -> str:
     """Return a path in Hadoop's form: s3 URLs become s3a."""
     text = str(path)

@@ -6,6 +6,7 @@ import json
 import uuid
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime, timezone
+from types import MappingProxyType
 from urllib.parse import quote
 
 from upath import UPath
@@ -23,11 +24,17 @@ BLOCK_BYTES = 32 << 20
 DAMAGED = "_spark_metadata.damaged-"
 
 
-def rebuild_manifest(generation: Generation) -> int:
+def rebuild_manifest(
+    generation: Generation, forgotten: Mapping[str, str] = MappingProxyType({})
+) -> int:
     """Rebuild `_spark_metadata`; the damaged folder is kept beside it under another name.
 
     Files of batches up to the last compaction go into one `.compact` file, as Spark would write
     it; each later batch gets its own file. Batches without a receipt keep their manifest lines.
+
+    Args:
+        generation: The generation.
+        forgotten: Lost receipts that were given up, by path.
 
     Returns:
         The number of sealed files that the new manifest lists.
@@ -36,7 +43,7 @@ def rebuild_manifest(generation: Generation) -> int:
         ArchiveError: When nothing is sealed.
         ReceiptError: When a receipt is damaged.
     """
-    receipts = list(generation.receipts())
+    receipts = list(generation.receipts(forgotten))
     if not receipts:
         raise ArchiveError(
             f"{generation.folder} has no receipts to rebuild the manifest from; restore it from a "

@@ -7,6 +7,7 @@ system without hard links, left it half written.
 
 from __future__ import annotations
 
+import json
 import os
 from bisect import insort
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -18,13 +19,24 @@ from upath import UPath
 
 from kafka_drain.archive import erasures
 from kafka_drain.archive.copies import read_copy
-from kafka_drain.archive.documents import ArchiveDocument
+from kafka_drain.archive.documents import ArchiveDocument, GenerationDocument, HeadDocument
 from kafka_drain.archive.generation import Generation, number_of
 from kafka_drain.archive.journal.digests import digest_of
-from kafka_drain.archive.journal.entries import REMOVED, parse_entry
+from kafka_drain.archive.journal.entries import REMOVED, lags, parse_entry
 from kafka_drain.archive.journal.files import read_journal
-from kafka_drain.archive.journal.identity import identity_differs, ids_by_topic
-from kafka_drain.archive.receipts import ReceiptError, parse_receipt, receipt_name
+from kafka_drain.archive.journal.identity import (
+    generation_differs,
+    identity_differs,
+    ids_by_topic,
+)
+from kafka_drain.archive.receipts import (
+    MisplacedError,
+    Receipt,
+    ReceiptError,
+    parse_receipt,
+    receipt_at,
+    receipt_name,
+)
 from kafka_drain.archive.snapshot import Snapshot
 from kafka_drain.clock import utc_now
 from kafka_drain.errors import ArchiveError
@@ -74,7 +86,8 @@ class DocumentRepair:
     def __str__(self) -> str:
         told = f"{self.where} {self.seen.value}"
         if self.step is Step.RESTORE:
-            return f"{told}: restores it from its copy"
+            source = "the newest entry" if self.seen is Seen.OLDER else "its copy"
+            return f"{told}: restores it from {source}"
         if self.step is Step.SET_ASIDE:
             why = "its seal is forgotten" if self.is_named else "nothing names it"
             return f"{told}, and {why}: moves it aside"
@@ -149,6 +162,10 @@ def _carry_out(root: UPath, repair: DocumentRepair, say: Callable[[str], None]) 
         raise ArchiveError(f"{path} was just written by another run; repair again")
 
 
+def _copied(folder: str) -> DocumentRepair:
+    return DocumentRepair(folder, Seen.COPIED, Step.SET_ASIDE, is_named=False)
+
+
 def _is_receipt(where: str) -> bool:
     return "/receipts/" in where or where.endswith("/receipt.json")
 
@@ -165,10 +182,11 @@ def _retention(root: UPath) -> Retention | None:
 
 def _set_aside(path: UPath, seen: Seen) -> str:
     """Rename a file so that it isn't taken for a receipt or document; return the new name."""
-    kind = "torn" if seen is Seen.UNREADABLE else "changed"
+    kinds = {Seen.UNREADABLE: "torn", Seen.COPIED: "copy"}
+    kind = kinds.get(seen, "changed")
     name = f".{path.name}.{kind}-{datetime.now(timezone.utc):%Y%m%dT%H%M%S.%fZ}"
     # A folder that contains only hidden files counts as never started. Receipts stay visible.
-    if path.name not in ("generation.json", "plan.json"):
+    if seen is not Seen.COPIED and path.name not in ("generation.json", "plan.json"):
         name = name.removeprefix(".")
     aside = path.with_name(name)
     try:
@@ -176,7 +194,7 @@ def _set_aside(path: UPath, seen: Seen) -> str:
             os.rename(str(path), str(aside))
             sync_folder(path.parent)
         else:
-            path.fs.mv(path.path, aside.path)
+            path.fs.mv(path.path, aside.path, recursive=seen is Seen.COPIED)
     except OSError as error:
         raise ArchiveError(
             f"{path} can't be renamed: {error.strerror or error}; check that this user has write "
@@ -204,6 +222,10 @@ class _Look:
         if torn is not None and torn.step is Step.SET_ASIDE:
             # What the entries below it name only shows once it is moved aside.
             return [torn]
+        if (head := self._older_head()) is not None:
+            return [head]
+        if copied := [*self._copied_generations(), *self._copied_windows()]:
+            return copied
         self._look_at_document("archive.json", is_suspected=True)
         numbers = {int(name.rpartition("/")[2]) for name in self._noted.tips}
         there = sorted(numbers.union(_generations(self._root)))
@@ -217,6 +239,49 @@ class _Look:
             is_open = generation is generations[-1]
             following = self._look_at_receipts(generation, following, is_open=is_open)
         return self._repairs
+
+    def _older_head(self) -> DocumentRepair | None:
+        """Find a journal.json that is too old, although all entries after it are there.
+
+        An archive that was copied while it was used may have one.
+        """
+        journal = self._journal
+        only = {where for where, _ in journal.problems} == {"journal"}
+        if not only or not lags(journal.head, journal.newest) or journal.sha256 is None:
+            return None
+        renewed = HeadDocument(entries=journal.newest, sha256=journal.sha256).content()
+        content = json.dumps(renewed, indent=2).encode()
+        return DocumentRepair("journal.json", Seen.OLDER, Step.RESTORE, True, content)
+
+    def _copied_generations(self) -> Iterator[DocumentRepair]:
+        """Find folders that by their generation.json are a copy of another one's."""
+        there = _generations(self._root)
+        for number in there:
+            generation = Generation(self._root, number)
+            where = f"{generation.name}/generation.json"
+            if generation.name in self._noted.tips or where in self._noted.documents:
+                continue
+            content = _read(self._root / where)
+            with suppress(ArchiveError):
+                said = GenerationDocument.parse(self._root / where, content or b"").generation
+                if said != number and said in there:
+                    yield _copied(generation.name)
+
+    def _copied_windows(self) -> Iterator[DocumentRepair]:
+        """Find folders whose receipt is that of another window, which is there too."""
+        for key in Snapshot(self._root).folders:
+            if key in self._noted.windows:
+                continue
+            where = f"windows/{key}/receipt.json"
+            content = _read(self._root / where)
+            try:
+                receipt_at(content or b"", where)
+            except MisplacedError as error:
+                own = error.receipt.where if error.receipt is not None else where
+                if _read(self._root / own) == content:
+                    yield _copied(f"windows/{key}")
+            except ReceiptError:
+                continue
 
     def _torn_entry(self) -> DocumentRepair | None:
         """Find a half-written newest entry: neither journal.json nor a receipt refers to it.
@@ -391,35 +456,59 @@ class _Look:
         return content if seen is Seen.CHANGED else None
 
     def _see(self, where: str, content: bytes | None, sha256: str | None) -> Seen:
-        """Return the state of a file; of archive.json, also by what its digest doesn't cover."""
+        """Return the state of a file, also by what its digest doesn't cover."""
         seen = _see(where, content, sha256)
-        if where != "archive.json" or content is None or seen is not Seen.SOUND:
+        if content is None or seen is not Seen.SOUND:
             return seen
         try:
-            document = ArchiveDocument.parse(self._root / where, content)
+            differs = self._differs(where, content)
         except ArchiveError:
             return Seen.UNREADABLE
-        differs = identity_differs(
-            document.settings,
-            document.topics,
-            self._noted.documents,
-            ids_by_topic(self._topic_ids()),
-        )
         return Seen.CHANGED if differs else Seen.SOUND
+
+    def _differs(self, where: str, content: bytes) -> str:
+        """Describe how a document contradicts receipts, in what its digest doesn't cover.
+
+        Raises:
+            ArchiveError: When it can't be read.
+        """
+        if where == "archive.json":
+            document = ArchiveDocument.parse(self._root / where, content)
+            return identity_differs(
+                document.settings,
+                document.topics,
+                self._noted.documents,
+                ids_by_topic(self._topic_ids()),
+            )
+        folder, _, name = where.rpartition("/")
+        number = number_of(folder.rpartition("/")[2])
+        if name != "generation.json" or number is None:
+            return ""
+        opened = GenerationDocument.parse(self._root / where, content)
+        newest = self._newest_of(Generation(self._root, number))
+        if newest is None:
+            return ""
+        topics, starts = opened.known_topics, opened.first_offsets()
+        return generation_differs(opened.generation, topics, starts, newest)
+
+    def _newest_of(self, generation: Generation) -> Receipt | None:
+        """Return the newest receipt of a generation; None if there is none, or it is damaged."""
+        names = generation.receipt_names()[-1:]
+        content = _read(self._root / generation.receipt_where(names[0])) if names else None
+        try:
+            return parse_receipt(content) if content is not None else None
+        except ReceiptError:
+            return None
 
     def _topic_ids(self) -> Iterator[tuple[Mapping[str, str], Mapping[str, str]]]:
         """Yield, for each generation, the topic ids in its newest receipt and its document."""
         for number in _generations(self._root):
             generation = Generation(self._root, number)
-            names = generation.receipt_names()[-1:]
-            content = _read(self._root / generation.receipt_where(names[0])) if names else None
-            sealed: Mapping[str, str] = {}
+            newest = self._newest_of(generation)
             opened: Mapping[str, str] = {}
-            with suppress(ReceiptError):
-                sealed = parse_receipt(content).topics if content else {}
             with suppress(ArchiveError):
                 opened = generation.read_document().topics
-            yield sealed, opened
+            yield newest.topics if newest else {}, opened
 
 
 def _see(where: str, content: bytes | None, sha256: str | None) -> Seen:

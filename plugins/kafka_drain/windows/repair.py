@@ -193,7 +193,8 @@ def repair_manifest(plan: RepairPlan) -> int:
     """
     assert plan.manifest is not None
     try:
-        return rebuild_manifest(plan.manifest)
+        forgotten = plan.archive.snapshot().journal.noted.forgotten
+        return rebuild_manifest(plan.manifest, forgotten)
     except ValueError as error:
         raise CheckpointError(
             f"{plan.manifest.folder}: a receipt is damaged too ({error}); restore it from a copy"

@@ -14,6 +14,8 @@ class Seen(Enum):
     MISSING = "is missing"
     CHANGED = "differs from what was sealed"
     UNREADABLE = "can't be read"
+    COPIED = "is a copy of another folder"
+    OLDER = "is older than the newest entries"
 
 
 class Step(Enum):

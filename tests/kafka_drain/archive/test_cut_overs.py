@@ -67,3 +67,15 @@ def test_read_cut_over_changed(tmp_path: Path) -> None:
     path.write_text(path.read_text().replace('"passed"', '"maybe"'))
     with pytest.raises(ArchiveError, match="verdict"):
         read_cut_over(root, "one")
+
+
+def test_read_cut_over_misplaced(tmp_path: Path) -> None:
+    """A step's document that is a copy of another step's is refused."""
+    root = UPath(tmp_path)
+    one, other = (
+        tmp_path / write_step(root, "one", step(name), NOW) for name in ("mirror", "back")
+    )
+    other.write_bytes(one.read_bytes())
+
+    with pytest.raises(ArchiveError, match="of step 'mirror'"):
+        read_cut_over(root, "one")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 
 import pytest
@@ -78,3 +79,16 @@ def test_unfinished_drills_changed(tmp_path: Path) -> None:
 
     with pytest.raises(ArchiveError, match=r"started.json has format version|started.json"):
         unfinished_drills(UPath(tmp_path))
+
+
+def test_drills_misplaced(tmp_path: Path) -> None:
+    """A copy of another drill's result proves nothing, and one of its note is an error."""
+    root = UPath(tmp_path)
+    write_result(root, drill(1, drill=NAMES[0]))
+    write_started(root, started(NAMES[0]))
+    folder = tmp_path / "drills"
+    shutil.copytree(folder / NAMES[0], folder / NAMES[1])
+
+    assert read_drills(root) == [drill(1, drill=NAMES[0])]
+    with pytest.raises(ArchiveError, match="is of drill"):
+        unfinished_drills(root)

@@ -14,6 +14,7 @@ from upath import UPath
 from kafka_drain.archive import keys
 from kafka_drain.archive.keys import (
     choose_key,
+    damaged_keys,
     encryption_of,
     is_encrypted,
     keys_for_writing,
@@ -140,3 +141,24 @@ def test_rewrap_killed(
     have("new")
     assert data_key(root, made["current"]) == opened
     assert [path.name for path in (root / FOLDER).iterdir()] == [f"{made['current']}.0002.json"]
+
+
+def test_damaged_keys(tmp_path: Path, have: Callable[..., None]) -> None:
+    """A key document that is empty, or that of another key, is found without any master key."""
+    have("old", "new")
+    root = UPath(tmp_path)
+    for encryption in (OLD, NEW):
+        keys_for_writing(root, encryption)
+    first, second = sorted((tmp_path / FOLDER).iterdir())
+    assert damaged_keys(root) == []
+
+    one, other = first.read_bytes(), second.read_bytes()
+    first.write_bytes(other)
+    second.write_bytes(b"")
+
+    told = [(finding.where, finding.detail) for finding in damaged_keys(root)]
+    assert [where for where, _ in told] == [f"{FOLDER}/{first.name}", f"{FOLDER}/{second.name}"]
+    assert "is of data key" in told[0][1]
+    assert "isn't JSON" in told[1][1]
+    first.write_bytes(one.replace(b'"old"', b'""').replace(b'"new"', b'""'))
+    assert "expected text" in damaged_keys(root)[0].detail

@@ -15,7 +15,7 @@ import pytest
 from kafka_drain.archive.archive import Archive
 from kafka_drain.archive.files import archive_files
 from kafka_drain.data_files.file_offsets import CommittedFile
-from kafka_drain.errors import ConfigError, DataFileError
+from kafka_drain.errors import ConfigError, ManifestInvalidError
 from kafka_drain.find import plan, search
 from kafka_drain.find.criteria import Criteria
 from kafka_drain.find.plan import Position
@@ -298,7 +298,7 @@ def test_search_file_gone(made: MadeArchive) -> None:
     [path] = Path(str(made.root)).rglob("part-00000-1-0.parquet")
     path.unlink()
 
-    with pytest.raises(DataFileError, match=r"part-00000-1-0.parquet is gone"):
+    with pytest.raises(ManifestInvalidError, match=r"part-00000-1-0.parquet: doesn't exist"):
         found(made.archive, partitions=["0"])
 
 

@@ -43,13 +43,14 @@ from kafka_drain.archive.journal.identity import (
     ids_by_topic,
     note_of_settings,
 )
-from kafka_drain.archive.receipt_chain import check_link
+from kafka_drain.archive.receipt_chain import check_figures, check_link, unreadable
 from kafka_drain.archive.receipts import Receipt, ReceiptError
 from kafka_drain.archive.segment_overlaps import (
     Claim,
     Hole,
     claims_of,
     drained_of,
+    find_early,
     find_holes,
     find_overlaps,
 )
@@ -275,7 +276,7 @@ def _lost_links(
             try:
                 receipt = generation.read_receipt(name)
             except ReceiptError as error:
-                broken.append(Finding(Reason.RECEIPT_CORRUPT, where, str(error)))
+                broken.append(unreadable(error, where))
                 continue
             found = check_link(receipt, before, previous, where, forgotten)
             # If one between two others was replaced, it's unknown which of them is genuine.
@@ -300,6 +301,7 @@ class _Look:
         self._documents: dict[str, str] = {}
         self._receipts: list[Receipt] = []
         self._drained: list[tuple[str, Mapping[Partition, OffsetRange] | None]] = []
+        self._fresh: set[str] = set()
 
     def look(self, windows: bool) -> SealedState:
         """Run the check and return the result."""
@@ -355,7 +357,9 @@ class _Look:
             if receipt is not None:
                 self._drained.append((name, drained_of(receipt)))
             else:
-                self._drained.append((name, self._starts(generation, noted.get(name))))
+                starts = self._starts(generation, noted.get(name))
+                self._drained.append((name, starts))
+                self._fresh |= {name} if starts is not None else set()
         return newest
 
     def _names_left_out(self) -> tuple[set[str], set[str]]:
@@ -380,7 +384,8 @@ class _Look:
             topic_ids = self._snapshot.topic_ids(generation)
             starts = generation.starting_offsets
         except ArchiveError:
-            # Gets its own finding when the generation is drained to.
+            damage = unreadable_document(generation)
+            self._state.findings += [damage] if damage is not None else []
             return None
         return {
             (tp, topic_ids.get(tp.topic, "")): OffsetRange(start, start)
@@ -388,7 +393,12 @@ class _Look:
         }
 
     def _look_for_holes(self, held: Iterable[Receipt], windows: bool) -> None:
-        """Find offsets between two generations that are in no segment and weren't accepted."""
+        """Compare where generations start with what is archived.
+
+        Finds offsets between two generations that are in no segment and weren't accepted, and
+        offsets that a generation would archive again.
+        """
+        self._state.findings += find_early(self._drained, self._fresh)
         accounted = _accepted_holes(self._journal.noted)
         looked_at = {name for name, _ in self._drained}
         if not windows:
@@ -431,7 +441,7 @@ class _Look:
             return None
         for later in names[before:]:
             where = generation.receipt_where(later)
-            following = self._read(generation, later)
+            following = self._read(generation, later, receipt)
             if following is None:
                 return None
             broken = check_link(following, receipt, receipt.sha256, where, forgotten)
@@ -445,13 +455,17 @@ class _Look:
     def _look_at_generation(self, generation: SnapshotGeneration, receipt: Receipt) -> None:
         """Compare generation.json with the journal, and with the newest receipt."""
         path = f"{generation.name}/generation.json"
-        try:
-            document = generation.document
-        except ArchiveError as error:
-            self._find(Reason.DOCUMENT_CHANGED, path, str(error))
+        damage = unreadable_document(generation)
+        if damage is not None:
+            self._state.findings.append(damage)
+            return
+        document = generation.document
+        if generation.damage:
+            detail = _without(generation.damage, self._snapshot.root / path)
+            self._find(Reason.DOCUMENT_CHANGED, path, detail)
             return
         differs = generation_differs(
-            document.generation, document.topics, document.first_offsets(), receipt
+            document.generation, document.known_topics, document.first_offsets(), receipt
         )
         if differs:
             self._find(Reason.DOCUMENT_CHANGED, path, differs)
@@ -516,6 +530,10 @@ class _Look:
     def _look_at_identity(self, receipts: list[Receipt]) -> None:
         """Compare the identity in archive.json with the journal, and with the receipts."""
         document = self._snapshot.document
+        if self._snapshot.damage:
+            root = self._snapshot.root
+            detail = _without(self._snapshot.damage, root / "archive.json")
+            self._find(Reason.DOCUMENT_CHANGED, "archive.json", detail)
         left = self._snapshot.left_out
         known = left.index.ids if left is not None else {}
         self._state.topic_ids = ids_by_topic(self._topic_ids(), known)
@@ -567,8 +585,15 @@ class _Look:
         elif seen is not None:
             self._documents[path] = seen
 
-    def _read(self, generation: Generation, name: str) -> Receipt | None:
+    def _read(
+        self, generation: Generation, name: str, before: Receipt | None = None
+    ) -> Receipt | None:
         """Read a generation's receipt; None, with a finding, if it is damaged.
+
+        Args:
+            generation: The generation.
+            name: The receipt.
+            before: The receipt that it should follow; None if that isn't known.
 
         Raises:
             FileNotFoundError: When it doesn't exist.
@@ -576,9 +601,10 @@ class _Look:
         try:
             receipt = generation.read_receipt(name)
         except ReceiptError as error:
-            self._find(Reason.RECEIPT_CORRUPT, generation.receipt_where(name), str(error))
+            self._state.findings.append(unreadable(error, generation.receipt_where(name)))
             return None
         self._receipts.append(receipt)
+        self._state.findings += check_figures(receipt, before, generation.receipt_where(name))
         return receipt
 
     def _receipt_of(self, window: SnapshotWindow) -> Receipt | None:
@@ -586,9 +612,10 @@ class _Look:
         try:
             receipt = window.receipt
         except ReceiptError as error:
-            self._find(Reason.RECEIPT_CORRUPT, f"{window.name}/receipt.json", str(error))
+            self._state.findings.append(unreadable(error, f"{window.name}/receipt.json"))
             return None
         self._receipts.append(receipt)
+        self._state.findings += check_figures(receipt, None, receipt.where)
         return receipt
 
     def _find(self, reason: Reason, where: str, detail: str) -> None:
@@ -633,7 +660,18 @@ def _note_of_identity(snapshot: Snapshot) -> dict[str, str]:
     }
 
 
-def _without(error: ArchiveError, path: UPath) -> str:
+def unreadable_document(generation: SnapshotGeneration) -> Finding | None:
+    """Return the finding for a generation.json that can't be read; None if it can be."""
+    path = f"{generation.name}/generation.json"
+    try:
+        generation.document  # noqa: B018 - read now
+    except ArchiveError as error:
+        detail = _without(error, generation.root / path)
+        return Finding(Reason.DOCUMENT_CHANGED, path, detail)
+    return None
+
+
+def _without(error: ArchiveError | str, path: UPath) -> str:
     """Return an error's text without the path that it begins with."""
     return str(error).removeprefix(f"{path} ")
 

@@ -7,7 +7,7 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from kafka_drain.archive.receipts import parse_receipt
+from kafka_drain.archive.receipts import receipt_at
 from kafka_drain.storage.typed_json import parse_object
 
 #: Folder of the requests to erase records.
@@ -28,7 +28,7 @@ def digest_of(where: str, content: bytes) -> str:
     if folder == ERASURES:
         return canonical_digest(parse_object(content))
     if name not in _DIGESTS:
-        return parse_receipt(content, where).sha256
+        return receipt_at(content, where).sha256
     document = parse_object(content)
     try:
         return _DIGESTS[name](document)

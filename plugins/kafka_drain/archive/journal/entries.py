@@ -281,6 +281,11 @@ def judge_known(newest: int, known: int) -> str:
     return f"ends at entry {newest:,}, but a receipt was sealed after entry {known:,}"
 
 
+def lags(head: Head | None, newest: int) -> bool:
+    """Return whether a head is further behind the newest entry than a killed run leaves it."""
+    return head is not None and head.entries < newest - 1
+
+
 def judge_head(head: Head | None, newest: int, hashes: Mapping[int, str]) -> str:
     """Describe why a journal is incomplete at its end; empty if it is complete.
 
@@ -296,6 +301,11 @@ def judge_head(head: Head | None, newest: int, hashes: Mapping[int, str]) -> str
         return "journal.json, which records its end, is missing" if newest > 1 else ""
     if head.entries > newest:
         return f"ends at entry {newest:,}, but journal.json says {head.entries:,}"
+    if lags(head, newest):
+        return (
+            f"journal.json says {head.entries:,} entries, but there are {newest:,}: it can lag by "
+            "one, so it is an older one"
+        )
     if head.entries in hashes and hashes[head.entries] != head.sha256:
         return f"entry {head.entries:,} isn't the one that journal.json names"
     return ""

@@ -23,6 +23,7 @@ from kafka_drain.archive.journal.entries import (
     Noted,
     first_needed,
     fold_journal,
+    lags,
     next_whole,
     parse_entry,
 )
@@ -35,6 +36,9 @@ _ENTRY = re.compile(r"[0-9]{12}\.json")
 # If several runs write an entry at the same moment, one of them succeeds per attempt.
 TRIES = 100
 
+# So often is a head read again that seems to be older than a killed run leaves it.
+SETTLES = 20
+
 
 def read_journal(root: UPath) -> Journal:
     """Read what was sealed, starting at the newest entry that holds everything.
@@ -42,7 +46,7 @@ def read_journal(root: UPath) -> Journal:
     Args:
         root: The archive's folder.
     """
-    for _ in range(TRIES):
+    for attempt in range(TRIES):
         # Head first: a concurrent entry must not make the journal look truncated.
         try:
             head, damage = _read_head(root), ""
@@ -50,6 +54,9 @@ def read_journal(root: UPath) -> Journal:
             head, damage = None, str(error)
         numbers = _numbers(root)
         newest = max(numbers, default=0)
+        if lags(head, newest) and attempt < SETTLES:
+            # Entries were just written, or one of several writers is just renewing the head.
+            continue
         needed = range(first_needed(newest), newest + 1) if newest else ()
         try:
             contents = [(n, read_bytes(_path(root, n)) if n in numbers else None) for n in needed]
@@ -94,7 +101,7 @@ def note_sealed(root: UPath, noted: Noted, known: Journal | None = None) -> None
         # This keeps the head at most one entry behind, so that two entries without a head are
         # damage.
         if journal.sha256 is not None:
-            _write_head(root, journal.head, Head(journal.newest, journal.sha256))
+            _catch_up(root, journal.head, Head(journal.newest, journal.sha256))
         news = journal.noted.news(noted)
         if not news:
             return
@@ -173,7 +180,8 @@ def _raise_head(root: UPath, head: Head) -> None:
     The last writer checks the entries again afterwards, so the head never stays behind them.
     """
     while True:
-        HeadDocument(entries=head.entries, sha256=head.sha256).write(root / "journal.json")
+        # A run that was stopped here meanwhile must not set it back by more than one.
+        _write_head(root, _head_now(root), head)
         newest = max(_numbers(root), default=0)
         if newest <= head.entries:
             return
@@ -184,9 +192,22 @@ def _raise_head(root: UPath, head: Head) -> None:
             return
 
 
+def _catch_up(root: UPath, seen: Head | None, head: Head) -> None:
+    if seen is None or seen.entries < head.entries:
+        _raise_head(root, head)
+
+
 def _write_head(root: UPath, seen: Head | None, head: Head) -> None:
     if seen is None or seen.entries < head.entries:
         HeadDocument(entries=head.entries, sha256=head.sha256).write(root / "journal.json")
+
+
+def _head_now(root: UPath) -> Head | None:
+    """Return what journal.json says; None if it is missing or damaged."""
+    try:
+        return _read_head(root)
+    except ArchiveError:
+        return None
 
 
 def _read_head(root: UPath) -> Head | None:

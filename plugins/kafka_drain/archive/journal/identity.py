@@ -89,7 +89,7 @@ def identity_differs(
 
 def generation_differs(
     number: int | None,
-    topics: Mapping[str, str],
+    topics: Mapping[str, str] | None,
     starts: Mapping[TopicPartition, int],
     receipt: Receipt,
 ) -> str:
@@ -99,14 +99,14 @@ def generation_differs(
 
     Args:
         number: Its number; None if it doesn't say.
-        topics: Its topic ids by topic.
+        topics: Its topic ids by topic; None if it is of a release that had none there.
         starts: Its starting offsets.
         receipt: The generation's newest receipt.
     """
     if number not in (None, receipt.generation):
         return f"says generation {number!r}, but its receipts say {receipt.generation}"
     for topic, topic_id in receipt.topics.items():
-        said = topics.get(topic, topic_id)
+        said = topic_id if topics is None else topics.get(topic)
         if said != topic_id:
             return f"says topic {topic} has id {said!r}, but its receipts say {topic_id!r}"
     for part in receipt.partitions:

@@ -136,7 +136,11 @@ def plan_from(
     """
     snapshot = refuse_unsound(snapshot).snapshot
     receipts = comparable_receipts(
-        [receipt for generation in snapshot.generations for receipt in generation.receipts()],
+        [
+            receipt
+            for generation in snapshot.generations
+            for receipt in generation.receipts(snapshot.journal.noted.forgotten)
+        ],
         topic_ids,
         cut,
     )

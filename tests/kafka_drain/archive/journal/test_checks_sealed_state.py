@@ -469,7 +469,7 @@ def test_segments_overlap(what: str, how: str, copy: Path) -> None:
 
 @pytest.mark.parametrize("how", HOW)
 def test_generations_overlap(how: str, tmp_path: Path) -> None:
-    """A generation that holds offsets of another one isn't sealed."""
+    """A generation that drains offsets of another one again is found before it is sealed."""
     archive = sealed_copy(tmp_path / "archive")
     opened = open_next(archive, "parquet", ["topic"])
     start = {"flights": {"0": END - 2, "1": END - 2}}
@@ -477,7 +477,7 @@ def test_generations_overlap(how: str, tmp_path: Path) -> None:
     paths = add_batch(opened, 0, END - 2, END + 8)
     note_batch(opened, 0, paths, END - 2, END + 8)
 
-    assert_found_twice(tmp_path / "archive", HOW[how], "segment_overlap")
+    assert_found_twice(tmp_path / "archive", HOW[how], "segment_early")
 
 
 def test_segment_sealed_before_overlap_found(tmp_path: Path) -> None:

@@ -102,8 +102,11 @@ HEADS = {
     ((2, "h2"), 1): "ends at entry 1, but journal.json says 2",
     ((2, "h2"), 2): "",
     ((2, "h1"), 2): "entry 2 isn't the one that journal.json names",
+    ((1, "h1"), 3): "journal.json says 1 entries, but there are 3: it can lag by one, so it is "
+    "an older one",
     # So old that its entry isn't among those that are read.
-    ((9, "h9"), 20): "",
+    ((9, "h9"), 20): "journal.json says 9 entries, but there are 20: it can lag by one, so it is "
+    "an older one",
 }
 
 

@@ -1,0 +1,144 @@
+"""Check that the figures of a receipt agree with each other. Plain arithmetic; opens nothing.
+
+No file is read for it: a writer with a bug, or somebody who edits a receipt and seals it again,
+shows here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+
+from kafka_drain.archive.receipts import Receipt, SealedPartition, records_of
+from kafka_drain.config.offset_ranges import parse_ranges
+from kafka_drain.errors import ConfigError
+from kafka_drain.gaps import GapReason
+from kafka_drain.offsets import OffsetRange, TopicPartition, count, merge, subtract
+
+#: Reasons with which nothing is sealed.
+_NEVER_SEALED = (GapReason.OPEN, GapReason.LOST, GapReason.UNKNOWN)
+
+
+def contradiction(receipt: Receipt, before: Receipt | None = None) -> str:
+    """Describe how the figures of a receipt contradict each other; empty if they don't.
+
+    Args:
+        receipt: The receipt.
+        before: The receipt that it follows in its generation; None if that isn't known.
+    """
+    return next(_contradictions(receipt, before), "")
+
+
+def _contradictions(receipt: Receipt, before: Receipt | None) -> Iterator[str]:
+    parts: dict[TopicPartition, list[SealedPartition]] = {}
+    for part in receipt.partitions:
+        parts.setdefault(part.tp, []).append(part)
+    held = records_of(receipt.files)
+    for tp in sorted(held.keys() | parts.keys()):
+        yield from _of_partition(tp, parts.get(tp, []), held.get(tp, 0))
+    yield from _of_files(receipt, parts)
+    # A compaction keeps the gaps of the receipts that it rewrote, which have what was accepted.
+    if not receipt.provenance:
+        yield from _not_accepted(receipt)
+    if receipt.generation is not None:
+        yield from _of_totals(receipt, before)
+
+
+def _of_partition(tp: TopicPartition, parts: Sequence[SealedPartition], held: int) -> Iterator[str]:
+    """Compare the rows of a partition, and the number of records that the files have of it."""
+    for part in parts:
+        for reason in _NEVER_SEALED:
+            if part.gaps.get(reason):
+                yield f"seals {tp} with offsets that are {reason}"
+    drained = merge(part.range for part in parts)
+    if len(drained) != sum(len(part.range) > 0 for part in parts):
+        # Records of a file that reaches into two rows may count for both.
+        return
+    for part in parts:
+        gaps = [
+            piece
+            for ranges in part.gaps.values()
+            for each in ranges
+            if (piece := _within(each, part.range)) is not None
+        ]
+        missing = count(gaps)
+        if count(merge(gaps)) != missing:
+            yield f"gives two reasons for one offset of {tp}"
+        if part.records + missing != len(part.range):
+            yield (
+                f"has {part.records:,} records and {missing:,} missing offsets of {tp} "
+                f"{part.range}, which are {len(part.range):,} offsets"
+            )
+    records = sum(part.records for part in parts)
+    if held != records:
+        yield f"has {records:,} records of {tp}, but its files have {held:,}"
+
+
+def _within(each: OffsetRange, whole: OffsetRange) -> OffsetRange | None:
+    start, end = max(each.start, whole.start), min(each.end, whole.end)
+    return OffsetRange(start, end) if start < end else None
+
+
+def _of_files(
+    receipt: Receipt, parts: Mapping[TopicPartition, Sequence[SealedPartition]]
+) -> Iterator[str]:
+    folder = receipt.where.rpartition("/receipt")[0]
+    drained = {tp: merge(part.range for part in own) for tp, own in parts.items()}
+    seen = set()
+    for file in receipt.files:
+        if file.path in seen:
+            yield f"has {file.path} twice"
+        seen.add(file.path)
+        if not file.path.startswith(f"{folder}/data/"):
+            yield f"has {file.path}, which isn't in {folder}/data"
+        for content in file.contents:
+            here = f"{content.tp} {content.first:,} to {content.last:,} in {file.path}"
+            if not 0 <= content.first <= content.last:
+                yield f"has {here}"
+                continue
+            if content.records > content.last - content.first + 1:
+                yield f"has {content.records:,} records of {here}"
+            for at in (content.first, content.last):
+                if subtract(OffsetRange(at, at + 1), drained.get(content.tp, [])):
+                    yield f"has {here}, which it didn't drain"
+
+
+def _not_accepted(receipt: Receipt) -> Iterator[str]:
+    try:
+        accepted = parse_ranges("acknowledged", receipt.acknowledged, "")
+    except ConfigError as error:
+        yield str(error)
+        return
+    for part in receipt.partitions:
+        for gap in part.gaps.get(GapReason.EXPIRED, ()):
+            if subtract(gap, accepted.get(part.tp, [])):
+                yield f"has {part.tp} {gap} as expired, which nobody accepted"
+
+
+def _of_totals(receipt: Receipt, before: Receipt | None) -> Iterator[str]:
+    """Compare the totals of a generation with those of the receipt before."""
+    known = {part.tp: part for part in before.partitions} if before else {}
+    for part in receipt.partitions:
+        previous = known.get(part.tp)
+        gaps = dict(previous.gaps_so_far) if previous else {}
+        for reason, ranges in part.gaps.items():
+            gaps[reason] = gaps.get(reason, 0) + count(ranges)
+        expected = (
+            previous.start_so_far if previous else part.start,
+            part.records + (previous.records_so_far if previous else 0),
+            gaps,
+        )
+        seen = (part.start_so_far, part.records_so_far, dict(part.gaps_so_far))
+        if before is None and receipt.first_batch > 0:
+            # What the segments before it hold isn't known.
+            continue
+        if previous is not None and previous.end != part.start:
+            yield (
+                f"starts {part.tp} at {part.start:,}, but the receipt before it ends at "
+                f"{previous.end:,}"
+            )
+        elif seen != expected:
+            yield f"has other totals of {part.tp} than it and the receipt before it add up to"
+    if before is not None:
+        files = before.files_so_far.plus((file.path, file.bytes) for file in receipt.files)
+        if files != receipt.files_so_far:
+            yield "has another total of files than it and the receipt before it add up to"
