@@ -54,7 +54,7 @@ FLOORS = {
     ),
     "kafka_drain_airflow": (
         "addresses dag_tags connections erase_connection evidence_connection kafka_connection "
-        "store_connection",
+        "run_conf store_connection",
         "data_intervals timetables declared",
         "observability",
         "pages forms triggers",

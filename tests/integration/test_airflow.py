@@ -256,6 +256,29 @@ def test_republish_dag_without_target_fails_clearly(drained: Drained) -> None:
         drained.run("republish_flights", "nowhere", target_topic="nowhere", apply=True)
 
 
+def test_republish_dag_unknown_name(drained: Drained, make_topic: Any, read: Any) -> None:
+    """A field's name with a letter missing fails the task before the plan: all would be sent."""
+    target = make_topic(partitions=PARTITIONS)
+    asked = {"target_topic": target, "apply": True, "to_tme": "2013-01-01T12:00:00Z"}
+
+    with pytest.raises(AirflowError, match="'to_tme' isn't a field of republish_flights; did you"):
+        drained.run("republish_flights", "unknown_name", **asked)
+
+    assert not any(read(target).values())
+
+
+def test_republish_dag_names_of_command(drained: Drained, make_topic: Any, read: Any) -> None:
+    """A field may be called as the command's flag is: only what was asked for is sent."""
+    target = make_topic(partitions=PARTITIONS)
+    asked = {"target_topic": target, "apply": True, "filter": ["$.carrier=UA"]}
+
+    drained.run("republish_flights", "names_of_command", **asked)
+
+    sent = [record for records in read(target).values() for record in records]
+    expected = sum(r.key == b"UA" for r in islice(flight_records(), RECORDS))
+    assert len(sent) == expected > 0
+
+
 def files_of(archive: Archive) -> set[str]:
     """Return the files that readers take."""
     return {file.path for file in archive_files(archive.snapshot())}
