@@ -88,6 +88,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
             "the machine's disks"
         )
         return FAILED
+    except SystemExit as error:
+        terminal.complain(
+            f"kafka-drain {options.name}: something that it called ended it by "
+            f"sys.exit({error.code!r}) before it was done"
+        )
+        return FAILED
     except KeyboardInterrupt:
         return INTERRUPTED
     finally:
