@@ -241,6 +241,13 @@ def _drain_dag(
                 "line, such as flights:0:100-200 (the end is exclusive). They are skipped and "
                 "recorded in the receipt. Empty: a loss stops the run.",
             ),
+            "new_archive": Param(
+                default=False,
+                type="boolean",
+                title="New archive",
+                description="On: begin a new archive although one was validated there before, "
+                "which is gone for good. Off: such a run fails, as its volume may not be mounted.",
+            ),
             "mode": Param(
                 default="drain",
                 enum=["drain", "window"],
@@ -287,14 +294,22 @@ A failed task logs what it found and what to do. Clearing any task is safe.
             "window_end": field_value("drain", "window_end"),
             "acknowledge_expired": "{{ params.acknowledge_expired }}",
         }
-        force = "{{ params.force }}"
-        check = of.task(PreflightOperator, "preflight", pipeline=pipeline, force=force, **window)
+        force, new_archive = "{{ params.force }}", "{{ params.new_archive }}"
+        check = of.task(
+            PreflightOperator,
+            "preflight",
+            pipeline=pipeline,
+            force=force,
+            new_archive=new_archive,
+            **window,
+        )
         drain = of.task(
             KafkaDrainOperator,
             "drain",
             pipeline=pipeline,
             log_level="{{ params.log_level }}",
             force=force,
+            new_archive=new_archive,
             **window,
         )
         validate = of.task(

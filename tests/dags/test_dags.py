@@ -251,7 +251,7 @@ def test_republish_dag_fills_in_each_field(bag: dict[str, Any]) -> None:
             "drain_flights",
             {
                 *("log_level", "acknowledge_expired"),
-                *("mode", "window_start", "window_end", "force"),
+                *("mode", "window_start", "window_end", "force", "new_archive"),
             },
         ),
         ("republish_flights", REPUBLISH_FIELDS),

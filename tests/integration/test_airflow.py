@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import runpy
+import shutil
 import socket
 import sqlite3
 import threading
@@ -225,6 +226,29 @@ def test_drain_dag_with_nothing_new(drained: Drained) -> None:
 
     assert "drain flights: nothing new; every offset is drained" in drained.said
     assert manifest_files(drained.archive) == before == ["0"]
+
+
+@pytest.mark.skipif(not AIRFLOW_V_3_0_PLUS, reason="`dags test` of Airflow 2 keeps no events")
+def test_drain_dag_archive_is_gone(drained: Drained, tmp_path: Path) -> None:
+    """A drain to an archive that was validated before, and isn't there, fails: no second one.
+
+    Only if a new one is meant, it begins; when the archive is back, drains go on with it.
+    """
+    root = Path(drained.archive.root)
+    root.rename(tmp_path / "elsewhere")
+    try:
+        with pytest.raises(AirflowError, match=f"{root} holds no archive, but Airflow knows that"):
+            drained.run("drain_flights", "archive_is_gone")
+        assert not root.exists()
+        drained.run("drain_flights", "archive_is_new", new_archive=True)
+        assert validate_archive(drained.archive, None).records == RECORDS
+        shutil.rmtree(root)
+    finally:
+        (tmp_path / "elsewhere").rename(root)
+
+    drained.run("drain_flights", "archive_is_back")
+
+    assert "drain flights: nothing new; every offset is drained" in drained.said
 
 
 def test_republish_dag_dry_run(drained: Drained, make_topic: Any, read: Any) -> None:
