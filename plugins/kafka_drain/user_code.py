@@ -10,6 +10,7 @@ import os
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import NoReturn
 
 _exit = os._exit
 _held = threading.local()
@@ -60,7 +61,7 @@ def leaves(error: BaseException, *, is_main: bool) -> bool:
     return not isinstance(error, Exception)
 
 
-def _exit_or_raise(status: int = 0) -> None:
+def _exit_or_raise(status: int) -> NoReturn:
     # A process that the code has forked is its own.
     if getattr(_held, "process", None) == os.getpid():
         raise _ExitCalled(status)

@@ -38,7 +38,7 @@ def test_worker_main_answers_when_left(
     """A job that leaves is answered: the parent would wait for ever."""
     monkeypatch.setattr(worker_main, "run_job", leave)
     asked = json.dumps({"number": 7, "job": JOB.to_dict()})
-    # Joined when the process ends; here, there is one more line that waits for it.
+    # A process joins its threads when it ends; here the test does.
     started: list[Any] = []
     thread = worker_main.threading.Thread
 
