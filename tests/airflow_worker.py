@@ -131,6 +131,8 @@ class _Answers(BaseHTTPRequestHandler):
         code, answer = 200, dict[str, Any]()
         if path.endswith("/run"):
             answer = {"dag_run": self.server.run, "max_tries": 2, "should_retry": True}
+        elif path.startswith("asset-events/"):
+            answer = {"asset_events": []}
         elif path.startswith("store/ti/"):
             key = path.rpartition("/")[2]
             if self.command == "PUT":

@@ -21,7 +21,7 @@ ROOTS = {
 # below. Names with a dot are inner rooms of a package; what isn't in one comes after them.
 FLOORS = {
     "kafka_drain": (
-        "errors offsets findings gaps progress intervals clock",
+        "errors offsets findings gaps progress intervals clock user_code",
         "storage",
         "config",
         "metadata_log",
@@ -54,7 +54,7 @@ FLOORS = {
     ),
     "kafka_drain_airflow": (
         "addresses dag_tags connections erase_connection evidence_connection kafka_connection "
-        "store_connection",
+        "run_conf store_connection",
         "data_intervals timetables declared",
         "observability",
         "pages forms triggers",

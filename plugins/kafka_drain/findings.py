@@ -440,6 +440,15 @@ class Reason(str, Enum):
         "timeout; drains then resume by themselves",
     )
 
+    NOTHING_DRAINED = (
+        "nothing_drained",
+        "error",
+        "nothing has been drained to the archive yet, so there is nothing that a validation could "
+        "prove: the first drain failed, or hasn't run",
+        "drain, and look at why the first drain failed; if its topics are empty, give the "
+        "validation access to Kafka, which can say so",
+    )
+
     def __str__(self) -> str:
         return str(self.value)
 

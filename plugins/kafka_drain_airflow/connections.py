@@ -215,7 +215,7 @@ def terminal_errors_fail() -> Iterator[None]:
     """Fail the task without retries if a retry can't help, and log the reason in one line.
 
     Raises:
-        AirflowFailException: Instead of a TerminalError, with its name and message.
+        AirflowFailException: Instead of a TerminalError, with its name and message, and of an exit.
     """
     try:
         yield
@@ -223,3 +223,9 @@ def terminal_errors_fail() -> Iterator[None]:
         # Logged before the stack trace that Airflow prints.
         log.error("%s", error)
         raise AirflowFailException(f"{type(error).__name__}: {error}") from error
+    except SystemExit as error:
+        # To Airflow, code 0 is a success.
+        raise AirflowFailException(
+            f"something that this task called ended it by sys.exit({error.code!r}) before it was "
+            "done; look for it in the stack trace"
+        ) from error

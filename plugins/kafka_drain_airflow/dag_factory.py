@@ -35,6 +35,7 @@ from kafka_drain_airflow.operators.reprocess import ReprocessOperator
 from kafka_drain_airflow.operators.republish import RepublishToKafkaOperator
 from kafka_drain_airflow.operators.schemas import CheckDecodingOperator, RestoreSchemasOperator
 from kafka_drain_airflow.operators.validate import AlertCallback, ValidateManifestOperator
+from kafka_drain_airflow.run_conf import field, field_value
 from kafka_drain_airflow.timetables import backfill_schedule, drain_schedule, night_schedule
 
 START_DATE = datetime(2026, 1, 1, tzinfo=timezone.utc)
@@ -240,6 +241,13 @@ def _drain_dag(
                 "line, such as flights:0:100-200 (the end is exclusive). They are skipped and "
                 "recorded in the receipt. Empty: a loss stops the run.",
             ),
+            "new_archive": Param(
+                default=False,
+                type="boolean",
+                title="New archive",
+                description="On: begin a new archive although one was validated there before, "
+                "which is gone for good. Off: such a run fails, as its volume may not be mounted.",
+            ),
             "mode": Param(
                 default="drain",
                 enum=["drain", "window"],
@@ -282,18 +290,26 @@ A failed task logs what it found and what to do. Clearing any task is safe.
     ) as dag:
         window: dict[str, Any] = {
             "mode": "{{ params.mode }}",
-            "window_start": "{{ params.window_start }}",
-            "window_end": "{{ params.window_end }}",
+            "window_start": field_value("drain", "window_start"),
+            "window_end": field_value("drain", "window_end"),
             "acknowledge_expired": "{{ params.acknowledge_expired }}",
         }
-        force = "{{ params.force }}"
-        check = of.task(PreflightOperator, "preflight", pipeline=pipeline, force=force, **window)
+        force, new_archive = "{{ params.force }}", "{{ params.new_archive }}"
+        check = of.task(
+            PreflightOperator,
+            "preflight",
+            pipeline=pipeline,
+            force=force,
+            new_archive=new_archive,
+            **window,
+        )
         drain = of.task(
             KafkaDrainOperator,
             "drain",
             pipeline=pipeline,
             log_level="{{ params.log_level }}",
             force=force,
+            new_archive=new_archive,
             **window,
         )
         validate = of.task(
@@ -376,12 +392,12 @@ Backfill runs (`airflow dags backfill`) send the records whose timestamps lie in
 interval.
 """,
     ) as dag:
-        fields = {name: f"{{{{ params.{name} }}}}" for name in params}
+        fields = {name: field_value("republish", name) for name in params}
         # As a quoted literal: native rendering would turn a topic named 2024 into a number.
         for name in ("target_topic", "run_name", "schema_map"):
-            fields[name] = f"{{{{ params.{name} | pprint }}}}"
+            fields[name] = field_value("republish", name, "pprint")
         # A named run and a mirror have plans of their own.
-        can_freeze = "{{ not (params.run_name or params.follow) }}"
+        can_freeze = f"{{{{ not ({field('republish', 'run_name')} or params.follow) }}}}"
         republish = way.tasks(of, RepublishToKafkaOperator, pipeline, fields, can_freeze=can_freeze)
         if pipeline.target_registry_conn_id is not None:
             republish >> of.task(
@@ -452,9 +468,10 @@ records. Scheduled drains continue meanwhile. A run that was killed resumes when
 when a new run sets no start.
 """,
     ) as dag:
-        fields = {name: f"{{{{ params.{name} }}}}" for name in params}
+        fields = {name: field_value("reprocess", name) for name in params}
         # What was started has its plan.
-        start = "params.from_batch or params.from_time or params.from_offsets"
+        offsets = field("reprocess", "from_offsets")
+        start = f"params.from_batch or params.from_time or {offsets}"
         can_freeze = f"{{{{ true if ({start}) and not params.abandon else false }}}}"
         outlets = [replaced_alias(pipeline)]
         way.tasks(of, ReprocessOperator, pipeline, fields, can_freeze=can_freeze, outlets=outlets)
@@ -576,7 +593,7 @@ whom. The plan names the copies that can't be reached, such as the topics themse
 A run can be killed at any point: a retry, or the same request again, finishes it.
 """,
     ) as dag:
-        fields = {name: f"{{{{ params.{name} }}}}" for name in params}
+        fields = {name: field_value("erase", name) for name in params}
         # As quoted literals: native rendering would turn a request named 2024 into a number.
         for name in ("request", "by"):
             fields[name] = f"{{{{ params.{name} | pprint }}}}"
@@ -676,7 +693,7 @@ Then run `republish_{pipeline.name}` with the same *Schema map*: it replaces the
             pipeline=pipeline,
             apply="{{ params.apply }}",
             # As a quoted literal: native rendering would turn a map named 2024 into a number.
-            schema_map="{{ params.schema_map | pprint }}",
+            schema_map=field_value("restore_schemas", "schema_map", "pprint"),
             ids="{{ params.ids }}",
         )
     return dag

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 #: Tag of all DAGs of the factories.
 TAG = "kafka-drain"
@@ -14,6 +14,12 @@ def kind_tag(kind: str) -> str:
     It can't be mistaken for the tag of a pipeline named like a kind.
     """
     return f"{TAG}:{kind}"
+
+
+def kind_of(tags: Iterable[str]) -> str | None:
+    """Return the kind of a factory's DAG; None of any other."""
+    prefix = kind_tag("")
+    return next((tag.removeprefix(prefix) for tag in tags if tag.startswith(prefix)), None)
 
 
 def tags_of(kind: str, names: Sequence[str]) -> list[str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import json
 import sys
 import time
 from collections import Counter
@@ -13,13 +14,17 @@ from airflow.cli.commands.backfill_command import create_backfill
 from airflow.models.backfill import Backfill, BackfillDagRun
 from airflow.models.dag import DagModel
 from airflow.models.dagrun import DagRun
+from airflow.models.serialized_dag import SerializedDagModel
 from airflow.providers.common.compat.sdk import AirflowException
 from airflow.utils.providers_configuration_loader import providers_configuration_loaded
 from airflow.utils.session import create_session
 from airflow.utils.state import DagRunState
 from sqlalchemy import select, update
 
+from kafka_drain.errors import ConfigError
 from kafka_drain.progress import Progress
+from kafka_drain_airflow.dag_tags import kind_of
+from kafka_drain_airflow.run_conf import check_conf
 
 POLL_SECONDS = 2.0
 #: How often a line is printed while nothing changes.
@@ -41,6 +46,7 @@ def backfill(args: argparse.Namespace) -> None:
         _end(2, "no dates given; use -s/--start-date, -e/--end-date or both")
     if args.rerun_failed_tasks and args.reset_dagruns:
         _end(2, "--rerun-failed-tasks and --reset-dagruns contradict each other; choose one")
+    _check_conf(args)
     if not args.dry_run:
         if args.reset_dagruns:
             _ask(args, "successful runs of these dates will run again")
@@ -88,6 +94,24 @@ def _ask(args: argparse.Namespace, what: str) -> None:
         _end(2, f"{what}; pass --yes to confirm")
     if input(f"{args.dag_id}: {what}. Continue? [y/N] ").strip().lower() not in ("y", "yes"):
         _end(1, "nothing was changed")
+
+
+def _check_conf(args: argparse.Namespace) -> None:
+    """Refuse what each run would refuse: a conf with a name that isn't in a factory's form."""
+    if not args.conf:
+        return
+    try:
+        conf = json.loads(args.conf)
+    except ValueError:
+        return  # Airflow refuses it.
+    dag = SerializedDagModel.get_dag(args.dag_id)
+    kind = None if dag is None else kind_of(dag.tags)
+    if dag is None or kind is None:
+        return
+    try:
+        check_conf(args.dag_id, kind, conf, dag.params)
+    except ConfigError as error:
+        _end(2, str(error))
 
 
 def _unpause(args: argparse.Namespace) -> None:

@@ -14,6 +14,7 @@ from kafka_drain.config.checks import refuse, unknown
 from kafka_drain.config.schedules import check_schedule
 from kafka_drain.errors import ConfigError
 from kafka_drain_airflow.dag_tags import tags_of
+from kafka_drain_airflow.operators.pipeline import FormOperator
 
 T = TypeVar("T", bound=BaseOperator)
 Added = Mapping[str, Mapping[str, Any]]
@@ -135,7 +136,10 @@ class DagArguments:
 
     def task(self, operator: type[T], task_id: str, **own: Any) -> T:
         """Create a task, given its operator and the factory's own arguments."""
-        return task_with(self.of_factory.tasks, self.kind, operator, task_id, own)
+        task = task_with(self.of_factory.tasks, self.kind, operator, task_id, own)
+        if isinstance(task, FormOperator):
+            task.form = self.kind
+        return task
 
 
 def check_dag_arguments(given: Mapping[str, Any], accepted: Collection[str]) -> None:

@@ -92,6 +92,7 @@ A drain isn't started while one is queued or running, and at most once in {again
             deferrable=deferrable,
             drain_dag_id=drain_dag_id,
         )
+        watch.form = "watch"
         _trigger_operator().partial(task_id="drain", skip_when_already_exists=True).expand_kwargs(
             watch.output
         )

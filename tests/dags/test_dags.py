@@ -14,6 +14,7 @@ import pytest
 from jinja2.nativetypes import NativeEnvironment
 
 from kafka_drain.republish.planning.request import RepublishRequest
+from kafka_drain_airflow.run_conf import field_value
 
 ROOT = Path(__file__).resolve().parents[2]
 EXPECTED = {
@@ -232,7 +233,7 @@ def test_republish_dag_fills_in_each_field(bag: dict[str, Any]) -> None:
     # Native rendering turns a topic named 2024 into a number, but not a quoted one.
     of_names = {"target_topic", "run_name", "schema_map", "plan_id"}
     for name in of_names:
-        assert fields.pop(name) == f"{{{{ params.{name} | pprint }}}}"
+        assert fields.pop(name) == field_value("republish", name, "pprint")
     assert fields.pop("plan_hours") == 24
     # A named run and a mirror have plans of their own.
     freeze = NativeEnvironment().from_string(fields.pop("freeze"))
@@ -240,7 +241,7 @@ def test_republish_dag_fills_in_each_field(bag: dict[str, Any]) -> None:
     assert freeze.render(params={"run_name": "mine", "follow": False}) is False
     assert freeze.render(params={"run_name": None, "follow": True}) is False
     plain = REPUBLISH_FIELDS - of_names
-    assert fields == {n: f"{{{{ params.{n} }}}}" for n in plain}
+    assert fields == {n: field_value("republish", n) for n in plain}
 
 
 @pytest.mark.parametrize(
@@ -250,7 +251,7 @@ def test_republish_dag_fills_in_each_field(bag: dict[str, Any]) -> None:
             "drain_flights",
             {
                 *("log_level", "acknowledge_expired"),
-                *("mode", "window_start", "window_end", "force"),
+                *("mode", "window_start", "window_end", "force", "new_archive"),
             },
         ),
         ("republish_flights", REPUBLISH_FIELDS),

@@ -28,6 +28,7 @@ NUMBERS = [
     *range(385, 389),
     *range(390, 394),
     *range(470, 476),
+    *range(430, 438),
     *range(440, 443),
     *range(450, 458),
 ]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import runpy
+import shutil
 import socket
 import sqlite3
 import threading
@@ -227,6 +228,29 @@ def test_drain_dag_with_nothing_new(drained: Drained) -> None:
     assert manifest_files(drained.archive) == before == ["0"]
 
 
+@pytest.mark.skipif(not AIRFLOW_V_3_0_PLUS, reason="`dags test` of Airflow 2 keeps no events")
+def test_drain_dag_archive_is_gone(drained: Drained, tmp_path: Path) -> None:
+    """A drain to an archive that was validated before, and isn't there, fails: no second one.
+
+    Only if a new one is meant, it begins; when the archive is back, drains go on with it.
+    """
+    root = Path(drained.archive.root)
+    root.rename(tmp_path / "elsewhere")
+    try:
+        with pytest.raises(AirflowError, match=f"{root} holds no archive, but Airflow knows that"):
+            drained.run("drain_flights", "archive_is_gone")
+        assert not root.exists()
+        drained.run("drain_flights", "archive_is_new", new_archive=True)
+        assert validate_archive(drained.archive, None).records == RECORDS
+        shutil.rmtree(root)
+    finally:
+        (tmp_path / "elsewhere").rename(root)
+
+    drained.run("drain_flights", "archive_is_back")
+
+    assert "drain flights: nothing new; every offset is drained" in drained.said
+
+
 def test_republish_dag_dry_run(drained: Drained, make_topic: Any, read: Any) -> None:
     """With the form's defaults, a run shows its plan and sends nothing."""
     target = make_topic(partitions=PARTITIONS)
@@ -254,6 +278,29 @@ def test_republish_dag_without_target_fails_clearly(drained: Drained) -> None:
     """A republish to a topic that doesn't exist fails the run and says what to do."""
     with pytest.raises(AirflowError, match=r"topic nowhere doesn't exist.*create it or correct"):
         drained.run("republish_flights", "nowhere", target_topic="nowhere", apply=True)
+
+
+def test_republish_dag_unknown_name(drained: Drained, make_topic: Any, read: Any) -> None:
+    """A field's name with a letter missing fails the task before the plan: all would be sent."""
+    target = make_topic(partitions=PARTITIONS)
+    asked = {"target_topic": target, "apply": True, "to_tme": "2013-01-01T12:00:00Z"}
+
+    with pytest.raises(AirflowError, match="'to_tme' isn't a field of republish_flights; did you"):
+        drained.run("republish_flights", "unknown_name", **asked)
+
+    assert not any(read(target).values())
+
+
+def test_republish_dag_names_of_command(drained: Drained, make_topic: Any, read: Any) -> None:
+    """A field may be called as the command's flag is: only what was asked for is sent."""
+    target = make_topic(partitions=PARTITIONS)
+    asked = {"target_topic": target, "apply": True, "filter": ["$.carrier=UA"]}
+
+    drained.run("republish_flights", "names_of_command", **asked)
+
+    sent = [record for records in read(target).values() for record in records]
+    expected = sum(r.key == b"UA" for r in islice(flight_records(), RECORDS))
+    assert len(sent) == expected > 0
 
 
 def files_of(archive: Archive) -> set[str]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import hmac
 import json
+import os
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,7 @@ from kafka_drain.offsets import TopicPartition
 from kafka_drain.republish.groups.planning import find_run, plan_group, read_map
 from kafka_drain.republish.groups.records import GroupRecords
 from kafka_drain.republish.planning.runs import RepublishRun, run_key
-from tests.integration.command_line import kafka_drain
+from tests.integration.command_line import ROOT, kafka_drain, run_module
 from tests.kafka_drain.made_archive import MadeArchive, dense
 
 pytestmark = pytest.mark.integration
@@ -268,3 +269,51 @@ def test_republish_changed_refused(
     answer = republish(archive, target, filters=["$.country=nowhere"])
     assert answer["records"] == 0
     assert not any(read(target).values())
+
+
+LEAVING = """
+import inspect, os, sys
+
+def leave(batch):
+    where, how = os.environ["LEAVES"].split()
+    if where == "plan" or any(frame.function == where for frame in inspect.stack()):
+        if how == "os._exit":
+            os._exit(0)
+        raise {"sys.exit": SystemExit(0), "interrupt": KeyboardInterrupt()}[how]
+    return batch
+"""
+
+
+@pytest.mark.parametrize("where", ["plan", "send_shard", "verify_partitions"])
+@pytest.mark.parametrize("how", ["sys.exit", "os._exit", "interrupt"])
+def test_republish_function_leaves(
+    how: str,
+    where: str,
+    source: Archive,
+    make_topic: Any,
+    read: Any,
+    rules: Path,
+    bootstrap_servers: str,
+) -> None:
+    """A function that leaves, in the plan or later, is a failure that says so: never a success."""
+    (rules / "leaving.py").write_text(LEAVING)
+    target = make_topic(partitions=2)
+    path = os.pathsep.join([str(ROOT / "plugins"), str(rules)])
+
+    ended = run_module(
+        *("kafka_drain.cli", "republish", source.root, "--target-topic", target),
+        *("--bootstrap-servers", bootstrap_servers, "--run", "leaving", "--apply"),
+        *("--change", "leaving:leave"),
+        environment={"LEAVES": f"{where} {how}", "PYTHONPATH": path},
+    )
+
+    if (where, how) == ("plan", "interrupt"):
+        # As Ctrl-C, which it can't be told from.
+        assert ended.code == 130
+    else:
+        assert ended.code in (1, 2), ended
+        left = {"sys.exit": "SystemExit", "interrupt": "KeyboardInterrupt"}.get(how, how)
+        assert f"leaving:leave left by {left}" in ended.err
+    sent = sum(map(len, read(target).values()))
+    assert sent == (RECORDS if where == "verify_partitions" else 0)
+    assert not RepublishRun(source.root, run_key("leaving")).has_ended

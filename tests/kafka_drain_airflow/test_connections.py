@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from airflow.providers.common.compat.sdk import AirflowFailException
 
 from kafka_drain.config.pipeline import Pipeline
 from kafka_drain.errors import ConfigError, MachineError
@@ -20,7 +21,18 @@ from kafka_drain_airflow.connections import (
     schema_registry,
     spark_connection,
     spark_engine,
+    terminal_errors_fail,
 )
+
+
+@pytest.mark.parametrize("code", [0, None, 1])
+def test_terminal_errors_fail_left(code: int | None) -> None:
+    """A task that something ends by sys.exit has failed: Airflow takes code 0 for a success."""
+    with (
+        pytest.raises(AirflowFailException, match=rf"ended it by sys.exit\({code}\) before it was"),
+        terminal_errors_fail(),
+    ):
+        raise SystemExit(code)
 
 
 def test_schema_registry(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -30,7 +30,7 @@ from kafka_drain.metadata_log.manifest import Manifest, SinkFile
 from kafka_drain.offsets import TopicPartition, to_spark_json
 from kafka_drain.storage.immutability import Retention
 from kafka_drain.storage.json_files import create_text, write_text
-from kafka_drain.storage.paths import is_local, list_folder, read_bytes
+from kafka_drain.storage.paths import is_local, is_of_volume, list_folder, read_bytes
 
 _RECEIPT = re.compile(r"\d{12}\.json")
 
@@ -427,6 +427,9 @@ def _walk(folder: str, prefix: str) -> Iterator[tuple[str, int]]:
                 except FileNotFoundError:
                     # Just removed, or a dangling link: readers find no file either.
                     continue
+            elif is_of_volume(entry.name):
+                # Perhaps readable to nobody but root; none of it is the archive's.
+                continue
             elif entry.is_dir() and not entry.name.startswith(("_", ".")):
                 # Skips `_spark_metadata`, and the `_temporary` of a killed batch write.
                 yield from _walk(entry.path, f"{prefix}{entry.name}/")

@@ -14,9 +14,11 @@ import threading
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from importlib import import_module
+from itertools import takewhile
 from typing import NoReturn
 
 from kafka_drain.cli.exit_codes import FAILED, INTERRUPTED, MEANINGS, OK, TERMINATED, USAGE
+from kafka_drain.config.checks import nearest
 from kafka_drain.errors import ArchiveError, ConfigError, KafkaDrainError
 
 #: What each command does. Its module has the same name, in `kafka_drain.cli.commands`.
@@ -88,6 +90,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
             "the machine's disks"
         )
         return FAILED
+    except SystemExit as error:
+        terminal.complain(
+            f"kafka-drain {options.name}: something that it called ended it by "
+            f"sys.exit({error.code!r}) before it was done"
+        )
+        return FAILED
     except KeyboardInterrupt as error:
         is_terminated = isinstance(error, _Terminated)
         terminal.complain(
@@ -136,6 +144,42 @@ def _for_master(options: argparse.Namespace) -> AbstractContextManager[None]:
 class Parser(argparse.ArgumentParser):
     """A parser that reports usage errors the way commands report failures."""
 
+    #: Whether it is that of a command, whose options all come after its name.
+    is_command = False
+
+    def parse_known_args(  # type: ignore[override]
+        self, args: Sequence[str] | None = None, namespace: argparse.Namespace | None = None
+    ) -> tuple[argparse.Namespace, list[str]]:
+        """Parse arguments; of options that a command doesn't have, say which one is meant."""
+        if self.is_command:
+            self._refuse_short(args or ())
+        found, unknown = super().parse_known_args(args, namespace)
+        if self.is_command and any(argument.startswith("-") for argument in unknown):
+            said = f"unrecognized arguments: {' '.join(unknown)}"
+            meant = [flag for argument in unknown if (flag := self._meant_by(argument))]
+            self.error(f"{said}; did you mean {', '.join(meant)}?" if meant else said)
+        return found, unknown
+
+    def _refuse_short(self, arguments: Sequence[str]) -> None:
+        """Refuse beginnings of flags that are too short: they may be another one, misspelt."""
+        for argument in takewhile(lambda each: each != "--", arguments):
+            name = argument.partition("=")[0]
+            if name.startswith("--") and len(name) < 5 and name not in self._option_string_actions:
+                self.error(f"unrecognized arguments: {name}; write at least three letters")
+
+    def _meant_by(self, argument: str) -> str | None:
+        """Return the flag that an unknown one is most like, or whose field in a DAG it names."""
+        if not argument.startswith("--"):
+            return None
+        name = argument.partition("=")[0]
+        of_field = {
+            action.dest: action.option_strings[0]
+            for action in self._actions
+            if action.option_strings
+        }
+        field = name.removeprefix("--").replace("-", "_")
+        return of_field.get(field) or nearest(name, self._option_string_actions)
+
     def error(self, message: str) -> NoReturn:
         """Print usage and message to stderr, and exit with 2."""
         self.print_usage(sys.stderr)
@@ -153,6 +197,7 @@ def parser(whole: Iterable[str] = tuple(COMMANDS)) -> argparse.ArgumentParser:
     commands = found.add_subparsers(dest="name", required=True, metavar="COMMAND")
     for name, text in COMMANDS.items():
         added = commands.add_parser(name, help=text, description=text)
+        added.is_command = True
         added.add_argument("--json", action="store_true", help="print the result as JSON")
         if name in whole:
             module = import_module(f"kafka_drain.cli.commands.{name.replace('-', '_')}")

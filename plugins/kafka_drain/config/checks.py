@@ -41,9 +41,15 @@ def unknown(name: str, value: Any, known: Collection[str], what: str) -> ConfigE
     """Return the error for an unknown name, suggesting the closest known one."""
     # The value may be a secret whose name is misspelt.
     shown = "hidden" if _SECRET.search(name) else repr(value)
-    near = difflib.get_close_matches(name, known, n=1, cutoff=0.6)
-    hint = f"; did you mean {near[0]!r}?" if near else f"; accepted: {', '.join(sorted(known))}"
+    near = nearest(name, known)
+    hint = f"; did you mean {near!r}?" if near else f"; accepted: {', '.join(sorted(known))}"
     return ConfigError(f"{name!r} (value {shown}) isn't a valid {what}{hint}")
+
+
+def nearest(name: str, known: Collection[str]) -> str | None:
+    """Return the known name that an unknown one is most like; None if it is like none."""
+    near = difflib.get_close_matches(name, known, n=1, cutoff=0.6)
+    return near[0] if near else None
 
 
 def integer(minimum: int) -> Check:

@@ -51,6 +51,7 @@ def open_group(
     say: Callable[[str], None],
     registry_of: Callable[[Pipeline], SchemaRegistry | None] = lambda pipeline: None,
     find: FindAgain = lambda _: None,
+    check: Callable[[Pipeline], None] = lambda pipeline: None,
 ) -> Iterator[GroupJob]:
     """Prepare the drains of a group, each as its archive's only writer until the context exits.
 
@@ -62,6 +63,7 @@ def open_group(
         say: Receives messages about leases.
         registry_of: Returns the registry of the schemas of a pipeline's values.
         find: See `open_drain`.
+        check: Raises what keeps a pipeline from being drained.
 
     Raises:
         ConfigError: When the pipelines can't form a group.
@@ -73,6 +75,7 @@ def open_group(
             own = folder / f"{number:03d}"
             own.mkdir(mode=0o700)
             try:
+                check(pipeline)
                 opened = open_drain(
                     pipeline,
                     clusters[pipeline.kafka_conn_id],

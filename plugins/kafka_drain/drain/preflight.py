@@ -46,7 +46,7 @@ from kafka_drain.storage.immutability import weakened
 from kafka_drain.storage.json_files import is_unfinished
 from kafka_drain.storage.lease_store import NAME as LEASE
 from kafka_drain.storage.object_retention import require_lockable
-from kafka_drain.storage.paths import is_local, require_reachable
+from kafka_drain.storage.paths import is_local, is_of_volume, require_reachable
 
 
 @dataclass(frozen=True)
@@ -108,11 +108,20 @@ class DrainPlan:
             f"drain {self.pipeline.name}: {self.offsets:,} offsets to drain"
             if self.offsets
             else f"drain {self.pipeline.name}: nothing new; every offset is drained",
+            *([self._begins] if self.snapshot is None else ()),
             *(
                 Line(f"drain {self.pipeline.name}: WARNING {warning}", Level.WARNING)
                 for warning in self.warnings
             ),
         ]
+
+    @property
+    def _begins(self) -> Line:
+        return Line(
+            f"drain {self.pipeline.name}: a new archive begins at {self.archive.root}, which holds "
+            "none; if it was drained before, check that its volume is mounted",
+            Level.WARNING,
+        )
 
     def to_dict(self) -> dict[str, Any]:
         """Return the plan as JSON types, for an XCom or printed output."""
@@ -260,7 +269,8 @@ def _check_folder(root: UPath) -> None:
     if not root.exists() or archive.exists or archive.has_lost_document:
         return
     # A first drain that was killed early leaves its lease, or a partial document.
-    if any(entry.name != LEASE and not is_unfinished(entry.name) for entry in root.iterdir()):
+    names = (entry.name for entry in root.iterdir() if not is_of_volume(entry.name))
+    if any(name != LEASE and not is_unfinished(name) for name in names):
         raise ArchiveError(
             f"{root} isn't empty and isn't an archive (it has no archive.json); "
             "choose an empty or new folder"

@@ -20,6 +20,7 @@ from kafka_drain.errors import ConfigError, KafkaUnavailableError, MachineError
 from kafka_drain.kafka.connection_settings import CALLBACKS, PASSED, TABLE, Use
 from kafka_drain.kafka.java_config import java_settings, java_warning
 from kafka_drain.kafka.logins import NEEDS, Login, login_of, token_callback
+from kafka_drain.user_code import LeftError, held
 
 log = logging.getLogger(__name__)
 
@@ -173,8 +174,9 @@ def _imported(name: str, path: str) -> Callable[..., Any]:
             )
     home, _, attribute = path.rpartition(".")
     try:
-        found: Callable[..., Any] = getattr(importlib.import_module(home), attribute)
-    except (ImportError, AttributeError, ValueError) as error:
+        with held():
+            found: Callable[..., Any] = getattr(importlib.import_module(home), attribute)
+    except (ImportError, AttributeError, ValueError, LeftError) as error:
         raise ConfigError(
             f"{name} = {path!r} can't be imported on this machine ({error}); give the dotted path "
             "of a function in a module that is installed here"
@@ -190,7 +192,8 @@ def _with_first_token(
     librdkafka calls it in a thread of its own whenever a token is due, and repeats it if it raises.
     """
     try:
-        found = callback(config)
+        with held():
+            found = callback(config)
     except Exception as error:
         raise KafkaUnavailableError(
             f"there is no token for Kafka: {_TOKEN} = {path!r} raised {type(error).__name__}: "
@@ -207,7 +210,8 @@ def _with_first_token(
         if first:
             return first.pop()
         try:
-            return callback(config)
+            with held():
+                return callback(config)
         except Exception as error:
             # librdkafka reports only that there was one.
             log.warning("%s = %r raised %s: %s", _TOKEN, path, type(error).__name__, error)

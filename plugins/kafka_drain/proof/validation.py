@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Collection
+from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import datetime
 from types import MappingProxyType
@@ -44,7 +45,7 @@ from kafka_drain.archive.watermarks import (
 )
 from kafka_drain.clock import Clock, utc_now
 from kafka_drain.config.offset_ranges import parse_acknowledgements
-from kafka_drain.errors import ArchiveError
+from kafka_drain.errors import ArchiveError, TopicError
 from kafka_drain.findings import (
     OF_SEALED,
     OF_WITNESS,
@@ -241,6 +242,7 @@ def validate_archive(
     if deep:
         report.findings += check_copies(archive.root, sealed.journal.noted, sealed.topic_ids)
     _validate_generations(validation, whole=whole, writes=writes)
+    report.findings += _nothing_drained(validation, whole=whole)
     may_write = cluster is not None and writes
     index = index_to_write(snapshot, whole=whole) if whole or may_write else None
     if whole and index is not None:
@@ -307,6 +309,38 @@ def _validate_open(
     _observe(validation, bounds, writes=writes)
     if writes:
         _write(validation, generation, proof)
+
+
+def _nothing_drained(validation: _Validation, *, whole: bool) -> list[Finding]:
+    """Return a finding if nothing was ever drained, though Kafka has records, or may have."""
+    report, generation = validation.report, validation.snapshot.open_generation
+    if generation is None or report.receipts or report.windows or report.segments or report.files:
+        return []
+    has_begun = (generation.folder / "checkpoint").exists()
+    waiting = None
+    if validation.cluster is not None:
+        starts = generation.starting_offsets
+        with suppress(TopicError):
+            ends = validation.cluster.latest(starts, "read_committed")
+            waiting = sum(max(0, ends[tp] - start) for tp, start in starts.items())
+    if not is_first_drain_missing(waiting, has_begun=has_begun, whole=whole):
+        return []
+    seen = "Kafka wasn't asked" if waiting is None else f"{waiting:,} offsets wait in Kafka"
+    return [Finding(Reason.NOTHING_DRAINED, generation.name, f"no batch is committed; {seen}")]
+
+
+def is_first_drain_missing(waiting: int | None, *, has_begun: bool, whole: bool) -> bool:
+    """Decide whether an archive into which nothing was drained lacks its first drain.
+
+    Args:
+        waiting: Number of offsets that Kafka has for it; None if it wasn't asked, or can't say.
+        has_begun: Whether a query of Spark's has begun: it does so only if there is something.
+        whole: Whether everything is validated. Otherwise a drain has just succeeded, and what waits
+            may have arrived since it found nothing.
+    """
+    if waiting == 0:
+        return False
+    return has_begun or whole
 
 
 def _evidence(

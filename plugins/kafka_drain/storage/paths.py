@@ -24,6 +24,16 @@ _READ_AHEAD = 8 << 20
 #: A disk syncs many files concurrently in little more time than one.
 _SYNC_LANES = 16
 
+#: What file systems and NAS devices keep in the root of a volume, or in each folder.
+_OF_VOLUMES = frozenset(
+    {
+        *("lost+found", ".snapshot", ".snapshots", ".zfs", "@eaDir", "#snapshot", "#recycle"),
+        *(".DS_Store", ".Trashes", ".fseventsd", ".Spotlight-V100", ".TemporaryItems"),
+        *("System Volume Information", "$RECYCLE.BIN", "Thumbs.db", "desktop.ini"),
+    }
+)
+_OF_VOLUMES_BEGIN = (".Trash-", ".nfs", "._")
+
 #: botocore's exceptions for missing or incomplete credentials.
 _NO_LOGIN = ("NoCredentialsError", "PartialCredentialsError", "ProfileNotFound")
 
@@ -176,15 +186,23 @@ def read_bytes(path: UPath) -> bytes:
     return bytes(path.read_bytes() if is_local(path) else path.fs.cat_file(path.path))
 
 
+def is_of_volume(name: str) -> bool:
+    """Return whether a file system or a NAS keeps something of this name in its folders.
+
+    It belongs to no archive, and may be readable to nobody but root.
+    """
+    return name in _OF_VOLUMES or name.startswith(_OF_VOLUMES_BEGIN)
+
+
 def list_folder(folder: UPath) -> dict[str, bool]:
     """Return the names in a folder, and whether each is a folder; one request in a store.
 
-    Empty if the folder doesn't exist.
+    Empty if the folder doesn't exist. Without what file systems keep in it.
     """
     try:
         if is_local(folder):
             with os.scandir(str(folder)) as entries:
-                return {entry.name: entry.is_dir() for entry in entries}
+                return {e.name: e.is_dir() for e in entries if not is_of_volume(e.name)}
         listed = folder.fs.ls(folder.path, detail=True)
     except (FileNotFoundError, NotADirectoryError):
         return {}

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from datetime import datetime
 from typing import Any
 
 from airflow.providers.common.compat.sdk import Asset, AssetAlias
 from airflow.providers.common.compat.version_compat import AIRFLOW_V_3_0_PLUS
 
 from kafka_drain.config.pipeline import Pipeline
+from kafka_drain_airflow.connections import is_true
 
 #: Entries of an asset's extra: the pipeline, by which the pages find the archive, and the
 #: connection with which they open it.
@@ -72,6 +74,54 @@ def tell_replaced(
     for outlet in outlets if "outlet_events" in context else ():
         if isinstance(outlet, AssetAlias):
             _add(context, outlet, pipeline, {**figures, "segments": []})
+
+
+def last_event(context: Any, pipeline: Pipeline) -> datetime | None:
+    """Return when the archive's asset had its newest event; None for never, or outside of Airflow.
+
+    Its first one is that of a validation. `airflow db clean` removes old ones.
+    """
+    accessors = context.get("inlet_events")
+    if accessors is None:
+        return None
+    asset = archive_asset(pipeline)
+    if AIRFLOW_V_3_0_PLUS:
+        events = type(accessors)([asset])[asset]
+        if hasattr(events, "limit"):
+            events = events.ascending(False).limit(1)
+        return _newest(events)
+    from airflow.utils.session import create_session
+
+    with create_session() as session:
+        return _newest(type(accessors)([asset], session=session)[asset])
+
+
+def _newest(events: Sequence[Any]) -> datetime | None:
+    return events[-1].timestamp if len(events) else None
+
+
+def refuse_lost(context: Any, pipeline: Pipeline, new_archive: bool | str) -> None:
+    """Refuse a drain that would begin an archive where Airflow knows of one; see `first_drain`.
+
+    Raises:
+        ArchiveError: Says what to check.
+        ConfigError: If `new_archive` is neither true nor false.
+    """
+    from kafka_drain.archive.archive import Archive
+    from kafka_drain.drain.first_drain import refuse_lost_archive
+    from kafka_drain.storage.paths import require_reachable
+
+    archive = Archive.at(pipeline.archive)
+    require_reachable(archive.root)
+    is_there = archive.exists or archive.has_lost_document
+    refuse_lost_archive(
+        pipeline.name,
+        str(archive.root),
+        is_there=is_there,
+        # Asked only then: it is a question to Airflow's API.
+        validated_at=None if is_there else last_event(context, pipeline),
+        is_meant=is_true("new_archive", new_archive),
+    )
 
 
 class HashableDict(dict[str, Any]):

@@ -12,6 +12,7 @@ from airflow.providers.common.compat.sdk import BaseOperator, Param
 from kafka_drain.config.pipeline import Pipeline
 from kafka_drain_airflow.operators.apply import ApplyOperator
 from kafka_drain_airflow.operators.approval import Approval, Kind, approval_task, can_approve
+from kafka_drain_airflow.run_conf import PLAN_ID
 
 T = TypeVar("T", bound=BaseOperator)
 
@@ -19,7 +20,7 @@ T = TypeVar("T", bound=BaseOperator)
 DRY_RUN = {"is_dry_run": "{{ params.get('dry_run') }}"}
 
 #: The form's plan id, as a quoted literal: native rendering must not take it for anything else.
-_FORMS_PLAN = "{{ params.plan_id | pprint }}"
+_FORMS_PLAN = f"{{{{ {PLAN_ID} | pprint }}}}"
 
 #: What task `plan` has returned.
 _PLANNED = "{{{{ ti.xcom_pull(task_ids='plan')['{}'] }}}}"
@@ -124,7 +125,7 @@ class Way:
         asked = {name: value for name, value in fields.items() if name not in ("apply", "plan_id")}
         asked |= {"freeze": True, "plan_hours": hours}
         if self.asks is Asks.PLAN:
-            apply = "{{ true if params.plan_id else false }}"
+            apply = f"{{{{ true if {PLAN_ID} else false }}}}"
             return of.task(operator, self.kind, **last, **asked, apply=apply, plan_id=_FORMS_PLAN)
         plan = of.task(operator, "plan", pipeline=pipeline, **asked, apply=False)
         approve = approval_task(

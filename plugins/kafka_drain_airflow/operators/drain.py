@@ -14,6 +14,7 @@ from kafka_drain_airflow.connections import (
 )
 from kafka_drain_airflow.data_intervals import started_because, window_interval
 from kafka_drain_airflow.kafka_connection import kafka_cluster
+from kafka_drain_airflow.observability.archive_events import refuse_lost
 from kafka_drain_airflow.observability.lineage import drain_lineage
 from kafka_drain_airflow.operators.bounded import bounded
 from kafka_drain_airflow.operators.spark_job import SparkJobOperator
@@ -49,6 +50,8 @@ class KafkaDrainOperator(SparkJobOperator):
     :param window_start: start of the window, ISO 8601; None for the run's data interval (templated)
     :param window_end: exclusive end of the window (templated)
     :param force: drain the window's own files again and replace them (templated)
+    :param new_archive: begin a new archive though Airflow knows of one that was validated there,
+        and is gone (templated)
     """
 
     template_fields: Sequence[str] = (
@@ -59,6 +62,7 @@ class KafkaDrainOperator(SparkJobOperator):
         "window_start",
         "window_end",
         "force",
+        "new_archive",
     )
     ui_color = "#d6eaf8"
 
@@ -71,6 +75,7 @@ class KafkaDrainOperator(SparkJobOperator):
         window_start: str | None = None,
         window_end: str | None = None,
         force: bool | str = False,
+        new_archive: bool | str = False,
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
@@ -80,6 +85,7 @@ class KafkaDrainOperator(SparkJobOperator):
         self.window_start = window_start
         self.window_end = window_end
         self.force = force
+        self.new_archive = new_archive
 
     def execute(self, context: Context) -> dict[str, Any]:  # type: ignore[override]
         """Run the drain and log its progress.
@@ -99,6 +105,7 @@ class KafkaDrainOperator(SparkJobOperator):
             if self.log_level:
                 pipeline = pipeline.with_log_level(self.log_level)
             if interval is None:
+                refuse_lost(context, pipeline, self.new_archive)
                 return self._drain(pipeline, cluster, context)
             return self._drain_window(pipeline, cluster, interval, context)
 

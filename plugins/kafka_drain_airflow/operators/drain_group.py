@@ -14,6 +14,7 @@ from kafka_drain_airflow.connections import (
     terminal_errors_fail,
 )
 from kafka_drain_airflow.kafka_connection import kafka_cluster
+from kafka_drain_airflow.observability.archive_events import refuse_lost
 from kafka_drain_airflow.observability.lineage import Lineage, drain_lineage, group_lineage
 from kafka_drain_airflow.operators.bounded import bounded
 from kafka_drain_airflow.operators.spark_job import SparkJobOperator
@@ -85,6 +86,7 @@ class KafkaDrainGroupOperator(SparkJobOperator):
                     say=self.log.warning,
                     registry_of=schema_registry,
                     find=self.find_application,
+                    check=lambda pipeline: refuse_lost(context, pipeline, False),
                 ) as group,
             ):
                 self.say_plan(line for plan in group.plans.values() for line in plan.lines())

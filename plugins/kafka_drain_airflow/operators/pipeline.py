@@ -13,6 +13,7 @@ from kafka_drain.config.pipeline import Pipeline
 from kafka_drain.config.places import calling_line, named
 from kafka_drain.errors import ConfigError
 from kafka_drain_airflow.connections import terminal_errors_fail
+from kafka_drain_airflow.run_conf import check_conf
 
 #: Arguments of Airflow's own Spark operators, and where their values belong here.
 BELONGS = {
@@ -103,7 +104,29 @@ def pipeline_of(given: object) -> Pipeline:
     )
 
 
-class PipelineOperator(BaseOperator):
+class FormOperator(BaseOperator):
+    """Refuses a run's conf with a name that isn't a field of its DAG's form, if it has a form.
+
+    In a user's own DAG it has none: there, a conf is the user's.
+    """
+
+    #: The kind of the factory's DAG; None in a user's own.
+    form: str | None = None
+
+    def pre_execute(self, context: Any) -> None:
+        """Check the names in the run's conf.
+
+        Raises:
+            AirflowFailException: If one is unknown, or one field has two; names them.
+        """
+        super().pre_execute(context)
+        if self.form is not None:
+            fields = [*context["dag"].params, *self.params]
+            with terminal_errors_fail():
+                check_conf(self.dag_id, self.form, context["dag_run"].conf, dict.fromkeys(fields))
+
+
+class PipelineOperator(FormOperator):
     """Works on a pipeline.
 
     :param pipeline: the pipeline, or its keys as a dict, which may come from another task and whose

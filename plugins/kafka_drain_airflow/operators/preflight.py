@@ -13,6 +13,7 @@ from kafka_drain_airflow.connections import (
 )
 from kafka_drain_airflow.data_intervals import window_interval
 from kafka_drain_airflow.kafka_connection import kafka_cluster
+from kafka_drain_airflow.observability.archive_events import refuse_lost
 from kafka_drain_airflow.operators.bounded import bounded
 from kafka_drain_airflow.operators.pipeline import PipelineOperator
 from kafka_drain_airflow.store_connection import archive_access
@@ -34,6 +35,8 @@ class PreflightOperator(PipelineOperator):
     :param window_start: start of the window, ISO 8601; None for the run's data interval (templated)
     :param window_end: exclusive end of the window (templated)
     :param force: whether to drain the window's own files again (templated)
+    :param new_archive: whether to begin a new archive though Airflow knows of one that was
+        validated there, and is gone (templated)
     """
 
     template_fields: Sequence[str] = (
@@ -43,6 +46,7 @@ class PreflightOperator(PipelineOperator):
         "window_start",
         "window_end",
         "force",
+        "new_archive",
     )
     ui_color = "#e8f4f8"
 
@@ -55,6 +59,7 @@ class PreflightOperator(PipelineOperator):
         window_start: str | None = None,
         window_end: str | None = None,
         force: bool | str = False,
+        new_archive: bool | str = False,
         **kwargs: Any,
     ) -> None:
         super().__init__(pipeline=pipeline, **kwargs)
@@ -63,6 +68,7 @@ class PreflightOperator(PipelineOperator):
         self.window_start = window_start
         self.window_end = window_end
         self.force = force
+        self.new_archive = new_archive
 
     def execute(self, context: Context) -> dict[str, Any]:
         """Run the checks.
@@ -80,6 +86,7 @@ class PreflightOperator(PipelineOperator):
             cluster = kafka_cluster(self.pipeline.kafka_conn_id)
             accepted = listed(self.acknowledge_expired)
             if interval is None:
+                refuse_lost(context, self.pipeline, self.new_archive)
                 plan = preflight(self.pipeline, cluster, acknowledge_expired=accepted)
             else:
                 plan = plan_backfill(

@@ -8,6 +8,7 @@ from logging import INFO, WARNING
 from typing import TYPE_CHECKING, Any
 
 from kafka_drain.config.pipeline import Pipeline
+from kafka_drain.user_code import held
 from kafka_drain_airflow.connections import (
     kept_registry,
     listed,
@@ -228,7 +229,8 @@ class ValidateManifestOperator(SparkJobOperator):
         """Call the alert callbacks; a callback that fails doesn't stop the validation."""
         for callback in self.on_alert_callback if alerts else ():
             try:
-                callback({**context, "alerts": alerts})
+                with held():
+                    callback({**context, "alerts": alerts})
             except Exception:
                 self.log.exception("%r failed; undelivered alerts: %s", callback, alerts)
 

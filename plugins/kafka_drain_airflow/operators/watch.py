@@ -8,11 +8,10 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta, timezone
 from typing import TYPE_CHECKING, Any
 
-from airflow.providers.common.compat.sdk import BaseOperator
-
 from kafka_drain.config.pipeline import Pipeline
 from kafka_drain.errors import ConfigError, KafkaUnavailableError, TerminalError, TransientError
 from kafka_drain_airflow.kafka_connection import kafka_cluster
+from kafka_drain_airflow.operators.pipeline import FormOperator
 from kafka_drain_airflow.store_connection import archive_access
 from kafka_drain_airflow.triggers import BacklogTrigger
 
@@ -46,7 +45,7 @@ class Period:
         return cls(start, start + length, f"{kind}__{start.isoformat(timespec='seconds')}")
 
 
-class WatchOperator(BaseOperator):
+class WatchOperator(FormOperator):
     """Wait until drains are due, and return the runs to trigger.
 
     Waits in the triggerer, and so occupies no worker. One task watches all pipelines. It returns

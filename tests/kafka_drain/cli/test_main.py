@@ -6,6 +6,7 @@ import argparse
 import json
 import os
 import signal
+import sys
 from pathlib import Path
 from pkgutil import iter_modules
 from typing import Any
@@ -55,6 +56,20 @@ def test_main_command_unknown(capsys: pytest.CaptureFixture[str]) -> None:
     said = capsys.readouterr().err
     assert "invalid choice: 'drian'" in said
     assert all(name in said for name in COMMANDS)
+
+
+@pytest.mark.parametrize("code", [0, None, 3])
+def test_main_left(
+    code: Any, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A command that something ends by sys.exit has failed, and says so."""
+    from kafka_drain.cli.commands import files
+
+    monkeypatch.setattr(files, "run", lambda _: sys.exit(code))
+
+    assert main(["files", "/archive"]) == 1
+    said = f"kafka-drain files: something that it called ended it by sys.exit({code})"
+    assert said in capsys.readouterr().err
 
 
 def test_main_help(capsys: pytest.CaptureFixture[str]) -> None:

@@ -170,6 +170,20 @@ def test_preflight_folder_of_others(tmp_path: Path, folder: Path) -> None:
     )
 
 
+@pytest.mark.parametrize(
+    "name",
+    ["lost+found", ".snapshot", ".DS_Store", "@eaDir", ".Trash-1000", ".nfs0000", "#recycle"],
+)
+def test_preflight_volume_root(folder: Path, name: str) -> None:
+    """What a file system or a NAS keeps in a volume's root is nobody's: a first drain may begin."""
+    (folder / name).mkdir(parents=True)
+
+    plan = preflight(pipeline_to(folder), cluster_of())
+
+    assert plan.generation is None
+    assert f"a new archive begins at {folder}, which holds none" in "\n".join(plan.lines())
+
+
 @pytest.mark.parametrize("made", [True, False])
 def test_preflight_new_archive(tmp_path: Path, folder: Path, made: bool) -> None:
     """A missing or empty folder will be a new archive; preflight itself makes nothing."""

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from jinja2.nativetypes import NativeEnvironment
 
+from kafka_drain_airflow.run_conf import PLAN_ID
 from tests.airflow_program import answer_of
 
 KINDS = ("republish", "reprocess", "maintain", "erase")
@@ -166,7 +167,7 @@ def test_tasks_of_form(kind: str, answers: Any) -> None:
     """Without an approval there is one task, as before, which also takes the id of a plan."""
     [task] = dag_of(answers, "FORM", kind)["tasks"].values()
 
-    assert task["plan_id"] == "{{ params.plan_id | pprint }}"
+    assert task["plan_id"] == f"{{{{ {PLAN_ID} | pprint }}}}"
     assert task["is_dry_run"] == "{{ params.get('dry_run') }}"
     assert "params.apply" in task["apply"]
 

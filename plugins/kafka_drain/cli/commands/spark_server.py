@@ -54,18 +54,21 @@ def run(options: argparse.Namespace) -> int:
 
     signal.signal(signal.SIGTERM, stop)
     signal.signal(signal.SIGINT, stop)
-    code = run_server(
-        ServerOptions(
-            host=options.host,
-            port=options.port,
-            master=options.master,
-            memory=options.memory,
-            conf=check_spark_conf(pairs("--spark-conf", options.spark_conf)),
-            jars=options.jar,
-            with_store=options.with_store,
-        ),
-        say,
+    server = ServerOptions(
+        host=options.host,
+        port=options.port,
+        master=options.master,
+        memory=options.memory,
+        conf=check_spark_conf(pairs("--spark-conf", options.spark_conf)),
+        jars=options.jar,
+        with_store=options.with_store,
     )
-    if not stopped and code:
-        say(f"the Spark Connect server ended with exit code {code}")
-    return FAILED if code else OK
+    try:
+        code = run_server(server, say)
+    except SystemExit:
+        if not stopped:
+            raise
+        return OK
+    # Whatever its code: it was to run until it is stopped.
+    say(f"the Spark Connect server ended by itself, with exit code {code}")
+    return FAILED

@@ -22,7 +22,7 @@ from kafka_drain.republish.changing.avro_column import AvroColumn
 from kafka_drain.republish.changing.avro_fields import AvroFields
 from kafka_drain.republish.changing.columns import compute as pc
 from kafka_drain.republish.changing.columns import marked_rows, rows_with_header, strings
-from kafka_drain.republish.changing.conditions import Filter
+from kafka_drain.republish.changing.conditions import Condition, Filter
 from kafka_drain.republish.changing.fields import HEADER, KEY, VALUE, Field
 from kafka_drain.republish.changing.filter_columns import FilterColumns
 from kafka_drain.republish.changing.function import (
@@ -145,6 +145,8 @@ class Changer:
 
     Attributes:
         hits: How often each field that is replaced was there, by the field's text.
+        left_out: How often each header that is left out was there, by its name.
+        unseen: What the filter's conditions name, by its text, and no planned record has had.
         seen: The schemas that were used.
     """
 
@@ -174,6 +176,9 @@ class Changer:
         self._find = find
         self._payloads = Payloads(self.schema)
         self.hits: Counter[str] = Counter()
+        self.left_out: Counter[str] = Counter()
+        named = self._filter.fields if self._filter is not None else ()
+        self.unseen = {str(where): Filter.of([Condition(where, None)]) for where in named}
         self.seen: dict[SchemaId, SchemaText] = {}
 
     def apply(
@@ -184,14 +189,16 @@ class Changer:
         Args:
             batch: Records of one partition, with the columns of `data_files.records.SCHEMA`.
             source: Their partition.
-            twice: Whether to apply the user's function twice, to find one that isn't a function of
-                each record alone.
+            twice: Whether this is the plan: the user's function is applied twice, to find one that
+                isn't a function of each record alone, and `unseen` is kept.
 
         Raises:
             SourceRecordError: When a record can't be changed as asked; names it, and shows nothing
                 of it.
             ConfigError: When the user's function breaks its contract.
         """
+        if twice and self.unseen:
+            _naming(batch, source, self._seen)
         before = _naming(batch, source, self._filtered)
         after = _naming(before, source, self._replaced)
         if self._function is not None and after.num_rows:
@@ -211,7 +218,23 @@ class Changer:
     def _filtered(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         if self._filter is None:
             return batch
-        kept, left = self._filter_columns.keeps(batch)
+        kept = self._kept(batch, self._filter, self._filter_columns)
+        return batch if pc.all(kept).as_py() else batch.filter(kept)
+
+    def _seen(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        """Take from `unseen` what a record of a batch has; return the batch."""
+        self.unseen = {
+            text: has
+            for text, has in self.unseen.items()
+            if not pc.any(self._kept(batch, has, FilterColumns(has))).as_py()
+        }
+        return batch
+
+    def _kept(
+        self, batch: pa.RecordBatch, filter: Filter, columns: FilterColumns
+    ) -> pa.BooleanArray:
+        """Return which records a filter keeps."""
+        kept, left = columns.keeps(batch)
         rows = pc.indices_nonzero(left).to_pylist()
         if rows:
             keys, values = (batch[part].filter(left).to_pylist() for part in (KEY, VALUE))
@@ -219,9 +242,9 @@ class Changer:
             new = []
             for row, key, value, headers in zip(rows, keys, values, held, strict=True):
                 content = self._content_of(row, {KEY: key, VALUE: value}, headers)
-                new.append(self._filter.keeps(key, headers, content))
+                new.append(filter.keeps(key, headers, content))
             kept = pc.replace_with_mask(kept, left, booleans(new))
-        return batch if pc.all(kept).as_py() else batch.filter(kept)
+        return kept
 
     def _content_of(
         self, row: int, payloads: Mapping[str, bytes | None], headers: Headers
@@ -264,6 +287,7 @@ class Changer:
             self.hits[str(named)] += pc.sum(rows).as_py() or 0
             values = pc.replace_with_mask(values, rows, _each(values.filter(rows), how))
         dropped = pc.is_in(names, value_set=strings(self._dropped_names))
+        self.left_out.update(names.filter(dropped).to_pylist())
         kept = pc.invert(dropped)
         ends = pc.cumulative_sum(column.value_lengths().cast(pa.int64()).fill_null(number(0)))
         if pc.any(dropped).as_py():

@@ -85,6 +85,11 @@ class Filter:
             groups.setdefault(condition.where if is_choice else number, []).append(condition)
         return cls([*groups.values()])
 
+    @property
+    def fields(self) -> list[Field]:
+        """What the conditions name, each part of a record once."""
+        return list(dict.fromkeys(one.where for group in self.groups for one in group))
+
     def keeps(self, key: bytes | None, headers: Headers, content: Content) -> bool:
         """Return whether a record is sent."""
         return all(

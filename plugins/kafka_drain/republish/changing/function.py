@@ -24,6 +24,7 @@ from kafka_drain.data_files.reader import offset_of_nul
 from kafka_drain.errors import ConfigError, SourceRecordError
 from kafka_drain.offsets import TopicPartition
 from kafka_drain.republish.changing.function_id import FunctionId, check_name, other_function
+from kafka_drain.user_code import LeftError, held
 
 #: Columns that a function must leave as they are.
 FIXED = ("topic", "partition", "offset", "timestamp", "timestampType")
@@ -59,7 +60,8 @@ def find_function(name: str, folder: str = "") -> UserFunction:
     if folder and folder not in sys.path:
         sys.path.append(folder)
     try:
-        module = import_module(module_name)
+        with held():
+            module = import_module(module_name)
     except Exception as error:
         raise ConfigError(
             f"change: module {module_name} can't be imported ({type(error).__name__}: {error}); "
@@ -103,12 +105,14 @@ def call_function(
         The records that it keeps, before and after.
 
     Raises:
-        SourceRecordError: When it raises an error; names the record and shows nothing of it.
+        SourceRecordError: When it raises an error, or leaves by sys.exit and the like; names the
+            record and shows nothing of it.
         ConfigError: When what it returns breaks its contract.
     """
     name = function.id.name
     try:
-        result = function.call(batch)
+        with held():
+            result = function.call(batch)
     except Exception as error:
         raise _failed(function, batch, source, error) from None
     where = f"for offsets {batch['offset'][0].as_py():,} and following of {source}"
@@ -156,15 +160,21 @@ def _failed(
     name, first = function.id.name, batch["offset"][0].as_py()
     for row in range(batch.num_rows):
         try:
-            function.call(batch.slice(row, 1))
+            with held():
+                function.call(batch.slice(row, 1))
         except Exception as alone:
             return SourceRecordError(
-                f"{name} raised {type(alone).__name__} for the record at offset "
+                f"{name} {_ended(alone)} for the record at offset "
                 f"{batch['offset'][row].as_py():,} of {source}; its message isn't shown, as it may "
                 "hold the record's content. Nothing more was sent"
             )
     return SourceRecordError(
-        f"{name} raised {type(error).__name__} for {batch.num_rows:,} records from offset "
+        f"{name} {_ended(error)} for {batch.num_rows:,} records from offset "
         f"{first:,} of {source}, but for none of them alone; its message isn't shown, as it may "
         "hold their content. Nothing more was sent"
     )
+
+
+def _ended(error: Exception) -> str:
+    """Return how a function ended that returned nothing."""
+    return str(error) if isinstance(error, LeftError) else f"raised {type(error).__name__}"

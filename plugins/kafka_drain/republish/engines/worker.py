@@ -120,6 +120,11 @@ class Worker:
             raise DeliveryError(
                 "the republish was stopped; a retry resumes where it stopped"
             ) from failure
+        if failure is not None and not isinstance(failure, Exception):
+            # In this thread it would end the process, perhaps with code 0.
+            raise DeliveryError(
+                f"a sender left by {type(failure).__name__}; a retry resumes where it stopped"
+            ) from failure
         if failure is not None:
             raise failure
 

@@ -104,7 +104,7 @@ def main() -> int:
             answer = run_job(_read_job(job), ended.is_set)
         except KafkaDrainError as error:
             answer = {"error": type(error).__name__, "message": str(error)}
-        except Exception as error:
+        except BaseException as error:  # without an answer, the parent would wait for ever
             answer = {"error": "DeliveryError", "message": f"{type(error).__name__}: {error}"}
         with printing:
             sys.stdout.write(json.dumps({"number": number, "answer": answer}) + "\n")

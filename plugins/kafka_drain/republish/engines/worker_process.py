@@ -53,10 +53,18 @@ class Child:
             raise getattr(errors, answer["error"])(answer["message"])
         if not answer:
             raise DeliveryError(
-                f"the process for {job} was killed from outside (out of memory?); a retry resumes "
-                "where it stopped"
+                f"the process for {job} {self._how_it_ended()}; a retry resumes where it stopped"
             )
         return answer
+
+    def _how_it_ended(self) -> str:
+        try:
+            code = self._process.wait(GRACE_SECONDS)
+        except subprocess.TimeoutExpired:
+            return "closed its output"
+        if code < 0:
+            return f"was killed from outside by signal {-code} (out of memory?)"
+        return f"ended with exit code {code} before it answered"
 
     def end(self) -> None:
         """Let the child abort its transactions and end by itself."""

@@ -100,12 +100,21 @@ def count_outcomes(
     return found
 
 
-def refuse_no_hits(fields: Collection[str], hits: Mapping[str, int], *, follows: bool) -> list[str]:
+def refuse_no_hits(
+    fields: Collection[str],
+    hits: Mapping[str, int],
+    headers: Collection[str] = (),
+    left_out: Mapping[str, int] | None = None,
+    *,
+    follows: bool,
+) -> list[str]:
     """Refuse fields that no record has: a misspelt one would leave what it names unmasked.
 
     Args:
         fields: The fields that are replaced.
         hits: How often each was there.
+        headers: The names of the headers that are left out.
+        left_out: How often each was there.
         follows: Whether the run is a follower's, whose new records may have none.
 
     Returns:
@@ -114,7 +123,9 @@ def refuse_no_hits(fields: Collection[str], hits: Mapping[str, int], *, follows:
     Raises:
         ConfigError: Names them.
     """
+    left_out = left_out or {}
     missing = [named for named in fields if not hits.get(named)]
+    missing += [f"header:{name}" for name in headers if not left_out.get(name)]
     if missing and not follows:
         raise ConfigError(
             f"no record that is sent has {', '.join(missing)}: is the name right? Correct it, or "
@@ -122,7 +133,19 @@ def refuse_no_hits(fields: Collection[str], hits: Mapping[str, int], *, follows:
         )
     return [
         *(f"field {named}: replaced {hits[named]:,} times" for named in fields if hits.get(named)),
+        *(f"header {n}: left out {left_out[n]:,} times" for n in headers if left_out.get(n)),
         *(f"WARNING no record that is sent has {named}" for named in missing),
+    ]
+
+
+def note_unseen(fields: Iterable[str]) -> list[str]:
+    """Return a warning for each part of a record that a filter names, and no selected record has.
+
+    It is no error: an interval may have no such record, and a filter doesn't protect what it names.
+    """
+    return [
+        f"WARNING no selected record has {named}, which a filter names: is the name right?"
+        for named in fields
     ]
 
 

@@ -34,6 +34,7 @@ from kafka_drain.republish.planning.change_counts import (
     Outcome,
     count_outcomes,
     note_of,
+    note_unseen,
     refuse_no_hits,
 )
 from kafka_drain.republish.planning.changes import Outline
@@ -456,9 +457,13 @@ def _changed(
         )
     spec = cast(ChangeSpecJson, change.spec.to_dict())
     notes = [note_of(spec, total)]
+    if total.sent + total.dropped:
+        notes += note_unseen(changer.unseen)
     if total.sent:
-        fields = [str(named) for named, _ in change.spec.wanted.replacements(b"")]
-        notes += refuse_no_hits(fields, changer.hits, follows=follows)
+        wanted = change.spec.wanted
+        fields = [str(named) for named, _ in wanted.replacements(b"")]
+        headers = sorted(set(wanted.drop_headers))
+        notes += refuse_no_hits(fields, changer.hits, headers, changer.left_out, follows=follows)
     planned: ChangeJson = {
         **spec,
         "selected": total.sent + total.dropped,

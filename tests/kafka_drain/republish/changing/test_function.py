@@ -101,6 +101,10 @@ def test_call_function_contract(name: str) -> None:
     [
         ("failing", "raised KeyError for the record at offset 5 of t-0; its message isn't shown"),
         ("failing_together", "raised ValueError for 4 records from offset 1 of t-0, but for none"),
+        (
+            "leaving",
+            "left by SystemExit for the record at offset 5 of t-0; its message isn.t shown",
+        ),
     ],
 )
 def test_call_function_fails(name: str, said: str) -> None:

@@ -38,6 +38,13 @@ def failing(batch: pa.RecordBatch) -> pa.RecordBatch:
     return batch
 
 
+def leaving(batch: pa.RecordBatch) -> pa.RecordBatch:
+    """Leave at one record."""
+    if 5 in batch["offset"].to_pylist():
+        raise SystemExit(0)
+    return batch
+
+
 def failing_together(batch: pa.RecordBatch) -> pa.RecordBatch:
     """Fail for several records, but for none of them alone."""
     if batch.num_rows > 1:

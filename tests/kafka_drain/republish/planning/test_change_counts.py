@@ -97,6 +97,35 @@ def test_refuse_no_hits() -> None:
         "WARNING no record that is sent has b",
     ]
     assert refuse_no_hits([], {}, follows=False) == []
+    with pytest.raises(ConfigError, match="no record that is sent has header:auht: is the name"):
+        refuse_no_hits([], {}, ["auht"], {"auth": 1}, follows=False)
+    assert refuse_no_hits([], {}, ["a", "b"], {"a": 1}, follows=True) == [
+        "header a: left out 1 times",
+        "WARNING no record that is sent has header:b",
+    ]
+
+
+@pytest.mark.parametrize("condition", ["$.dleted=1", "not $.dleted=1", "header:x=1", "key:$.id=1"])
+def test_plan_filter_unseen(condition: str, tmp_path: Path) -> None:
+    """A filter that names what no selected record has is warned of: all or none would be sent."""
+    plan = plan_of(tmp_path, filters=["$.p=1", condition])
+
+    [warning] = [note for note in plan.notes if note.startswith("WARNING")]
+    assert warning.startswith("WARNING no selected record has ")
+    assert "is the name right?" in warning
+
+
+def test_plan_filter_seen(tmp_path: Path) -> None:
+    """A filter that no record fulfils, though they have what it names, isn't warned of."""
+    plan = plan_of(tmp_path, filters=["$.p=7", "not $.n=3"])
+
+    assert not [note for note in plan.notes if note.startswith("WARNING")]
+
+
+def test_plan_drop_header_unseen(tmp_path: Path) -> None:
+    """A header to leave out that no record has is refused, as a misspelt one would be sent."""
+    with pytest.raises(ConfigError, match="no record that is sent has header:auht: is the name"):
+        plan_of(tmp_path, drop_headers=["auht"])
 
 
 def test_note_of() -> None:

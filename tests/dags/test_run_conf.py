@@ -1,0 +1,321 @@
+"""Names that nothing knows are refused: in a run's conf, among flags, in a pipeline's keys."""
+
+from __future__ import annotations
+
+import argparse
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import suppress
+from functools import cache
+from itertools import chain
+from types import SimpleNamespace
+from typing import Any, NoReturn
+
+import pytest
+from airflow.providers.common.compat.sdk import DAG, AirflowFailException
+from jinja2.nativetypes import NativeEnvironment
+
+from kafka_drain.cli.main import COMMANDS, parser
+from kafka_drain.config.pipeline import Pipeline
+from kafka_drain.errors import ConfigError
+from kafka_drain_airflow import create_dags, create_group_dags, create_watch_dag
+from kafka_drain_airflow.dag_tags import kind_of
+from kafka_drain_airflow.operators.approval import Approval
+from kafka_drain_airflow.run_conf import COMMANDS_NAMES, check_conf, field_value
+
+NESTED: dict[str, dict[str, Any]] = {
+    "drill": {"sample": "whole", "max_age_days": 30},
+    "watch": {"lag": 1000, "hours_to_expiry": 12},
+    "cut_over": {"kafka_conn_id": "target", "run_name": "mirror", "max_lag": 10},
+}
+PIPELINE = Pipeline(
+    name="t",
+    topics=["t"],
+    archive="/archives/t",
+    erase_conn_id="erase",
+    target_registry_conn_id="registry",
+    **NESTED,  # type: ignore[arg-type]
+)
+#: The command that does what a kind of DAG does.
+COMMAND_OF = {
+    "drain": "backfill",
+    "republish": "republish",
+    "reprocess": "reprocess",
+    "maintain": "maintain",
+    "erase": "erase",
+    "drill": "drill",
+    "cut_over": "cut-over",
+    "restore_schemas": "restore-schemas",
+}
+#: Flags of those commands whose names a conf may have, whatever they are called there.
+UNDERSTOOD = {
+    "drain": {"--acknowledge-expired", "--start", "--end", "--force"},
+    "reprocess": {"--from-batch", "--from-time", "--from-offset", "--plan", "--abandon"},
+    "maintain": {"--plan"},
+    "erase": {
+        *("--request", "--by", "--topic", "--from-time", "--to-time", "--for-ever", "--plan"),
+    },
+    "drill": {"--sample", "--seed"},
+    "cut_over": set[str](),
+    "restore_schemas": {"--map", "--ids"},
+}
+
+
+@cache
+def dags() -> dict[str, DAG]:
+    """Return a DAG of each kind, by kind."""
+    group = Pipeline(name="g", topics=["g"], archive="/archives/g")
+    watch = create_watch_dag([PIPELINE])
+    made = [*create_dags(PIPELINE).values(), *create_group_dags("all", [group]).values(), watch]
+    return {kind_of(dag.tags) or "watch": dag for dag in reversed(made)}
+
+
+def misspelt(name: str) -> Iterator[str]:
+    """Yield a name with a letter missing, doubled, or changed for its neighbour."""
+    for at, letter in enumerate(name):
+        if letter.isalpha():
+            yield name[:at] + name[at + 1 :]
+            yield name[:at] + letter + name[at:]
+            yield name[:at] + chr(ord(letter) ^ 1) + name[at + 1 :]
+
+
+def first_task(dag: DAG) -> Any:
+    """Return the task that runs first."""
+    return next(task for task in dag.tasks if not task.upstream_task_ids)
+
+
+def start(dag: DAG, conf: Any) -> None:
+    """Do what comes before a DAG's first task does anything."""
+    run = SimpleNamespace(conf=conf, run_type="manual")
+    first_task(dag).pre_execute({"dag": dag, "dag_run": run, "ti": None})
+
+
+def test_conf_misspelt() -> None:
+    """Each field's name with a letter missing, doubled or changed is refused, or is a field's."""
+    seen: Counter[str] = Counter()
+    for kind, dag in dags().items():
+        known = {*dag.params, *COMMANDS_NAMES.get(kind, {})}
+        for field in known:
+            for name in misspelt(field):
+                if name in known:
+                    # The command's name of it, or the other way round: `topic`, `topics`.
+                    assert {name, field} == {*[name.rstrip("s"), name.rstrip("s") + "s"]}
+                    seen["understood"] += 1
+                    continue
+                with pytest.raises(ConfigError, match=f"'{name}' isn't a field of {dag.dag_id}"):
+                    check_conf(dag.dag_id, kind, {name: "x"}, dag.params)
+                seen["refused"] += 1
+
+    assert seen["refused"] > 1000
+    assert seen["understood"] < 20
+
+
+@pytest.mark.parametrize("kind", [*COMMAND_OF, "drain_group", "watch"])
+def test_conf_refused_by_first_task(kind: str) -> None:
+    """In each DAG the first task refuses an unknown name, before it does anything else."""
+    dag = dags()[kind]
+
+    with pytest.raises(AirflowFailException, match=rf"'aply' isn't a field of {dag.dag_id}"):
+        start(dag, {"aply": True})
+
+
+@pytest.mark.parametrize(
+    ("kind", "conf", "says"),
+    [
+        ("republish", {"to_tme": 1}, "'to_tme' isn't a field of republish_t; did you mean 'to_t"),
+        ("republish", {"offset": 1, "mask_": 1}, "mean 'offsets'.*'mask_' isn't.* mean 'mask'"),
+        ("republish", {"same_topics": True}, "'same_topics' isn't.*: set target_topic to '{topi"),
+        ("republish", {"filter": ["a"], "filters": ["b"]}, "'filter' and 'filters' are the same"),
+        ("republish", {"apply": True, "dry_run": True}, "'dry_run' and 'apply' are the same"),
+        ("republish", ["to_time"], "the conf of republish_t is a list; expected a JSON object"),
+        ("drain", {"mdoe": "window"}, "'mdoe' isn't a field of drain_t; did you mean 'mode'"),
+        ("drain", {"dry_run": True}, "'dry_run' isn't a field of drain_t; its fields: log_level"),
+        ("maintain", {"retention_days": 1}, "'retention_days' isn't.*: set retention_days of the"),
+        ("cut_over", {"step": "mirror"}, "'step' isn't a field of cut_over_t; its fields: none"),
+        ("restore_schemas", {"dry_run": False}, "'dry_run' isn't a field of restore_schemas_t"),
+    ],
+)
+def test_conf_refused(kind: str, conf: Any, says: str) -> None:
+    """An unknown name says which is meant; two names of one field are refused."""
+    with pytest.raises(AirflowFailException, match=f"{says}.*Nothing was planned"):
+        start(dags()[kind], conf)
+
+
+@pytest.mark.parametrize(
+    ("kind", "conf"),
+    [
+        ("republish", None),
+        ("republish", {}),
+        ("republish", {"dry_run": True}),
+        # A form sends all of its fields, and those that are empty too.
+        ("republish", {"filter": ["$.n=1"], "filters": None, "apply": True}),
+        # TriggerDagRunOperator, with Airflow's OpenLineage provider.
+        ("republish", {"openlineage": {"parentRunId": "x"}}),
+        # `watch_pipelines` says why.
+        ("drain", {"reason": "lag"}),
+    ],
+)
+def test_conf_accepted(kind: str, conf: Any) -> None:
+    """Fields, their commands' names, and what Airflow and a watch put into a conf are accepted."""
+    dag = dags()[kind]
+    check_conf(dag.dag_id, kind, conf, dag.params)
+
+
+def test_conf_of_approval() -> None:
+    """Where a person approves, a conf can't ask to go ahead."""
+    dag = create_dags(Pipeline(name="a", topics=["a"], archive="/a"), approval=Approval())[
+        "republish_a"
+    ]
+
+    with pytest.raises(AirflowFailException, match=r"'apply' isn't.*: it does only what was appro"):
+        start(dag, {"apply": True})
+
+
+def test_conf_of_own_dag() -> None:
+    """In a user's own DAG, a conf is the user's."""
+    from kafka_drain_airflow import PreflightOperator
+
+    with DAG("mine", schedule=None) as dag:
+        PreflightOperator(task_id="preflight", pipeline=PIPELINE)
+
+    start(dag, {"whatever": 1})
+
+
+@pytest.mark.parametrize(
+    ("kind", "other", "field"),
+    [(kind, *names) for kind, of_kind in COMMANDS_NAMES.items() for names in of_kind.items()],
+)
+def test_conf_commands_name(kind: str, other: str, field: str) -> None:
+    """The command's name of a field is taken for the field's: its value reaches the task."""
+    dag = dags()[kind]
+    environment = NativeEnvironment()
+    values = {name: param.value for name in dag.params if (param := dag.params.get_param(name))}
+    values |= {name: None for name in dag.params if name not in values}
+    template = environment.from_string(field_value(kind, field))
+
+    assert template.render(params={**values, other: "given"}) == "given"
+    assert template.render(params={**values, field: "given"}) == "given"
+    tasks = [task for task in dag.tasks if hasattr(task, field)]
+    assert tasks
+    for task in tasks:
+        assert getattr(task, field).startswith(field_value(kind, field)[:-3])
+
+
+@pytest.mark.parametrize("kind", COMMAND_OF)
+def test_conf_of_flags(kind: str) -> None:
+    """Of a command's flags, its DAG understands those that it has, and refuses all others.
+
+    So a name that command and DAG give one thing is never just left aside.
+    """
+    dag = dags()[kind]
+    understood, flags = set(), set()
+    for action in command(COMMAND_OF[kind])._actions:
+        for flag in action.option_strings:
+            name = flag.lstrip("-").replace("-", "_")
+            flags.add(flag)
+            with suppress(ConfigError):
+                check_conf(dag.dag_id, kind, {name: "x"}, dag.params)
+                understood.add(flag)
+
+    of_apply = {"--apply", "--dry-run"} if kind in ("republish", "reprocess") else set()
+    of_apply |= {"--apply", "--dry-run"} if kind in ("maintain", "erase") else set()
+    of_apply |= {"--apply"} if kind == "restore_schemas" else set()
+    if kind == "republish":
+        of_apply |= {"--plan"} | set(
+            chain.from_iterable(a.option_strings for a in republish_actions())
+        ) - {"--same-topics"}
+    assert understood == UNDERSTOOD.get(kind, set()) | of_apply
+    assert flags - understood
+
+
+def republish_actions() -> Iterator[argparse.Action]:
+    """Yield the flags of the republish's options."""
+    fields = dags()["republish"].params
+    for action in command("republish")._actions:
+        if action.dest in fields and action.dest not in ("apply", "plan_id"):
+            yield action
+
+
+class Refused(Exception):
+    """Raised in place of an exit."""
+
+
+@cache
+def command(name: str) -> argparse.ArgumentParser:
+    """Return a command's parser, which raises where it would exit, and requires nothing."""
+    commands = next(
+        action for action in parser([name])._actions if isinstance(action.choices, dict)
+    )
+    found: argparse.ArgumentParser = commands.choices[name]  # type: ignore[index, call-overload]
+
+    def error(message: str) -> NoReturn:
+        raise Refused(message)
+
+    found.error = error  # type: ignore[method-assign]
+    for action in found._actions:
+        action.required = False
+    for group in found._mutually_exclusive_groups:
+        group.required = False
+    return found
+
+
+def test_flags_misspelt() -> None:
+    """Each flag with a letter missing, doubled or changed is refused, or taken for itself."""
+    seen: Counter[str] = Counter()
+    for name in COMMANDS:
+        of_command = command(name)
+        given = [
+            next(iter(action.choices or ["x"]))
+            for action in of_command._actions
+            if not action.option_strings
+        ]
+        untouched = vars(of_command.parse_known_args(given)[0])
+        for action in of_command._actions:
+            if action.dest == "help":
+                continue
+            values = [] if action.nargs == 0 else ["1"]
+            for flag in action.option_strings:
+                for wrong in misspelt(flag):
+                    if wrong in action.option_strings:
+                        continue
+                    try:
+                        taken, left = of_command.parse_known_args([*given, wrong, *values])
+                    except Refused:
+                        left = [wrong]
+                    if left:
+                        seen["refused"] += 1
+                        continue
+                    changed = {k for k, v in vars(taken).items() if v != untouched.get(k)}
+                    assert changed <= {action.dest}, (name, wrong, changed)
+                    seen["taken for itself"] += 1
+
+    assert seen["refused"] > 5000
+    # The beginning of a flag stands for it.
+    assert seen["taken for itself"] < 300
+
+
+@pytest.mark.parametrize(
+    ("given", "meant"),
+    [
+        ("republish x --filters a", "--filter"),
+        ("republish x --to-tme a", "--to-time"),
+        ("republish x --hash-fields=a", "--hash"),
+        ("republish x --drop-headers a", "--drop-header"),
+        ("erase x --plan-id a", "--plan"),
+    ],
+)
+def test_flag_meant(given: str, meant: str) -> None:
+    """An unknown flag, such as the DAG's name of one, says which is meant."""
+    name, *arguments = given.split()
+
+    with pytest.raises(Refused, match=f"unrecognized arguments: .*; did you mean {meant}\\?$"):
+        command(name).parse_known_args(arguments)
+
+
+@pytest.mark.parametrize(("outer", "key"), [(o, k) for o, keys in NESTED.items() for k in keys])
+def test_pipeline_key_misspelt(outer: str, key: str) -> None:
+    """A key within a pipeline's key is refused with a letter missing, doubled or changed."""
+    for wrong in misspelt(key):
+        keys = {wrong if k == key else k: value for k, value in NESTED[outer].items()}
+        with pytest.raises(ConfigError, match=f"'{wrong}' .*isn't a valid key of a pipeline's"):
+            Pipeline(name="t", topics=["t"], archive="/t", **{outer: keys})

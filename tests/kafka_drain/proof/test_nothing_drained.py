@@ -1,0 +1,54 @@
+"""An archive into which nothing was drained isn't complete, unless there was nothing to drain."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kafka_drain.findings import Reason
+from kafka_drain.offsets import TopicPartition
+from kafka_drain.proof.validation import is_first_drain_missing, validate_archive
+from tests.kafka_drain.made_archive import MadeArchive, dense
+
+
+@pytest.mark.parametrize(
+    ("waiting", "has_begun", "whole", "is_missing"),
+    [
+        (0, False, True, False),
+        (0, True, True, False),
+        (0, True, False, False),
+        (5, True, True, True),
+        (5, True, False, True),
+        (5, False, True, True),
+        # A drain that found nothing has just succeeded; the records came after it.
+        (5, False, False, False),
+        # What can't be told isn't counted as complete.
+        (None, False, True, True),
+        (None, True, False, True),
+        (None, False, False, False),
+    ],
+)
+def test_is_first_drain_missing(
+    waiting: int | None, has_begun: bool, whole: bool, is_missing: bool
+) -> None:
+    """Whether a first drain is missing, by what is known."""
+    assert is_first_drain_missing(waiting, has_begun=has_begun, whole=whole) is is_missing
+
+
+def test_validate_nothing_drained(tmp_path: Path) -> None:
+    """An archive without a batch isn't complete; one whose newest generation has none is."""
+    made = MadeArchive(tmp_path / "archive", {"orders": "id"})
+
+    report = validate_archive(made.archive, None)
+
+    assert not report.complete
+    assert [finding.reason for finding in report.findings] == [Reason.NOTHING_DRAINED]
+    assert "Kafka wasn't asked" in report.findings[0].detail
+    drained: dict[TopicPartition, Any] = {TopicPartition("orders", 0): dense(0, 10)}
+    made.seal(drained)
+    made.open_generation()
+    assert Reason.NOTHING_DRAINED not in {
+        f.reason for f in validate_archive(made.archive, None).findings
+    }
