@@ -15,7 +15,13 @@ from dataclasses import dataclass
 from kafka_drain.offsets import OffsetRange, TopicPartition, merge, overlapping, subtract
 
 #: What a consumer needs beside its `logger`.
-SETTINGS = {"debug": "fetch", "log_level": 7}
+SETTINGS = {
+    "debug": "fetch",
+    "log_level": 7,
+    # Lines wait in the queue of the records. If one alone filled it, the client would stop
+    # fetching, and log that, without end.
+    "queued.min.messages": 1_000,
+}
 
 _REQUEST = re.compile(
     r"Fetch topic (?P<topic>\S+) \[(?P<partition>\d+)\] at offset (?P<start>\d+) "

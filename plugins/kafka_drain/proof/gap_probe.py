@@ -113,6 +113,8 @@ class _Looker:
         """
         ranges = list(ranges)
         records = _records_in(self._consumer, tp, ranges)
+        # What it would log from now on is of no use.
+        self._consumer.unassign()
         quiet = [part for r in ranges for part in subtract(r, overlapping(records, r))]
         markers, unclear = markers_of(self._account.take(tp), quiet)
         if quiet and not self._account.is_understood():
@@ -125,6 +127,7 @@ class _Looker:
             # The broker answers with one batch at least, and no more than that.
             self._by_batch = self._by_batch or self._enter(1, self._account_by_batch)
             _records_in(self._by_batch, tp, unclear[:most], NEAR_BY_BATCH)
+            self._by_batch.unassign()
             told, _ = markers_of(self._account_by_batch.take(tp), unclear)
             markers = merge([*markers, *told])
         return Seen(records, markers)
