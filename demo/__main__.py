@@ -54,7 +54,7 @@ def run(folder: Path) -> None:
     began = time.monotonic()
     port = free_ports(1, avoid=())[0]
     with (
-        KafkaCluster(folder / "broker") as broker,
+        KafkaCluster(folder / "broker", as_downloaded=True) as broker,
         postgres,
         LocalAirflow(folder, broker.bootstrap_servers, port, database=postgres.url) as airflow,
     ):

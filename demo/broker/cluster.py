@@ -81,6 +81,7 @@ class KafkaCluster:
         java_options: Sequence[str] = (),
         timeout: float = 120.0,
         version: str | None = None,
+        as_downloaded: bool = False,
     ) -> None:
         """Describe a cluster; nothing is written or started yet.
 
@@ -94,10 +95,14 @@ class KafkaCluster:
             java_options: Further Java options for each node.
             timeout: Time limit for the nodes to start, in seconds.
             version: Version of Kafka; None for the one in DEMO_KAFKA.
+            as_downloaded: Whether Kafka's own settings are kept, except for addresses and folders:
+                a week's retention, messages of 1 MiB, topics that clients create by naming them.
 
         Raises:
             ConfigError: If `nodes` or `port` is out of range.
         """
+        if as_downloaded and nodes != 1:
+            raise ConfigError(f"Kafka as downloaded is one node, got {nodes}.")
         if nodes < 1:
             raise ConfigError(f"A cluster needs at least 1 node, got {nodes}.")
         if port is not None and not 1 <= port <= 65536 - nodes:
@@ -109,6 +114,7 @@ class KafkaCluster:
         self.java_options = tuple(java_options)
         self.timeout = timeout
         self.version = version
+        self.as_downloaded = as_downloaded
         self._port = port
         self._background = False
         self._state: ClusterState | None = None
@@ -137,6 +143,7 @@ class KafkaCluster:
             java_options=settings.get("java_options", ()),
             timeout=timeout,
             version=settings.get("version"),
+            as_downloaded=settings.get("as_downloaded", False),
         )
         cluster._state = state
         cluster._background = True
@@ -322,7 +329,9 @@ class KafkaCluster:
         for node in self._ids():
             self._node_folder(node).mkdir(parents=True, exist_ok=True)
             data = self._node_folder(node) / "data"
-            settled = server_properties(node, state, data, self.properties)
+            settled = server_properties(
+                node, state, data, self.properties, as_downloaded=self.as_downloaded
+            )
             lines = (f"{key}={value}\n" for key, value in settled.items())
             self._properties_file(node).write_text("".join(lines), encoding="utf-8")
         content = {
@@ -331,6 +340,7 @@ class KafkaCluster:
             "heap": self.heap,
             "java_options": self.java_options,
             "version": self.version,
+            "as_downloaded": self.as_downloaded,
         }
         beside = self.folder / f"{STATE_FILE}.new"
         beside.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")

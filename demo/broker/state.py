@@ -55,16 +55,42 @@ def new_cluster_id() -> str:
     return new
 
 
+#: What Kafka's own config/server.properties sets for a node that is alone, besides addresses and
+#: folders, and besides what is its default anyway.
+_DOWNLOADED = {
+    "num.partitions": "1",
+    "offsets.topic.replication.factor": "1",
+    "share.coordinator.state.topic.replication.factor": "1",
+    "share.coordinator.state.topic.min.isr": "1",
+    "transaction.state.log.replication.factor": "1",
+    "transaction.state.log.min.isr": "1",
+    "log.retention.hours": "168",
+}
+
+
 def server_properties(
-    node: int, state: ClusterState, log_dirs: Path, chosen: Mapping[str, str]
+    node: int,
+    state: ClusterState,
+    log_dirs: Path,
+    chosen: Mapping[str, str],
+    *,
+    as_downloaded: bool = False,
 ) -> dict[str, str]:
-    """Return the broker properties of a node; `chosen` adds to or overrides them."""
+    """Return the broker properties of a node.
+
+    Args:
+        node: The node's number.
+        state: The cluster's ports.
+        log_dirs: The node's folder for logs.
+        chosen: Properties that add to or override the others.
+        as_downloaded: Whether Kafka's own settings are kept, except for addresses and folders.
+    """
     nodes = len(state.broker_ports)
     broker = f"PLAINTEXT://{HOST}:{state.broker_ports[node - 1]}"
     voters = (f"{i}@{HOST}:{state.controller_ports[i - 1]}" for i in range(1, nodes + 1))
     replicas = str(min(3, nodes))
     in_sync = str(max(1, min(3, nodes) - 1))
-    settled = {
+    addresses = {
         "node.id": str(node),
         "process.roles": "broker,controller",
         "controller.quorum.voters": ",".join(voters),
@@ -74,6 +100,11 @@ def server_properties(
         "inter.broker.listener.name": "PLAINTEXT",
         "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT",
         "log.dirs": str(log_dirs),
+    }
+    if as_downloaded:
+        return {**addresses, **_DOWNLOADED, **chosen}
+    settled = {
+        **addresses,
         "auto.create.topics.enable": "false",
         "default.replication.factor": replicas,
         "min.insync.replicas": in_sync,

@@ -178,10 +178,19 @@ class Reason(str, Enum):
         "lost offsets: `kafka-drain repair --apply` drains them again; expired offsets: restore "
         "the file that held them, or accept the loss with `--acknowledge-expired`",
     )
+    OFFSET_UNEXPLAINED = (
+        "offset_unexplained",
+        "error",
+        "offsets within Kafka's log at which it has nothing, neither a transaction marker nor an "
+        "aborted record, of a topic that it didn't compact: its log has a hole",
+        "look for a lost or truncated segment in the logs of the partition's brokers, and compare "
+        "its replicas: if another has the records, let it lead and validate again; otherwise "
+        "accept the loss with `--acknowledge-expired`",
+    )
     OFFSET_EXPIRED = (
         "offset_expired",
         "warning",
-        "offsets expired in Kafka before they were drained, and the loss was acknowledged",
+        "offsets were gone from Kafka before they were drained, and the loss was acknowledged",
         "nothing can be done; shorten the schedule or raise the topic's retention",
     )
     OFFSET_DUPLICATE = (

@@ -34,6 +34,12 @@ class GapReason(str, Enum):
         False,
         "offsets that Kafka no longer has: there is no record of what they held",
     )
+    UNEXPLAINED = (
+        "unexplained",
+        False,
+        "offsets within Kafka's log at which it has no record and no transaction marker, of a "
+        "topic that it doesn't compact: it may have lost them",
+    )
     LOST = ("lost", False, "records that Kafka still has and the archive doesn't")
     UNKNOWN = ("unknown", False, "Kafka wasn't asked")
 
@@ -71,7 +77,7 @@ class Gap:
         tp: The topic-partition.
         range: The offsets.
         reason: Why they are in no file.
-        acknowledged: Whether the operator has accepted that they expired.
+        acknowledged: Whether the operator has accepted that they are gone.
     """
 
     tp: TopicPartition

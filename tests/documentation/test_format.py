@@ -335,7 +335,9 @@ def drained(folder: Path) -> Archive:
     )
     # Of an unsealed batch, a file is lost.
     add_batch(generation, 1, END + 3, END + 6)[0].unlink()
-    settings = {"flights": TopicSettings(2, 1, config={"retention.ms": "604800000"})}
+    settings = {
+        "flights": TopicSettings(2, 1, config={"retention.ms": "604800000"}, compacted=False)
+    }
     write_topic_settings(archive.root, settings)
     bounds = {P0: KafkaBounds(0, 50, 60), P1: KafkaBounds(0, 60, 60)}
     write_observations(archive, observe({}, bounds, "run", 1_767_268_800.5))

@@ -29,6 +29,7 @@ NUMBERS = [
     *range(390, 394),
     *range(470, 476),
     *range(430, 438),
+    *range(410, 417),
     *range(440, 443),
     *range(450, 458),
 ]

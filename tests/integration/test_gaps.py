@@ -314,3 +314,54 @@ def test_validate_compacted(
     assert report.offsets == sent
     assert gaps(report) == {"compacted": sent - report.records}
     assert report.records < sent
+
+
+@pytest.mark.usefixtures("eager_cleaner")
+def test_validate_compacted_transactions(
+    make_topic: Any,
+    send: Any,
+    read: Any,
+    archive: Any,
+    cluster: KafkaCluster,
+    bootstrap_servers: str,
+) -> None:
+    """In a compacted topic too, a marker is counted as one; what compaction removed isn't."""
+    topic = make_topic(
+        partitions=1, cleanup_policy="compact", segment_ms="1", min_cleanable_dirty_ratio="0.01"
+    )
+    producer = Producer(
+        {"bootstrap.servers": bootstrap_servers, "transactional.id": topic, "log_level": 0}
+    )
+    producer.init_transactions(30)
+    for number in range(6):
+        producer.begin_transaction()
+        producer.produce(topic, b"value", b"key", 0, timestamp=NOON + number)
+        producer.commit_transaction(30)
+    kept = 0
+
+    def compacted() -> bool:
+        # Only a closed segment is cleaned, and one more record closes it.
+        nonlocal kept
+        send(topic, [(b"key %d" % kept, b"value", None, NOON + 10 * kept)])
+        kept += 1
+        return len(read(topic)[0]) < 6 + kept
+
+    wait_for(compacted, f"{topic} compacted")
+    producer.begin_transaction()
+    producer.produce(topic, b"value", b"other", 0, timestamp=NOON)
+    assert producer.flush(30) == 0
+    producer.abort_transaction(30)
+    tp = [TopicPartition(topic, 0)]
+    wait_for(
+        lambda: cluster.latest(tp, "read_committed") == cluster.latest(tp, "read_uncommitted"),
+        f"the marker in {topic}",
+    )
+    drained = archive(topic)
+
+    report = validate_archive(drained, cluster)
+
+    assert (report.complete, report.findings) == (True, [])
+    found = gaps(report)
+    # All seven markers are younger than delete.retention.ms.
+    assert (found["control"], found["aborted"]) == (7, 1)
+    assert found["compacted"] == 6 + kept - report.records > 0

@@ -126,7 +126,9 @@ class FakeCluster:
 
     def topic_settings(self, name: str) -> TopicSettings:
         partitions = len(self.topics([name])[name].partitions)
-        return TopicSettings(partitions, 1, config=self.topic_config(name))
+        config = self.topic_config(name)
+        compacted = "compact" in config.get("cleanup.policy", "delete")
+        return TopicSettings(partitions, 1, config=config, compacted=compacted)
 
     def has_topic(self, name: str) -> bool:
         return name in self.topic_names()

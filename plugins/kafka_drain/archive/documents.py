@@ -426,6 +426,7 @@ class TopicRow(Row):
     replication_factor: int
     max_message_bytes: int = MAX_MESSAGE_BYTES
     config: dict[str, str] = {}
+    compacted: bool | None = None
 
 
 class TopicsDocument(Document):

@@ -6,7 +6,8 @@ They allow a restore to create the target like its source, even if the source is
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict
+from dataclasses import asdict, replace
+from typing import Any
 
 from upath import UPath
 
@@ -34,16 +35,54 @@ def noted_topic_settings(root: UPath) -> dict[str, TopicSettings]:
 def _settings(document: TopicsDocument) -> dict[str, TopicSettings]:
     return {
         name: TopicSettings(
-            row.partitions, row.replication_factor, row.max_message_bytes, row.config
+            row.partitions,
+            row.replication_factor,
+            row.max_message_bytes,
+            row.config,
+            compacted=row.compacted,
         )
         for name, row in document.topics.items()
     }
 
 
+def noted_compaction(root: UPath) -> dict[str, bool]:
+    """Return whether Kafka compacted each topic at a drain so far; what is unknown is left out."""
+    noted = {name: _was(each) for name, each in noted_topic_settings(root).items()}
+    return {name: was for name, was in noted.items() if was is not None}
+
+
+def _was(settings: TopicSettings) -> bool | None:
+    own = settings.config.get("cleanup.policy")
+    if settings.compacted is None and own is not None:
+        # A note of an older release, which has only what is set on the topic itself.
+        return "compact" in own
+    return settings.compacted
+
+
+def _has_ended(before: TopicSettings | None, now: TopicSettings) -> bool:
+    """Return whether Kafka compacted a topic before, and doesn't any more."""
+    return before is not None and _was(before) is True and not _was(now)
+
+
+def _row(settings: TopicSettings) -> dict[str, Any]:
+    return {name: value for name, value in asdict(settings).items() if value is not None}
+
+
 def write_topic_settings(root: UPath, settings: Mapping[str, TopicSettings]) -> None:
-    """Update the settings of some topics and keep those of others. Writes only changes."""
+    """Update the settings of some topics and keep those of others. Writes only changes.
+
+    A topic that Kafka compacted once lacks records from then on, whatever its setting is now.
+    """
     document = TopicsDocument.read_note(root / "topics.json") or TopicsDocument()
     known = _settings(document)
-    if known | dict(settings) != known:
-        merged = document.content() | {name: asdict(each) for name, each in settings.items()}
+    seen = {
+        name: replace(each, compacted=True) if _has_ended(known.get(name), each) else each
+        for name, each in settings.items()
+    }
+    is_new = any(
+        name not in known or (known[name], known[name].compacted) != (each, each.compacted)
+        for name, each in seen.items()
+    )
+    if is_new:
+        merged = document.content() | {name: _row(each) for name, each in seen.items()}
         TopicsDocument.model_validate(dict(sorted(merged.items()))).write(root / "topics.json")

@@ -33,7 +33,7 @@ from kafka_drain.errors import (
     KafkaDrainError,
 )
 from kafka_drain.kafka.cluster import KafkaCluster
-from kafka_drain.offsets import OffsetRange, to_spark_json
+from kafka_drain.offsets import OffsetRange, TopicPartition, to_spark_json
 from kafka_drain.proof.note_files import notes_folder, write_notes
 from kafka_drain.proof.topic_ids import ReadFrom, refuse_other_incarnations, write_read_from
 from kafka_drain.schemas.decoding import ValuePlan, plan_values
@@ -46,7 +46,7 @@ from kafka_drain.spark.engine import (
     find_again,
     started_early,
 )
-from kafka_drain.spark.errors import too_far_records
+from kafka_drain.spark.errors import too_far_records, unread_partitions
 from kafka_drain.spark.job import SparkJob, private_folder
 from kafka_drain.spark.job_spec import DrainSpec
 from kafka_drain.spark.submit import (
@@ -127,9 +127,15 @@ class DrainJob(SparkJob):
 
     def too_far(self) -> list[str]:
         """Return the records whose timestamps Spark can't represent."""
+        return too_far_records(self.cluster, self._reach())
+
+    def unread(self, offset: int) -> list[str]:
+        """Name the partitions that don't deliver an offset."""
+        return unread_partitions(self.cluster, self._reach(), offset)
+
+    def _reach(self) -> dict[TopicPartition, list[OffsetRange]]:
         # No upper bound: records that arrived after planning may have been read as well.
-        reach = {tp: [OffsetRange(start, sys.maxsize)] for tp, start in self.plan.start.items()}
-        return too_far_records(self.cluster, reach)
+        return {tp: [OffsetRange(start, sys.maxsize)] for tp, start in self.plan.start.items()}
 
 
 @contextmanager

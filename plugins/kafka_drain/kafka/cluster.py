@@ -169,11 +169,13 @@ class KafkaCluster:
         described = self.admin.ask(ask)
         entries = self._topic_config(name)
         own = ConfigSource.DYNAMIC_TOPIC_CONFIG.value
+        policy = entries.get("cleanup.policy")
         return TopicSettings(
             partitions=len(described.partitions),
             replication_factor=max(len(p.replicas) for p in described.partitions),
             max_message_bytes=int(entries["max.message.bytes"].value),
             config={e.name: str(e.value) for e in entries.values() if e.source == own},
+            compacted="compact" in str(policy.value) if policy else None,
         )
 
     def create_topic(self, name: str, settings: TopicSettings) -> None:

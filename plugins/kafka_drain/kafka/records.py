@@ -10,8 +10,14 @@ from typing import TYPE_CHECKING, Any
 from confluent_kafka import Consumer, KafkaError
 from confluent_kafka import TopicPartition as KafkaTopicPartition
 
-from kafka_drain.errors import AuthorizationError, KafkaDrainError, KafkaUnavailableError
+from kafka_drain.errors import (
+    AuthorizationError,
+    KafkaDrainError,
+    KafkaUnavailableError,
+    SourceRecordError,
+)
 from kafka_drain.kafka.client_config import KafkaConfig, for_client
+from kafka_drain.kafka.damaged_batches import damage_heard
 from kafka_drain.offsets import OffsetRange, TopicPartition
 
 if TYPE_CHECKING:
@@ -19,6 +25,9 @@ if TYPE_CHECKING:
 
 #: Nothing is committed with this group, but Kafka requires the permission to read with it.
 GROUP = "kafka-drain-validate"
+
+#: A batch that the client finds damaged, or the broker does.
+DAMAGED = (KafkaError._BAD_MSG, KafkaError.INVALID_MSG)
 
 #: How long Kafka may send nothing.
 QUIET_SECONDS = 20.0
@@ -31,6 +40,8 @@ _SETTINGS = {
     "enable.partition.eof": True,
     # If records are gone, don't silently start elsewhere.
     "auto.offset.reset": "error",
+    # Java's client checks them too: what it refuses isn't to count as a record here.
+    "check.crcs": True,
     "queued.max.messages.kbytes": 16 << 10,
     # How long the client pauses when 100,000 records are queued; the default is a second.
     "fetch.queue.backoff.ms": 10,
@@ -55,6 +66,7 @@ def read_records(
 
     Raises:
         AuthorizationError: When an ACL is missing.
+        SourceRecordError: When a batch is damaged in Kafka's log.
         KafkaUnavailableError: When Kafka doesn't respond, or deletes records meanwhile.
     """
     own = {**_SETTINGS, "isolation.level": isolation_level}
@@ -89,6 +101,8 @@ def consumer_error(error: KafkaError, tp: TopicPartition, offset: int) -> KafkaD
             f"Kafka refused to let group {GROUP} read {tp} from offset {offset} to explain a "
             f"gap ({error.str()}); expected the ACL READ on Group {GROUP}; add it"
         )
+    if error.code() in DAMAGED:
+        return SourceRecordError(damage_heard(tp, error.str(), offset))
     return KafkaUnavailableError(
         f"Kafka returned {error.str()!r} when reading {tp} from offset {offset}; try again"
     )

@@ -18,12 +18,15 @@ class TopicSettings:
         replication_factor: Number of replicas of each partition.
         max_message_bytes: Maximum size of a batch, in bytes, whether set by topic or broker.
         config: Configuration set on the topic itself, by Kafka's names.
+        compacted: Whether Kafka compacts it, whether set by topic or broker; None if unknown. It
+            says what the topic has lost, not how another is created.
     """
 
     partitions: int
     replication_factor: int
     max_message_bytes: int = MAX_MESSAGE_BYTES
     config: Mapping[str, str] = field(default_factory=dict)
+    compacted: bool | None = field(default=None, compare=False)
 
     def __str__(self) -> str:
         config = "".join(f", {name}={value}" for name, value in sorted(self.config.items()))

@@ -14,7 +14,10 @@ from kafka_drain.offsets import TopicPartition
 #: A partition in a receipt: generation, the receipt's name, partition.
 Place = tuple[int, str, TopicPartition]
 
-_OF_GAPS = {str(Reason.OFFSET_MISSING), str(Reason.OFFSET_EXPIRED)}
+_OF_GAPS = {
+    str(reason)
+    for reason in (Reason.OFFSET_MISSING, Reason.OFFSET_UNEXPLAINED, Reason.OFFSET_EXPIRED)
+}
 
 
 @dataclass(frozen=True, slots=True)

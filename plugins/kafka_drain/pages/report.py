@@ -112,6 +112,7 @@ def _headline(report: dict[str, Any]) -> str:
     wrong = Counter(f["reason"] for f in report["findings"] if f["severity"] == "error")
     if missing:
         wrong.pop(str(Reason.OFFSET_MISSING), None)
+        wrong.pop(str(Reason.OFFSET_UNEXPLAINED), None)
     said += [f"{_REASONS[code].meaning} ({code}: {n:,})" for code, n in wrong.most_common(2)]
     if len(wrong) > 2:
         said.append(f"and {many(len(wrong) - 2, 'other kind')} of findings")

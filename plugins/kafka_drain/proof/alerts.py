@@ -13,7 +13,11 @@ from kafka_drain.progress import duration_text
 #: An alert is raised when Kafka may delete undrained records within this time.
 SOON = timedelta(hours=24)
 
-_KINDS = {Reason.OFFSET_MISSING: "LOST", Reason.STALLED: "STALLED"}
+_KINDS = {
+    Reason.OFFSET_MISSING: "LOST",
+    Reason.OFFSET_UNEXPLAINED: "LOST",
+    Reason.STALLED: "STALLED",
+}
 
 
 def alerts_of(

@@ -3,12 +3,29 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 
 from kafka_drain.archive.receipts import KafkaBounds
 from kafka_drain.gaps import Gap, GapReason
 from kafka_drain.offsets import OffsetRange, TopicPartition, overlapping, subtract
 
 Find = Callable[[Sequence[OffsetRange]], Sequence[OffsetRange]]
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """What a `read_uncommitted` consumer comes across.
+
+    Attributes:
+        records: The offsets at which it finds records.
+        markers: The offsets at which it is seen to skip a transaction marker.
+    """
+
+    records: Sequence[OffsetRange] = ()
+    markers: Sequence[OffsetRange] = ()
+
+
+Look = Callable[[Sequence[OffsetRange]], Seen]
 
 
 def classify(
@@ -18,9 +35,12 @@ def classify(
     *,
     is_compacted: bool,
     committed: Find,
-    uncommitted: Find,
+    uncommitted: Look,
 ) -> list[Gap]:
     """Determine why offsets are in no file; one gap can be split into several.
+
+    A reason is given only where there is evidence of it. That no consumer finds a record is none: a
+    log that has lost a segment looks the same.
 
     Args:
         tp: Their partition.
@@ -29,7 +49,7 @@ def classify(
         is_compacted: Whether Kafka compacts the topic.
         committed: Returns the offsets among those given at which a `read_committed` consumer finds
             records.
-        uncommitted: Returns the same for a `read_uncommitted` consumer.
+        uncommitted: Returns what a `read_uncommitted` consumer comes across at those given.
     """
     missing = list(missing)
     # Offsets beyond the end count as well: Kafka held them before the log was truncated.
@@ -39,15 +59,18 @@ def classify(
     above = [OffsetRange(bounds.last_stable, max(bounds.last_stable, bounds.high_watermark))]
     lost = committed(_without(held, above))
     rest = _without(held, lost)
-    hidden = uncommitted(rest)
-    aborted = _without(hidden, above)
-    empty = GapReason.COMPACTED if is_compacted else GapReason.CONTROL
+    seen = uncommitted(rest)
+    aborted = _without(seen.records, above)
+    quiet = _without(rest, seen.records)
+    nothing = _without(quiet, seen.markers)
+    absent = GapReason.COMPACTED if is_compacted else GapReason.UNEXPLAINED
     return [
         *(Gap(tp, r, GapReason.EXPIRED) for r in expired),
         *(Gap(tp, r, GapReason.LOST) for r in lost),
         *(Gap(tp, r, GapReason.ABORTED) for r in aborted),
-        *(Gap(tp, r, GapReason.OPEN) for r in _without(hidden, aborted)),
-        *(Gap(tp, r, empty) for r in _without(rest, hidden)),
+        *(Gap(tp, r, GapReason.OPEN) for r in _without(seen.records, aborted)),
+        *(Gap(tp, r, GapReason.CONTROL) for r in _without(quiet, nothing)),
+        *(Gap(tp, r, absent) for r in nothing),
     ]
 
 

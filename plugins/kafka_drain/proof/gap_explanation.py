@@ -18,7 +18,11 @@ from kafka_drain.proof.topic_ids import topic_ids_now
 
 Ranges = Mapping[TopicPartition, list[OffsetRange]]
 
+#: Whether Kafka compacted a topic, by topic, when the offsets were read; unknown for others.
+Compacted = Mapping[str, bool]
+
 _NOTHING: Ranges = MappingProxyType({})
+_UNKNOWN: Compacted = MappingProxyType({})
 
 
 def explain_gaps(
@@ -30,6 +34,7 @@ def explain_gaps(
     acknowledged: Ranges,
     were_read: Ranges = _NOTHING,
     erased: Ranges = _NOTHING,
+    compacted: Compacted = _UNKNOWN,
 ) -> list[Gap]:
     """Determine why offsets are missing.
 
@@ -38,10 +43,11 @@ def explain_gaps(
         identity: The pipeline, cluster and topics that the offsets belong to.
         cluster: The cluster to ask; None to classify the offsets as unknown instead.
         windows: What the archive's windows hold.
-        acknowledged: Offsets acknowledged as expired.
-        were_read: Offsets of records that Spark has read: one that Kafka has compacted away since
-            counts as expired.
+        acknowledged: Offsets acknowledged as gone.
+        were_read: Offsets of records that Spark has read: one that Kafka no longer has counts as
+            expired, whatever it does to the topic.
         erased: Offsets whose records were erased on request, whether or not Kafka still has them.
+        compacted: Whether Kafka compacted the topics then; today's setting counts for others.
 
     Raises:
         ArchiveError: When it is a different cluster.
@@ -71,8 +77,9 @@ def explain_gaps(
         ),
         *classify_gaps(cluster, {tp: rs for tp, rs in asked.items() if tp.topic in same}),
     ]
-    for gap in (part for whole in found for part in split_compacted(whole, were_read)):
-        gaps += _accepted(gap, acknowledged) if gap.reason == GapReason.EXPIRED else [gap]
+    for gap in (part for whole in found for part in split_read(whole, were_read)):
+        gap = as_of_then(gap, compacted)
+        gaps += _accepted(gap, acknowledged) if gap.reason in GONE else [gap]
     return gaps
 
 
@@ -81,9 +88,27 @@ def _minus(ranges: Iterable[OffsetRange], parts: list[OffsetRange]) -> list[Offs
     return [r for whole in ranges for r in subtract(whole, overlapping(merged, whole))]
 
 
-def split_compacted(gap: Gap, were_read: Ranges) -> list[Gap]:
-    """Split a compacted gap into offsets that had a record when Spark read them, and the rest."""
-    if gap.reason != GapReason.COMPACTED:
+#: Reasons that only the operator's word makes harmless.
+GONE = (GapReason.EXPIRED, GapReason.UNEXPLAINED)
+#: Reasons of offsets at which Kafka has nothing, by whether it compacts the topic.
+_ABSENT = {True: GapReason.COMPACTED, False: GapReason.UNEXPLAINED}
+
+
+def as_of_then(gap: Gap, compacted: Compacted) -> Gap:
+    """Return a gap with the reason that it had when its offsets were read.
+
+    Compaction that was switched on since explains nothing, and one that was switched off still
+    does.
+    """
+    then = compacted.get(gap.tp.topic)
+    if then is None or gap.reason not in _ABSENT.values():
+        return gap
+    return replace(gap, reason=_ABSENT[then])
+
+
+def split_read(gap: Gap, were_read: Ranges) -> list[Gap]:
+    """Split a gap without a trace into offsets of records that Spark has read, and the rest."""
+    if gap.reason not in _ABSENT.values():
         return [gap]
     rest = _minus([gap.range], were_read.get(gap.tp, []))
     return [
@@ -93,7 +118,7 @@ def split_compacted(gap: Gap, were_read: Ranges) -> list[Gap]:
 
 
 def _accepted(gap: Gap, acknowledged: Ranges) -> list[Gap]:
-    """Split an expired gap into acknowledged offsets and the rest."""
+    """Split a gap into acknowledged offsets and the rest."""
     rest = _minus([gap.range], acknowledged.get(gap.tp, []))
     accepted = _minus([gap.range], rest)
     return [
@@ -126,11 +151,13 @@ def gap_findings(gaps: Iterable[Gap]) -> list[Finding]:
     findings = []
     for gap in gaps:
         if gap.acknowledged:
-            detail = f"{gap.range} is in no file; expired and acknowledged"
+            detail = f"{gap.range} is in no file; {gap.reason} and acknowledged"
             findings.append(Finding(Reason.OFFSET_EXPIRED, gap.tp, detail))
         elif not gap.reason.harmless:
             detail = f"{gap.range} is in no file; {gap.reason}: {gap.reason.meaning}"
-            if gap.reason == GapReason.EXPIRED:
+            if gap.reason in GONE:
                 detail += f" (--acknowledge-expired {range_name(gap.tp, gap.range)})"
-            findings.append(Finding(Reason.OFFSET_MISSING, gap.tp, detail))
+            is_unexplained = gap.reason == GapReason.UNEXPLAINED
+            reason = Reason.OFFSET_UNEXPLAINED if is_unexplained else Reason.OFFSET_MISSING
+            findings.append(Finding(reason, gap.tp, detail))
     return findings

@@ -1,31 +1,40 @@
 """Ask Kafka, gap by gap, why no file holds a record for an offset.
 
 Offsets need not be consecutive: each transaction marker takes one, aborted records are skipped, and
-compaction removes records. These gaps are harmless; all others are not.
+compaction removes records. These gaps are harmless; all others are not. Consumers skip markers and
+holes alike; the client's account of the responses tells which it was.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from functools import partial
 from typing import Any
 
-from confluent_kafka import Consumer, KafkaError
+from confluent_kafka import Consumer, KafkaError, libversion
 from confluent_kafka import TopicPartition as KafkaTopicPartition
 
 from kafka_drain.archive.receipts import KafkaBounds
-from kafka_drain.errors import KafkaUnavailableError
+from kafka_drain.errors import KafkaUnavailableError, MachineError
 from kafka_drain.gaps import Gap
 from kafka_drain.kafka.client_config import for_client
 from kafka_drain.kafka.cluster import KafkaCluster
+from kafka_drain.kafka.fetch_account import SETTINGS, FetchAccount, markers_of
 from kafka_drain.kafka.records import GROUP, consumer_error
-from kafka_drain.offsets import OffsetRange, TopicPartition
-from kafka_drain.proof.gap_classification import classify
+from kafka_drain.offsets import OffsetRange, TopicPartition, merge, overlapping, subtract
+from kafka_drain.proof.gap_classification import Seen, classify
 
 POLL_SECONDS = 20.0
 #: Within this number of offsets, reading on reaches the next gap sooner than seeking does.
 NEAR = 1_000
+#: The same where each response is one batch.
+NEAR_BY_BATCH = 20
+#: Size of a response in bytes. Gaps are small.
+FETCH_BYTES = 1 << 16
+#: In a compacted topic, markers lie among offsets that were compacted. This many gaps of a
+#: partition are read again batch by batch to tell the two; the others count as compacted.
+TOLD_APART = 1_000
 _END = 1 << 63
 
 
@@ -40,6 +49,7 @@ def classify_gaps(
 
     Raises:
         AuthorizationError: When an ACL is missing.
+        SourceRecordError: When a batch is damaged in Kafka's log.
         KafkaUnavailableError: When Kafka doesn't respond.
     """
     if not missing:
@@ -54,7 +64,7 @@ def classify_gaps(
     gaps: list[Gap] = []
     with (
         _consumer(cluster, "read_committed") as committed,
-        _consumer(cluster, "read_uncommitted") as uncommitted,
+        _Looker(cluster) as looker,
     ):
         for tp, ranges in missing.items():
             gaps += classify(
@@ -63,13 +73,73 @@ def classify_gaps(
                 KafkaBounds(first[tp], stable[tp], end[tp]),
                 is_compacted=compacted[tp.topic],
                 committed=partial(_records_in, committed, tp),
-                uncommitted=partial(_records_in, uncommitted, tp),
+                uncommitted=partial(
+                    looker.look, tp, most=TOLD_APART if compacted[tp.topic] else None
+                ),
             )
     return gaps
 
 
+class _Looker:
+    """Looks for records and markers, as a `read_uncommitted` consumer gets them."""
+
+    def __init__(self, cluster: KafkaCluster) -> None:
+        self._cluster = cluster
+        self._account, self._account_by_batch = FetchAccount(), FetchAccount()
+        self._open = ExitStack()
+        self._by_batch: Consumer | None = None
+
+    def __enter__(self) -> _Looker:
+        self._consumer = self._enter(FETCH_BYTES, self._account)
+        return self
+
+    def __exit__(self, *raised: object) -> None:
+        self._open.close()
+
+    def _enter(self, fetch_bytes: int, account: FetchAccount) -> Consumer:
+        there = _consumer(self._cluster, "read_uncommitted", fetch_bytes, account)
+        return self._open.enter_context(there)
+
+    def look(self, tp: TopicPartition, ranges: Iterable[OffsetRange], *, most: int | None) -> Seen:
+        """Return what is at offsets within sorted disjoint ranges.
+
+        Args:
+            tp: Their partition.
+            ranges: The offsets.
+            most: How many gaps to read batch by batch, if that is what it takes; None for all.
+
+        Raises:
+            MachineError: When this release of confluent-kafka doesn't say what it received.
+        """
+        ranges = list(ranges)
+        records = _records_in(self._consumer, tp, ranges)
+        # What it would log from now on is of no use.
+        self._consumer.unassign()
+        quiet = [part for r in ranges for part in subtract(r, overlapping(records, r))]
+        markers, unclear = markers_of(self._account.take(tp), quiet)
+        if quiet and not self._account.is_understood():
+            raise MachineError(
+                f"librdkafka {libversion()[0]} doesn't say what it received of {tp}, which tells "
+                "transaction markers from lost records; install the confluent-kafka that the lock "
+                "file names"
+            )
+        if unclear:
+            # The broker answers with one batch at least, and no more than that.
+            self._by_batch = self._by_batch or self._enter(1, self._account_by_batch)
+            _records_in(self._by_batch, tp, unclear[:most], NEAR_BY_BATCH)
+            self._by_batch.unassign()
+            told, _ = markers_of(self._account_by_batch.take(tp), unclear)
+            markers = merge([*markers, *told])
+        return Seen(records, markers)
+
+
 @contextmanager
-def _consumer(cluster: KafkaCluster, isolation_level: str) -> Iterator[Consumer]:
+def _consumer(
+    cluster: KafkaCluster,
+    isolation_level: str,
+    fetch_bytes: int = FETCH_BYTES,
+    account: FetchAccount | None = None,
+) -> Iterator[Consumer]:
     own = {
         "group.id": GROUP,
         "enable.auto.commit": False,
@@ -80,11 +150,14 @@ def _consumer(cluster: KafkaCluster, isolation_level: str) -> Iterator[Consumer]
         # Gaps are small: prefetch little, and don't back off (by default for a second) then.
         "queued.min.messages": 1,
         "fetch.queue.backoff.ms": 0,
-        "fetch.message.max.bytes": 1 << 16,
+        "fetch.message.max.bytes": fetch_bytes,
         # At the end of a partition there is nothing to wait for.
         "fetch.wait.max.ms": 10,
+        "check.crcs": True,
         "log_level": 2,
     }
+    if account is not None:
+        own |= {**SETTINGS, "logger": account.logger}
     consumer = Consumer(for_client(cluster.config.for_librdkafka(), own))
     try:
         yield consumer
@@ -93,14 +166,14 @@ def _consumer(cluster: KafkaCluster, isolation_level: str) -> Iterator[Consumer]
 
 
 def _records_in(
-    consumer: Consumer, tp: TopicPartition, ranges: Iterable[OffsetRange]
+    consumer: Consumer, tp: TopicPartition, ranges: Iterable[OffsetRange], near: int = NEAR
 ) -> list[OffsetRange]:
     """Return the offsets within sorted disjoint ranges at which the consumer finds records."""
     found: list[OffsetRange] = []
     reading: Iterator[int] = iter(())
-    at = -NEAR
+    at = -near
     for wanted in ranges:
-        if wanted.start - at >= NEAR:
+        if wanted.start - at >= near:
             reading = _offsets_from(consumer, tp, wanted.start)
             at = next(reading, _END)
         while at < wanted.start:

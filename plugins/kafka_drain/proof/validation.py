@@ -37,6 +37,7 @@ from kafka_drain.archive.schema_seals import SEALS, check_schemas
 from kafka_drain.archive.segment_overlaps import Hole
 from kafka_drain.archive.snapshot import Snapshot, SnapshotGeneration
 from kafka_drain.archive.summary_files import check_summary
+from kafka_drain.archive.topic_settings import noted_compaction
 from kafka_drain.archive.watermarks import (
     observe,
     read_observations,
@@ -104,7 +105,7 @@ class _Validation:
         windows: What the sealed windows hold.
         cluster: Where the reasons for gaps are asked; None to ask nobody.
         deep: Whether the bytes of sealed files are read.
-        acknowledged: Expired offsets that were accepted.
+        acknowledged: Expired and unexplained offsets that were accepted.
         run: Name of the run.
         now: When the validation began.
         clock: The time.
@@ -162,7 +163,8 @@ def validate_archive(
             looks at closed generations and sealed windows in turn, a few each time.
         deep: Also read all bytes of sealed files and compare them with their receipts, and check
             the copies of receipts and documents.
-        acknowledge_expired: Expired offsets that are accepted, as `topic:partition:start-end`.
+        acknowledge_expired: Expired or unexplained offsets that are accepted, as
+            `topic:partition:start-end`.
         run: Name of the run, which tells a retry from another run; None for the time.
         clock: The time; replaced in tests.
         read_many: Reads the new files if there are very many of them.
@@ -299,7 +301,7 @@ def _validate_open(
     answers = look_closer(
         found,
         windows,
-        lambda *asked: _explain(validation, *asked),
+        lambda *asked: _explain(validation, *asked, as_read=True),
         lambda *asked: _read_again(validation, *asked),
         is_draining=lambda: is_held(validation.archive.root, clock=validation.clock),
     )
@@ -560,8 +562,15 @@ def _explain_holes(validation: _Validation) -> None:
 
 
 def _explain(
-    validation: _Validation, identity: Identity, missing: Ranges, were_read: Ranges = _NOTHING
+    validation: _Validation,
+    identity: Identity,
+    missing: Ranges,
+    were_read: Ranges = _NOTHING,
+    *,
+    as_read: bool = False,
 ) -> list[Gap]:
+    """Say why offsets are missing: today, or for offsets that drains have read, when they did."""
+    compacted = noted_compaction(validation.archive.root)
     return explain_gaps(
         missing,
         identity=identity,
@@ -570,6 +579,7 @@ def _explain(
         acknowledged=validation.acknowledged,
         were_read=were_read,
         erased=validation.windows.erased(identity),
+        compacted={name: was for name, was in compacted.items() if was or as_read},
     )
 
 

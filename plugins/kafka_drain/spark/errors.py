@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Mapping
 
 from kafka_drain.errors import (
@@ -12,6 +13,7 @@ from kafka_drain.errors import (
     SparkJobError,
 )
 from kafka_drain.kafka.cluster import KafkaCluster
+from kafka_drain.kafka.damaged_batches import damaged_batch
 from kafka_drain.offsets import OffsetRange, TopicPartition
 from kafka_drain.spark.unkept_records import WAY_OUT, unkept_record
 
@@ -21,6 +23,8 @@ OF_THE_SERVER = "the server's"
 #: Spark 4's error class, Spark's message text, and the Kafka client's exception under Spark 3.5.
 _DATA_LOSS = ("KAFKA_DATA_LOSS", "data may have been lost", "OffsetOutOfRangeException")
 _NO_MEMORY = ("OutOfMemoryError", "Java heap space", "GC overhead limit exceeded")
+#: Spark of a record that its consumer doesn't get.
+_WAITED = re.compile(r"Cannot fetch record for offset (?P<offset>\d+) in (?P<ms>\d+) millisec")
 #: What a Spark Connect server, or pyspark's client, says of a session that has ended.
 _NO_SESSION = ("INVALID_HANDLE.SESSION", "NO_ACTIVE_SESSION", "server side session identifier")
 
@@ -29,7 +33,12 @@ _LAST_MS = (2**63 - 1) // 1000
 
 
 def spark_error(
-    message: str, *, what: str, memory: str, too_far: Callable[[], list[str]]
+    message: str,
+    *,
+    what: str,
+    memory: str,
+    too_far: Callable[[], list[str]],
+    unread: Callable[[int], list[str]],
 ) -> KafkaDrainError:
     """Return the error of a job that read from Kafka and failed.
 
@@ -39,6 +48,8 @@ def spark_error(
         memory: The driver's heap size, or `OF_THE_SERVER`.
         too_far: Returns the records whose timestamps Spark can't represent; called only if these
             may be the reason.
+        unread: Returns the partitions that don't deliver the record at an offset; called only if
+            Spark waited for one in vain, which doesn't say of which partition.
     """
     if any(words in message for words in _DATA_LOSS):
         return DataLossError(f"Kafka lost offsets while the {what} ran: {message}")
@@ -47,6 +58,20 @@ def spark_error(
     unkept = unkept_record(message)
     if unkept is not None:
         return SourceRecordError(f"{unkept}; it can't be kept as it was sent. {WAY_OUT}")
+    damaged = damaged_batch(message)
+    if damaged is not None:
+        return SourceRecordError(
+            f"{damaged}. If no copy is intact, its records are lost; what follows for one record "
+            f"holds for the batch, which ends where the next record can be read. {WAY_OUT}"
+        )
+    if waited := _WAITED.search(message):
+        offset, seconds = int(waited["offset"]), int(waited["ms"]) / 1000
+        named = "; ".join(unread(offset)) or f"a partition's offset {offset}, which can be read now"
+        return SparkJobError(
+            f"Kafka sent nothing for {seconds:g} s when the {what} read {named}. If the topic has "
+            "tiered storage, an object of its remote store may be missing, or the store doesn't "
+            "respond; the log of the partition's leader says which. A retry reads from there on"
+        )
     if "long overflow" in message:
         named = ", ".join(too_far()) or "a record (Spark doesn't report its partition)"
         return SourceRecordError(
@@ -100,3 +125,24 @@ def too_far_records(
         for tp, offset in sorted(found.items())
         if any(offset in each for each in ranges[tp])
     ]
+
+
+def unread_partitions(
+    cluster: KafkaCluster, ranges: Mapping[TopicPartition, Iterable[OffsetRange]], offset: int
+) -> list[str]:
+    """Return the partitions that don't deliver the record at an offset, and what Kafka says.
+
+    Args:
+        cluster: The cluster to ask.
+        ranges: The offsets that were to be read.
+        offset: The offset.
+    """
+    found = []
+    for tp in sorted(tp for tp, parts in ranges.items() if any(offset in each for each in parts)):
+        span = OffsetRange(offset, offset + 1)
+        try:
+            for _ in cluster.records(tp, span, "read_uncommitted"):
+                pass
+        except KafkaDrainError as error:
+            found.append(f"{tp} offset {offset} ({error})")
+    return found

@@ -80,8 +80,13 @@ class SparkJob:
             what=self.what,
             memory=self.application.driver_memory,
             too_far=self.too_far,
+            unread=self.unread,
         )
 
     def too_far(self) -> list[str]:
         """Return records whose timestamps Spark can't represent; none for a job without topics."""
+        return []
+
+    def unread(self, offset: int) -> list[str]:
+        """Return partitions that don't deliver an offset; none for a job without topics."""
         return []

@@ -109,7 +109,7 @@ def finish_backfill(
     """
     document = plan.archive.snapshot().document
     identity = Identity(document.pipeline, document.cluster_id, plan.topic_ids)
-    receipt = prove_window(job, cluster, identity, say, plan.acknowledged)
+    receipt = prove_window(job, cluster, identity, say, plan.acknowledged, plan.accepts)
     refuse_fewer(plan.window, receipt, plan.held)
     with wait_for_lease(plan.archive.root / "windows", run=run, say=say):
         if not plan.replaces:

@@ -57,6 +57,7 @@ class BackfillPlan:
             them.
         expired: Number of offsets that Kafka no longer holds and no segment contains.
         acknowledged: Expired ranges that the user has accepted as lost.
+        accepts: What the user accepts if it turns out to be gone.
         replaces: Files of an earlier window that this one replaces, relative to the archive.
         held: Number of records in the replaced files, by partition.
         of_no_interval: Offsets before the open generation that are in no segment, and that no
@@ -73,6 +74,7 @@ class BackfillPlan:
     ahead: int = 0
     expired: int = 0
     acknowledged: list[str] = field(default_factory=list)
+    accepts: Mapping[TopicPartition, list[OffsetRange]] = field(default_factory=dict)
     replaces: list[str] = field(default_factory=list)
     held: dict[TopicPartition, int] = field(default_factory=dict)
     of_no_interval: dict[TopicPartition, list[OffsetRange]] = field(default_factory=dict)
@@ -144,7 +146,8 @@ def plan_backfill(
         cluster: The Kafka cluster to drain from.
         interval: The data interval.
         force: Drain the interval's own window again, and replace it.
-        acknowledge_expired: Expired offsets to accept as lost, as `topic:partition:start-end`.
+        acknowledge_expired: Expired or unexplained offsets to accept as lost, as
+            `topic:partition:start-end`.
         clock: Returns the current time; replaced in tests.
 
     Raises:
@@ -199,6 +202,7 @@ def plan_backfill(
         ),
         expired=sum(count(ranges) for ranges in _expired(offsets, owned.ranges, first).values()),
         acknowledged=accepted,
+        accepts=acknowledged,
         replaces=[file.path for file in files],
         held=records_of(files),
         of_no_interval={

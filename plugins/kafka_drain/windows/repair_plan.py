@@ -120,7 +120,9 @@ def plan_repair(archive: Archive, report: Report) -> RepairPlan:
         # Offsets that look lost may be in a window whose receipt is gone.
         return RepairPlan(archive, {}, [], left=errors(report.findings))
     ranges, staying = _split(report, {str(finding.subject) for finding in files})
-    expired = {gap.tp for gap in report.gaps if not gap.harmless and gap.reason != GapReason.LOST}
+    # An unexplained gap is a finding of its own.
+    others = (GapReason.LOST, GapReason.UNEXPLAINED)
+    expired = {gap.tp for gap in report.gaps if not gap.harmless and gap.reason not in others}
     manifest = _manifest_to_rebuild(archive.snapshot(), report.findings)
     handled = {*_FILES, *(_MANIFEST if manifest else ()), Reason.OFFSET_MISSING}
     left = [

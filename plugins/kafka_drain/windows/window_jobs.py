@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timezone
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from upath import UPath
@@ -32,8 +33,10 @@ from kafka_drain.archive.keys import keys_for_writing
 from kafka_drain.archive.receipts import Receipt
 from kafka_drain.archive.segment_overlaps import claims_of, find_overlaps
 from kafka_drain.archive.snapshot import Snapshot
+from kafka_drain.archive.topic_settings import noted_compaction
 from kafka_drain.archive.window import Window, range_rows
 from kafka_drain.clock import utc_now
+from kafka_drain.config.offset_ranges import range_name
 from kafka_drain.config.pipeline import Pipeline
 from kafka_drain.config.sink_options import partition_columns
 from kafka_drain.config.source_options import reader_options
@@ -58,7 +61,7 @@ from kafka_drain.proof.offset_checks import check_duplicates, check_within, with
 from kafka_drain.proof.sealing import Identity, seal_window
 from kafka_drain.proof.topic_ids import refuse_other_incarnations
 from kafka_drain.schemas.decoding import frozen_values
-from kafka_drain.spark.errors import too_far_records
+from kafka_drain.spark.errors import too_far_records, unread_partitions
 from kafka_drain.spark.job import SparkJob
 from kafka_drain.spark.job_spec import WindowSpec, read_result
 from kafka_drain.spark.submit import (
@@ -72,6 +75,8 @@ from kafka_drain.storage.object_retention import retain
 from kafka_drain.storage.paths import hadoop_path, sync_files
 
 Ranges = Mapping[TopicPartition, Sequence[OffsetRange]]
+
+_NOTHING: Mapping[TopicPartition, list[OffsetRange]] = MappingProxyType({})
 
 
 @dataclass(frozen=True)
@@ -103,6 +108,10 @@ class WindowJob(SparkJob):
     def too_far(self) -> list[str]:
         """Name the records with a timestamp that Spark can't represent."""
         return too_far_records(self.cluster, self.ranges) if self.cluster else []
+
+    def unread(self, offset: int) -> list[str]:
+        """Name the partitions that don't deliver an offset."""
+        return unread_partitions(self.cluster, self.ranges, offset) if self.cluster else []
 
 
 def open_window(
@@ -393,6 +402,7 @@ def prove_window(
     identity: Identity,
     say: Callable[[str], None],
     acknowledged: Sequence[str] = (),
+    accepts: Mapping[TopicPartition, list[OffsetRange]] = _NOTHING,
 ) -> Receipt:
     """Prove what Spark drained to a window, and return its receipt without writing it.
 
@@ -402,6 +412,7 @@ def prove_window(
         identity: The pipeline, cluster and topics that the offsets belong to.
         say: Called with lines of progress.
         acknowledged: Expired ranges outside the window that the user has accepted.
+        accepts: What the user accepts if it is gone, expired or unexplained.
 
     Raises:
         SparkJobError: When the job failed, or ended without a result.
@@ -425,8 +436,9 @@ def prove_window(
         identity=identity,
         cluster=cluster,
         windows={},
-        acknowledged={},
+        acknowledged=accepts,
         erased=job.erased,
+        compacted={name: was for name, was in noted_compaction(window.root).items() if was},
     )
     refuse_findings(window, [*findings, *gap_findings(gaps)])
     return seal_window(
@@ -437,7 +449,10 @@ def prove_window(
         window=window.key,
         replaces=plan.replaces,
         fingerprint=result["fingerprint"],
-        acknowledged=acknowledged,
+        acknowledged=[
+            *acknowledged,
+            *(range_name(gap.tp, gap.range) for gap in gaps if gap.acknowledged),
+        ],
         sealed_at=now_text(),
     )
 

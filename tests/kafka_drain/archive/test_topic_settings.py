@@ -10,7 +10,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from upath import UPath
 
-from kafka_drain.archive.topic_settings import read_topic_settings, write_topic_settings
+from kafka_drain.archive.topic_settings import (
+    noted_compaction,
+    read_topic_settings,
+    write_topic_settings,
+)
 from kafka_drain.config.pipeline import Pipeline
 from kafka_drain.drain.drain import open_drain
 from kafka_drain.errors import ArchiveError
@@ -67,6 +71,36 @@ def test_write_topic_settings_unchanged(tmp_path: Path) -> None:
     assert before == after
 
 
+@pytest.mark.parametrize(
+    ("drains", "expected"),
+    [
+        ([], {}),
+        # An older release noted only what is set on the topic itself.
+        ([({}, None)], {}),
+        ([({"cleanup.policy": "compact,delete"}, None)], {"a": True}),
+        ([({"cleanup.policy": "delete"}, None)], {"a": False}),
+        ([({}, False)], {"a": False}),
+        ([({}, True)], {"a": True}),
+        ([({}, False), ({}, True)], {"a": True}),
+        # What compaction removed before it was switched off is gone.
+        ([({}, True), ({}, False)], {"a": True}),
+        ([({"cleanup.policy": "compact"}, None), ({}, False)], {"a": True}),
+        ([({"cleanup.policy": "delete"}, None), ({}, False)], {"a": False}),
+    ],
+)
+def test_noted_compaction(
+    tmp_path: Path,
+    drains: list[tuple[dict[str, str], bool | None]],
+    expected: dict[str, bool],
+) -> None:
+    """A topic that was compacted at one drain stays one that was."""
+    for config, compacted in drains:
+        seen = TopicSettings(1, 1, config=config, compacted=compacted)
+        write_topic_settings(UPath(tmp_path), {"a": seen})
+
+    assert noted_compaction(UPath(tmp_path)) == expected
+
+
 def test_read_topic_settings_damaged(tmp_path: Path) -> None:
     """A file that isn't JSON is an error of the archive."""
     (tmp_path / "topics.json").write_text('{"a": ')
@@ -110,5 +144,6 @@ def test_prepare_drain_notes_settings(tmp_path: Path, monkeypatch: pytest.Monkey
             "replication_factor": 1,
             "max_message_bytes": 1_048_588,
             "config": {"retention.ms": "5"},
+            "compacted": False,
         }
     }

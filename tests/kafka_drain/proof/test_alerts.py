@@ -22,7 +22,7 @@ def test_alerts_of_findings(reason: Reason) -> None:
     found = alerts_of([Finding(reason, "flights-0", "seen")], {}, NOW)
 
     kinds = [alert["kind"] for alert in found]
-    if reason is Reason.OFFSET_MISSING:
+    if reason in (Reason.OFFSET_MISSING, Reason.OFFSET_UNEXPLAINED):
         assert kinds == ["LOST"]
     elif reason is Reason.STALLED:
         assert kinds == ["STALLED"]

@@ -10,7 +10,7 @@ import pytest
 from kafka_drain.archive.receipts import KafkaBounds
 from kafka_drain.gaps import Gap, GapReason
 from kafka_drain.offsets import OffsetRange, TopicPartition
-from kafka_drain.proof.gap_classification import classify
+from kafka_drain.proof.gap_classification import Look, Seen, classify
 
 TP = TopicPartition("t", 0)
 R = OffsetRange
@@ -28,8 +28,17 @@ def finding(
     return find
 
 
+def seeing(records: Collection[int], markers: Collection[int] = ()) -> Look:
+    """See records and markers at some offsets."""
+
+    def look(ranges: Sequence[OffsetRange]) -> Seen:
+        return Seen(finding(records, [])(ranges), finding(markers, [])(ranges))
+
+    return look
+
+
 def reason_of(
-    where: str, is_committed: bool, is_written: bool, is_compacted: bool
+    where: str, is_committed: bool, is_written: bool, is_marker: bool, is_compacted: bool
 ) -> tuple[GapReason, bool]:
     """Return the reason of one offset, and whether a read_committed consumer may be asked."""
     if where in {"before", "beyond"}:
@@ -39,7 +48,9 @@ def reason_of(
         return GapReason.LOST, may_ask
     if is_written or is_committed:
         return GapReason.ABORTED if may_ask else GapReason.OPEN, may_ask
-    return GapReason.COMPACTED if is_compacted else GapReason.CONTROL, may_ask
+    if is_marker:
+        return GapReason.CONTROL, may_ask
+    return GapReason.COMPACTED if is_compacted else GapReason.UNEXPLAINED, may_ask
 
 
 #: An offset of each kind, where Kafka holds [10, 40) and 30 is the last stable offset.
@@ -52,17 +63,19 @@ PLACES = {
 
 
 @pytest.mark.parametrize(
-    ("where", "is_committed", "is_written", "is_compacted"),
+    ("where", "is_committed", "is_written", "is_marker", "is_compacted"),
     [
-        (where, committed, written, compacted)
-        for where, committed, written, compacted in product(PLACES, *[(False, True)] * 3)
-        # What committed readers see, all see.
-        if written or not committed
+        (where, committed, written, marker, compacted)
+        for where, committed, written, marker, compacted in product(PLACES, *[(False, True)] * 4)
+        # What committed readers see, all see; and an offset is a record or a marker.
+        if (written or not committed) and not (written and marker)
     ],
 )
-def test_classify(where: str, is_committed: bool, is_written: bool, is_compacted: bool) -> None:
-    """Lost where a record is there, also in a compacted topic; else by what Kafka says of it."""
-    reason, may_ask = reason_of(where, is_committed, is_written, is_compacted)
+def test_classify(
+    where: str, is_committed: bool, is_written: bool, is_marker: bool, is_compacted: bool
+) -> None:
+    """Lost where a record is there, also in a compacted topic; a marker only if one was seen."""
+    reason, may_ask = reason_of(where, is_committed, is_written, is_marker, is_compacted)
     for offset in PLACES[where]:
         asked: list[OffsetRange] = []
 
@@ -72,7 +85,7 @@ def test_classify(where: str, is_committed: bool, is_written: bool, is_compacted
             KafkaBounds(earliest=10, last_stable=30, high_watermark=40),
             is_compacted=is_compacted,
             committed=finding({offset} if is_committed else (), asked),
-            uncommitted=finding({offset} if is_written else (), []),
+            uncommitted=seeing({offset} if is_written else (), {offset} if is_marker else ()),
         )
 
         assert found == [Gap(TP, R(offset, offset + 1), reason)]
@@ -82,7 +95,7 @@ def test_classify(where: str, is_committed: bool, is_written: bool, is_compacted
 @pytest.mark.parametrize("is_compacted", [False, True])
 def test_classify_parts(is_compacted: bool) -> None:
     """A gap falls into as many reasons as it has; each offset into one."""
-    empty = GapReason.COMPACTED if is_compacted else GapReason.CONTROL
+    absent = GapReason.COMPACTED if is_compacted else GapReason.UNEXPLAINED
 
     found = classify(
         TP,
@@ -90,7 +103,7 @@ def test_classify_parts(is_compacted: bool) -> None:
         KafkaBounds(earliest=10, last_stable=30, high_watermark=40),
         is_compacted=is_compacted,
         committed=finding({11, 12}, []),
-        uncommitted=finding({11, 12, 14, 29, 31}, []),
+        uncommitted=seeing({11, 12, 14, 29, 31}, {10, 15, 32}),
     )
 
     by_reason: dict[GapReason, list[int]] = {}
@@ -101,7 +114,8 @@ def test_classify_parts(is_compacted: bool) -> None:
         GapReason.LOST: [11, 12],
         GapReason.ABORTED: [14, 29],
         GapReason.OPEN: [31],
-        empty: [10, 13, 15, 28, 30, *range(32, 40)],
+        GapReason.CONTROL: [10, 15, 32],
+        absent: [13, 28, 30, *range(33, 40)],
     }
 
 
@@ -115,8 +129,11 @@ def test_classify_truncated() -> None:
         KafkaBounds(earliest=10, last_stable=25, high_watermark=20),
         is_compacted=False,
         committed=finding((), asked),
-        uncommitted=finding((), []),
+        uncommitted=seeing((), {19}),
     )
 
     assert asked == [R(10, 20)]
-    assert found == [Gap(TP, R(10, 20), GapReason.CONTROL)]
+    assert found == [
+        Gap(TP, R(19, 20), GapReason.CONTROL),
+        Gap(TP, R(10, 19), GapReason.UNEXPLAINED),
+    ]

@@ -12,7 +12,13 @@ from kafka_drain.findings import Finding, Reason
 from kafka_drain.gaps import Gap, GapReason
 from kafka_drain.offsets import OffsetRange, TopicPartition
 from kafka_drain.proof import gap_explanation
-from kafka_drain.proof.gap_explanation import explain_gaps, gap_findings, same_topics
+from kafka_drain.proof.gap_explanation import (
+    GONE,
+    as_of_then,
+    explain_gaps,
+    gap_findings,
+    same_topics,
+)
 from kafka_drain.proof.sealing import Identity
 from tests.kafka_drain.fake_cluster import FakeCluster, Log
 
@@ -89,13 +95,57 @@ def test_explain_gaps_acknowledged(
     ]
 
 
-@pytest.mark.parametrize("reason", [r for r in GapReason if r != GapReason.EXPIRED], ids=str)
+@pytest.mark.parametrize("reason", [r for r in GapReason if r not in GONE], ids=str)
 def test_explain_gaps_acknowledged_others(reason: GapReason, monkeypatch: Any) -> None:
     """What Kafka still has, or never had, isn't accepted as expired."""
     gap = Gap(TP, R(0, 10), reason)
     monkeypatch.setattr(gap_explanation, "classify_gaps", lambda cluster, missing: [gap])
 
     assert explain({TP: [R(0, 10)]}, acknowledged={TP: [R(0, 10)]}) == [gap]
+
+
+def test_explain_gaps_acknowledged_unexplained(monkeypatch: Any) -> None:
+    """A hole in Kafka's log is accepted as far as it is named."""
+    gap = Gap(TP, R(0, 10), GapReason.UNEXPLAINED)
+    monkeypatch.setattr(gap_explanation, "classify_gaps", lambda cluster, missing: [gap])
+
+    found = explain({TP: [R(0, 10)]}, acknowledged={TP: [R(4, 5)]})
+
+    assert [(str(g.range), str(g.reason), g.acknowledged) for g in found] == [
+        ("[0, 4)", "unexplained", False),
+        ("[4, 5)", "unexplained", True),
+        ("[5, 10)", "unexplained", False),
+    ]
+
+
+@pytest.mark.parametrize("reason", list(GapReason), ids=str)
+@pytest.mark.parametrize("then", [None, False, True])
+def test_as_of_then(reason: GapReason, then: bool | None) -> None:
+    """Only compaction of then explains; and it explains nothing that has a reason of its own."""
+    gap = Gap(TP, R(0, 10), reason)
+    known = {} if then is None else {"t": then}
+
+    found = as_of_then(gap, {"other": not then, **known}).reason
+
+    if then is None or reason not in (GapReason.COMPACTED, GapReason.UNEXPLAINED):
+        assert found == reason
+    else:
+        assert found == (GapReason.COMPACTED if then else GapReason.UNEXPLAINED)
+
+
+@pytest.mark.parametrize("reason", [GapReason.COMPACTED, GapReason.UNEXPLAINED])
+@pytest.mark.parametrize("then", [False, True])
+def test_explain_gaps_read_then(reason: GapReason, then: bool, monkeypatch: Any) -> None:
+    """What Spark had read was there, so that it is gone now needs no further reason."""
+    gap = Gap(TP, R(0, 10), reason)
+    monkeypatch.setattr(gap_explanation, "classify_gaps", lambda cluster, missing: [gap])
+
+    found = explain({TP: [R(0, 10)]}, were_read={TP: [R(0, 5)]}, compacted={"t": then})
+
+    assert found == [
+        Gap(TP, R(0, 5), GapReason.EXPIRED),
+        Gap(TP, R(5, 10), GapReason.COMPACTED if then else GapReason.UNEXPLAINED),
+    ]
 
 
 def test_explain_gaps_acknowledged_elsewhere(asked: Ranges) -> None:
@@ -209,15 +259,17 @@ def test_gap_findings(reason: GapReason, is_acknowledged: bool) -> None:
     found = gap_findings([Gap(TP, R(3, 7), reason, is_acknowledged)])
 
     if is_acknowledged:
-        detail = "[3, 7) is in no file; expired and acknowledged"
+        detail = f"[3, 7) is in no file; {reason} and acknowledged"
         assert found == [Finding(Reason.OFFSET_EXPIRED, TP, detail)]
     elif reason.harmless:
         assert found == []
     else:
         detail = f"[3, 7) is in no file; {reason}: {reason.meaning}"
-        if reason == GapReason.EXPIRED:
+        if reason in (GapReason.EXPIRED, GapReason.UNEXPLAINED):
             detail += " (--acknowledge-expired t:0:3-7)"
-        assert found == [Finding(Reason.OFFSET_MISSING, TP, detail)]
+        is_unexplained = reason == GapReason.UNEXPLAINED
+        code = Reason.OFFSET_UNEXPLAINED if is_unexplained else Reason.OFFSET_MISSING
+        assert found == [Finding(code, TP, detail)]
 
 
 def test_gap_findings_each() -> None:

@@ -1,4 +1,4 @@
-"""Compacted offsets at which Spark had read a record: they have expired since."""
+"""Offsets without a trace at which Spark had read a record: they have expired since."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import pytest
 
 from kafka_drain.gaps import Gap, GapReason
 from kafka_drain.offsets import OffsetRange, TopicPartition
-from kafka_drain.proof.gap_explanation import split_compacted
+from kafka_drain.proof.gap_explanation import split_read
 
 TP = TopicPartition("t", 0)
 R = OffsetRange
@@ -23,18 +23,18 @@ R = OffsetRange
         ([R(2, 4), R(6, 7), R(8, 10)], [R(3, 4), R(6, 7), R(8, 9)], [R(4, 6), R(7, 8)]),
     ],
 )
-def test_split_compacted(
+def test_split_read(
     reason: GapReason,
     were_read: list[OffsetRange],
     expired: list[OffsetRange],
     rest: list[OffsetRange],
 ) -> None:
-    """What had a record and is compacted away isn't harmless; other reasons stay as they are."""
-    found = split_compacted(Gap(TP, R(3, 9), reason), {TP: were_read})
+    """What had a record that is gone isn't harmless; other reasons stay as they are."""
+    found = split_read(Gap(TP, R(3, 9), reason), {TP: were_read})
 
-    if reason != GapReason.COMPACTED:
+    if reason not in (GapReason.COMPACTED, GapReason.UNEXPLAINED):
         assert found == [Gap(TP, R(3, 9), reason)]
         return
     assert [gap.range for gap in found if gap.reason == GapReason.EXPIRED] == expired
-    assert [gap.range for gap in found if gap.reason == GapReason.COMPACTED] == rest
+    assert [gap.range for gap in found if gap.reason == reason] == rest
     assert len(found) == len(expired) + len(rest)

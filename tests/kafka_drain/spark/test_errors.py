@@ -2,17 +2,26 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from kafka_drain.errors import (
     ConfigError,
     DataLossError,
     KafkaDrainError,
+    KafkaUnavailableError,
     SourceRecordError,
     SparkJobError,
 )
 from kafka_drain.offsets import OffsetRange, TopicPartition
-from kafka_drain.spark.errors import OF_THE_SERVER, no_result, spark_error, too_far_records
+from kafka_drain.spark.errors import (
+    OF_THE_SERVER,
+    no_result,
+    spark_error,
+    too_far_records,
+    unread_partitions,
+)
 from kafka_drain.spark.unkept_records import UNKEPT, unkept_record
 from tests.kafka_drain.fake_cluster import FakeCluster, Log
 
@@ -49,12 +58,39 @@ LAST_MS = 9_223_372_036_854_775
         ),
         ("Received incorrect server side session identifier.", SparkJobError, "a retry resumes"),
         ("[NO_ACTIVE_SESSION] No active Spark session found.", SparkJobError, "a retry resumes"),
+        (
+            "Received exception when fetching the next record from a-0. If needed, please seek "
+            "past the record to continue consumption. (org.apache.kafka.common.errors."
+            "CorruptRecordException: Record batch for partition a-0 at offset 400 is invalid, "
+            "cause: Record is corrupt (stored crc = 1)) SQLSTATE: XXKST",
+            SourceRecordError,
+            r"^a-0 offset 400: the batch that starts here is damaged in Kafka's log \(Record is "
+            r"corrupt\), .*replica.*Nothing of its batch was committed",
+        ),
+        (
+            "Encountered corrupt message when fetching offset 7 for topic-partition a.b-1",
+            SourceRecordError,
+            r"^a.b-1 offset 7: .*\(corrupt message\)",
+        ),
+        (
+            "java.util.concurrent.TimeoutException: Cannot fetch record for offset 9 in 120000 "
+            "milliseconds",
+            SparkJobError,
+            r"^Kafka sent nothing for 120 s when the drain read a-0 offset 9 \(no\)\. If the topic "
+            "has tiered storage",
+        ),
         ("No space left on device", SparkJobError, "^the drain failed in Spark: No space left"),
     ],
 )
 def test_spark_error(message: str, kind: type[KafkaDrainError], says: str) -> None:
     """What the job says decides whether a retry can help, and what to do is said."""
-    error = spark_error(message, what="drain", memory="1g", too_far=lambda: ["a-0 offset 3"])
+    error = spark_error(
+        message,
+        what="drain",
+        memory="1g",
+        too_far=lambda: ["a-0 offset 3"],
+        unread=lambda offset: [f"a-0 offset {offset} (no)"],
+    )
 
     assert type(error) is kind
     with pytest.raises(kind, match=says):
@@ -63,9 +99,31 @@ def test_spark_error(message: str, kind: type[KafkaDrainError], says: str) -> No
 
 def test_spark_error_too_far_not_found() -> None:
     """A time that nobody finds any more is told without its record."""
-    error = spark_error("long overflow", what="drain", memory="1g", too_far=list)
+    how: Any = {"what": "drain", "memory": "1g", "too_far": list, "unread": lambda offset: []}
 
+    error = spark_error("long overflow", **how)
     assert "a record (Spark doesn't report its partition)" in str(error)
+
+    error = spark_error("Cannot fetch record for offset 9 in 500 milliseconds", **how)
+    assert "for 0.5 s when the drain read a partition's offset 9, which can be" in str(error)
+
+
+def test_unread_partitions() -> None:
+    """Of the partitions that were to be read there, those that Kafka doesn't deliver are named."""
+
+    class Broken(FakeCluster):
+        def records(self, tp: TopicPartition, *asked: Any) -> Any:
+            if tp == A1:
+                raise KafkaUnavailableError("Kafka returned 'Unknown broker error'")
+            return super().records(tp, *asked)
+
+    cluster: Any = Broken({A0: Log(end=9), A1: Log(end=9)})
+    ranges = {A0: [OffsetRange(0, 9)], A1: [OffsetRange(0, 9)]}
+
+    assert unread_partitions(cluster, ranges, 4) == [
+        "a-1 offset 4 (Kafka returned 'Unknown broker error')"
+    ]
+    assert unread_partitions(cluster, ranges, 9) == []
 
 
 def test_no_result_of_memory() -> None:

@@ -137,7 +137,8 @@ def add_acknowledgement(parser: argparse.ArgumentParser) -> None:
         metavar="TOPIC:PARTITION:START-END",
         action="append",
         default=[],
-        help="accept that these offsets expired before they were drained; can be repeated",
+        help="accept that these offsets expired before they were drained, or are unexplained; can "
+        "be repeated",
     )
 
 

@@ -19,9 +19,11 @@ from confluent_kafka import TopicPartition as KafkaTopicPartition
 from xxhash import xxh3_64_intdigest
 
 from kafka_drain.data_files.content_hash import content_hash
-from kafka_drain.errors import KafkaUnavailableError, TransientError
+from kafka_drain.errors import KafkaUnavailableError, SourceRecordError, TransientError
 from kafka_drain.kafka.client_config import for_client
 from kafka_drain.kafka.cluster import KafkaCluster
+from kafka_drain.kafka.damaged_batches import damage_heard
+from kafka_drain.kafka.records import DAMAGED
 from kafka_drain.offsets import TopicPartition
 from kafka_drain.republish.sending.errors import explained
 from kafka_drain.republish.verifying.match_types import Record
@@ -272,6 +274,8 @@ class TargetReader:
                 f"({error.str()}), expected all records from offset {self._first:,}; verify again "
                 "to count what is gone"
             )
+        if error.code() in DAMAGED:
+            raise SourceRecordError(damage_heard(self._tp, error.str(), self._first))
         problem = explained(error, f"reading {self._tp} back")
         if not isinstance(problem, KafkaUnavailableError):
             raise problem
