@@ -35,7 +35,11 @@ from kafka_drain.republish.changing.keys import read_key
 from kafka_drain.republish.changing.masks import key_id
 from kafka_drain.republish.changing.spec import ChangeSpec
 from kafka_drain.republish.engines.worker_main import VerifyJob
-from kafka_drain.republish.planning.binding import Binding, refuse_other_target
+from kafka_drain.republish.planning.binding import (
+    Binding,
+    refuse_other_target,
+    watch_targets,
+)
 from kafka_drain.republish.planning.changes import Approved
 from kafka_drain.republish.planning.documents import (
     ChangeReceiptJson,
@@ -424,12 +428,15 @@ class Republish:
         shown = progress.clock()
 
         is_quiet = False
+        targets = watch_targets(self.cluster, plan)
 
         def tick() -> None:
             nonlocal shown, is_quiet
             if progress.clock() - shown < 2.0:
                 return
             try:
+                if gone := targets.look():
+                    raise gone
                 self.say(progress.line(what, self._sent(plan, store, timeout=5.0) - before))
                 is_quiet = False
             except TransientError as error:
@@ -443,6 +450,11 @@ class Republish:
         try:
             engine(plan, self._jobs(plan, attempt), tick)
             self.say(progress.line(what, self._sent(plan, store) - before))
+        except KafkaDrainError as error:
+            blamed = targets.blame(error)
+            if blamed is error:
+                raise
+            raise blamed from error
         finally:
             store.close()
 
