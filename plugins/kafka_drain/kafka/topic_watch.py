@@ -63,10 +63,10 @@ class TopicWatch:
         Raises:
             KafkaDrainError: When Kafka doesn't answer, or refuses to.
         """
-        if not vanished(self.meant, self.cluster.topic_ids(self.meant)):
+        if not vanished(self.meant, self.cluster.ids_of(self.meant)):
             return None
         time.sleep(CONFIRM_SECONDS)
-        gone = vanished(self.meant, self.cluster.topic_ids(self.meant))
+        gone = vanished(self.meant, self.cluster.ids_of(self.meant))
         return TopicError(f"{'; '.join(gone)} {self.what}") if gone else None
 
     def blame(self, error: KafkaDrainError) -> KafkaDrainError:

@@ -108,7 +108,7 @@ class WindowJob(SparkJob):
         return TopicWatch(
             self.cluster,
             # A window's plan has no ids; those of the archive are compared before it is sealed.
-            self.cluster.topic_ids({tp.topic for tp in self.ranges}),
+            self.cluster.ids_of({tp.topic for tp in self.ranges}),
             f"while window {self.window.key} was being read from it. The window isn't sealed, and "
             "what it was to hold went with the topic; find out who deleted it",
         )

@@ -55,7 +55,7 @@ class Answers:
     def __init__(self, *answers: dict[str, str] | KafkaDrainError) -> None:
         self.answers = list(answers)
 
-    def topic_ids(self, names: Any) -> dict[str, str]:
+    def ids_of(self, names: Any) -> dict[str, str]:
         answer = self.answers.pop(0) if len(self.answers) > 1 else self.answers[0]
         if isinstance(answer, KafkaDrainError):
             raise answer
