@@ -508,6 +508,10 @@ def _larger(
                 codec,
                 headers_of=provenance_of if request.provenance else None,
                 as_sent=None if apply is None else lambda batch, tp: apply(batch, tp).batch,
+                # What `engines.spark` sets for Spark's sink.
+                largest_request=(
+                    max(1 << 20, limit) if request.delivery == AT_LEAST_ONCE else None
+                ),
                 say=say,
             )
         )

@@ -118,6 +118,7 @@ def large_records(
     *,
     headers_of: Callable[[TopicPartition, int], list[Header]] | None = None,
     as_sent: AsSent | None = None,
+    largest_request: int | None = None,
     say: Callable[[str], None] = lambda line: None,
 ) -> Iterator[Large]:
     """Yield the selected records that a topic wouldn't take.
@@ -132,6 +133,8 @@ def large_records(
         codec: The topic's `compression.type`.
         headers_of: Returns the headers that are added to a record.
         as_sent: Returns what is sent of selected records; None to send them as they are.
+        largest_request: What the client itself refuses, by the size before compression, as Java's
+            does (max.request.size); None for no limit of its own.
         say: Called with progress lines.
 
     Raises:
@@ -160,32 +163,46 @@ def large_records(
                     wanted = wanted_rows(batch, tp, rows, in_topic_folder=in_topic_folder)
                     if as_sent is not None and wanted.num_rows:
                         wanted = as_sent(wanted, tp)
-                    yield from _large(file.path, tp, wanted, limit, room, codec, headers_of)
+                    for one in _large(tp, wanted, room, headers_of):
+                        size = one.size(limit, codec, largest_request)
+                        if size > limit:
+                            yield Large(file.path, one.offset, one.content, size)
         except DataFileError as error:
             raise DataFileError(f"{file.path}: {error}") from error
         ticker.at(place)
 
 
+@dataclass(frozen=True, slots=True)
+class _Possible:
+    """A record that may be too large; see `Large`."""
+
+    offset: int
+    content: int
+    payload: bytes
+
+    def size(self, limit: int, codec: str, largest_request: int | None) -> int:
+        """Return the size of its batch; compresses it only if that decides."""
+        raw = BATCH_HEADER + len(self.payload)
+        if raw <= limit:
+            return raw
+        if largest_request is not None and raw + OVERHEAD > largest_request:
+            return raw + OVERHEAD
+        return batch_bytes(self.payload, codec)
+
+
 def _large(
-    path: str,
     tp: TopicPartition,
     batch: pa.RecordBatch,
-    limit: int,
     room: int,
-    codec: str,
     headers_of: Callable[[TopicPartition, int], list[Header]] | None,
-) -> Iterator[Large]:
+) -> Iterator[_Possible]:
     if not batch.num_rows:
         return
     for row in pc.indices_nonzero(pc.greater(_sizes(batch), number(room))).to_pylist():
         for key, value, headers, _, offset in rows_of(batch.slice(row, 1)):
             more = headers_of(tp, offset) if headers_of else []
             payload = payload_of(key, value, [*(headers or ()), *more])
-            if BATCH_HEADER + len(payload) <= limit:
-                continue
-            size = batch_bytes(payload, codec)
-            if size > limit:
-                yield Large(path, offset, len(key or b"") + len(value or b""), size)
+            yield _Possible(offset, len(key or b"") + len(value or b""), payload)
 
 
 def _sizes(batch: pa.RecordBatch) -> pa.Int64Array:

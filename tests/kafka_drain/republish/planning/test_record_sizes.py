@@ -102,6 +102,12 @@ def test_large_records_as_sent(made: MadeArchive) -> None:
     assert found(made, 90_000, as_sent=shortened) == [7]
 
 
+def test_large_records_of_java(made: MadeArchive) -> None:
+    """Java's producer refuses by the size before compression."""
+    assert found(made, 90_000, largest_request=200_000) == [5, 7]
+    assert found(made, 90_000, largest_request=90_000) == [5, 6, 7, 8]
+
+
 def test_large_records_small_files_not_read(
     made: MadeArchive, monkeypatch: pytest.MonkeyPatch
 ) -> None:
