@@ -143,7 +143,8 @@ def test_create_target_fits(made: MadeArchive, delivered: KafkaCluster, republis
     ):
         assert said in notes, notes
     config = delivered.topic_settings("fits").config
-    assert config["segment.bytes"] == "1048576"
+    # What the target takes at least isn't enough for the largest record.
+    assert int(config["segment.bytes"]) > len(NOISE)
     assert int(config["max.message.bytes"]) > len(NOISE)
     assert not any("throttled" in setting for setting in config)
 

@@ -29,6 +29,8 @@ from kafka_drain.republish.planning.shards import ShardFile
 _NAME, LONGEST_NAME = re.compile(r"[a-zA-Z0-9._-]+"), 249
 
 _LIMIT, _CODEC = "max.message.bytes", "compression.type"
+#: A batch must fit into a segment, too; Kafka answers a larger one so that clients try again.
+_SEGMENT, _SEGMENT_BYTES = "segment.bytes", 1 << 30
 
 #: Returns the records that a target topic wouldn't take, given its limit and its compression.
 Larger: TypeAlias = "Callable[[str, int, str], Iterable[Large]]"
@@ -192,11 +194,14 @@ def _new_topic(
     inherited = cluster.broker_config()
     told = settings.config.get(_LIMIT, inherited.get("message.max.bytes"))
     # A broker that doesn't tell its limit may have a lower one than the source.
-    limit = int(told or source.max_message_bytes)
+    segment = int(settings.config.get(_SEGMENT, _SEGMENT_BYTES))
+    limit = min(int(told or source.max_message_bytes), segment)
     codec = settings.config.get(_CODEC, inherited.get(_CODEC, "producer"))
     most = max(larger(name, limit, codec), key=lambda one: one.batch, default=None)
     least = max(most.batch if most else 0, source.max_message_bytes)
     large = {_LIMIT: str(least)} if most or told is None else {}
+    if most is not None and most.batch > segment:
+        large[_SEGMENT] = str(most.batch)
     settings = replace(settings, config={**settings.config, **wider, **large})
     said = f"topic {name} will be created: {settings}"
     if replicas != source.replication_factor:
@@ -351,11 +356,16 @@ def _check_timestamps(name: str, config: Mapping[str, str], need: Need, now: dat
 
 def _check_sizes(name: str, config: Mapping[str, str], larger: Larger) -> None:
     """Refuse records that are too large for the topic, as they are sent and as it keeps them."""
-    limit = int(config.get(_LIMIT, MAX_MESSAGE_BYTES))
+    limits = {
+        _LIMIT: int(config.get(_LIMIT, MAX_MESSAGE_BYTES)),
+        _SEGMENT: int(config.get(_SEGMENT, _SEGMENT_BYTES)),
+    }
+    setting = min(limits, key=lambda each: limits[each])
+    limit = limits[setting]
     for large in larger(name, limit, config.get(_CODEC, SENT_WITH)):
         raise _refuse(
             name,
-            _LIMIT,
+            setting,
             str(limit),
             f"the record at offset {large.offset} in {large.path} has {large.content:,} bytes, and "
             f"needs {large.batch:,} with its headers and in the topic's compression.type",
