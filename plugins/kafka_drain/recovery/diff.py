@@ -201,7 +201,7 @@ def _new_topic(topic: TopicState, brokers: int, fitted: Sequence[Fitted] | None)
         item=made,
     )
     for each in fitted or ():
-        then = each.becomes | {name: KEEP[name] for name in each.becomes.keys() & KEEP}
+        then = {**each.becomes} | {name: KEEP[name] for name in each.becomes.keys() & KEEP}
         set_ = ", ".join(
             value if name == each.name else f"{name}={value}" for name, value in then.items()
         )
