@@ -30,6 +30,7 @@ NUMBERS = [
     *range(470, 476),
     *range(430, 438),
     *range(410, 417),
+    *range(420, 427),
     *range(440, 443),
     *range(450, 458),
 ]

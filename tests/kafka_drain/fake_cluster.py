@@ -15,7 +15,7 @@ from kafka_drain.errors import TopicError
 from kafka_drain.kafka.acls import TARGET, require_access
 from kafka_drain.kafka.client_config import KafkaConfig
 from kafka_drain.kafka.cluster import Topic
-from kafka_drain.kafka.topics import TopicSettings
+from kafka_drain.kafka.topics import MAX_MESSAGE_BYTES, TopicSettings
 from kafka_drain.offsets import OffsetRange, TopicPartition
 from kafka_drain.spark.submit import SparkApplication
 
@@ -58,6 +58,9 @@ class FakeCluster:
         self.configs = dict(configs or {})
         self.allowed = dict(allowed or {})
         self.refused = set(refused)
+        #: What new topics inherit, and why which of their settings are refused.
+        self.broker: dict[str, str] = {"message.max.bytes": str(MAX_MESSAGE_BYTES)}
+        self.words: dict[str, str] = {}
         self.config = KafkaConfig({"bootstrap.servers": "fake:9092"})
 
     def cluster_id(self) -> str:
@@ -137,10 +140,32 @@ class FakeCluster:
         if name in self.refused:
             raise TopicError(f"Kafka at fake:9092 answered: {name} is against the policy")
 
-    def create_topic(self, name: str, settings: TopicSettings) -> None:
+    def ids_of(self, names: Collection[str]) -> dict[str, str]:
+        there = {tp.topic for tp in self.logs}
+        return {name: self.topics([name])[name].id for name in names if name in there}
+
+    def brokers(self) -> int:
+        return 3
+
+    def broker_config(self) -> dict[str, str]:
+        return dict(self.broker)
+
+    def refused_settings(self, name: str, settings: TopicSettings) -> dict[str, str]:
+        return {each: words for each, words in self.words.items() if each in settings.config}
+
+    def delete_topic(self, name: str, topic_id: str | None = None) -> bool:
+        if self.ids_of([name]).get(name) != topic_id:
+            return False
+        self.logs = {tp: log for tp, log in self.logs.items() if tp.topic != name}
+        return True
+
+    def create_topic(self, name: str, settings: TopicSettings) -> bool:
+        if self.has_topic(name):
+            return False
         for partition in range(settings.partitions):
             self.logs.setdefault(TopicPartition(name, partition), Log())
         self.configs.setdefault(name, dict(settings.config))
+        return True
 
     @staticmethod
     def _end(log: Log, isolation_level: str) -> int:

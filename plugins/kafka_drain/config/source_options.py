@@ -67,6 +67,8 @@ DEFAULTS: dict[str, str] = {
     # Each partition has a consumer, and registering its metrics takes a third of its start.
     "kafka.auto.include.jmx.reporter": "false",
     "kafka.enable.metrics.push": "false",
+    # Kafka's own default brings a topic back that was deleted while it was read, with another id.
+    "kafka.allow.auto.create.topics": "false",
 }
 
 # Options of streaming queries, which don't apply to bounded reads.

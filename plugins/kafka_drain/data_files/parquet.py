@@ -53,6 +53,33 @@ def unlock(path: DataPath) -> None:
         pass
 
 
+def record_bound(path: DataPath) -> int:
+    """Return a size in bytes that key, value and headers of no record together exceed.
+
+    By what was written: a value is in its column's chunk at least once as a whole, or in pieces. Of
+    headers a record has several, which may be the same entry of a dictionary.
+
+    Raises:
+        KeyUnavailableError: When the file is encrypted, and its key can't be had.
+    """
+    with _opened(path) as (file, _, _):
+        groups = map(file.metadata.row_group, range(file.num_row_groups))
+        return max((_group_bound(group) for group in groups), default=0)
+
+
+def _group_bound(group: pq.RowGroupMetaData) -> int:
+    bound = 0
+    for position in range(group.num_columns):
+        column = group.column(position)
+        if column.path_in_schema in ("key", "value"):
+            bound += column.total_uncompressed_size
+        elif column.path_in_schema.startswith("headers."):
+            known = column.statistics
+            nulls = known.null_count if known is not None and known.has_null_count else 0
+            bound += (column.num_values - nulls) * column.total_uncompressed_size
+    return bound
+
+
 def read_records(
     path: DataPath,
     batch_bytes: int,

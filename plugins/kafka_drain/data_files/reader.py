@@ -321,6 +321,23 @@ def may_have_nul_names(path: DataPath, file_format: str) -> bool:
         return scans[file_format](path)
 
 
+def record_bound(path: DataPath, file_format: str) -> int | None:
+    """Return a size in bytes that key, value and headers of no record of a file exceed.
+
+    By what was written. None if only reading the file can tell.
+
+    Raises:
+        DataFileError: When the file can't be read.
+        KeyUnavailableError: When it is encrypted, and its key can't be had.
+        FileNotFoundError: When the file doesn't exist.
+        StoreUnavailableError: When its store doesn't respond.
+    """
+    if file_format != "parquet":
+        return None
+    with _readable(path, file_format):
+        return parquet.record_bound(path)
+
+
 def offset_of_nul(batch: pa.RecordBatch) -> int | None:
     """Return the offset of the first record with a NUL in a header name; None if there is none.
 

@@ -33,6 +33,7 @@ from kafka_drain.errors import (
     KafkaDrainError,
 )
 from kafka_drain.kafka.cluster import KafkaCluster
+from kafka_drain.kafka.topic_watch import TopicWatch
 from kafka_drain.offsets import OffsetRange, TopicPartition, to_spark_json
 from kafka_drain.proof.note_files import notes_folder, write_notes
 from kafka_drain.proof.topic_ids import ReadFrom, refuse_other_incarnations, write_read_from
@@ -124,6 +125,17 @@ class DrainJob(SparkJob):
     def _write_notes(self, notes: Iterable[Mapping[str, Any]]) -> None:
         """Write what Spark read of each batch, durably; Spark has written most of it already."""
         write_notes(self.generation, notes)
+
+    def watch(self) -> TopicWatch:
+        """Return the drained topics."""
+        return TopicWatch(
+            self.cluster,
+            {name: topic.id for name, topic in self.plan.topics.items()},
+            "while it was being drained. What was committed before stays in the archive and can be "
+            f"sealed (`kafka-drain validate {self.plan.archive.root}`); the rest went with the "
+            "topic. Find out who deleted it; to go on, make it again and run `kafka-drain roll "
+            f"{self.plan.archive.root}`, or take it out of the pipeline's topics",
+        )
 
     def too_far(self) -> list[str]:
         """Return the records whose timestamps Spark can't represent."""

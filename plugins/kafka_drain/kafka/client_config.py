@@ -26,6 +26,11 @@ log = logging.getLogger(__name__)
 
 _TOKEN = "oauth_cb"
 
+#: No client creates a topic by asking for it, or by sending to one that was deleted meanwhile.
+#: librdkafka's documentation has it for consumers only; producers and admin clients, whose default
+#: is to create, follow it too.
+UNASKED: Mapping[str, Any] = {"allow.auto.create.topics": False}
+
 #: librdkafka puts these into a shell command.
 _IN_SHELL = ("sasl.kerberos.principal", "sasl.kerberos.keytab", "sasl.kerberos.service.name")
 _HARMLESS = re.compile(r"[\w./@:=+-]*")
@@ -160,7 +165,7 @@ def for_client(settings: Mapping[str, Any], own: Mapping[str, Any]) -> dict[str,
         named[_TOKEN] = _with_first_token(
             named[_TOKEN], path, str(named.get("sasl.oauthbearer.config", ""))
         )
-    return {**named, **own}
+    return {**UNASKED, **named, **own}
 
 
 def _imported(name: str, path: str) -> Callable[..., Any]:

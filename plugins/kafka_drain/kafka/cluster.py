@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import chain, repeat
 from typing import TYPE_CHECKING, Any
 
@@ -28,6 +28,7 @@ from confluent_kafka.admin import (
 
 from kafka_drain.config.source_options import INTERNAL_TOPICS
 from kafka_drain.errors import (
+    AuthorizationError,
     ConfigError,
     KafkaUnavailableError,
     TopicError,
@@ -155,6 +156,14 @@ class KafkaCluster:
             described[name] = Topic(name, str(answer.topic_id), partitions)
         return described
 
+    def ids_of(self, names: Collection[str]) -> dict[str, str]:
+        """Return the ids of those of some topics that exist; one request, about these alone.
+
+        Raises:
+            AuthorizationError: When describing one isn't allowed.
+        """
+        return {name: topic.id for name, topic in self._describe(names, ("DESCRIBE",)).items()}
+
     def has_topic(self, name: str) -> bool:
         """Return whether a topic exists."""
         return name in self.topic_names()
@@ -178,18 +187,35 @@ class KafkaCluster:
             compacted="compact" in str(policy.value) if policy else None,
         )
 
-    def create_topic(self, name: str, settings: TopicSettings) -> None:
-        """Create a topic; if another client has just created it, it is left unchanged.
+    def create_topic(self, name: str, settings: TopicSettings) -> bool:
+        """Create a topic, and wait until it is served; one that is there is left unchanged.
 
         The replication factor is limited to the number of brokers.
 
+        Returns:
+            Whether it was created; False if another client has just done so.
+
         Raises:
             TopicError: When Kafka refuses.
+            KafkaUnavailableError: When it isn't served after the timeout.
         """
-        self._create_topic(name, settings)
+        is_new = self._create_topic(name, settings)
         deadline = time.monotonic() + self._timeout
-        while not self.has_topic(name) and time.monotonic() < deadline:
+        while not self._is_served(name):
+            if time.monotonic() >= deadline:
+                raise KafkaUnavailableError(
+                    f"topic {name} was created, but {self.config.bootstrap_servers} doesn't serve "
+                    f"it after {self._timeout:g} s: not all of its partitions have a leader"
+                )
             time.sleep(BACKOFF_SECONDS)
+        return is_new
+
+    def _is_served(self, name: str) -> bool:
+        """Return whether a topic is listed, and all of its partitions have leaders."""
+        found = self._listed().topics.get(name)
+        if found is None or found.error is not None or not found.partitions:
+            return False
+        return all(partition.leader >= 0 for partition in found.partitions.values())
 
     def delete_topic(self, name: str, topic_id: str | None = None) -> bool:
         """Delete a topic, and wait until it is gone.
@@ -237,10 +263,9 @@ class KafkaCluster:
 
     def _create_topic(
         self, name: str, settings: TopicSettings, *, is_asked_only: bool = False
-    ) -> None:
-        brokers = len(
-            self.admin.ask(lambda admin: admin.list_topics(timeout=self._timeout)).brokers
-        )
+    ) -> bool:
+        """Create a topic; return False if there is one already."""
+        brokers = self.brokers()
         topic = NewTopic(
             name,
             settings.partitions,
@@ -248,7 +273,7 @@ class KafkaCluster:
             config=dict(settings.config),
         )
 
-        def ask(admin: AdminClient) -> None:
+        def ask(admin: AdminClient) -> bool:
             futures = admin.create_topics(
                 [topic], request_timeout=self._timeout, validate_only=is_asked_only
             )
@@ -257,8 +282,50 @@ class KafkaCluster:
             except KafkaException as error:
                 if error.args[0].code() != KafkaError.TOPIC_ALREADY_EXISTS:
                     raise
+                return False
+            return True
 
-        self.admin.ask(ask)
+        return self.admin.ask(ask)
+
+    def brokers(self) -> int:
+        """Return the number of brokers."""
+        return len(self._listed().brokers)
+
+    def refused_settings(self, name: str, settings: TopicSettings) -> dict[str, str]:
+        """Ask Kafka which settings of a new topic it would refuse; creates nothing.
+
+        Returns:
+            Its words, by setting. Nothing if it takes all, or would refuse the topic without them.
+
+        Raises:
+            AuthorizationError: When this user may not create the topic.
+        """
+        if self._refusal(name, settings) is None:
+            return {}
+        bare = replace(settings, config={})
+        if self._refusal(name, bare) is not None:
+            return {}
+        answers = {
+            setting: self._refusal(name, bare.with_config(setting, value))
+            for setting, value in settings.config.items()
+        }
+        return {setting: words for setting, words in answers.items() if words is not None}
+
+    def _refusal(self, name: str, settings: TopicSettings) -> str | None:
+        try:
+            self.check_new_topic(name, settings)
+        except TopicError as error:
+            return str(error).partition(" responded: ")[2] or str(error)
+        return None
+
+    def broker_config(self) -> dict[str, str]:
+        """Return a broker's configuration: what a new topic inherits; empty if it isn't told."""
+        number = min(self._listed().brokers)
+        try:
+            entries = self._described(ConfigResource(ResourceType.BROKER, str(number)))
+        except AuthorizationError:
+            return {}
+        return {name: str(entry.value) for name, entry in entries.items()}
 
     def matching(self, pattern: str) -> list[str]:
         """Return the topics whose whole name matches a regular expression, except internal ones.
@@ -382,8 +449,17 @@ class KafkaCluster:
         return {entry.name: str(entry.value) for entry in self._topic_config(name).values()}
 
     def _topic_config(self, name: str) -> dict[str, Any]:
-        resource = ConfigResource(ResourceType.TOPIC, name)
+        deadline = time.monotonic() + self._timeout
+        while True:
+            try:
+                return self._described(ConfigResource(ResourceType.TOPIC, name))
+            except TopicError:
+                # Listed, but not known yet to the broker that was asked.
+                if time.monotonic() >= deadline or not self.has_topic(name):
+                    raise
+            time.sleep(BACKOFF_SECONDS)
 
+    def _described(self, resource: ConfigResource) -> dict[str, Any]:
         def ask(admin: AdminClient) -> dict[str, Any]:
             futures = admin.describe_configs([resource], request_timeout=self._timeout)
             entries: dict[str, Any] = answer_of(futures[resource], self._timeout)

@@ -5,8 +5,8 @@ Nothing is ever deleted on a target: what only the target has is left.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from enum import Enum
 from typing import Any
 
@@ -22,6 +22,7 @@ from kafka_drain.kafka.cluster_state import (
     Settings,
     TopicState,
 )
+from kafka_drain.kafka.fitting import THROTTLES, Fate, Fitted, config_of
 from kafka_drain.recovery.safety import lowered_by, opened_by
 
 
@@ -128,10 +129,12 @@ class Target:
     Attributes:
         state: What it answered about the archived topics and groups.
         values: All settings of each of these topics, defaults included.
+        fitted: What becomes of the settings of each topic that it doesn't have.
     """
 
     state: ClusterState
     values: Mapping[str, Mapping[str, str]]
+    fitted: Mapping[str, Sequence[Fitted]] = field(default_factory=dict)
 
     def knows(self, part: Part) -> bool:
         """Return whether it answered about a part."""
@@ -169,15 +172,19 @@ def _topics(topics: Iterable[TopicState], target: Target) -> Iterator[Row]:
     brokers = len(target.state.settings.brokers or ())
     for topic in topics:
         if topic.name not in there:
-            yield _new_topic(topic, brokers)
+            yield from _new_topic(topic, brokers, target.fitted.get(topic.name))
         else:
             yield from _partitions(topic, there[topic.name])
             yield from _configs(topic, there[topic.name], target.values.get(topic.name, {}))
 
 
-def _new_topic(topic: TopicState, brokers: int) -> Row:
+def _new_topic(topic: TopicState, brokers: int, fitted: Sequence[Fitted] | None) -> Iterator[Row]:
+    """Yield the row of a new topic, and one for each of its settings."""
     fewer = bool(brokers) and brokers < topic.replication_factor
-    return Row(
+    made = replace(topic, replication_factor=brokers) if fewer else topic
+    if fitted is not None:
+        made = replace(made, config=config_of(fitted), inherited={})
+    yield Row(
         Kind.TOPICS,
         topic.name,
         Action.ADD,
@@ -191,8 +198,23 @@ def _new_topic(topic: TopicState, brokers: int) -> Row:
             if fewer
             else ""
         ),
-        item=topic,
+        item=made,
     )
+    for each in fitted or ():
+        then = {**each.becomes} | {name: KEEP[name] for name in each.becomes.keys() & KEEP}
+        set_ = ", ".join(
+            value if name == each.name else f"{name}={value}" for name, value in then.items()
+        )
+        yield Row(
+            Kind.CONFIGS,
+            topic.name,
+            Action.BY_HAND if each.fate == Fate.REFUSED else Action.LEAVE,
+            each.value,
+            set_ or None,
+            f"on the new topic: {each.fate}{each.why and f', {each.why}'}",
+            setting=each.name,
+            item=topic,
+        )
 
 
 def _shape(topic: TopicState) -> str:
@@ -231,6 +253,20 @@ def _configs(topic: TopicState, there: TopicState, values: Mapping[str, str]) ->
     for name, value in sorted(topic.effective.items()):
         now = values.get(name, there.effective.get(name))
         if now == value:
+            continue
+        if name in THROTTLES or (values and name not in values):
+            # A broker lists every setting that it knows.
+            why = "never copied: a state of its brokers" * (name in THROTTLES)
+            yield Row(
+                Kind.CONFIGS,
+                topic.name,
+                Action.LEAVE,
+                value,
+                now,
+                why or "left out: the target doesn't know it",
+                setting=name,
+                item=topic,
+            )
             continue
         inherited = name not in topic.config
         yield Row(

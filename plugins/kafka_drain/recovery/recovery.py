@@ -14,6 +14,7 @@ from kafka_drain.kafka.cluster import KafkaCluster
 from kafka_drain.kafka.cluster_changes import ClusterChanges
 from kafka_drain.kafka.cluster_state import ASKED, Acl, Part, Settings, TopicState
 from kafka_drain.kafka.describing import ClusterDescriber
+from kafka_drain.kafka.fitting import THROTTLES, Fitted, fit
 from kafka_drain.kafka.topics import TopicSettings
 from kafka_drain.recovery.diff import KEEP, Action, Archived, Kind, Row, Target, compare
 
@@ -88,8 +89,29 @@ def plan_recovery(root: UPath, cluster: KafkaCluster, at: datetime | None = None
     topics, groups = _names(archived)
     mine = tuple(acl for acl in state.settings.acls or () if acl.is_about(topics, groups))
     state = replace(state, settings=replace(state.settings, acls=mine))
-    target = Target(state, {name: cluster.topic_config(name) for name in names})
+    missing = [topic for topic in archived.settings.topics or () if topic.name not in existing]
+    target = Target(
+        state,
+        {name: cluster.topic_config(name) for name in names},
+        {topic.name: _fitted(cluster, topic) for topic in missing},
+    )
     return RecoveryPlan(archived, state.cluster_id, tuple(compare(archived, target)))
+
+
+def _fitted(cluster: KafkaCluster, topic: TopicState) -> tuple[Fitted, ...]:
+    """Return what becomes of a missing topic's settings; asks the target."""
+    replicas = min(topic.replication_factor, cluster.brokers())
+    asked = replace(
+        new_topic(topic),
+        replication_factor=replicas,
+        config={name: value for name, value in topic.effective.items() if name not in THROTTLES},
+    )
+    try:
+        refusals = cluster.refused_settings(topic.name, asked)
+    except AuthorizationError:
+        # This user can compare, but create nothing: what is refused is said when it is applied.
+        refusals = {}
+    return fit(topic.effective, refusals, replicas)
 
 
 def _names(archived: Archived) -> tuple[list[str], list[str]]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from functools import partial
 from typing import Any, Protocol, cast
@@ -35,7 +35,11 @@ from kafka_drain.republish.changing.keys import read_key
 from kafka_drain.republish.changing.masks import key_id
 from kafka_drain.republish.changing.spec import ChangeSpec
 from kafka_drain.republish.engines.worker_main import VerifyJob
-from kafka_drain.republish.planning.binding import Binding, refuse_other_target
+from kafka_drain.republish.planning.binding import (
+    Binding,
+    refuse_other_target,
+    watch_targets,
+)
 from kafka_drain.republish.planning.changes import Approved
 from kafka_drain.republish.planning.documents import (
     ChangeReceiptJson,
@@ -67,6 +71,7 @@ from kafka_drain.republish.planning.planner import make_plan
 from kafka_drain.republish.planning.previous_runs import sent
 from kafka_drain.republish.planning.request import RepublishRequest
 from kafka_drain.republish.planning.runs import RepublishRun, run_key
+from kafka_drain.republish.planning.targets import remove_made
 from kafka_drain.republish.sending.attempts import abort_shards, open_run
 from kafka_drain.republish.sending.progress_store import TIMEOUT_SECONDS, ProgressStore
 from kafka_drain.republish.sending.shard_sender import SendJob
@@ -130,6 +135,7 @@ def plan_republish(
         folder, since = next_run(archive, follower_key(name))
         asked = previous_request(archive, follower_key(name))
         bound = previous_binding(archive, follower_key(name), since)
+    made: dict[str, str] = {}
     plan, receipt = folder.plan(), folder.receipt()
     if folder.is_abandoned and receipt is None:
         raise ConfigError(
@@ -145,6 +151,9 @@ def plan_republish(
     replaced = None
     if plan is not None and receipt is None and _is_outdated(archive, folder, plan, now):
         say(f"republish {pipeline}: run {folder.key} never started; planning it again")
+        plan, replaced = None, plan
+    elif plan is not None and request.create_target and _has_lost_targets(folder, plan, cluster):
+        say(f"republish {pipeline}: run {folder.key} never started, and its target is gone")
         plan, replaced = None, plan
     # Some of a follower's targets may be gone; the plan says whether this run needs them.
     here = bound.of_topics(cluster.topic_names()) if bound.topics else bound
@@ -166,24 +175,32 @@ def plan_republish(
             files = partial(new_files, snapshot, since, through)
         if approved is not None:
             files = partial(_these_files, snapshot, approved.files, request)
-        plan = make_plan(
-            snapshot,
-            cluster,
-            request,
-            run=name,
-            now=now,
-            say=say,
-            key=folder.key,
-            apply=apply,
-            files=files,
-            through=through,
-            bound=bound,
-            # A dry run writes nothing.
-            identify=archive.identify if apply else (lambda: ""),
-            accept=approved.accept if approved is not None else None,
-            change=change,
-        )
-    return Republish(archive, cluster, folder, plan, say, request, replaced, change=change)
+        try:
+            plan = make_plan(
+                snapshot,
+                cluster,
+                request,
+                run=name,
+                now=now,
+                say=say,
+                key=folder.key,
+                apply=apply,
+                files=files,
+                through=through,
+                bound=bound,
+                # A dry run writes nothing.
+                identify=archive.identify if apply else (lambda: ""),
+                accept=approved.accept if approved is not None else None,
+                change=change,
+                before_creation=folder.require_writable,
+                made=made,
+            )
+        except BaseException:
+            remove_made(cluster, made, say)
+            raise
+    return Republish(
+        archive, cluster, folder, plan, say, request, replaced, change=change, made=made
+    )
 
 
 def _asked_change(request: RepublishRequest, hash_key: bytes) -> Change | None:
@@ -268,6 +285,15 @@ def _is_outdated(archive: Archive, run: RepublishRun, plan: RepublishPlan, now: 
     return plan.is_older(UNOPENED, now) or not all(map(_there(archive), sorted(files)))
 
 
+def _has_lost_targets(run: RepublishRun, plan: RepublishPlan, cluster: KafkaCluster) -> bool:
+    """Return whether a run that never opened made topics that were removed when it failed."""
+    if run.is_opened:
+        return False
+    ids = {target.topic: target.id for target in plan.targets}
+    there = cluster.ids_of(ids)
+    return not there.keys() >= ids.keys()
+
+
 def _there(archive: Archive) -> Callable[[str], bool]:
     return lambda path: bool((archive.root / path).is_file())
 
@@ -296,6 +322,7 @@ class Republish:
         replaced: The plan that this one replaces because its run never opened.
         attempt: This attempt's number; 0 before it has started.
         change: What is dropped and changed, with the function and the key; None for nothing.
+        made: The ids of the topics that were created for this run.
     """
 
     archive: Archive
@@ -307,6 +334,7 @@ class Republish:
     replaced: RepublishPlan | None = None
     attempt: int = 0
     change: Change | None = None
+    made: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def settings(self) -> dict[str, Any]:
@@ -330,6 +358,26 @@ class Republish:
             KafkaDrainError: A subclass that names the problem. After a transient one, a retry
                 resumes where this attempt stopped.
         """
+        try:
+            return self._execute(engine, clock)
+        except BaseException:
+            self._remove_made()
+            raise
+
+    def _remove_made(self) -> None:
+        """Remove the topics that were created for a run which then didn't open."""
+        if not self.made:
+            return
+        try:
+            if self.run.is_opened:
+                # Its progress is bound to them: the next attempt goes on there.
+                return
+        except (KafkaDrainError, OSError) as error:
+            self._tell(f"its new topics are left, as {self.run.folder} can't be read: {error}")
+            return
+        remove_made(self.cluster, self.made, self._tell)
+
+    def _execute(self, engine: Engine, clock: Callable[[], datetime]) -> dict[str, Any]:
         receipt = self.run.receipt()
         if receipt is not None:
             bound = Binding.of_receipt(receipt)
@@ -424,12 +472,15 @@ class Republish:
         shown = progress.clock()
 
         is_quiet = False
+        targets = watch_targets(self.cluster, plan)
 
         def tick() -> None:
             nonlocal shown, is_quiet
             if progress.clock() - shown < 2.0:
                 return
             try:
+                if gone := targets.look():
+                    raise gone
                 self.say(progress.line(what, self._sent(plan, store, timeout=5.0) - before))
                 is_quiet = False
             except TransientError as error:
@@ -443,6 +494,11 @@ class Republish:
         try:
             engine(plan, self._jobs(plan, attempt), tick)
             self.say(progress.line(what, self._sent(plan, store) - before))
+        except KafkaDrainError as error:
+            blamed = targets.blame(error)
+            if blamed is error:
+                raise
+            raise blamed from error
         finally:
             store.close()
 

@@ -120,11 +120,13 @@ class FindingRunner:
         run: Runs an application.
         find: See `Engine.find`.
         early: Starts an application early.
+        stop: Stops what runs.
     """
 
     run: SparkRunner
     find: Callable[[SparkApplication], Found | None]
     early: StartEarly
+    stop: Callable[[], object] = lambda: None
 
     def __call__(self, application: SparkApplication) -> None:
         """Run an application; see `SparkRunner`."""
@@ -140,6 +142,13 @@ def find_again(runner: object, application: SparkApplication) -> Found | None:
     find = getattr(runner, "find", None)
     found: Found | None = find(application) if find else None
     return found
+
+
+def stop_running(runner: object) -> None:
+    """Stop what a runner runs, from another thread; does nothing if it is just a function."""
+    stop: Callable[[], object] | None = getattr(runner, "stop", None)
+    if stop is not None:
+        stop()
 
 
 @contextmanager

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -11,7 +11,8 @@ from typing import Any, ClassVar
 
 from kafka_drain import errors
 from kafka_drain.errors import KafkaDrainError, SparkJobError
-from kafka_drain.spark.engine import NoServerError, SparkRunner
+from kafka_drain.kafka.topic_watch import TopicWatch
+from kafka_drain.spark.engine import NoServerError, SparkRunner, StillRunningError, stop_running
 from kafka_drain.spark.errors import no_result, spark_error
 from kafka_drain.spark.job_spec import read_result
 from kafka_drain.spark.submit import SparkApplication
@@ -45,16 +46,25 @@ class SparkJob:
         Raises:
             KafkaDrainError: When the job reported an error; see `result`.
             SparkJobError: When spark-submit failed otherwise.
+            TopicError: When a topic of `watch` was deleted meanwhile; what ran was stopped.
         """
-        try:
-            runner(self.application)
-        except NoServerError:
-            raise
-        except SparkJobError:
-            # Prefer the error in the result; without one, the exit code is all there is.
-            self.result()
-            raise
-        return self.result()
+        watch = self.watch()
+        # One goes on running, with its lease; the other has run nothing.
+        unless = (StillRunningError, NoServerError)
+        with watch.ending(lambda: stop_running(runner), unless) if watch else nullcontext():
+            try:
+                runner(self.application)
+            except NoServerError:
+                raise
+            except SparkJobError:
+                # Prefer the error in the result; without one, the exit code is all there is.
+                self.result()
+                raise
+            return self.result()
+
+    def watch(self) -> TopicWatch | None:
+        """Return the topics that must be there while the job runs; None for none."""
+        return None
 
     def result(self) -> dict[str, Any]:
         """Read the job's result.

@@ -44,6 +44,7 @@ from kafka_drain.data_files.file_offsets import CommittedFile
 from kafka_drain.errors import ArchiveError, ConfigError, LockedError, ManifestInvalidError
 from kafka_drain.findings import Finding, Reason, errors
 from kafka_drain.kafka.cluster import KafkaCluster
+from kafka_drain.kafka.topic_watch import TopicWatch
 from kafka_drain.metadata_log.manifest import SinkFile
 from kafka_drain.offsets import (
     OffsetRange,
@@ -104,6 +105,18 @@ class WindowJob(SparkJob):
         """The folder of this attempt's files, or of an earlier attempt's that was followed."""
         followed = (read_result(self.result_path) or {}).get("attempt")
         return self.window.data / (followed or self.attempt)
+
+    def watch(self) -> TopicWatch | None:
+        """Return the topics that are read from Kafka."""
+        if self.cluster is None:
+            return None
+        return TopicWatch(
+            self.cluster,
+            # A window's plan has no ids; those of the archive are compared before it is sealed.
+            self.cluster.ids_of({tp.topic for tp in self.ranges}),
+            f"while window {self.window.key} was being read from it. The window isn't sealed, and "
+            "what it was to hold went with the topic; find out who deleted it",
+        )
 
     def too_far(self) -> list[str]:
         """Name the records with a timestamp that Spark can't represent."""

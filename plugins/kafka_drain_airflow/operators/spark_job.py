@@ -105,7 +105,10 @@ class SparkJobOperator(PipelineOperator):
         from kafka_drain.spark.engine import FindingRunner
 
         return FindingRunner(
-            self.run_application, self.find_application, lambda one: self._engine().early(one)
+            self.run_application,
+            self.find_application,
+            lambda one: self._engine().early(one),
+            lambda: self._engine().stop(),
         )
 
     def _engine(self) -> SparkProcess:

@@ -99,6 +99,7 @@ def test_compile_spec_with_defaults(tmp_path: Path) -> None:
         "kafka.fetch.max.wait.ms": "10",
         "kafka.auto.include.jmx.reporter": "false",
         "kafka.enable.metrics.push": "false",
+        "kafka.allow.auto.create.topics": "false",
     }
     assert spec.writer_options == {
         **writer_defaults("parquet", "zstd"),

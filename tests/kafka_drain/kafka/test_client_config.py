@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from kafka_drain.errors import ConfigError, KafkaUnavailableError, MachineError
-from kafka_drain.kafka.client_config import KafkaConfig, for_client
+from kafka_drain.kafka.client_config import UNASKED, KafkaConfig, for_client
 from kafka_drain.kafka.logins import Login
 
 PLAIN_MODULE = "org.apache.kafka.common.security.plain.PlainLoginModule"
@@ -608,12 +608,15 @@ def test_for_client_own() -> None:
     made = for_client(common, {"statistics.interval.ms": 9, "group.id": "g"})
 
     assert made.pop("stats_cb")('{"a": 1}') == {"a": 1}
-    assert made == {"bootstrap.servers": "k:1", "statistics.interval.ms": 9, "group.id": "g"}
+    own = {"bootstrap.servers": "k:1", "statistics.interval.ms": 9, "group.id": "g"}
+    assert made == {**own, "allow.auto.create.topics": False}
 
 
 def test_for_client_own_callback() -> None:
     """A callback that a client replaces isn't even imported."""
-    assert for_client({"stats_cb": "no.such"}, {"stats_cb": print}) == {"stats_cb": print}
+    made = for_client({"stats_cb": "no.such"}, {"stats_cb": print})
+
+    assert made == {**UNASKED, "stats_cb": print}
 
 
 @pytest.mark.parametrize("path", ["no.such.module", "json.no_such", "dumps", "", "json."])

@@ -20,6 +20,7 @@ from kafka_drain.kafka.cluster_state import (
     Settings,
     TopicState,
 )
+from kafka_drain.kafka.fitting import fit
 from kafka_drain.recovery.diff import (
     APPLICABLE,
     Action,
@@ -147,7 +148,8 @@ def test_compare_partitions(
             {"retention.ms": "1000", "min.insync.replicas": "1"},
             ("change", "2", "1", False),
         ),
-        ({"retention.ms": "1000"}, {"retention.ms": "1000"}, ("change", "2", None, False)),
+        # A broker lists every setting that it knows.
+        ({"retention.ms": "1000"}, {"retention.ms": "1000"}, ("leave", "2", None, False)),
     ],
 )
 def test_compare_config(
@@ -341,3 +343,39 @@ def test_chosen(kind: Kind, action: Action, lowers: str, accept: bool, is_wanted
 
     assert found == ([row] if applies and not is_held else [])
     assert held == ([row] if is_held else [])
+
+
+def test_compare_new_topic_fitted() -> None:
+    """A new topic has a row for each setting; what is applied is what the target takes."""
+    topic = replace(TOPIC, replication_factor=3)
+    config = {**TOPIC.effective, "message.format.version": "3.0"}
+    refusals = {"message.format.version": "Unknown topic config name: message.format.version"}
+    theirs = replace(target(), fitted={"orders": fit(config, refusals, 2)})
+
+    [added, *settings] = rows(archived((topic,)), theirs)
+
+    assert added.action == Action.ADD
+    assert isinstance(added.item, TopicState)
+    assert (added.item.replication_factor, added.item.effective) == (2, TOPIC.effective)
+    assert [(row.setting, row.archived, row.target, row.can_apply) for row in settings] == [
+        ("message.format.version", "3.0", None, False),
+        ("min.insync.replicas", "2", "2", False),
+        ("retention.ms", "1000", "-1", False),
+    ]
+    assert "left out" in settings[0].note
+
+
+def test_compare_existing_topic_unknown_setting() -> None:
+    """What an existing topic's brokers don't know, or what throttles replicas, isn't applied."""
+    ours = {"leader.replication.throttled.replicas": "0:1", "confluent.x": "y"}
+    topic = replace(TOPIC, config=ours, inherited={})
+    there = replace(TOPIC, config={}, inherited={})
+    values = {"leader.replication.throttled.replicas": "", "retention.ms": "1"}
+
+    found = rows(archived((topic,)), target((there,), values=values))
+
+    assert [(row.setting, row.action) for row in found] == [
+        ("confluent.x", Action.LEAVE),
+        ("leader.replication.throttled.replicas", Action.LEAVE),
+    ]
+    assert ["left out" in found[0].note, "never copied" in found[1].note] == [True, True]

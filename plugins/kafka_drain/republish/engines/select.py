@@ -72,7 +72,7 @@ class Engines:
         if plan.delivery == AT_LEAST_ONCE:
             self._run(prepare_sink(plan, self._root, self._pipeline, self._cluster, self._folder))
         elif plan.engine == "spark":
-            self._run(prepare_send(plan, groups, self._pipeline, self._folder))
+            self._run(prepare_send(plan, groups, self._pipeline, self._cluster, self._folder))
         else:
             processes = processes_for(groups, _work(plan), self._processes)
             writers = side_by_side(groups, processes)

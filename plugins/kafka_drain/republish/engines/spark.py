@@ -14,7 +14,9 @@ from kafka_drain import errors
 from kafka_drain.archive.keys import refuse_encrypted
 from kafka_drain.config.pipeline import Pipeline
 from kafka_drain.kafka.cluster import KafkaCluster
+from kafka_drain.kafka.topic_watch import TopicWatch
 from kafka_drain.kafka.topics import MAX_MESSAGE_BYTES
+from kafka_drain.republish.planning.binding import watch_targets
 from kafka_drain.republish.planning.plan import RepublishPlan
 from kafka_drain.republish.sending.allocation import ALLOCATION
 from kafka_drain.republish.sending.shard_sender import SendJob
@@ -41,9 +43,19 @@ NO_SPECULATION = {"spark.speculation": "false"}
 
 @dataclass(frozen=True)
 class RepublishJob(SparkJob):
-    """A republish job that is ready to run."""
+    """A republish job that is ready to run.
+
+    Attributes:
+        targets: The target topics.
+    """
 
     what = "republish"
+
+    targets: TopicWatch
+
+    def watch(self) -> TopicWatch:
+        """Return the target topics."""
+        return self.targets
 
     def result(self) -> dict[str, Any]:
         """Read the result that the Spark job wrote.
@@ -59,7 +71,11 @@ class RepublishJob(SparkJob):
 
 
 def prepare_send(
-    plan: RepublishPlan, groups: list[list[SendJob]], pipeline: Pipeline, folder: Path
+    plan: RepublishPlan,
+    groups: list[list[SendJob]],
+    pipeline: Pipeline,
+    cluster: KafkaCluster,
+    folder: Path,
 ) -> RepublishJob:
     """Write the spec of an exactly-once republish on Spark's executors.
 
@@ -67,6 +83,7 @@ def prepare_send(
         plan: Which records go where.
         groups: The plan's shards as jobs; each group is a task.
         pipeline: Provides Spark's configuration and memory.
+        cluster: The target.
         folder: A private folder of this run (mode 0700) for the spec and the secrets.
 
     Raises:
@@ -97,7 +114,7 @@ def prepare_send(
         fixed=NO_SPECULATION
         | {f"spark.executorEnv.{name}": value for name, value in ALLOCATION.items()},
     )
-    return RepublishJob(application, result_path)
+    return RepublishJob(application, result_path, watch_targets(cluster, plan))
 
 
 def _without_secrets(job: SendJob) -> dict[str, Any]:
@@ -154,7 +171,7 @@ def prepare_sink(
         folder=folder,
         fixed=NO_SPECULATION,
     )
-    return RepublishJob(application, result_path)
+    return RepublishJob(application, result_path, watch_targets(cluster, plan))
 
 
 def _sources(plan: RepublishPlan, root: str) -> list[dict[str, Any]]:

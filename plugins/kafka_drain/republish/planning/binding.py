@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 from kafka_drain.errors import TopicError
 from kafka_drain.kafka.cluster import KafkaCluster
+from kafka_drain.kafka.topic_watch import TopicWatch
 from kafka_drain.republish.planning.documents import BindingJson, ReceiptJson
 from kafka_drain.republish.planning.plan import RepublishPlan
 
@@ -71,6 +72,17 @@ class Binding:
                     f"its id is now {id}"
                 )
         return None
+
+
+def watch_targets(cluster: KafkaCluster, plan: RepublishPlan) -> TopicWatch:
+    """Return the target topics of a plan, to look at while they are sent to."""
+    return TopicWatch(
+        cluster,
+        Binding.of_plan(plan).topics,
+        f"while run {plan.key} was sending to it. Nothing more was sent, and what was sent went "
+        "with the topic; find out who deleted it, then start a new run (--run-name; run_name in "
+        "Airflow) into an empty topic",
+    )
 
 
 def others_gone(cluster: KafkaCluster, bound: Binding, needed: Collection[str]) -> list[str]:

@@ -57,6 +57,7 @@ from kafka_drain.republish.planning.plan import (
     name_in_kafka,
 )
 from kafka_drain.republish.planning.previous_runs import refuse_repeated
+from kafka_drain.republish.planning.record_sizes import Large, large_records
 from kafka_drain.republish.planning.request import RepublishRequest
 from kafka_drain.republish.planning.row_counts import count_rows
 from kafka_drain.republish.planning.runs import run_key
@@ -66,8 +67,20 @@ from kafka_drain.republish.planning.schema_ids import (
     plan_schema_ids,
 )
 from kafka_drain.republish.planning.selection import Rows, Selection
-from kafka_drain.republish.planning.shards import PREFIX, ProgressSlot, Shard, ShardFile
-from kafka_drain.republish.planning.targets import Need, check_names, create_targets, plan_targets
+from kafka_drain.republish.planning.shards import (
+    PREFIX,
+    ProgressSlot,
+    Shard,
+    ShardFile,
+    provenance_of,
+)
+from kafka_drain.republish.planning.targets import (
+    Larger,
+    Need,
+    check_names,
+    create_targets,
+    plan_targets,
+)
 from kafka_drain.schemas.capture import read_document
 from kafka_drain.schemas.decoders import archived_schemas
 from kafka_drain.schemas.decoding import read_schemas
@@ -121,6 +134,8 @@ def make_plan(
     identify: Callable[[], str] = lambda: "",
     accept: Callable[[Outline], None] | None = None,
     change: Change | None = None,
+    before_creation: Callable[[], None] = lambda: None,
+    made: dict[str, str] | None = None,
 ) -> RepublishPlan:
     """Plan a republish of sealed files; sends nothing.
 
@@ -143,6 +158,8 @@ def make_plan(
         accept: Called with the plan's outline before anything is created; raises an error to
             refuse it.
         change: What is dropped and changed on the way; None to send the records as they are.
+        before_creation: Called before topics are created; raises an error to refuse it.
+        made: Receives the id of each topic that was created, even if planning then fails.
 
     Raises:
         ConfigError: When the request can't be fulfilled as given.
@@ -183,7 +200,9 @@ def make_plan(
     warnings = check_sources(
         snapshot, cluster, needs, is_asked=request.into_source, follows=through is not None
     )
-    targets, notes = plan_targets(snapshot.root, cluster, needs, request, now)
+    larger = _larger(snapshot, parts, request, changer, say)
+    planned = plan_targets(snapshot.root, cluster, needs, request, now, larger)
+    targets, notes = planned.targets, planned.notes
     said_of_keys: list[str] = []
     if request.placement in PARTITIONERS:
         said_of_keys = partitioner_notes(
@@ -201,14 +220,17 @@ def make_plan(
         accept(
             Outline(cluster_id, targets, _shards(parts, request, key, counts), schema_ids, changed)
         )
-    if apply and not all(target.id for target in targets):
+    # Before topics are created: it writes, which may fail.
+    archive_id = identify()
+    if apply and planned.new:
         # Only after all checks: a request that is refused leaves no topics behind.
-        create_targets(snapshot.root, cluster, needs, now)
-        targets, notes = plan_targets(snapshot.root, cluster, needs, request, now)
+        before_creation()
+        create_targets(cluster, planned.new, made if made is not None else {})
+        planned = plan_targets(snapshot.root, cluster, needs, request, now, larger)
+        targets, notes = planned.targets, planned.notes
     if through is not None:
         here = Binding(cluster_id, {target.topic: target.id for target in targets})
         through = {**through, "bound": (bound or Binding()).plus(here).to_dict()}
-    archive_id = identify()
     shards = _shards(parts, request, name_in_kafka(key, archive_id), counts)
     sizes = {file.path: file.bytes for shard in shards for file in shard.files}
     if zeros and request.delivery != AT_LEAST_ONCE:
@@ -473,6 +495,47 @@ def _changed(
         "shards": shards,
     }
     return left, planned, total.zero_timestamps, notes
+
+
+def _larger(
+    snapshot: Snapshot,
+    parts: Mapping[tuple[TopicPartition, str], _Part],
+    request: RepublishRequest,
+    changer: Changer | None,
+    say: Callable[[str], None],
+) -> Larger:
+    """Return a function that finds the records which are too large for a target topic."""
+    found: dict[tuple[str, int, str], list[Large]] = {}
+
+    def search(topic: str, limit: int, codec: str) -> list[Large]:
+        sent_there = {
+            key: p for key, p in parts.items() if request.target_of(key[0].topic) == topic
+        }
+        apply = None if changer is None else changer.apply
+        return list(
+            large_records(
+                str(snapshot.root),
+                _by_file(sent_there),
+                limit,
+                codec,
+                headers_of=provenance_of if request.provenance else None,
+                as_sent=None if apply is None else lambda batch, tp: apply(batch, tp).batch,
+                # What `engines.spark` sets for Spark's sink.
+                largest_request=(
+                    max(1 << 20, limit) if request.delivery == AT_LEAST_ONCE else None
+                ),
+                say=say,
+            )
+        )
+
+    def larger(topic: str, limit: int, codec: str) -> list[Large]:
+        # A topic that was just created is looked at again.
+        key = (topic, limit, codec)
+        if key not in found:
+            found[key] = search(*key)
+        return found[key]
+
+    return larger
 
 
 def _by_file(

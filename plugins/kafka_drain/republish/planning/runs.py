@@ -15,6 +15,7 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -130,6 +131,24 @@ class RepublishRun:
             raise ArchiveError(
                 f"{path} was changed ({error}), expected the plan that this run started with; "
                 "restore it from a copy. Nothing more was sent"
+            ) from error
+
+    def require_writable(self) -> None:
+        """Write to the run's folder, and remove what was written.
+
+        Raises:
+            ArchiveError: When that isn't possible.
+        """
+        probe = self.folder / "writable"
+        try:
+            write_text(probe, "")
+            # A store that locks what is written keeps it: it says nothing.
+            with suppress(OSError):
+                probe.unlink()
+        except OSError as error:
+            raise ArchiveError(
+                f"{self.folder} can't be written ({error}), where a republish keeps its plan and "
+                "its receipt; make it writable. Nothing was created or sent"
             ) from error
 
     def write_plan(

@@ -16,6 +16,15 @@ if TYPE_CHECKING:
 PREFIX = "kafka-drain-republish-"
 
 
+def provenance_of(source: TopicPartition, offset: int) -> list[tuple[str, str | bytes | None]]:
+    """Return the headers that say where a record came from."""
+    return [
+        ("kafka-drain.topic", source.topic.encode()),
+        ("kafka-drain.partition", b"%d" % source.partition),
+        ("kafka-drain.offset", b"%d" % offset),
+    ]
+
+
 @dataclass(frozen=True, slots=True)
 class ShardFile:
     """One file's share of a shard.

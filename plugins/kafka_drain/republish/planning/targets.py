@@ -3,34 +3,37 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field, replace
 from datetime import datetime
+from typing import TypeAlias
 
-import pyarrow as pa
-import pyarrow.compute as pc
 from upath import UPath
 
 from kafka_drain.archive.topic_settings import read_topic_settings
 from kafka_drain.config.source_options import INTERNAL_TOPICS
-from kafka_drain.data_files.reader import read_records
-from kafka_drain.data_files.scalars import number
-from kafka_drain.errors import ConfigError, TopicError
+from kafka_drain.errors import ConfigError, KafkaDrainError, TopicError
 from kafka_drain.intervals import time_text
 from kafka_drain.kafka.acls import TARGET
 from kafka_drain.kafka.cluster import KafkaCluster, Topic
-from kafka_drain.kafka.topics import TopicSettings
+from kafka_drain.kafka.fitting import THROTTLES, Fate, Fitted, config_of, fit
+from kafka_drain.kafka.topics import MAX_MESSAGE_BYTES, TopicSettings
 from kafka_drain.offsets import TopicPartition
 from kafka_drain.republish.planning.placement import PARTITIONERS
 from kafka_drain.republish.planning.plan import EXACTLY_ONCE, Target
+from kafka_drain.republish.planning.record_sizes import SENT_WITH, Large
 from kafka_drain.republish.planning.request import RepublishRequest
 from kafka_drain.republish.planning.shards import ShardFile
 
 #: Topic names that Kafka accepts (org.apache.kafka.common.internals.Topic).
 _NAME, LONGEST_NAME = re.compile(r"[a-zA-Z0-9._-]+"), 249
 
-#: Maximum overhead of a record in a batch, besides its key, value and headers, in bytes.
-OVERHEAD = 100
+_LIMIT, _CODEC = "max.message.bytes", "compression.type"
+#: A batch must fit into a segment, too; Kafka answers a larger one so that clients try again.
+_SEGMENT, _SEGMENT_BYTES = "segment.bytes", 1 << 30
+
+#: Returns the records that a target topic wouldn't take, given its limit and its compression.
+Larger: TypeAlias = "Callable[[str, int, str], Iterable[Large]]"
 
 HOW = "change it with kafka-configs --alter --topic {topic} --add-config {setting}=…"
 
@@ -99,41 +102,126 @@ def check_names(names: Iterable[str]) -> None:
             )
 
 
+@dataclass(frozen=True)
+class PlannedTargets:
+    """The target topics of a plan.
+
+    Attributes:
+        targets: The targets, sorted by name; those that don't exist yet have no id.
+        notes: Notes about them for the user.
+        new: The settings of those that don't exist yet.
+    """
+
+    targets: tuple[Target, ...]
+    notes: list[str]
+    new: Mapping[str, TopicSettings] = field(default_factory=dict)
+
+
 def plan_targets(
     root: UPath,
     cluster: KafkaCluster,
     needs: Mapping[str, Need],
     request: RepublishRequest,
     now: datetime,
-) -> tuple[tuple[Target, ...], list[str]]:
+    larger: Larger = lambda *_: (),
+) -> PlannedTargets:
     """Check the target topics, and refuse those that wouldn't keep the records unchanged.
 
-    Returns:
-        The targets, sorted by name, and notes about them for the user.
+    Args:
+        root: The archive's folder.
+        cluster: The target.
+        needs: What the records require, by target topic.
+        request: The requested republish.
+        now: The current time.
+        larger: Returns the records that are too large for a topic.
 
     Raises:
         TopicError: When a topic is missing, has too few partitions, or has settings that would
-            change or drop records; names the setting.
+            change, drop or refuse records; names the setting.
         AuthorizationError: When an ACL is missing.
     """
     targets: list[Target] = []
     notes: list[str] = []
+    new: dict[str, TopicSettings] = {}
     for name, need in sorted(needs.items()):
         if request.create_target and not cluster.has_topic(name):
-            settings, wider = _settings_like(root, need, now)
-            targets.append(Target(name, "", settings.partitions, (0,) * settings.partitions))
-            notes.append(f"topic {name} will be created: {settings}{wider}")
-            _check_partitions(name, settings.partitions, need, request)
-            cluster.check_new_topic(name, settings)
+            new[name], said = _new_topic(root, cluster, name, need, now, larger)
+            partitions = new[name].partitions
+            targets.append(Target(name, "", partitions, (0,) * partitions))
+            notes += said
+            _check_partitions(name, partitions, need, request)
+            try:
+                cluster.check_new_topic(name, new[name])
+            except TopicError as error:
+                raise _by_hand(name, str(error)) from error
             continue
         topic = _existing(cluster, name)
         _check_partitions(name, len(topic.partitions), need, request)
         config = cluster.topic_config(name)
         if request.delivery == EXACTLY_ONCE:
             _check_timestamps(name, config, need, now)
-            _check_sizes(root, name, config, need)
+        _check_sizes(name, config, larger)
         targets.append(_target(cluster, topic, config))
-    return tuple(targets), notes
+    return PlannedTargets(tuple(targets), notes, new)
+
+
+def _by_hand(name: str, seen: str) -> TopicError:
+    return TopicError(
+        f"topic {name} can't be created like its source: {seen}. Create it yourself, with the "
+        "settings that you want, and leave out --create-target (create_target). Nothing was "
+        "created or sent"
+    )
+
+
+def _new_topic(
+    root: UPath, cluster: KafkaCluster, name: str, need: Need, now: datetime, larger: Larger
+) -> tuple[TopicSettings, list[str]]:
+    """Return the settings of a new topic, and a note for each of them.
+
+    Raises:
+        TopicError: When the target refuses a setting that the records may depend on.
+    """
+    source = _settings_of_source(root, need)
+    replicas = min(source.replication_factor, cluster.brokers())
+    asked = replace(source, replication_factor=replicas)
+    copied = {each: value for each, value in source.config.items() if each not in THROTTLES}
+    refusals = cluster.refused_settings(name, replace(asked, config=copied))
+    fitted = fit(source.config, refusals, replicas)
+    if refused := [each for each in fitted if each.fate == Fate.REFUSED]:
+        raise _by_hand(name, "; ".join(f"{f.name}={f.value}: {f.why}" for f in refused))
+    settings = replace(asked, config=config_of(fitted))
+    wider = _for_old_records(settings.config, _age(need, now))
+    inherited = cluster.broker_config()
+    told = settings.config.get(_LIMIT, inherited.get("message.max.bytes"))
+    # A broker that doesn't tell its limit may have a lower one than the source.
+    segment = int(settings.config.get(_SEGMENT, _SEGMENT_BYTES))
+    limit = min(int(told or source.max_message_bytes), segment)
+    codec = settings.config.get(_CODEC, inherited.get(_CODEC, "producer"))
+    most = max(larger(name, limit, codec), key=lambda one: one.batch, default=None)
+    least = max(most.batch if most else 0, source.max_message_bytes)
+    large = {_LIMIT: str(least)} if most or told is None else {}
+    if most is not None and most.batch > segment:
+        large[_SEGMENT] = str(most.batch)
+    settings = replace(settings, config={**settings.config, **wider, **large})
+    said = f"topic {name} will be created: {settings}"
+    if replicas != source.replication_factor:
+        said += f" (the source has {source.replication_factor}, the target {replicas} brokers)"
+    changed = ", ".join(f"{setting}={value}" for setting, value in wider.items())
+    said += f" ({changed}: the source's would drop or change old records)" * bool(wider)
+    if most is not None:
+        said += (
+            f" ({_LIMIT}={large[_LIMIT]}: {limit} would refuse the record at "
+            f"offset {most.offset} in {most.path})"
+        )
+    return settings, [said, *(_note(name, each, settings) for each in fitted)]
+
+
+def _note(topic: str, fitted: Fitted, settings: TopicSettings) -> str:
+    """Return the note for a setting of the source."""
+    final = settings.config.get(fitted.name)
+    if fitted.fate == Fate.KEPT and final != fitted.value:
+        return f"  {topic}: {fitted.name}={fitted.value}: replaced by {final}, see above"
+    return f"  {topic}: {fitted}"
 
 
 def _existing(cluster: KafkaCluster, name: str) -> Topic:
@@ -158,8 +246,8 @@ def _target(cluster: KafkaCluster, topic: Topic, config: Mapping[str, str]) -> T
     )
 
 
-def _settings_like(root: UPath, need: Need, now: datetime) -> tuple[TopicSettings, str]:
-    """Return the source's settings as the last drain saw them, adjusted for old records."""
+def _settings_of_source(root: UPath, need: Need) -> TopicSettings:
+    """Return the source's settings as the last drain saw them, with partitions for the records."""
     known = read_topic_settings(root)
     found = next((known[topic] for topic in need.sources if topic in known), None)
     if found is None:
@@ -167,12 +255,7 @@ def _settings_like(root: UPath, need: Need, now: datetime) -> tuple[TopicSetting
             f"the archive doesn't have the settings of {', '.join(need.sources)}, expected in "
             "topics.json, where drains of this release write them; create the target topic yourself"
         )
-    settings = found.with_partitions(max(found.partitions, need.partitions))
-    wider = _for_old_records(settings.config, _age(need, now))
-    for setting, value in wider.items():
-        settings = settings.with_config(setting, value)
-    changed = ", ".join(f"{setting}={value}" for setting, value in wider.items())
-    return settings, f" ({changed}: the source's would drop or change old records)" * bool(wider)
+    return found.with_partitions(max(found.partitions, need.partitions))
 
 
 def _for_old_records(config: Mapping[str, str], age: int | None) -> dict[str, str]:
@@ -191,23 +274,37 @@ def _for_old_records(config: Mapping[str, str], age: int | None) -> dict[str, st
 
 
 def create_targets(
-    root: UPath,
-    cluster: KafkaCluster,
-    needs: Mapping[str, Need],
-    now: datetime,
+    cluster: KafkaCluster, new: Mapping[str, TopicSettings], made: dict[str, str]
 ) -> None:
-    """Create the missing target topics like their sources, as `plan_targets` announced.
+    """Create the missing target topics, as `plan_targets` announced.
+
+    Args:
+        cluster: The target.
+        new: Their settings.
+        made: Receives the id of each topic that was created here, as soon as it is.
 
     Raises:
         TopicError: When Kafka refuses.
     """
-    missing = {
-        name: _settings_like(root, need, now)[0]
-        for name, need in sorted(needs.items())
-        if not cluster.has_topic(name)
-    }
-    for name, settings in missing.items():
-        cluster.create_topic(name, settings)
+    for name, settings in new.items():
+        if cluster.create_topic(name, settings):
+            made.update(cluster.ids_of([name]))
+
+
+def remove_made(cluster: KafkaCluster, made: Mapping[str, str], say: Callable[[str], None]) -> None:
+    """Remove topics that a run made and sent nothing to, after it failed.
+
+    Only those that still have the id that they were made with, and that nothing was ever sent to.
+    """
+    for name, id in made.items():
+        try:
+            topic = cluster.topics([name])[name]
+            partitions = [TopicPartition(name, partition) for partition in topic.partitions]
+            ends = cluster.latest(partitions, "read_uncommitted")
+            if topic.id == id and not any(ends.values()) and cluster.delete_topic(name, id):
+                say(f"topic {name}, which this run had created, was removed again")
+        except KafkaDrainError as error:
+            say(f"topic {name}, which this run has created, is left: {error}")
 
 
 def _check_partitions(name: str, partitions: int, need: Need, request: RepublishRequest) -> None:
@@ -257,35 +354,19 @@ def _check_timestamps(name: str, config: Mapping[str, str], need: Need, now: dat
         raise _refuse(name, setting, config[setting], f"and {newest}: Kafka would refuse it")
 
 
-def _check_sizes(root: UPath, name: str, config: Mapping[str, str], need: Need) -> None:
-    """Refuse records that are too large for the topic, compressed as they would be sent.
-
-    The files are read only if the source accepts larger batches than the target.
-    """
-    setting = "max.message.bytes"
-    limit = int(config.get(setting, 1 << 20))
-    known = read_topic_settings(root)
-    sources = [known[topic].max_message_bytes for topic in need.sources if topic in known]
-    if sources and len(sources) == len(need.sources) and max(sources) <= limit:
-        return
-    for path, offset, size in _large_records(root, need.files, limit):
+def _check_sizes(name: str, config: Mapping[str, str], larger: Larger) -> None:
+    """Refuse records that are too large for the topic, as they are sent and as it keeps them."""
+    limits = {
+        _LIMIT: int(config.get(_LIMIT, MAX_MESSAGE_BYTES)),
+        _SEGMENT: int(config.get(_SEGMENT, _SEGMENT_BYTES)),
+    }
+    setting = min(limits, key=lambda each: limits[each])
+    limit = limits[setting]
+    for large in larger(name, limit, config.get(_CODEC, SENT_WITH)):
         raise _refuse(
-            name, setting, str(limit), f"the record at offset {offset} in {path} has {size:,} bytes"
+            name,
+            setting,
+            str(limit),
+            f"the record at offset {large.offset} in {large.path} has {large.content:,} bytes, and "
+            f"needs {large.batch:,} with its headers and in the topic's compression.type",
         )
-
-
-def _large_records(
-    root: UPath, files: tuple[ShardFile, ...], limit: int
-) -> Iterator[tuple[str, int, int]]:
-    # A file is named once for each partition that it holds.
-    for file in {file.path: file for file in files}.values():
-        for batch in read_records(root / file.path, file.file_format, 64 << 20):
-            sizes = pc.add(
-                pc.binary_length(batch["key"]).fill_null(number(0)),
-                pc.binary_length(batch["value"]).fill_null(number(0)),
-            )
-            for row in pc.indices_nonzero(pc.greater(sizes, number(limit - OVERHEAD))).to_pylist():
-                content = (batch["key"][row].as_py() or b"") + (batch["value"][row].as_py() or b"")
-                size = len(pa.compress(content, codec="lz4", asbytes=True)) + OVERHEAD
-                if size > limit:
-                    yield file.path, batch["offset"][row].as_py(), len(content)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from kafka_drain.republish.planning.shards import Shard
+from kafka_drain.republish.planning.shards import Shard, provenance_of
 from kafka_drain.schemas.schema_ids import SchemaIds
 from kafka_drain.schemas.wire_format import translated
 
@@ -49,8 +49,4 @@ def with_schema_ids(
 
 def provenance(shard: Shard, offset: int) -> list[tuple[str, str | bytes | None]]:
     """Return headers that say where a record came from."""
-    return [
-        ("kafka-drain.topic", shard.source.topic.encode()),
-        ("kafka-drain.partition", b"%d" % shard.source.partition),
-        ("kafka-drain.offset", b"%d" % offset),
-    ]
+    return provenance_of(shard.source, offset)

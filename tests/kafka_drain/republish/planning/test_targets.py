@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import random
 from dataclasses import replace
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
@@ -12,18 +11,25 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kafka_drain.archive.files import ArchiveFile
 from kafka_drain.archive.topic_settings import write_topic_settings
 from kafka_drain.errors import AuthorizationError, ConfigError, TopicError
 from kafka_drain.kafka.acls import TARGET
 from kafka_drain.kafka.topics import TopicSettings
 from kafka_drain.offsets import TopicPartition
 from kafka_drain.republish.planning.plan import Target
+from kafka_drain.republish.planning.record_sizes import Large
 from kafka_drain.republish.planning.request import RepublishRequest
 from kafka_drain.republish.planning.shards import ShardFile
-from kafka_drain.republish.planning.targets import Need, check_names, create_targets, plan_targets
+from kafka_drain.republish.planning.targets import (
+    Need,
+    PlannedTargets,
+    check_names,
+    create_targets,
+    plan_targets,
+    remove_made,
+)
 from tests.kafka_drain.fake_cluster import FakeCluster, Log
-from tests.kafka_drain.made_archive import MadeArchive, dense
+from tests.kafka_drain.made_archive import MadeArchive
 
 NOW = datetime(2026, 6, 1, tzinfo=timezone.utc)
 NOW_MS = int(NOW.timestamp() * 1000)
@@ -55,7 +61,8 @@ def look(
 ) -> tuple[tuple[Target, ...], list[str]]:
     """Look at topic copy as a target."""
     request = RepublishRequest(target_topic="copy", **asked)
-    return plan_targets(made.root, cluster, {"copy": need}, request, NOW)  # type: ignore[arg-type]
+    planned = plan_targets(made.root, cluster, {"copy": need}, request, NOW)  # type: ignore[arg-type]
+    return planned.targets, planned.notes
 
 
 def test_plan_targets_fine(made: MadeArchive) -> None:
@@ -166,79 +173,151 @@ def test_plan_targets_acl_missing(made: MadeArchive, missing: str) -> None:
 # sizes
 
 
-@pytest.fixture
-def large(made: MadeArchive) -> tuple[ShardFile, ...]:
-    """Files with one record of 100 kB that can't be compressed, among small ones."""
-    made.seal({T0: dense(0, 5)})
-    made.seal({T0: dense(5, 6)}, value=random.Random(1).randbytes(100_000))
-    made.seal({T0: dense(6, 7)}, value=bytes(100_000))
-    return tuple(map(share, made.files()))
-
-
-def share(file: ArchiveFile) -> ShardFile:
-    return ShardFile(file.path, "parquet", file.bytes, "", 0, 9, 1, True)
-
-
-def test_plan_targets_record_too_large(made: MadeArchive, large: tuple[ShardFile, ...]) -> None:
+def test_plan_targets_record_too_large(made: MadeArchive) -> None:
     """A record that the target wouldn't take is named by its offset and file."""
+    asked: list[tuple[str, int, str]] = []
+
+    def larger(*about: Any) -> list[Large]:
+        asked.append(about)
+        return [Large("a.parquet", 5, 100_001, 100_070)]
+
+    cluster = cluster_of(max_message_bytes="90000", compression_type="gzip")
+    request = RepublishRequest(target_topic="copy")
     with pytest.raises(
-        TopicError, match=r"max\.message\.bytes=90000, the record at offset 5 in .* 100,001 bytes"
+        TopicError,
+        match=r"max\.message\.bytes=90000, the record at offset 5 in a\.parquet has 100,001 bytes, "
+        r"and needs 100,070 .*Nothing was sent",
     ):
-        look(made, cluster_of(max_message_bytes="90000"), replace(NEED, files=large))
+        plan_targets(made.root, cluster, {"copy": NEED}, request, NOW, larger)  # type: ignore[arg-type]
 
-
-def test_plan_targets_record_compressed(made: MadeArchive, large: tuple[ShardFile, ...]) -> None:
-    """A record that fits when it is compressed, as it is sent, is no reason to refuse."""
-    need = replace(NEED, files=(large[0], large[2]))
-
-    look(made, cluster_of(max_message_bytes="90000"), need)
-    look(made, cluster_of(max_message_bytes="101000"), replace(NEED, files=large))
-
-
-def test_plan_targets_sizes_not_read(made: MadeArchive) -> None:
-    """Where the source took no larger batches than the target does, no file is read."""
-    nowhere = ShardFile("nowhere", "parquet", 1, "", 0, 0, 1, True)
-    need = replace(NEED, files=(nowhere,))
-    write_topic_settings(made.root, {"t": TopicSettings(2, 1, max_message_bytes=1000)})
-
-    look(made, cluster_of(max_message_bytes="1000"), need)
-
-    with pytest.raises(FileNotFoundError):
-        look(made, cluster_of(max_message_bytes="999"), need)
-    with pytest.raises(FileNotFoundError):
-        look(made, cluster_of(max_message_bytes="1000"), replace(need, sources=("t", "unknown")))
+    assert asked == [("copy", 90_000, "gzip")]
 
 
 # topics that are made
 
 
-def make(made: MadeArchive, source: TopicSettings, need: Need = NEED) -> tuple[TopicSettings, str]:
+def make(
+    made: MadeArchive,
+    source: TopicSettings,
+    need: Need = NEED,
+    cluster: FakeCluster | None = None,
+    larger: Any = lambda *_: (),
+) -> tuple[TopicSettings, list[str]]:
     """Make topic new like a source; return how it was made, and what a dry run says before."""
     write_topic_settings(made.root, {"t": source})
-    cluster = FakeCluster({})
+    cluster = cluster or FakeCluster({})
     request = RepublishRequest(target_topic="new", create_target=True)
-    [target], [note] = plan_targets(made.root, cluster, {"new": need}, request, NOW)  # type: ignore[arg-type]
+
+    def plan() -> PlannedTargets:
+        return plan_targets(made.root, cluster, {"new": need}, request, NOW, larger)  # type: ignore[arg-type]
+
+    dry = plan()
     assert not cluster.has_topic("new")
 
-    create_targets(made.root, cluster, {"new": need}, NOW)  # type: ignore[arg-type]
+    ids: dict[str, str] = {}
+    create_targets(cluster, dry.new, ids)  # type: ignore[arg-type]
 
-    made_target, notes = plan_targets(made.root, cluster, {"new": need}, request, NOW)  # type: ignore[arg-type]
-    assert notes == []
-    assert (target.id, target.partitions) == ("", made_target[0].partitions)
-    return cluster.topic_settings("new"), note
+    assert ids == {"new": "id-of-new"}
+    after = plan()
+    assert (after.notes, after.new) == ([], {})
+    assert dry.targets[0].partitions == after.targets[0].partitions
+    assert dry.targets[0].id == ""
+    return cluster.topic_settings("new"), dry.notes
 
 
 def test_create_targets_like_source(made: MadeArchive) -> None:
-    """A missing topic is made like its source; a dry run says how."""
+    """A missing topic is made like its source; a dry run says how, setting by setting."""
     source = TopicSettings(4, 1, config={"cleanup.policy": "compact", "segment.ms": "5"})
 
-    settings, note = make(made, source)
+    settings, notes = make(made, source)
 
     assert settings == source
-    assert note == (
+    assert notes == [
         "topic new will be created: 4 partitions, replication factor 1, cleanup.policy=compact, "
-        "segment.ms=5"
-    )
+        "segment.ms=5",
+        "  new: cleanup.policy=compact: kept",
+        "  new: segment.ms=5: kept",
+    ]
+
+
+def test_create_targets_fitted(made: MadeArchive) -> None:
+    """What the target doesn't take is left out or changed, and each setting has its line."""
+    cluster = FakeCluster({})
+    cluster.words = {
+        "confluent.tier.enable": "Unknown topic config name: confluent.tier.enable",
+        "segment.bytes": "Invalid value 5 for configuration …: Value must be at least 1048576",
+    }
+    config = {"segment.bytes": "5", "confluent.tier.enable": "true", "retention.ms": "-1"}
+
+    settings, notes = make(made, TopicSettings(2, 5, config=config), cluster=cluster)
+
+    assert settings.config == {"segment.bytes": "1048576", "retention.ms": "-1"}
+    assert "replication factor 3" in notes[0]
+    assert "the source has 5, the target 3 brokers" in notes[0]
+    assert [note.partition(": ")[2] for note in notes[1:]] == [
+        "confluent.tier.enable=true: left out (the target doesn't know it)",
+        "retention.ms=-1: kept",
+        "segment.bytes=5: raised, segment.bytes=1048576 (the target takes at least 1048576)",
+    ]
+
+
+def test_create_targets_setting_refused(made: MadeArchive) -> None:
+    """A setting that records may depend on isn't left out: topic, setting and a way on are said."""
+    cluster = FakeCluster({})
+    cluster.words = {"cleanup.policy": "Policy: only delete"}
+
+    with pytest.raises(
+        TopicError, match=r"topic new .* cleanup\.policy=compact: .*only delete.*--create-target"
+    ):
+        make(made, TopicSettings(2, 1, config={"cleanup.policy": "compact"}), cluster=cluster)
+
+
+@pytest.mark.parametrize(
+    ("config", "broker", "source_takes", "expected"),
+    [
+        ({}, {"message.max.bytes": "1000"}, 900, 5000),
+        ({}, {"message.max.bytes": "1000"}, 9000, 9000),
+        ({"max.message.bytes": "1000"}, {"message.max.bytes": "9000"}, 1000, 5000),
+        ({}, {}, 900, 5000),
+    ],
+    ids=str,
+)
+def test_create_targets_for_large_records(
+    made: MadeArchive,
+    config: dict[str, str],
+    broker: dict[str, str],
+    source_takes: int,
+    expected: int,
+) -> None:
+    """A new topic takes the largest record, whatever the source's limit is today."""
+    cluster = FakeCluster({})
+    cluster.broker = broker
+    source = TopicSettings(2, 1, source_takes, config)
+
+    def larger(_: str, limit: int, codec: str) -> list[Large]:
+        records = [Large("a.parquet", 7, 4900, 5000), Large("b.parquet", 8, 3900, 4000)]
+        return [record for record in records if record.batch > limit]
+
+    settings, notes = make(made, source, cluster=cluster, larger=larger)
+
+    assert settings.config["max.message.bytes"] == str(expected)
+    assert "would refuse the record at offset 7 in a.parquet" in notes[0]
+
+
+def test_remove_made(made: MadeArchive) -> None:
+    """A topic is removed only if it is the one that was made, and nothing was ever sent to it."""
+    logs = {
+        TopicPartition(name, 0): Log(end=int(name == "used")) for name in ("mine", "used", "other")
+    }
+    cluster = FakeCluster(logs)
+    said: list[str] = []
+    ids = {"mine": "id-of-mine", "used": "id-of-used", "other": "another id", "gone": "id"}
+
+    remove_made(cluster, ids, said.append)  # type: ignore[arg-type]
+
+    assert cluster.topic_names() == ["other", "used"]
+    assert said[0] == "topic mine, which this run had created, was removed again"
+    assert "topic gone" in said[1]
 
 
 def test_create_targets_more_partitions(made: MadeArchive) -> None:
@@ -273,10 +352,10 @@ def test_create_targets_for_old_records(
     """A setting of the source that would drop or change old records isn't taken over."""
     need = replace(NEED, oldest_ms=NOW_MS - 8 * 24 * HOUR)
 
-    settings, note = make(made, TopicSettings(2, 1, config=config), need)
+    settings, notes = make(made, TopicSettings(2, 1, config=config), need)
 
     assert settings.config == expected
-    assert ("the source's would drop or change old records" in note) == (config != expected)
+    assert ("the source's would drop or change old records" in notes[0]) == (config != expected)
 
 
 def test_create_targets_for_new_records(made: MadeArchive) -> None:
@@ -287,22 +366,24 @@ def test_create_targets_for_new_records(made: MadeArchive) -> None:
 
 
 def test_create_targets_leaves_others(made: MadeArchive) -> None:
-    """A topic that is there is left as it is."""
-    write_topic_settings(made.root, {"t": TopicSettings(9, 1)})
+    """A topic that another client has just made is left as it is, and isn't this run's."""
     cluster = cluster_of(retention_ms="-1")
     before = cluster.topic_settings("copy")
+    ids: dict[str, str] = {}
 
-    create_targets(made.root, cluster, {"copy": NEED}, NOW)  # type: ignore[arg-type]
+    create_targets(cluster, {"copy": TopicSettings(9, 1)}, ids)  # type: ignore[arg-type]
 
-    assert cluster.topic_settings("copy") == before
+    assert (cluster.topic_settings("copy"), ids) == (before, {})
 
 
 def test_create_targets_source_unknown(made: MadeArchive) -> None:
     """An archive that doesn't know how its source was set up says so."""
+    request = RepublishRequest(target_topic="new", create_target=True)
+
     with pytest.raises(
         TopicError, match=r"doesn't have the settings of t, expected in topics\.json"
     ):
-        create_targets(made.root, FakeCluster({}), {"new": NEED}, NOW)  # type: ignore[arg-type]
+        plan_targets(made.root, FakeCluster({}), {"new": NEED}, request, NOW)  # type: ignore[arg-type]
 
 
 # what records ask of a topic
