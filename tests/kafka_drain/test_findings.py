@@ -34,12 +34,13 @@ def test_reason_meanings_unique() -> None:
 
 
 def test_reason_warnings() -> None:
-    """Only what readers ignore, what was repaired or accepted, notes and copies are warnings."""
+    """Only what readers ignore, what was repaired or accepted, or isn't told, notes, copies: warnings."""
     assert [r for r in Reason if r.severity == "warning"] == [
         Reason.FILE_REPLACED,
         Reason.FILE_ORPHAN,
         Reason.OFFSET_EXPIRED,
         Reason.CONTENT_UNKNOWN,
+        Reason.IDENTITY_UNTOLD,
         Reason.RECEIPT_FORGOTTEN,
         Reason.NOTE_UNREADABLE,
         Reason.COPY_DAMAGED,

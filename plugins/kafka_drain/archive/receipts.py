@@ -181,6 +181,29 @@ class SoFar:
 
 
 @dataclass(frozen=True, slots=True)
+class SealedTail:
+    """The newest record that a generation holds of a partition, by which Kafka's log is known.
+
+    Attributes:
+        offset: Its offset.
+        hash: Its xxHash64, in hexadecimal, as in fingerprints; None if it is unknown.
+        leader_epoch: The epoch of the leader that appended it, as Kafka said when it was sealed;
+            None if Kafka didn't say.
+    """
+
+    offset: int
+    hash: str | None
+    leader_epoch: int | None
+
+    @classmethod
+    def of(
+        cls, offset: int, hash: str | None = None, leader_epoch: int | None = None
+    ) -> SealedTail:
+        """Return a record of which not everything may be known."""
+        return cls(offset, hash, leader_epoch)
+
+
+@dataclass(frozen=True, slots=True)
 class SealedPartition:
     """What a segment proves about one partition.
 
@@ -197,6 +220,8 @@ class SealedPartition:
         gaps: Offsets that are in no file, by reason.
         kafka: Kafka's offsets at the time of sealing; None if the topic was gone.
         so_far: Totals of the generation.
+        tail: The newest record that the generation holds of it; None in a window's receipt, and
+            in those of earlier releases.
     """
 
     topic: str
@@ -211,6 +236,7 @@ class SealedPartition:
     gaps: Mapping[GapReason, tuple[_Range, ...]]
     kafka: KafkaBounds | None
     so_far: SoFar
+    tail: SealedTail | None = None
 
     def __post_init__(self) -> None:
         self.range  # noqa: B018 - a range that doesn't end before it starts
@@ -230,6 +256,7 @@ class SealedPartition:
         start_so_far: int,
         records_so_far: int,
         gaps_so_far: Mapping[GapReason, int],
+        tail: SealedTail | None = None,
     ) -> SealedPartition:
         """Return what is proven about a topic-partition; ranges and totals as their own values."""
         return cls(
@@ -245,6 +272,7 @@ class SealedPartition:
             gaps={reason: tuple(ranges) for reason, ranges in gaps.items()},
             kafka=kafka,
             so_far=SoFar(start_so_far, records_so_far, gaps_so_far),
+            tail=tail,
         )
 
     @property
@@ -400,6 +428,9 @@ class Receipt:
         for file in document["files"]:
             if file["nul_header_names"] is None:
                 del file["nul_header_names"]
+        for part in document["partitions"]:
+            if part["tail"] is None:
+                del part["tail"]
         for name in ("cluster", "schemas"):
             if document[name] is None:
                 del document[name]
