@@ -79,7 +79,7 @@ def test_drain_unclean_election(
         "min.insync.replicas": "1",
         "retention.ms": "-1",
     }
-    new = NewTopic(topic, replica_assignment=[[1, 2]], config=config)
+    new = NewTopic(topic, 1, replica_assignment=[[1, 2]], config=config)
     admin.create_topics([new])[topic].result(30)
     wait_for(lambda: partition_of(admin, topic) == (1, {1, 2}), "both replicas in sync")
     send(topic, records("old", 0, 13))

@@ -63,7 +63,8 @@ class FakeCluster:
         contents: Callable[[TopicPartition, OffsetRange], list[dict[str, Any]]] | None = None,
     ) -> None:
         self.contents = contents
-        self.epochs: dict[TopicPartition, int] = {}
+        #: The leader epoch of records from an offset on; earlier ones have 0.
+        self.epoch_from: dict[TopicPartition, tuple[int, int]] = {}
         self.logs = dict(logs)
         self.id = id
         self.topic_ids = dict(topic_ids or {})
@@ -148,7 +149,7 @@ class FakeCluster:
     ) -> dict[TopicPartition, SeenRecord]:
         """Kafka has the records that `contents` says; without it, those of any archive."""
         if self.contents is None:
-            return {tp: SeenRecord(at, Any_(), self.epochs.get(tp)) for tp, at in offsets.items()}
+            return {tp: SeenRecord(at, Any_(), None) for tp, at in offsets.items()}
         found = {}
         for tp, at in offsets.items():
             for batch in self.records(tp, OffsetRange(at, sys.maxsize), "read_uncommitted"):
@@ -156,7 +157,9 @@ class FakeCluster:
                     continue
                 for _, rows, hashes in record_hashes(batch.slice(0, 1), tp.topic):
                     seen = frozenset(f"{value:016x}" for value in hashes)
-                    found[tp] = SeenRecord(rows["offset"][0].as_py(), seen, self.epochs.get(tp))
+                    offset = rows["offset"][0].as_py()
+                    first, epoch = self.epoch_from.get(tp, (0, 0))
+                    found[tp] = SeenRecord(offset, seen, epoch if offset >= first else 0)
         return found
 
     def topic_config(self, name: str) -> dict[str, str]:

@@ -34,7 +34,7 @@ def test_reason_meanings_unique() -> None:
 
 
 def test_reason_warnings() -> None:
-    """Only what readers ignore, what was repaired or accepted, or isn't told, notes, copies: warnings."""
+    """What readers ignore, what was repaired or accepted, what isn't told, notes, copies."""
     assert [r for r in Reason if r.severity == "warning"] == [
         Reason.FILE_REPLACED,
         Reason.FILE_ORPHAN,

@@ -22,7 +22,6 @@ from kafka_drain.findings import Finding
 from kafka_drain.kafka.client_config import KafkaConfig
 from kafka_drain.kafka.cluster_state import ASKED, UNAVAILABLE_PARTS, ClusterState, Outcome, Part
 from kafka_drain.kafka.describing import ClusterDescriber, Cost
-from kafka_drain.kafka.identity import is_other_cluster
 from kafka_drain.storage.sealed_json import SealedName
 
 #: Returns the state of the cluster as far as it concerns some topics.
@@ -99,7 +98,7 @@ def capture(snapshot: Snapshot, describe: Describe, clock: Clock) -> SealedName 
     document, asked_at = snapshot.document, _text(clock())
     state = describe(sorted(document.topics))
     # Another cluster is refused by the validation; one that didn't answer says nothing.
-    if is_other_cluster(document.cluster_id, state.cluster_id):
+    if state.cluster_id != document.cluster_id:
         return MOMENTS.newest(snapshot.root)
     return note_moment(snapshot.root, state, asked_at=asked_at, answered_at=_text(clock()))
 

@@ -286,6 +286,10 @@ def first_rewritten(
         if archived.offset >= end:
             return Verdict.REWRITTEN
         found = compare_with_logs(cluster, {tp: archived}, {tp: first}, {tp: end})
+        epoch = found.epochs.get((tp, archived.offset), -1)
+        if tail.leader_epoch is not None and epoch > tail.leader_epoch:
+            # The same record, sent again: epochs only rise along a log.
+            return Verdict.REWRITTEN
         return found.verdict_of(tp)
 
     files = [each for each in _files_of(snapshot, tp) if each[2].last <= tail.offset]

@@ -84,9 +84,8 @@ def compare_tail(archived: SealedTail, now: LogNow) -> Compared:
         return Compared(Verdict.REWRITTEN, f"Kafka has no record at archived offset {at}")
     if archived.hash is not None and archived.hash not in record.hashes:
         return Compared(Verdict.REWRITTEN, f"offset {at} has another record than the archive")
-    if None not in (record.leader_epoch, archived.leader_epoch) and (
-        record.leader_epoch != archived.leader_epoch
-    ):
+    epochs = {record.leader_epoch, archived.leader_epoch}
+    if None not in epochs and len(epochs) > 1:
         why = (
             f"offset {at} has leader epoch {record.leader_epoch}, it was {archived.leader_epoch} "
             "when it was archived"

@@ -145,6 +145,18 @@ def test_first_rewritten(made: MadeArchive, rewritten: int) -> None:
     assert found == FirstRewritten(rewritten, True)
 
 
+def test_first_rewritten_same_content(made: MadeArchive) -> None:
+    """Records that were sent again are told by their leader epochs."""
+    made.seal({A: dense(0, 20, FIRST_MS)})
+    snapshot, cluster = made.archive.snapshot(), cluster_of(as_archived())
+    cluster.epoch_from = {A: (13, 4)}
+    tail = SealedTail.of(19, archived_tails(snapshot, [A])[A].hash, 3)
+
+    found = first_rewritten(snapshot, cluster, A, tail)  # type: ignore[arg-type]
+
+    assert found == FirstRewritten(13, True)
+
+
 def test_first_rewritten_before_what_kafka_has(made: MadeArchive) -> None:
     """If Kafka has deleted what came before, an earlier record may have been rewritten too."""
     made.seal({A: dense(0, 20, FIRST_MS)})
