@@ -28,6 +28,7 @@ NUMBERS = [
     *range(385, 389),
     *range(390, 394),
     *range(394, 398),
+    *range(440, 443),
 ]
 ROW = re.compile(r"^\| (\d+) \| ([^|]+) \| ([^|]+) \| ([^|]+) \|$", flags=re.M)
 TEST = re.compile(r"`(tests/[\w/]+\.py)::(\w+)`")
