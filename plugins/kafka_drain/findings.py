@@ -247,6 +247,22 @@ class Reason(str, Enum):
         "beginning of the new topic; if the topic is gone for good, run `kafka-drain roll "
         "--leave-unsealed`, which lists what Kafka can no longer provide",
     )
+    LOG_REWRITTEN = (
+        "log_rewritten",
+        "error",
+        "Kafka has other records at archived offsets than the archive: its log lost its end, and "
+        "new records have these offsets; nothing that was drained since is sealed, because it may "
+        "miss records",
+        "run `kafka-drain roll --rewritten`: what is sealed stays, and the next generation starts "
+        "at the first offset that has another record now",
+    )
+    IDENTITY_UNTOLD = (
+        "identity_untold",
+        "warning",
+        "Kafka tells no id of a topic, or of the cluster: whether offsets still refer to the same "
+        "topic can't be proven by ids, only by its newest archived record",
+        "no action needed; Kafka has topic ids since release 2.8",
+    )
     RECEIPT_CORRUPT = (
         "receipt_corrupt",
         "error",

@@ -31,6 +31,7 @@ NUMBERS = [
     *range(430, 438),
     *range(410, 417),
     *range(420, 427),
+    *range(394, 398),
     *range(440, 443),
     *range(450, 458),
 ]

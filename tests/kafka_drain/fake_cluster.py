@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import re
+import sys
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from copy import copy
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -11,10 +13,12 @@ from typing import Any
 import pyarrow as pa
 
 from kafka_drain.data_files.records import SCHEMA
+from kafka_drain.data_files.xxhash64 import record_hashes
 from kafka_drain.errors import TopicError
 from kafka_drain.kafka.acls import TARGET, require_access
 from kafka_drain.kafka.client_config import KafkaConfig
 from kafka_drain.kafka.cluster import Topic
+from kafka_drain.kafka.identity import SeenRecord, counted_as
 from kafka_drain.kafka.topics import MAX_MESSAGE_BYTES, TopicSettings
 from kafka_drain.offsets import OffsetRange, TopicPartition
 from kafka_drain.spark.submit import SparkApplication
@@ -37,6 +41,13 @@ class Log:
     times: Mapping[int, int] | None = None
 
 
+class Any_(frozenset[str]):
+    """The hashes of a record that is what it is compared with."""
+
+    def __contains__(self, value: object) -> bool:
+        return True
+
+
 class FakeCluster:
     """Answers from a table of logs; refuses as the real one does."""
 
@@ -52,6 +63,8 @@ class FakeCluster:
         contents: Callable[[TopicPartition, OffsetRange], list[dict[str, Any]]] | None = None,
     ) -> None:
         self.contents = contents
+        #: The leader epoch of records from an offset on; earlier ones have 0.
+        self.epoch_from: dict[TopicPartition, tuple[int, int]] = {}
         self.logs = dict(logs)
         self.id = id
         self.topic_ids = dict(topic_ids or {})
@@ -66,6 +79,18 @@ class FakeCluster:
     def cluster_id(self) -> str:
         return self.id
 
+    def counting(self, topic_ids: Mapping[str, str]) -> FakeCluster:
+        return self if not topic_ids else self._counting(topic_ids)
+
+    def _counting(self, topic_ids: Mapping[str, str]) -> FakeCluster:
+        counting = copy(self)
+        counted = {
+            name: counted_as(topic_ids.get(name), topic.id)
+            for name, topic in self._described({tp.topic for tp in self.logs}).items()
+        }
+        counting.topic_ids = {**self.topic_ids, **counted}
+        return counting
+
     def topic_names(self) -> list[str]:
         return sorted({tp.topic for tp in self.logs if not tp.topic.startswith("__")})
 
@@ -77,6 +102,9 @@ class FakeCluster:
             raise TopicError(f"topic {', '.join(missing)} doesn't exist")
         for name in names:
             require_access(self.config, name, self.allowed.get(name, TARGET), needed)
+        return self._described(names)
+
+    def _described(self, names: Collection[str]) -> dict[str, Topic]:
         return {
             name: Topic(
                 name,
@@ -123,6 +151,24 @@ class FakeCluster:
             rows = self.contents(tp, OffsetRange(max(span.start, self.logs[tp].first), end))
             found = [row for row in rows if row["offset"] in span]
             yield pa.RecordBatch.from_pylist(found, schema=SCHEMA)
+
+    def single_records(
+        self, offsets: Mapping[TopicPartition, int]
+    ) -> dict[TopicPartition, SeenRecord]:
+        """Kafka has the records that `contents` says; without it, those of any archive."""
+        if self.contents is None:
+            return {tp: SeenRecord(at, Any_(), None) for tp, at in offsets.items()}
+        found = {}
+        for tp, at in offsets.items():
+            for batch in self.records(tp, OffsetRange(at, sys.maxsize), "read_uncommitted"):
+                if not batch.num_rows:
+                    continue
+                for _, rows, hashes in record_hashes(batch.slice(0, 1), tp.topic):
+                    seen = frozenset(f"{value:016x}" for value in hashes)
+                    offset = rows["offset"][0].as_py()
+                    first, epoch = self.epoch_from.get(tp, (0, 0))
+                    found[tp] = SeenRecord(offset, seen, epoch if offset >= first else 0)
+        return found
 
     def topic_config(self, name: str) -> dict[str, str]:
         return self.configs.get(name, {})

@@ -34,13 +34,14 @@ def test_reason_meanings_unique() -> None:
 
 
 def test_reason_warnings() -> None:
-    """Only what readers ignore, what was repaired or accepted, notes and copies are warnings."""
+    """What readers ignore, what was repaired or accepted, what isn't told, notes, copies."""
     assert [r for r in Reason if r.severity == "warning"] == [
         Reason.FILE_REPLACED,
         Reason.FILE_ORPHAN,
         Reason.COPY_IGNORED,
         Reason.OFFSET_EXPIRED,
         Reason.CONTENT_UNKNOWN,
+        Reason.IDENTITY_UNTOLD,
         Reason.RECEIPT_FORGOTTEN,
         Reason.NOTE_UNREADABLE,
         Reason.COPY_DAMAGED,

@@ -196,6 +196,29 @@ class SoFar:
 
 
 @dataclass(frozen=True, slots=True)
+class SealedTail:
+    """The newest record that a generation holds of a partition, by which Kafka's log is known.
+
+    Attributes:
+        offset: Its offset.
+        hash: Its xxHash64, in hexadecimal, as in fingerprints; None if it is unknown.
+        leader_epoch: The epoch of the leader that appended it, as Kafka said when it was sealed;
+            None if Kafka didn't say.
+    """
+
+    offset: int
+    hash: str | None
+    leader_epoch: int | None
+
+    @classmethod
+    def of(
+        cls, offset: int, hash: str | None = None, leader_epoch: int | None = None
+    ) -> SealedTail:
+        """Return a record of which not everything may be known."""
+        return cls(offset, hash, leader_epoch)
+
+
+@dataclass(frozen=True, slots=True)
 class SealedPartition:
     """What a segment proves about one partition.
 
@@ -212,6 +235,8 @@ class SealedPartition:
         gaps: Offsets that are in no file, by reason.
         kafka: Kafka's offsets at the time of sealing; None if the topic was gone.
         so_far: Totals of the generation.
+        tail: The newest record that the generation holds of it; None in a window's receipt, and
+            in those of earlier releases.
     """
 
     topic: str
@@ -226,6 +251,7 @@ class SealedPartition:
     gaps: Mapping[GapReason, tuple[_Range, ...]]
     kafka: KafkaBounds | None
     so_far: SoFar
+    tail: SealedTail | None = None
 
     def __post_init__(self) -> None:
         self.range  # noqa: B018 - a range that doesn't end before it starts
@@ -245,6 +271,7 @@ class SealedPartition:
         start_so_far: int,
         records_so_far: int,
         gaps_so_far: Mapping[GapReason, int],
+        tail: SealedTail | None = None,
     ) -> SealedPartition:
         """Return what is proven about a topic-partition; ranges and totals as their own values."""
         return cls(
@@ -260,6 +287,7 @@ class SealedPartition:
             gaps={reason: tuple(ranges) for reason, ranges in gaps.items()},
             kafka=kafka,
             so_far=SoFar(start_so_far, records_so_far, gaps_so_far),
+            tail=tail,
         )
 
     @property
@@ -416,6 +444,9 @@ class Receipt:
             for name in ("nul_header_names", "index_sha256"):
                 if file[name] is None:
                     del file[name]
+        for part in document["partitions"]:
+            if part["tail"] is None:
+                del part["tail"]
         for name in ("cluster", "schemas"):
             if document[name] is None:
                 del document[name]

@@ -21,6 +21,8 @@ class FileOffsets:
         ascending: Whether the rows are in offset order.
         first_timestamp: Lowest timestamp in milliseconds since 1970; None if no row has one.
         last_timestamp: Highest timestamp in milliseconds since 1970; None if no row has one.
+        last_hash: xxHash64 of the record with the highest offset, in hexadecimal, as in
+            fingerprints; None if it is unknown.
     """
 
     tp: TopicPartition
@@ -30,6 +32,7 @@ class FileOffsets:
     ascending: bool = True
     first_timestamp: int | None = None
     last_timestamp: int | None = None
+    last_hash: str | None = None
 
     @classmethod
     def from_dict(cls, document: Mapping[str, Any]) -> FileOffsets:

@@ -33,6 +33,7 @@ from kafka_drain.errors import (
     KafkaDrainError,
 )
 from kafka_drain.kafka.cluster import KafkaCluster
+from kafka_drain.kafka.identity import is_other_cluster
 from kafka_drain.kafka.topic_watch import TopicWatch
 from kafka_drain.offsets import OffsetRange, TopicPartition, to_spark_json
 from kafka_drain.proof.note_files import notes_folder, write_notes
@@ -479,7 +480,7 @@ def _confirm_topics(job: DrainJob, last_batch: int) -> None:
     """Check the topic ids again after Spark's read, and record them for validation."""
     plan = job.plan
     cluster_id = job.cluster.cluster_id()
-    if cluster_id != plan.cluster_id:
+    if is_other_cluster(plan.cluster_id, cluster_id):
         raise ArchiveError(
             f"the connection led to Kafka cluster {plan.cluster_id} before Spark read, but leads "
             f"to {cluster_id} now: what was read can't be sealed. Correct the connection, then run "

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from datetime import datetime
 
+from upath import UPath
+
+from kafka_drain.archive.snapshot import Snapshot
 from kafka_drain.archive.watermarks import Observations
 from kafka_drain.config.offset_ranges import range_name
 from kafka_drain.config.pipeline import Pipeline
@@ -15,6 +18,8 @@ from kafka_drain.kafka.cluster import KafkaCluster, Topic
 from kafka_drain.offsets import OffsetRange, TopicPartition, overlapping, subtract
 from kafka_drain.progress import duration_text
 from kafka_drain.proof.gap_probe import classify_gaps
+from kafka_drain.proof.log_tails import Tails, compare_with_logs, first_rewritten
+from kafka_drain.proof.rewritten_log import NAMED, rewritten_text
 
 Offsets = Mapping[TopicPartition, int]
 Classify = Callable[[KafkaCluster, dict[TopicPartition, list[OffsetRange]]], list[Gap]]
@@ -23,10 +28,11 @@ Classify = Callable[[KafkaCluster, dict[TopicPartition, list[OffsetRange]]], lis
 SAMPLED = 20
 
 
-def refuse_truncated(start: Offsets, end: Offsets, hidden: Offsets) -> None:
+def refuse_truncated(root: UPath, start: Offsets, end: Offsets, hidden: Offsets) -> None:
     """Refuse a log that ends before the cursor.
 
     Args:
+        root: The archive's folder.
         start: The cursor.
         end: Where a drain would end.
         hidden: Number of offsets behind an open transaction.
@@ -50,9 +56,52 @@ def refuse_truncated(start: Offsets, end: Offsets, hidden: Offsets) -> None:
         shown = ", ".join(f"{tp} ends at {end[tp]}, drained up to {start[tp]}" for tp in truncated)
         raise DataLossError(
             f"Kafka's log is shorter than what was drained: {shown}. Kafka has lost records "
-            "(possibly in an unclean leader election), and new records reuse their offsets; drain "
-            "to another archive"
+            "(possibly in an unclean leader election), and new records reuse their offsets. "
+            f"{way_on(root)}"
         )
+
+
+def refuse_rewritten(
+    snapshot: Snapshot, cluster: KafkaCluster, tails: Sequence[Tails], first: Offsets, end: Offsets
+) -> list[str]:
+    """Refuse a log whose archived end has other records now than the archive.
+
+    Args:
+        snapshot: The archive.
+        cluster: The cluster to drain from.
+        tails: The newest archived records, sealed or not; compared one after the other.
+        first: The first offset that Kafka has.
+        end: The high watermark.
+
+    Returns:
+        What couldn't be compared.
+
+    Raises:
+        DataLossError: Names the partitions, their first rewritten offset, and the way on.
+    """
+    lines: list[str] = []
+    for some in tails:
+        compared = compare_with_logs(cluster, some, first, end)
+        if compared.rewritten:
+            named = sorted(compared.rewritten)[:NAMED]
+            begins = {tp: first_rewritten(snapshot, cluster, tp, some[tp]) for tp in named}
+            raise DataLossError(
+                "Kafka's log was rewritten after it was drained: "
+                f"{rewritten_text(begins, compared.rewritten)}. Kafka has lost records, such as in "
+                "an unclean leader election or with a disk restored from a snapshot, and has given "
+                "their offsets to others, which this archive would miss. Nothing was drained, and "
+                f"what is archived stays. {way_on(snapshot.root)}"
+            )
+        lines += compared.not_compared()
+    return lines
+
+
+def way_on(root: UPath) -> str:
+    """Say how to archive what a rewritten log has now, beside what was archived of it."""
+    return (
+        f"To archive what Kafka has now beside it, run `kafka-drain roll {root} --rewritten`: the "
+        "next generation starts at the first offset that has another record now"
+    )
 
 
 def refuse_expired(

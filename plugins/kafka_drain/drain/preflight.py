@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Collection
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any
 
@@ -18,6 +18,7 @@ from kafka_drain.archive.generation_state import GenerationState, read_state
 from kafka_drain.archive.index import Asked
 from kafka_drain.archive.journal.checks import check_sealed_state
 from kafka_drain.archive.moved import moved_from
+from kafka_drain.archive.receipts import SealedTail
 from kafka_drain.archive.snapshot import Snapshot, SnapshotGeneration
 from kafka_drain.archive.watermarks import Observations, expiry_warnings, read_observations
 from kafka_drain.clock import Clock, utc_now
@@ -30,6 +31,7 @@ from kafka_drain.drain.kafka_checks import (
     isolation_warnings,
     readable_offsets,
     refuse_expired,
+    refuse_rewritten,
     refuse_truncated,
     retention_warnings,
 )
@@ -38,10 +40,19 @@ from kafka_drain.errors import ArchiveError, CheckpointError, TopicError
 from kafka_drain.findings import Finding, errors
 from kafka_drain.kafka.acls import DRAINED
 from kafka_drain.kafka.cluster import KafkaCluster, Topic
+from kafka_drain.kafka.identity import (
+    counted_as,
+    is_other_cluster,
+    is_other_topic,
+    is_told,
+    is_told_cluster,
+    untold,
+)
 from kafka_drain.metadata_log.checkpoint import Checkpoint
 from kafka_drain.offsets import OffsetRange, TopicPartition, count, ranges_between, to_spark_json
 from kafka_drain.progress import Level, Line
 from kafka_drain.proof.gap_probe import classify_gaps
+from kafka_drain.proof.log_tails import archived_tails, unsealed_tails
 from kafka_drain.storage.immutability import weakened
 from kafka_drain.storage.json_files import is_unfinished
 from kafka_drain.storage.lease_store import NAME as LEASE
@@ -69,6 +80,8 @@ class DrainPlan:
         hidden: Number of offsets by partition that are behind an open transaction, so that
             read_committed can't read them yet.
         warnings: Warnings for the user.
+        not_compared: Partitions of which the archive's newest record can't be compared with
+            Kafka's, and why.
         skips_expired: Whether expired offsets were acknowledged, so that Spark may skip them.
         skipped: Offsets that haven't been drained and that Kafka no longer has.
     """
@@ -86,6 +99,7 @@ class DrainPlan:
     last_listed: int | None = None
     hidden: dict[TopicPartition, int] = field(default_factory=dict)
     warnings: list[str] = field(default_factory=list)
+    not_compared: list[str] = field(default_factory=list)
     skips_expired: bool = False
     skipped: dict[TopicPartition, list[OffsetRange]] = field(default_factory=dict)
 
@@ -113,6 +127,7 @@ class DrainPlan:
                 Line(f"drain {self.pipeline.name}: WARNING {warning}", Level.WARNING)
                 for warning in self.warnings
             ),
+            *(f"drain {self.pipeline.name}: {line}" for line in self.not_compared),
         ]
 
     @property
@@ -160,7 +175,8 @@ def preflight(
         ArchiveError: When the archive's folder isn't an archive, belongs to another pipeline or
             cluster, or can't be written.
         CheckpointError: When checkpoint, manifest, receipts and generation contradict each other.
-        DataLossError: When Kafka no longer holds offsets that haven't been drained yet.
+        DataLossError: When Kafka no longer holds offsets that haven't been drained yet, or has
+            other records than the archive where that ends.
         KafkaUnavailableError: When Kafka doesn't respond.
     """
     archive = Archive.at(pipeline.archive)
@@ -168,12 +184,22 @@ def preflight(
     if pipeline.immutable is not None:
         require_lockable(archive.root, pipeline.immutable)
     topics, partitions = find_partitions(pipeline, cluster)
-    cluster_id = cluster.cluster_id()
+    cluster_id = said = cluster.cluster_id()
+    told = {name: topic.id for name, topic in topics.items()}
     snapshot, pending = None, False
     last_listed: int | None = None
+    unsealed: dict[TopicPartition, SealedTail] = {}
+    not_compared: list[str] = []
     if archive.exists or archive.has_lost_document:
         snapshot = archive.snapshot()
+        topics = {
+            name: replace(topic, id=counted_as(snapshot.document.topics.get(name), topic.id))
+            for name, topic in topics.items()
+        }
         check_identity(snapshot, pipeline, cluster_id, topics)
+        # What the journal has of it stays true, even if Kafka has told none, or tells none now.
+        said = cluster_id if is_told_cluster(snapshot.document.cluster_id) else ""
+        cluster_id = snapshot.document.cluster_id
         sealed = check_sealed_state(snapshot, windows=False, asked=Asked())
         refuse_damage(sealed.findings, archive.root)
         snapshot = sealed.snapshot
@@ -189,6 +215,9 @@ def preflight(
         _check_how_files_are_written(pipeline, generation)
         state = _check_state(snapshot, generation)
         checkpoint, last_listed = state.checkpoint, state.manifest.last_batch
+        if state.new:
+            written = generation.document.format
+            unsealed = unsealed_tails(generation, written, state.new)
         pending = checkpoint.last_offsets != checkpoint.last_commit
         starting_offsets = dict(generation.starting_offsets)
         if checkpoint.last_offsets is None:
@@ -201,13 +230,20 @@ def preflight(
         _check_drained_topics(snapshot, generation, start, partitions, pipeline, topics)
     # Spark reads a partition that was added later from 0.
     start = {tp: start.get(tp, 0) for tp in partitions}
-    refuse_truncated(start, end, hidden)
+    refuse_truncated(archive.root, start, end, hidden)
     accepted = parse_acknowledgements(acknowledge_expired)
     warnings = refuse_expired(pipeline, start, first, accepted)
+    if snapshot is not None:
+        tails = [archived_tails(snapshot, start), unsealed]
+        high = {tp: end[tp] + hidden.get(tp, 0) for tp in end}
+        not_compared = refuse_rewritten(snapshot, cluster, tails, first, high)
     locked_before = snapshot.document.immutability if snapshot else None
     warnings += filter(None, [weakened(locked_before, pipeline.immutable)])
     observed = read_observations(archive)
     warnings += [
+        *untold(
+            said, {n: told[n] if is_told(topic.id) else topic.id for n, topic in topics.items()}
+        ),
         *hidden_warnings(hidden, end, observed, clock()),
         *isolation_warnings(pipeline, cluster, start, end, classify),
         *retention_warnings(pipeline, cluster, topics, clock()),
@@ -227,6 +263,7 @@ def preflight(
         last_listed=last_listed,
         hidden=hidden,
         warnings=warnings,
+        not_compared=not_compared,
         skips_expired=bool(accepted),
         skipped={
             tp: [OffsetRange(at, first[tp])] for tp, at in start.items() if first.get(tp, 0) > at
@@ -319,7 +356,7 @@ def check_identity(
             f"{root} is the archive of pipeline {document.pipeline!r}, not of "
             f"{pipeline.name!r}; give each pipeline an archive of its own"
         )
-    if document.cluster_id != cluster_id:
+    if is_other_cluster(document.cluster_id, cluster_id):
         raise ArchiveError(
             f"{root} was drained from Kafka cluster {document.cluster_id}, but the "
             f"connection {pipeline.kafka_conn_id!r} leads to cluster {cluster_id}, whose offsets "
@@ -331,7 +368,7 @@ def check_identity(
     for name, topic_id in document.topics.items():
         if counted and name not in counted:
             continue
-        if name in topics and topics[name].id != topic_id:
+        if name in topics and is_other_topic(topic_id, topics[name].id):
             raise TopicError(
                 f"topic {name} was deleted and recreated after it was drained (topic id "
                 f"{topics[name].id}, the archive has {topic_id}): its offsets start at 0 again, so "

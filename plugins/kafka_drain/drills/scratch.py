@@ -14,6 +14,7 @@ from kafka_drain.archive.drills import forget_started, unfinished_drills, write_
 from kafka_drain.errors import KafkaDrainError, TopicError
 from kafka_drain.kafka.cluster import KafkaCluster
 from kafka_drain.kafka.consumer_groups import ConsumerGroups
+from kafka_drain.kafka.identity import is_other_cluster
 from kafka_drain.kafka.topics import TopicSettings
 from kafka_drain.progress import Level, Line
 from kafka_drain.republish.planning.runs import RepublishRun
@@ -135,7 +136,7 @@ def remove_leftovers(
     """Remove what killed drills have left in a cluster; the caller must hold the drills' lease."""
     cluster_id = cluster.cluster_id()
     for started in unfinished_drills(archive.root):
-        if started.cluster_id != cluster_id:
+        if is_other_cluster(started.cluster_id, cluster_id):
             say(
                 f"drill {started.drill} may have left topics in cluster {started.cluster_id}; a "
                 "drill to that cluster removes them"

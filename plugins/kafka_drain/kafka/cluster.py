@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from copy import copy
 from dataclasses import dataclass, replace
 from itertools import chain, repeat
 from typing import TYPE_CHECKING, Any
@@ -36,7 +37,9 @@ from kafka_drain.errors import (
 from kafka_drain.kafka.acls import missing_acls, require_access
 from kafka_drain.kafka.admin import BACKOFF_SECONDS, Admin, answer_of
 from kafka_drain.kafka.client_config import KafkaConfig
+from kafka_drain.kafka.identity import NO_TOPIC_ID, SeenRecord, counted_as, is_other_topic
 from kafka_drain.kafka.records import read_records
+from kafka_drain.kafka.single_records import read_single_records
 from kafka_drain.kafka.topics import TopicSettings
 from kafka_drain.offsets import OffsetRange, TopicPartition
 
@@ -52,7 +55,7 @@ class Topic:
 
     Attributes:
         name: Topic name.
-        id: Topic id (KIP-516).
+        id: Topic id (KIP-516); zeros if Kafka has none.
         partitions: Partition numbers.
     """
 
@@ -78,13 +81,23 @@ class KafkaCluster:
         self.config = config
         self.admin = Admin(config, timeout_seconds)
         self._timeout = self.admin.timeout
+        self._counted: Mapping[str, str] = {}
 
     def cluster_id(self) -> str:
-        """Return the cluster's id."""
+        """Return the cluster's id; empty if it has none."""
         # Asks any broker: `describe_cluster` waits for the controller known to the client.
-        return str(
-            self.admin.ask(lambda admin: admin.list_topics(timeout=self._timeout)).cluster_id
-        )
+        return str(self._listed().cluster_id or "")
+
+    def counting(self, topic_ids: Mapping[str, str]) -> KafkaCluster:
+        """Return the same cluster, which gives topics the ids by which an archive counts them.
+
+        Args:
+            topic_ids: The archive's current topic ids. A topic of which Kafka gives another one
+                keeps Kafka's.
+        """
+        counting = copy(self)
+        counting._counted = dict(topic_ids)
+        return counting
 
     def topic_names(self) -> list[str]:
         """Return the names of all topics except internal ones."""
@@ -153,7 +166,11 @@ class KafkaCluster:
             told = answer.authorized_operations
             allowed = None if told is None else {operation.name for operation in told}
             require_access(self.config, name, allowed, needed)
-            described[name] = Topic(name, str(answer.topic_id), partitions)
+            described[name] = Topic(
+                name,
+                counted_as(self._counted.get(name), str(answer.topic_id or NO_TOPIC_ID)),
+                partitions,
+            )
         return described
 
     def ids_of(self, names: Collection[str]) -> dict[str, str]:
@@ -232,7 +249,7 @@ class KafkaCluster:
             KafkaUnavailableError: When it is still there after the timeout.
         """
         found = self._describe([name], ("DELETE",)).get(name)
-        if found is None or topic_id not in (None, found.id):
+        if found is None or (topic_id is not None and is_other_topic(topic_id, found.id)):
             return False
 
         def ask(admin: AdminClient) -> None:
@@ -443,6 +460,19 @@ class KafkaCluster:
         end = min(span.end, self.latest([tp], isolation_level)[tp])
         if first < end:
             yield from read_records(self.config, tp, OffsetRange(first, end), isolation_level)
+
+    def single_records(
+        self, offsets: Mapping[TopicPartition, int]
+    ) -> dict[TopicPartition, SeenRecord]:
+        """Return the first record of each partition at or after an offset, committed or not.
+
+        Args:
+            offsets: The offsets, which Kafka must still hold.
+
+        Raises:
+            AuthorizationError: When an ACL on a topic is missing.
+        """
+        return read_single_records(self.config, offsets)
 
     def topic_config(self, name: str) -> dict[str, str]:
         """Return a topic's configuration."""

@@ -189,7 +189,7 @@ class ClusterDescriber:
             return "", False
         # Without an authorizer, a broker lists all operations.
         operations = described.authorized_operations or ()
-        return str(described.cluster_id), AclOperation.DESCRIBE in operations
+        return str(described.cluster_id or ""), AclOperation.DESCRIBE in operations
 
     def _brokers(self) -> tuple[tuple[Broker, ...], str]:
         nodes = self._described.nodes

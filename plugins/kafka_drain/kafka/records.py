@@ -115,7 +115,8 @@ _headers_of = methodcaller("headers")
 _REFUSED = [{"key": "\ufffd", "value": None}]
 
 
-def _headers(message: Any) -> list[dict[str, Any]] | None:
+def headers_of(message: Any) -> list[dict[str, Any]] | None:
+    """Return a message's headers; a header that no drain keeps if the client can't read them."""
     try:
         headers = _headers_of(message)
     except (SystemError, UnicodeDecodeError):
@@ -134,11 +135,11 @@ def _batch(messages: list[Any]) -> pa.RecordBatch:
     columns = {
         "key": [message.key() for message in messages],
         "value": [message.value() for message in messages],
-        "headers": list(map(_headers, messages)),
+        "headers": list(map(headers_of, messages)),
         "topic": [message.topic() for message in messages],
         "partition": [message.partition() for message in messages],
         "offset": [message.offset() for message in messages],
-        "timestamp": [_microseconds(milliseconds) for _, milliseconds in times],
+        "timestamp": [microseconds(milliseconds) for _, milliseconds in times],
         # librdkafka counts from 1, Kafka and Spark from 0.
         "timestampType": [kind - 1 for kind, _ in times],
     }
@@ -151,6 +152,6 @@ def _batch(messages: list[Any]) -> pa.RecordBatch:
     return pa.RecordBatch.from_arrays(arrays, schema=SCHEMA)
 
 
-def _microseconds(milliseconds: int) -> int:
+def microseconds(milliseconds: int) -> int:
     """Return a time in microseconds, in 64 bits: no drain keeps one that doesn't fit."""
     return (milliseconds * 1000 + (1 << 63)) % (1 << 64) - (1 << 63)

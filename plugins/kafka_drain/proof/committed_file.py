@@ -6,9 +6,13 @@ Spark's executors use this module too; they don't need fsspec for local files.
 from __future__ import annotations
 
 import hashlib
+from dataclasses import replace
+from functools import reduce
+from operator import xor
 from typing import NamedTuple
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from kafka_drain.data_files.file_offsets import CommittedFile, FileOffsets
 from kafka_drain.data_files.reader import (
@@ -19,10 +23,11 @@ from kafka_drain.data_files.reader import (
     topic_of,
 )
 from kafka_drain.data_files.records import DataPath, TimestampError, path_of
-from kafka_drain.data_files.xxhash64 import batch_fingerprint, records_fingerprint
+from kafka_drain.data_files.xxhash64 import record_hashes, records_fingerprint
 from kafka_drain.errors import DataFileError, KeyUnavailableError
 from kafka_drain.findings import Finding, Reason
 from kafka_drain.metadata_log.manifest import SinkFile
+from kafka_drain.offsets import TopicPartition
 from kafka_drain.storage.outages import naming_outages
 
 _CHUNK = 1 << 20
@@ -87,10 +92,15 @@ class _Contents(NamedTuple):
 
 def _read_contents(path: DataPath, file_format: str, topic: str | None) -> _Contents:
     value, nul_header_names = 0, False
+    last: dict[TopicPartition, tuple[int, int]] = {}
 
     def look(batch: pa.RecordBatch) -> None:
         nonlocal value, nul_header_names
-        value ^= batch_fingerprint(batch, topic)
+        for name, rows, hashes in record_hashes(batch, topic):
+            value = reduce(xor, hashes, value)
+            for number, newest in last_records(rows, hashes).items():
+                tp = TopicPartition(name or "", number)
+                last[tp] = max(newest, last.get(tp, newest))
         nul_header_names = nul_header_names or offset_of_nul(batch) is not None
 
     index: list[str] = []
@@ -100,12 +110,37 @@ def _read_contents(path: DataPath, file_format: str, topic: str | None) -> _Cont
         return _Contents(read_offsets(path, file_format, topic))
     except KeyUnavailableError as error:
         return _Contents(read_offsets(path, file_format, topic), locked=str(error))
+    offsets = [replace(held, last_hash=f"{last[held.tp][1]:016x}") for held in offsets]
     return _Contents(
         offsets,
         f"{value:016x}",
         nul_header_names,
         index_sha256=index[0] if index else None,
     )
+
+
+def last_records(rows: pa.RecordBatch, hashes: list[int]) -> dict[int, tuple[int, int]]:
+    """Return offset and hash of the record with the highest offset, by partition.
+
+    Args:
+        rows: Records of one topic.
+        hashes: Their hashes.
+    """
+    if not rows.num_rows:
+        return {}
+    offsets, partitions = rows["offset"], rows["partition"]
+    bounds = pc.min_max(partitions)
+    if bounds["min"].equals(bounds["max"]):
+        highest = pc.max(offsets)
+        return {
+            bounds["min"].as_py(): (highest.as_py(), hashes[pc.index(offsets, highest).as_py()])
+        }
+    found: dict[int, tuple[int, int]] = {}
+    places = zip(partitions.to_pylist(), offsets.to_pylist(), hashes, strict=True)
+    for number, offset, value in places:
+        if offset >= found.get(number, (0, 0))[0]:
+            found[number] = (offset, value)
+    return found
 
 
 def file_sha256(path: DataPath) -> str:

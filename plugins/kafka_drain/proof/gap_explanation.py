@@ -11,6 +11,7 @@ from kafka_drain.errors import ArchiveError
 from kafka_drain.findings import Finding, Reason
 from kafka_drain.gaps import Gap, GapReason
 from kafka_drain.kafka.cluster import KafkaCluster
+from kafka_drain.kafka.identity import is_other_cluster
 from kafka_drain.offsets import OffsetRange, TopicPartition, merge, overlapping, subtract
 from kafka_drain.proof.gap_probe import classify_gaps
 from kafka_drain.proof.sealing import Identity
@@ -136,13 +137,13 @@ def same_topics(identity: Identity, names: set[str], cluster: KafkaCluster) -> s
         ArchiveError: When it is a different cluster.
     """
     cluster_id = cluster.cluster_id()
-    if identity.cluster_id != cluster_id:
+    if is_other_cluster(identity.cluster_id, cluster_id):
         raise ArchiveError(
             f"the archive of {identity.pipeline} was drained from Kafka cluster "
             f"{identity.cluster_id}, but the connection leads to cluster {cluster_id}, which can't "
             "explain missing offsets; correct the connection"
         )
-    there = topic_ids_now(cluster, names)
+    there = topic_ids_now(cluster.counting(identity.topics), names)
     return {name for name, topic_id in there.items() if topic_id == identity.topics.get(name)}
 
 

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 
-from kafka_drain.archive.receipts import KafkaBounds, Receipt, parse_receipt
+from kafka_drain.archive.receipts import KafkaBounds, Receipt, SealedTail, parse_receipt
 from kafka_drain.archive.segment_overlaps import Claim, find_overlaps
 from kafka_drain.config.offset_ranges import range_name
 from kafka_drain.data_files.file_offsets import CommittedFile
@@ -100,15 +100,18 @@ class Blockers:
         state: Errors of the manifest, the checkpoint or the newest receipt.
         broken_chain: A receipt is missing, damaged or was exchanged.
         journal: Something that the journal names as sealed is missing or changed.
+        rewritten: Kafka has other records than the archive where the sealed ones end: the unsealed
+            ones may be of another log.
     """
 
     kafka_not_asked: bool = False
     state: bool = False
     broken_chain: bool = False
     journal: bool = False
+    rewritten: bool = False
 
     def __bool__(self) -> bool:
-        return self.kafka_not_asked or self.state or self.broken_chain or self.journal
+        return any(getattr(self, each.name) for each in fields(self))
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,6 +136,8 @@ class Evidence:
         cluster: The newest description of the cluster; None for none.
         schemas: The newest seal of schemas; None for none.
         sealed_at: The time, ISO 8601.
+        tails: The newest sealed record of each partition, as far as it is known.
+        epochs: The leader epochs of records, by partition and offset, as far as Kafka said.
         blockers: Reasons to seal nothing.
     """
 
@@ -153,6 +158,8 @@ class Evidence:
     sealed_at: str
     cluster: SealedName | None = None
     schemas: SealedName | None = None
+    tails: Mapping[TopicPartition, SealedTail] = field(default_factory=dict)
+    epochs: Mapping[tuple[TopicPartition, int], int] = field(default_factory=dict)
     blockers: Blockers = field(default_factory=Blockers)
 
 
@@ -242,6 +249,8 @@ def _receipts(evidence: Evidence, proven: Iterable[CheckedSegment]) -> Iterator[
             fingerprint=evidence.fingerprints[each.part.last_batch],
             acknowledged=[range_name(gap.tp, gap.range) for gap in each.gaps if gap.acknowledged],
             sealed_at=evidence.sealed_at,
+            tails=evidence.tails,
+            epochs=evidence.epochs,
         )
         # The next receipt needs this one's hash, which only the sealed bytes have.
         receipt = replace(

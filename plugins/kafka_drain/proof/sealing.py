@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from types import MappingProxyType
 
 from kafka_drain.archive.receipts import (
     FileSet,
@@ -12,6 +13,7 @@ from kafka_drain.archive.receipts import (
     SealedContent,
     SealedFile,
     SealedPartition,
+    SealedTail,
 )
 from kafka_drain.data_files.file_offsets import CommittedFile, FileOffsets
 from kafka_drain.gaps import Gap, GapReason
@@ -47,6 +49,8 @@ def seal_segment(
     fingerprint: str | None,
     acknowledged: Sequence[str],
     sealed_at: str,
+    tails: Mapping[TopicPartition, SealedTail] = MappingProxyType({}),
+    epochs: Mapping[tuple[TopicPartition, int], int] = MappingProxyType({}),
 ) -> Receipt:
     """Build the receipt of one or more batches that were proven complete.
 
@@ -63,9 +67,15 @@ def seal_segment(
         fingerprint: Fingerprint of the segment's records.
         acknowledged: Ranges of this segment that were acknowledged as expired.
         sealed_at: The current time.
+        tails: The newest archived record of partitions, for those of which neither this segment
+            nor the previous receipt has one.
+        epochs: The leader epochs of records, by partition and offset, as far as Kafka said.
     """
     known = {part.tp: part for part in before.partitions} if before else {}
     sealed_files = _sealed_files(files)
+    files_of: dict[TopicPartition, list[FileOffsets]] = {}
+    for content in (content for file in files for content in file.contents):
+        files_of.setdefault(content.tp, []).append(content)
     return Receipt(
         pipeline=identity.pipeline,
         cluster_id=identity.cluster_id,
@@ -75,7 +85,17 @@ def seal_segment(
         last_batch=segment.last_batch,
         sealed_at=sealed_at,
         previous=previous,
-        partitions=_sealed_partitions(sorted(segment.ranges.items()), files, gaps, bounds, known),
+        partitions=tuple(
+            replace(
+                part,
+                tail=_tail_of(part, files_of.get(part.tp, ()), epochs)
+                or (known[part.tp].tail if part.tp in known else None)
+                or tails.get(part.tp),
+            )
+            for part in _sealed_partitions(
+                sorted(segment.ranges.items()), files, gaps, bounds, known
+            )
+        ),
         files=sealed_files,
         files_so_far=(before.files_so_far if before else FileSet()).plus(
             (file.path, file.bytes) for file in sealed_files
@@ -167,6 +187,22 @@ def seal_deletion(
         files_so_far=FileSet(),
         replaces=tuple(replaces),
     )
+
+
+def _tail_of(
+    part: SealedPartition,
+    contents: Iterable[FileOffsets],
+    epochs: Mapping[tuple[TopicPartition, int], int],
+) -> SealedTail | None:
+    """Return the newest record of a segment's partition; None if its files have none."""
+    newest = max(
+        (content for content in contents if content.last in part.range),
+        key=lambda content: content.last,
+        default=None,
+    )
+    if newest is None:
+        return None
+    return SealedTail.of(newest.last, newest.last_hash, epochs.get((part.tp, newest.last)))
 
 
 def _topics(identity: Identity, partitions: Iterable[TopicPartition]) -> dict[str, str]:

@@ -66,6 +66,7 @@ def refuse_other_incarnations(cluster: KafkaCluster, meant: Mapping[str, str], w
         TopicError: Names the topics of which another incarnation may have been read.
         KafkaUnavailableError: When Kafka doesn't respond.
     """
-    other = other_incarnations(meant, meant, {}, topic_ids_now(cluster, meant))
+    now = topic_ids_now(cluster.counting(meant), meant)
+    other = other_incarnations(meant, meant, {}, now)
     if other:
         raise TopicError(f"{made_again(other)}: {what}")

@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from enum import Enum
 
+from kafka_drain.kafka.identity import is_told
+
 
 class Incarnation(str, Enum):
     """Which incarnation of a topic Spark has read."""
@@ -16,9 +18,14 @@ class Incarnation(str, Enum):
     SAME = "same"
     OTHER = "other"
     UNKNOWN = "unknown"
+    #: Kafka tells no ids: only records can be compared.
+    UNTOLD = "untold"
 
     def __str__(self) -> str:
         return str(self.value)
+
+
+_NOT_OTHER = (Incarnation.SAME, Incarnation.UNTOLD)
 
 
 def incarnation_of(meant: str | None, after_read: str | None, now: str | None) -> Incarnation:
@@ -31,6 +38,8 @@ def incarnation_of(meant: str | None, after_read: str | None, now: str | None) -
     """
     if meant is None:
         return Incarnation.UNKNOWN
+    if now is not None and not (is_told(meant) and is_told(now)):
+        return Incarnation.UNTOLD
     if after_read is not None:
         return Incarnation.SAME if after_read == meant else Incarnation.OTHER
     # It may have been recreated before or after it was read.
@@ -54,7 +63,7 @@ def other_incarnations(
     found = []
     for name in sorted(names):
         seen = after_read.get(name)
-        if incarnation_of(meant.get(name), seen, now.get(name)) == Incarnation.SAME:
+        if incarnation_of(meant.get(name), seen, now.get(name)) in _NOT_OTHER:
             continue
         is_there = seen or now.get(name)
         what = f"has topic id {is_there}" if is_there else "no longer exists"

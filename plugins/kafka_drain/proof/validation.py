@@ -8,7 +8,7 @@ they are an error is for the caller to say.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -32,7 +32,7 @@ from kafka_drain.archive.journal.files import note_sealed
 from kafka_drain.archive.keys import damaged_keys
 from kafka_drain.archive.notes import unreadable_notes
 from kafka_drain.archive.receipt_chain import unreadable
-from kafka_drain.archive.receipts import KafkaBounds, ReceiptError
+from kafka_drain.archive.receipts import KafkaBounds, ReceiptError, SealedTail
 from kafka_drain.archive.schema_seals import SEALS, check_schemas
 from kafka_drain.archive.segment_overlaps import Hole
 from kafka_drain.archive.snapshot import Snapshot, SnapshotGeneration
@@ -57,12 +57,14 @@ from kafka_drain.findings import (
 )
 from kafka_drain.gaps import Gap
 from kafka_drain.kafka.cluster import KafkaCluster
+from kafka_drain.kafka.identity import untold
 from kafka_drain.offsets import TopicPartition
 from kafka_drain.proof.cluster_capture import Describe, capture, check_descriptions
 from kafka_drain.proof.committed_files import ReadFiles, read_committed_files
 from kafka_drain.proof.content_checks import Reread, SegmentFiles
 from kafka_drain.proof.copy_checks import check_copies
 from kafka_drain.proof.gap_explanation import Ranges, explain_gaps, gap_findings, same_topics
+from kafka_drain.proof.log_tails import archived_tails, compare_with_logs, first_rewritten
 from kafka_drain.proof.open_generation import (
     CHARTED,
     Answers,
@@ -74,6 +76,7 @@ from kafka_drain.proof.open_generation import (
 )
 from kafka_drain.proof.prove import Blockers, Evidence, Proof, prove
 from kafka_drain.proof.report import Report
+from kafka_drain.proof.rewritten_log import NAMED, Comparison, newest_records
 from kafka_drain.proof.sealed_files import check_all_sealed, lost_ranges
 from kafka_drain.proof.sealing import Identity
 from kafka_drain.proof.topic_ids import read_from
@@ -181,6 +184,8 @@ def validate_archive(
         KafkaUnavailableError: When Kafka has to be asked and doesn't answer.
     """
     began, now = time.monotonic(), clock()
+    if cluster is not None:
+        cluster = cluster.counting(archive.snapshot().document.topics)
     acknowledged = parse_acknowledgements(acknowledge_expired)
     whole = scope == "all" or deep
     asked = None if whole else Asked()
@@ -191,6 +196,10 @@ def validate_archive(
     pipeline, generations = snapshot.document.pipeline, snapshot.generations
     report = Report(str(archive.root), pipeline, scope=scope, deep=deep, validated_at=now)
     newest = [generation.name for generation in generations[-1:]]
+    report.findings += [
+        Finding(Reason.IDENTITY_UNTOLD, "archive.json", line)
+        for line in untold(snapshot.document.cluster_id, snapshot.document.topics)
+    ]
     report.findings += unreadable_notes(archive.root, newest)
     report.findings += [
         Finding(Reason.COPY_IGNORED, folder, "isn't a generation's or a window's name")
@@ -306,7 +315,8 @@ def _validate_open(
         is_draining=lambda: is_held(validation.archive.root, clock=validation.clock),
     )
     bounds, ids_now = ask_kafka_now(cluster, found, answers) if cluster is not None else ({}, {})
-    proof = prove(_evidence(validation, found, answers, bounds, ids_now))
+    logs = _compare_logs(validation, found, answers, bounds)
+    proof = prove(_evidence(validation, found, answers, bounds, ids_now, logs))
     _report_open(validation, found, answers, proof)
     _observe(validation, bounds, writes=writes)
     if writes:
@@ -345,12 +355,71 @@ def is_first_drain_missing(waiting: int | None, *, has_begun: bool, whole: bool)
     return has_begun or whole
 
 
+@dataclass(frozen=True)
+class _Logs:
+    """What Kafka's logs are, compared with the archive.
+
+    Attributes:
+        tails: The newest sealed record of each partition.
+        sealed: Their comparison with Kafka's.
+        unsealed: That of the newest records that aren't sealed yet.
+    """
+
+    tails: Mapping[TopicPartition, SealedTail] = field(default_factory=dict)
+    sealed: Comparison = field(default_factory=Comparison)
+    unsealed: Comparison = field(default_factory=Comparison)
+
+    def may_be_others(self, gaps: Sequence[Gap]) -> bool:
+        """Return whether what isn't sealed may be of another log, or its gaps explained by one."""
+        return bool(self.sealed.rewritten or (self.unsealed.rewritten and gaps))
+
+
+def _compare_logs(
+    validation: _Validation,
+    found: Found,
+    answers: Answers,
+    bounds: Mapping[TopicPartition, KafkaBounds],
+) -> _Logs:
+    """Compare the newest records, sealed or not, with Kafka's; report what isn't the same."""
+    if validation.cluster is None:
+        return _Logs()
+    tails = archived_tails(validation.snapshot, found.state.cursor)
+    # What Spark read is sealed even if its log was rewritten since: it was there.
+    unsealed = newest_records(answers.files)
+    return _Logs(
+        tails,
+        _compare(validation, validation.cluster, tails, bounds),
+        _compare(validation, validation.cluster, unsealed, bounds),
+    )
+
+
+def _compare(
+    validation: _Validation,
+    cluster: KafkaCluster,
+    tails: Mapping[TopicPartition, SealedTail],
+    bounds: Mapping[TopicPartition, KafkaBounds],
+) -> Comparison:
+    first = {tp: each.earliest for tp, each in bounds.items()}
+    end = {tp: each.high_watermark for tp, each in bounds.items()}
+    compared = compare_with_logs(cluster, tails, first, end)
+    for number, (tp, why) in enumerate(sorted(compared.rewritten.items())):
+        begins = ""
+        if number < NAMED:
+            begins = f" {first_rewritten(validation.snapshot, cluster, tp, tails[tp])}"
+        finding = Finding(Reason.LOG_REWRITTEN, tp, f"rewritten{begins}: {why}")
+        validation.report.findings.append(finding)
+    for line in compared.not_compared():
+        validation.say(f"validate: {line}")
+    return compared
+
+
 def _evidence(
     validation: _Validation,
     found: Found,
     answers: Answers,
     bounds: dict[TopicPartition, KafkaBounds],
     ids_now: dict[str, str],
+    logs: _Logs,
 ) -> Evidence:
     state, sealed = found.state, validation.sealed
     after_read = read_from(state.generation)
@@ -372,12 +441,15 @@ def _evidence(
         sealed_at=validation.now.isoformat(timespec="milliseconds"),
         cluster=_intact(validation.moment),
         schemas=_intact(validation.schemas),
+        tails=logs.tails,
+        epochs=logs.unsealed.epochs,
         blockers=Blockers(
             kafka_not_asked=validation.cluster is None,
             state=bool(errors(state.findings)),
             broken_chain=not found.sealed.chain_is_whole,
             journal=bool(sealed.findings)
             or any(finding.reason in OF_WITNESS for finding in validation.report.findings),
+            rewritten=logs.may_be_others(answers.gaps),
         ),
     )
 

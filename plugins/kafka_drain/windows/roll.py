@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any
 
@@ -30,9 +30,11 @@ from kafka_drain.errors import (
 )
 from kafka_drain.findings import errors
 from kafka_drain.kafka.cluster import KafkaCluster, Topic
+from kafka_drain.kafka.identity import is_other_cluster, next_incarnation
 from kafka_drain.offsets import OffsetRange, TopicPartition, to_spark_json
 from kafka_drain.progress import Level, Line
 from kafka_drain.proof.committed_files import read_committed_files
+from kafka_drain.proof.log_tails import rewritten_logs
 from kafka_drain.proof.offset_checks import held_ranges
 from kafka_drain.proof.topic_ids import read_from
 from kafka_drain.storage.lease import hold_lease, wait_for_lease
@@ -139,6 +141,7 @@ def plan_roll(
     leave_out: Collection[str] = (),
     *,
     leave_unsealed: bool = False,
+    rewritten: bool = False,
 ) -> RollPlan:
     """Plan where the next generation starts, without changing anything.
 
@@ -149,9 +152,12 @@ def plan_roll(
             longer exist are left out in any case.
         leave_unsealed: Whether the user accepts that readers won't get unsealed files, even if
             Kafka can no longer deliver their records.
+        rewritten: Whether to go on with the logs that were rewritten, as other incarnations of
+            their topics.
 
     Raises:
-        ConfigError: When the generation doesn't drain a topic or partition in `leave_out`.
+        ConfigError: When the generation doesn't drain a topic or partition in `leave_out`, or
+            `rewritten` is asked for and no log was.
         ArchiveError: When the folder is not an archive, has no generation, or belongs to another
             cluster.
         CheckpointError: When complete batches aren't sealed yet (validate first), or a sealed
@@ -165,7 +171,7 @@ def plan_roll(
     if snapshot.open_generation is None:
         raise ArchiveError(f"{archive.root} has no generation yet; drain first")
     cluster_id = cluster.cluster_id()
-    if snapshot.document.cluster_id != cluster_id:
+    if is_other_cluster(snapshot.document.cluster_id, cluster_id):
         raise ArchiveError(
             f"{archive.root} was drained from Kafka cluster {snapshot.document.cluster_id}, but "
             f"the connection leads to cluster {cluster_id}; correct the connection"
@@ -177,6 +183,7 @@ def plan_roll(
     generation = snapshot.generations[-1]
     state = read_state(snapshot, generation)
     known = snapshot.topic_ids(generation)
+    cluster = cluster.counting(known)
     ends = state.sealed_ends
     there = _existing(cluster, {tp.topic for tp in ends})
     unwanted = _named(leave_out, ends)
@@ -184,21 +191,40 @@ def plan_roll(
     recreated = {name for name, topic in there.items() if topic.id != known.get(name)}
     left_out = {tp: n for tp, n in ends.items() if tp in unwanted or tp.topic in gone}
     same = {tp: offset for tp, offset in ends.items() if tp.topic in there.keys() - recreated}
+    resumed: dict[TopicPartition, int] = {}
+    if rewritten:
+        begins = rewritten_logs(snapshot, cluster, same)
+        if not begins:
+            raise ConfigError(
+                f"no log of {archive.root} was rewritten, as far as Kafka can tell; roll without "
+                "--rewritten"
+            )
+        others = {tp.topic for tp in begins}
+        resumed = {tp: at for tp, at in same.items() if tp.topic in others} | begins
+        same = {tp: at for tp, at in same.items() if tp.topic not in others}
+        there |= {
+            name: replace(there[name], id=next_incarnation(there[name].id)) for name in others
+        }
     first = cluster.earliest(same)
     _refuse_short(cluster, same)
     lost = _given_up(state, same, first)
     if not leave_unsealed:
         gone_parts = [tp for tp in ends if tp.topic in gone]
-        _check_unsealed(archive, state, same, first, gone_parts, recreated)
-    starts = same | cluster.earliest(
-        TopicPartition(name, p) for name in recreated for p in there[name].partitions
+        never = recreated | {tp.topic for tp in resumed}
+        _check_unsealed(archive, state, same, first, gone_parts, never, is_rewritten=bool(resumed))
+    starts = (
+        same
+        | resumed
+        | cluster.earliest(
+            TopicPartition(name, p) for name in recreated for p in there[name].partitions
+        )
     )
     starts = {tp: offset for tp, offset in starts.items() if tp not in unwanted}
     return RollPlan(
         archive=archive,
         document=snapshot.document,
         closed=generation,
-        reason=_reason(state, recreated, gone, left_out),
+        reason=_reason(state, recreated, gone, left_out, {tp.topic for tp in resumed}),
         starting_offsets=starts,
         topic_ids={name: there[name].id for name in {tp.topic for tp in starts}},
         unsealed=len(state.new),
@@ -302,7 +328,10 @@ def _reason(
     recreated: set[str],
     gone: set[str],
     left_out: Collection[TopicPartition],
+    rewritten: Collection[str],
 ) -> str:
+    if rewritten:
+        return f"log of {', '.join(sorted(rewritten))} was rewritten"
     if gone:
         return f"topic {', '.join(sorted(gone))} no longer exists"
     if recreated:
@@ -322,6 +351,8 @@ def _check_unsealed(
     first: Mapping[TopicPartition, int],
     gone: Collection[TopicPartition],
     recreated: Collection[str],
+    *,
+    is_rewritten: bool,
 ) -> None:
     damaged = errors(state.findings)
     unsealed = state.last_committed > state.last_sealed
@@ -331,7 +362,8 @@ def _check_unsealed(
         f"`kafka-drain roll {archive.root} --leave-unsealed` excludes them from what readers get, "
         "and names what Kafka can no longer deliver"
     )
-    if unsealed and not damaged and not never_sealed(recreated, last_read, state.last_sealed):
+    is_never_sealed = is_rewritten or never_sealed(recreated, last_read, state.last_sealed)
+    if unsealed and not damaged and not is_never_sealed:
         raise CheckpointError(
             f"{state.generation.folder} has batches after {state.last_sealed} without a receipt; "
             f"run `kafka-drain validate {archive.root}` first, then roll. Validation names the "
@@ -360,7 +392,8 @@ def _refuse_short(cluster: KafkaCluster, ends: Mapping[TopicPartition, int]) -> 
         shown = ", ".join(f"{tp} ends at {last[tp]}, sealed to {ends[tp]}" for tp in sorted(short))
         raise DataLossError(
             f"Kafka's log is shorter than what was drained: {shown}. Offsets from there on refer "
-            "to other records now; drain to another archive"
+            "to other records now: what is there can be archived beside what was, by `kafka-drain "
+            "roll --rewritten`"
         )
 
 
@@ -407,6 +440,7 @@ def run_roll(
     leave_out: Collection[str] = (),
     *,
     leave_unsealed: bool = False,
+    rewritten: bool = False,
     may_discard: bool = False,
     run: str,
     say: Callable[[str], None],
@@ -418,6 +452,7 @@ def run_roll(
         cluster: The Kafka cluster that it was drained from.
         leave_out: As for `plan_roll`.
         leave_unsealed: As for `plan_roll`.
+        rewritten: As for `plan_roll`.
         may_discard: Whether it may remove windows and give up records; without it, such a roll is
             refused.
         run: Name of this run, for display.
@@ -433,7 +468,9 @@ def run_roll(
     """
     archive.require()  # no lease is written to any other folder
     with hold_lease(archive.root, run=run, say=say):
-        plan = plan_roll(archive, cluster, leave_out, leave_unsealed=leave_unsealed)
+        plan = plan_roll(
+            archive, cluster, leave_out, leave_unsealed=leave_unsealed, rewritten=rewritten
+        )
         for line in plan.lines():
             say(line)
         if plan.discards and not may_discard:

@@ -44,6 +44,7 @@ from kafka_drain.data_files.file_offsets import CommittedFile
 from kafka_drain.errors import ArchiveError, ConfigError, LockedError, ManifestInvalidError
 from kafka_drain.findings import Finding, Reason, errors
 from kafka_drain.kafka.cluster import KafkaCluster
+from kafka_drain.kafka.identity import is_other_cluster
 from kafka_drain.kafka.topic_watch import TopicWatch
 from kafka_drain.metadata_log.manifest import SinkFile
 from kafka_drain.offsets import (
@@ -473,7 +474,7 @@ def prove_window(
 def _refuse_other_incarnations(job: WindowJob, cluster: KafkaCluster, identity: Identity) -> None:
     """Refuse the records unless cluster and topics are still those of the plan."""
     cluster_id = cluster.cluster_id()
-    if cluster_id != identity.cluster_id:
+    if is_other_cluster(identity.cluster_id, cluster_id):
         raise ArchiveError(
             f"window {job.window.key} belongs to Kafka cluster {identity.cluster_id}, but the "
             f"connection leads to {cluster_id}; nothing was sealed: correct the connection"

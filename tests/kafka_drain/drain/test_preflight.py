@@ -26,9 +26,11 @@ from kafka_drain.errors import (
     TopicError,
 )
 from kafka_drain.gaps import Gap, GapReason
+from kafka_drain.kafka.identity import NO_TOPIC_ID
 from kafka_drain.offsets import TopicPartition, to_spark_json
 from kafka_drain.progress import Level, level_of
 from tests.kafka_drain.fake_cluster import FakeCluster, GrowingCluster, Log
+from tests.kafka_drain.made_archive import MadeArchive, dense
 
 A0, A1, B0 = TopicPartition("a", 0), TopicPartition("a", 1), TopicPartition("b", 0)
 
@@ -259,6 +261,35 @@ def test_preflight_topic_made_again(tmp_path: Path, folder: Path) -> None:
         TopicError,
         r"topic a was deleted and recreated .*new-id, the archive has id-of-a",
     )
+
+
+def test_preflight_no_ids(folder: Path) -> None:
+    """What Kafka doesn't tell is warned of, and taken neither for the same nor for another."""
+    drained_archive(folder)
+    untold = cluster_of(id="", topic_ids={"a": NO_TOPIC_ID})
+
+    plan = preflight(pipeline_to(folder), untold)
+
+    assert [line.split(":")[0] for line in plan.warnings[:2]] == [
+        "Kafka tells no topic id of a",
+        "Kafka tells no cluster id",
+    ]
+    # The archive's own ids stay.
+    assert (plan.cluster_id, plan.topics["a"].id) == ("cluster-1", "id-of-a")
+
+
+def test_preflight_log_rewritten(folder: Path) -> None:
+    """A log with another record at the end of the archive is refused, with the way on."""
+    made = MadeArchive(folder, {"a": "id-of-a"})
+    made.seal({A0: dense(0, 20)})
+    made.open_generation()
+    others = cluster_of(contents=lambda tp, span: [])
+    pipeline = pipeline_to(
+        folder, name="made", topics=None, partition_by=["topic"], assign={"a": [0]}
+    )
+
+    with pytest.raises(DataLossError, match=r"a-0 from offset 0 on .*kafka-drain roll \S+ --rewr"):
+        preflight(pipeline, others)
 
 
 def test_preflight_newer_archive_format(tmp_path: Path, folder: Path) -> None:

@@ -9,6 +9,7 @@ import pytest
 from upath import UPath
 
 from kafka_drain.archive.archive import Archive
+from kafka_drain.kafka.identity import NO_TOPIC_ID
 from kafka_drain.proof.topic_ids import ReadFrom, read_from, write_read_from
 from kafka_drain.proof.topic_incarnations import Incarnation, incarnation_of, other_incarnations
 from kafka_drain.storage.json_files import write_document
@@ -28,6 +29,19 @@ TABLE = {
     (OLD, None, None): Incarnation.UNKNOWN,
     **{(None, *rest): Incarnation.UNKNOWN for rest in product((OLD, NEW, None), repeat=2)},
 }
+
+
+@pytest.mark.parametrize(
+    ("meant", "now"),
+    [(NO_TOPIC_ID, NO_TOPIC_ID), (NO_TOPIC_ID, NEW), (OLD, NO_TOPIC_ID), (f"{OLD}~2", NO_TOPIC_ID)],
+)
+@pytest.mark.parametrize("after_read", [None, NO_TOPIC_ID, OLD])
+def test_incarnation_of_untold(meant: str, after_read: str | None, now: str) -> None:
+    """Zeros are no id: they aren't the same, and no batch waits for an answer that won't come."""
+    assert incarnation_of(meant, after_read, now) is Incarnation.UNTOLD
+    assert other_incarnations({"t": meant}, ["t"], {"t": after_read}, {"t": now}) == []
+    # A topic that is gone may have been another one.
+    assert other_incarnations({"t": NO_TOPIC_ID}, ["t"], {}, {}) != []
 
 
 @pytest.mark.parametrize(
@@ -87,4 +101,4 @@ def test_read_from_damaged(tmp_path: Path, content: str) -> None:
 
 def test_life_text() -> None:
     """An incarnation is shown as its value."""
-    assert [str(life) for life in Incarnation] == ["same", "other", "unknown"]
+    assert [str(life) for life in Incarnation] == ["same", "other", "unknown", "untold"]

@@ -447,3 +447,35 @@ def records_in(archive: Archive, tp: TopicPartition) -> list[int]:
         for r in content.ranges
         for offset in range(r.start, r.end)
     )
+
+
+def test_plan_roll_rewritten(archive: Archive) -> None:
+    """Logs with other records go on as another incarnation of their topic; others as they are."""
+    golden = cluster_with(gone=Log(end=9))
+    rewritten = FakeCluster(
+        golden.logs, id=golden.id, topic_ids=golden.topic_ids, contents=lambda tp, span: []
+    )
+    known = archive.snapshot().document.topics["flights"]
+
+    plan = plan_roll(archive, rewritten, rewritten=True)  # type: ignore[arg-type]
+    do(plan)
+
+    assert plan.reason == "log of flights was rewritten"
+    assert plan.starting_offsets == {P0: 0, P1: 0, G0: 7}
+    assert plan.topic_ids == {"flights": f"{known}~2", "gone": "id-of-gone"}
+    drained = plan_drain(archive, rewritten, "flights", "gone")
+    assert drained.start == plan.starting_offsets
+    assert drained.topics["flights"].id == f"{known}~2"
+    assert validate_archive(archive, rewritten).complete  # type: ignore[arg-type]
+    # Kafka's id of it is still the same, and another one is another topic.
+    again = plan_roll(archive, rewritten)  # type: ignore[arg-type]
+    assert again.topic_ids == plan.topic_ids
+    rewritten.topic_ids["flights"] = "another"
+    other = plan_roll(archive, rewritten)  # type: ignore[arg-type]
+    assert other.topic_ids["flights"] == "another"
+
+
+def test_plan_roll_not_rewritten(archive: Archive) -> None:
+    """Asked to go on with rewritten logs where there are none, it changes nothing."""
+    with pytest.raises(ConfigError, match=r"no log of .* was rewritten"):
+        plan_roll(archive, cluster_with(gone=Log(end=9)), rewritten=True)

@@ -28,6 +28,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="exclude what validation can't seal from what readers get; names what Kafka can no "
         "longer deliver, deletes none of its files",
     )
+    parser.add_argument(
+        "--rewritten",
+        action="store_true",
+        help="go on with a log that lost its end and grew again: what was drained stays, and the "
+        "next generation starts at its first offset that has another record now",
+    )
     add_apply(
         parser,
         "also carry out a roll that removes a window or gives up records; not needed for any other",
@@ -44,12 +50,19 @@ def run(options: argparse.Namespace) -> int:
             cluster,
             options.leave_out,
             leave_unsealed=options.leave_unsealed,
+            rewritten=options.rewritten,
             may_discard=options.apply is True,
             run="terminal",
             say=say,
         )
     else:
-        plan = plan_roll(archive, cluster, options.leave_out, leave_unsealed=options.leave_unsealed)
+        plan = plan_roll(
+            archive,
+            cluster,
+            options.leave_out,
+            leave_unsealed=options.leave_unsealed,
+            rewritten=options.rewritten,
+        )
         say_lines(plan.lines())
         options.needs_apply = plan.discards
     return answer_fields(options, plan.to_dict())

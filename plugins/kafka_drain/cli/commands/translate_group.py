@@ -24,6 +24,7 @@ from kafka_drain.intervals import parse_time
 from kafka_drain.kafka.client_config import KafkaConfig
 from kafka_drain.kafka.cluster import KafkaCluster
 from kafka_drain.kafka.consumer_groups import ConsumerGroups
+from kafka_drain.kafka.identity import is_other_cluster
 from kafka_drain.offsets import TopicPartition
 from kafka_drain.republish.groups.applying import Undone, apply_plan, undo
 from kafka_drain.republish.groups.archived import ArchivedOffsets, archived_offsets
@@ -92,7 +93,7 @@ def run(options: argparse.Namespace) -> int:
     republish = find_run(archive, options.run)
     offset_map = read_map(republish)
     found = cluster.cluster_id()
-    if offset_map.cluster_id != found:
+    if is_other_cluster(offset_map.cluster_id, found):
         raise ConfigError(
             f"Kafka at {cluster.config.bootstrap_servers} is cluster {found}, expected cluster "
             f"{offset_map.cluster_id}, which run {republish.key} republished to; correct "

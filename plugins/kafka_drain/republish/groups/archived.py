@@ -12,6 +12,7 @@ from kafka_drain.archive.cluster_documents import Moment
 from kafka_drain.archive.cluster_moments import moment_at, read_settings
 from kafka_drain.errors import ConfigError, TopicError
 from kafka_drain.kafka.cluster_state import Part
+from kafka_drain.kafka.identity import is_other_topic
 from kafka_drain.offsets import TopicPartition
 
 _SHOWN = 10
@@ -49,7 +50,7 @@ class ArchivedOffsets:
         """
         for tp, id in sorted(drained.items()):
             known = self.topic_ids.get(tp.topic)
-            if known and id and known != id and tp in self.committed:
+            if is_other_topic(id, known or "") and tp in self.committed:
                 raise TopicError(
                     f"topic {tp.topic} had id {known} at {self.moment.answered_at}, but the run "
                     f"read {tp} of id {id}: the offsets name other records. Give an earlier time "

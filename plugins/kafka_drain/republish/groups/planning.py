@@ -9,6 +9,7 @@ from kafka_drain.archive.archive import Archive
 from kafka_drain.errors import ArchiveError, ConfigError, TopicError
 from kafka_drain.kafka.cluster import KafkaCluster
 from kafka_drain.kafka.consumer_groups import ConsumerGroups, offsets_of
+from kafka_drain.kafka.identity import is_other_cluster, is_other_topic
 from kafka_drain.offsets import OffsetRange, TopicPartition
 from kafka_drain.republish.groups.archived import ArchivedOffsets
 from kafka_drain.republish.groups.records import GroupRecords
@@ -214,7 +215,7 @@ def _other_maps(
         if not (other.is_opened or other.has_ended):
             continue
         plan = other.require_plan()
-        if plan.cluster_id != offset_map.cluster_id:
+        if is_other_cluster(plan.cluster_id, offset_map.cluster_id):
             continue
         same = {t.topic for t in plan.targets if (t.topic, t.id) in targets}
         if not same:
@@ -234,13 +235,20 @@ def _originals(
     archive: Archive, cluster: KafkaCluster, offset_map: OffsetMap, others: list[OffsetMap]
 ) -> list[OffsetMap]:
     """Return maps of the original records of topics that were republished into themselves."""
-    if offset_map.cluster_id != archive.snapshot().document.cluster_id:
+    if is_other_cluster(archive.snapshot().document.cluster_id, offset_map.cluster_id):
         return []
     joined = offset_map.joined(others)
     incarnations = {part.incarnation for part in joined.partitions}
     in_place = {part.target for part in joined.partitions} & set(joined.sources())
     described = cluster.topics({tp.topic for tp in in_place})
-    same = [tp for tp in in_place if {(tp, described[tp.topic].id), (tp, "")} & incarnations]
+    same = [
+        tp
+        for tp in in_place
+        if any(
+            source == tp and not is_other_topic(topic_id, described[tp.topic].id)
+            for source, topic_id in incarnations
+        )
+    ]
     if not same:
         return []
     first, end = cluster.earliest(same), cluster.latest(same, "read_uncommitted")
@@ -282,7 +290,9 @@ def _with_untouched(
 
     Not in topics of the archive's own cluster that were drained: there, the group has its own.
     """
-    is_in_place = offset_map.cluster_id == archive.snapshot().document.cluster_id
+    is_in_place = not is_other_cluster(
+        archive.snapshot().document.cluster_id, offset_map.cluster_id
+    )
     drained = {tp.topic for tp in offset_map.sources()} if is_in_place else set()
     starts = {
         tp: at
@@ -302,7 +312,7 @@ def _with_untouched(
 
 def _check_source(archive: Archive, source: KafkaCluster, found: str) -> None:
     drained = archive.snapshot().document.cluster_id
-    if found != drained:
+    if is_other_cluster(drained, found):
         raise ConfigError(
             f"Kafka at {source.config.bootstrap_servers} is cluster {found}, expected the drained "
             f"cluster {drained} for the offsets in the source; give --source-bootstrap-servers, or "
@@ -325,7 +335,7 @@ def _ask_source(
         return offsets_of(asked.all_committed(group)), {}
     for tp in sorted(committed.keys() & set(sources)):
         drained, now = offset_map.of(tp)[-1].source_topic_id, described[tp.topic].id
-        if drained and drained != now:
+        if is_other_topic(drained, now):
             raise TopicError(
                 f"topic {tp.topic} was recreated after it was drained (id {now}, drained "
                 f"{drained}): offsets that group {group} has committed there refer to other "
@@ -342,7 +352,7 @@ def _check_targets(run: RepublishRun, cluster: KafkaCluster, plan: TranslationPl
     for tp in after:
         topic = described[tp.topic]
         known = ids.get(tp.topic) or topic.id
-        if topic.id != known or tp.partition not in topic.partitions:
+        if is_other_topic(known, topic.id) or tp.partition not in topic.partitions:
             raise TopicError(
                 f"topic {tp.topic} has id {topic.id} and {len(topic.partitions)} partitions, "
                 f"expected id {known} with partition {tp.partition}; it was recreated after run "

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 from kafka_drain.errors import TopicError
 from kafka_drain.kafka.cluster import KafkaCluster
+from kafka_drain.kafka.identity import is_other_cluster, is_other_topic
 from kafka_drain.kafka.topic_watch import TopicWatch
 from kafka_drain.republish.planning.documents import BindingJson, ReceiptJson
 from kafka_drain.republish.planning.plan import RepublishPlan
@@ -59,14 +60,14 @@ class Binding:
         Args:
             seen: The cluster's id, and those of the topics that exist in it.
         """
-        if self.cluster_id and self.cluster_id != seen.cluster_id:
+        if is_other_cluster(self.cluster_id, seen.cluster_id):
             return f"sends to Kafka cluster {self.cluster_id}, but this is {seen.cluster_id}"
         for topic, expected in sorted(self.topics.items()):
             id = seen.topics.get(topic)
             if id is None:
                 named = f" with id {expected}" * bool(expected)
                 return f"sends to topic {topic}{named}, which doesn't exist"
-            if expected and id != expected:
+            if is_other_topic(expected, id):
                 return (
                     f"sends to topic {topic} with id {expected}, which has been recreated since: "
                     f"its id is now {id}"

@@ -6,6 +6,7 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
 
 from kafka_drain.archive.frozen_plan import files_changed
+from kafka_drain.kafka.identity import is_other_cluster, is_other_topic
 from kafka_drain.republish.planning.documents import ChangeJson, SchemaIdsJson
 from kafka_drain.republish.planning.plan import RepublishPlan, Target
 from kafka_drain.republish.planning.shards import Shard, ShardFile
@@ -62,7 +63,7 @@ def changes(seen: Outline, now: Outline, *, may_grow: bool) -> list[str]:
         may_grow: Whether other records may have reached the targets since: those that go back to
             their source, which producers use.
     """
-    if seen.cluster_id != now.cluster_id:
+    if is_other_cluster(seen.cluster_id, now.cluster_id):
         return [f"Kafka cluster {seen.cluster_id} became {now.cluster_id}"]
     found = []
     if gone := [path for path, _ in seen.files - now.files]:
@@ -95,7 +96,7 @@ def _targets(seen: Sequence[Target], now: Sequence[Target], *, may_grow: bool) -
         topic = there.get(was.topic)
         if topic is None:
             yield f"topic {was.topic} gets no records any more"
-        elif was.id and topic.id != was.id:
+        elif is_other_topic(was.id, topic.id):
             yield f"topic {was.topic} was recreated"
         elif topic.partitions != was.partitions:
             yield f"topic {was.topic} went from {was.partitions} to {topic.partitions} partitions"

@@ -10,6 +10,7 @@ from enum import Enum
 from kafka_drain.archive.snapshot import Snapshot
 from kafka_drain.errors import TopicError
 from kafka_drain.kafka.cluster import KafkaCluster
+from kafka_drain.kafka.identity import is_other_cluster, is_other_topic
 from kafka_drain.offsets import TopicPartition
 from kafka_drain.republish.planning.runs import list_runs
 
@@ -107,7 +108,7 @@ def check_sources(
     Raises:
         TopicError: Names the topic, what it holds, and what to do.
     """
-    if cluster.cluster_id() != snapshot.document.cluster_id:
+    if is_other_cluster(snapshot.document.cluster_id, cluster.cluster_id()):
         return []
     notes = []
     existing = set(cluster.topic_names())
@@ -143,7 +144,8 @@ def _look(
         is_archived=is_archived,
         is_matched=pattern is not None and re.fullmatch(pattern, name) is not None,
         exists=exists,
-        is_same_incarnation=id in incarnations | known,
+        is_same_incarnation=bool(id)
+        and any(not is_other_topic(counted, id) for counted in incarnations | known),
         holds_records=offsets > 0,
     )
     return standing, (f"holds {offsets:,} offsets" if exists else "doesn't exist")

@@ -21,6 +21,7 @@ from kafka_drain.data_files.rows import rows_of
 from kafka_drain.errors import TopicError
 from kafka_drain.kafka.client_config import KafkaConfig
 from kafka_drain.kafka.cluster import KafkaCluster
+from kafka_drain.kafka.identity import is_other_topic
 from kafka_drain.offsets import TopicPartition
 from kafka_drain.republish.changing.change import Change, Changer
 from kafka_drain.republish.changing.digest import digest_of, digest_text
@@ -181,7 +182,7 @@ def verify_partitions(
     target = plan.target(topic)
     cluster = KafkaCluster(KafkaConfig(settings))
     found_id = cluster.topics([topic])[topic].id
-    if found_id != target.id:
+    if is_other_topic(target.id, found_id):
         raise TopicError(
             f"topic {topic} can't be verified: it has id {found_id}, expected {target.id}; it "
             "was recreated after the plan was made, and what had been sent to it is gone"

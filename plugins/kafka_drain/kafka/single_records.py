@@ -1,0 +1,130 @@
+"""Read single records of many partitions, each at one offset, with one consumer.
+
+A request takes a batch of records of each partition, whatever its size; so partitions are asked
+for in groups, and no more than the next batches are fetched ahead.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Mapping
+from functools import partial
+from itertools import islice
+from typing import Any
+
+from confluent_kafka import Consumer, KafkaError
+from confluent_kafka import TopicPartition as KafkaTopicPartition
+
+from kafka_drain.data_files.record_hash import record_hash
+from kafka_drain.errors import KafkaUnavailableError
+from kafka_drain.kafka.client_config import KafkaConfig, for_client
+from kafka_drain.kafka.identity import SeenRecord
+from kafka_drain.kafka.records import GROUP, QUIET_SECONDS, consumer_error, headers_of, microseconds
+from kafka_drain.offsets import TopicPartition
+
+#: Partitions that are read at a time: with 64 KiB of each, a few MiB are on the way.
+TOGETHER = 100
+
+_SETTINGS = {
+    "group.id": GROUP,
+    "enable.auto.commit": False,
+    "enable.partition.eof": True,
+    # If the offset is gone, don't silently start elsewhere.
+    "auto.offset.reset": "error",
+    # What is there, whether committed or not.
+    "isolation.level": "read_uncommitted",
+    "queued.min.messages": 1,
+    "fetch.queue.backoff.ms": 0,
+    "fetch.message.max.bytes": 1 << 16,
+    "fetch.wait.max.ms": 10,
+    "log_level": 2,
+}
+
+
+def read_single_records(
+    config: KafkaConfig, offsets: Mapping[TopicPartition, int]
+) -> dict[TopicPartition, SeenRecord]:
+    """Return the first record that Kafka has of each partition at or after an offset.
+
+    Args:
+        config: Connection settings.
+        offsets: The offsets.
+
+    Returns:
+        Nothing for a partition that has no record there, or no longer has the offset.
+
+    Raises:
+        AuthorizationError: When an ACL on a topic is missing.
+        KafkaUnavailableError: When Kafka doesn't respond.
+    """
+    if not offsets:
+        return {}
+    found: dict[TopicPartition, SeenRecord] = {}
+    consumer = Consumer(for_client(config.for_librdkafka(), _SETTINGS))
+    try:
+        left = iter(sorted(offsets.items()))
+        while together := dict(islice(left, TOGETHER)):
+            for message in _first_of_each(consumer, together):
+                found[TopicPartition(message.topic(), message.partition())] = _seen(message)
+    finally:
+        consumer.close()
+    return found
+
+
+def _first_of_each(consumer: Consumer, offsets: Mapping[TopicPartition, int]) -> Iterator[Any]:
+    """Yield the first message of each partition; none for one that has none."""
+    consumer.assign([KafkaTopicPartition(tp.topic, tp.partition, at) for tp, at in offsets.items()])
+    left, until = dict(offsets), time.monotonic() + QUIET_SECONDS
+    while left:
+        message: Any = consumer.poll(max(0.0, until - time.monotonic()))
+        if message is None:
+            tp, at = next(iter(left.items()))
+            raise KafkaUnavailableError(
+                f"Kafka didn't respond within {QUIET_SECONDS:g} s when reading {tp} at offset "
+                f"{at}; try again"
+            )
+        error = message.error()
+        if error is not None and error.code() == KafkaError.GROUP_AUTHORIZATION_FAILED:
+            # Nothing of a group is needed to read at given offsets.
+            continue
+        if message.topic() is None:
+            continue
+        tp = TopicPartition(message.topic(), message.partition())
+        if error is not None and error.code() not in _NOTHING_THERE:
+            raise consumer_error(error, tp, offsets[tp])
+        if left.pop(tp, None) is None:
+            continue
+        until = time.monotonic() + QUIET_SECONDS
+        consumer.pause([KafkaTopicPartition(tp.topic, tp.partition)])
+        if error is None:
+            yield message
+
+
+#: The end of the partition, or an offset that was deleted since its bounds were asked for.
+_NOTHING_THERE = (
+    KafkaError._PARTITION_EOF,
+    KafkaError._AUTO_OFFSET_RESET,
+    KafkaError.OFFSET_OUT_OF_RANGE,
+)
+
+
+def _seen(message: Any) -> SeenRecord:
+    kind, milliseconds = message.timestamp()
+    plain = partial(
+        record_hash,
+        message.topic(),
+        message.partition(),
+        message.offset(),
+        microseconds(milliseconds),
+        # librdkafka counts from 1, Kafka and Spark from 0.
+        kind - 1,
+        message.key(),
+        message.value(),
+    )
+    headers = [(str(each["key"]), each["value"]) for each in headers_of(message) or ()]
+    epoch = message.leader_epoch()
+    return SeenRecord(
+        message.offset(),
+        frozenset(f"{value:016x}" for value in (plain(), plain(headers))),
+        epoch if epoch is not None and epoch >= 0 else None,
+    )

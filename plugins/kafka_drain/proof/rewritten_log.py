@@ -1,0 +1,212 @@
+"""Whether a log is still the one that was archived: its records and the archive's compared.
+
+Ids and offsets stay the same where a log loses its end and grows again: after an unclean leader
+election, a disk restored from a snapshot, or behind an address that leads to a mirror. What was
+there doesn't: content and leader epoch of the newest archived record. Opens nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import Enum
+
+from kafka_drain.archive.receipts import SealedTail
+from kafka_drain.data_files.file_offsets import CommittedFile, FileOffsets
+from kafka_drain.kafka.identity import SeenRecord
+from kafka_drain.offsets import TopicPartition
+
+#: Number of partitions that a message names.
+NAMED = 5
+
+
+class Verdict(str, Enum):
+    """How an archived record compares with what Kafka has at its offset."""
+
+    SAME = "same"
+    REWRITTEN = "rewritten"
+    UNKNOWN = "unknown"
+
+    def __str__(self) -> str:
+        return str(self.value)
+
+
+@dataclass(frozen=True, slots=True)
+class LogNow:
+    """What Kafka has of a partition now.
+
+    Attributes:
+        first: First offset that it still has.
+        end: Its high watermark.
+        record: Its first record at or after the archived record's offset; None if there is none.
+        is_compacted: Whether its topic is compacted.
+    """
+
+    first: int
+    end: int
+    record: SeenRecord | None = None
+    is_compacted: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Compared:
+    """How a partition's newest archived record compares with Kafka's log.
+
+    Attributes:
+        verdict: The verdict.
+        why: What was seen and what was expected; empty for the same.
+    """
+
+    verdict: Verdict
+    why: str = ""
+
+
+def compare_tail(archived: SealedTail, now: LogNow) -> Compared:
+    """Compare the newest archived record of a partition with what Kafka has at its offset.
+
+    A record that isn't there may have expired or been compacted: that is no sign of another log,
+    and none of the same. Otherwise a record stays where it is, with its content and leader epoch.
+    """
+    at, record = archived.offset, now.record
+    if at < now.first:
+        return Compared(Verdict.UNKNOWN, f"Kafka no longer has offset {at}")
+    if at >= now.end:
+        return Compared(Verdict.UNKNOWN, f"Kafka's log ends at {now.end}, before offset {at}")
+    if record is not None and _is_earlier(record.leader_epoch, archived.leader_epoch):
+        why = (
+            f"offset {record.offset} has leader epoch {record.leader_epoch}, before epoch "
+            f"{archived.leader_epoch} of archived offset {at}"
+        )
+        return Compared(Verdict.REWRITTEN, why)
+    if record is None or record.offset != at:
+        if now.is_compacted:
+            return Compared(Verdict.UNKNOWN, f"offset {at} may have been compacted")
+        return Compared(Verdict.REWRITTEN, f"Kafka has no record at archived offset {at}")
+    if archived.hash is not None and archived.hash not in record.hashes:
+        return Compared(Verdict.REWRITTEN, f"offset {at} has another record than the archive")
+    epochs = {record.leader_epoch, archived.leader_epoch}
+    if None not in epochs and len(epochs) > 1:
+        why = (
+            f"offset {at} has leader epoch {record.leader_epoch}, it was {archived.leader_epoch} "
+            "when it was archived"
+        )
+        return Compared(Verdict.REWRITTEN, why)
+    if archived.hash is None:
+        return Compared(Verdict.UNKNOWN, f"the archive's record at offset {at} can't be read")
+    return Compared(Verdict.SAME)
+
+
+def _is_earlier(now: int | None, archived: int | None) -> bool:
+    """Return whether a record has an epoch before that of one at the same or a lower offset."""
+    return now is not None and archived is not None and now < archived
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """The newest archived records of an archive's partitions, compared with Kafka's logs.
+
+    Attributes:
+        rewritten: By partition, what shows that it was rewritten.
+        unknown: By partition, why it can't be told.
+        epochs: Leader epochs of the records that are the same, by partition and offset.
+    """
+
+    rewritten: Mapping[TopicPartition, str] = field(default_factory=dict)
+    unknown: Mapping[TopicPartition, str] = field(default_factory=dict)
+    epochs: Mapping[tuple[TopicPartition, int], int] = field(default_factory=dict)
+
+    def verdict_of(self, tp: TopicPartition) -> Verdict:
+        """Return the verdict on one of the partitions."""
+        if tp in self.rewritten:
+            return Verdict.REWRITTEN
+        return Verdict.UNKNOWN if tp in self.unknown else Verdict.SAME
+
+    def not_compared(self) -> list[str]:
+        """Say which partitions couldn't be compared; nothing if all were."""
+        if not self.unknown:
+            return []
+        shown = "; ".join(f"{tp}: {why}" for tp, why in sorted(self.unknown.items())[:NAMED])
+        more = f"; and {len(self.unknown) - NAMED} more" if len(self.unknown) > NAMED else ""
+        return [
+            f"the newest archived record of {len(self.unknown):,} partitions can't be compared "
+            f"with Kafka's: {shown}{more}"
+        ]
+
+
+def compare_tails(
+    archived: Mapping[TopicPartition, SealedTail], now: Mapping[TopicPartition, LogNow]
+) -> Comparison:
+    """Compare the newest archived record of each partition with what Kafka has.
+
+    Args:
+        archived: The newest archived records.
+        now: What Kafka has of the partitions that it still has.
+    """
+    found = {tp: compare_tail(tail, now[tp]) for tp, tail in archived.items() if tp in now}
+    same = {tp: now[tp].record for tp, each in found.items() if each.verdict == Verdict.SAME}
+    return Comparison(
+        {tp: each.why for tp, each in found.items() if each.verdict == Verdict.REWRITTEN},
+        {tp: each.why for tp, each in found.items() if each.verdict == Verdict.UNKNOWN},
+        {
+            (tp, record.offset): record.leader_epoch
+            for tp, record in same.items()
+            if record is not None and record.leader_epoch is not None
+        },
+    )
+
+
+def newest_records(files: Iterable[CommittedFile]) -> dict[TopicPartition, SealedTail]:
+    """Return the newest record of each partition in files that are read as a whole."""
+    newest: dict[TopicPartition, FileOffsets] = {}
+    for content in (content for file in files for content in file.contents):
+        if content.tp not in newest or content.last > newest[content.tp].last:
+            newest[content.tp] = content
+    return {tp: SealedTail.of(each.last, each.last_hash) for tp, each in newest.items()}
+
+
+@dataclass(frozen=True, slots=True)
+class FirstRewritten:
+    """The first offset of a partition at which Kafka has another record than the archive.
+
+    Attributes:
+        offset: The first archived offset that is known to be rewritten.
+        is_exact: Whether Kafka has the archived record before it; otherwise an earlier one may be
+            rewritten as well.
+    """
+
+    offset: int
+    is_exact: bool
+
+    def __str__(self) -> str:
+        return f"from offset {self.offset} on" if self.is_exact else f"at or before {self.offset}"
+
+
+def find_first(
+    tails: Sequence[SealedTail], compare: Callable[[SealedTail], Verdict]
+) -> FirstRewritten:
+    """Find the first rewritten record, of which the newest one is known to be rewritten.
+
+    Args:
+        tails: Archived records, by ascending offset.
+        compare: Compares one with Kafka. What comes after a rewritten record is rewritten too.
+    """
+    low, high, is_exact = 0, len(tails) - 1, False
+    while low < high:
+        middle = (low + high) // 2
+        verdict = compare(tails[middle])
+        if verdict == Verdict.REWRITTEN:
+            high = middle
+        else:
+            low = middle + 1
+            is_exact = verdict == Verdict.SAME
+    first = tails[high].offset
+    return FirstRewritten(first, is_exact or first == 0)
+
+
+def rewritten_text(
+    first: Mapping[TopicPartition, FirstRewritten], why: Mapping[TopicPartition, str]
+) -> str:
+    """Name the rewritten partitions, each with its first rewritten offset and what shows it."""
+    shown = "; ".join(f"{tp} {at} ({why[tp]})" for tp, at in sorted(first.items()))
+    more = f"; and {len(why) - len(first):,} more partitions" if len(why) > len(first) else ""
+    return shown + more

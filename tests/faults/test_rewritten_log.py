@@ -1,0 +1,150 @@
+"""Logs that lose their end and grow again: what was drained of them isn't what Kafka has now."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from demo.broker import KafkaCluster as LocalKafka
+from kafka_drain.archive.archive import Archive
+from kafka_drain.archive.files import archive_files
+from kafka_drain.config.pipeline import Pipeline
+from kafka_drain.data_files.reader import read_records
+from kafka_drain.drain.preflight import preflight
+from kafka_drain.errors import DataLossError
+from kafka_drain.findings import summary
+from kafka_drain.kafka.client_config import KafkaConfig
+from kafka_drain.kafka.cluster import KafkaCluster
+from kafka_drain.offsets import TopicPartition
+from kafka_drain.proof.validation import validate_archive
+from kafka_drain.windows.roll import plan_roll, roll
+from tests.brokers import SHORT_LIVED
+from tests.conftest import Drain
+from tests.faults.injection import NOON, wait_for
+from tests.integration.command_line import listing
+
+pytestmark = pytest.mark.integration
+
+
+@pytest.fixture(scope="module")
+def local(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalKafka]:
+    """A broker for this module."""
+    folder = tmp_path_factory.mktemp("rewritten")
+    properties = {
+        # A killed broker may come back after that time, instead of only after 9 s.
+        "broker.session.timeout.ms": "2000",
+        "broker.heartbeat.interval.ms": "500",
+    }
+    with LocalKafka(folder / "kafka", properties=properties, java_options=SHORT_LIVED) as started:
+        yield started
+
+
+@pytest.fixture(scope="module")
+def bootstrap_servers(local: LocalKafka) -> str:
+    """Its address, for everything in this module."""
+    return local.bootstrap_servers
+
+
+@pytest.fixture(scope="module")
+def cluster(bootstrap_servers: str) -> KafkaCluster:
+    """The same broker, as the product sees it."""
+    return KafkaCluster(KafkaConfig({"bootstrap.servers": bootstrap_servers}))
+
+
+def records(name: str, first: int, end: int) -> list[Any]:
+    return [(b"k", b"%s-%d" % (name.encode(), n), None, NOON + n) for n in range(first, end)]
+
+
+def archived(folder: Path) -> dict[str, tuple[int, int]]:
+    """Return size and time of everything in an archive but what each validation observes."""
+    return {name: found for name, found in listing(folder).items() if name != "observed.json"}
+
+
+def values_of(archive: Archive) -> list[bytes]:
+    """Return the values of all records that readers get, sorted."""
+    return sorted(
+        value
+        for file in archive_files(archive.snapshot())
+        for batch in read_records(archive.root / file.path, "parquet", 1 << 20)
+        for value in batch["value"].to_pylist()
+    )
+
+
+def send_each(send: Any, topic: str, some: list[Any]) -> None:
+    """Send records in batches of one, so that a log can be cut at any offset."""
+    for record in some:
+        send(topic, [record])
+
+
+def cut(local: LocalKafka, topics: dict[str, int]) -> None:
+    """Kill the broker, and leave it a part of each topic's log: so many records of 20."""
+    local.kill_node(1)
+    for topic, kept in topics.items():
+        [segment] = (local.folder / "node-1" / "data" / f"{topic}-0").glob("*.log")
+        os.truncate(segment, segment.stat().st_size * kept // 20 + 1)
+    local.start_node(1)
+
+
+def test_drain_log_rewritten(
+    tmp_path: Path,
+    local: LocalKafka,
+    drain: Drain,
+    cluster: KafkaCluster,
+    make_topic: Any,
+    send: Any,
+) -> None:
+    """A log that lost its end and grew again is refused, with the first offset that is another.
+
+    Whether it grew beyond what was drained, up to it, or got the same records again.
+    """
+    cases = {
+        "grown": (records("new", 13, 28), "another record than the archive"),
+        "refilled": (records("new", 13, 20), "another record than the archive"),
+        "repeated": (records("old", 13, 20), "leader epoch"),
+    }
+    topics = {name: make_topic(partitions=1) for name in cases}
+    pipelines = {
+        name: Pipeline(name=name, topics=[topic], archive=str(tmp_path / name))
+        for name, topic in topics.items()
+    }
+    archives = {name: Archive.at(each.archive) for name, each in pipelines.items()}
+    for name, topic in topics.items():
+        send_each(send, topic, records("old", 0, 20))
+        drain(pipelines[name])
+        assert validate_archive(archives[name], cluster).complete
+
+    cut(local, dict.fromkeys(topics.values(), 13))
+    for name, (some, _) in cases.items():
+        tp = TopicPartition(topics[name], 0)
+        wait_for(lambda tp=tp: cluster.latest([tp], "read_uncommitted")[tp] == 13, "a shorter log")
+        send_each(send, topics[name], some)
+
+    for name, (some, why) in cases.items():
+        tp = TopicPartition(topics[name], 0)
+        assert cluster.latest([tp], "read_committed")[tp] == 13 + len(some)
+        before = archived(tmp_path / name)
+        with pytest.raises(DataLossError) as raised:
+            preflight(pipelines[name], cluster)
+        assert f"{tp} from offset 13 on (offset 19 has " in str(raised.value)
+        assert why in str(raised.value)
+        for scope in ("open", "all"):
+            report = validate_archive(archives[name], cluster, scope=scope, deep=scope == "all")
+            assert summary(report.findings) == {"log_rewritten": 1}
+            assert (report.complete, report.receipts_written) == (False, 0)
+        assert archived(tmp_path / name) == before
+
+    for name, (some, _) in cases.items():
+        # The way on: what Kafka has now, beside what was archived, and each record once.
+        roll(plan_roll(archives[name], cluster, rewritten=True), print)
+        assert drain(pipelines[name])["records"] == len(some)
+        report = validate_archive(archives[name], cluster, deep=True)
+        assert (report.complete, report.findings) == (True, [])
+        assert report.records == 20 + len(some)
+        assert values_of(archives[name]) == sorted(
+            value for _, value, *_ in [*records("old", 0, 20), *some]
+        )
+        assert drain(pipelines[name])["batches"] == 0

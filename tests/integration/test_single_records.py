@@ -1,0 +1,63 @@
+"""Single records of many partitions, read from a real broker with one consumer."""
+
+from __future__ import annotations
+
+import os
+import time
+from typing import Any
+
+import pytest
+from confluent_kafka import Producer
+
+from kafka_drain.data_files.xxhash64 import record_hashes
+from kafka_drain.kafka.cluster import KafkaCluster
+from kafka_drain.offsets import OffsetRange, TopicPartition
+from tests.faults.injection import NOON
+
+pytestmark = pytest.mark.integration
+
+PARTITIONS = 250
+
+
+def test_single_records_of_many_partitions(
+    cluster: KafkaCluster, make_topic: Any, bootstrap_servers: str
+) -> None:
+    """Each partition's record comes, whatever the size of its batch and of what follows it."""
+    topic = make_topic(partitions=PARTITIONS)
+    producer = Producer(
+        {"bootstrap.servers": bootstrap_servers, "log_level": 0, "message.max.bytes": 8 << 20}
+    )
+    for partition in range(0, PARTITIONS, 2):
+        for number in range(3):
+            # More than is asked for at a time, of some partitions.
+            size = 300_000 if partition % 50 == 0 else 100
+            headers = [("h", b"1")] if number else None
+            producer.produce(
+                topic, os.urandom(size), b"%d" % number, partition, timestamp=NOON, headers=headers
+            )
+    assert producer.flush(60) == 0
+    asked = {TopicPartition(topic, partition): 1 for partition in range(PARTITIONS)}
+
+    began = time.monotonic()
+    found = cluster.single_records(asked)
+
+    assert set(found) == {TopicPartition(topic, n) for n in range(0, PARTITIONS, 2)}
+    assert {record.offset for record in found.values()} == {1}
+    assert {record.leader_epoch for record in found.values()} == {0}
+    assert time.monotonic() - began < 20
+    some = TopicPartition(topic, 50)
+    [batch] = cluster.records(some, OffsetRange(1, 2), "read_uncommitted")
+    [(_, _, [value])] = record_hashes(batch, topic)
+    assert f"{value:016x}" in found[some].hashes
+    assert len(found[some].hashes) == 2
+
+
+def test_single_records_not_there(cluster: KafkaCluster, make_topic: Any, send: Any) -> None:
+    """At the end of a log, and after records that were deleted, the answer is none."""
+    topic = make_topic(partitions=1)
+    tp = TopicPartition(topic, 0)
+    send(topic, [(b"k", b"v", None, NOON)])
+
+    assert cluster.single_records({tp: 1}) == {}
+    assert cluster.single_records({tp: 5}) == {}
+    assert cluster.single_records({}) == {}

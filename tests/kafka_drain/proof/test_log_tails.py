@@ -1,0 +1,215 @@
+"""The newest archived records, of archives made by hand, compared with a fake cluster's."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kafka_drain.archive.receipts import SealedTail
+from kafka_drain.errors import DataLossError
+from kafka_drain.offsets import OffsetRange, TopicPartition
+from kafka_drain.proof import log_tails, sealing
+from kafka_drain.proof.log_tails import (
+    archived_tails,
+    compare_with_logs,
+    first_rewritten,
+    rewritten_logs,
+    unsealed_tails,
+)
+from kafka_drain.proof.rewritten_log import FirstRewritten, Verdict
+from tests.kafka_drain.fake_cluster import FakeCluster, Log
+from tests.kafka_drain.made_archive import EPOCH, MadeArchive, dense
+
+A, B = TopicPartition("t", 0), TopicPartition("t", 1)
+FIRST_MS = 1_767_000_000_000
+
+Contents = Callable[[TopicPartition, OffsetRange], list[dict[str, Any]]]
+
+
+def as_archived(rewritten_from: int | None = None, without: tuple[int, ...] = ()) -> Contents:
+    """Return what Kafka holds: the archived records up to an offset, and others from there on."""
+
+    def contents(tp: TopicPartition, span: OffsetRange) -> list[dict[str, Any]]:
+        return [
+            {
+                "key": b"%d" % offset,
+                "value": b"value" if rewritten_from is None or offset < rewritten_from else b"new",
+                "topic": tp.topic,
+                "partition": tp.partition,
+                "offset": offset,
+                "timestamp": EPOCH + timedelta(milliseconds=FIRST_MS + offset),
+                "timestampType": 0,
+            }
+            for offset in range(span.start, span.end)
+            if offset not in without
+        ]
+
+    return contents
+
+
+def cluster_of(contents: Contents, *, end: int = 40, **changes: Any) -> FakeCluster:
+    logs = {A: Log(first=changes.pop("first", 0), end=end), B: Log(end=end)}
+    return FakeCluster(logs, topic_ids={"t": "id-of-t"}, contents=contents, **changes)
+
+
+@pytest.fixture
+def made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> MadeArchive:
+    """An archive of an earlier release, whose receipts don't have the newest records."""
+    monkeypatch.setattr(sealing, "_tail_of", lambda *_: None)
+    return MadeArchive(tmp_path / "archive", {"t": "id-of-t"})
+
+
+def compare(made: MadeArchive, cluster: FakeCluster) -> dict[TopicPartition, Verdict]:
+    """Return the verdict on each partition that has an archived record."""
+    tails = archived_tails(made.archive.snapshot(), [A, B])
+    bounds = cluster.earliest(tails), cluster.latest(tails, "read_uncommitted")
+    found = compare_with_logs(cluster, tails, *bounds)  # type: ignore[arg-type]
+    return {tp: found.verdict_of(tp) for tp in tails}
+
+
+def test_compare_earlier_release(made: MadeArchive) -> None:
+    """The newest record of each partition is read from its file, wherever it lies."""
+    made.seal({A: dense(0, 10, FIRST_MS), B: dense(0, 5, FIRST_MS)})
+    made.seal({A: dense(10, 20, FIRST_MS)})
+
+    tails = archived_tails(made.archive.snapshot(), [A, B])
+
+    assert {tp: tail.offset for tp, tail in tails.items()} == {A: 19}
+    assert compare(made, cluster_of(as_archived())) == {A: Verdict.SAME}
+    assert compare(made, cluster_of(as_archived(19))) == {A: Verdict.REWRITTEN}
+    assert compare(made, cluster_of(as_archived(20))) == {A: Verdict.SAME}
+
+
+def test_compare_in_earlier_generation(made: MadeArchive) -> None:
+    """A generation that has sealed nothing yet goes on where the one before it ended."""
+    made.seal({A: dense(0, 20, FIRST_MS)}, together=True)
+    made.open_generation()
+
+    assert compare(made, cluster_of(as_archived(13))) == {A: Verdict.REWRITTEN}
+    made.open_generation(t="id of a topic made again")
+    assert compare(made, cluster_of(as_archived(13))) == {}
+
+
+def test_compare_with_file_missing(made: MadeArchive) -> None:
+    """A record that can't be read isn't taken for the same."""
+    [file] = made.seal({A: dense(0, 20, FIRST_MS)})
+    (made.root / file.path).unlink()
+
+    assert compare(made, cluster_of(as_archived())) == {A: Verdict.UNKNOWN}
+
+
+def test_compare_files_bounded(made: MadeArchive, monkeypatch: pytest.MonkeyPatch) -> None:
+    """No more files are read than `FILES`; the other partitions count as not compared."""
+    monkeypatch.setattr(log_tails, "FILES", 1)
+    made.seal({A: dense(0, 20, FIRST_MS), B: dense(0, 20, FIRST_MS)})
+
+    found = compare(made, cluster_of(as_archived()))
+
+    assert found == {A: Verdict.SAME, B: Verdict.UNKNOWN}
+
+
+@pytest.mark.parametrize(
+    ("config", "verdict"),
+    [({}, Verdict.REWRITTEN), ({"cleanup.policy": "compact,delete"}, Verdict.UNKNOWN)],
+)
+def test_compare_no_record(made: MadeArchive, config: dict[str, str], verdict: Verdict) -> None:
+    """Only in a compacted topic may a single record be gone."""
+    made.seal({A: dense(0, 20, FIRST_MS)})
+
+    cluster = cluster_of(as_archived(without=(19,)), configs={"t": config})
+
+    assert compare(made, cluster) == {A: verdict}
+
+
+def test_compare_expired(made: MadeArchive) -> None:
+    """A record that Kafka has deleted is no sign of another log."""
+    made.seal({A: dense(0, 20, FIRST_MS)})
+
+    assert compare(made, cluster_of(as_archived(), first=20)) == {A: Verdict.UNKNOWN}
+
+
+@pytest.mark.parametrize("rewritten", [0, 1, 9, 10, 13, 19])
+def test_first_rewritten(made: MadeArchive, rewritten: int) -> None:
+    """The first rewritten offset is found, in whichever file it is."""
+    made.seal({A: dense(0, 10, FIRST_MS)})
+    made.seal({A: dense(10, 20, FIRST_MS)})
+    snapshot, cluster = made.archive.snapshot(), cluster_of(as_archived(rewritten))
+    tail = archived_tails(snapshot, [A])[A]
+
+    found = first_rewritten(snapshot, cluster, A, tail)  # type: ignore[arg-type]
+
+    assert found == FirstRewritten(rewritten, True)
+
+
+def test_first_rewritten_same_content(made: MadeArchive) -> None:
+    """Records that were sent again are told by their leader epochs."""
+    made.seal({A: dense(0, 20, FIRST_MS)})
+    snapshot, cluster = made.archive.snapshot(), cluster_of(as_archived())
+    cluster.epoch_from = {A: (13, 4)}
+    tail = SealedTail.of(19, archived_tails(snapshot, [A])[A].hash, 3)
+
+    found = first_rewritten(snapshot, cluster, A, tail)  # type: ignore[arg-type]
+
+    assert found == FirstRewritten(13, True)
+
+
+def test_first_rewritten_before_what_kafka_has(made: MadeArchive) -> None:
+    """If Kafka has deleted what came before, an earlier record may have been rewritten too."""
+    made.seal({A: dense(0, 20, FIRST_MS)})
+    snapshot, cluster = made.archive.snapshot(), cluster_of(as_archived(13), first=15)
+    tail = archived_tails(snapshot, [A])[A]
+
+    found = first_rewritten(snapshot, cluster, A, tail)  # type: ignore[arg-type]
+
+    assert found == FirstRewritten(15, False)
+
+
+def test_rewritten_logs(made: MadeArchive, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A log is taken up where it differs, or at its beginning if that isn't known."""
+    made.seal({A: dense(0, 20, FIRST_MS), B: dense(0, 10, FIRST_MS)})
+    snapshot = made.archive.snapshot()
+
+    def found(cluster: FakeCluster) -> dict[TopicPartition, int]:
+        return rewritten_logs(snapshot, cluster, [A, B])  # type: ignore[arg-type]
+
+    assert found(cluster_of(as_archived())) == {}
+    assert found(cluster_of(as_archived(13))) == {A: 13}
+    # Shorter than what was drained: what comes next is new.
+    assert found(cluster_of(as_archived(), end=13)) == {A: 13}
+    unsure = cluster_of(as_archived(13), first=15)
+    assert found(unsure) == {A: 15}
+    # Records that were erased must not come back.
+    monkeypatch.setattr(log_tails, "read_erasures", lambda root: ["erasure"])
+    assert found(cluster_of(as_archived(13))) == {A: 13}
+    with pytest.raises(DataLossError, match="bring back records that were erased"):
+        found(unsure)
+
+
+def test_unsealed_tails(made: MadeArchive) -> None:
+    """The newest record of files that aren't sealed yet is read from them."""
+    from kafka_drain.metadata_log.manifest import SinkFile
+
+    generation = made.archive.generation(1)
+    files = made.write(generation.data_name, {A: dense(0, 20, FIRST_MS), B: dense(3, 4, FIRST_MS)})
+    listed = [
+        SinkFile(file.path.removeprefix(f"{generation.data_name}/"), file.bytes, 1, 0, "0")
+        for file in files
+    ]
+
+    tails = unsealed_tails(generation, "parquet", listed)
+
+    assert {tp: tail.offset for tp, tail in tails.items()} == {A: 19, B: 3}
+    assert all(tail.hash for tail in tails.values())
+
+
+def test_receipt_keeps_tail(tmp_path: Path) -> None:
+    """A receipt has the newest record of each partition, from an earlier one if it has none."""
+    made = MadeArchive(tmp_path / "archive", {"t": "id-of-t"})
+    made.seal({A: dense(0, 10, FIRST_MS), B: dense(0, 5, FIRST_MS)})
+    made.seal({A: dense(10, 20, FIRST_MS)})
+
+    assert archived_tails(made.archive.snapshot(), [A, B]) == {A: SealedTail.of(19)}
