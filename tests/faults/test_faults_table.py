@@ -28,7 +28,7 @@ NUMBERS = [
     *range(385, 389),
     *range(390, 394),
     *range(470, 476),
-    *range(440, 443),
+    *range(440, 444),
     *range(450, 458),
 ]
 ROW = re.compile(r"^\| (\d+) \| ([^|]+) \| ([^|]+) \| ([^|]+) \|$", flags=re.M)
