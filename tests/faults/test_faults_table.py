@@ -33,6 +33,7 @@ NUMBERS = [
     *range(420, 427),
     *range(394, 398),
     *range(440, 443),
+    *range(440, 444),
     *range(450, 458),
 ]
 ROW = re.compile(r"^\| (\d+) \| ([^|]+) \| ([^|]+) \| ([^|]+) \|$", flags=re.M)

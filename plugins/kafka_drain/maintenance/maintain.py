@@ -32,6 +32,7 @@ from kafka_drain.maintenance.compaction_plan import Compaction
 from kafka_drain.maintenance.erase import sweep
 from kafka_drain.maintenance.retention import (
     Deletion,
+    held_by_future,
     plan_deletions,
     seal_deletions,
     without_locked,
@@ -60,7 +61,7 @@ class MaintenancePlan:
         roll: Why the open generation will be closed; empty if it won't be.
         compactions: Small files to rewrite as large ones.
         deletions: Files that are too old.
-        held: What isn't compacted now, and why.
+        held: What isn't compacted or deleted now, and why.
         waits_for: Why nothing is compacted or deleted; empty if there is no obstacle.
     """
 
@@ -135,6 +136,9 @@ def plan_maintenance(
             if pipeline.retention_days is not None
             else []
         )
+        future = (
+            held_by_future(snapshot, closed, clock()) if pipeline.retention_days is not None else []
+        )
         locks = locks or _locks(archive, lambda line: None, clock)
         old = [file.path for deletion in deletions for file in deletion.files]
         deletions, left = without_locked(deletions, locks.locked(old))
@@ -147,6 +151,7 @@ def plan_maintenance(
             "which. Nothing was changed"
         ) from error
     compactions, held = _without_half_sent(archive, found)
+    held += future
     if left:
         held.append(f"{locks.summary(left)}, which are past retention_days")
     return MaintenancePlan(archive, roll, compactions, deletions, held)

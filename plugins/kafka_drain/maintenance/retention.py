@@ -26,6 +26,9 @@ from kafka_drain.proof.sealing import Identity, seal_deletion
 from kafka_drain.windows.rewrite_groups import FileGroup
 from kafka_drain.windows.window_jobs import freeze_window, now_text, seal_superseding
 
+#: Number of files named that a record dated in the future holds back.
+HELD = 5
+
 
 @dataclass(frozen=True)
 class Deletion:
@@ -81,6 +84,51 @@ def plan_deletions(
         if file.sealed and is_too_old(file.sealed.contents, before_ms):
             by_topics.setdefault(tuple(sorted(file.topic_ids.items())), []).append(file)
     return [Deletion(files, dict(ids), before_ms) for ids, files in by_topics.items()]
+
+
+def held_by_future(
+    snapshot: Snapshot, generations: Iterable[SnapshotGeneration], now: datetime
+) -> list[str]:
+    """Name the files that retention keeps because a record is dated later than now.
+
+    Args:
+        snapshot: The archive.
+        generations: Its closed generations.
+        now: The current time.
+
+    Raises:
+        ReceiptError: When a receipt is damaged.
+    """
+    now_ms = milliseconds(now)
+    found = {f.path: f for segments in read_closed(snapshot, generations) for f in segments.files}
+    latest = {
+        path: newest
+        for path, file in found.items()
+        if file.sealed and (newest := newest_in_future(file.sealed.contents, now_ms)) is not None
+    }
+    if not latest:
+        return []
+    records = sum(found[path].records or 0 for path in latest)
+    shown = [
+        f"{path} ({content.tp}: {time_text(content.last_timestamp or 0)})"
+        for path, content in sorted(latest.items())[:HELD]
+    ]
+    more = " …" if len(latest) > HELD else ""
+    return [
+        f"{len(latest):,} {'file' if len(latest) == 1 else 'files'} with {records:,} "
+        f"{'record' if records == 1 else 'records'}, which retention_days can't delete before the "
+        f"newest record, dated in the future, is that old: {', '.join(shown)}{more}"
+    ]
+
+
+def newest_in_future(contents: Iterable[SealedContent], now_ms: int) -> SealedContent | None:
+    """Return what of a file has a record dated later than now, the latest; None for nothing."""
+    future = [
+        (content.last_timestamp, content)
+        for content in contents
+        if content.last_timestamp is not None and content.last_timestamp > now_ms
+    ]
+    return max(future, key=lambda each: each[0])[1] if future else None
 
 
 def without_locked(

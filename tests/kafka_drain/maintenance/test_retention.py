@@ -13,9 +13,12 @@ import pytest
 from kafka_drain.archive.receipts import SealedContent
 from kafka_drain.errors import LockedError, ManifestInvalidError
 from kafka_drain.gaps import GapReason
+from kafka_drain.intervals import time_text
 from kafka_drain.maintenance.retention import (
     Deletion,
+    held_by_future,
     is_too_old,
+    newest_in_future,
     plan_deletions,
     seal_deletions,
     without_locked,
@@ -49,6 +52,34 @@ def test_is_too_old(times: Sequence[tuple[int | None, bool]]) -> None:
     contents = [SealedContent.of(P0, 0, 9, 10, OLD, time) for time, _ in times]
 
     assert is_too_old(contents, BEFORE) is all(is_old for _, is_old in times)
+
+
+@pytest.mark.parametrize(
+    ("times", "expected"),
+    [([], None), ([OLD], None), ([None, -1], None), ([10, OLD], None), ([BEFORE + 1, OLD], 0)],
+)
+def test_newest_in_future(times: list[int | None], expected: int | None) -> None:
+    """A file is held back by a record that is dated later than now, not by one of now."""
+    contents = [SealedContent.of(P0, 0, 9, 10, 1, time) for time in times]
+
+    found = newest_in_future(contents, BEFORE)
+
+    assert found == (None if expected is None else contents[expected])
+
+
+def test_held_by_future(tmp_path: Path) -> None:
+    """A file that one record from the future keeps is named, with that record's time."""
+    made = MadeArchive(tmp_path / "archive", {"t": "id"})
+    future = BEFORE + 32 * 86_400_000
+    [file] = made.seal({P0: dict(enumerate([OLD, future]))})
+    snapshot = made.archive.snapshot()
+
+    (line,) = held_by_future(snapshot, snapshot.generations, NOW)
+
+    assert file.path in line
+    assert line.startswith("1 file with 2 records, which retention_days can't delete")
+    assert f"(t-0: {time_text(future)})" in line
+    assert not held_by_future(snapshot, snapshot.generations, NOW + timedelta(days=3))
 
 
 def test_is_too_old_empty() -> None:
