@@ -5,7 +5,13 @@ from __future__ import annotations
 import argparse
 
 from kafka_drain.archive.archive import Archive
-from kafka_drain.cli.commands.arguments import add_apply, add_archive, add_kafka, cluster_from
+from kafka_drain.cli.commands.arguments import (
+    add_apply,
+    add_archive,
+    add_kafka,
+    add_replace_changed,
+    cluster_from,
+)
 from kafka_drain.cli.commands.plan_answer import acts, answer_fields
 from kafka_drain.cli.console import say, say_lines
 from kafka_drain.windows.roll import plan_roll, run_roll
@@ -28,6 +34,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="exclude what validation can't seal from what readers get; names what Kafka can no "
         "longer deliver, deletes none of its files",
     )
+    add_replace_changed(parser)
     add_apply(
         parser,
         "also carry out a roll that removes a window or gives up records; not needed for any other",
@@ -44,12 +51,19 @@ def run(options: argparse.Namespace) -> int:
             cluster,
             options.leave_out,
             leave_unsealed=options.leave_unsealed,
+            replace_changed=options.replace_changed,
             may_discard=options.apply is True,
             run="terminal",
             say=say,
         )
     else:
-        plan = plan_roll(archive, cluster, options.leave_out, leave_unsealed=options.leave_unsealed)
+        plan = plan_roll(
+            archive,
+            cluster,
+            options.leave_out,
+            leave_unsealed=options.leave_unsealed,
+            replace_changed=options.replace_changed,
+        )
         say_lines(plan.lines())
         options.needs_apply = plan.discards
     return answer_fields(options, plan.to_dict())
