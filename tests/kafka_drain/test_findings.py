@@ -38,6 +38,7 @@ def test_reason_warnings() -> None:
     assert [r for r in Reason if r.severity == "warning"] == [
         Reason.FILE_REPLACED,
         Reason.FILE_ORPHAN,
+        Reason.WINDOW_UNSEALED,
         Reason.OFFSET_EXPIRED,
         Reason.CONTENT_UNKNOWN,
         Reason.RECEIPT_FORGOTTEN,
