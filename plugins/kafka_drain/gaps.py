@@ -53,6 +53,11 @@ class GapReason(str, Enum):
         raise ValueError(f"not a gap reason: {code!r}")
 
 
+#: What reports and pages call offsets between the segments of a partition: windows were backfilled
+#: on one side, and a window or the first generation is on the other. No receipt has them.
+NOT_ARCHIVED = "not_archived"
+
+
 def is_harmless(code: str) -> bool:
     """Return whether gaps with a reason code are harmless; unknown codes aren't."""
     return any(reason == code and reason.harmless for reason in GapReason)

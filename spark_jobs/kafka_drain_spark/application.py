@@ -6,14 +6,16 @@ A job of kind `x` is the function `run_x` in this package's module `x`.
 from __future__ import annotations
 
 import os
+import select
 import signal
 import sys
 import threading
+import time
 from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from kafka_drain.spark.job_spec import RUN_OPTION, SPECS
+from kafka_drain.spark.job_spec import PARENT_VARIABLE, RUN_OPTION, SPECS
 from kafka_drain_spark.job import open_for_jobs, run_jobs
 from kafka_drain_spark.session import is_on_connect
 
@@ -39,9 +41,37 @@ def main(kind: str, *paths: str) -> int:
         # Until then, what was started early has no effect.
         told.wait()
     else:
+        if parent := os.environ.get(PARENT_VARIABLE):
+            ended = threading.Thread(target=_end_after, args=(int(parent),), daemon=True)
+            ended.start()
         opened = open_for_jobs()
     specs: list[Any] = [SPECS[kind].read(Path(path)) for path in paths]
     return run_jobs(specs, work, opened=opened)
+
+
+def _end_after(process_id: int) -> None:
+    """End this driver, and Spark with it, when the process that renews its lease has ended."""
+    try:
+        opened = os.pidfd_open(process_id)
+    except ProcessLookupError:
+        os._exit(1)
+    except (AttributeError, OSError):
+        # Not on Linux, or on one older than 5.3.
+        while _is_alive(process_id):
+            time.sleep(1)
+    else:
+        select.select([opened], [], [])
+    os._exit(1)
+
+
+def _is_alive(process_id: int) -> bool:
+    try:
+        os.kill(process_id, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        pass
+    return True
 
 
 def _end_with_parent(told: threading.Event) -> None:

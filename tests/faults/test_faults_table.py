@@ -28,6 +28,7 @@ NUMBERS = [
     *range(385, 389),
     *range(390, 394),
     *range(404, 410),
+    *range(440, 443),
 ]
 ROW = re.compile(r"^\| (\d+) \| ([^|]+) \| ([^|]+) \| ([^|]+) \|$", flags=re.M)
 TEST = re.compile(r"`(tests/[\w/]+\.py)::(\w+)`")

@@ -333,3 +333,56 @@ def test_backfill_without_generation(
     with pytest.raises(ArchiveError, match="run drain_day once"):
         backfill(new, hour(0))
     assert not folder.exists()
+
+
+def test_backfill_wrong_clocks(
+    make_topic: Any,
+    send: Any,
+    cluster: KafkaCluster,
+    archive_folder: str,
+    backfill: Backfill,
+    drain: Any,
+) -> None:
+    """Records dated far ahead hide none of those behind them from the intervals' backfills."""
+    topic = make_topic(partitions=1, message_timestamp_after_max_ms=str((1 << 63) - 1))
+    pipeline = Pipeline(
+        name="day",
+        topics=[topic],
+        archive=archive_folder,
+        source_options={"startingOffsets": "latest"},
+    )
+    times = [at(n / 10) for n in range(61)]
+    # Microseconds sent as milliseconds; a producer that is two hours ahead, for a while.
+    times[15] *= 1000
+    times[30:33] = [time + 7_200_000 for time in times[30:33]]
+    send(topic, [(b"k", b"%d" % n, None, time) for n, time in enumerate(times)])
+    drain(pipeline)
+
+    plans = [backfill(pipeline, hour(number)) for number in (4, 0, 1, 2, 3, 5, 6)]
+
+    assert offsets_in_files(Archive.at(archive_folder)) == {(0, n): 1 for n in range(61)}
+    assert not any(plan.of_no_interval for plan in plans)
+    assert validate_archive(Archive.at(archive_folder), cluster).complete
+
+
+def test_backfill_first_record_ahead(
+    make_topic: Any,
+    send: Any,
+    cluster: KafkaCluster,
+    archive_folder: str,
+    backfill: Backfill,
+    drain: Any,
+) -> None:
+    """A first record dated an hour behind the interval doesn't hide the second one, inside it."""
+    topic = make_topic(partitions=1)
+    pipeline = Pipeline(
+        name="day",
+        topics=[topic],
+        archive=archive_folder,
+        source_options={"startingOffsets": "latest"},
+    )
+    send(topic, [record(2), record(0.5)])
+    drain(pipeline)
+
+    assert backfill(pipeline, hour(0)).left == 2
+    assert offsets_in_files(Archive.at(archive_folder)) == {(0, 0): 1, (0, 1): 1}

@@ -33,6 +33,7 @@ pytestmark = pytest.mark.integration
 
 RECORDS = 600
 PATIENCE = 120
+BATCHES = 6
 
 
 @pytest.fixture
@@ -46,7 +47,7 @@ def pipeline(archive_folder: str, make_topic: Any, send: Any) -> Pipeline:
         name="archive",
         topics=[topic],
         archive=archive_folder,
-        source_options={"maxOffsetsPerTrigger": RECORDS // 6},
+        source_options={"maxOffsetsPerTrigger": RECORDS // BATCHES},
     )
 
 
@@ -154,6 +155,41 @@ def test_drain_beside_another_without_lease(
     assert "THE LEASE IS LOST" in log.read_text()
     check_exact(pipeline, cluster)
     assert drain(pipeline)["offsets"] == 0
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
+def test_drain_signalled(
+    number: signal.Signals, pipeline: Pipeline, arguments: Any, cluster: Any, tmp_path: Path
+) -> None:
+    """When a drain is ended alone, its Spark ends too; SIGTERM also gives the lease back."""
+    archive, log = Path(pipeline.archive), tmp_path / "log"
+    planned = archive / "generations" / "0001" / "checkpoint" / "offsets" / "1"
+
+    with drain_started(arguments, log, planned) as process:
+        process.send_signal(number)
+        code = process.wait(PATIENCE)
+        deadline = time.monotonic() + PATIENCE
+        while group_lives(process.pid):
+            assert time.monotonic() < deadline, log.read_text()[-2000:]
+            time.sleep(0.05)
+    commits = [*(archive / "generations" / "0001" / "checkpoint" / "commits").glob("[0-9]*")]
+
+    assert len(commits) < BATCHES, "it ended before it was signalled"
+    assert (archive / "lock.json").exists() is (number == signal.SIGKILL)
+    if number == signal.SIGTERM:
+        assert code == 143
+        assert "Run the same command again to continue" in log.read_text()
+        assert kafka_drain(*arguments).code == 0
+        check_exact(pipeline, cluster)
+
+
+def group_lives(number: int) -> bool:
+    """Return whether a process group has a process that hasn't ended."""
+    try:
+        os.killpg(number, 0)
+    except ProcessLookupError:
+        return False
+    return True
 
 
 def test_drain_after_kill(

@@ -98,10 +98,15 @@ class FakeCluster:
         return {tp: self._end(self.logs[tp], isolation_level) for tp in partitions}
 
     def at_times(self, times: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
+        return {tp: offset for tp, (offset, _) in self.first_since(times).items()}
+
+    def first_since(
+        self, times: Mapping[TopicPartition, int]
+    ) -> dict[TopicPartition, tuple[int, int]]:
         return {
             tp: min(
-                (offset for offset, at in (self.logs[tp].times or {}).items() if at >= time),
-                default=-1,
+                (timed for timed in (self.logs[tp].times or {}).items() if timed[1] >= time),
+                default=(-1, -1),
             )
             for tp, time in times.items()
         }

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 OK, FAILED, USAGE = 0, 1, 2
-#: The conventional exit code of shells for SIGINT.
-INTERRUPTED = 130
+#: The conventional exit codes of shells for SIGINT and SIGTERM.
+INTERRUPTED, TERMINATED = 130, 143
 
 #: The meaning of each, for `--help` and the reference.
 MEANINGS = {
@@ -12,4 +12,5 @@ MEANINGS = {
     FAILED: "failed, or validation has findings",
     USAGE: "wrong usage, configuration or folder",
     INTERRUPTED: "interrupted",
+    TERMINATED: "terminated",
 }

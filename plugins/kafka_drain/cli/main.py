@@ -8,13 +8,15 @@ from __future__ import annotations
 
 import argparse
 import os
+import signal
 import sys
-from collections.abc import Iterable, Sequence
-from contextlib import AbstractContextManager, nullcontext
+import threading
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from importlib import import_module
 from typing import NoReturn
 
-from kafka_drain.cli.exit_codes import FAILED, INTERRUPTED, MEANINGS, OK, USAGE
+from kafka_drain.cli.exit_codes import FAILED, INTERRUPTED, MEANINGS, OK, TERMINATED, USAGE
 from kafka_drain.errors import ArchiveError, ConfigError, KafkaDrainError
 
 #: What each command does. Its module has the same name, in `kafka_drain.cli.commands`.
@@ -64,7 +66,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     # By name, like the commands, which have loaded it: `--help` must not need its library.
     terminal = import_module("kafka_drain.cli.console")
     try:
-        with _for_master(options):
+        with _ended_by_sigterm(), _for_master(options):
             code: int = options.command(options)
         return code
     except (ConfigError, ArchiveError) as error:
@@ -86,10 +88,38 @@ def main(arguments: Sequence[str] | None = None) -> int:
             "the machine's disks"
         )
         return FAILED
-    except KeyboardInterrupt:
-        return INTERRUPTED
+    except KeyboardInterrupt as error:
+        is_terminated = isinstance(error, _Terminated)
+        terminal.complain(
+            f"kafka-drain {options.name}: {'terminated' if is_terminated else 'interrupted'}; what "
+            "it had started has ended. Run the same command again to continue"
+        )
+        return TERMINATED if is_terminated else INTERRUPTED
     finally:
         terminal.end_progress(keep=True)
+
+
+class _Terminated(KeyboardInterrupt):
+    """Raised by SIGTERM, so that a command ends as it does by Ctrl-C: with all that it started."""
+
+
+@contextmanager
+def _ended_by_sigterm() -> Iterator[None]:
+    """Let SIGTERM end the command in the body; systemd, Kubernetes and `timeout` send it."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+
+    def end(*_: object) -> None:
+        # Once: a second one ends the process at once, as it does without us.
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
+        raise _Terminated
+
+    before = signal.signal(signal.SIGTERM, end)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
 
 
 def _for_master(options: argparse.Namespace) -> AbstractContextManager[None]:

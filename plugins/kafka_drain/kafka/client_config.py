@@ -36,6 +36,27 @@ _AS_ANYWAY = {
 }
 
 
+#: What Java's client takes, and so Spark: a name, an IPv4 or, in brackets, an IPv6 address.
+_ADDRESS = re.compile(r"(\[[^\s\[\]]+\]|[^\s:/@\[\],;]+):(\d{1,5})")
+
+
+def check_addresses(servers: str) -> None:
+    """Refuse brokers that aren't all HOST:PORT, for which no client would ever find a broker.
+
+    Raises:
+        ConfigError: Names the first one, and what is wrong with it.
+    """
+    for address in servers.split(","):
+        found = _ADDRESS.fullmatch(address.strip())
+        if found is None or not 0 < int(found[2]) < 65536:
+            scheme = address.partition("://")[0] if "://" in address else ""
+            hint = f"; leave out {scheme}://, and set security.protocol for TLS" if scheme else ""
+            raise ConfigError(
+                f"bootstrap.servers has {address!r}, which isn't HOST:PORT; accepted: brokers as "
+                f"host:9092, separated by commas{hint}"
+            )
+
+
 @dataclass(frozen=True)
 class KafkaConfig:
     """Connection settings of a Kafka cluster. The `repr` shows no secrets.
@@ -68,6 +89,7 @@ class KafkaConfig:
                 "the Kafka connection has no bootstrap.servers; add it to the connection's "
                 'extra: {"bootstrap.servers": "host:9092"}'
             )
+        check_addresses(str(self.settings["bootstrap.servers"]))
         for name in _IN_SHELL:
             if not _HARMLESS.fullmatch(str(self.settings.get(name, ""))):
                 raise ConfigError(

@@ -309,17 +309,32 @@ class KafkaCluster:
         A partition without such a record has offset -1. Kafka has no times before 1970: earlier
         ones yield the first record that has a timestamp.
         """
-        found: dict[TopicPartition, int] = {}
+        return {tp: offset for tp, (offset, _) in self.first_since(times).items()}
+
+    def first_since(
+        self, times: Mapping[TopicPartition, int]
+    ) -> dict[TopicPartition, tuple[int, int]]:
+        """Return the first offset at or after a time in milliseconds, and its record's own time.
+
+        A partition without such a record has offset -1.
+        """
+        found: dict[TopicPartition, tuple[int, int]] = {}
         for at in set(times.values()):
             at_time = [tp for tp, wanted in times.items() if wanted == at]
             # Negative values have special meanings, such as the end offset (ListOffsetsRequest).
             spec = OffsetSpec.for_timestamp(max(0, at))
-            found |= self._list_offsets(at_time, spec, "read_uncommitted")
+            found |= self._list_with_times(at_time, spec, "read_uncommitted")
         return found
 
     def _list_offsets(
         self, partitions: Iterable[TopicPartition], spec: OffsetSpec, isolation_level: str
     ) -> dict[TopicPartition, int]:
+        found = self._list_with_times(partitions, spec, isolation_level)
+        return {tp: offset for tp, (offset, _) in found.items()}
+
+    def _list_with_times(
+        self, partitions: Iterable[TopicPartition], spec: OffsetSpec, isolation_level: str
+    ) -> dict[TopicPartition, tuple[int, int]]:
         wanted = {KafkaTopicPartition(tp.topic, tp.partition): spec for tp in partitions}
         if not wanted:
             return {}
@@ -328,17 +343,17 @@ class KafkaCluster:
         # client asks those. So the first attempt is short; only slow responses get the full time.
         timeouts = chain((min(QUICK_SECONDS, self._timeout),), repeat(self._timeout))
 
-        def ask(admin: AdminClient) -> dict[TopicPartition, int]:
+        def ask(admin: AdminClient) -> dict[TopicPartition, tuple[int, int]]:
             timeout = next(timeouts)
             futures = admin.list_offsets(wanted, isolation_level=isolation, request_timeout=timeout)
-            offsets = {
-                TopicPartition(tp.topic, tp.partition): answer_of(future, timeout).offset
+            answers = {
+                TopicPartition(tp.topic, tp.partition): answer_of(future, timeout)
                 for tp, future in futures.items()
             }
             # librdkafka returns this, without an error, if a leader left the request unanswered.
-            if OFFSET_INVALID in offsets.values():
+            if any(answer.offset == OFFSET_INVALID for answer in answers.values()):
                 raise KafkaException(KafkaError(KafkaError.LEADER_NOT_AVAILABLE))
-            return offsets
+            return {tp: (answer.offset, answer.timestamp) for tp, answer in answers.items()}
 
         return self.admin.ask(ask)
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from kafka_drain.findings import Reason
-from kafka_drain.gaps import GapReason, is_harmless
+from kafka_drain.gaps import NOT_ARCHIVED, GapReason, is_harmless
 from kafka_drain.pages.drawings import Bar, Box, Drawing, Figure, bar_chart
 from kafka_drain.pages.humanize import many, size_text, time_text
 from kafka_drain.pages.remedies import with_archive
@@ -90,9 +90,13 @@ def _headline(report: dict[str, Any]) -> str:
         if not report["offsets"]:
             return "Complete: nothing has been drained yet"
         # In a complete archive, gaps that aren't harmless were acknowledged.
-        known = sum(n for reason, n in _missing(report).items() if not is_harmless(reason))
-        return "Complete: every drained offset is in exactly one file or has a harmless reason" + (
-            f", or was acknowledged as gone ({many(known, 'offset')})" if known else ""
+        gaps = _missing(report)
+        between = gaps.pop(NOT_ARCHIVED, 0)
+        known = sum(n for reason, n in gaps.items() if not is_harmless(reason))
+        return (
+            "Complete: every drained offset is in exactly one file or has a harmless reason"
+            + (f", or was acknowledged as gone ({many(known, 'offset')})" if known else "")
+            + (f"; {many(between, 'offset')} between them were never archived" if between else "")
         )
     missing: Counter[str] = Counter()
     for gap in report["gaps"]:
@@ -163,6 +167,7 @@ def _share(row: dict[str, Any]) -> Drawing:
 def _reasons(missing: Counter[str]) -> list[_Missing]:
     # A receipt may be from a newer release, with reasons unknown to this one.
     meanings = {str(reason): reason.meaning for reason in GapReason}
+    meanings[NOT_ARCHIVED] = "offsets between what was drained and what was backfilled"
     return [
         _Missing(code, is_harmless(code), n, meanings.get(code, "unknown to this release"))
         for code, n in sorted(missing.items(), key=lambda item: is_harmless(item[0]))

@@ -21,8 +21,8 @@ from kafka_drain.clock import utc_now
 from kafka_drain.data_files.file_offsets import CommittedFile
 from kafka_drain.errors import ManifestInvalidError
 from kafka_drain.findings import Finding, errors, summary
-from kafka_drain.gaps import Gap, GapReason
-from kafka_drain.offsets import TopicPartition, count
+from kafka_drain.gaps import NOT_ARCHIVED, Gap, GapReason
+from kafka_drain.offsets import OffsetRange, TopicPartition, count, merge, subtract
 from kafka_drain.pages.report import report_page
 from kafka_drain.proof.offset_checks import Segment
 from kafka_drain.proof.window_checks import CheckedWindows
@@ -45,6 +45,7 @@ class PartitionRow:
         records: Number of rows in files.
         gaps: Number of missing offsets by reason.
         missing: The gaps that no earlier receipt explains.
+        segments: The offsets of its segments.
     """
 
     start: int
@@ -52,6 +53,12 @@ class PartitionRow:
     records: int = 0
     gaps: Counter[str] = field(default_factory=Counter)
     missing: list[Gap] = field(default_factory=list)
+    segments: list[OffsetRange] = field(default_factory=list)
+
+    @property
+    def not_archived(self) -> list[OffsetRange]:
+        """The offsets that lie between its segments."""
+        return subtract(OffsetRange(self.start, self.end), merge(self.segments))
 
 
 @dataclass
@@ -120,8 +127,8 @@ class Report:
 
     @property
     def offsets(self) -> int:
-        """Number of drained offsets, including gaps."""
-        return sum(row.end - row.start for row in self.rows.values())
+        """Number of drained offsets, including gaps, but not what lies between segments."""
+        return sum(row.end - row.start - count(row.not_archived) for row in self.rows.values())
 
     def add_sealed(self, generation: Generation, receipt: Receipt | None, receipts: int) -> None:
         """Add the sealed segments of a generation, from its newest receipt."""
@@ -134,6 +141,7 @@ class Report:
             records += part.records_so_far
             row = self._row(part.tp, receipt.topics if receipt else {}, part.start_so_far)
             row.end = part.range.end
+            row.segments.append(OffsetRange(part.start_so_far, row.end))
             row.records += part.records_so_far
             row.gaps.update({str(reason): n for reason, n in part.gaps_so_far.items()})
         self.generations.append(
@@ -187,6 +195,7 @@ class Report:
             for tp, r in part.ranges.items():
                 row = self._row(tp, topic_ids, r.start)
                 row.end = max(row.end, r.end)
+                row.segments.append(r)
         records = 0
         for content in (content for file in files for content in file.contents):
             records += content.records
@@ -195,6 +204,7 @@ class Report:
             if not parts:
                 # It is unknown what was drained; use what the files hold.
                 row.end = max(row.end, content.last + 1)
+                row.segments.append(OffsetRange(content.first, content.last + 1))
         self.add_gaps(gaps, topic_ids)
         self.generations[-1]["files"] += listed[0]
         self.generations[-1]["bytes"] += listed[1]
@@ -238,6 +248,7 @@ class Report:
             tp, topic_id = partition.key
             row = self._row(tp, {tp.topic: topic_id}, partition.start)
             row.end = row.end if partition.end is None else partition.end
+            row.segments += index.covered[partition.key]
             row.records += partition.records
             row.gaps.update(partition.gaps)
         self.generations += [
@@ -292,6 +303,7 @@ class Report:
         self.replaced.update(receipt.replaces)
         for part in receipt.partitions:
             row = self._row(part.tp, receipt.topics, part.range.start)
+            row.segments.append(part.range)
             row.records += part.records
             deleted = part.gaps_so_far.get(GapReason.DELETED, 0)
             if deleted and not receipt.files:
@@ -322,7 +334,8 @@ class Report:
                 "start": row.start,
                 "end": row.end,
                 "records": row.records,
-                "gaps": dict(row.gaps),
+                "gaps": dict(row.gaps)
+                | ({NOT_ARCHIVED: between} if (between := count(row.not_archived)) else {}),
             }
             for (tp, _), row in sorted(self.rows.items(), key=lambda item: item[0])
         ]

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 
+from kafka_drain.gaps import NOT_ARCHIVED
+from kafka_drain.offsets import OffsetRange, TopicPartition
 from kafka_drain.progress import Level, Line
 from kafka_drain.proof.report import Report
 
@@ -49,12 +51,35 @@ def report_ending(report: Report) -> list[str]:
     more = len(report.findings) - SHOWN
     return [
         *([f"… and {more} more findings"] if more > 0 else ()),
+        *(
+            Line(
+                f"not archived: {', '.join(map(str, between[:3]))} of {tp}{_others(between)}, "
+                "between what was drained and what was backfilled; backfill the hours between, or "
+                "leave them out on purpose",
+                Level.WARNING,
+            )
+            for tp, between in list(_between(report))[:SHOWN]
+        ),
         Line("verdict: complete", Level.GOOD)
         if report.complete
         else Line("verdict: findings", Level.ERROR),
     ]
 
 
+def _between(report: Report) -> Iterator[tuple[TopicPartition, list[OffsetRange]]]:
+    for (tp, _), row in sorted(report.rows.items(), key=lambda item: item[0]):
+        if row.not_archived:
+            yield tp, row.not_archived
+
+
+def _others(ranges: Sequence[OffsetRange]) -> str:
+    return f" and {len(ranges) - 3:,} more ranges" if len(ranges) > 3 else ""
+
+
 def gaps_text(gaps: Mapping[str, int]) -> str:
     """Return the number of missing offsets by reason."""
-    return ", ".join(f"{number:,} {reason}" for reason, number in gaps.items()) or "none"
+    words = {NOT_ARCHIVED: "not archived"}
+    return (
+        ", ".join(f"{number:,} {words.get(reason, reason)}" for reason, number in gaps.items())
+        or "none"
+    )

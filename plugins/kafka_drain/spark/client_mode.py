@@ -17,7 +17,7 @@ from kafka_drain.errors import SparkJobError
 from kafka_drain.progress import Level, Line, SparkUiLine, read_progress_line
 from kafka_drain.spark.connect import TOKEN_VARIABLE, ConnectAddress
 from kafka_drain.spark.engine import Found, NoServerError, run_on
-from kafka_drain.spark.job_spec import CONNECT_VARIABLE, write_private
+from kafka_drain.spark.job_spec import CONNECT_VARIABLE, PARENT_VARIABLE, write_private
 from kafka_drain.spark.place import SparkConnection
 from kafka_drain.spark.submit import SparkApplication
 
@@ -103,6 +103,7 @@ class SparkProcess:
         process = self._process
         if process is None:
             return
+        process.terminate()
         with suppress(subprocess.TimeoutExpired):
             process.wait(timeout=self.last_seconds)
         process.kill()
@@ -180,7 +181,8 @@ class SparkSubmit(SparkProcess):
                 [*connection.options, *self._login()],
                 connection.binary,
             ),
-            run_environment(application, connection.master),
+            # However this process ends: nobody would renew the lease of a driver that runs on.
+            run_environment(application, connection.master) | {PARENT_VARIABLE: str(os.getpid())},
         )
 
     def _login(self) -> list[str]:

@@ -12,6 +12,9 @@ from typing import Any, TypeVar
 #: `conf`, the session's configuration, and `py_files`, the zip with our packages.
 CONNECT_VARIABLE = "KAFKA_DRAIN_CONNECT"
 
+#: Environment variable with the id of the process that a driver on the same machine ends with.
+PARENT_VARIABLE = "KAFKA_DRAIN_PARENT"
+
 #: What comes before the run folders of jobs, in the place of the paths of their specs.
 RUN_OPTION = "--runs"
 

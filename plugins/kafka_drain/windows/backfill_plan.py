@@ -5,8 +5,8 @@
     minus the open generation's   whether drained yet or not
     the rest                      one bounded Spark read, proven and sealed as a window
 
-Consecutive intervals tile the offsets: each ends at the first offset whose timestamp is at or after
-its end, which is where the next one starts.
+Consecutive intervals tile the offsets: each ends where its end divides them (see `time_bounds`),
+which is where the next one starts. What no interval up to now holds is named by each plan.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ from kafka_drain.archive.journal.checks import refuse_unsound
 from kafka_drain.archive.receipts import SealedFile, records_of
 from kafka_drain.archive.snapshot import Snapshot, SnapshotWindow
 from kafka_drain.archive.window import Window
+from kafka_drain.clock import Clock, utc_now
 from kafka_drain.config.offset_ranges import parse_acknowledgements, range_name
 from kafka_drain.config.pipeline import Pipeline
 from kafka_drain.drain.preflight import check_identity, find_partitions
@@ -31,9 +32,11 @@ from kafka_drain.errors import (
     DataLossError,
     TopicError,
 )
-from kafka_drain.intervals import Interval, TimeRange
+from kafka_drain.intervals import Interval, TimeRange, milliseconds
 from kafka_drain.kafka.cluster import KafkaCluster
 from kafka_drain.offsets import OffsetRange, TopicPartition, count, merge, subtract
+from kafka_drain.progress import Level, Line
+from kafka_drain.windows.time_bounds import TimeBounds
 
 Ranges = Mapping[TopicPartition, list[OffsetRange]]
 
@@ -56,6 +59,8 @@ class BackfillPlan:
         acknowledged: Expired ranges that the user has accepted as lost.
         replaces: Files of an earlier window that this one replaces, relative to the archive.
         held: Number of records in the replaced files, by partition.
+        of_no_interval: Offsets before the open generation that are in no segment, and that no
+            interval up to now holds.
     """
 
     archive: Archive
@@ -70,6 +75,7 @@ class BackfillPlan:
     acknowledged: list[str] = field(default_factory=list)
     replaces: list[str] = field(default_factory=list)
     held: dict[TopicPartition, int] = field(default_factory=dict)
+    of_no_interval: dict[TopicPartition, list[OffsetRange]] = field(default_factory=dict)
 
     @property
     def nothing_to_do(self) -> bool:
@@ -96,7 +102,16 @@ class BackfillPlan:
             lines.append(f"{name}: {self.ahead:,} offsets are left to the next drain")
         if self.replaces:
             lines.append(f"{name}: replaces {len(self.replaces):,} files of this window")
-        return lines
+        return lines + [
+            Line(
+                f"{name}: WARNING {count(ranges):,} offsets of {tp} belong to no interval up to "
+                f"now: {', '.join(map(str, ranges[:3]))}. Their records have no timestamp, or are "
+                "dated after now, so no backfill takes them; another archive that starts at the "
+                "earliest offsets does",
+                Level.WARNING,
+            )
+            for tp, ranges in self.of_no_interval.items()
+        ]
 
     def to_dict(self) -> dict[str, Any]:
         """Return the plan as JSON types."""
@@ -109,6 +124,7 @@ class BackfillPlan:
             "to_drain": self.left,
             "ahead": self.ahead,
             "covered_by": self.covered_by,
+            "of_no_interval": sum(map(count, self.of_no_interval.values())),
         }
 
 
@@ -119,6 +135,7 @@ def plan_backfill(
     *,
     force: bool = False,
     acknowledge_expired: Collection[str] = (),
+    clock: Clock = utc_now,
 ) -> BackfillPlan:
     """Plan what is left to drain of a data interval, without changing anything.
 
@@ -128,6 +145,7 @@ def plan_backfill(
         interval: The data interval.
         force: Drain the interval's own window again, and replace it.
         acknowledge_expired: Expired offsets to accept as lost, as `topic:partition:start-end`.
+        clock: Returns the current time; replaced in tests.
 
     Raises:
         ArchiveError: When nothing was drained yet, or the archive belongs to another pipeline.
@@ -151,7 +169,9 @@ def plan_backfill(
     own = frozenset(_near(snapshot, interval))
     checked = refuse_unsound(snapshot, asked=None if force else Asked(names=own)).snapshot
     frozen = _frozen(checked.folders.get(interval.key), topic_ids)
-    offsets = frozen or _resolve(checked, cluster, interval, last)
+    now, length = milliseconds(clock()), interval.end_ms - interval.start_ms
+    bounds = TimeBounds(cluster, first, _ends(snapshot, last), now, length)
+    offsets = frozen or _resolve(checked, bounds, interval, last)
     if checked.left_out is None:
         snapshot = checked
     else:
@@ -181,7 +201,19 @@ def plan_backfill(
         acknowledged=accepted,
         replaces=[file.path for file in files],
         held=records_of(files),
+        of_no_interval={
+            tp: rest
+            for tp, ranges in bounds.of_no_interval().items()
+            if (rest := [part for r in ranges for part in subtract(r, owned.ranges.get(tp, []))])
+        },
     )
+
+
+def _ends(snapshot: Snapshot, last: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
+    """Return where a backfill's offsets end at the latest: where the open generation starts."""
+    generation = snapshot.open_generation
+    starts = generation.starting_offsets if generation else {}
+    return {tp: min(end, starts.get(tp, end)) for tp, end in last.items()}
 
 
 def _near(snapshot: Snapshot, interval: Interval) -> Iterator[str]:
@@ -260,21 +292,22 @@ def _frozen(
 
 def _resolve(
     snapshot: Snapshot,
-    cluster: KafkaCluster,
+    bounds: TimeBounds,
     interval: Interval,
     last: Mapping[TopicPartition, int],
 ) -> dict[TopicPartition, OffsetRange]:
     """Query the interval's offsets from Kafka; frozen bounds of adjacent intervals win."""
-    starts = cluster.at_times(dict.fromkeys(last, interval.start_ms))
-    ends = cluster.at_times(dict.fromkeys(last, interval.end_ms))
     before, after = _neighbours(snapshot, interval)
-    offsets = {}
+    starts = before | bounds.of(interval.start_ms, [tp for tp in last if tp not in before], {})
+    ends = after | bounds.of(interval.end_ms, [tp for tp in last if tp not in after], starts)
+    found = {}
     for tp, end_of_log in last.items():
         # -1: no record is that late. An offset may also be beyond what read_committed sees.
-        bounds = [min(at, end_of_log) if at >= 0 else end_of_log for at in (starts[tp], ends[tp])]
-        start, end = before.get(tp, bounds[0]), after.get(tp, bounds[1])
-        offsets[tp] = OffsetRange(start, max(start, end))
-    return offsets
+        start, end = (
+            min(at, end_of_log) if at >= 0 else end_of_log for at in (starts[tp], ends[tp])
+        )
+        found[tp] = OffsetRange(start, max(start, end))
+    return found
 
 
 def _neighbours(

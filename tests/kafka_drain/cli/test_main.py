@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
+import signal
 from pathlib import Path
 from pkgutil import iter_modules
 from typing import Any
@@ -114,3 +116,38 @@ def test_main_document_unreadable(
     assert main([command, str(archive.root)]) == 1
 
     assert f"{document}: Is a directory; check that" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("number", "code", "word"),
+    [(signal.SIGINT, 130, "interrupted"), (signal.SIGTERM, 143, "terminated")],
+)
+def test_main_ended_by_signal(
+    number: signal.Signals,
+    code: int,
+    word: str,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """By either signal a command cleans up, says how to continue, and ends with its code."""
+    cleaned: list[str] = []
+
+    def run(_: argparse.Namespace) -> int:
+        try:
+            os.kill(os.getpid(), number)
+            signal.pause()
+        finally:
+            cleaned.append("lease")
+        return 0
+
+    monkeypatch.setattr("kafka_drain.cli.commands.inspect.run", run)
+    before = signal.getsignal(signal.SIGTERM)
+
+    assert main(["inspect", "/archive"]) == code
+
+    assert cleaned == ["lease"]
+    assert capsys.readouterr().err == (
+        f"kafka-drain inspect: {word}; what it had started has ended. Run the same command again "
+        "to continue\n"
+    )
+    assert signal.getsignal(signal.SIGTERM) is before

@@ -54,6 +54,41 @@ def test_kafka_config_without_servers(settings: dict[str, str]) -> None:
 
 
 @pytest.mark.parametrize(
+    ("servers", "wrong"),
+    [
+        ("k1", "k1"),
+        ("k1:abc", "k1:abc"),
+        ("k1:0", "k1:0"),
+        ("k1:65536", "k1:65536"),
+        (":9092", ":9092"),
+        ("k1:9092,", ""),
+        ("k1:9092;k2:9092", "k1:9092;k2:9092"),
+        ("k1:9092,k2", "k2"),
+        ("k1 k2:9092", "k1 k2:9092"),
+        ("::1:9092", "::1:9092"),
+    ],
+)
+def test_kafka_config_not_host_port(servers: str, wrong: str) -> None:
+    """What isn't HOST:PORT is refused at once, by its name: no client would find a broker."""
+    with pytest.raises(ConfigError, match=re.escape(f"has {wrong!r}, which isn't HOST:PORT")):
+        KafkaConfig({"bootstrap.servers": servers})
+
+
+def test_kafka_config_url() -> None:
+    """Of a URL, the scheme is what has to go."""
+    with pytest.raises(ConfigError, match=r"leave out https://, and set security\.protocol"):
+        KafkaConfig({"bootstrap.servers": "https://k1:9092"})
+
+
+@pytest.mark.parametrize(
+    "servers", ["k1:9092", "k1:1, k2:65535", "10.0.0.1:9092", "[::1]:9092", "[fe80::1%eth0]:1"]
+)
+def test_kafka_config_host_port(servers: str) -> None:
+    """Names, addresses of both kinds, and spaces after commas are accepted."""
+    assert KafkaConfig({"bootstrap.servers": servers}).bootstrap_servers == servers
+
+
+@pytest.mark.parametrize(
     ("name", "meant"),
     [
         ("sasl.pasword", "sasl.password"),

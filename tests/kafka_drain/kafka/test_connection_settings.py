@@ -32,7 +32,12 @@ WITH = {
     "oauth_cb": {"sasl.mechanism": "OAUTHBEARER"},
     "metadata.broker.list": {"bootstrap.servers": "k:2"},
 }
-VALUES = {"sasl.mechanism": "PLAIN", "sasl.mechanisms": "PLAIN", "oauth_cb": "json.dumps"}
+VALUES = {
+    "bootstrap.servers": "x:9092",
+    "oauth_cb": "json.dumps",
+    "sasl.mechanism": "PLAIN",
+    "sasl.mechanisms": "PLAIN",
+}
 
 
 def settings_of_librdkafka(path: Path) -> set[str]:

@@ -101,6 +101,7 @@ def test_plan_backfill(backfilled: Backfilled) -> None:
         "to_drain": 60,
         "ahead": 0,
         "covered_by": [],
+        "of_no_interval": 0,
     }
 
 

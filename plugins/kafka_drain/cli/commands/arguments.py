@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from kafka_drain.evidence.signing import Signer
 
 _BOOTSTRAP_VARIABLE = "KAFKA_BOOTSTRAP_SERVERS"
+#: librdkafka's names of the setting.
+_BOOTSTRAP_NAMES = {"bootstrap.servers", "metadata.broker.list"}
 
 
 def add_archive(parser: argparse.ArgumentParser) -> None:
@@ -31,8 +33,7 @@ def add_kafka(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--bootstrap-servers",
         metavar="HOST:PORT",
-        default=os.environ.get(_BOOTSTRAP_VARIABLE),
-        help=f"Kafka's brokers (default: ${_BOOTSTRAP_VARIABLE})",
+        help=f"Kafka's brokers (default: those of --kafka-config, or ${_BOOTSTRAP_VARIABLE})",
     )
     parser.add_argument(
         "--kafka-config",
@@ -185,16 +186,30 @@ def _add_dry_run(parser: argparse._ActionsContainer) -> None:
 
 def names_kafka(options: argparse.Namespace) -> bool:
     """Return whether a Kafka cluster was given."""
-    return bool(options.bootstrap_servers or options.kafka_config)
+    return bool(
+        options.bootstrap_servers or options.kafka_config or os.environ.get(_BOOTSTRAP_VARIABLE)
+    )
+
+
+def connection_settings(
+    bootstrap_servers: str | None, file: Mapping[str, Any], environment: Mapping[str, str]
+) -> dict[str, Any]:
+    """Return librdkafka's settings: the command line's over the file's over the environment's.
+
+    A file's logins go to the brokers that the file names, whatever the environment says.
+    """
+    settings = dict(file)
+    if bootstrap_servers:
+        settings["bootstrap.servers"] = bootstrap_servers
+    elif not settings.keys() & _BOOTSTRAP_NAMES and environment.get(_BOOTSTRAP_VARIABLE):
+        settings["bootstrap.servers"] = environment[_BOOTSTRAP_VARIABLE]
+    return settings
 
 
 def cluster_from(options: argparse.Namespace) -> KafkaCluster:
     """Return the cluster that the options name."""
-    settings: dict[str, Any] = {}
-    if options.kafka_config:
-        settings |= json_file(options.kafka_config)
-    if options.bootstrap_servers:
-        settings["bootstrap.servers"] = options.bootstrap_servers
+    file = json_file(options.kafka_config) if options.kafka_config else {}
+    settings = connection_settings(options.bootstrap_servers, file, os.environ)
     if not settings:
         raise ConfigError(
             f"no Kafka given; pass --bootstrap-servers or --kafka-config, or set "

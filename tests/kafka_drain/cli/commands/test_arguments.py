@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from kafka_drain.cli.commands.arguments import cluster_from
+from kafka_drain.cli.commands.arguments import cluster_from, connection_settings, names_kafka
 from kafka_drain.cli.main import COMMANDS, main, parser
 from kafka_drain.config.pipeline import Pipeline
 from tests.kafka_drain.golden import P0, golden_cluster, golden_copy, sealed_copy
@@ -190,3 +190,57 @@ def test_cluster_from_warns(tmp_path: Path, capsys: pytest.CaptureFixture[str]) 
         "Kafka connection: ssl.crl.location: Spark's Java client doesn't check whether the "
         "broker's certificate was revoked\n"
     )
+
+
+@pytest.mark.parametrize(
+    ("option", "file", "variable", "expected"),
+    [
+        (None, {}, None, None),
+        (None, {}, "env:1", "env:1"),
+        (None, {"bootstrap.servers": "file:1"}, "env:1", "file:1"),
+        ("option:1", {"bootstrap.servers": "file:1"}, "env:1", "option:1"),
+        ("option:1", {}, "env:1", "option:1"),
+        (None, {"sasl.password": "hunter2"}, "env:1", "env:1"),
+        (None, {"bootstrap.servers": "file:1"}, None, "file:1"),
+    ],
+)
+def test_connection_settings_precedence(
+    option: str | None, file: dict[str, str], variable: str | None, expected: str | None
+) -> None:
+    """The command line counts before the file, and the file before the environment."""
+    environment = {"KAFKA_BOOTSTRAP_SERVERS": variable} if variable else {}
+
+    settings = connection_settings(option, file, environment)
+
+    assert settings.get("bootstrap.servers") == expected
+    assert settings.keys() - {"bootstrap.servers"} == file.keys() - {"bootstrap.servers"}
+
+
+def test_connection_settings_other_name() -> None:
+    """A file that names its brokers by librdkafka's other name doesn't get the environment's."""
+    file = {"metadata.broker.list": "file:1"}
+
+    assert connection_settings(None, file, {"KAFKA_BOOTSTRAP_SERVERS": "env:1"}) == file
+
+
+def test_cluster_from_file_before_environment(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A file's brokers are the ones that are asked, whatever the environment exports."""
+    monkeypatch.setenv("KAFKA_BOOTSTRAP_SERVERS", "source:9092")
+    config = tmp_path / "kafka.json"
+    config.write_text(json.dumps({"bootstrap.servers": "target:9092"}))
+    options = argparse.Namespace(kafka_config=str(config), bootstrap_servers=None)
+
+    assert cluster_from(options).config.bootstrap_servers == "target:9092"
+
+
+@pytest.mark.parametrize("variable", [None, "source:9092"])
+def test_names_kafka_by_environment(variable: str | None, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The environment alone names a cluster."""
+    if variable:
+        monkeypatch.setenv("KAFKA_BOOTSTRAP_SERVERS", variable)
+
+    named = names_kafka(argparse.Namespace(kafka_config=None, bootstrap_servers=None))
+
+    assert named is (variable is not None)
