@@ -171,6 +171,22 @@ class Reason(str, Enum):
         "copied one, or put something else there; readers ignore it",
         "no action needed; move it out of the archive if nobody needs it",
     )
+    WINDOW_UNSEALED = (
+        "window_unsealed",
+        "warning",
+        "a window has data files and no receipt: its run is still working, or was killed; readers "
+        "ignore them",
+        "no action needed while its run is working; otherwise run that again, or remove the "
+        "window's folder",
+    )
+    ERASED_LEFT = (
+        "erased_left",
+        "error",
+        "data files of a window without a receipt hold records that were erased, as a release that "
+        "doesn't know erasures drains them; readers ignore them, but they are there",
+        "remove the window's folder, if no run is writing to it, and don't run that release on the "
+        "archive again",
+    )
     OFFSET_MISSING = (
         "offset_missing",
         "error",

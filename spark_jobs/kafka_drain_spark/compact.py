@@ -11,7 +11,7 @@ from pyspark.sql import functions as F
 from kafka_drain.progress import Progress
 from kafka_drain.spark.job_spec import CompactSpec
 from kafka_drain_spark.background import Background
-from kafka_drain_spark.data_files import read_files, with_exact_times
+from kafka_drain_spark.data_files import read_files, with_exact_times, without_wrong_times
 from kafka_drain_spark.decoding import with_decoded
 from kafka_drain_spark.encryption import set_keys
 from kafka_drain_spark.fingerprint import (
@@ -66,6 +66,7 @@ def run_compact(spark: SparkSession, spec: CompactSpec) -> dict[str, Any]:
     observed = with_exact_times(observed, spec.file_format)
     # Decoded from the raw bytes again: schemas that were unknown may be known by now.
     observed = with_decoded(observed, spec.values)
+    observed = without_wrong_times(observed, spec.file_format)
     if spec.encryption:
         set_keys(spark, spec.encryption, observed.schema, spec.partition_by)
     writer = observed.write.format(spec.file_format).options(**spec.writer_options)

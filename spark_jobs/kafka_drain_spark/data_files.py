@@ -73,3 +73,15 @@ def with_exact_times(records: DataFrame, file_format: str) -> DataFrame:
     if file_format != "orc":
         return records
     return records.withColumn(MILLISECONDS, F.expr("unix_millis(timestamp)"))
+
+
+def without_wrong_times(records: DataFrame, file_format: str) -> DataFrame:
+    """Leave out the timestamps that a format would store as another time; call it last.
+
+    Of ORC, those are times in the second before 1970, such as -1, which Kafka uses for none: every
+    reader but ours would get one up to a second after 1970. The exact column has them all.
+    """
+    if file_format != "orc":
+        return records
+    right = F.expr(f"CASE WHEN {MILLISECONDS} BETWEEN -999 AND -1 THEN NULL ELSE timestamp END")
+    return records.withColumn("timestamp", right)

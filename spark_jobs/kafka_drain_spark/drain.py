@@ -20,7 +20,7 @@ from kafka_drain.offsets import (
 )
 from kafka_drain.progress import Progress
 from kafka_drain.spark.job_spec import DrainSpec
-from kafka_drain_spark.data_files import with_exact_times
+from kafka_drain_spark.data_files import with_exact_times, without_wrong_times
 from kafka_drain_spark.decoding import (
     COUNTED,
     count_columns,
@@ -313,6 +313,7 @@ def start_writing(records: DataFrame, spec: DrainSpec) -> StreamingQuery:
         records = with_decoded(records, spec.values).observe(COUNTED, *count_columns(spec.values))
     for column, expression in spec.columns.items():
         records = records.withColumn(column, F.expr(expression))
+    records = without_wrong_times(records, spec.file_format)
     if spec.encryption:
         set_keys(records.sparkSession, spec.encryption, records.schema, spec.partition_by)
     writer = records.writeStream.format(spec.file_format).options(**spec.writer_options)

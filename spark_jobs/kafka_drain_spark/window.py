@@ -10,7 +10,7 @@ from pyspark.sql import functions as F
 
 from kafka_drain.offsets import from_spark_json, ranges_between
 from kafka_drain.spark.job_spec import WindowSpec
-from kafka_drain_spark.data_files import with_exact_times
+from kafka_drain_spark.data_files import with_exact_times, without_wrong_times
 from kafka_drain_spark.decoding import sources_of, with_decoded
 from kafka_drain_spark.encryption import set_keys
 from kafka_drain_spark.fingerprint import NAME, fingerprint_columns, fingerprint_of
@@ -53,6 +53,7 @@ def run_window(spark: SparkSession, spec: WindowSpec) -> dict[str, Any]:
     records = with_decoded(records, spec.values)
     for column, expression in spec.columns.items():
         records = records.withColumn(column, F.expr(expression))
+    records = without_wrong_times(records, spec.file_format)
     if spec.encryption:
         set_keys(session, spec.encryption, records.schema, spec.partition_by)
     # Overwrite a partial window that a killed run left.

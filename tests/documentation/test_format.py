@@ -879,7 +879,7 @@ def test_key_wrong_type(name: str, documents: Documents) -> None:
 @pytest.mark.parametrize(
     ("name", "key", "value"),
     [
-        ("archive", "format_version", 2),
+        ("archive", "format_version", 3),
         ("receipt", "sha256", "0" * 63),
         ("receipt", "generation", 0),
         ("receipt", "sealed_at", "2026-01-01T00:00:00"),
@@ -1104,7 +1104,7 @@ def test_reader_something_else(name: str, content: bytes, tmp_path: Path) -> Non
         reader(UPath(tmp_path / "lock.json"), content)
 
 
-@pytest.mark.parametrize("version", [0, 2, 99, "1", True, 1.0, None, [1]])
+@pytest.mark.parametrize("version", [0, 3, 99, "1", True, 1.0, None, [1]])
 @pytest.mark.parametrize("name", ["archive", "generation", "receipt", "journal-entry"])
 def test_reader_unknown_version(
     name: str, version: Any, documents: Documents, tmp_path: Path
@@ -1228,7 +1228,7 @@ def test_newer_version_refused(tmp_path: Path) -> None:
     [entry, *_] = sorted((root / "journal").iterdir())
     [plan, *_] = sorted(root.glob("republish/*/plan.json"))
     [offset_map, *_] = sorted(root.glob("republish/*/offset-map.json"))
-    document = {**archive.snapshot().document.content(), "format_version": 2}
+    document = {**archive.snapshot().document.content(), "format_version": 3}
     (root / "archive.json").write_text(json.dumps(document))
 
     for path, parse in (
@@ -1240,7 +1240,7 @@ def test_newer_version_refused(tmp_path: Path) -> None:
         with pytest.raises(ValueError, match="format version 5"):
             parse(resealed(path, format_version=5))
     with pytest.raises(
-        ArchiveError, match="has archive format 2, but this kafka-drain reads format 1"
+        ArchiveError, match="has archive format 3, but this kafka-drain reads format 1 or 2"
     ):
         archive.require()
 

@@ -32,6 +32,7 @@ NUMBERS = [
     *range(410, 417),
     *range(420, 427),
     *range(394, 398),
+    *range(404, 410),
     *range(440, 443),
     *range(440, 444),
     *range(450, 458),

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import random
+from datetime import datetime, timezone
 from typing import Any
 
 import pytest
+from pyarrow import orc
 
 from kafka_drain.archive.archive import Archive
+from kafka_drain.archive.files import archive_files
 from kafka_drain.config.pipeline import Pipeline
 from kafka_drain.proof.validation import validate_archive
 
@@ -55,3 +58,49 @@ def test_round_trip_in_each_format(
     assert report.complete
     assert not report.findings
     assert read(target) == read(source)
+
+
+#: Around the second before 1970, in which ORC has no times.
+AROUND_1970 = [-1_500, -1_000, -999, -500, -1, 1, 999, 1_000]
+
+
+@pytest.mark.parametrize("partition_by", [["topic", "date"], []])
+def test_orc_before_1970(
+    partition_by: list[str],
+    archive_folder: str,
+    drain: Any,
+    cluster: Any,
+    make_topic: Any,
+    send: Any,
+    read: Any,
+    republish: Any,
+) -> None:
+    """A foreign reader of ORC gets each time as it is, or none: never another one."""
+    source, target = make_topic(1), make_topic(1)
+    send(source, [(b"k", b"%d" % time, None, time) for time in AROUND_1970])
+    pipeline = Pipeline(
+        name="orc",
+        topics=[source],
+        archive=archive_folder,
+        format="orc",
+        partition_by=partition_by,
+    )
+
+    drain(pipeline)
+
+    archive = Archive.at(archive_folder)
+    files = [str(archive.root / file.path) for file in archive_files(archive.snapshot())]
+    rows = [row for file in files for row in orc.read_table(file).to_pylist()]
+    found = {row["timestampMillis"]: in_milliseconds(row["timestamp"]) for row in rows}
+    assert found == {time: None if -1_000 < time < 0 else time for time in AROUND_1970}
+    if partition_by:
+        assert {"date=1969-12-31" in file for file in files} == {True, False}
+        assert not any("HIVE_DEFAULT" in file for file in files)
+    assert validate_archive(archive, cluster, deep=True).findings == []
+    republish(archive, target)
+    assert read(target) == read(source)
+
+
+def in_milliseconds(time: datetime | None) -> int | None:
+    """Return a time in UTC that pyarrow gives without its zone."""
+    return time and round(time.replace(tzinfo=timezone.utc).timestamp() * 1000)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import io
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
 from typing import Any
@@ -21,6 +22,8 @@ from kafka_drain.data_files.file_offsets import CommittedFile
 from kafka_drain.data_files.reader import index_sha256, read_offsets, topic_of
 from kafka_drain.data_files.records import SCHEMA
 from kafka_drain.offsets import OffsetRange, TopicPartition
+from kafka_drain.proof.committed_file import file_fingerprint
+from kafka_drain.proof.content_checks import content_of
 from kafka_drain.proof.offset_checks import Segment
 from kafka_drain.proof.sealing import Identity, seal_segment, seal_window
 from kafka_drain.storage.json_files import write_document
@@ -138,9 +141,14 @@ class MadeArchive:
         replaces: Sequence[str] = (),
         columns: Mapping[str, Any] | None = None,
         sealed_at: str = "",
+        is_known: bool = True,
+        changed: tuple[str, ...] | None = None,
         **plan: Any,
     ) -> list[ArchiveFile]:
-        """Write a window and its receipt, with more in its plan if wanted; return the files."""
+        """Write a window and its receipt, with more in its plan if wanted; return the files.
+
+        The receipt has the records' fingerprint if `is_known`, and what `changed` in them.
+        """
         window = Window(self.root, key)
         plan = {"ranges": [], "format": "parquet", "replaces": list(replaces), **plan}
         write_document(window.folder / "plan.json", plan)
@@ -152,12 +160,12 @@ class MadeArchive:
             identity=self._identity(),
             window=key,
             replaces=replaces,
-            fingerprint=None,
+            fingerprint=content_of(files).fingerprint if is_known else None,
             # Later than the windows before it.
             sealed_at=sealed_at
             or (NOW + timedelta(seconds=len(self.archive.snapshot().windows))).isoformat(),
         )
-        window.write_receipt(receipt)
+        window.write_receipt(replace(receipt, changed=changed))
         return list(files_of_receipt(window, receipt, "parquet"))
 
     def write(self, folder: str, batch: Batch, **columns: Any) -> list[CommittedFile]:
@@ -240,6 +248,7 @@ class MadeArchive:
             bytes=len(buffer.getvalue()),
             sha256=hashlib.sha256(buffer.getvalue()).hexdigest(),
             contents=tuple(read_offsets(target, "parquet", topic_of(path))),
+            fingerprint=f"{file_fingerprint(target, 'parquet', topic_of(path)):016x}",
             nul_header_names=self.nul_header_names,
             index_sha256=index_sha256(target, "parquet") if self.notes_index else None,
         )

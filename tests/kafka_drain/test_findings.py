@@ -39,6 +39,7 @@ def test_reason_warnings() -> None:
         Reason.FILE_REPLACED,
         Reason.FILE_ORPHAN,
         Reason.COPY_IGNORED,
+        Reason.WINDOW_UNSEALED,
         Reason.OFFSET_EXPIRED,
         Reason.CONTENT_UNKNOWN,
         Reason.IDENTITY_UNTOLD,

@@ -8,7 +8,7 @@ from typing import Any
 
 from upath import UPath
 
-from kafka_drain.archive.copies import copy_path
+from kafka_drain.archive.copies import copy_path, keep_copies
 from kafka_drain.archive.documents import ArchiveDocument, IdentityDocument
 from kafka_drain.archive.format_version import FORMAT_VERSION
 from kafka_drain.archive.generation import Generation
@@ -79,7 +79,7 @@ class Archive:
         document = ArchiveDocument.model_validate(
             {
                 **(known.content() if known else {}),
-                "format_version": FORMAT_VERSION,
+                "format_version": max(FORMAT_VERSION, known.format_version if known else 0),
                 "pipeline": pipeline,
                 "cluster_id": cluster_id,
                 "topics": dict(sorted(topic_ids.items())),
@@ -114,6 +114,18 @@ class Archive:
         """Add topic ids to `archive.json`, whose content is `document`; other topics are kept."""
         topics = dict(sorted((document.topics | topic_ids).items()))
         document.model_copy(update={"topics": topics}).write(self.root / "archive.json")
+
+    def raise_format(self, version: int) -> None:
+        """Let `archive.json` have a version, unless it has a higher one.
+
+        The caller holds the archive's lease.
+        """
+        document = self.snapshot().document
+        if document.format_version < version:
+            document.model_copy(update={"format_version": version}).write(
+                self.root / "archive.json"
+            )
+            keep_copies(self.root, ["archive.json"])
 
     def generation(self, number: int) -> Generation:
         """Return a generation by its number; it need not exist."""

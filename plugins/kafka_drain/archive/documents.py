@@ -24,7 +24,7 @@ from pydantic import (
 from typing_extensions import NotRequired, TypedDict
 from upath import UPath
 
-from kafka_drain.archive.format_version import READABLE
+from kafka_drain.archive.format_version import READABLE, READABLE_ARCHIVES
 from kafka_drain.errors import ArchiveError, ConfigError
 from kafka_drain.intervals import Interval
 from kafka_drain.kafka.topics import MAX_MESSAGE_BYTES
@@ -84,7 +84,7 @@ class Document(Row):
         except VersionError as error:
             raise ArchiveError(
                 f"{path} has archive format {error.version!r}, but this kafka-drain reads "
-                f"format {', '.join(map(str, READABLE))}; use the release that wrote it"
+                f"format {' or '.join(map(str, cls.readable))}; use the release that wrote it"
             ) from error
         except DocumentError as error:
             raise ArchiveError(f"{path} {error}") from error
@@ -150,6 +150,8 @@ class Immutable(TypedDict):
 class ArchiveDocument(VersionedDocument):
     """`archive.json`: the identity of an archive.
 
+    Its version is that of the archive: the lowest one that its content requires of a reader.
+
     Attributes:
         pipeline: Name of the pipeline.
         cluster_id: Id of the Kafka cluster.
@@ -160,6 +162,7 @@ class ArchiveDocument(VersionedDocument):
         immutable: How the store locks files and receipts that are sealed from now on; None for not.
     """
 
+    readable = READABLE_ARCHIVES
     without_version = None
 
     pipeline: str

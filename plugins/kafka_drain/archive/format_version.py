@@ -6,7 +6,13 @@ meaning of a key changes, so does the version (`docs/format.md`).
 
 from __future__ import annotations
 
-#: The version that this release writes.
+#: The version that this release writes of all documents, but archives with erased records.
 FORMAT_VERSION = 1
+#: The version of the archive.json of an archive from which records were erased. Releases that don't
+#: know erasures would drain these offsets again; each release refuses an archive.json that it
+#: doesn't know before it does anything else.
+ERASED_VERSION = 2
 #: The versions that it reads: the current one and its predecessor, if any.
 READABLE = tuple(version for version in (FORMAT_VERSION - 1, FORMAT_VERSION) if version >= 1)
+#: The versions that it reads of archive.json.
+READABLE_ARCHIVES = (*READABLE, ERASED_VERSION)

@@ -347,6 +347,9 @@ class Receipt:
         files_so_far: All files of the generation, up to and including this segment.
         acknowledged: Acknowledged expired offsets, as `topic:partition:start-end`.
         replaces: Files, relative to the archive, that this window replaces.
+        changed: Offsets, as `topic:partition:start-end`, at which this window doesn't provably hold
+            the records of the files that it replaces, as the user has accepted; None if it wasn't
+            compared with them.
         provenance: SHA-256 of the receipts that sealed what a compaction has rewritten, by path
             relative to the archive.
         journal: Number of entries in the archive's journal at the time of sealing.
@@ -374,6 +377,7 @@ class Receipt:
     journal: int = 0
     cluster: SealedName | None = None
     schemas: SealedName | None = None
+    changed: tuple[str, ...] | None = None
     sha256: str = field(default="", compare=False)
 
     @property
@@ -447,7 +451,7 @@ class Receipt:
         for part in document["partitions"]:
             if part["tail"] is None:
                 del part["tail"]
-        for name in ("cluster", "schemas"):
+        for name in ("changed", "cluster", "schemas"):
             if document[name] is None:
                 del document[name]
         return seal(document)
@@ -481,6 +485,8 @@ class _Document:
     fingerprint: str | None
     acknowledged: tuple[str, ...]
     replaces: tuple[str, ...]
+    # Absent where records weren't compared with those of replaced files.
+    changed: tuple[str, ...] | None = None
     # Receipts from before compaction existed have none.
     provenance: Mapping[str, str] = field(default_factory=dict)
     # Neither have those of a release without a journal.

@@ -27,6 +27,7 @@ from kafka_drain.archive.documents import (
 from kafka_drain.archive.erasures import Erasure, create_erasure, in_force, read_erasures
 from kafka_drain.archive.files import ArchiveFile, archive_files
 from kafka_drain.archive.fold import WindowKind
+from kafka_drain.archive.format_version import ERASED_VERSION
 from kafka_drain.archive.generation import Generation, list_data_files
 from kafka_drain.archive.journal.checks import note_of_erasures, refuse_unsound
 from kafka_drain.archive.journal.files import note_sealed
@@ -58,7 +59,7 @@ from kafka_drain.republish.planning.follow import followers, has_sent
 from kafka_drain.republish.planning.runs import list_runs
 from kafka_drain.spark.engine import SparkRunner
 from kafka_drain.storage.immutability import Locked
-from kafka_drain.storage.lease import hold_lease
+from kafka_drain.storage.lease import hold_lease, wait_for_lease
 from kafka_drain.storage.object_retention import StoreLocks, can_lock
 from kafka_drain.storage.paths import is_local
 from kafka_drain.storage.schemes import HDFS
@@ -517,6 +518,8 @@ def run_erasure(
         erasures = _required(_with_document(read_erasures(archive.root), request, create))
         # From now on, it is found if one is lost or changed.
         note_sealed(archive.root, note_of_erasures(archive.root))
+        # Before anything is erased: a release that doesn't know erasures would bring it back.
+        _shut_out_older_releases(archive, run=run, say=say, wait_seconds=wait_seconds)
         target = pipeline.target_file_bytes
         locks = _locks(archive, say)
         _finish_previous(archive, say, locks)
@@ -537,6 +540,20 @@ def run_erasure(
         for line in plan.lines():
             say(line)
         return carry_out(plan, pipeline, runner, locks, run=run, say=say)
+
+
+def _shut_out_older_releases(
+    archive: Archive, *, run: str, say: Callable[[str], None], wait_seconds: float
+) -> None:
+    """Raise the archive's format, so that releases without erasures refuse it.
+
+    Raises:
+        LockedError: When a drain, which may write archive.json too, holds the archive's lease;
+            nothing was erased, and a retry may help.
+    """
+    if archive.snapshot().document.format_version < ERASED_VERSION:
+        with wait_for_lease(archive.root, run=run, say=say, wait_seconds=wait_seconds):
+            archive.raise_format(ERASED_VERSION)
 
 
 def _finish_previous(archive: Archive, say: Callable[[str], None], locks: StoreLocks) -> None:
@@ -627,7 +644,14 @@ def sweep(
     Returns:
         The windows that were sealed.
     """
-    erasures = in_force(read_erasures(archive.root))
+    known = read_erasures(archive.root)
+    if known:
+        try:
+            _shut_out_older_releases(archive, run=run, say=say, wait_seconds=0)
+        except LockedError as error:
+            say(Line(f"erase {archive.root}: WARNING skipped this time: {error}", Level.WARNING))
+            return []
+    erasures = in_force(known)
     if not erasures:
         return []
     # A run that accepted one may have been killed before it noted it.

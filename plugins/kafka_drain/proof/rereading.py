@@ -6,74 +6,21 @@ blocks differ, the first one is compared again, record by record.
 
 from __future__ import annotations
 
-from bisect import bisect_right
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
-
-import pyarrow as pa
+from collections.abc import Callable, Mapping, Sequence
 
 from kafka_drain.data_files.reader import read_columns, read_records, topic_of
-from kafka_drain.data_files.records import SCHEMA, Wanted
+from kafka_drain.data_files.records import Wanted
 from kafka_drain.data_files.xxhash64 import record_hashes
 from kafka_drain.kafka.cluster import KafkaCluster
 from kafka_drain.offsets import OffsetRange, TopicPartition, count, overlapping
 from kafka_drain.progress import Progress, Ticker
 from kafka_drain.proof.content_checks import Reread, SegmentFiles
+from kafka_drain.proof.hash_blocks import BLOCK, HashBlocks, Offsets, rows_of, without_headers
 from kafka_drain.proof.offset_checks import held_ranges
 
 BATCH_BYTES = 32 << 20
-#: Number of offsets whose hashes are combined.
-BLOCK = 4096
 
 Ranges = Mapping[TopicPartition, Sequence[OffsetRange]]
-
-
-@dataclass
-class _Blocks:
-    """Hashes of records at some offsets of a partition, combined by block.
-
-    Attributes:
-        size: Number of offsets in a block.
-        hashes: XOR of the records' hashes, by block.
-        offsets: The offsets of these records.
-    """
-
-    size: int
-    hashes: dict[int, int] = field(default_factory=dict)
-    offsets: list[OffsetRange] = field(default_factory=list)
-
-    def add(self, offsets: Iterable[int], hashes: Iterable[int], wanted: _Wanted) -> None:
-        found = self.offsets
-        for at, value in zip(offsets, hashes, strict=True):
-            if at not in wanted:
-                continue
-            block = at // self.size
-            self.hashes[block] = self.hashes.get(block, 0) ^ value
-            if found and found[-1].end == at:
-                found[-1] = OffsetRange(found[-1].start, at + 1)
-            else:
-                found.append(OffsetRange(at, at + 1))
-
-    def differing(self, other: _Blocks) -> list[OffsetRange]:
-        """Return the blocks whose hashes differ from another's."""
-        blocks = self.hashes.keys() | other.hashes.keys()
-        return [
-            OffsetRange(block * self.size, (block + 1) * self.size)
-            for block in sorted(blocks)
-            if self.hashes.get(block) != other.hashes.get(block)
-        ]
-
-
-class _Wanted:
-    """Tells which offsets are in sorted disjoint ranges."""
-
-    def __init__(self, ranges: Sequence[OffsetRange]) -> None:
-        self._ranges = ranges
-        self._starts = [r.start for r in ranges]
-
-    def __contains__(self, offset: int) -> bool:
-        at = bisect_right(self._starts, offset) - 1
-        return at >= 0 and offset < self._ranges[at].end
 
 
 def compare_with_kafka(
@@ -139,12 +86,12 @@ class _Comparison:
         self._ticker = Ticker("validate", Progress("records read again", total), say)
         self._has_headers = _has_headers(segment)
 
-    def in_kafka(self, tp: TopicPartition, ranges: Sequence[OffsetRange], size: int) -> _Blocks:
+    def in_kafka(self, tp: TopicPartition, ranges: Sequence[OffsetRange], size: int) -> HashBlocks:
         """Hash what Kafka holds at the given offsets."""
-        found, wanted = _Blocks(size), _Wanted(ranges)
+        found, wanted = HashBlocks(size), Offsets(ranges)
         span = OffsetRange(ranges[0].start, ranges[-1].end)
         for batch in self._cluster.records(tp, span, self._isolation_level):
-            kept = batch if self._has_headers else _without_headers(batch)
+            kept = batch if self._has_headers else without_headers(batch)
             for _, rows, hashes in record_hashes(kept, tp.topic):
                 found.add(rows["offset"].to_pylist(), hashes, wanted)
             self._read += batch.num_rows
@@ -153,10 +100,10 @@ class _Comparison:
 
     def in_files(
         self, ranges: Ranges, size: int, part: Wanted | None = None
-    ) -> dict[TopicPartition, _Blocks]:
+    ) -> dict[TopicPartition, HashBlocks]:
         """Hash what the files hold at the given offsets."""
-        found = {tp: _Blocks(size) for tp in ranges}
-        wanted = {tp: _Wanted(parts) for tp, parts in ranges.items()}
+        found = {tp: HashBlocks(size) for tp in ranges}
+        wanted = {tp: Offsets(parts) for tp, parts in ranges.items()}
         for file in self._segment.files:
             if not any(content.tp in ranges for content in file.contents):
                 continue
@@ -166,7 +113,7 @@ class _Comparison:
                     for number in set(rows["partition"].to_pylist()):
                         tp = TopicPartition(name or "", number)
                         if tp in ranges:
-                            found[tp].add(*_of_partition(rows, hashes, number), wanted[tp])
+                            found[tp].add(*rows_of(rows, hashes, number), wanted[tp])
         return found
 
     def narrowed(
@@ -184,21 +131,6 @@ class _Comparison:
         # Kafka may have compacted the record in the meantime.
         start = differing[0].start if differing else first.start
         return [OffsetRange(start, first.end), *blocks[1:]]
-
-
-def _of_partition(
-    rows: pa.RecordBatch, hashes: Sequence[int], number: int
-) -> tuple[list[int], list[int]]:
-    places = zip(rows["partition"].to_pylist(), rows["offset"].to_pylist(), hashes, strict=True)
-    kept = [(at, value) for partition, at, value in places if partition == number]
-    return [at for at, _ in kept], [value for _, value in kept]
-
-
-def _without_headers(batch: pa.RecordBatch) -> pa.RecordBatch:
-    position = SCHEMA.get_field_index("headers")
-    return batch.set_column(
-        position, SCHEMA.field("headers"), pa.nulls(len(batch), SCHEMA.field("headers").type)
-    )
 
 
 def _has_headers(segment: SegmentFiles) -> bool:

@@ -80,7 +80,7 @@ from kafka_drain.proof.rewritten_log import NAMED, Comparison, newest_records
 from kafka_drain.proof.sealed_files import check_all_sealed, lost_ranges
 from kafka_drain.proof.sealing import Identity
 from kafka_drain.proof.topic_ids import read_from
-from kafka_drain.proof.window_checks import HeldByWindows, check_windows
+from kafka_drain.proof.window_checks import HeldByWindows, check_unsealed, check_windows
 from kafka_drain.storage.lease import is_held
 from kafka_drain.storage.object_retention import retain
 from kafka_drain.storage.paths import sync_files
@@ -250,6 +250,8 @@ def validate_archive(
         from kafka_drain.evidence.signing import check_witness
 
         report.findings += check_witness(archive, signer, whole=whole)
+    if whole:
+        report.findings += check_unsealed(snapshot, sealed.journal.noted)
     if deep:
         report.findings += check_copies(archive.root, sealed.journal.noted, sealed.topic_ids)
     _validate_generations(validation, whole=whole, writes=writes)

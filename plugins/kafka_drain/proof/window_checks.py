@@ -9,14 +9,21 @@ from typing import Any
 
 from kafka_drain.archive.fold import Fold, WindowKind
 from kafka_drain.archive.generation import list_data_files
+from kafka_drain.archive.journal.entries import REMOVED, Noted
 from kafka_drain.archive.receipts import Receipt, SealedFile, records_of
 from kafka_drain.archive.snapshot import Snapshot, SnapshotWindow
 from kafka_drain.archive.window import Window
+from kafka_drain.config.offset_ranges import range_name
 from kafka_drain.data_files.file_offsets import CommittedFile
 from kafka_drain.encryption.data_keys import list_keys
-from kafka_drain.errors import ArchiveError, DataLossError, KeyUnavailableError
+from kafka_drain.errors import (
+    ArchiveError,
+    DataFileError,
+    DataLossError,
+    KeyUnavailableError,
+)
 from kafka_drain.findings import Finding, Reason
-from kafka_drain.offsets import OffsetRange, TopicPartition
+from kafka_drain.offsets import OffsetRange, TopicPartition, count, merge, overlapping
 from kafka_drain.proof.sealed_files import damage_of
 from kafka_drain.proof.sealing import Identity
 
@@ -175,6 +182,60 @@ def _replaced(window: SnapshotWindow) -> Mapping[str, Any] | None:
     except ArchiveError:
         # The comparison of sealed state with the journal reports it.
         return None
+
+
+def check_unsealed(snapshot: Snapshot, noted: Noted) -> list[Finding]:
+    """Return a finding for each window that has data files, and never had a receipt.
+
+    Args:
+        snapshot: The archive.
+        noted: What the journal says was sealed: a window whose receipt is lost has a finding.
+    """
+    erased: dict[TopicPartition, list[OffsetRange]] = {}
+    for (tp, _), ranges in snapshot.readable_fold.erased.items():
+        # Of which topic id its records are, only the plan of a backfill says.
+        erased[tp] = merge([*erased.get(tp, []), *ranges])
+    found = []
+    for window in snapshot.unsealed:
+        where = f"{window.name}/receipt.json"
+        if noted.documents.get(where, REMOVED) != REMOVED:
+            continue
+        files = list_data_files(window.data)
+        held = _erased_in(window, files, erased) if erased else {}
+        if held:
+            shown = ", ".join(range_name(tp, r) for tp, rs in sorted(held.items()) for r in rs)
+            detail = f"{sum(map(count, held.values())):,} erased records: {shown[:200]}"
+            found.append(Finding(Reason.ERASED_LEFT, window.name, detail))
+        elif files and where not in noted.documents:
+            detail = f"{len(files):,} files, {sum(files.values()):,} bytes, ignored by readers"
+            found.append(Finding(Reason.WINDOW_UNSEALED, window.name, detail))
+    return found
+
+
+def _erased_in(
+    window: SnapshotWindow,
+    files: Iterable[str],
+    erased: Mapping[TopicPartition, Sequence[OffsetRange]],
+) -> dict[TopicPartition, list[OffsetRange]]:
+    """Return the erased offsets that a window's files hold."""
+    # Not at the top: few validations need pyarrow, and importing it takes longer than they do.
+    from kafka_drain.data_files.reader import FORMATS, read_offsets, topic_of
+
+    held: dict[TopicPartition, list[OffsetRange]] = {}
+    for file in files:
+        file_format = next((name for name in FORMATS if f".{name}" in file), "parquet")
+        try:
+            contents = read_offsets(window.data / file, file_format, topic_of(file))
+        except (DataFileError, FileNotFoundError, KeyUnavailableError):
+            # A killed task's partial file, or one that a run has just removed.
+            continue
+        for content in contents:
+            for r in content.ranges:
+                held.setdefault(content.tp, []).extend(
+                    OffsetRange(max(r.start, each.start), min(r.end, each.end))
+                    for each in overlapping(erased.get(content.tp, ()), r)
+                )
+    return {tp: merge(ranges) for tp, ranges in held.items() if ranges}
 
 
 def check_files_of(

@@ -22,12 +22,13 @@ from kafka_drain.errors import LockedError, ManifestInvalidError
 from kafka_drain.kafka.cluster import KafkaCluster
 from kafka_drain.offsets import count, subtract
 from kafka_drain.proof.sealing import Identity
-from kafka_drain.proof.window_checks import check_files_of, refuse_fewer
+from kafka_drain.proof.window_checks import check_files_of
 from kafka_drain.spark.engine import SparkRunner
 from kafka_drain.spark.job import private_folder
 from kafka_drain.storage.lease import wait_for_lease
 from kafka_drain.storage.object_retention import locked_in
 from kafka_drain.windows.backfill_plan import BackfillPlan
+from kafka_drain.windows.superseded_files import held_back
 from kafka_drain.windows.window_jobs import (
     WindowJob,
     freeze_window,
@@ -74,8 +75,12 @@ def run_backfill(
     *,
     run: str,
     say: Callable[[str], None],
+    replace_changed: Sequence[str] = (),
 ) -> dict[str, Any]:
     """Drain, prove and seal what a plan says; it must have something to drain.
+
+    With force, `replace_changed` are the ranges in which the user accepts other records than the
+    replaced files', as `topic:partition:start-end`.
 
     Returns:
         The plan as JSON types, with records and receipt (relative to the archive).
@@ -86,7 +91,9 @@ def run_backfill(
     with private_folder() as folder:
         job = open_backfill(plan, pipeline, cluster, folder)
         job.run(runner)
-        receipt = finish_backfill(plan, job, cluster, run=run, say=say)
+        receipt = finish_backfill(
+            plan, job, cluster, run=run, say=say, replace_changed=replace_changed
+        )
     return plan.to_dict() | {"records": receipt.records, "receipt": receipt.where}
 
 
@@ -97,20 +104,29 @@ def finish_backfill(
     *,
     run: str,
     say: Callable[[str], None],
+    replace_changed: Sequence[str] = (),
 ) -> Receipt:
     """Prove what was drained, and seal it unless another run has sealed some of it in the meantime.
 
     Raises:
-        DataLossError: When Kafka has fewer records than the files to replace: the topic was
-            compacted, and the files are the only copy.
+        DataLossError: When Kafka has fewer records than the files to replace, because the topic was
+            compacted, or other ones, because its log was rewritten: the files are the only copy.
         LockedError: When another run was faster; a retry drains what is left.
         ManifestInvalidError: When offsets are missing or duplicated.
         SparkJobError: When the job failed.
     """
     document = plan.archive.snapshot().document
     identity = Identity(document.pipeline, document.cluster_id, plan.topic_ids)
-    receipt = prove_window(job, cluster, identity, say, plan.acknowledged, plan.accepts)
-    refuse_fewer(plan.window, receipt, plan.held)
+    receipt = prove_window(
+        job,
+        cluster,
+        identity,
+        say,
+        plan.acknowledged,
+        plan.accepts,
+        held=plan.held,
+        replace_changed=replace_changed,
+    )
     with wait_for_lease(plan.archive.root / "windows", run=run, say=say):
         if not plan.replaces:
             _refuse_owned(plan)
@@ -137,13 +153,17 @@ def _remove_replaced(plan: BackfillPlan, say: Callable[[str], None]) -> None:
 
     The oldest goes first: the window that replaces its files must be present as long as it is.
     The windows' plans stay, because they contain the interval's frozen offsets. A locked window
-    stays as a whole; no reader uses its files any more.
+    stays as a whole; no reader uses its files any more. So does one that another release has
+    replaced by a window with other records.
     """
-    standing = plan.archive.snapshot().fold.standing_for(plan.interval.key)
+    snapshot = plan.archive.snapshot()
+    standing = snapshot.fold.standing_for(plan.interval.key)
+    going = [receipt for receipt in standing.receipts if not standing.holds_records(receipt)]
+    held = held_back(snapshot, {file.path for receipt in going for file in receipt.files}, say)
     for receipt in standing.by_time:
         if receipt.window == plan.window.key:
             continue
-        if not standing.holds_records(receipt):
+        if receipt in going and held.isdisjoint(file.path for file in receipt.files):
             window = Window(plan.archive.root, receipt.window)
             if (locked := locked_in(window.folder, say)).files:
                 say(f"backfill {plan.archive.root}: keeping window {window.key}: {locked}")

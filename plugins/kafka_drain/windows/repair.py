@@ -48,6 +48,8 @@ class RepairRequest:
         cluster: The Kafka cluster that it was drained from.
         deep: Whether to read all bytes of sealed files.
         acknowledge_expired: Expired offsets to accept as lost, as `topic:partition:start-end`.
+        replace_changed: Ranges in which to accept other records than the damaged files held, or
+            such as can't be compared.
         new_journal: Whether to recreate the journal from what exists, and so to forget what was
             sealed but is missing and has no copy.
     """
@@ -56,6 +58,7 @@ class RepairRequest:
     cluster: KafkaCluster
     deep: bool = False
     acknowledge_expired: Sequence[str] = ()
+    replace_changed: Sequence[str] = ()
     new_journal: bool = False
 
     def validate(self, say: Callable[[str], None], *, writes: bool) -> Report:
@@ -156,7 +159,7 @@ def run_repair(
             # Offsets that looked lost may just not have been listed.
             plan = plan_repair(archive, request.validate(say, writes=True))
         if plan.ranges:
-            receipt = _drain_lost(plan, request.cluster, pipeline(), runner, run=run, say=say)
+            receipt = _drain_lost(plan, request, pipeline(), runner, run=run, say=say)
             say(
                 f"repair {archive.root}: window {receipt.window} holds {receipt.records:,} "
                 "records, sealed"
@@ -203,14 +206,14 @@ def repair_manifest(plan: RepairPlan) -> int:
 
 def _drain_lost(
     plan: RepairPlan,
-    cluster: KafkaCluster,
+    request: RepairRequest,
     pipeline: Pipeline,
     runner: SparkRunner,
     *,
     run: str,
     say: Callable[[str], None],
 ) -> Receipt:
-    archive = plan.archive
+    archive, cluster = plan.archive, request.cluster
     # Check before draining for hours: with damage like this, the window couldn't be sealed.
     document = refuse_unsound(archive.snapshot(), filling=True).snapshot.document
     identity = Identity(document.pipeline, document.cluster_id, document.topics)
@@ -221,7 +224,13 @@ def _drain_lost(
         job = prepare_window(window, plan.ranges, pipeline=pipeline, cluster=cluster, folder=folder)
         job.run(runner)
         return finish_window(
-            job, cluster, identity, run=run, say=say, acknowledged=plan.acknowledged
+            job,
+            cluster,
+            identity,
+            run=run,
+            say=say,
+            acknowledged=plan.acknowledged,
+            replace_changed=request.replace_changed,
         )
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any
@@ -17,8 +17,9 @@ from kafka_drain.archive.journal.checks import check_sealed_state, narrowed
 from kafka_drain.archive.journal.entries import REMOVED, Noted
 from kafka_drain.archive.journal.files import note_sealed
 from kafka_drain.archive.moved import moved_from
-from kafka_drain.archive.snapshot import Snapshot, SnapshotGeneration
+from kafka_drain.archive.snapshot import Snapshot, SnapshotGeneration, SnapshotWindow
 from kafka_drain.archive.window import Window, range_rows
+from kafka_drain.config.offset_ranges import parse_ranges
 from kafka_drain.drain.preflight import refuse_damage
 from kafka_drain.errors import (
     ArchiveError,
@@ -31,11 +32,16 @@ from kafka_drain.errors import (
 from kafka_drain.findings import errors
 from kafka_drain.kafka.cluster import KafkaCluster, Topic
 from kafka_drain.kafka.identity import is_other_cluster, next_incarnation
+from kafka_drain.metadata_log.manifest import SinkFile
 from kafka_drain.offsets import OffsetRange, TopicPartition, to_spark_json
 from kafka_drain.progress import Level, Line
 from kafka_drain.proof.committed_files import read_committed_files
+from kafka_drain.proof.content_checks import Reread, SegmentFiles
+from kafka_drain.proof.gap_explanation import same_topics
 from kafka_drain.proof.log_tails import rewritten_logs
 from kafka_drain.proof.offset_checks import held_ranges
+from kafka_drain.proof.replacement import judge_removed, refuse_unequal
+from kafka_drain.proof.sealing import Identity
 from kafka_drain.proof.topic_ids import read_from
 from kafka_drain.storage.lease import hold_lease, wait_for_lease
 from kafka_drain.storage.object_retention import locked_in
@@ -142,6 +148,7 @@ def plan_roll(
     *,
     leave_unsealed: bool = False,
     rewritten: bool = False,
+    replace_changed: Collection[str] = (),
 ) -> RollPlan:
     """Plan where the next generation starts, without changing anything.
 
@@ -154,6 +161,8 @@ def plan_roll(
             Kafka can no longer deliver their records.
         rewritten: Whether to go on with the logs that were rewritten, as other incarnations of
             their topics.
+        replace_changed: Ranges in which the user accepts that Kafka's records replace those of a
+            window that is removed, as `topic:partition:start-end`.
 
     Raises:
         ConfigError: When the generation doesn't drain a topic or partition in `leave_out`, or
@@ -163,7 +172,7 @@ def plan_roll(
         CheckpointError: When complete batches aren't sealed yet (validate first), or a sealed
             receipt is missing or changed.
         DataLossError: When unsealed files, or a window to remove, can't be drained again, or Kafka
-            has fewer offsets than were drained.
+            has fewer offsets than were drained, or other records than such a window.
         AuthorizationError: When describing a topic is not permitted.
         KafkaUnavailableError: When Kafka doesn't answer.
     """
@@ -220,6 +229,10 @@ def plan_roll(
         )
     )
     starts = {tp: offset for tp, offset in starts.items() if tp not in unwanted}
+    voided = _drained_again(snapshot, state, same, first, known)
+    accepted = parse_ranges("replace_changed", replace_changed, "as the error names it")
+    for window in voided:
+        _refuse_other_records(snapshot, window, known, cluster, accepted)
     return RollPlan(
         archive=archive,
         document=snapshot.document,
@@ -230,7 +243,7 @@ def plan_roll(
         unsealed=len(state.new),
         left_out=left_out,
         given_up=lost,
-        voided=_drained_again(snapshot, state, same, first, known),
+        voided=[window.key for window in voided],
     )
 
 
@@ -261,7 +274,7 @@ def _drained_again(
     ends: Mapping[TopicPartition, int],
     first: Mapping[TopicPartition, int],
     topic_ids: Mapping[str, str],
-) -> list[str]:
+) -> list[SnapshotWindow]:
     """Return the windows with offsets that the generation hasn't sealed: repairs drained them.
 
     The next generation drains these offsets too, and readers would get them twice.
@@ -288,8 +301,50 @@ def _drained_again(
                 f"Restore checkpoint and manifest of {state.generation.folder} from a copy"
             )
         if fate == WindowFate.GOES:
-            voided.append(window.key)
+            voided.append(window)
     return voided
+
+
+def _refuse_other_records(
+    snapshot: Snapshot,
+    window: SnapshotWindow,
+    topic_ids: Mapping[str, str],
+    cluster: KafkaCluster,
+    accepted: Mapping[TopicPartition, Sequence[OffsetRange]],
+) -> None:
+    """Refuse to remove a window unless Kafka still holds each of its records, as it was.
+
+    Raises:
+        DataLossError: Names the offsets.
+    """
+    # Not at the top: hardly a roll removes a window, and importing pyarrow takes a while.
+    from kafka_drain.proof.rereading import compare_with_kafka
+
+    document, live = snapshot.document, snapshot.fold.live(window.receipt.files)
+    if not live:
+        return
+    listed = [
+        SinkFile(file.path.removeprefix(f"{window.data_name}/"), file.bytes, 0, 0, "receipt")
+        for file in live
+    ]
+    files, damage = read_committed_files(window, listed, window.plan.format, lambda line: None)
+    reread = Reread()
+    locked = any(file.locked for file in files)
+    if not damage and not locked:
+        identity = Identity(document.pipeline, document.cluster_id, topic_ids)
+        reread = compare_with_kafka(
+            SegmentFiles(window.root, window.plan.format, files),
+            cluster,
+            lambda names: same_topics(identity, names, cluster),
+            document.isolation_level,
+            lambda line: None,
+        )
+    found = judge_removed(
+        [(c.tp, OffsetRange(c.first, c.last + 1)) for file in live for c in file.contents],
+        reread,
+        is_readable=not damage and not locked,
+    )
+    refuse_unequal(window.key, found.but(accepted))
 
 
 def _existing(cluster: KafkaCluster, names: Collection[str]) -> dict[str, Topic]:
@@ -441,6 +496,7 @@ def run_roll(
     *,
     leave_unsealed: bool = False,
     rewritten: bool = False,
+    replace_changed: Collection[str] = (),
     may_discard: bool = False,
     run: str,
     say: Callable[[str], None],
@@ -453,6 +509,7 @@ def run_roll(
         leave_out: As for `plan_roll`.
         leave_unsealed: As for `plan_roll`.
         rewritten: As for `plan_roll`.
+        replace_changed: As for `plan_roll`.
         may_discard: Whether it may remove windows and give up records; without it, such a roll is
             refused.
         run: Name of this run, for display.
@@ -469,7 +526,12 @@ def run_roll(
     archive.require()  # no lease is written to any other folder
     with hold_lease(archive.root, run=run, say=say):
         plan = plan_roll(
-            archive, cluster, leave_out, leave_unsealed=leave_unsealed, rewritten=rewritten
+            archive,
+            cluster,
+            leave_out,
+            leave_unsealed=leave_unsealed,
+            rewritten=rewritten,
+            replace_changed=replace_changed,
         )
         for line in plan.lines():
             say(line)

@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection
+from dataclasses import replace
 
 from upath import UPath
 
 from kafka_drain.archive.archive import Archive
+from kafka_drain.archive.fold import WindowKind
 from kafka_drain.archive.generation import Generation, list_data_files
 from kafka_drain.archive.journal.checks import refuse_unsound
+from kafka_drain.archive.snapshot import Snapshot, SnapshotWindow
 from kafka_drain.clock import utc_now
-from kafka_drain.progress import Progress, Ticker
+from kafka_drain.errors import DataFileError, KeyUnavailableError
+from kafka_drain.progress import Level, Line, Progress, Ticker
+from kafka_drain.proof.replacement import NAMED, Replacement
 from kafka_drain.proof.window_checks import check_files_of
 from kafka_drain.republish.planning.runs import list_runs
 from kafka_drain.storage.immutability import Locked
@@ -45,7 +50,7 @@ def remove_superseded(
 
     Files that a republish was planned with stay until it has finished or was abandoned, and files
     that the store locks until they are free. No reader gets these files, so that keeping them does
-    no harm.
+    no harm. So do files that a window of an earlier release has replaced by other records.
 
     First, every byte of the replacing windows' files is compared with what was sealed; if another
     window replaces these files in turn, its files are checked too. A closed generation that lost a
@@ -70,6 +75,7 @@ def remove_superseded(
     locks = locks or StoreLocks(archive.root, f"remove {archive.root}", say)
     # Before the windows are read: all that stand for locked files would be, each day until then.
     free = there - locks.locked(there).keys()
+    free -= held_back(snapshot, free, say)
     damage = check_files_of(snapshot.fold.relied_on(free), deep=True, superseded=gone)
     needed = needed_files(archive) if there else {}
     paths = removable(free, frozenset().union(*needed.values()), damage)
@@ -97,6 +103,60 @@ def remove_superseded(
             _retire(generation)
     say(f"remove {archive.root}: removed {files:,} superseded files, {size:,} bytes")
     return {"removed_files": files, "removed_bytes": size}
+
+
+def held_back(
+    snapshot: Snapshot, paths: Collection[str], say: Callable[[str], None]
+) -> frozenset[str]:
+    """Return the replaced files that may be the only copy of their records.
+
+    Releases before this one compared numbers of records only: where the replacing window was sealed
+    by one, the records are compared now.
+
+    Args:
+        snapshot: The archive.
+        paths: Files that windows replace.
+        say: Called with a line for each window that doesn't hold their records.
+
+    Raises:
+        ManifestInvalidError: When a receipt is damaged.
+    """
+    held: frozenset[str] = frozenset()
+    for window in snapshot.fold.of_kind(WindowKind.REPROCESS, WindowKind.BACKFILL):
+        receipt = window.receipt
+        replaced = frozenset(receipt.replaces).intersection(paths)
+        if not replaced or receipt.changed is not None:
+            continue
+        found = _compared_now(snapshot, window, replaced, say)
+        if found is None or not found.is_equal:
+            held |= replaced
+            where = f" at {', '.join(found.names[:NAMED])}" if found else ""
+            text = (
+                f"remove {snapshot.root}: WARNING keeping {len(replaced):,} files, such as "
+                f"{min(replaced)}: window {window.key}, which an earlier release sealed, isn't "
+                f"proven to hold their records{where}. They may be the only copy; no reader gets "
+                "them"
+            )
+            say(Line(text, Level.WARNING))
+    return held
+
+
+def _compared_now(
+    snapshot: Snapshot,
+    window: SnapshotWindow,
+    replaced: Collection[str],
+    say: Callable[[str], None],
+) -> Replacement | None:
+    """Compare a sealed window with files that it replaces; None if its own can't be read."""
+    # Not at the top: few windows are of an earlier release, and importing pyarrow takes a while.
+    from kafka_drain.proof.replaced_files import compare_replaced
+
+    receipt = replace(window.receipt, replaces=tuple(sorted(replaced)))
+    erased = snapshot.fold.erased_of(receipt.topics)
+    try:
+        return compare_replaced(snapshot, receipt, window.plan.format, say, erased)
+    except (DataFileError, KeyUnavailableError, FileNotFoundError):
+        return None
 
 
 def still_locked(

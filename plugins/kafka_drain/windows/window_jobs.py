@@ -36,7 +36,7 @@ from kafka_drain.archive.snapshot import Snapshot
 from kafka_drain.archive.topic_settings import noted_compaction
 from kafka_drain.archive.window import Window, range_rows
 from kafka_drain.clock import utc_now
-from kafka_drain.config.offset_ranges import range_name
+from kafka_drain.config.offset_ranges import parse_ranges, range_name
 from kafka_drain.config.pipeline import Pipeline
 from kafka_drain.config.sink_options import partition_columns
 from kafka_drain.config.source_options import reader_options
@@ -56,12 +56,15 @@ from kafka_drain.offsets import (
     subtract,
     to_spark_json,
 )
+from kafka_drain.progress import Level, Line
 from kafka_drain.proof.committed_files import read_committed_files
 from kafka_drain.proof.content_checks import Taken, compare_content, content_of, difference
 from kafka_drain.proof.gap_explanation import explain_gaps, gap_findings
 from kafka_drain.proof.offset_checks import check_duplicates, check_within, without_held
+from kafka_drain.proof.replacement import refuse_unequal
 from kafka_drain.proof.sealing import Identity, seal_window
 from kafka_drain.proof.topic_ids import refuse_other_incarnations
+from kafka_drain.proof.window_checks import refuse_fewer
 from kafka_drain.schemas.decoding import frozen_values
 from kafka_drain.spark.errors import too_far_records, unread_partitions
 from kafka_drain.spark.job import SparkJob
@@ -300,6 +303,7 @@ def finish_window(
     run: str,
     say: Callable[[str], None],
     acknowledged: Sequence[str] = (),
+    replace_changed: Sequence[str] = (),
 ) -> Receipt:
     """Prove what Spark drained to a window, and seal it; see `prove_window` for the arguments.
 
@@ -307,7 +311,9 @@ def finish_window(
         LockedError: When another window has replaced a file in the meantime; plan again.
         KafkaDrainError: As `prove_window` does.
     """
-    receipt = prove_window(job, cluster, identity, say, acknowledged)
+    receipt = prove_window(
+        job, cluster, identity, say, acknowledged, replace_changed=replace_changed
+    )
     return seal_superseding(Archive(job.window.root), job.window, receipt, run=run, say=say)
 
 
@@ -417,8 +423,14 @@ def prove_window(
     say: Callable[[str], None],
     acknowledged: Sequence[str] = (),
     accepts: Mapping[TopicPartition, list[OffsetRange]] = _NOTHING,
+    *,
+    held: Mapping[TopicPartition, int] = MappingProxyType({}),
+    replace_changed: Sequence[str] = (),
+    way_out: str = "",
 ) -> Receipt:
     """Prove what Spark drained to a window, and return its receipt without writing it.
+
+    If it replaces files, each of their records must be in it, with the same content.
 
     Args:
         job: The finished job.
@@ -427,8 +439,14 @@ def prove_window(
         say: Called with lines of progress.
         acknowledged: Expired ranges outside the window that the user has accepted.
         accepts: What the user accepts if it is gone, expired or unexplained.
+        held: Number of records in the intact files that it replaces, by partition.
+        replace_changed: Ranges in which the user accepts other records than the replaced files',
+            as `topic:partition:start-end`.
+        way_out: What to do if the files can't be replaced; ends the error message.
 
     Raises:
+        ConfigError: When a range isn't in that form.
+        DataLossError: When Kafka has fewer records than the files, or other ones.
         SparkJobError: When the job failed, or ended without a result.
         ManifestInvalidError: When offsets of the window are missing or duplicated.
         ArchiveError: When the connection now leads to another cluster.
@@ -436,6 +454,7 @@ def prove_window(
         KafkaUnavailableError: When Kafka doesn't answer.
     """
     window, ranges, plan = job.window, job.ranges, job.window.read_plan()
+    accepted = parse_ranges("replace_changed", replace_changed, "as the error names it")
     result, files, findings = read_written(job, say)
     _refuse_other_incarnations(job, cluster, identity)
     left = {
@@ -455,7 +474,7 @@ def prove_window(
         compacted={name: was for name, was in noted_compaction(window.root).items() if was},
     )
     refuse_findings(window, [*findings, *gap_findings(gaps)])
-    return seal_window(
+    receipt = seal_window(
         [(tp, r) for tp in sorted(ranges) for r in ranges[tp]],
         files,
         gaps,
@@ -469,6 +488,42 @@ def prove_window(
         ],
         sealed_at=now_text(),
     )
+    refuse_fewer(window, receipt, held, way_out)
+    return _compared(receipt, window, plan.format, job.erased, accepted, way_out, say)
+
+
+def _compared(
+    receipt: Receipt,
+    window: Window,
+    file_format: str,
+    erased: Ranges,
+    accepted: Ranges,
+    way_out: str,
+    say: Callable[[str], None],
+) -> Receipt:
+    """Compare a window's records with those of the files that it replaces, and note what differs.
+
+    Raises:
+        DataLossError: When a record differs that the user hasn't accepted.
+    """
+    snapshot = Archive(window.root).snapshot()
+    # A faster attempt has been compared, and may have removed the files by now.
+    if not receipt.replaces or snapshot.is_sealed(window.key):
+        return receipt
+    # Not at the top: few windows replace files, and importing pyarrow takes a while.
+    from kafka_drain.proof.replaced_files import compare_replaced
+
+    found = compare_replaced(snapshot, receipt, file_format, say, erased)
+    refuse_unequal(window.key, found.but(accepted), way_out)
+    for name in found.names:
+        say(
+            Line(
+                f"window {window.key}: WARNING {name} is replaced by what Kafka holds now, as "
+                "accepted; it isn't, or can't be proven to be, what was archived",
+                Level.WARNING,
+            )
+        )
+    return replace(receipt, changed=found.names)
 
 
 def _refuse_other_incarnations(job: WindowJob, cluster: KafkaCluster, identity: Identity) -> None:

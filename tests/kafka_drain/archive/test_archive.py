@@ -125,7 +125,7 @@ def test_archive_document_file(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ('{"format_version": 2}', "has archive format 2, but this kafka-drain reads format 1"),
+        ('{"format_version": 3}', "archive format 3, but this kafka-drain reads format 1 or 2;"),
         ("{}", "has archive format None"),
         ("{", "isn't JSON"),
         ("[]", "expected a JSON object"),

@@ -295,9 +295,9 @@ def test_preflight_log_rewritten(folder: Path) -> None:
 def test_preflight_newer_archive_format(tmp_path: Path, folder: Path) -> None:
     """An archive of a newer format is refused."""
     drained_archive(folder)
-    (folder / "archive.json").write_text('{"format_version": 2}')
+    (folder / "archive.json").write_text('{"format_version": 3}')
 
-    refuse(tmp_path, pipeline_to(folder), cluster_of(), ArchiveError, "has archive format 2")
+    refuse(tmp_path, pipeline_to(folder), cluster_of(), ArchiveError, "has archive format 3")
 
 
 @pytest.mark.parametrize(

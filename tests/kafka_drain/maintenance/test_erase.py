@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections import Counter
 from pathlib import Path
@@ -13,10 +14,12 @@ import pytest
 from kafka_drain.archive.archive import Archive
 from kafka_drain.archive.erasures import changed_done, read_erasures
 from kafka_drain.archive.files import archive_files
+from kafka_drain.archive.fold import WindowKind
+from kafka_drain.archive.window import Window
 from kafka_drain.config.pipeline import Pipeline
 from kafka_drain.data_files.reader import read_records
 from kafka_drain.data_files.xxhash64 import batch_fingerprint
-from kafka_drain.errors import ArchiveError, ConfigError, ManifestInvalidError
+from kafka_drain.errors import ArchiveError, ConfigError, LockedError, ManifestInvalidError
 from kafka_drain.evidence.keys import SigningKey
 from kafka_drain.evidence.signing import Signer, sign
 from kafka_drain.evidence.verifying import Verified, compare_with_archive, verify_evidence
@@ -39,8 +42,10 @@ from kafka_drain.proof.report import Report
 from kafka_drain.proof.validation import validate_archive
 from kafka_drain.spark.job_spec import CompactSpec, write_private
 from kafka_drain.spark.submit import SparkApplication
+from kafka_drain.storage.lease import hold_lease
 from kafka_drain.storage.object_retention import StoreLocks
 from kafka_drain.windows.receipt_repair import repair_documents
+from kafka_drain.windows.window_jobs import freeze_window
 from tests.kafka_drain.fake_cluster import FakeCluster, Log
 from tests.kafka_drain.made_archive import NOW, MadeArchive, dense
 
@@ -423,3 +428,74 @@ def test_plan_erasure_copies(made: MadeArchive, monkeypatch: pytest.MonkeyPatch)
     assert copies() == local
     monkeypatch.setattr(erasing, "is_local", lambda root: False)
     assert copies() == [*local[:3], "older versions of objects", local[3]]
+
+
+def format_of(path: Path) -> int:
+    """Return the format that an archive.json says."""
+    version: int = json.loads(path.read_text())["format_version"]
+    return version
+
+
+def test_erase_raises_format(made: MadeArchive) -> None:
+    """The first erasure raises the archive's format, which nothing lowers, also in the copy."""
+    root = Path(str(made.root))
+    before = format_of(root / "archive.json")
+
+    erase(made.root)
+
+    assert (before, format_of(root / "archive.json")) == (1, 2)
+    assert format_of(root / "copies" / "archive.json") == 2
+    made.open_generation(flights="id-1", other="id-2")
+    document = made.archive.snapshot().document
+    assert (document.format_version, document.topics["other"]) == (2, "id-2")
+    settings = {"pipeline": "made", "cluster_id": "cluster-1", "source": document.source}
+    made.archive.create(**settings, topic_ids=document.topics, known=document)
+    assert format_of(root / "archive.json") == 2
+    (root / "archive.json").unlink()
+    repair_documents(made.root, print)
+    assert format_of(root / "archive.json") == 2
+
+
+def test_erase_while_draining(made: MadeArchive) -> None:
+    """Nothing is erased as long as an older release might still bring it back."""
+    with hold_lease(made.root, run="drain", say=print), pytest.raises(LockedError):
+        erase(made.root)
+
+    assert lying(made.root) == left(but=frozenset())
+    erase(made.root)
+    assert lying(made.root) == left()
+
+
+def test_sweep_raises_format(made: MadeArchive) -> None:
+    """Maintenance raises the format of an archive of which an earlier release has erased."""
+    erase(made.root)
+    path = Path(str(made.root)) / "archive.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | {"format_version": 1}))
+
+    with hold_lease(made.root, run="drain", say=print):
+        sweep(made.archive, pipeline_of(made.root), rewrite, free(made), run="t", say=print)
+    assert format_of(path) == 1
+    sweep(made.archive, pipeline_of(made.root), rewrite, free(made), run="t", say=print)
+
+    assert format_of(path) == 2
+
+
+@pytest.mark.parametrize("erased", [True, False])
+def test_erased_left_in_window(made: MadeArchive, erased: bool) -> None:
+    """What an older release has drained again into a window, and couldn't seal, is found."""
+    erase(made.root)
+    window = Window(made.root, "repair_1")
+    freeze: dict[str, Any] = {"kind": WindowKind.REPAIR, "replaces": [], "partition_by": ["topic"]}
+    freeze_window(window, {TP: [OffsetRange(10, 15)]}, file_format="parquet", **freeze)
+    # A chain of receipts this archive hasn't.
+    before = validate_archive(made.archive, None).findings
+    made.write(f"{window.data_name}/0", {TP: dense(*((10, 15) if erased else (14, 16)))})
+
+    after = validate_archive(made.archive, None).findings
+
+    [finding] = [each for each in after if each not in before]
+    assert (str(finding.reason), finding.reason.severity) == (
+        ("erased_left", "error") if erased else ("window_unsealed", "warning")
+    )
+    assert finding.subject == "windows/repair_1"
+    assert ("2 erased records: flights:0:12-14" in finding.detail) == erased

@@ -71,7 +71,12 @@ def cluster_with(**logs: Log) -> Any:
     """The golden archive's cluster, with one-partition topics beside."""
     golden = golden_cluster()
     beside = {TopicPartition(name, 0): log for name, log in logs.items()}
-    return FakeCluster({**golden.logs, **beside}, id=golden.id, topic_ids=golden.topic_ids)
+    return FakeCluster(
+        {**golden.logs, **beside},
+        id=golden.id,
+        topic_ids=golden.topic_ids,
+        contents=golden.contents,
+    )
 
 
 def plan_drain(archive: Archive, cluster: FakeCluster, *topics: str) -> DrainPlan:
@@ -277,6 +282,35 @@ def test_roll_voids_repair_of_unsealed(archive: Archive) -> None:
         report = validate_archive(archive, cluster, deep=True)
         assert (errors(report.findings), report.receipts_written) == ([], written)
     assert records_in(archive, P0) == list(range(END + 8))
+
+
+@pytest.mark.parametrize("how", ["other records", "fewer records", "unreadable"])
+def test_roll_voids_other_records(archive: Archive, how: str) -> None:
+    """A window isn't removed unless Kafka holds each of its records, or the user accepts it."""
+    repaired_then_lost(archive)
+    cluster = cluster_with(gone=Log(end=9))
+    held = cluster.contents
+    [file] = archive.snapshot().fold.live_files
+    where = f"flights:0:{END + 5}-{END + 8}"
+
+    def contents(tp: TopicPartition, span: OffsetRange) -> list[dict[str, Any]]:
+        rows: list[dict[str, Any]] = held(tp, span)
+        if how == "fewer records":
+            return [row for row in rows if row["offset"] != END + 6]
+        return [row | {"value": b"other"} for row in rows]
+
+    cluster.contents = held if how == "unreadable" else contents
+    if how == "unreadable":
+        (archive.root / file).write_bytes(b"PAR1")
+    before = archive.snapshot().windows[0].receipt
+
+    with pytest.raises(DataLossError, match=f"--replace-changed {where}"):
+        plan_roll(archive, cluster)
+    with pytest.raises(DataLossError, match=f"--replace-changed {where}"):
+        run_roll(archive, cluster, may_discard=True, run="test", say=print)
+
+    assert archive.snapshot().windows[0].receipt == before
+    assert plan_roll(archive, cluster, replace_changed=[where]).voided == ["repair_1"]
 
 
 @dataclass(frozen=True)

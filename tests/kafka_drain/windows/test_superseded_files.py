@@ -395,3 +395,25 @@ def test_superseded_files(case: Superseded) -> None:
     case.plan("compact_0002")
 
     assert case.made.archive.snapshot().fold.gone == {file.path for file in case.batches}
+
+
+@pytest.mark.parametrize("changed", [None, ()])
+@pytest.mark.parametrize("value", [b"value", b"other"])
+def test_remove_superseded_other_records(
+    tmp_path: Path, value: bytes, changed: tuple[str, ...] | None
+) -> None:
+    """What an earlier release has replaced by as many other records isn't removed."""
+    made = MadeArchive(tmp_path / "archive", {"t": "id"})
+    old = made.seal({P0: dense(0, 5)})
+    made.open_generation()
+    columns, kind = {"value": value}, "reprocess"
+    made.seal_window(
+        "reprocess_0001_0001", {P0: dense(0, 5)}, [old[0].path], columns, kind=kind, changed=changed
+    )
+    said: list[str] = []
+
+    removed = remove_superseded(made.archive, said.append)["removed_files"]
+
+    is_held = value == b"other" and changed is None
+    assert (removed, (made.root / old[0].path).is_file()) == (int(not is_held), is_held)
+    assert any("isn't proven to hold their records at t:0:0-5" in line for line in said) == is_held

@@ -9,6 +9,7 @@ from kafka_drain.cli.commands.arguments import (
     add_acknowledgement,
     add_apply,
     add_job,
+    add_replace_changed,
     cluster_from,
 )
 from kafka_drain.cli.commands.pipeline_arguments import pipeline_from
@@ -39,7 +40,15 @@ def run(options: argparse.Namespace) -> int:
         if plan.nothing_to_do:
             return {}
         runner = runner_of(options)
-        return run_backfill(plan, pipeline, cluster, runner, run="terminal", say=say)
+        return run_backfill(
+            plan,
+            pipeline,
+            cluster,
+            runner,
+            run="terminal",
+            say=say,
+            replace_changed=options.replace_changed,
+        )
 
     return answer_plan(options, plan, carry_out)
 
@@ -64,4 +73,5 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "Kafka no longer holds all of it",
     )
     add_acknowledgement(parser)
+    add_replace_changed(parser)
     add_apply(parser, "carry out --force, which replaces files; not needed without --force")

@@ -10,6 +10,7 @@ from kafka_drain.cli.commands.arguments import (
     add_apply,
     add_deep,
     add_job,
+    add_replace_changed,
     cluster_from,
 )
 from kafka_drain.cli.commands.pipeline_arguments import pipeline_from
@@ -25,6 +26,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the command's arguments."""
     add_job(parser)
     add_acknowledgement(parser)
+    add_replace_changed(parser)
     add_deep(parser)
     parser.add_argument(
         "--new-journal",
@@ -43,6 +45,7 @@ def run(options: argparse.Namespace) -> int:
         cluster_from(options),
         deep=options.deep,
         acknowledge_expired=options.acknowledge_expired,
+        replace_changed=options.replace_changed,
         new_journal=options.new_journal,
     )
     if acts(options):

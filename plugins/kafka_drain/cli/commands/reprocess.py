@@ -11,6 +11,7 @@ from kafka_drain.cli.commands.arguments import (
     add_apply,
     add_format,
     add_job,
+    add_replace_changed,
     cluster_from,
 )
 from kafka_drain.cli.commands.frozen import (
@@ -62,7 +63,15 @@ def run(options: argparse.Namespace) -> int:
     return answer_plan(
         options,
         plan,
-        lambda: run_reprocess(plan, pipeline, cluster, runner, run="terminal", say=say),
+        lambda: run_reprocess(
+            plan,
+            pipeline,
+            cluster,
+            runner,
+            run="terminal",
+            say=say,
+            replace_changed=options.replace_changed,
+        ),
     )
 
 
@@ -85,7 +94,16 @@ def _approved(options: argparse.Namespace) -> int:
     return answer_plan(
         options,
         plan,
-        lambda: run_approved(plan, pipeline, cluster, runner, frozen, run="terminal", say=say),
+        lambda: run_approved(
+            plan,
+            pipeline,
+            cluster,
+            runner,
+            frozen,
+            run="terminal",
+            say=say,
+            replace_changed=options.replace_changed,
+        ),
     )
 
 
@@ -120,5 +138,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         action="store_true",
         help="end an unfinished reprocess: its unsealed windows are removed, archived files stay",
     )
+    add_replace_changed(parser)
     add_frozen(parser)
     add_apply(parser)

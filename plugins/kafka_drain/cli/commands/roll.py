@@ -5,7 +5,13 @@ from __future__ import annotations
 import argparse
 
 from kafka_drain.archive.archive import Archive
-from kafka_drain.cli.commands.arguments import add_apply, add_archive, add_kafka, cluster_from
+from kafka_drain.cli.commands.arguments import (
+    add_apply,
+    add_archive,
+    add_kafka,
+    add_replace_changed,
+    cluster_from,
+)
 from kafka_drain.cli.commands.plan_answer import acts, answer_fields
 from kafka_drain.cli.console import say, say_lines
 from kafka_drain.windows.roll import plan_roll, run_roll
@@ -34,6 +40,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="go on with a log that lost its end and grew again: what was drained stays, and the "
         "next generation starts at its first offset that has another record now",
     )
+    add_replace_changed(parser)
     add_apply(
         parser,
         "also carry out a roll that removes a window or gives up records; not needed for any other",
@@ -51,6 +58,7 @@ def run(options: argparse.Namespace) -> int:
             options.leave_out,
             leave_unsealed=options.leave_unsealed,
             rewritten=options.rewritten,
+            replace_changed=options.replace_changed,
             may_discard=options.apply is True,
             run="terminal",
             say=say,
@@ -62,6 +70,7 @@ def run(options: argparse.Namespace) -> int:
             options.leave_out,
             leave_unsealed=options.leave_unsealed,
             rewritten=options.rewritten,
+            replace_changed=options.replace_changed,
         )
         say_lines(plan.lines())
         options.needs_apply = plan.discards

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
 
@@ -128,6 +128,7 @@ def run_approved(
     *,
     run: str,
     say: Callable[[str], None],
+    replace_changed: Sequence[str] = (),
 ) -> dict[str, int]:
     """Carry out a frozen plan that `plan_approved` has accepted, or what is left of it.
 
@@ -138,7 +139,9 @@ def run_approved(
         KafkaDrainError: As `run_reprocess` does.
     """
     with carrying_out(plan.archive.root, frozen, run):
-        return run_reprocess(plan, pipeline, cluster, runner, run=run, say=say)
+        return run_reprocess(
+            plan, pipeline, cluster, runner, run=run, say=say, replace_changed=replace_changed
+        )
 
 
 def changes(seen: ReprocessPlan, now: ReprocessPlan) -> list[str]:
@@ -208,6 +211,6 @@ def plan_text(plan: ReprocessPlan) -> str:
             table(("", ""), facts),
             table(("partition", "offsets", "number", "records"), rows),
             "Kafka holds all of these offsets. The old files are deleted once the new ones are "
-            "proven to hold every record of theirs.",
+            "proven to hold every record of theirs, as it was.",
         )
     )

@@ -12,7 +12,7 @@ in the meantime.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from kafka_drain.archive.archive import Archive
@@ -27,7 +27,6 @@ from kafka_drain.drain.preflight import check_identity, find_partitions
 from kafka_drain.errors import ArchiveError, ConfigError
 from kafka_drain.kafka.cluster import KafkaCluster
 from kafka_drain.proof.sealing import Identity
-from kafka_drain.proof.window_checks import refuse_fewer
 from kafka_drain.spark.engine import SparkRunner
 from kafka_drain.spark.job import private_folder
 from kafka_drain.storage.lease import hold_lease
@@ -199,6 +198,7 @@ def run_reprocess(
     *,
     run: str,
     say: Callable[[str], None],
+    replace_changed: Sequence[str] = (),
 ) -> dict[str, int]:
     """Carry out a plan; whatever a previous attempt finished is kept.
 
@@ -209,6 +209,7 @@ def run_reprocess(
         runner: Runs Spark applications.
         run: Name of this run, for display.
         say: Called with lines of progress.
+        replace_changed: As for `finish_group`.
 
     Returns:
         removed_files and removed_bytes.
@@ -224,7 +225,9 @@ def run_reprocess(
         with private_folder() as folder:
             job = prepare_group(plan, key, pipeline, cluster, folder)
             job.run(runner)
-            receipt = finish_group(plan, job, cluster, run=run, say=say)
+            receipt = finish_group(
+                plan, job, cluster, run=run, say=say, replace_changed=replace_changed
+            )
         say(f"reprocess {plan.archive.root}: window {key} holds {receipt.records:,} records")
     return finish_reprocess(plan, run=run, say=say)
 
@@ -261,11 +264,21 @@ def finish_group(
     *,
     run: str,
     say: Callable[[str], None],
+    replace_changed: Sequence[str] = (),
 ) -> Receipt:
     """Prove that a window holds every record of the old files, and seal it.
 
+    Args:
+        plan: The plan.
+        job: The finished job of one of its windows.
+        cluster: The Kafka cluster that it was drained from.
+        run: Name of this run, for display.
+        say: Called with lines of progress.
+        replace_changed: Ranges in which the user accepts other records than the old files'.
+
     Raises:
-        DataLossError: When Kafka has fewer records than the files: the topic was compacted.
+        DataLossError: When Kafka has fewer records than the files, because the topic was compacted,
+            or other ones, because its log was rewritten.
         ConfigError: When the reprocess was abandoned in the meantime.
         ManifestInvalidError: When offsets are missing or duplicated.
         SparkJobError: When the job failed.
@@ -274,9 +287,15 @@ def finish_group(
     group = plan.groups[job.window.key]
     document = plan.archive.snapshot().document
     identity = Identity(document.pipeline, document.cluster_id, plan.topic_ids)
-    receipt = prove_window(job, cluster, identity, say)
-    way_out = f"; end this reprocess with {abandoning(plan.archive.root)}, which keeps the files"
-    refuse_fewer(job.window, receipt, group.records, way_out)
+    receipt = prove_window(
+        job,
+        cluster,
+        identity,
+        say,
+        held=group.records,
+        replace_changed=replace_changed,
+        way_out=f"; end this reprocess with {abandoning(plan.archive.root)}, which keeps the files",
+    )
     with sealing_groups(plan.archive, run=run, say=say):
         there = unfinished_reprocess(plan.archive)
         if there is None or job.window.key not in there.groups:

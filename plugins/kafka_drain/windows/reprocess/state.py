@@ -60,7 +60,7 @@ class ReprocessPlan:
         lines = [
             f"{name}: from {self.since}: {totals['offsets']:,} offsets in {len(self.groups):,} "
             f"windows replace {totals['files']:,} files, {totals['bytes']:,} bytes; Kafka holds "
-            "all of them",
+            "all of these offsets, and each record is compared before it is replaced",
             f"{name}: new files are {self.file_format}, by {', '.join(self.partition_by) or '-'}; "
             f"drains continue in generation {self.closes + 1}",
         ]

@@ -1,0 +1,480 @@
+"""Compare a window with the files that it replaces, record by record where receipts don't suffice.
+
+receipts   the window's fingerprint is that of the segments whose files it replaces: nothing
+           else is read
+files      otherwise, the old files' records are compared with the window's by their hashes
+lost       of files that are lost or can't be read, their receipt has the fingerprint, together
+           with that of the segment's other files
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+import pyarrow as pa
+from upath import UPath
+
+from kafka_drain.archive.fold import owner_of
+from kafka_drain.archive.generation import Generation
+from kafka_drain.archive.receipts import Receipt, ReceiptError, SealedFile
+from kafka_drain.archive.snapshot import Snapshot
+from kafka_drain.archive.window import Window
+from kafka_drain.data_files.file_offsets import CommittedFile
+from kafka_drain.data_files.reader import read_columns, read_records, topic_of
+from kafka_drain.data_files.records import TimestampError
+from kafka_drain.data_files.xxhash64 import record_hashes
+from kafka_drain.errors import DataFileError, KeyUnavailableError, ManifestInvalidError
+from kafka_drain.metadata_log.manifest import SinkFile
+from kafka_drain.offsets import OffsetRange, TopicPartition, merge, overlapping, subtract
+from kafka_drain.progress import Progress, Ticker
+from kafka_drain.proof.committed_file import read_file
+from kafka_drain.proof.content_checks import Taken, content_of, together
+from kafka_drain.proof.hash_blocks import BLOCK, HashBlocks, Offsets, rows_of, without_headers
+from kafka_drain.proof.replacement import Match, Replacement, judge_lost, rest_of
+from kafka_drain.proof.sealed_files import damage_of
+
+BATCH_BYTES = 32 << 20
+#: Number of runs of differing blocks whose bounds are looked for record by record.
+NARROWED = 100
+#: Number of ranges of a run that are named one by one.
+FEW = 5
+
+Ranges = Mapping[TopicPartition, Sequence[OffsetRange]]
+_EVERYTHING = OffsetRange(0, 1 << 63)
+
+
+@dataclass(frozen=True)
+class _Segment:
+    """A segment of which some files are replaced.
+
+    Attributes:
+        owner: The generation or window that it belongs to.
+        receipt: Its receipt.
+        file_format: Format of its files.
+        files: Those of its files that are replaced.
+    """
+
+    owner: Generation | Window
+    receipt: Receipt
+    file_format: str
+    files: Sequence[SealedFile]
+
+
+@dataclass
+class _Sum:
+    """Records at the offsets of a group, as they are and without their headers."""
+
+    records: int = 0
+    value: int = 0
+    plain: int = 0
+
+    def taken(self) -> tuple[Taken, Taken]:
+        return (
+            Taken(self.records, f"{self.value:016x}"),
+            Taken(self.records, f"{self.plain:016x}"),
+        )
+
+
+def compare_replaced(
+    snapshot: Snapshot,
+    receipt: Receipt,
+    file_format: str,
+    say: Callable[[str], None],
+    erased: Ranges | None = None,
+) -> Replacement:
+    """Compare a window's records with those of the files that it replaces.
+
+    Files that no receipt seals are left out: what Spark read of these is compared with the window
+    before their batch is sealed.
+
+    Args:
+        snapshot: The archive, with all generations and windows.
+        receipt: What the window holds and replaces, sealed or not.
+        file_format: Format of its files.
+        say: Receives a line of progress every two seconds.
+        erased: Offsets whose records were erased: the window doesn't hold them.
+
+    Raises:
+        DataFileError: When a file of the window can't be read.
+        ManifestInvalidError: When a receipt is damaged.
+        OSError: When a file of the window can't be read.
+        StoreUnavailableError: When the archive's store doesn't respond.
+    """
+    segments = list(_segments(snapshot, frozenset(receipt.replaces)))
+    if not segments or _has_their_fingerprint(receipt, segments):
+        return Replacement()
+    return _Comparison(snapshot.root, receipt, file_format, erased or {}, say).of(segments)
+
+
+def _segments(snapshot: Snapshot, paths: frozenset[str]) -> Iterator[_Segment]:
+    """Yield the segments whose receipts seal some of the files."""
+    owners = {owner_of(path) for path in paths}
+    try:
+        for generation in snapshot.generations:
+            for receipt in generation.receipts() if generation.name in owners else ():
+                if files := [file for file in receipt.files if file.path in paths]:
+                    yield _Segment(generation, receipt, generation.document.format, files)
+        for window in snapshot.fold.windows:
+            if files := [file for file in window.receipt.files if file.path in paths]:
+                yield _Segment(window, window.receipt, window.plan.format, files)
+    except ReceiptError as error:
+        raise ManifestInvalidError(
+            f"{snapshot.root}: a receipt is damaged ({error}); run `kafka-drain validate` to see "
+            "which"
+        ) from error
+
+
+def _has_their_fingerprint(receipt: Receipt, segments: Sequence[_Segment]) -> bool:
+    """Return whether a window holds the records of whole segments, and no others."""
+    are_whole = all(len(segment.files) == len(segment.receipt.files) for segment in segments)
+    held = together(
+        Taken(_records_of(segment.receipt), segment.receipt.fingerprint) for segment in segments
+    )
+    return (
+        are_whole
+        and receipt.fingerprint is not None
+        and held == Taken(_records_of(receipt), receipt.fingerprint, held.by_partition)
+        and all(receipt.topics.items() >= segment.receipt.topics.items() for segment in segments)
+    )
+
+
+def _records_of(receipt: Receipt) -> int:
+    return sum(content.records for file in receipt.files for content in file.contents)
+
+
+@dataclass
+class _Old:
+    """Records of old files: of those that have headers, and of those drained without.
+
+    Attributes:
+        blocks: Their hashes, by whether the file has headers and by partition.
+    """
+
+    blocks: dict[bool, dict[TopicPartition, HashBlocks]] = field(
+        default_factory=lambda: {True: {}, False: {}}
+    )
+
+    def add(self, has_headers: bool, found: Mapping[TopicPartition, HashBlocks]) -> None:
+        for tp, more in found.items():
+            blocks = self.blocks[has_headers].setdefault(tp, HashBlocks(more.size))
+            for block, value in more.hashes.items():
+                blocks.hashes[block] = blocks.hashes.get(block, 0) ^ value
+            blocks.offsets += more.offsets
+
+
+class _Comparison:
+    """Reads both sides of a comparison."""
+
+    def __init__(
+        self,
+        root: UPath,
+        receipt: Receipt,
+        file_format: str,
+        erased: Ranges,
+        say: Callable[[str], None],
+    ) -> None:
+        self._root = root
+        self._receipt = receipt
+        self._format = file_format
+        self._erased = erased
+        held: dict[TopicPartition, list[OffsetRange]] = {}
+        for part in receipt.partitions:
+            held.setdefault(part.tp, []).append(part.range)
+        self._window = {tp: merge(ranges) for tp, ranges in held.items()}
+        total = len(receipt.replaces)
+        self._ticker = Ticker(
+            f"window {receipt.window}", Progress("old files compared", total), say
+        )
+
+    def of(self, segments: Sequence[_Segment]) -> Replacement:
+        changed: dict[TopicPartition, list[OffsetRange]] = {}
+        unknown: dict[TopicPartition, list[OffsetRange]] = {}
+        old, intact = _Old(), list[tuple[_Segment, SealedFile]]()
+        lost: list[tuple[_Segment, set[str]]] = []
+        number = 0
+        for segment in segments:
+            gone = set[str]()
+            for file in segment.files:
+                number += 1
+                self._ticker.at(number)
+                if self._is_same_topic(segment) and self._read_old(segment, file, old):
+                    intact.append((segment, file))
+                else:
+                    gone.add(file.path)
+            if gone:
+                lost.append((segment, gone))
+        for tp, ranges in self._differing(old, intact).items():
+            changed.setdefault(tp, []).extend(ranges)
+        for match, found in self._judged(lost):
+            into = changed if match is Match.CHANGED else unknown
+            for tp, ranges in found.items() if match is not Match.EQUAL else ():
+                into.setdefault(tp, []).extend(ranges)
+        return Replacement(_merged(changed), _merged(unknown))
+
+    def _is_same_topic(self, segment: _Segment) -> bool:
+        """Return whether the same offsets are the same records in both."""
+        return self._receipt.topics.items() >= segment.receipt.topics.items()
+
+    def _read_old(self, segment: _Segment, file: SealedFile, old: _Old) -> bool:
+        """Add the records of an old file; return False if it isn't what was sealed."""
+        path = self._root / file.path
+        try:
+            size = path.stat().st_size
+        except FileNotFoundError:
+            return False
+        if damage_of(self._root, file, size, deep=True) is not None:
+            return False
+        try:
+            has_headers = self._has_headers(file.path, segment.file_format)
+            found = self._hashed(file.path, segment.file_format, BLOCK, self._not_erased)
+        except (TimestampError, KeyUnavailableError, DataFileError):
+            # Its bytes are what was sealed, but its records can't be compared one by one.
+            return False
+        old.add(has_headers, found)
+        return True
+
+    def _has_headers(self, name: str, file_format: str) -> bool:
+        """Return whether a file was drained with headers; a JSON file doesn't tell."""
+        if file_format == "json":
+            return True
+        needed = ["partition", "offset"] + ["topic"] * (topic_of(name) is None)
+        for batch in read_columns(self._root / name, file_format, needed, ["headers"]):
+            return "headers" in batch.schema.names
+        return True
+
+    def _not_erased(self, tp: TopicPartition) -> Offsets:
+        return Offsets(subtract(_EVERYTHING, self._erased.get(tp, ())))
+
+    def _hashed(
+        self,
+        name: str,
+        file_format: str,
+        size: int,
+        wanted: Callable[[TopicPartition], Offsets | None],
+        *,
+        headers: bool = True,
+    ) -> dict[TopicPartition, HashBlocks]:
+        """Return the hashes of a file's records at wanted offsets."""
+        found: dict[TopicPartition, HashBlocks] = {}
+        for tp, rows, hashes in self._rows(name, file_format, headers=headers):
+            offsets = wanted(tp)
+            if offsets is not None:
+                blocks = found.setdefault(tp, HashBlocks(size))
+                blocks.add(*rows_of(rows, hashes, tp.partition), offsets)
+        return found
+
+    def _rows(
+        self, name: str, file_format: str, *, headers: bool
+    ) -> Iterator[tuple[TopicPartition, pa.RecordBatch, list[int]]]:
+        topic = topic_of(name)
+        for batch in read_records(self._root / name, file_format, BATCH_BYTES):
+            kept = batch if headers else without_headers(batch)
+            for of, rows, hashes in record_hashes(kept, topic):
+                for number in sorted(set(rows["partition"].to_pylist())):
+                    yield TopicPartition(of or "", number), rows, hashes
+
+    def _new(
+        self, wanted: Mapping[TopicPartition, Sequence[OffsetRange]], size: int, *, headers: bool
+    ) -> dict[TopicPartition, HashBlocks]:
+        """Return the hashes of the window's records at wanted offsets."""
+        found: dict[TopicPartition, HashBlocks] = {tp: HashBlocks(size) for tp in wanted}
+        offsets = {tp: Offsets(ranges) for tp, ranges in wanted.items()}
+        for file in self._receipt.files:
+            if not _overlaps(file, wanted):
+                continue
+            part = self._hashed(file.path, self._format, size, offsets.get, headers=headers)
+            for tp, more in part.items():
+                for block, value in more.hashes.items():
+                    found[tp].hashes[block] = found[tp].hashes.get(block, 0) ^ value
+        return found
+
+    def _differing(
+        self, old: _Old, intact: Sequence[tuple[_Segment, SealedFile]]
+    ) -> dict[TopicPartition, list[OffsetRange]]:
+        """Return where the window holds another record than the intact files, or none."""
+        changed: dict[TopicPartition, list[OffsetRange]] = {}
+        for headers, held in old.blocks.items():
+            for blocks in held.values():
+                blocks.offsets = merge(blocks.offsets)
+            new = self._new({tp: b.offsets for tp, b in held.items()}, BLOCK, headers=headers)
+            runs = {
+                tp: merge(differing)
+                for tp, blocks in held.items()
+                if (differing := blocks.differing(new[tp]))
+            }
+            if runs:
+                for tp, ranges in self._narrowed(runs, held, intact, headers=headers).items():
+                    changed.setdefault(tp, []).extend(ranges)
+        return changed
+
+    def _narrowed(
+        self,
+        runs: Ranges,
+        held: Mapping[TopicPartition, HashBlocks],
+        intact: Sequence[tuple[_Segment, SealedFile]],
+        *,
+        headers: bool,
+    ) -> dict[TopicPartition, list[OffsetRange]]:
+        """Return each run of differing blocks from its first to its last differing offset."""
+        edges = {tp: merge(_edges(ranges[:NARROWED])) for tp, ranges in runs.items()}
+        wanted = {
+            tp: [part for r in held[tp].offsets for part in _within(r, ranges)]
+            for tp, ranges in edges.items()
+        }
+        offsets = {tp: Offsets(ranges) for tp, ranges in wanted.items()}
+        before = {tp: HashBlocks(1) for tp in wanted}
+        for segment, file in intact:
+            if not _overlaps(file, wanted):
+                continue
+            found = self._hashed(file.path, segment.file_format, 1, offsets.get, headers=headers)
+            for tp, more in found.items():
+                before[tp].hashes |= more.hashes
+        now = self._new(wanted, 1, headers=headers)
+        narrowed = {}
+        for tp, ranges in runs.items():
+            exact = before[tp].differing(now[tp])
+            narrowed[tp] = [bounds for run in ranges for bounds in _bounds(run, exact, held[tp])]
+        return narrowed
+
+    def _judged(
+        self, lost: Sequence[tuple[_Segment, set[str]]]
+    ) -> Iterator[tuple[Match, dict[TopicPartition, list[OffsetRange]]]]:
+        """Judge the lost files of each segment together: their receipt has one fingerprint."""
+        known: list[tuple[Taken | None, dict[TopicPartition, list[OffsetRange]]]] = []
+        for segment, gone in lost:
+            others = self._others(segment, gone) if self._is_same_topic(segment) else None
+            whole = _offsets_of(segment, gone, others or ())
+            within = {
+                tp: [part for r in ranges for part in _within(r, self._window.get(tp, ()))]
+                for tp, ranges in whole.items()
+            }
+            within = {tp: ranges for tp, ranges in within.items() if ranges}
+            sealed = None
+            if others is not None and within == whole and not self._are_erased(whole):
+                records = Taken(_records_of(segment.receipt), segment.receipt.fingerprint)
+                sealed = rest_of(records, (content_of([other]) for other in others))
+            known.append((sealed, within))
+        found = self._sums([ranges for _, ranges in known])
+        for (sealed, ranges), each in zip(known, found, strict=True):
+            yield judge_lost(sealed, each.taken()), ranges
+
+    def _are_erased(self, ranges: Ranges) -> bool:
+        return any(
+            overlapping(self._erased.get(tp, ()), r) for tp, rs in ranges.items() for r in rs
+        )
+
+    def _others(self, segment: _Segment, gone: set[str]) -> list[CommittedFile] | None:
+        """Read the other files of a segment; None if one isn't what was sealed."""
+        found = []
+        owner = segment.owner
+        for file in segment.receipt.files:
+            if file.path in gone:
+                continue
+            name = file.path.removeprefix(f"{owner.data_name}/")
+            listed = SinkFile(name, file.bytes, 0, 0, "receipt")
+            read = read_file(str(self._root), owner.data_name, listed, segment.file_format)
+            if not isinstance(read, CommittedFile) or read.sha256 != file.sha256:
+                return None
+            found.append(read)
+        return found
+
+    def _sums(self, groups: Sequence[Ranges]) -> list[_Sum]:
+        """Combine the hashes of the window's records at the offsets of each group."""
+        sums = [_Sum() for _ in groups]
+        places: dict[TopicPartition, list[tuple[OffsetRange, int]]] = {}
+        for number, ranges in enumerate(groups):
+            for tp, parts in ranges.items():
+                places.setdefault(tp, []).extend((part, number) for part in parts)
+        for found in places.values():
+            found.sort()
+        for headers in (True, False) if places else ():
+            for file in self._receipt.files:
+                for tp, rows, hashes in self._rows(file.path, self._format, headers=headers):
+                    _add(sums, places.get(tp, []), rows_of(rows, hashes, tp.partition), headers)
+        return sums
+
+
+def _add(
+    sums: Sequence[_Sum],
+    places: Sequence[tuple[OffsetRange, int]],
+    rows: tuple[list[int], list[int]],
+    headers: bool,
+) -> None:
+    for offset, value in zip(*rows, strict=True):
+        at = bisect_right(places, offset, key=lambda place: place[0].start) - 1
+        if at < 0 or offset not in places[at][0]:
+            continue
+        held = sums[places[at][1]]
+        if headers:
+            held.records += 1
+            held.value ^= value
+        else:
+            held.plain ^= value
+
+
+def _offsets_of(
+    segment: _Segment, gone: set[str], others: Sequence[CommittedFile]
+) -> dict[TopicPartition, list[OffsetRange]]:
+    """Return the offsets that a segment's lost files held: neither gaps nor in its other files."""
+    spans: dict[TopicPartition, list[OffsetRange]] = {}
+    for file in segment.files:
+        for content in file.contents if file.path in gone else ():
+            span = OffsetRange(content.first, content.last + 1)
+            spans.setdefault(content.tp, []).append(span)
+    elsewhere: dict[TopicPartition, list[OffsetRange]] = {}
+    covered: dict[TopicPartition, list[OffsetRange]] = {}
+    for part in segment.receipt.partitions:
+        covered.setdefault(part.tp, []).append(part.range)
+        elsewhere.setdefault(part.tp, []).extend(r for rs in part.gaps.values() for r in rs)
+    for held in (held for other in others for held in other.contents):
+        elsewhere.setdefault(held.tp, []).extend(held.ranges)
+    found = {
+        tp: [
+            rest
+            for span in merge(ranges)
+            for part in _within(span, merge(covered.get(tp, [])))
+            for rest in subtract(part, elsewhere.get(tp, []))
+        ]
+        for tp, ranges in spans.items()
+    }
+    return {tp: ranges for tp, ranges in found.items() if ranges}
+
+
+def _overlaps(file: SealedFile, wanted: Ranges) -> bool:
+    return any(
+        overlapping(wanted.get(content.tp, ()), OffsetRange(content.first, content.last + 1))
+        for content in file.contents
+    )
+
+
+def _edges(runs: Iterable[OffsetRange]) -> Iterator[OffsetRange]:
+    """Yield the first and the last block of each run."""
+    for run in runs:
+        yield OffsetRange(run.start, run.start + BLOCK)
+        yield OffsetRange(run.end - BLOCK, run.end)
+
+
+def _within(r: OffsetRange, ranges: Sequence[OffsetRange]) -> Iterator[OffsetRange]:
+    for other in overlapping(ranges, r):
+        yield OffsetRange(max(r.start, other.start), min(r.end, other.end))
+
+
+def _bounds(
+    run: OffsetRange, exact: Sequence[OffsetRange], held: HashBlocks
+) -> Iterator[OffsetRange]:
+    """Yield the differing offsets of a run: exactly, if they are few; otherwise its bounds."""
+    inside = list(_within(run, merge(exact)))
+    if len(run) <= 2 * BLOCK and 0 < len(inside) <= FEW:
+        yield from inside
+    elif inside:
+        yield OffsetRange(inside[0].start, inside[-1].end)
+    else:
+        yield from (part for r in held.offsets for part in _within(r, [run]))
+
+
+def _merged(
+    ranges: Mapping[TopicPartition, Sequence[OffsetRange]],
+) -> dict[TopicPartition, list[OffsetRange]]:
+    return {tp: merge(parts) for tp, parts in ranges.items() if parts}
