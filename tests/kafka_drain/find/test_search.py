@@ -15,7 +15,7 @@ import pytest
 from kafka_drain.archive.archive import Archive
 from kafka_drain.archive.files import archive_files
 from kafka_drain.data_files.file_offsets import CommittedFile
-from kafka_drain.errors import ConfigError, ManifestInvalidError
+from kafka_drain.errors import ConfigError, DataFileError, ManifestInvalidError
 from kafka_drain.find import plan, search
 from kafka_drain.find.criteria import Criteria
 from kafka_drain.find.plan import Position
