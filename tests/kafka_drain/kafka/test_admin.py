@@ -43,7 +43,7 @@ class OffsetsClient:
         offset = self._offsets.pop(0) if len(self._offsets) > 1 else self._offsets[0]
         futures: dict[Any, Future[Any]] = {tp: Future() for tp in wanted}
         for future in futures.values():
-            future.set_result(SimpleNamespace(offset=offset))
+            future.set_result(SimpleNamespace(offset=offset, timestamp=-1))
         return futures
 
     def poll(self, _: float) -> int:
@@ -102,7 +102,7 @@ def test_cluster_client_held() -> None:
         def result(self, timeout: float | None = None) -> Any:
             cluster.admin.__dict__.pop("client", None)
             assert not ended
-            return SimpleNamespace(offset=7)
+            return SimpleNamespace(offset=7, timestamp=-1)
 
     class Forgotten(OffsetsClient):
         def list_offsets(self, wanted: Any, **_: Any) -> dict[Any, Future[Any]]:

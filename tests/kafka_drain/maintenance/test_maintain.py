@@ -39,5 +39,5 @@ def test_plan_receipt_damaged(
     receipt = Path(str(archive.root), RECEIPTS, name)
     receipt.write_bytes(receipt.read_bytes().replace(b'"records":', b'"Records":', 1))
 
-    with pytest.raises(TerminalError, match=f"receipt {name} of generation 1 is damaged"):
+    with pytest.raises(TerminalError, match=f"generations/0001/receipts/{name}:? is damaged"):
         plan(pipeline)

@@ -425,7 +425,10 @@ def test_roll_beside_damaged_receipt(where: str, copy: Path) -> None:
             plan_roll(archive, golden_cluster())
     repair_documents(archive.root, print)
 
-    assert plan_roll(archive, golden_cluster()).reason.startswith("archive was moved")
+    # Of a window that it voids, this Kafka no longer has the records.
+    gone = [f"flights:{partition}:900-910" for partition in (0, 1)]
+    plan = plan_roll(archive, golden_cluster(), replace_changed=gone)
+    assert plan.reason.startswith("archive was moved")
 
 
 def repair(root: Path, monkeypatch: pytest.MonkeyPatch, *options: str, cluster: Any = None) -> int:
