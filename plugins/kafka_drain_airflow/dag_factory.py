@@ -489,6 +489,12 @@ def _maintain_dag(pipeline: Pipeline, added: FactoryArguments, approval: Approva
     retention = (
         f"files whose newest record is older than {pipeline.retention_days} days are deleted, and "
         "the deletion is sealed in a receipt"
+        + (
+            f". A record dated more than {pipeline.max_future_days} days after its drain counts as "
+            "of the time of the drain"
+            if pipeline.max_future_days is not None
+            else ""
+        )
         if pipeline.retention_days is not None
         else "nothing is deleted by age, because `retention_days` isn't set"
     )

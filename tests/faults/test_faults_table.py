@@ -33,8 +33,7 @@ NUMBERS = [
     *range(420, 427),
     *range(394, 398),
     *range(404, 410),
-    *range(440, 443),
-    *range(440, 444),
+    *range(440, 447),
     *range(450, 458),
 ]
 ROW = re.compile(r"^\| (\d+) \| ([^|]+) \| ([^|]+) \| ([^|]+) \|$", flags=re.M)

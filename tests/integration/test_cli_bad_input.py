@@ -698,6 +698,7 @@ def test_maintain_without_archive(arguments: list[str], says: list[str], tmp_pat
     [
         (["--retention-days", "0"], ["retention_days = 0", "greater than or equal to 1"]),
         (["--target-file-bytes", "10"], ["target_file_bytes = 10"]),
+        (["--max-future-days", "1"], ["max_future_days is only with retention_days"]),
     ],
 )
 def test_maintain_options_not_acceptable(

@@ -619,6 +619,43 @@ def test_maintain_retention(
     fill(growing, send, drain, cluster, range(2))
 
 
+@pytest.mark.parametrize("layout", [["topic"], ["topic", "date"]], ids=str)
+def test_maintain_retention_future(
+    make_topic: Callable[..., str],
+    send: Callable[..., None],
+    archive_folder: str,
+    drain: Any,
+    cluster: KafkaCluster,
+    maintain: Maintain,
+    layout: list[str],
+) -> None:
+    """Microseconds sent as milliseconds keep files, as the plan says, and with a bound none."""
+    topic = make_topic(1, message_timestamp_after_max_ms=str((1 << 63) - 1))
+    pipeline = Pipeline(name="kept", topics=[topic], archive=archive_folder, partition_by=layout)
+    archive, wrong = Archive.at(archive_folder), (NOON + 3) * 1000
+    send(topic, [(b"k", b"v", None, NOON + n) for n in range(3)] + [(b"k", b"v", None, wrong)])
+    drain(pipeline)
+    assert validate_archive(archive, cluster).complete
+    asked = {"retention_days": 30, "target_file_bytes": 1 << 40}
+
+    unbounded = maintain(pipeline, days=31, **asked)
+
+    [held] = archive_files(archive.snapshot())
+    assert (unbounded["files_after"], held.records) == (1, 4 if layout == ["topic"] else 1)
+    ahead = utc_now() + timedelta(days=31)
+    plan = plan_maintenance(changed(pipeline, **asked), clock=lambda: ahead)
+    [said] = plan.to_dict()["held"]
+    assert f"{held.path} ({topic}-0: {wrong} ms since 1970)" in said
+    assert maintain(pipeline, days=29, **asked, max_future_days=1)["files_after"] == 1
+
+    figures = maintain(pipeline, days=31, **asked, max_future_days=1)
+
+    assert (figures["files_before"], figures["files_after"]) == (1, 0)
+    report = validate_archive(archive, cluster, deep=True)
+    assert report.complete
+    assert report.partitions()[0]["gaps"] == {"deleted": 4}
+
+
 @pytest.mark.parametrize("retention_days", [None, 30])
 def test_maintain_killed(
     pipeline: Pipeline,

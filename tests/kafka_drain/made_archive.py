@@ -48,6 +48,7 @@ class MadeArchive:
         folder: Where it is made.
         topic_ids: Ids of its topics.
         cluster_id: Id of their cluster.
+        partition_by: Columns that the folders of generations name: topic, then date or nothing.
 
     Attributes:
         nul_header_names: What the receipts of its next files say of header names.
@@ -60,11 +61,16 @@ class MadeArchive:
     bloom_filters: dict[str, Any] | None = None
 
     def __init__(
-        self, folder: Path, topic_ids: Mapping[str, str], cluster_id: str = "cluster-1"
+        self,
+        folder: Path,
+        topic_ids: Mapping[str, str],
+        cluster_id: str = "cluster-1",
+        partition_by: Sequence[str] = ("topic",),
     ) -> None:
         self.archive = Archive.at(str(folder))
         self.topic_ids = dict(topic_ids)
         self.cluster_id = cluster_id
+        self.partition_by = list(partition_by)
         self.archive.create(
             pipeline="made",
             cluster_id=cluster_id,
@@ -89,7 +95,7 @@ class MadeArchive:
         self.archive.generation(self._generation).write(
             starting_offsets={},
             file_format="parquet",
-            partition_by=["topic"],
+            partition_by=self.partition_by,
             topic_ids=self.topic_ids,
             reason="test",
         )
@@ -197,12 +203,23 @@ class MadeArchive:
     ) -> list[CommittedFile]:
         return [
             self._write_file(
-                f"{folder}/topic={tp.topic}/part-{tp.partition:05d}-{name}.parquet",
-                {tp: rows},
+                f"{folder}/topic={tp.topic}/{day}part-{tp.partition:05d}-{name}.parquet",
+                {tp: own},
                 columns,
             )
             for tp, rows in sorted(batch.items())
+            for day, own in self._by_day(rows).items()
         ]
+
+    def _by_day(self, rows: Mapping[int, int | None]) -> dict[str, dict[int, int | None]]:
+        """Return the rows by the folder of their day; all of them by none without such folders."""
+        if self.partition_by == ["topic"]:
+            return {"": dict(rows)}
+        days: dict[str, dict[int, int | None]] = {}
+        for offset, ms in rows.items():
+            day = (EPOCH + timedelta(milliseconds=ms or 0)).date()
+            days.setdefault(f"date={day}/", {})[offset] = ms
+        return days
 
     def _write_together(
         self, folder: str, name: str, batch: Batch, columns: Mapping[str, Any]

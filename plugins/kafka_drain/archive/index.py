@@ -23,7 +23,7 @@ from kafka_drain.archive.journal.entries import Noted, Tip
 from kafka_drain.archive.journal.identity import ids_by_topic
 from kafka_drain.archive.receipts import Receipt
 from kafka_drain.gaps import GapReason
-from kafka_drain.intervals import TimeRange
+from kafka_drain.intervals import TimeRange, from_iso, in_utc, milliseconds
 from kafka_drain.offsets import OffsetRange, TopicPartition, merge, overlapping
 from kafka_drain.storage.sealed_json import SealError, check_seal, seal
 from kafka_drain.storage.typed_json import DocumentError, Shape, VersionError
@@ -296,6 +296,7 @@ class Asked:
         offsets: Also files that may have some of these offsets, sorted and disjoint for each
             partition; None for any offset if there is a time, and otherwise for none.
         uncompacted: Also what no compaction has written.
+        dated_later: Also files with a record dated later than they were sealed.
         names: Also these generations and windows, as their folders.
         claimed: Whether also what covers some of the offsets without a file that readers get:
             whoever plans or seals a window must see it.
@@ -304,6 +305,7 @@ class Asked:
     times: TimeRange | None = None
     offsets: Ranges | None = None
     uncompacted: bool = False
+    dated_later: bool = False
     names: frozenset[str] = frozenset()
     claimed: bool = False
 
@@ -312,6 +314,8 @@ class Asked:
         if self.uncompacted and not (
             isinstance(row, WindowRow) and WindowKind(row.kind).is_maintained
         ):
+            return True
+        if self.dated_later and row.may_hold(TimeRange(from_ms=_milliseconds(row.sealed_at) + 1)):
             return True
         if self.times is None and self.offsets is None:
             return False
@@ -324,6 +328,10 @@ class Asked:
         return row.name in self.names or (
             self.claimed and self.offsets is not None and may_cover(row.held, self.offsets)
         )
+
+
+def _milliseconds(time: str) -> int:
+    return milliseconds(in_utc(from_iso(time)))
 
 
 @dataclass(frozen=True)

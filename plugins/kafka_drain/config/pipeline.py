@@ -76,6 +76,8 @@ class Pipeline(ConfigModel):
             groups, topics, acls, users and brokers; an empty list for none.
         retention_days: Age in days of the newest record after which maintenance deletes a file;
             None to keep files forever.
+        max_future_days: Days after its drain that a record may be dated; for `retention_days`, a
+            later date counts as the drain's. None to believe every date.
         immutable_days: Days for which the object store refuses to delete each file and receipt that
             is sealed; None not to lock them.
         immutable_mode: Who can end such a lock early: `governance` (default), somebody with a
@@ -134,6 +136,7 @@ class Pipeline(ConfigModel):
         *("groups", "topics", "acls", "users", "brokers")
     ]
     retention_days: Annotated[int, Field(ge=1)] | None = None
+    max_future_days: Annotated[int, Field(ge=0)] | None = None
     immutable_days: Annotated[int, Field(ge=1, le=36_500)] | None = None
     immutable_mode: Mode | None = None
     hash_key_conn_id: str | None = None
@@ -267,6 +270,8 @@ class Pipeline(ConfigModel):
             )
         self._check_evidence()
         self._check_immutable()
+        if self.max_future_days is not None and self.retention_days is None:
+            raise ConfigError("max_future_days is only with retention_days; leave it out")
         if self.encryption is not None and self.format != "parquet":
             raise ConfigError(
                 f"encryption is part of Parquet, but format is {self.format!r}; leave one of them "

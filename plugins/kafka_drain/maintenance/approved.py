@@ -24,7 +24,13 @@ from kafka_drain.maintenance.maintain import MaintenancePlan, plan_maintenance, 
 from kafka_drain.spark.engine import SparkRunner
 
 #: Keys of a pipeline that decide what maintenance does.
-SETTINGS = ("retention_days", "target_file_bytes", "max_manifest_lines", "max_generation_days")
+SETTINGS = (
+    "retention_days",
+    "max_future_days",
+    "target_file_bytes",
+    "max_manifest_lines",
+    "max_generation_days",
+)
 
 
 @dataclass(frozen=True)
@@ -165,10 +171,11 @@ def plan_approved(
     frozen.proceed(state, **here)
     seen = Seen.from_dict(frozen.seen)
     again = plan_maintenance(pipeline, will_roll=False, clock=_clock(frozen))
+    # A release without a key, of which its plan says nothing, did what None means.
     found = [
-        f"the pipeline's {name} became {value}, and was {frozen.asked[name]}"
+        f"the pipeline's {name} became {value}, and was {frozen.asked.get(name)}"
         for name, value in settings_of(pipeline).items()
-        if frozen.asked[name] != value
+        if frozen.asked.get(name) != value
     ]
     decision = frozen.proceed(state, **here, changes=found + seen.changes(again))
     return seen.choose(again), frozen, decision
@@ -228,8 +235,13 @@ def plan_text(plan: MaintenancePlan) -> str:
         for tp, records in found.records.items():
             deletions[tp] = deletions.get(tp, 0) + records
     before = max((found.before_ms for found in plan.deletions), default=0)
-    rows = [(tp, records, f"before {time_text(before)}") for tp, records in deletions.items()]
-    lines = [f"compacts {found.line()}" for found in plan.compactions]
+    later = {content.tp for found in plan.deletions for content in found.dated_later.values()}
+    rows = [
+        (tp, records, f"{'dated or drained ' * (tp in later)}before {time_text(before)}")
+        for tp, records in deletions.items()
+    ]
+    lines = [f"deletes {found.line()}" for found in plan.deletions if found.dated_later]
+    lines += [f"compacts {found.line()}" for found in plan.compactions]
     lines += [f"leaves {held}" for held in plan.held]
     lines += [f"compacts and deletes nothing: {plan.waits_for}"] * bool(plan.waits_for)
     parts = [

@@ -93,6 +93,8 @@ class MaintenancePlan:
             "compacted_bytes": sum(found.group.bytes for found in self.compactions),
             "deleted_files": sum(len(found.files) for found in self.deletions),
             "deleted_bytes": sum(found.bytes for found in self.deletions),
+            "deleted_files_dated_later": sum(len(found.dated_later) for found in self.deletions),
+            "held": list(self.held),
         }
 
 
@@ -116,7 +118,8 @@ def plan_maintenance(
         ManifestInvalidError: When a receipt is damaged, or something sealed is missing or changed.
     """
     archive = Archive.at(pipeline.archive)
-    asked = Asked(_too_old(pipeline, clock), uncompacted=True)
+    ages = pipeline.retention_days is not None
+    asked = Asked(_too_old(pipeline, clock), uncompacted=True, dated_later=ages)
     snapshot = refuse_unsound(archive.snapshot(), asked=asked).snapshot
     try:
         roll = due_for_roll(
@@ -131,14 +134,11 @@ def plan_maintenance(
             )
         generations = snapshot.generations
         closed = generations if roll and will_roll else generations[:-1]
-        deletions = (
-            plan_deletions(snapshot, closed, pipeline.retention_days, clock())
-            if pipeline.retention_days is not None
-            else []
-        )
-        future = (
-            held_by_future(snapshot, closed, clock()) if pipeline.retention_days is not None else []
-        )
+        deletions, future = list[Deletion](), list[str]()
+        if pipeline.retention_days is not None:
+            age = (pipeline.retention_days, clock(), pipeline.max_future_days)
+            deletions = plan_deletions(snapshot, closed, *age)
+            future = held_by_future(snapshot, closed, *age)
         locks = locks or _locks(archive, lambda line: None, clock)
         old = [file.path for deletion in deletions for file in deletion.files]
         deletions, left = without_locked(deletions, locks.locked(old))

@@ -1,12 +1,15 @@
 """Retention: delete files whose newest record is older than a number of days, and seal that.
 
+A record may be dated after it was drained: microseconds sent as milliseconds, a wrong clock. Such a
+date keeps a file until then, which the plan says; with `max_future_days`, it counts as the drain's.
+
 First, the receipt of a window without files is written: it names the files and their offsets, and
 from then on readers skip them. Then the files are deleted. The receipts that proved them stay.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
@@ -20,14 +23,16 @@ from kafka_drain.archive.window import Window
 from kafka_drain.data_files.reader import read_offsets, topic_of
 from kafka_drain.errors import DataFileError, ManifestInvalidError
 from kafka_drain.gaps import Gap, GapReason
-from kafka_drain.intervals import milliseconds, time_text
+from kafka_drain.intervals import from_iso, in_utc, milliseconds, time_text
 from kafka_drain.offsets import OffsetRange, TopicPartition, merge
 from kafka_drain.proof.sealing import Identity, seal_deletion
 from kafka_drain.windows.rewrite_groups import FileGroup
 from kafka_drain.windows.window_jobs import freeze_window, now_text, seal_superseding
 
-#: Number of files named that a record dated in the future holds back.
-HELD = 5
+#: Number of files named that have a record dated after its drain.
+NAMED = 5
+
+DAY_MS = 86_400_000
 
 
 @dataclass(frozen=True)
@@ -37,7 +42,8 @@ class Deletion:
     Attributes:
         files: The files.
         topic_ids: Ids of their topics.
-        before_ms: All of their records are older than this (Unix ms).
+        before_ms: All of their records are older than this (Unix ms), or were drained before it and
+            are dated later than `max_future_days` allows.
     """
 
     files: Sequence[ArchiveFile]
@@ -54,16 +60,37 @@ class Deletion:
         """The number of records in the files, by partition."""
         return records_of(file.sealed for file in self.files if file.sealed)
 
+    @property
+    def dated_later(self) -> dict[str, SealedContent]:
+        """What of the files, by path, is dated later, and counts as of the time of its drain."""
+        latest = {
+            file.path: newest_in_future(file.sealed.contents, self.before_ms - 1)
+            for file in self.files
+            if file.sealed
+        }
+        return {path: content for path, content in latest.items() if content is not None}
+
     def line(self) -> str:
         """Return a line of text for the user that says what it deletes."""
-        return (
+        text = (
             f"{len(self.files):,} files, {self.bytes:,} bytes, {sum(self.records.values()):,} "
             f"records, all before {time_text(self.before_ms)}"
+        )
+        later = self.dated_later
+        return text + (
+            f"; of these, {_number(len(later), 'file')} by the time of the drain "
+            f"(max_future_days), with records dated later: {_named(later)}"
+            if later
+            else ""
         )
 
 
 def plan_deletions(
-    snapshot: Snapshot, generations: Iterable[SnapshotGeneration], days: int, now: datetime
+    snapshot: Snapshot,
+    generations: Iterable[SnapshotGeneration],
+    days: int,
+    now: datetime,
+    max_future_days: int | None = None,
 ) -> list[Deletion]:
     """Plan which files of closed generations and windows to delete, without changing anything.
 
@@ -72,57 +99,138 @@ def plan_deletions(
         generations: Its closed generations.
         days: A file is too old if its newest record is older than this, as with `retention.ms`.
         now: The current time.
+        max_future_days: A record dated more than this after its drain counts as of the time of the
+            drain; None for no bound.
 
     Raises:
         ReceiptError: When a receipt is damaged.
     """
     before_ms = milliseconds(now - timedelta(days=days))
     by_topics: dict[tuple[tuple[str, str], ...], list[ArchiveFile]] = {}
-    # A repair's file appears in all segments that may have records in it.
-    found = {f.path: f for segments in read_closed(snapshot, generations) for f in segments.files}
-    for file in found.values():
-        if file.sealed and is_too_old(file.sealed.contents, before_ms):
+    for file, drained_ms in _closed_files(snapshot, generations):
+        assert file.sealed is not None
+        if is_too_old(counted(file.sealed.contents, drained_ms, max_future_days), before_ms):
             by_topics.setdefault(tuple(sorted(file.topic_ids.items())), []).append(file)
     return [Deletion(files, dict(ids), before_ms) for ids, files in by_topics.items()]
 
 
 def held_by_future(
-    snapshot: Snapshot, generations: Iterable[SnapshotGeneration], now: datetime
+    snapshot: Snapshot,
+    generations: Iterable[SnapshotGeneration],
+    days: int,
+    now: datetime,
+    max_future_days: int | None = None,
 ) -> list[str]:
-    """Name the files that retention keeps because a record is dated later than now.
+    """Name the files that retention keeps because a record is dated later than now, or its drain.
 
-    Args:
-        snapshot: The archive.
-        generations: Its closed generations.
-        now: The current time.
-
-    Raises:
-        ReceiptError: When a receipt is damaged.
+    Takes and raises what `plan_deletions` does.
     """
-    now_ms = milliseconds(now)
-    found = {f.path: f for segments in read_closed(snapshot, generations) for f in segments.files}
-    latest = {
-        path: newest
-        for path, file in found.items()
-        if file.sealed and (newest := newest_in_future(file.sealed.contents, now_ms)) is not None
-    }
+    now_ms, before_ms = milliseconds(now), milliseconds(now - timedelta(days=days))
+    latest, records = dict[str, SealedContent](), 0
+    for file, drained_ms in _closed_files(snapshot, generations):
+        assert file.sealed is not None
+        contents = counted(file.sealed.contents, drained_ms, max_future_days)
+        if newest := held_back(contents, drained_ms, before_ms, now_ms):
+            latest[file.path] = newest
+            records += file.records or 0
     if not latest:
         return []
-    records = sum(found[path].records or 0 for path in latest)
+    offer = (
+        "max_future_days bounds that"
+        if max_future_days is None
+        else f"max_future_days is {max_future_days:,}"
+    )
+    return [
+        f"{_number(len(latest), 'file')} with {_number(records, 'record')}, which retention_days "
+        "can't delete before the newest record, dated in the future or after its drain, is that "
+        f"old ({offer}): {_named(latest)}"
+    ]
+
+
+def _closed_files(
+    snapshot: Snapshot, generations: Iterable[SnapshotGeneration]
+) -> list[tuple[ArchiveFile, int]]:
+    """Return the sealed files of closed generations and windows, and when each was drained."""
+    closed = read_closed(snapshot, generations)
+    receipts = [receipt for segments in closed for receipt in segments.receipts]
+    drained = drained_times([*receipts, *(window.receipt for window in snapshot.fold.windows)])
+    # A repair's file appears in all segments that may have records in it.
+    found = {file.path: file for segments in closed for file in segments.files}
+    return [(file, drained[file.path]) for file in found.values()]
+
+
+def drained_times(receipts: Iterable[Receipt]) -> dict[str, int]:
+    """Return by file when its records had been drained for sure (Unix ms).
+
+    That is when its receipt was sealed; or an earlier one, if that says a later time: a clock that
+    was set back makes no file older. What was rewritten counts from when that was sealed.
+    """
+    found, latest = dict[str, int](), 0
+    for receipt in sorted(receipts, key=lambda each: each.journal):
+        latest = max(latest, milliseconds(in_utc(from_iso(receipt.sealed_at))))
+        found |= dict.fromkeys((file.path for file in receipt.files), latest)
+    return found
+
+
+def counted(
+    contents: Iterable[SealedContent], drained_ms: int, max_future_days: int | None
+) -> list[SealedContent]:
+    """Return a file's contents with the newest times that count.
+
+    Args:
+        contents: The contents.
+        drained_ms: When they had been drained (Unix ms).
+        max_future_days: A later time than this after the drain counts as the drain's; None for no
+            bound.
+    """
+    if max_future_days is None:
+        return list(contents)
+    latest = drained_ms + max_future_days * DAY_MS
+    return [
+        replace(content, last_timestamp=drained_ms)
+        if content.last_timestamp is not None and content.last_timestamp > latest
+        else content
+        for content in contents
+    ]
+
+
+def held_back(
+    contents: Sequence[SealedContent], drained_ms: int, before_ms: int, now_ms: int
+) -> SealedContent | None:
+    """Return what keeps a file by a wrong date, the latest of it; None for nothing.
+
+    It is dated later than now; or later than its drain, by whose time the file were too old.
+
+    Args:
+        contents: The file's contents, with the times that count.
+        drained_ms: When they had been drained (Unix ms).
+        before_ms: What is older than this is too old.
+        now_ms: The current time.
+    """
+    if newest := newest_in_future(contents, now_ms):
+        return newest
+    if is_too_old(contents, before_ms) or not is_too_old(
+        counted(contents, drained_ms, 0), before_ms
+    ):
+        return None
+    return newest_in_future(contents, drained_ms)
+
+
+def _number(number: int, noun: str) -> str:
+    return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
+
+
+def _named(latest: Mapping[str, SealedContent]) -> str:
+    """Name the first files, by path, with what is dated the latest in each."""
     shown = [
         f"{path} ({content.tp}: {time_text(content.last_timestamp or 0)})"
-        for path, content in sorted(latest.items())[:HELD]
+        for path, content in sorted(latest.items())[:NAMED]
     ]
-    more = " …" if len(latest) > HELD else ""
-    return [
-        f"{len(latest):,} {'file' if len(latest) == 1 else 'files'} with {records:,} "
-        f"{'record' if records == 1 else 'records'}, which retention_days can't delete before the "
-        f"newest record, dated in the future, is that old: {', '.join(shown)}{more}"
-    ]
+    return ", ".join(shown) + (" …" if len(latest) > NAMED else "")
 
 
 def newest_in_future(contents: Iterable[SealedContent], now_ms: int) -> SealedContent | None:
-    """Return what of a file has a record dated later than now, the latest; None for nothing."""
+    """Return what of a file has a record dated later than a time, the latest; None for nothing."""
     future = [
         (content.last_timestamp, content)
         for content in contents

@@ -24,7 +24,9 @@ class MaintainOperator(ApplyOperator):
     lines or it is older than ``max_generation_days``. Then rewrites small files of closed
     generations and of windows as files of ``target_file_bytes``, sorted by offset, proves them, and
     removes the small files. With ``retention_days``, deletes files whose newest record is older and
-    seals the deletion. It can be killed at any point: the next run resumes its work.
+    seals the deletion; with ``max_future_days``, a record dated later than that after its drain
+    counts as of the time of the drain. It can be killed at any point: the next run resumes its
+    work.
 
     If files were replaced or deleted, the archive's asset gets an event with the details, through
     the alias among the outlets.

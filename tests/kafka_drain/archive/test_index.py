@@ -261,6 +261,26 @@ def test_asked_uncompacted(row: Any, wanted: bool) -> None:
     assert Asked(TimeRange(to_ms=10), uncompacted=True).wants(row) is wanted
 
 
+SEALED_MS = 1_767_225_600_000  # window()'s sealed_at
+
+
+@pytest.mark.parametrize(
+    ("times", "files", "wanted"),
+    [
+        ((SEALED_MS - 1, SEALED_MS), 1, False),
+        ((SEALED_MS - 1, SEALED_MS + 1), 1, True),
+        ((SEALED_MS + 5, SEALED_MS + 9), 1, True),
+        ((SEALED_MS + 5, SEALED_MS + 9), 0, False),
+        ((None, None), 1, True),
+    ],
+)
+def test_asked_dated_later(times: tuple[int | None, int | None], files: int, wanted: bool) -> None:
+    """Retention asks for what has a record dated later than it was sealed, however young."""
+    row = window("a", times=times, files=files)
+
+    assert Asked(TimeRange(to_ms=1), uncompacted=True, dated_later=True).wants(row) is wanted
+
+
 def test_left_out_in_turn() -> None:
     """Whatever is asked, some of it is looked at, and of generations always the newest."""
     index = Index(

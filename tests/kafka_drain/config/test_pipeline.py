@@ -59,6 +59,7 @@ def test_pipeline_defaults() -> None:
         "max_generation_days": 7,
         "target_file_bytes": 256 << 20,
         "retention_days": None,
+        "max_future_days": None,
         "describe_cluster": ["groups", "topics", "acls", "users", "brokers"],
         "hash_key_conn_id": None,
         "evidence_conn_id": None,
@@ -453,6 +454,25 @@ def test_pipeline_immutable(scheme: str) -> None:
     assert make(**keys).immutable == Immutability("governance", 30)
     assert make(**keys, immutable_mode="compliance").immutable == Immutability("compliance", 30)
     assert make(archive=keys["archive"]).immutable is None
+
+
+@pytest.mark.parametrize(
+    ("keys", "said"),
+    [
+        ({"max_future_days": 1}, "max_future_days is only with retention_days; leave it out"),
+        ({"max_future_days": -1, "retention_days": 1}, "max_future_days = -1"),
+        ({"max_future_days": "1d", "retention_days": 1}, "max_future_days = '1d'"),
+    ],
+)
+def test_pipeline_max_future_refused(keys: dict[str, Any], said: str) -> None:
+    """How far a date is believed is asked only where files are deleted by it."""
+    with pytest.raises(ConfigError, match=re.escape(said)):
+        make(**keys)
+
+
+def test_pipeline_max_future() -> None:
+    """No day at all is a bound, too."""
+    assert make(max_future_days=0, retention_days=1).max_future_days == 0
 
 
 EVIDENCE = {"evidence_conn_id": "key"}

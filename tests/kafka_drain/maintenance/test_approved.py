@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 import signal
 from collections.abc import Sequence
+from dataclasses import replace
 from datetime import timedelta
 from itertools import count
 from pathlib import Path
@@ -15,7 +16,7 @@ import pytest
 from kafka_drain.archive.archive import Archive
 from kafka_drain.archive.files import archive_files
 from kafka_drain.archive.frozen_plan import Decision, FrozenPlan, State
-from kafka_drain.archive.frozen_plans import carrying_out, state_of
+from kafka_drain.archive.frozen_plans import carrying_out, freeze, state_of
 from kafka_drain.config.pipeline import Pipeline
 from kafka_drain.errors import PlanChangedError
 from kafka_drain.maintenance.approved import (
@@ -37,6 +38,7 @@ LATER = NOW + timedelta(hours=1)
 DAY = 86_400_000
 #: 30 days before the plan is made.
 BEFORE = int((NOW - timedelta(days=30) - EPOCH).total_seconds() * 1000)
+LONG_AGO = (NOW - timedelta(days=31)).isoformat()
 
 
 @pytest.fixture
@@ -59,9 +61,9 @@ def frozen_in(made: MadeArchive, **keys: Any) -> tuple[MaintenancePlan, FrozenPl
     return freeze_maintenance(pipeline_of(made, **keys), now=NOW)
 
 
-def run(made: MadeArchive, plan: FrozenPlan) -> dict[str, Any]:
+def run(made: MadeArchive, plan: FrozenPlan, **keys: Any) -> dict[str, Any]:
     cluster: Any = FakeCluster({})
-    return run_approved(pipeline_of(made), cluster, refuses, plan, run="tests", say=print)
+    return run_approved(pipeline_of(made, **keys), cluster, refuses, plan, run="tests", say=print)
 
 
 def refuses(application: SparkApplication) -> None:
@@ -178,6 +180,7 @@ def test_plan_approved_expired(made: MadeArchive) -> None:
     [
         ({"retention_days": 29}, "the pipeline's retention_days became 29, and was 30"),
         ({"retention_days": None}, "retention_days became None, and was 30; 2 files to be deleted"),
+        ({"max_future_days": 1}, "the pipeline's max_future_days became 1, and was None"),
         ({"target_file_bytes": 1 << 20}, "the pipeline's target_file_bytes became 1048576, and"),
         ({"max_manifest_lines": 7}, "the pipeline's max_manifest_lines became 7"),
         ({"max_generation_days": 7}, "the pipeline's max_generation_days became 7"),
@@ -188,6 +191,39 @@ def test_plan_approved_pipeline_changed(made: MadeArchive, keys: dict[str, Any],
     plan = only_deletes(made)
 
     assert said in refused(made, plan, **keys)
+
+
+def test_plan_approved_max_future_days(tmp_path: Path) -> None:
+    """What goes by the time of its drain was seen, and is what goes; without the bound, nothing."""
+    made = MadeArchive(tmp_path / "archive", {"t": "id-1"})
+    times = ([BEFORE - DAY, BEFORE + 9_999 * DAY], [BEFORE - DAY], [BEFORE + 9_999 * DAY])
+    for n, own in enumerate(times):
+        drained = LONG_AGO if n < 2 else NOW.isoformat()
+        made.seal({P0: dict(enumerate(own, 10 * n))}, sealed_at=drained)
+    made.open_generation()
+    before, (_, plan) = paths(made), frozen_in(made, max_future_days=1)
+    assert f"with records dated later: {before[0]} (t-0: 2053-" in plan.text
+    assert "dated or drained before" in plan.text
+    assert "max_future_days became None, and was 1; 1 files to be deleted are gone" in (
+        refused(made, plan)
+    )
+
+    todo, _, decision = plan_approved(pipeline_of(made, max_future_days=1), plan.id, now=LATER)
+
+    assert decision is Decision.RUN
+    assert [file.path for found in todo.deletions for file in found.files] == before[:2]
+    assert run(made, plan, max_future_days=1)["files_removed"] == 2
+    assert paths(made) == before[2:]
+
+
+def test_plan_approved_of_earlier_release(made: MadeArchive) -> None:
+    """A plan that says nothing of a bound was made without one, and is carried out without one."""
+    plan = only_deletes(made)
+    older = replace(plan, asked={k: v for k, v in plan.asked.items() if k != "max_future_days"})
+    older = freeze(made.root, older, NOW)
+
+    assert plan_approved(pipeline_of(made), older.id, now=LATER)[2] is Decision.RUN
+    assert "max_future_days became 1, and was None" in refused(made, older, max_future_days=1)
 
 
 def test_plan_approved_deleted_by_another(made: MadeArchive) -> None:

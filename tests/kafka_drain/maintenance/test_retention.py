@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from datetime import timedelta
+from dataclasses import replace
+from datetime import datetime, timedelta
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -11,12 +12,18 @@ from typing import Any
 import pytest
 
 from kafka_drain.archive.receipts import SealedContent
+from kafka_drain.config.pipeline import Pipeline
 from kafka_drain.errors import LockedError, ManifestInvalidError
 from kafka_drain.gaps import GapReason
 from kafka_drain.intervals import time_text
+from kafka_drain.maintenance.approved import plan_text
+from kafka_drain.maintenance.maintain import MaintenancePlan, plan_maintenance
 from kafka_drain.maintenance.retention import (
+    NAMED,
     Deletion,
-    held_by_future,
+    counted,
+    drained_times,
+    held_back,
     is_too_old,
     newest_in_future,
     plan_deletions,
@@ -67,19 +74,198 @@ def test_newest_in_future(times: list[int | None], expected: int | None) -> None
     assert found == (None if expected is None else contents[expected])
 
 
-def test_held_by_future(tmp_path: Path) -> None:
-    """A file that one record from the future keeps is named, with that record's time."""
+DAY = 86_400_000
+NOW_MS = BEFORE + 30 * DAY
+#: Drained before what is too old, and after it.
+LONG_AGO, LATELY = BEFORE - 5 * DAY, BEFORE + 5 * DAY
+
+
+@pytest.mark.parametrize(
+    ("newest", "max_future_days", "expected"),
+    [
+        # Without a bound, every date is believed.
+        (NOW_MS * 1000, None, NOW_MS * 1000),
+        (LONG_AGO, 1, LONG_AGO),
+        (LONG_AGO - 1, 0, LONG_AGO - 1),
+        (LONG_AGO + 1, 0, LONG_AGO),
+        (LONG_AGO + DAY, 1, LONG_AGO + DAY),
+        (LONG_AGO + DAY + 1, 1, LONG_AGO),
+        (NOW_MS * 1000, 1, LONG_AGO),
+        (NOW_MS, 100_000, NOW_MS),
+        # No time stays none.
+        (None, 0, None),
+        (-1, 0, -1),
+        (0, 0, 0),
+    ],
+)
+def test_counted(newest: int | None, max_future_days: int | None, expected: int | None) -> None:
+    """A date further behind the drain than the bound counts as the drain's, and no other does."""
+    content = SealedContent.of(P0, 0, 9, 10, OLD, newest)
+
+    [found] = counted([content], LONG_AGO, max_future_days)
+
+    assert found == SealedContent.of(P0, 0, 9, 10, OLD, expected)
+
+
+@pytest.mark.parametrize(
+    ("times", "drained", "expected"),
+    [
+        ([], LONG_AGO, None),
+        # It goes.
+        ([OLD, OLD], LONG_AGO, None),
+        # Dated after the drain, by whose time it were too old.
+        ([OLD, BEFORE], LONG_AGO, 1),
+        ([BEFORE + 1, BEFORE], LONG_AGO, 0),
+        ([NOW_MS], BEFORE - 1, 0),
+        # It is young by the drain, too.
+        ([OLD, BEFORE], BEFORE, None),
+        ([LATELY + 1], LATELY, None),
+        # Not by a date: its records have no time.
+        ([None], LONG_AGO, None),
+        ([BEFORE, -1], LONG_AGO, None),
+        # Later than now, whenever it was drained.
+        ([OLD, NOW_MS], LATELY, None),
+        ([OLD, NOW_MS + 1], LATELY, 1),
+        ([NOW_MS + 1, -1], LATELY, 0),
+    ],
+)
+def test_held_back(times: list[int | None], drained: int, expected: int | None) -> None:
+    """A file is held back by a date later than now, or than its drain if that were too old."""
+    contents = [SealedContent.of(P0, 0, 9, 10, 1, time) for time in times]
+
+    found = held_back(contents, drained, BEFORE, NOW_MS)
+
+    assert found == (None if expected is None else contents[expected])
+
+
+def at(ms: int) -> str:
+    """Return a time as receipts have it."""
+    return (EPOCH + timedelta(milliseconds=ms)).isoformat(timespec="milliseconds")
+
+
+def test_drained_times(tmp_path: Path) -> None:
+    """A file was drained before its receipt was sealed, by the latest clock up to then."""
     made = MadeArchive(tmp_path / "archive", {"t": "id"})
-    future = BEFORE + 32 * 86_400_000
-    [file] = made.seal({P0: dict(enumerate([OLD, future]))})
-    snapshot = made.archive.snapshot()
+    times = [LONG_AGO, LATELY, LATELY - 1, NOW_MS]
+    files = [made.seal({P0: {n: OLD}}, sealed_at=at(ms))[0] for n, ms in enumerate(times)]
+    receipts = [
+        replace(receipt, journal=n)
+        for n, receipt in enumerate(made.archive.generation(1).receipts())
+    ]
 
-    (line,) = held_by_future(snapshot, snapshot.generations, NOW)
+    found = drained_times(reversed(receipts))
 
-    assert file.path in line
-    assert line.startswith("1 file with 2 records, which retention_days can't delete")
-    assert f"(t-0: {time_text(future)})" in line
-    assert not held_by_future(snapshot, snapshot.generations, NOW + timedelta(days=3))
+    assert [found[file.path] for file in files] == [LONG_AGO, LATELY, LATELY, NOW_MS]
+
+
+#: A producer has sent microseconds as milliseconds; of the archive's readers, Python ends in 9999.
+FUTURE = BEFORE + 1_000_000 * DAY
+LAYOUTS = [["topic"], ["topic", "date"]]
+
+
+def made_with(tmp_path: Path, layout: list[str], drained: int, *times: int) -> MadeArchive:
+    """Return an archive of one batch, with records of these times."""
+    made = MadeArchive(tmp_path / "archive", {"t": "id"}, partition_by=layout)
+    made.seal({P0: dict(enumerate(times))}, sealed_at=at(drained))
+    made.open_generation()
+    return made
+
+
+def planned(made: MadeArchive, now: datetime = NOW, **keys: Any) -> MaintenancePlan:
+    """Plan maintenance that deletes what is older than 30 days."""
+    keys = {"retention_days": 30, "max_generation_days": 10_000} | keys
+    pipeline = Pipeline(name="made", topics=["t"], archive=str(made.root), **keys)
+    return plan_maintenance(pipeline, clock=lambda: now)
+
+
+def deleted(found: MaintenancePlan) -> set[str]:
+    return {file.path for deletion in found.deletions for file in deletion.files}
+
+
+@pytest.mark.parametrize("layout", LAYOUTS, ids=str)
+def test_held_by_future(tmp_path: Path, layout: list[str]) -> None:
+    """Without a bound, a date from the future keeps its file, which text and JSON name."""
+    made = made_with(tmp_path, layout, LONG_AGO, OLD, FUTURE)
+    *old, held = made.files()
+
+    found = planned(made)
+
+    assert deleted(found) == {file.path for file in old}
+    [line] = found.held
+    assert line.startswith(f"1 file with {held.records} record")
+    assert "which retention_days can't delete" in line
+    assert "(max_future_days bounds that)" in line
+    assert line.endswith(f": {held.path} (t-0: {time_text(FUTURE)})")
+    assert found.to_dict()["held"] == [line]
+    assert found.lines()[-1].endswith(f"leaves {line}")
+    assert line in plan_text(found)
+
+
+@pytest.mark.parametrize("layout", LAYOUTS, ids=str)
+def test_max_future_days(tmp_path: Path, layout: list[str]) -> None:
+    """With a bound, a date from the future counts as the drain's: nothing is held for ever."""
+    made = made_with(tmp_path, layout, LONG_AGO, OLD, FUTURE)
+    files = made.files()
+
+    found = planned(made, max_future_days=1)
+
+    assert deleted(found) == {file.path for file in files}
+    assert not found.held
+    [deletion] = found.deletions
+    assert list(deletion.dated_later) == [files[-1].path]
+    said = f"with records dated later: {files[-1].path} (t-0: {time_text(FUTURE)})"
+    assert deletion.line().endswith(
+        f"; of these, 1 file by the time of the drain (max_future_days), {said}"
+    )
+    assert said in plan_text(found)
+    assert "| t-0 | 2 | dated or drained before 2025-12-02" in plan_text(found)
+    figures = found.to_dict()
+    assert (figures["deleted_files"], figures["deleted_files_dated_later"]) == (len(files), 1)
+    # Not a millisecond before the drain is that old.
+    early = planned(made, NOW - timedelta(days=5), max_future_days=1)
+    assert files[-1].path not in deleted(early)
+    assert not early.held
+
+
+@pytest.mark.parametrize("layout", LAYOUTS, ids=str)
+def test_max_future_days_believed(tmp_path: Path, layout: list[str]) -> None:
+    """A date within the bound counts, and what it keeps is named."""
+    made = made_with(tmp_path, layout, LONG_AGO, OLD, YOUNG)
+    *old, held = made.files()
+
+    for days in (None, 6):
+        found = planned(made, max_future_days=days)
+        assert deleted(found) == {file.path for file in old}
+        [line] = found.held
+        assert f"{held.path} (t-0: {time_text(YOUNG)})" in line
+    assert "(max_future_days is 6)" in line
+    assert held.path in deleted(planned(made, max_future_days=5))
+
+
+def test_held_by_future_several(tmp_path: Path) -> None:
+    """Of many files, the first are named; number and records are those of all."""
+    made = MadeArchive(tmp_path / "archive", {"t": "id"})
+    files = [made.seal({P0: {2 * n: OLD, 2 * n + 1: FUTURE}})[0] for n in range(NAMED + 1)]
+    made.open_generation()
+
+    [line] = planned(made).held
+
+    assert line.startswith("6 files with 12 records, ")
+    assert [file.path in line for file in files] == [True] * NAMED + [False]
+    assert line.endswith(" …")
+
+
+def test_max_future_days_rewritten(tmp_path: Path) -> None:
+    """What was rewritten counts from when that was sealed: never before its true drain."""
+    made = made_with(tmp_path, ["topic"], LONG_AGO, OLD, FUTURE)
+    [file] = made.files()
+    [window] = made.seal_window(
+        "compact_0001", {P0: {0: OLD, 1: FUTURE}}, [file.path], sealed_at=at(LATELY)
+    )
+
+    assert not planned(made, max_future_days=0).deletions
+    later = planned(made, NOW + timedelta(days=5, milliseconds=1), max_future_days=0)
+    assert deleted(later) == {window.path}
 
 
 def test_is_too_old_empty() -> None:

@@ -84,6 +84,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="delete files whose newest record is older than this (by default none are deleted)",
     )
     parser.add_argument(
+        "--max-future-days",
+        type=int,
+        metavar="DAYS",
+        help="with --retention-days: count a record that is dated more than this after its drain "
+        "as of the time of the drain (by default every date is believed)",
+    )
+    parser.add_argument(
         "--max-manifest-lines",
         type=int,
         metavar="FILES",

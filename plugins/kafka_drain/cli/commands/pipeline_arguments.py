@@ -18,6 +18,7 @@ FLAGS = (
     "partition_by",
     "target_file_bytes",
     "retention_days",
+    "max_future_days",
     "max_manifest_lines",
     "max_generation_days",
     "immutable_days",

@@ -95,6 +95,10 @@ def test_maintain_approved(archive: Archive, capsys: pytest.CaptureFixture[str])
     ("arguments", "said"),
     [
         (["maintain", "--retention-days", "9"], "omit --retention-days"),
+        (
+            ["maintain", "--retention-days", "9", "--max-future-days", "1"],
+            "omit --max-future-days, --retention-days",
+        ),
         (["reprocess", "--from-batch", "9"], "omit --from-batch"),
         (["reprocess", "--format", "orc"], "omit --format"),
         (["republish", "--target-topic", "other"], "omit target_topic"),
