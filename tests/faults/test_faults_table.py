@@ -27,14 +27,13 @@ NUMBERS = [
     *range(375, 380),
     *range(385, 389),
     *range(390, 394),
-    *range(470, 476),
-    *range(430, 438),
-    *range(410, 417),
-    *range(420, 427),
     *range(394, 398),
-    *range(404, 410),
+    *range(404, 417),
+    *range(420, 427),
+    *range(430, 438),
     *range(440, 447),
     *range(450, 458),
+    *range(470, 476),
 ]
 ROW = re.compile(r"^\| (\d+) \| ([^|]+) \| ([^|]+) \| ([^|]+) \|$", flags=re.M)
 TEST = re.compile(r"`(tests/[\w/]+\.py)::(\w+)`")
