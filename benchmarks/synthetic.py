@@ -31,6 +31,7 @@ from kafka_drain.data_files.file_offsets import CommittedFile, FileOffsets
 from kafka_drain.intervals import Interval
 from kafka_drain.kafka.client_config import KafkaConfig
 from kafka_drain.kafka.cluster import KafkaCluster, Topic
+from kafka_drain.kafka.identity import SeenRecord
 from kafka_drain.maintenance.compaction_plan import plan_groups
 from kafka_drain.metadata_log.crc import crc_name
 from kafka_drain.offsets import OffsetRange, TopicPartition, to_spark_json
@@ -481,6 +482,14 @@ class Linker:
         path.write_bytes(content)
 
 
+class AnyHash(frozenset[str]):
+    """The hashes of a record that is what it is compared with."""
+
+    def __contains__(self, value: object) -> bool:
+        """Return True."""
+        return True
+
+
 class SyntheticCluster(KafkaCluster):
     """Simulates a Kafka that still holds all of a synthetic archive's topic."""
 
@@ -513,9 +522,18 @@ class SyntheticCluster(KafkaCluster):
         """Return a topic's settings: it keeps its records for ever."""
         return {"retention.ms": "-1", "cleanup.policy": "delete"}
 
-    def at_times(self, times: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
-        """Return the first offset at or after a time."""
-        return {tp: max(0, -((self._first_time - at) // self._step)) for tp, at in times.items()}
+    def first_since(
+        self, times: Mapping[TopicPartition, int]
+    ) -> dict[TopicPartition, tuple[int, int]]:
+        """Return the first offset at or after a time, and its record's time."""
+        first = {tp: max(0, -((self._first_time - at) // self._step)) for tp, at in times.items()}
+        return {tp: (at, self._first_time + at * self._step) for tp, at in first.items()}
+
+    def single_records(
+        self, offsets: Mapping[TopicPartition, int]
+    ) -> dict[TopicPartition, SeenRecord]:
+        """Return records with whatever hashes the archive has."""
+        return {tp: SeenRecord(at, AnyHash(), None) for tp, at in offsets.items()}
 
     def earliest(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
         """Return offset 0."""

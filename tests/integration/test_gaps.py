@@ -363,5 +363,8 @@ def test_validate_compacted_transactions(
     assert (report.complete, report.findings) == (True, [])
     found = gaps(report)
     # All seven markers are younger than delete.retention.ms.
-    assert (found["control"], found["aborted"]) == (7, 1)
-    assert found["compacted"] == 6 + kept - report.records > 0
+    assert found.pop("control") == 7
+    # The cleaner may have removed the aborted record, too.
+    assert found.get("aborted", 0) <= 1
+    assert sum(found.values()) == 6 + kept + 1 - report.records
+    assert found["compacted"] > 0

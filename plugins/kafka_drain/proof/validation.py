@@ -184,8 +184,6 @@ def validate_archive(
         KafkaUnavailableError: When Kafka has to be asked and doesn't answer.
     """
     began, now = time.monotonic(), clock()
-    if cluster is not None:
-        cluster = cluster.counting(archive.snapshot().document.topics)
     acknowledged = parse_acknowledgements(acknowledge_expired)
     whole = scope == "all" or deep
     asked = None if whole else Asked()
@@ -193,6 +191,8 @@ def validate_archive(
     looked_at = Snapshot(archive.root, from_copies=True)
     sealed = check_sealed_state(looked_at, chain_is_read=whole, asked=asked)
     snapshot = sealed.snapshot
+    if cluster is not None:
+        cluster = cluster.counting(snapshot.document.topics)
     pipeline, generations = snapshot.document.pipeline, snapshot.generations
     report = Report(str(archive.root), pipeline, scope=scope, deep=deep, validated_at=now)
     newest = [generation.name for generation in generations[-1:]]

@@ -216,12 +216,13 @@ runner_of(Namespace(master="local[1]", deploy_mode="client"))(Application())
 
 
 def test_submit_interrupted() -> None:
-    """Ctrl-C ends Spark too, before the command; the bar stays as far as it got."""
+    """Ctrl-C ends Spark too, before the command; the bar stays, and how to go on is said."""
     seen = at_terminal(["-c", INTERRUPTED], interrupt_at="33 %")
 
     # That the terminal was read to its end says that nobody is left there.
     assert seen.code == 130
-    [line] = seen.lines
+    line, *said = seen.lines
+    assert " ".join(said).endswith("Run the same command again to continue")
     assert line.startswith("drain a ━━━")
     assert line.endswith("33 %, 3 of 9 offsets, 3/s, 2 s left")
 

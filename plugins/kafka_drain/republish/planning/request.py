@@ -159,7 +159,7 @@ class RepublishRequest(ConfigModel):
         "by key like Java producers, for a target with a different number of partitions; key:crc32 "
         "like librdkafka's, key:fnv1a like Sarama's. A number: that partition, for all records.",
         examples=["original", "key", "key:crc32", "0"],
-        metavar="original|key|key:crc32|key:fnv1a|NUMBER",
+        metavar="original|key[:crc32|:fnv1a]|NUMBER",
     )
     rename: Renames = _option(
         WHERE,

@@ -149,7 +149,8 @@ def sealed(number: int = 2, **starts: int) -> Receipt:
         (2, {"t": "1"}, (5, 7), ""),
         (None, {"t": "1"}, (5, 7), ""),
         (1, {"t": "1"}, (5, 7), "says generation 1, but its receipts say 2"),
-        (2, {}, (5, 7), ""),
+        (2, None, (5, 7), ""),
+        (2, {}, (5, 7), "says topic t has id None, but its receipts say '1'"),
         (2, {"t": "1", "later": "9"}, (5, 7), ""),
         (2, {"t": "3"}, (5, 7), "says topic t has id '3', but its receipts say '1'"),
         (2, {"t": "1"}, (), ""),
@@ -160,7 +161,7 @@ def sealed(number: int = 2, **starts: int) -> Receipt:
     ],
 )
 def test_generation_differs(
-    number: int | None, topics: dict[str, str], starts: tuple[int, ...], detail: str
+    number: int | None, topics: dict[str, str] | None, starts: tuple[int, ...], detail: str
 ) -> None:
     """What generation.json says has to be what was sealed; what it doesn't say can't be wrong."""
     said = {TopicPartition("t", partition): start for partition, start in enumerate(starts)}
@@ -170,6 +171,6 @@ def test_generation_differs(
 
 def test_generation_differs_long_start() -> None:
     """Offsets are told with thousands."""
-    found = generation_differs(None, {}, {TopicPartition("t", 0): 5}, sealed(p0=1_234))
+    found = generation_differs(None, None, {TopicPartition("t", 0): 5}, sealed(p0=1_234))
 
     assert found == "starts t-0 at 5, but its receipts at 1,234"

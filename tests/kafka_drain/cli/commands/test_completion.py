@@ -66,7 +66,7 @@ needs_bash = pytest.mark.skipif(not Path("/bin/bash").exists(), reason="needs ba
         (["republish", "--engine", ""], ["auto", "worker", "spark"]),
         (["validate", "/archive", "--scope", "o"], ["open"]),
         (["drain", "--format", ""], ["parquet", "avro", "json", "orc"]),
-        (["republish", "--placement", ""], ["original", "key"]),
+        (["republish", "--placement", ""], ["original", "key", "key:crc32", "key:fnv1a"]),
         (["completion", ""], ["bash", "zsh", "fish"]),
         (["nothing-such"], []),
     ],
