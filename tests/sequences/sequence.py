@@ -129,7 +129,7 @@ class Sequence:
             self.make_again: 1,
             self.compact: 2 if self.topic.is_compacted else 0,
             self.cut: 3 if self.topic.broker else 0,
-            self.lose_segment: 3 if self.topic.broker else 0,
+            self.lose_segment: 3 if self.topic.has_segments else 0,
         }
         [action] = self.chance.choices(list(actions), list(actions.values()))
         action()

@@ -80,7 +80,9 @@ class Topic:
     def __post_init__(self) -> None:
         self._connect()
         # So that a segment can be lost: each batch gets its own.
-        self._has_segments = self.broker is not None and self.chance.random() < 0.5
+        self.has_segments = self.broker is not None and (
+            self.is_compacted or self.chance.random() < 0.7
+        )
         self._make()
 
     def _connect(self) -> None:
@@ -98,7 +100,7 @@ class Topic:
     def _make(self) -> None:
         # By default, Kafka 4 refuses what is dated an hour ahead.
         config = {"retention.ms": "-1", "message.timestamp.after.max.ms": str((1 << 63) - 1)}
-        if self._has_segments:
+        if self.has_segments:
             config |= {"segment.ms": "1"}
         if self.is_compacted:
             # With delete: otherwise DeleteRecords is refused.
@@ -243,7 +245,9 @@ class Topic:
         return f"cut {partition} at {cut}"
 
     def lose_segment(self) -> str:
-        """Stop the broker, and take a segment out of a partition's log."""
+        """Send records, stop the broker, and take a segment out of a partition's log."""
+        for _ in range(4):
+            self.produce(self.chance.randint(1, 4))
         partition = self.chance.randrange(PARTITIONS)
         earliest = self._earliest(partition)
         before = self.look()
