@@ -16,6 +16,7 @@ from contextlib import ExitStack
 from pathlib import Path
 
 from demo.broker import KafkaCluster
+from tests.brokers import SHORT_LIVED
 from tests.sequences.sequence import Sequence
 from tests.sequences.topic import Topic, hurry_cleaner
 from tests.spark_session import spark_session
@@ -36,13 +37,14 @@ def main(arguments: Arguments[str] | None = None) -> int:
     green = killed = commands = 0
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="kafka-drain-soak-")))
-        broker = stack.enter_context(KafkaCluster(folder / "kafka"))
+        broker = stack.enter_context(KafkaCluster(folder / "kafka", java_options=SHORT_LIVED))
         spark = stack.enter_context(spark_session(folder / "warehouse"))
         stack.callback(hurry_cleaner(broker.bootstrap_servers, "100"))
         for number in range(options.sequences):
             seed = options.seed + number
             chance = random.Random(seed)
-            topic = Topic(broker.bootstrap_servers, f"s-{number}", number % 5 == 4, chance)
+            name, is_compacted = f"s-{number}", number % 5 == 4
+            topic = Topic(broker.bootstrap_servers, name, is_compacted, chance, broker)
             sequence = Sequence(spark, topic, folder / f"archive-{number}", chance)
             try:
                 sequence.run(options.steps)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaException, Producer
@@ -18,13 +19,16 @@ from confluent_kafka.admin import (
     ResourceType,
 )
 
+from demo.broker import KafkaCluster
 from tests.faults.injection import wait_for
+from tests.sequences.logs import cut_log, remove_segment
 
 __all__ = ["DAY", "PARTITIONS", "Place", "Record", "Topic", "hurry_cleaner", "read_records"]
 
 PARTITIONS = 2
 DAY = 1_768_003_200_000  # 2026-01-10 00:00 UTC, in milliseconds
 DAY_LENGTH = 86_400_000
+HOUR = 3_600_000
 
 #: Key, value, headers, timestamp in milliseconds.
 Record = tuple[bytes | None, bytes | None, tuple[Any, ...], int]
@@ -32,11 +36,16 @@ Record = tuple[bytes | None, bytes | None, tuple[Any, ...], int]
 
 @dataclass(frozen=True, slots=True, order=True)
 class Place:
-    """Where a record was: in which life of the topic, by its id, and at which offset."""
+    """Where a record was: in which life of the topic, by its id, and at which offset.
+
+    What was there before the log was cut is another place, with a lower `cut`: the number of the
+    newest cut that had taken the offset away.
+    """
 
     life: str
     partition: int
     offset: int
+    cut: int = 0
 
 
 @dataclass
@@ -48,21 +57,35 @@ class Topic:
         name: The topic.
         is_compacted: Whether Kafka compacts it.
         chance: Decides what is sent.
+        broker: The broker, if its logs may be damaged; None if it is others' as well.
         life: The topic's id; another one after it was made again.
         committed: Every record that a `read_committed` consumer could ever read.
         lives: The ids that it had, oldest first.
+        cuts: The first offset that each cut took away, by life and partition.
+        holes: Records that a lost segment took away, before the log's end.
     """
 
     bootstrap: str
     name: str
     is_compacted: bool
     chance: random.Random
+    broker: KafkaCluster | None = None
     life: str = ""
     committed: dict[Place, Record] = field(default_factory=dict)
     lives: list[str] = field(default_factory=list)
+    cuts: dict[tuple[str, int], list[int]] = field(default_factory=dict)
+    holes: set[Place] = field(default_factory=set)
     _sent: int = 0
 
     def __post_init__(self) -> None:
+        self._connect()
+        # So that a segment can be lost: each batch gets its own.
+        self.has_segments = self.broker is not None and (
+            self.is_compacted or self.chance.random() < 0.7
+        )
+        self._make()
+
+    def _connect(self) -> None:
         self.admin = AdminClient({"bootstrap.servers": self.bootstrap, "log_level": 0})
         self._producer = Producer({"bootstrap.servers": self.bootstrap, "log_level": 0})
         self._transactional = Producer(
@@ -73,10 +96,12 @@ class Topic:
             }
         )
         self._transactional.init_transactions(30)
-        self._make()
 
     def _make(self) -> None:
-        config = {"retention.ms": "-1"}
+        # By default, Kafka 4 refuses what is dated an hour ahead.
+        config = {"retention.ms": "-1", "message.timestamp.after.max.ms": str((1 << 63) - 1)}
+        if self.has_segments:
+            config |= {"segment.ms": "1"}
         if self.is_compacted:
             # With delete: otherwise DeleteRecords is refused.
             config |= {
@@ -100,6 +125,7 @@ class Topic:
         wait_for(lambda: self._id() not in ("", self.life), f"the id of {self.name}")
         self.life = self._id()
         self.lives.append(self.life)
+        self.holes = set()
 
     def _id(self) -> str:
         from confluent_kafka import TopicCollection
@@ -143,25 +169,33 @@ class Topic:
                 None if self._sent % 37 == 0 else b"record %05d" % self._sent,
                 b"key %d" % self.chance.randrange(5) if self.is_compacted else b"%d" % self._sent,
                 partition=self.chance.randrange(PARTITIONS),
-                timestamp=DAY + self._sent * 1000,
+                timestamp=self._timestamp(),
                 headers=[("n", b"%d" % self._sent), ("empty", None)] if self._sent % 4 else None,
             )
+
+    def _timestamp(self) -> int:
+        """Return a time of the day, or now and then one by a clock that is wrong.
+
+        Not one up to a day after the day's end: that is in order for a record of the next day.
+        """
+        right = DAY + self._sent * 1000
+        if self.chance.random() < 0.9:
+            return right
+        ahead = (
+            *(right + self.chance.randrange(20) * HOUR, right + 30 * DAY_LENGTH),
+            # In six years; and microseconds instead of milliseconds.
+            *(right + 2_000 * DAY_LENGTH, right * 1000),
+        )
+        return self.chance.choice(ahead)
+
+    def is_of_day(self, place: Place) -> bool:
+        """Return whether a record belongs to the day, whatever lies before it."""
+        return DAY <= self.committed[place][3] < DAY + DAY_LENGTH
 
     def _ends(self, isolation: str) -> dict[int, int]:
         from confluent_kafka.admin import OffsetSpec
 
         return self._offsets(OffsetSpec.latest(), isolation)
-
-    def end_of_day(self) -> dict[int, int]:
-        """Return where the day ends in each partition: at the first later timestamp, if any is.
-
-        A transaction's marker has the time at which the broker wrote it: today.
-        """
-        from confluent_kafka.admin import OffsetSpec
-
-        later = self._offsets(OffsetSpec.for_timestamp(DAY + DAY_LENGTH), "read_uncommitted")
-        ends = self._ends("read_uncommitted")
-        return {p: offset if offset >= 0 else ends[p] for p, offset in later.items()}
 
     def _offsets(self, wanted: Any, isolation: str) -> dict[int, int]:
         from confluent_kafka import IsolationLevel
@@ -175,12 +209,89 @@ class Topic:
     def look(self) -> dict[Place, Record]:
         """Read what Kafka holds now, and remember it."""
         found = {
-            Place(self.life, partition, offset): record
+            self.place(partition, offset): record
             for partition, records in read_records(self.bootstrap, self.name).items()
             for offset, record in records
         }
         self.committed |= found
         return found
+
+    def place(self, partition: int, offset: int) -> Place:
+        """Return the place of what is at an offset now, or would be."""
+        cuts = enumerate(self.cuts.get((self.life, partition), ()), 1)
+        newest = max((number for number, first in cuts if first <= offset), default=0)
+        return Place(self.life, partition, offset, newest)
+
+    def was_at(self, place: Place, record: Record) -> Place:
+        """Return in which place at an offset a record was; the first one if it was in none."""
+        cuts = range(len(self.cuts.get((place.life, place.partition), ())) + 1)
+        found = (Place(place.life, place.partition, place.offset, cut) for cut in cuts)
+        return next((one for one in found if self.committed.get(one) == record), place)
+
+    def cut(self) -> str:
+        """Stop the broker, take the end off a partition's log, and send others."""
+        partition = self.chance.randrange(PARTITIONS)
+        earliest = self._earliest(partition)
+        cut = None
+        with_records = self._stop()
+        try:
+            cut = cut_log(with_records / f"{self.name}-{partition}", earliest, self.chance)
+        finally:
+            self._start()
+        if cut is None:
+            return "cut: nothing there"
+        self.cuts.setdefault((self.life, partition), []).append(cut)
+        self.produce(self.chance.randint(1, 25))
+        return f"cut {partition} at {cut}"
+
+    def lose_segment(self) -> str:
+        """Send records, stop the broker, and take a segment out of a partition's log."""
+        for _ in range(4):
+            self.produce(self.chance.randint(1, 4))
+        partition = self.chance.randrange(PARTITIONS)
+        earliest = self._earliest(partition)
+        before = self.look()
+        lost = None
+        data = self._stop()
+        try:
+            lost = remove_segment(data / f"{self.name}-{partition}", earliest, self.chance)
+        finally:
+            self._start()
+        if lost is None:
+            return "lose segment: none between others"
+        gone = {p for p in before if p.partition == partition and lost[0] <= p.offset < lost[1]}
+        assert not gone & self.look().keys()
+        self.holes |= gone
+        return f"lose segment {partition}:{lost[0]}-{lost[1]}, {len(gone)} records"
+
+    def _earliest(self, partition: int) -> int:
+        from confluent_kafka.admin import OffsetSpec
+
+        return self._offsets(OffsetSpec.earliest(), "read_uncommitted")[partition]
+
+    def _stop(self) -> Path:
+        """Stop the broker, and return the folder with its logs, which it will look through."""
+        assert self.broker is not None
+        self.broker.stop()
+        data = self.broker.folder / "node-1" / "data"
+        (data / ".kafka_cleanshutdown").unlink(missing_ok=True)
+        return data
+
+    def _start(self) -> None:
+        assert self.broker is not None
+        self.broker.start_node(1)
+        self._connect()
+
+        def is_led() -> bool:
+            try:
+                self._ends("read_committed")
+            except KafkaException as error:
+                if not error.args[0].retriable():
+                    raise
+                return False
+            return True
+
+        wait_for(is_led, f"the leaders of {self.name}")
 
     def delete_records(self) -> None:
         """Delete records from the start, up to anywhere."""
