@@ -21,7 +21,8 @@ from kafka_drain.archive.window import Window
 from kafka_drain.data_files.file_offsets import CommittedFile
 from kafka_drain.data_files.reader import index_sha256, read_offsets, topic_of
 from kafka_drain.data_files.records import SCHEMA
-from kafka_drain.offsets import OffsetRange, TopicPartition
+from kafka_drain.gaps import Gap, GapReason
+from kafka_drain.offsets import OffsetRange, TopicPartition, subtract
 from kafka_drain.proof.committed_file import file_fingerprint
 from kafka_drain.proof.content_checks import content_of
 from kafka_drain.proof.offset_checks import Segment
@@ -125,7 +126,7 @@ class MadeArchive:
         receipt = seal_segment(
             Segment(self._batch, self._batch, self._ranges(batch)),
             files,
-            (),
+            self._gaps(batch),
             identity=self._identity(),
             generation=self._generation,
             before=generation.last_receipt(),
@@ -162,7 +163,7 @@ class MadeArchive:
         receipt = seal_window(
             list(self._ranges(batch).items()),
             files,
-            (),
+            self._gaps(batch),
             identity=self._identity(),
             window=key,
             replaces=replaces,
@@ -197,6 +198,14 @@ class MadeArchive:
 
     def _ranges(self, batch: Batch) -> dict[TopicPartition, OffsetRange]:
         return {tp: OffsetRange(min(rows), max(rows) + 1) for tp, rows in batch.items()}
+
+    def _gaps(self, batch: Batch) -> list[Gap]:
+        """Return what the rows leave out, as if Kafka had compacted it."""
+        return [
+            Gap(tp, hole, GapReason.COMPACTED)
+            for tp, whole in self._ranges(batch).items()
+            for hole in subtract(whole, [OffsetRange(at, at + 1) for at in sorted(batch[tp])])
+        ]
 
     def _write(
         self, folder: str, name: str, batch: Batch, columns: Mapping[str, Any]
