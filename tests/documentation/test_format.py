@@ -62,6 +62,7 @@ from kafka_drain.archive.drills import write_result, write_started
 from kafka_drain.archive.erasures import create_erasure, parse_done
 from kafka_drain.archive.files import archive_files
 from kafka_drain.archive.frozen_plans import carrying_out
+from kafka_drain.archive.generation_state import read_state
 from kafka_drain.archive.generation_summary import parse_summary
 from kafka_drain.archive.index_files import make_index, write_index
 from kafka_drain.archive.journal import entries
@@ -1316,10 +1317,14 @@ def test_live_files_of_page(name: str, tmp_path: Path, monkeypatch: pytest.Monke
     sizes = {file["path"]: file["bytes"] for receipt in receipts for file in receipt["files"]}
     live = sizes.keys() - {path for receipt in receipts for path in receipt["replaces"]}
     # Readers compare the size of each file; of some batches here, only the receipts were made.
-    for path in (Path(str(archive.root)) / path for path in live):
+    for generation in archive.snapshot().generations:
+        listed = read_state(archive.snapshot(), generation).manifest.files.values()
+        sizes |= {f"{generation.data_name}/{file.path}": file.size for file in listed}
+    for where, size in sizes.items():
+        path = Path(str(archive.root)) / where
         if not path.exists():
             path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_bytes(bytes(sizes[path.relative_to(str(archive.root)).as_posix()]))
+            path.write_bytes(bytes(size))
 
     assert live == {
         file.path for file in archive_files(archive.snapshot()) if file.sealed is not None

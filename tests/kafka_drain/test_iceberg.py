@@ -367,7 +367,7 @@ def test_register_archive_file_gone(archive: Archive, catalog: SqlCatalog) -> No
     """A sealed file that isn't there is an error; nothing is registered."""
     sorted(Path(str(archive.root)).rglob("part-*"))[0].unlink()
 
-    with pytest.raises(ManifestInvalidError, match="is sealed but missing"):
+    with pytest.raises(ManifestInvalidError, match="file_missing: "):
         register_archive(archive, catalog, NAME)
     assert catalog.load_table(NAME).current_snapshot() is None
 
@@ -377,7 +377,7 @@ def test_register_archive_file_changed(archive: Archive, catalog: SqlCatalog) ->
     path = sorted(Path(str(archive.root)).rglob("part-*"))[0]
     pq.write_table(pq.read_table(str(path), partitioning=None).slice(1), str(path))
 
-    with pytest.raises(ManifestInvalidError, match=r"holds 2 records, but its receipt says 3"):
+    with pytest.raises(ManifestInvalidError, match=r"file_size: "):
         register_archive(archive, catalog, NAME)
 
 

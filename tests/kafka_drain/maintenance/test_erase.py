@@ -156,7 +156,9 @@ def prove(archive: Archive) -> Report:
     """Validate every byte; made receipts are no chain, and don't know what Spark read."""
     report = validate_archive(archive, cluster(), deep=True)
     found = {finding.reason for finding in report.findings}
-    assert found <= {Reason.RECEIPT_CHANGED, Reason.CONTENT_UNKNOWN}, report.findings
+    # A killed erasure may leave a window without a receipt.
+    harmless = {Reason.RECEIPT_CHANGED, Reason.CONTENT_UNKNOWN, Reason.WINDOW_UNSEALED}
+    assert found <= harmless, report.findings
     return report
 
 

@@ -563,9 +563,8 @@ def test_make_plan_damaged_file(copied: Archive, damage: str) -> None:
     else:
         path.write_bytes(path.read_bytes() + b"x")
 
-    with pytest.raises(ManifestInvalidError, match=rf"{path.name}.*kafka-drain validate") as caught:
+    with pytest.raises(ManifestInvalidError, match=rf"{path.name}.*kafka-drain repair"):
         plan_of(copied)
-    assert "nothing was sent" in str(caught.value)
 
 
 def test_make_plan_receipt_damaged(copied: Archive) -> None:

@@ -200,4 +200,4 @@ def test_list_runs_by_key(tmp_path: Path) -> None:
     found = {run.key: run.receipt() for run in list_runs(root)}
 
     assert [key for key, receipt in found.items() if receipt] == ["a", "b.000002", "b.000010"]
-    assert [run.plan() for run in list_runs(root)] == [None] * 4
+    assert [run.plan() for run in list_runs(root)] == [None] * 3

@@ -195,7 +195,10 @@ def test_progress_unknown_is_said_once(monkeypatch: pytest.MonkeyPatch) -> None:
         republishing, "Progress", lambda *a: Progress(*a, clock=lambda: float(next(seconds)))
     )
     monkeypatch.setattr(Republish, "_jobs", lambda *_: [])
-    cluster: Any = SimpleNamespace(config=SimpleNamespace(for_librdkafka=dict))
+    cluster: Any = SimpleNamespace(
+        config=SimpleNamespace(for_librdkafka=dict),
+        ids_of=lambda _: {"copy": "id", "other": "id2"},
+    )
     none: Any = None
     republish = Republish(none, cluster, none, PLAN, said.append, none)
 

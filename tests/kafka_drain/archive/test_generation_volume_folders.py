@@ -14,7 +14,7 @@ from kafka_drain.archive.files import archive_files
 from kafka_drain.proof.validation import validate_archive
 from kafka_drain.republish.planning.planner import make_plan
 from kafka_drain.republish.planning.request import RepublishRequest
-from tests.kafka_drain.archive.test_list_data_files import as_nobody
+from tests.kafka_drain.archive.test_generation_list_data_files import as_nobody
 from tests.kafka_drain.golden import sealed_copy
 from tests.kafka_drain.made_archive import NOW
 from tests.kafka_drain.republish.planning.test_planner import cluster_with
