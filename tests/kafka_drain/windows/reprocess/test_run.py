@@ -47,11 +47,16 @@ class Meanwhile(FakeCluster):
         golden = golden_cluster()
         super().__init__(golden.logs, id=golden.id, topic_ids=golden.topic_ids)
         self._archive = archive
-        self.has_drained = False
+        # Shared with the copies that count topics as an archive does.
+        self._drained: list[Archive] = []
+
+    @property
+    def has_drained(self) -> bool:
+        return bool(self._drained)
 
     def earliest(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
         if not self.has_drained:
-            self.has_drained = True
+            self._drained.append(self._archive)
             drain_next(self._archive)
         return super().earliest(partitions)
 
