@@ -135,7 +135,7 @@ def test_validation_asks_kafka_as_often(
         # For each connection: the broker's API versions and its metadata.
         for greeting in ("ApiVersion", "Metadata"):
             sent.pop(greeting, None)
-        # Also of the consumer that compares newest records: librdkafka asks as soon as it has a name.
+        # librdkafka looks for it for each consumer with a group, such as the one of newest records.
         sent.pop("FindCoordinator", None)
         assert sent.pop("OffsetFetch", 0) <= of_groups, (groups, sent)
         assert sum(sent.values()) <= at_most, (groups, sent)
