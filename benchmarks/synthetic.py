@@ -56,10 +56,12 @@ _LINKS = 30_000
 _PIECE = 512
 _SPREAD = 0xD1342543DE82EF95F1EA5EED12345677  # makes names of consecutive numbers dissimilar
 _CHUNK = 2048 * _PIECE
+_BATCH = 200  # records that a simulated Kafka yields at once
 
 # In the format of Spark 4.
 _METADATA = '{"batchWatermarkMs":0,"batchTimestampMs":1735689600000,"conf":{}}'
 _COMMIT = b'v1\n{"nextBatchWatermarkMs":0}'
+_QUERY = b'{"id":"00000000-0000-4000-8000-000000000001"}'
 
 _Make = Callable[[str, TopicPartition, OffsetRange], int]
 
@@ -368,6 +370,7 @@ def _write_checkpoint(
     folder = Path(str(generation.checkpoint))
     for name in ("offsets", "commits"):
         (folder / name).mkdir(parents=True)
+    write_hadoop(folder / "metadata", _QUERY)
     for batch in sorted(ends)[-KEPT_BATCHES:]:
         offsets = f"v1\n{_METADATA}\n{to_spark_json(dict(ends[batch]))}".encode()
         write_hadoop(folder / "offsets" / str(batch), offsets)
@@ -490,6 +493,22 @@ class AnyHash(frozenset[str]):
         return True
 
 
+class _NoBroker(KafkaConfig):
+    """Settings with which no client is ever made: it would wait for a broker that isn't there."""
+
+    def for_librdkafka(self) -> dict[str, Any]:
+        """Raise.
+
+        Raises:
+            AssertionError: Always.
+        """
+        raise AssertionError("a synthetic cluster has no broker; simulate what was asked")
+
+    def for_java(self) -> tuple[dict[str, str], dict[str, str]]:
+        """Return the settings for an application that is never started."""
+        return KafkaConfig(self.settings).for_java()
+
+
 class SyntheticCluster(KafkaCluster):
     """Simulates a Kafka that still holds all of a synthetic archive's topic."""
 
@@ -500,7 +519,7 @@ class SyntheticCluster(KafkaCluster):
         step: int = 1,
     ) -> None:
         """Use an invalid address, which is never contacted; times as the archive has them."""
-        super().__init__(KafkaConfig({"bootstrap.servers": "nowhere.invalid:9092"}))
+        super().__init__(_NoBroker({"bootstrap.servers": "nowhere.invalid:9092"}))
         self._numbers = tuple(tp.partition for tp in partitions)
         self._first_time, self._step = first_time, step
 
@@ -528,6 +547,32 @@ class SyntheticCluster(KafkaCluster):
         """Return the first offset at or after a time, and its record's time."""
         first = {tp: max(0, -((self._first_time - at) // self._step)) for tp, at in times.items()}
         return {tp: (at, self._first_time + at * self._step) for tp, at in first.items()}
+
+    def records(
+        self, tp: TopicPartition, span: OffsetRange, isolation_level: str
+    ) -> Iterator[pa.RecordBatch]:
+        """Yield offsets and times of the records that the simulated Kafka has."""
+        first = max(span.start, self.earliest([tp])[tp])
+        end = min(span.end, self.latest([tp], isolation_level)[tp])
+        for start in range(first, end, _BATCH):
+            offsets = range(start, min(start + _BATCH, end))
+            times = [1000 * (self._first_time + at * self._step) for at in offsets]
+            yield pa.record_batch(
+                {"offset": list(offsets), "timestamp": pa.array(times, pa.timestamp("us"))}
+            )
+
+    def times_from(
+        self, offsets: Mapping[TopicPartition, int], count: int
+    ) -> dict[TopicPartition, list[tuple[int, int]]]:
+        """Return offset and time of the next records that the simulated Kafka has."""
+        ends = self.latest(offsets, "read_uncommitted")
+        return {
+            tp: [
+                (offset, self._first_time + offset * self._step)
+                for offset in range(at, min(at + count, ends[tp]))
+            ]
+            for tp, at in offsets.items()
+        }
 
     def single_records(
         self, offsets: Mapping[TopicPartition, int]

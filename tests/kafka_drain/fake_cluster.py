@@ -164,6 +164,16 @@ class FakeCluster:
                     found[tp] = SeenRecord(offset, seen, epoch if offset >= first else 0)
         return found
 
+    def times_from(
+        self, offsets: Mapping[TopicPartition, int], count: int
+    ) -> dict[TopicPartition, list[tuple[int, int]]]:
+        return {
+            tp: sorted(timed for timed in (self.logs[tp].times or {}).items() if timed[0] >= at)[
+                :count
+            ]
+            for tp, at in offsets.items()
+        }
+
     def topic_config(self, name: str) -> dict[str, str]:
         return self.configs.get(name, {})
 

@@ -39,7 +39,7 @@ from kafka_drain.kafka.admin import BACKOFF_SECONDS, Admin, answer_of
 from kafka_drain.kafka.client_config import KafkaConfig
 from kafka_drain.kafka.identity import NO_TOPIC_ID, SeenRecord, counted_as, is_other_topic
 from kafka_drain.kafka.records import read_records
-from kafka_drain.kafka.single_records import read_single_records
+from kafka_drain.kafka.single_records import read_single_records, read_times
 from kafka_drain.kafka.topics import TopicSettings
 from kafka_drain.offsets import OffsetRange, TopicPartition
 
@@ -473,6 +473,20 @@ class KafkaCluster:
             AuthorizationError: When an ACL on a topic is missing.
         """
         return read_single_records(self.config, offsets)
+
+    def times_from(
+        self, offsets: Mapping[TopicPartition, int], count: int
+    ) -> dict[TopicPartition, list[tuple[int, int]]]:
+        """Return offset and timestamp of the next records of each partition, committed or not.
+
+        Args:
+            offsets: Where to begin, which Kafka must still hold.
+            count: Number of records of each; fewer if its log ends before.
+
+        Raises:
+            AuthorizationError: When an ACL on a topic is missing.
+        """
+        return read_times(self.config, offsets, count)
 
     def topic_config(self, name: str) -> dict[str, str]:
         """Return a topic's configuration."""

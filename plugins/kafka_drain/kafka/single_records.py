@@ -1,4 +1,4 @@
-"""Read single records of many partitions, each at one offset, with one consumer.
+"""Read one record, or the times of a few, from an offset of each of many partitions.
 
 A request takes a batch of records of each partition, whatever its size; so partitions are asked
 for in groups, and no more than the next batches are fetched ahead.
@@ -57,31 +57,59 @@ def read_single_records(
         AuthorizationError: When an ACL on a topic is missing.
         KafkaUnavailableError: When Kafka doesn't respond.
     """
+    return {tp: _seen(message) for tp, message in _messages(config, offsets, 1)}
+
+
+def read_times(
+    config: KafkaConfig, offsets: Mapping[TopicPartition, int], count: int
+) -> dict[TopicPartition, list[tuple[int, int]]]:
+    """Return offset and timestamp of the next records that Kafka has of each partition.
+
+    Args:
+        config: Connection settings.
+        offsets: Where to begin in each partition.
+        count: Number of records of each; fewer if its log ends before.
+
+    Returns:
+        Timestamps in milliseconds since 1970; -1 for a record without one.
+
+    Raises:
+        AuthorizationError: When an ACL on a topic is missing.
+        KafkaUnavailableError: When Kafka doesn't respond.
+    """
+    found: dict[TopicPartition, list[tuple[int, int]]] = {tp: [] for tp in offsets}
+    for tp, message in _messages(config, offsets, count):
+        found[tp].append((message.offset(), message.timestamp()[1]))
+    return found
+
+
+def _messages(
+    config: KafkaConfig, offsets: Mapping[TopicPartition, int], count: int
+) -> Iterator[tuple[TopicPartition, Any]]:
+    """Yield so many messages of each partition from an offset on, or as many as it has."""
     if not offsets:
-        return {}
-    found: dict[TopicPartition, SeenRecord] = {}
+        return
     consumer = Consumer(for_client(config.for_librdkafka(), _SETTINGS))
     try:
         left = iter(sorted(offsets.items()))
         while together := dict(islice(left, TOGETHER)):
-            for message in _first_of_each(consumer, together):
-                found[TopicPartition(message.topic(), message.partition())] = _seen(message)
+            yield from _first_of_each(consumer, together, count)
     finally:
         consumer.close()
-    return found
 
 
-def _first_of_each(consumer: Consumer, offsets: Mapping[TopicPartition, int]) -> Iterator[Any]:
-    """Yield the first message of each partition; none for one that has none."""
+def _first_of_each(
+    consumer: Consumer, offsets: Mapping[TopicPartition, int], count: int
+) -> Iterator[tuple[TopicPartition, Any]]:
     consumer.assign([KafkaTopicPartition(tp.topic, tp.partition, at) for tp, at in offsets.items()])
-    left, until = dict(offsets), time.monotonic() + QUIET_SECONDS
+    left, until = dict.fromkeys(offsets, count), time.monotonic() + QUIET_SECONDS
     while left:
         message: Any = consumer.poll(max(0.0, until - time.monotonic()))
         if message is None:
-            tp, at = next(iter(left.items()))
+            tp = next(iter(left))
             raise KafkaUnavailableError(
-                f"Kafka didn't respond within {QUIET_SECONDS:g} s when reading {tp} at offset "
-                f"{at}; try again"
+                f"Kafka didn't respond within {QUIET_SECONDS:g} s when reading {tp} from offset "
+                f"{offsets[tp]}; try again"
             )
         error = message.error()
         if error is not None and error.code() == KafkaError.GROUP_AUTHORIZATION_FAILED:
@@ -92,12 +120,15 @@ def _first_of_each(consumer: Consumer, offsets: Mapping[TopicPartition, int]) ->
         tp = TopicPartition(message.topic(), message.partition())
         if error is not None and error.code() not in _NOTHING_THERE:
             raise consumer_error(error, tp, offsets[tp])
-        if left.pop(tp, None) is None:
+        if tp not in left:
             continue
         until = time.monotonic() + QUIET_SECONDS
-        consumer.pause([KafkaTopicPartition(tp.topic, tp.partition)])
         if error is None:
-            yield message
+            left[tp] -= 1
+            yield tp, message
+        if error is not None or not left[tp]:
+            del left[tp]
+            consumer.pause([KafkaTopicPartition(tp.topic, tp.partition)])
 
 
 #: The end of the partition, or an offset that was deleted since its bounds were asked for.

@@ -1,61 +1,71 @@
 """Where a time divides a partition's offsets, although records aren't always in the order of time.
 
 Kafka's lookup by time gives the first offset at or after a time (ListOffsets). That is no bound:
-one record whose producer had a wrong clock hides all later ones from every time before its own.
+one record whose producer had a wrong clock hides all later ones from every time before its own. So
+a record divides only if those behind it, by and large, aren't earlier.
 """
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from itertools import islice
 
 from kafka_drain.kafka.cluster import KafkaCluster
 from kafka_drain.offsets import OffsetRange, TopicPartition, merge
 
-#: So many records in a row that are at or after a time end the search for earlier ones.
+#: So many records behind one decide whether it divides.
 LOOKAHEAD = 100
 
 #: An offset, and the record's timestamp in milliseconds; -1 for a record without one.
 Timed = tuple[int, int]
 
 
-def may_hide(found: Timed, next_later: int, end: int, before: int) -> bool:
-    """Return whether the record that a lookup found may hide earlier ones.
+def is_divide(behind: Iterable[int], time: int) -> bool:
+    """Return whether a record at or after a time divides earlier records from those behind it.
+
+    That is so if of the next one, two, three and so on, no more than half are earlier: some may be
+    late, but the record isn't one of a few that are ahead of all others. What divides a time
+    divides each earlier one, too, if it isn't before that; so bounds are in the order of times.
 
     Args:
-        found: The first record at or after a time.
-        next_later: The first offset whose record is later than that one; -1 if there is none.
-        end: Where the search ends.
-        before: The time from which on a record is suspiciously late, in milliseconds.
+        behind: The times of the records behind it, in the order of offsets.
+        time: The time, in milliseconds.
     """
-    offset, timestamp = found
-    return timestamp >= before or offset + 1 < (end if next_later < 0 else min(next_later, end))
+    balance = 0
+    for timestamp in behind:
+        if timestamp >= 0:
+            balance += 1 if timestamp >= time else -1
+        if balance < 0:
+            return False
+    return True
 
 
-def divide(records: Iterable[Timed], time: int, *, first: int, earliest: int, now: int) -> int:
+def divide(records: Iterable[Timed], time: int, *, end: int, is_first: bool, now: int) -> int:
     """Return the offset that divides earlier records from those at or after a time.
 
-    A record belongs with those that it lies among: later ones in front of an earlier one are left
-    on its side, and so are records from the future that follow it. Where records are mixed over
-    more than `LOOKAHEAD`, later ones hide earlier ones, which then belong to a later interval.
+    A record belongs with those that it lies among, so one from the future with what it follows.
+    Where records are mixed over more than `LOOKAHEAD`, some belong to an earlier or later interval.
 
     Args:
-        records: The records from `first` on, in the order of offsets.
+        records: Records up to the end, from one on that isn't behind the offset.
         time: The time, in milliseconds.
-        first: The first offset at or after the time, as Kafka's lookup gives it.
-        earliest: The first offset that Kafka holds.
+        end: What to return if no record divides them.
+        is_first: Whether there is nothing that the first record could follow.
         now: The current time, in milliseconds.
     """
-    divides, ahead = first, 0
-    for offset, timestamp in records:
-        follows = not ahead and divides > earliest
-        if 0 <= timestamp < time or (timestamp > now and follows):
-            divides, ahead = offset + 1, 0
-        else:
-            ahead += 1
-            if ahead > LOOKAHEAD:
-                break
-    return divides
+    left = iter(records)
+    window = deque(islice(left, LOOKAHEAD + 1))
+    follows = not is_first
+    while window:
+        offset, timestamp = window.popleft()
+        may_divide = timestamp >= time and not (timestamp > now and follows)
+        if may_divide and is_divide((at for _, at in window), time):
+            return offset
+        follows = follows or 0 <= timestamp <= now
+        window.extend(islice(left, 1))
+    return end
 
 
 @dataclass(frozen=True)
@@ -64,18 +74,15 @@ class TimeBounds:
 
     Attributes:
         cluster: The cluster.
-        earliest: The first offset of each partition that Kafka holds.
+        earliest: The log start offset of each partition.
         ends: Where the search ends in each partition.
         now: The current time, in milliseconds.
-        step: Length of an interval, in milliseconds. A record that is later than a bound by more
-            is looked at: it may be of a producer with a wrong clock.
     """
 
     cluster: KafkaCluster
     earliest: Mapping[TopicPartition, int]
     ends: Mapping[TopicPartition, int]
     now: int
-    step: int
 
     def of(
         self,
@@ -85,28 +92,28 @@ class TimeBounds:
     ) -> dict[TopicPartition, int]:
         """Return where a time, in milliseconds, divides each partition; -1 for behind its end.
 
-        Records are read only where one may hide others.
-
         Args:
             time: The time.
             partitions: The partitions.
             known: Offsets that aren't divided by a later time than this one, where known.
         """
         found = self.cluster.first_since(dict.fromkeys(partitions, time))
-        divided = {tp: offset for tp, (offset, _) in found.items()}
-        early = {tp: timed for tp, timed in found.items() if 0 <= timed[0] < self.ends[tp]}
-        later = self.cluster.first_since({tp: at + 1 for tp, (_, at) in early.items()})
-        for tp, timed in early.items():
-            late = min(time + self.step, self.now + 1)
-            if may_hide(timed, later[tp][0], self.ends[tp], late):
-                first = max(timed[0], known.get(tp, 0))
-                divided[tp] = divide(
-                    self._read(tp, first),
-                    time,
-                    first=first,
-                    earliest=self.earliest[tp],
-                    now=self.now,
-                )
+        divided = {
+            tp: max(offset, known.get(tp, 0)) if offset >= 0 else -1
+            for tp, (offset, _) in found.items()
+        }
+        begin = {tp: at for tp, at in divided.items() if 0 <= at < self.ends[tp]}
+        # Records from the future follow others, unless there are none.
+        ahead = [tp for tp in begin if found[tp][1] > self.now]
+        first = self.cluster.first_since(dict.fromkeys(ahead, 0))
+        for tp, next_ones in self.cluster.times_from(begin, LOOKAHEAD + 1).items():
+            divided[tp] = divide(
+                self._from(tp, next_ones),
+                time,
+                end=self.ends[tp],
+                is_first=tp in first and begin[tp] == first[tp][0],
+                now=self.now,
+            )
         return divided
 
     def of_no_interval(self) -> dict[TopicPartition, list[OffsetRange]]:
@@ -134,8 +141,14 @@ class TimeBounds:
             batch.num_rows for batch in self.cluster.records(tp, span, "read_uncommitted")
         )
 
-    def _read(self, tp: TopicPartition, first: int) -> Iterator[Timed]:
-        span = OffsetRange(first, self.ends[tp])
+    def _from(self, tp: TopicPartition, next_ones: list[Timed]) -> Iterator[Timed]:
+        """Yield the records up to the search's end, those behind the next ones when needed."""
+        end = self.ends[tp]
+        yield from (timed for timed in next_ones if timed[0] < end)
+        if len(next_ones) > LOOKAHEAD and next_ones[-1][0] + 1 < end:
+            yield from self._read(tp, OffsetRange(next_ones[-1][0] + 1, end))
+
+    def _read(self, tp: TopicPartition, span: OffsetRange) -> Iterator[Timed]:
         for batch in self.cluster.records(tp, span, "read_uncommitted"):
             times = batch.column("timestamp").cast("int64").to_pylist()
             for offset, at in zip(batch.column("offset").to_pylist(), times, strict=True):

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kafka_drain.offsets import OffsetRange, TopicPartition
-from kafka_drain.windows.time_bounds import LOOKAHEAD, TimeBounds, divide, may_hide
+from kafka_drain.windows.time_bounds import LOOKAHEAD, TimeBounds, divide, is_divide
 from tests.kafka_drain.fake_cluster import FakeCluster, Log
 
 P = TopicPartition("t", 0)
@@ -19,12 +19,12 @@ NOW = 1_000
 FUTURE = 58_709_000
 
 
-def bounds(times: list[int], first: int = 0, end: int | None = None, step: int = NOW) -> TimeBounds:
+def bounds(times: list[int], first: int = 0, end: int | None = None) -> TimeBounds:
     """Return the bounds of a partition whose records have some times, from an offset on."""
     log = {first + n: time for n, time in enumerate(times)}
     last = first + len(times) if end is None else end
     cluster: Any = FakeCluster({P: Log(first, last, times=log)}, contents=_rows(log))
-    return TimeBounds(cluster, {P: first}, {P: last}, NOW, step)
+    return TimeBounds(cluster, {P: first}, {P: last}, NOW)
 
 
 def _rows(log: dict[int, int]) -> Any:
@@ -51,7 +51,11 @@ def at(times: list[int], time: int, **options: Any) -> int:
         ([1, 9, 2, 3], 2, 1),
         ([1, 9, 2, 3], 3, 3),
         ([1, 9, 2, 3], 1, 0),
-        ([1, 9, 9, 2, 9, 3], 3, 4),
+        # a late one stays with those that it lies among, too
+        ([1, 9, 9, 2, 9, 3], 3, 1),
+        ([1, 9, 9, 2, 2, 2, 3], 3, 6),
+        ([5, 6, 2, 7, 8], 4, 0),
+        ([5, 2, 6, 7, 8], 4, 2),
         ([9, 1], 5, 2),
         # from the future: with what it follows
         ([1, FUTURE, 2, 3], 2, 2),
@@ -73,21 +77,18 @@ def test_bounds(times: list[int], time: int, expected: int) -> None:
     assert at(times, time) == expected
 
 
-def test_bounds_lookahead() -> None:
-    """So many later records in a row hide earlier ones; one less doesn't."""
-    assert at([9] * (LOOKAHEAD + 1) + [1], 5) == 0
-    assert at([9] * LOOKAHEAD + [1], 5) == LOOKAHEAD + 1
+@pytest.mark.parametrize("ahead", [LOOKAHEAD // 2, LOOKAHEAD // 2 + 1])
+@pytest.mark.parametrize("more", [0, 3 * LOOKAHEAD])
+def test_bounds_lookahead(ahead: int, more: int) -> None:
+    """As many records ahead as half of those that are looked at hide none; one more does."""
+    times = [9] * ahead + [1] * (LOOKAHEAD + more) + [5, 6]
+
+    assert at(times, 5) == (0 if ahead > LOOKAHEAD // 2 else len(times) - 2)
 
 
 def test_bounds_beyond_end() -> None:
     """What lies behind the search's end is neither read nor changed."""
     assert at([1, 9, 2], 2, end=1) == 1
-
-
-@pytest.mark.parametrize(("step", "expected"), [(5, 3), (4, 3), (6, 0)])
-def test_bounds_several_ahead(step: int, expected: int) -> None:
-    """A wrong clock that goes on ticking is noticed if it is ahead by an interval."""
-    assert at([10, 11, 1, 12], 5, step=step) == expected
 
 
 def test_bounds_known() -> None:
@@ -98,20 +99,24 @@ def test_bounds_known() -> None:
 
 
 @pytest.mark.parametrize(
-    ("found", "next_later", "end", "expected"),
+    ("behind", "expected"),
     [
-        ((5, 10), 6, 9, False),
-        ((5, 10), -1, 6, False),
-        ((5, 10), 7, 9, True),
-        ((5, 10), -1, 9, True),
-        ((5, 10), 9, 6, False),
-        ((5, 19), 6, 9, False),
-        ((5, 20), 6, 9, True),
+        ([], True),
+        ([5], True),
+        ([4], False),
+        ([5, 4], True),
+        ([5, 4, 4], False),
+        ([9, 4, 9, 4, 4], False),
+        ([9, 4, 4, 9, 9, 9], False),
+        ([9, 9, 4, 4, 9], True),
+        ([-1, -1], True),
+        ([-1, 4, 9], False),
+        ([9, -1, 4], True),
     ],
 )
-def test_may_hide(found: tuple[int, int], next_later: int, end: int, expected: bool) -> None:
-    """Records are read where some follow that aren't later, and behind one that is very late."""
-    assert may_hide(found, next_later, end, before=20) is expected
+def test_is_divide(behind: list[int], expected: bool) -> None:
+    """Never are more than half of the next records earlier; one without a time doesn't count."""
+    assert is_divide(behind, 5) is expected
 
 
 @pytest.mark.parametrize(
@@ -123,7 +128,7 @@ def test_may_hide(found: tuple[int, int], next_later: int, end: int, expected: b
         ([FUTURE, 1, FUTURE], []),
         ([-1, -1], [OffsetRange(7, 9)]),
         ([-1, 1], [OffsetRange(7, 8)]),
-        ([-1, FUTURE], [OffsetRange(7, 8)]),
+        ([-1, FUTURE], [OffsetRange(7, 9)]),
     ],
 )
 def test_of_no_interval(times: list[int], expected: list[OffsetRange]) -> None:
@@ -131,31 +136,52 @@ def test_of_no_interval(times: list[int], expected: list[OffsetRange]) -> None:
     assert bounds(times, first=7).of_no_interval().get(P, []) == expected
 
 
-@given(
-    st.lists(st.integers(0, 30) | st.just(FUTURE), max_size=40),
-    st.integers(1, 6),
-    st.integers(1, 6) | st.just(NOW),
+#: Times in no order, with some from the future and some unknown; also so many that it reads on.
+TIMES = st.lists(st.integers(0, 30) | st.sampled_from((FUTURE, -1)), max_size=40) | st.lists(
+    st.integers(0, 30), min_size=LOOKAHEAD, max_size=2 * LOOKAHEAD
 )
-def test_bounds_tile(times: list[int], length: int, step: int) -> None:
-    """Whatever the order, intervals hold every offset; each once, if no clock was wrong."""
-    found = bounds(times, step=step)
+
+
+@given(TIMES, st.integers(1, 6))
+def test_bounds_tile(times: list[int], length: int) -> None:
+    """Whatever the order, intervals hold every offset once, or it is named.
+
+    Also if they are asked in any order, and without knowing each other's bounds.
+    """
+    found = bounds(times)
     divided = [found.of(edge, [P], {})[P] for edge in range(0, 36 + length, length)]
     ends = [end if end >= 0 else len(times) for end in divided]
     held = [offset for a, b in pairwise(ends) for offset in range(a, b)]
     left = [o for r in found.of_no_interval().get(P, []) for o in range(r.start, r.end)]
 
-    assert {*held, *left} == {*range(len(times))}
-    if step == NOW and FUTURE not in times:
-        assert held == [*range(len(times))]
+    assert ends == sorted(ends)
+    assert sorted([*held, *left]) == [*range(len(times))]
 
 
-@given(st.lists(st.integers(0, 30) | st.just(FUTURE), max_size=40), st.integers(0, 30))
+@given(TIMES, st.integers(0, 30), st.integers(0, 30))
+def test_bounds_known_property(times: list[int], time: int, later: int) -> None:
+    """What is known of an earlier bound saves reading, and changes nothing."""
+    found = bounds(times)
+    known = found.of(min(time, later), [P], {})
+
+    again = found.of(max(time, later), [P], known if known[P] >= 0 else {})
+
+    assert again == found.of(max(time, later), [P], {})
+
+
+@given(TIMES, st.integers(0, 30))
 def test_divide(times: list[int], time: int) -> None:
-    """Within the lookahead, no record behind the bound is earlier than the time."""
-    first = next((n for n, t in enumerate(times) if t >= time), len(times))
-    records = list(enumerate(times))[first:]
+    """It is the first record that divides, by brute force."""
+    records = list(enumerate(times))
+    expected = next(
+        (
+            offset
+            for offset, at in records
+            if at >= time
+            and (at <= NOW or not any(0 <= t <= NOW for t in times[:offset]))
+            and is_divide(times[offset + 1 : offset + 1 + LOOKAHEAD], time)
+        ),
+        len(times),
+    )
 
-    divided = divide(records, time, first=first, earliest=0, now=NOW)
-
-    assert divided >= first
-    assert all(t >= time for t in times[divided:])
+    assert divide(records, time, end=len(times), is_first=True, now=NOW) == expected

@@ -486,7 +486,9 @@ def test_plan_roll_voided(archive: Archive) -> None:
     freeze_window(window, {P0: [OffsetRange(start, start + 5)]}, replaces=[], **how)
     window.write_receipt(later)
 
-    plan = same(lambda: plan_roll(archive, cluster).to_dict())
+    # Its file can't be compared with Kafka's records.
+    accepted = [f"{TOPIC}:0:{start}-{start + 5}"]
+    plan = same(lambda: plan_roll(archive, cluster, replace_changed=accepted).to_dict())
 
     assert plan["voided"] == ["repair_1"]
 
