@@ -125,6 +125,9 @@ def measure(cluster: KafkaCluster, watched: Watched, now: datetime) -> Backlog:
     end = cluster.latest(cursor, watched.isolation_level)
     start = {tp: max(cursor[tp], first[tp]) for tp in cursor}
     waiting = [tp for tp in cursor if end[tp] > start[tp]]
+    # An open transaction may hide offsets that were drained with another isolation level.
+    short = [tp for tp in cursor if end[tp] < cursor[tp]]
+    whole = cluster.latest(short, "read_uncommitted") if short else {}
     return Backlog(
         lag=sum(end[tp] - start[tp] for tp in waiting),
         expired={tp: first[tp] - cursor[tp] for tp in cursor if first[tp] > cursor[tp]},
@@ -135,6 +138,7 @@ def measure(cluster: KafkaCluster, watched: Watched, now: datetime) -> Backlog:
             if (seconds := now.timestamp() - watched.first_at) > 0
             and first[tp] > watched.first.get(tp, first[tp])
         },
+        cut={tp: cursor[tp] - at for tp, at in whole.items() if at < cursor[tp]},
     )
 
 

@@ -21,12 +21,14 @@ class Backlog:
             within `hours_to_expiry`.
         reached_in: By partition, the seconds until Kafka deletes records that aren't drained, if
             its first offset keeps moving as fast as since the last validation; only where it moves.
+        cut: By partition, the offsets that were drained, and that its log has lost at its end.
     """
 
     lag: int
     expired: Mapping[TopicPartition, int] = field(default_factory=dict)
     expiring: Mapping[TopicPartition, int] = field(default_factory=dict)
     reached_in: Mapping[TopicPartition, float] = field(default_factory=dict)
+    cut: Mapping[TopicPartition, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +67,8 @@ def decide(backlog: Backlog, watch: Watch, busy: str = "") -> Decision:
 def _reasons(backlog: Backlog, watch: Watch) -> list[str]:
     """Return each limit that is reached, in words."""
     reasons = []
+    if backlog.cut:
+        reasons.append(f"{_most(backlog.cut)} that were drained are gone from the end of its log")
     if backlog.expired:
         reasons.append(f"{_most(backlog.expired)} expired before they were drained")
     if watch.lag is not None and backlog.lag >= watch.lag:

@@ -51,26 +51,29 @@ def watched(cursor: int = 0, **changes: Any) -> Watched:
 
 
 @pytest.mark.parametrize(
-    ("log", "cursor", "lag", "expired"),
+    ("log", "cursor", "lag", "expired", "cut"),
     [
-        (Log(end=10), 0, 10, 0),
-        (Log(end=10), 4, 6, 0),
-        (Log(end=10), 10, 0, 0),
-        # A topic that was recreated, until the next look finds out.
-        (Log(end=3), 10, 0, 0),
+        (Log(end=10), 0, 10, 0, 0),
+        (Log(end=10), 4, 6, 0, 0),
+        (Log(end=10), 10, 0, 0, 0),
+        # A log that lost its end, or a topic that was recreated.
+        (Log(end=3), 10, 0, 0, 7),
         # What is gone isn't drained by anybody.
-        (Log(first=6, end=10), 4, 4, 2),
-        (Log(first=10, end=10), 4, 0, 6),
-        # What is behind an open transaction can't be drained.
-        (Log(end=10, stable=7), 4, 3, 0),
-        (Log(end=10, stable=4), 4, 0, 0),
+        (Log(first=6, end=10), 4, 4, 2, 0),
+        (Log(first=10, end=10), 4, 0, 6, 0),
+        # What is behind an open transaction can't be drained, and isn't gone.
+        (Log(end=10, stable=7), 4, 3, 0, 0),
+        (Log(end=10, stable=4), 4, 0, 0, 0),
+        (Log(end=10, stable=2), 4, 0, 0, 0),
     ],
 )
-def test_measure_lag(log: Log, cursor: int, lag: int, expired: int) -> None:
+def test_measure_lag(log: Log, cursor: int, lag: int, expired: int, cut: int) -> None:
     """The lag is what a drain would read now; what is gone counts apart."""
     found = measure(FakeCluster({T0: log}), watched(cursor), NOW)
 
-    assert found == Backlog(lag=lag, expired={T0: expired} if expired else {})
+    assert found == Backlog(
+        lag=lag, expired={T0: expired} if expired else {}, cut={T0: cut} if cut else {}
+    )
 
 
 @pytest.mark.parametrize(

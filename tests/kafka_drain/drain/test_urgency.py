@@ -86,3 +86,13 @@ def test_decide_names_one_more() -> None:
     backlog = Backlog(lag=9, expired={A0: 5, A1: 4}, expiring={}, reached_in={})
 
     assert "9 offsets of a-0 and 1 more expired" in decide(backlog, Watch(lag=10)).reason
+
+
+def test_decide_log_cut() -> None:
+    """A log that has lost what was drained is a reason for a drain: it refuses, and says why."""
+    decision = decide(Backlog(lag=0, cut={A0: 5, A1: 4}), Watch(lag=100))
+
+    assert decision.starts
+    assert decision.reason == (
+        f"9 offsets of {A0} and 1 more that were drained are gone from the end of its log"
+    )
