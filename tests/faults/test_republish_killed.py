@@ -106,14 +106,17 @@ def test_republish_at_least_once_task_tried_again(
     sealed: Sealed, archive: Path, cluster: KafkaCluster, bootstrap_servers: str, tmp_path: Path
 ) -> None:
     """Spark's sink sends a retried task's records again; verify counts and reports them."""
-    # The last record of partition 0 is too large at first, so that its task fails repeatedly.
+    # The last record of partition 0 becomes too large, so that its task fails repeatedly.
     name = f"t-{uuid.uuid4().hex[:8]}"
-    target = make_target(bootstrap_servers, name, 2, max_message_bytes="10000")
+    target = make_target(bootstrap_servers, name, 2, max_message_bytes="100000")
     run = Run(archive, bootstrap_servers, target, tmp_path)
     run.arguments = ("--delivery", "at_least_once", "--master", "local[2,1000]", "--json")
     tp = TopicPartition(target, 0)
     try:
         attempt = run.start()
+        plans = archive / "republish"
+        wait_for(lambda: any(plans.glob("*/plan.json")) or attempt.ended(), "the plan")
+        alter_topic(bootstrap_servers, target, "max.message.bytes", "10000")
 
         def was_tried_again() -> bool:
             assert not attempt.ended(), attempt.tail()

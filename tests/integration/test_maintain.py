@@ -216,7 +216,10 @@ def test_maintain_row_groups(
     archive = Archive.at(archive_folder)
     [file] = archive_files(archive.snapshot())
     path = Path(archive_folder) / file.path
-    wanted = Wanted(from_ms=NOON + HOUR, to_ms=NOON + 2 * HOUR)
+    assert file.sealed is not None
+    index = file.sealed.index_sha256
+    assert index is not None
+    wanted = Wanted(from_ms=NOON + HOUR, to_ms=NOON + 2 * HOUR, index_sha256=index)
 
     rows = sum(batch.num_rows for batch in read_records(path, "parquet", 1 << 20, wanted))
 
@@ -371,6 +374,8 @@ def test_maintain_refuses_changed_source(
         # Hadoop would detect it by its own checksum.
         path.with_name(f".{path.name}.crc").unlink(missing_ok=True)
         runner(application)
+        for changed, content in sources.items():
+            changed.write_bytes(content)
 
     for _ in range(2):
         with pytest.raises(ManifestInvalidError, match=r"content_changed: .+ have fingerprint"):
@@ -380,8 +385,6 @@ def test_maintain_refuses_changed_source(
         } == before
         assert all(Path(pipeline.archive, path).is_file() for path in before)
 
-    for path, content in sources.items():
-        path.write_bytes(content)
     maintain(pipeline)
     refuse_changed(pipeline, cluster)
 
@@ -433,7 +436,14 @@ def test_maintain_while_another_replaces(
             partition_by=["topic"],
         )
         other.write_receipt(
-            replace(receipt, generation=None, window=other.key, files=(), replaces=(file,))
+            replace(
+                receipt,
+                generation=None,
+                window=other.key,
+                partitions=(),
+                files=(),
+                replaces=(file,),
+            )
         )
 
     with pytest.raises(LockedError, match="reprocess_0009 has replaced 1 of the same files"):
