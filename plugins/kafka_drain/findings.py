@@ -266,9 +266,8 @@ class Reason(str, Enum):
     LOG_REWRITTEN = (
         "log_rewritten",
         "error",
-        "Kafka has other records at archived offsets than the archive: its log lost its end, and "
-        "new records have these offsets; nothing that was drained since is sealed, because it may "
-        "miss records",
+        "Kafka's log lost its end after that was archived, and has other records at these offsets, "
+        "or none yet; nothing that was drained since is sealed, because it may miss records",
         "run `kafka-drain roll --rewritten`: what is sealed stays, and the next generation starts "
         "at the first offset that has another record now",
     )

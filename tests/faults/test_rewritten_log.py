@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
+from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
 
@@ -15,8 +16,9 @@ from kafka_drain.archive.files import archive_files
 from kafka_drain.config.pipeline import Pipeline
 from kafka_drain.data_files.reader import read_records
 from kafka_drain.drain.preflight import preflight
-from kafka_drain.errors import DataLossError
+from kafka_drain.errors import DataLossError, TopicError
 from kafka_drain.findings import summary
+from kafka_drain.intervals import Interval
 from kafka_drain.kafka.client_config import KafkaConfig
 from kafka_drain.kafka.cluster import KafkaCluster
 from kafka_drain.offsets import TopicPartition
@@ -59,6 +61,10 @@ def records(name: str, first: int, end: int) -> list[Any]:
     return [(b"k", b"%s-%d" % (name.encode(), n), None, NOON + n) for n in range(first, end)]
 
 
+def time_at(ms: int) -> datetime:
+    return datetime.fromtimestamp(ms / 1000, timezone.utc)
+
+
 def archived(folder: Path) -> dict[str, tuple[int, int]]:
     """Return size and time of everything in an archive but what each validation observes."""
     return {name: found for name, found in listing(folder).items() if name != "observed.json"}
@@ -81,7 +87,7 @@ def send_each(send: Any, topic: str, some: list[Any]) -> None:
 
 
 def cut(local: LocalKafka, topics: dict[str, int]) -> None:
-    """Kill the broker, and leave it a part of each topic's log: so many records of 20."""
+    """Kill the broker, and leave it a part of partition 0 of each topic: so many records of 20."""
     local.kill_node(1)
     for topic, kept in topics.items():
         [segment] = (local.folder / "node-1" / "data" / f"{topic}-0").glob("*.log")
@@ -148,3 +154,56 @@ def test_drain_log_rewritten(
             value for _, value, *_ in [*records("old", 0, 20), *some]
         )
         assert drain(pipelines[name])["batches"] == 0
+
+
+def test_drain_log_rewritten_below_generations(
+    tmp_path: Path,
+    local: LocalKafka,
+    drain: Drain,
+    backfill: Any,
+    cluster: KafkaCluster,
+    make_topic: Any,
+    send: Any,
+) -> None:
+    """Where only a backfilled window has the records that were rewritten, it is noticed, too.
+
+    After the roll, a backfill of the same hours archives nothing twice: neither the records before
+    the rewritten ones, nor those of a partition that wasn't rewritten.
+    """
+    topic = make_topic(partitions=2)
+    pipeline = Pipeline(
+        name="late",
+        topics=[topic],
+        archive=str(tmp_path / "late"),
+        source_options={"startingOffsets": "latest"},
+    )
+    archive, tp = Archive.at(pipeline.archive), TopicPartition(topic, 0)
+    send_each(send, topic, records("old", 0, 20))
+    send(topic, records("other", 0, 20), partition=1)
+    drain(pipeline)
+    hours = [Interval(time_at(NOON + at), time_at(NOON + at + 10)) for at in (0, 10)]
+    backfill(pipeline, hours[0])
+    assert validate_archive(archive, cluster).findings == []
+    assert len(values_of(archive)) == 20
+    backfill(pipeline, hours[1])
+    assert len(values_of(archive)) == 40
+
+    cut(local, {topic: 13})
+    wait_for(lambda: cluster.latest([tp], "read_uncommitted")[tp] == 13, "a shorter log")
+    report = validate_archive(archive, cluster)
+    assert summary(report.findings) == {"log_rewritten": 1}
+    send_each(send, topic, records("new", 13, 28))
+    with pytest.raises(DataLossError, match=f"{tp} from offset 13 on"):
+        preflight(pipeline, cluster)
+    assert summary(validate_archive(archive, cluster).findings) == {"log_rewritten": 1}
+
+    roll(plan_roll(archive, cluster, rewritten=True), print)
+    for again in (hours[0], Interval(hours[0].start, hours[1].end)):
+        assert backfill(pipeline, again).left == 0
+    with pytest.raises(TopicError, match="or its log rewritten, after the offsets of window"):
+        backfill(pipeline, hours[1])
+    assert drain(pipeline)["records"] == 15
+    report = validate_archive(archive, cluster, deep=True)
+    assert (report.complete, report.findings) == (True, [])
+    sent = [*records("old", 0, 20), *records("other", 0, 20), *records("new", 13, 28)]
+    assert values_of(archive) == sorted(value for _, value, *_ in sent)

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import chain
 
-from kafka_drain.archive.fold import of_topic_ids
+from kafka_drain.archive.fold import Partition
 from kafka_drain.archive.generation import Generation
+from kafka_drain.archive.incarnations import LogEnds, log_ends, offsets_in_log
 from kafka_drain.archive.receipts import Receipt
 from kafka_drain.archive.snapshot import Snapshot, SnapshotGeneration
-from kafka_drain.offsets import OffsetRange, TopicPartition, merge
+from kafka_drain.offsets import OffsetRange, TopicPartition
 
 Ranges = Mapping[TopicPartition, Sequence[OffsetRange]]
 
@@ -22,21 +24,35 @@ class Owned:
         ranges: Owned offsets, sorted and disjoint; up to `horizon`, offsets that the open
             generation has yet to drain belong to it.
         sealed: End offsets of the open generation's receipts.
-        generations: Generations with the same topic ids, without those that are left out.
-        windows: The receipts of sealed windows with the same topic ids, likewise.
+        generations: Generations with offsets of the log, without those that are left out.
+        windows: The receipts of sealed windows with offsets of the log, likewise.
+        log_ends: Up to where the log has what was archived of each incarnation of a topic.
     """
 
     ranges: dict[TopicPartition, list[OffsetRange]]
     sealed: dict[TopicPartition, int]
     generations: list[SnapshotGeneration] = field(default_factory=list)
     windows: Sequence[Receipt] = ()
+    log_ends: LogEnds = field(default_factory=dict)
 
     def receipts_of(self, wanted: Ranges) -> list[str]:
         """Return the receipts that prove some offsets, as paths relative to the archive."""
         names: list[str] = []
         for generation in self.generations:
-            names += _span(generation, wanted)
-        return names + [receipt.where for receipt in self.windows if receipt.covers(wanted)]
+            newest = generation.last_receipt()
+            if newest is not None:
+                names += _span(generation, self._of(newest, wanted))
+        return names + [
+            receipt.where for receipt in self.windows if receipt.covers(self._of(receipt, wanted))
+        ]
+
+    def _of(self, receipt: Receipt, wanted: Ranges) -> dict[TopicPartition, list[OffsetRange]]:
+        """Return what of some offsets of the log can be in a generation or window."""
+        topics = receipt.topics
+        return offsets_in_log(
+            {(tp, topics.get(tp.topic, "")): ranges for tp, ranges in wanted.items()},
+            self.log_ends,
+        )
 
     def first_timestamp(self, tp: TopicPartition, offset: int) -> int | None:
         """Return the lowest timestamp, in milliseconds, of the segment containing an offset."""
@@ -47,7 +63,8 @@ class Owned:
             receipts += [generation.read_receipt(name) for name in names[number : number + 1]]
         for receipt in receipts:
             for part in receipt.partitions:
-                if part.tp == tp and offset in part.range:
+                end = self.log_ends.get((tp, receipt.topics.get(tp.topic, "")), 0)
+                if part.tp == tp and offset in part.range and offset < end:
                     return part.first_timestamp
         return None
 
@@ -71,39 +88,50 @@ def read_owned(
 
     Args:
         snapshot: The archive, with all that covers offsets whose receipts are asked for.
-        topic_ids: Current ids of the topics; with another id, the same offsets mean other records.
+        topic_ids: Ids by which the archive counts the topics now; with that of another topic, the
+            same offsets mean other records.
         horizon: For each partition, the offset up to which ownership is determined.
 
     Raises:
         ReceiptError: When a receipt is damaged.
     """
-    ranges: dict[TopicPartition, list[OffsetRange]] = {tp: [] for tp in horizon}
+    covered = [snapshot.fold.held]
+    if snapshot.left_out is not None:
+        covered.append(snapshot.left_out.index.covered)
+    log = log_ends(snapshot, topic_ids, horizon.keys() | {tp for each in covered for tp, _ in each})
+    held: dict[Partition, list[OffsetRange]] = {}
     sealed: dict[TopicPartition, int] = {}
     counting: list[SnapshotGeneration] = []
     for generation in snapshot.generations:
         ids = snapshot.topic_ids(generation)
-        same = [tp for tp in horizon if ids.get(tp.topic) == topic_ids.get(tp.topic)]
-        if not same:
+        here = {tp: (tp, ids.get(tp.topic, "")) for tp in horizon}
+        here = {tp: key for tp, key in here.items() if key in log}
+        if not here:
             continue
         counting.append(generation)
         receipt = generation.last_receipt()
         ends = receipt.ends if receipt else {}
         starts = generation.starting_offsets
         is_open = generation is snapshot.open_generation
-        for tp in same:
+        for tp, key in here.items():
             # A partition that was added to the topic later is drained from 0.
             start = starts.get(tp, 0)
             end = horizon[tp] if is_open else ends.get(tp, start)
-            ranges[tp].append(OffsetRange(start, max(start, end)))
+            held.setdefault(key, []).append(OffsetRange(start, max(start, end)))
             if is_open:
                 sealed[tp] = ends.get(tp, start)
-    if snapshot.left_out is not None:
-        for tp, held in of_topic_ids(snapshot.left_out.index.covered, topic_ids).items():
-            ranges.setdefault(tp, []).extend(held)
-    windows = snapshot.fold.of_topics(topic_ids).receipts
-    for tp, held in snapshot.fold.held_of(topic_ids).items():
-        ranges.setdefault(tp, []).extend(held)
-    return Owned({tp: merge(rs) for tp, rs in ranges.items()}, sealed, counting, windows)
+    for key, ranges in chain.from_iterable(each.items() for each in covered):
+        held.setdefault(key, []).extend(ranges)
+    windows = [
+        receipt
+        for receipt in snapshot.fold.receipts
+        if any(
+            part.range.start < log.get((part.tp, receipt.topics.get(part.tp.topic, "")), 0)
+            for part in receipt.partitions
+        )
+    ]
+    owned = {tp: list[OffsetRange]() for tp in horizon} | offsets_in_log(held, log)
+    return Owned(owned, sealed, counting, windows, log)
 
 
 def _span(generation: Generation, wanted: Ranges) -> list[str]:

@@ -240,13 +240,13 @@ class Generation:
             findings += found
             findings += checkpoint_files.parse_commit(content, f"{commits_name}/{batch}")
             commits.add(batch)
-        findings += self._check_beside_batches(starting_offsets)
+        findings += self._check_beside_batches(starting_offsets, has_begun=bool(ends))
         findings += checkpoint_files.find_holes(ends, offsets_name)
         findings += checkpoint_files.find_holes(commits, commits_name)
         return Checkpoint(ends, frozenset(commits)), findings
 
     def _check_beside_batches(
-        self, starting_offsets: Mapping[TopicPartition, int]
+        self, starting_offsets: Mapping[TopicPartition, int], *, has_begun: bool
     ) -> list[Finding]:
         """Check the checkpoint files other than `offsets/` and `commits/` that Spark reads."""
         findings: list[Finding] = []
@@ -264,7 +264,10 @@ class Generation:
             try:
                 content, found = _read_checked(self.checkpoint / name, where)
             except (FileNotFoundError, NotADirectoryError):
-                # Spark recreates it; it isn't needed to resume.
+                # Neither is needed to resume.
+                if has_begun and name == "metadata":
+                    detail = "is missing, though batches were planned; Spark writes another"
+                    findings.append(Finding(Reason.NOTE_UNREADABLE, where, detail))
                 continue
             findings += [*found, *check(content, where)]
         return findings

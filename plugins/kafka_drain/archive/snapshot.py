@@ -539,6 +539,10 @@ class Snapshot:
         """
         return Fold(tuple(window for window in self.folders.values() if window.is_readable))
 
+    def generation(self, number: int) -> SnapshotGeneration:
+        """Return a generation, even if it is left out."""
+        return next(each for each in self._all_generations if each.number == number)
+
     def topic_ids(self, generation: SnapshotGeneration) -> dict[str, str]:
         """Return the ids of a generation's topics.
 

@@ -78,6 +78,13 @@ def counted_as(archived: str | None, seen: str) -> str:
     return archived
 
 
+def earlier_incarnations(counted: str) -> list[str]:
+    """Return the ids by which an archive counted a topic before, from the newest back."""
+    topic_id, _, number = counted.partition(_INCARNATION)
+    numbers = range(int(number or 1) - 1, 0, -1)
+    return [f"{topic_id}{_INCARNATION}{n}" if n > 1 else topic_id for n in numbers]
+
+
 def next_incarnation(archived: str) -> str:
     """Return the id by which an archive counts a topic after its log was rewritten."""
     topic_id, _, number = archived.partition(_INCARNATION)

@@ -8,20 +8,31 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import suppress
+from dataclasses import dataclass
 from itertools import islice
+from operator import itemgetter
+
+from upath import UPath
 
 from kafka_drain.archive.erasures import read_erasures
 from kafka_drain.archive.generation import Generation
+from kafka_drain.archive.incarnations import LogEnds, log_ends
+from kafka_drain.archive.index import Asked
+from kafka_drain.archive.journal.checks import narrowed
 from kafka_drain.archive.receipts import (
     Receipt,
     ReceiptError,
-    SealedContent,
     SealedFile,
     SealedTail,
 )
-from kafka_drain.archive.snapshot import Snapshot, SnapshotGeneration
+from kafka_drain.archive.snapshot import Snapshot, SnapshotGeneration, SnapshotWindow
 from kafka_drain.config.source_options import INTERNAL_TOPICS
-from kafka_drain.errors import ArchiveError, DataFileError, DataLossError, KeyUnavailableError
+from kafka_drain.errors import (
+    ArchiveError,
+    DataFileError,
+    DataLossError,
+    KeyUnavailableError,
+)
 from kafka_drain.kafka.cluster import KafkaCluster
 from kafka_drain.metadata_log.manifest import SinkFile
 from kafka_drain.offsets import OffsetRange, TopicPartition
@@ -36,7 +47,7 @@ from kafka_drain.proof.rewritten_log import (
 
 #: Generations that are looked at, from the newest back, for a partition's newest record.
 GENERATIONS = 8
-#: Receipts of an earlier release whose files are looked at, from the newest back.
+#: Receipts of a generation that are looked at, from the newest back, where the newest doesn't say.
 RECEIPTS = 50
 #: Files that are read, each for one partition's newest record, where receipts have no hash of it.
 FILES = 64
@@ -47,44 +58,92 @@ Offsets = Mapping[TopicPartition, int]
 Tails = Mapping[TopicPartition, SealedTail]
 
 
+@dataclass(frozen=True, slots=True)
+class _Held:
+    """Records of a partition in a file of the archive.
+
+    Attributes:
+        root: The archive's folder.
+        file: The file.
+        file_format: Its format.
+        first: The first offset of the partition in it.
+        last: The last one of those that the log should have.
+        is_known: Whether there is a record at the last one; otherwise there may be none.
+    """
+
+    root: UPath
+    file: SealedFile
+    file_format: str
+    first: int
+    last: int
+    is_known: bool
+
+    def hashes(self, tp: TopicPartition, span: OffsetRange) -> dict[int, str]:
+        """Return the hashes of the partition's records, by offset; none if it can't be read."""
+        file = self.file
+        return _hashes(self.root, file.path, self.file_format, tp, span, file.index_sha256)
+
+    def tail(self, tp: TopicPartition) -> SealedTail | None:
+        """Read the newest record; None if none is found.
+
+        Its hash is unknown if the file can't be read.
+        """
+        first = self.last if self.is_known else max(self.first, self.last + 1 - SEARCHED)
+        hashes = self.hashes(tp, OffsetRange(first, self.last + 1))
+        if not hashes:
+            return SealedTail.of(self.last) if self.is_known else None
+        return SealedTail.of(max(hashes), hashes[max(hashes)])
+
+
+def _held(
+    root: UPath, file_format: str, files: Iterable[SealedFile], ends: Mapping[TopicPartition, int]
+) -> Iterator[tuple[TopicPartition, _Held]]:
+    """Yield what files have of partitions before the given offsets."""
+    for file in files:
+        for content in file.contents:
+            end = ends.get(content.tp, 0)
+            if content.first < end:
+                last, is_known = min(content.last, end - 1), content.last < end
+                found = _Held(root, file, file_format, content.first, last, is_known)
+                yield content.tp, found
+
+
 def archived_tails(
     snapshot: Snapshot, partitions: Collection[TopicPartition]
 ) -> dict[TopicPartition, SealedTail]:
-    """Return the newest sealed record of partitions, as the open generation counts their topics.
+    """Return the newest sealed record of partitions that their logs should have.
+
+    That is of the incarnation of its topic that the open generation counts, and of earlier ones up
+    to where the log was rewritten; of generations and of windows.
 
     Args:
         snapshot: The archive.
         partitions: The partitions; one without a sealed record is left out.
+
+    Raises:
+        ArchiveError: When a `generation.json` is damaged.
+        ReceiptError: When a window's receipt is damaged.
     """
     open_generation = snapshot.open_generation
     if open_generation is None:
         return {}
-    ids = snapshot.topic_ids(open_generation)
+    ends = log_ends(snapshot, snapshot.topic_ids(open_generation), partitions)
     found: dict[TopicPartition, SealedTail] = {}
-    left = set(partitions)
-    unread = FILES
+    held: dict[TopicPartition, _Held] = {}
     for generation in _backward(snapshot, open_generation):
-        receipt = _newest(generation)
-        if receipt is None:
-            continue
-        here = {
-            part.tp: part
-            for part in receipt.partitions
-            if part.tp in left and receipt.topics.get(part.tp.topic) == ids.get(part.tp.topic)
-        }
-        found |= {tp: part.tail for tp, part in here.items() if part.tail is not None}
-        untold = {tp for tp, p in here.items() if p.tail is None and p.records_so_far}
-        if untold:
-            last = _of_files(generation, untold)
-            for tp, (file, offset) in sorted(last.items()):
-                known = unread > 0
-                unread -= known
-                found[tp] = (
-                    read_tail(generation, file, tp, offset) if known else SealedTail.of(offset)
-                )
-        left -= found.keys()
+        left = set(partitions) - found.keys() - held.keys()
         if not left:
             break
+        tails, files = _newest(generation, left, ends)
+        found |= tails
+        held |= files
+    known = {tp: tail.offset for tp, tail in found.items()}
+    known |= {tp: each.last for tp, each in held.items()}
+    held |= _newest_in_windows(snapshot, open_generation, ends, known)
+    for number, (tp, each) in enumerate(sorted(held.items(), key=itemgetter(0))):
+        tail = each.tail(tp) if number < FILES else SealedTail.of(each.last)
+        if tail is not None:
+            found[tp] = tail
     return found
 
 
@@ -95,42 +154,92 @@ def _backward(snapshot: Snapshot, newest: SnapshotGeneration) -> Iterator[Genera
         yield Generation(snapshot.root, number)
 
 
-def _newest(generation: Generation) -> Receipt | None:
-    """Return a generation's newest receipt; None if it has none that is intact."""
-    # Validation reports a damaged one; without it, less is compared.
-    with suppress(ReceiptError, FileNotFoundError):
-        return generation.last_receipt()
-    return None
+def _newest(
+    generation: Generation, partitions: Collection[TopicPartition], ends: LogEnds
+) -> tuple[dict[TopicPartition, SealedTail], dict[TopicPartition, _Held]]:
+    """Return the newest record of partitions in a generation, from its newest receipts.
 
+    Args:
+        generation: The generation.
+        partitions: The partitions.
+        ends: Up to where their logs have what was archived of each incarnation.
 
-def _of_files(
-    generation: Generation, partitions: Collection[TopicPartition]
-) -> dict[TopicPartition, tuple[SealedFile, int]]:
-    """Return the file with the newest record of each partition, from the newest receipts."""
-    found: dict[TopicPartition, tuple[SealedFile, int]] = {}
+    Returns:
+        Those that receipts tell, and the files with those that they don't.
+    """
+    found: dict[TopicPartition, SealedTail] = {}
+    held: dict[TopicPartition, _Held] = {}
+    left = set(partitions)
     for name in reversed(generation.receipt_names()[-RECEIPTS:]):
-        left = set(partitions) - found.keys()
+        # Validation reports a damaged one; without it, less is compared.
+        with suppress(ReceiptError, FileNotFoundError):
+            receipt = generation.read_receipt(name)
+            # Without a record so far, or of another topic, no earlier receipt has one either.
+            limits = {
+                part.tp: end
+                for part in receipt.partitions
+                if part.tp in left
+                and (part.tail is not None or part.records_so_far)
+                and (end := ends.get((part.tp, receipt.topics.get(part.tp.topic, ""))))
+            }
+            found |= {
+                part.tp: part.tail
+                for part in receipt.partitions
+                if part.tail is not None and part.tail.offset < limits.get(part.tp, 0)
+            }
+            limits = {tp: end for tp, end in limits.items() if tp not in found}
+            if limits:
+                file_format = generation.read_document().format
+                held |= _last(_held(generation.root, file_format, receipt.files, limits))
+            left = limits.keys() - held.keys()
         if not left:
             break
-        try:
-            receipt = generation.read_receipt(name)
-        except ReceiptError:
-            continue
-        here: dict[TopicPartition, tuple[SealedFile, int]] = {}
-        for file in receipt.files:
-            for content in file.contents:
-                if content.tp in left and content.last >= here.get(content.tp, (file, 0))[1]:
-                    here[content.tp] = (file, content.last)
-        found |= here
+    return found, held
+
+
+def _last(held: Iterable[tuple[TopicPartition, _Held]]) -> dict[TopicPartition, _Held]:
+    """Return the file with the newest record of each partition."""
+    found: dict[TopicPartition, _Held] = {}
+    for tp, each in held:
+        if tp not in found or each.last > found[tp].last:
+            found[tp] = each
     return found
 
 
-def read_tail(
-    generation: Generation, file: SealedFile, tp: TopicPartition, offset: int
-) -> SealedTail:
-    """Read a record from a file; its hash is unknown if it can't be read, or isn't there."""
-    hashes = _hashes(generation, file.path, tp, OffsetRange(offset, offset + 1))
-    return SealedTail.of(offset, hashes.get(offset))
+def _newest_in_windows(
+    snapshot: Snapshot,
+    open_generation: SnapshotGeneration,
+    ends: LogEnds,
+    known: Mapping[TopicPartition, int],
+) -> dict[TopicPartition, _Held]:
+    """Return the files of windows with records that are newer than those of generations.
+
+    Only below the start of the open generation, where backfills end: what windows have of later
+    offsets, generations have had.
+    """
+    starts = open_generation.starting_offsets
+    after = {tp: known.get(tp, -1) + 1 for tp, _ in ends}
+    beyond = {
+        tp: OffsetRange(start, starts[tp])
+        for tp, start in after.items()
+        if start < starts.get(tp, 0)
+    }
+    if not beyond:
+        return {}
+    fold = narrowed(snapshot, Asked(offsets={tp: [r] for tp, r in beyond.items()})).readable_fold
+    found: dict[TopicPartition, _Held] = {}
+    for window in fold.windows:
+        topics = window.receipt.topics
+        limits = {
+            tp: min(r.end, ends.get((tp, topics.get(tp.topic, "")), 0)) for tp, r in beyond.items()
+        }
+        # Validation reports a damaged plan; without it, less is compared.
+        with suppress(ArchiveError):
+            files = fold.live(window.receipt.files)
+            held = _held(snapshot.root, window.plan.format, files, limits)
+            newer = [(tp, each) for tp, each in held if each.last >= beyond[tp].start]
+            found = _last([*found.items(), *newer])
+    return found
 
 
 def unsealed_tails(
@@ -157,13 +266,19 @@ def unsealed_tails(
                 newest[held.tp] = max((held.last, path), newest.get(held.tp, (0, "")))
     found: dict[TopicPartition, SealedTail] = {}
     for tp, (offset, path) in newest.items():
-        hashes = _hashes(generation, path, tp, OffsetRange(offset, offset + 1))
+        span = OffsetRange(offset, offset + 1)
+        hashes = _hashes(generation.root, path, file_format, tp, span)
         found[tp] = SealedTail.of(offset, hashes.get(offset))
     return found
 
 
 def _hashes(
-    generation: Generation, name: str, tp: TopicPartition, span: OffsetRange
+    root: UPath,
+    name: str,
+    file_format: str,
+    tp: TopicPartition,
+    span: OffsetRange,
+    index_sha256: str | None = None,
 ) -> dict[int, str]:
     """Return the hashes of a partition's records in a file, by offset; none if it can't be read.
 
@@ -176,10 +291,9 @@ def _hashes(
 
     topic = topic_of(name)
     found: dict[int, str] = {}
-    wanted = Wanted(tp.partition, span.start, span.end)
+    wanted = Wanted(tp.partition, span.start, span.end, index_sha256=index_sha256)
     try:
-        file_format = generation.read_document().format
-        for batch in read_records(generation.root / name, file_format, 4 << 20, wanted):
+        for batch in read_records(root / name, file_format, 4 << 20, wanted):
             for found_topic, rows, hashes in record_hashes(batch, topic):
                 if (found_topic or "") != tp.topic:
                     continue
@@ -270,8 +384,8 @@ def first_rewritten(
 ) -> FirstRewritten:
     """Find the first rewritten offset of a partition whose newest archived record is rewritten.
 
-    First among the newest records of files, then among the records of one file. Only the newest
-    receipts are searched, and so many records.
+    First among the newest records of files that Kafka may still have, then among the records of one
+    file: as many as `SEARCHED`.
 
     Args:
         snapshot: The archive.
@@ -292,23 +406,23 @@ def first_rewritten(
             return Verdict.REWRITTEN
         return found.verdict_of(tp)
 
-    files = [each for each in _files_of(snapshot, tp) if each[2].last <= tail.offset]
-    last = {each[2].last: each for each in files}
+    files = _held_of(snapshot, tp, OffsetRange(first, max(first, tail.offset + 1)))
+    last = {each.last: each for each in files}
     lasts = [*(SealedTail.of(at) for at in sorted(last) if at < tail.offset), tail]
 
     def compare_file(archived: SealedTail) -> Verdict:
         if archived.offset == tail.offset:
             return Verdict.REWRITTEN
-        generation, file, _ = last[archived.offset]
-        return compare(read_tail(generation, file, tp, archived.offset))
+        newest = last[archived.offset].tail(tp)
+        return Verdict.UNKNOWN if newest is None else compare(newest)
 
     found = find_first(lasts, compare_file)
     before = max((each.offset for each in lasts if each.offset < found.offset), default=-1)
     span = OffsetRange(max(before + 1, found.offset + 1 - SEARCHED), found.offset + 1)
     hashes: dict[int, str] = {}
-    for generation, file, content in files:
-        if content.first < span.end and content.last >= span.start:
-            hashes |= _hashes(generation, file.path, tp, span)
+    for each in files:
+        if each.first < span.end and each.last >= span.start:
+            hashes |= each.hashes(tp, span)
     is_read = found.offset in hashes
     hashes.setdefault(found.offset, "")
     within = find_first(
@@ -322,27 +436,31 @@ def first_rewritten(
     return FirstRewritten(within.offset, within.is_exact or is_first)
 
 
-def _files_of(
-    snapshot: Snapshot, tp: TopicPartition
-) -> Iterator[tuple[Generation, SealedFile, SealedContent]]:
-    """Yield the sealed files with records of a partition, from the newest receipts."""
+def _held_of(snapshot: Snapshot, tp: TopicPartition, span: OffsetRange) -> list[_Held]:
+    """Return what sealed files have of a partition whose log may still have it."""
     newest = snapshot.open_generation
-    if newest is None:
-        return
-    topic_id = snapshot.topic_ids(newest).get(tp.topic)
-    left = RECEIPTS
-    for generation in _backward(snapshot, newest):
-        for name in reversed(generation.receipt_names()):
-            if not left:
-                return
-            left -= 1
-            try:
-                receipt = generation.read_receipt(name)
-            except ReceiptError:
-                continue
-            if receipt.topics.get(tp.topic) != topic_id:
-                continue
-            for file in receipt.files:
-                for content in file.contents:
-                    if content.tp == tp:
-                        yield generation, file, content
+    if newest is None or not span:
+        return []
+    ends = log_ends(snapshot, snapshot.topic_ids(newest), [tp])
+    found: list[_Held] = []
+
+    def look_into(receipt: Receipt, owner: SnapshotGeneration | SnapshotWindow) -> None:
+        end = min(span.end, ends.get((tp, receipt.topics.get(tp.topic, "")), 0))
+        files = snapshot.readable_fold.live(receipt.files)
+        held = _held(snapshot.root, _format_of(owner), files, {tp: end}) if end else ()
+        found.extend(each for _, each in held if each.last >= span.start)
+
+    snapshot = narrowed(snapshot, Asked(offsets={tp: [span]}))
+    for window in snapshot.readable_fold.windows:
+        # Validation reports a damaged document; without it, less is compared.
+        with suppress(ArchiveError):
+            look_into(window.receipt, window)
+    for generation in snapshot.generations:
+        for name in generation.receipt_names():
+            with suppress(ArchiveError, ReceiptError):
+                look_into(generation.read_receipt(name), generation)
+    return found
+
+
+def _format_of(owner: SnapshotGeneration | SnapshotWindow) -> str:
+    return (owner.plan if isinstance(owner, SnapshotWindow) else owner.document).format

@@ -65,13 +65,14 @@ def compare_tail(archived: SealedTail, now: LogNow) -> Compared:
     """Compare the newest archived record of a partition with what Kafka has at its offset.
 
     A record that isn't there may have expired or been compacted: that is no sign of another log,
-    and none of the same. Otherwise a record stays where it is, with its content and leader epoch.
+    and none of the same. Otherwise a record stays where it is, with its content and leader epoch;
+    a log that ends before it has lost its end.
     """
     at, record = archived.offset, now.record
     if at < now.first:
         return Compared(Verdict.UNKNOWN, f"Kafka no longer has offset {at}")
     if at >= now.end:
-        return Compared(Verdict.UNKNOWN, f"Kafka's log ends at {now.end}, before offset {at}")
+        return Compared(Verdict.REWRITTEN, f"Kafka's log ends at {now.end}, before offset {at}")
     if record is not None and _is_earlier(record.leader_epoch, archived.leader_epoch):
         why = (
             f"offset {record.offset} has leader epoch {record.leader_epoch}, before epoch "

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Literal
 from kafka_drain.archive.archive import Archive
 from kafka_drain.archive.cluster_moments import MOMENTS
 from kafka_drain.archive.copies import keep_copies
+from kafka_drain.archive.generation import Generation
 from kafka_drain.archive.generation_summary import Summary
 from kafka_drain.archive.index import Asked
 from kafka_drain.archive.index_files import check_index, index_to_write, write_index
@@ -337,22 +338,31 @@ def _nothing_drained(validation: _Validation, *, whole: bool) -> list[Finding]:
         with suppress(TopicError):
             ends = validation.cluster.latest(starts, "read_committed")
             waiting = sum(max(0, ends[tp] - start) for tp, start in starts.items())
-    if not is_first_drain_missing(waiting, has_begun=has_begun, whole=whole):
+    # A drain that has ended meanwhile has left a commit.
+    is_draining = is_held(validation.archive.root, clock=validation.clock) or bool(
+        Generation(validation.archive.root, generation.number).log_names().commits
+    )
+    if not is_first_drain_missing(
+        waiting, has_begun=has_begun, is_draining=is_draining, whole=whole
+    ):
         return []
     seen = "Kafka wasn't asked" if waiting is None else f"{waiting:,} offsets wait in Kafka"
     return [Finding(Reason.NOTHING_DRAINED, generation.name, f"no batch is committed; {seen}")]
 
 
-def is_first_drain_missing(waiting: int | None, *, has_begun: bool, whole: bool) -> bool:
+def is_first_drain_missing(
+    waiting: int | None, *, has_begun: bool, is_draining: bool, whole: bool
+) -> bool:
     """Decide whether an archive into which nothing was drained lacks its first drain.
 
     Args:
         waiting: Number of offsets that Kafka has for it; None if it wasn't asked, or can't say.
         has_begun: Whether a query of Spark's has begun: it does so only if there is something.
+        is_draining: Whether a drain is running, or has ended during the validation.
         whole: Whether everything is validated. Otherwise a drain has just succeeded, and what waits
             may have arrived since it found nothing.
     """
-    if waiting == 0:
+    if waiting == 0 or is_draining:
         return False
     return has_begun or whole
 

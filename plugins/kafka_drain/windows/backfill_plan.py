@@ -18,6 +18,7 @@ from typing import Any
 from kafka_drain.archive.archive import Archive
 from kafka_drain.archive.coverage import Owned, read_owned
 from kafka_drain.archive.fold import WindowKind, is_of_interval
+from kafka_drain.archive.incarnations import log_ends
 from kafka_drain.archive.index import Asked, Index
 from kafka_drain.archive.journal.checks import refuse_unsound
 from kafka_drain.archive.receipts import SealedFile, records_of
@@ -34,6 +35,7 @@ from kafka_drain.errors import (
 )
 from kafka_drain.intervals import Interval, TimeRange, milliseconds
 from kafka_drain.kafka.cluster import KafkaCluster
+from kafka_drain.kafka.identity import earlier_incarnations
 from kafka_drain.offsets import OffsetRange, TopicPartition, count, merge, subtract
 from kafka_drain.progress import Level, Line
 from kafka_drain.windows.time_bounds import TimeBounds
@@ -172,9 +174,8 @@ def plan_backfill(
     last = cluster.latest(partitions, pipeline.isolation_level)
     own = frozenset(_near(snapshot, interval))
     checked = refuse_unsound(snapshot, asked=None if force else Asked(names=own)).snapshot
-    frozen = _frozen(checked.folders.get(interval.key), topic_ids)
-    now, length = milliseconds(clock()), interval.end_ms - interval.start_ms
-    bounds = TimeBounds(cluster, first, _ends(snapshot, last), now, length)
+    frozen = _frozen(checked, interval, topic_ids, force=force)
+    bounds = TimeBounds(cluster, first, _ends(snapshot, last), milliseconds(clock()))
     offsets = frozen or _resolve(checked, bounds, interval, last)
     if checked.left_out is None:
         snapshot = checked
@@ -279,20 +280,44 @@ def _covered_by(
 
 
 def _frozen(
-    window: SnapshotWindow | None, topic_ids: Mapping[str, str]
+    snapshot: Snapshot, interval: Interval, topic_ids: Mapping[str, str], *, force: bool
 ) -> dict[TopicPartition, OffsetRange]:
-    """Return the offsets that a previous attempt froze; empty if there was none."""
+    """Return the offsets that a previous attempt froze; empty if there was none.
+
+    Those of an earlier incarnation of a topic count if they are sealed, and its log still has them.
+    """
+    window = snapshot.folders.get(interval.key)
     if window is None or window.plan_bytes is None:
         return {}
+    offsets = {tp: ranges[0] for tp, ranges in window.plan.offsets().items()}
     ids = window.plan.topics
-    changed = sorted(name for name, topic_id in ids.items() if topic_ids.get(name) != topic_id)
+    if all(topic_ids.get(name) == topic_id for name, topic_id in ids.items()):
+        return offsets
+    ends = log_ends(snapshot, topic_ids, offsets)
+    changed = sorted(
+        tp.topic
+        for tp, r in offsets.items()
+        if topic_ids.get(tp.topic) != (topic_id := ids.get(tp.topic, ""))
+        and (force or not window.is_sealed or r.end > ends.get((tp, topic_id), 0))
+    )
     if changed:
-        raise TopicError(
-            f"{', '.join(changed)} was recreated after the offsets of window {window.key} were "
-            "frozen: they refer to other records now. What is sealed stays; any records of the "
-            "interval in the new topic are taken by the next drain"
+        names = ", ".join(dict.fromkeys(changed))
+        way_on = (
+            "What is sealed stays; any records of the interval in the new log are taken by the "
+            "next drain"
         )
-    return {tp: ranges[0] for tp, ranges in window.plan.offsets().items()}
+        if not window.is_sealed and all(
+            ids.get(name) in earlier_incarnations(topic_ids.get(name, "")) for name in changed
+        ):
+            way_on = (
+                "The window isn't sealed: move its folder out of the archive, and run the backfill "
+                "again"
+            )
+        raise TopicError(
+            f"{names} was recreated, or its log rewritten, after the offsets of window "
+            f"{window.key} were frozen: they refer to other records now. {way_on}"
+        )
+    return offsets
 
 
 def _resolve(

@@ -20,6 +20,7 @@ from upath import UPath
 from kafka_drain.archive.archive import Archive
 from kafka_drain.archive.fold import WindowKind, owner_of
 from kafka_drain.archive.generation import list_data_files
+from kafka_drain.archive.incarnations import log_ends, offsets_in_log
 from kafka_drain.archive.index import Asked
 from kafka_drain.archive.index_files import add_to_index
 from kafka_drain.archive.journal.checks import (
@@ -281,7 +282,8 @@ def _erased(snapshot: Snapshot, ranges: Ranges) -> dict[TopicPartition, list[Off
     """Return those of some offsets whose records were erased: Kafka may still have them."""
     # The index names no window that has erased something.
     fold = narrowed(snapshot, Asked()).fold
-    held = fold.erased_of(snapshot.document.topics)
+    log = log_ends(snapshot, snapshot.document.topics, ranges) if fold.erased else {}
+    held = offsets_in_log(fold.erased, log)
     found = {
         tp: [erased for r in rs for erased in overlapping(held.get(tp, ()), r)]
         for tp, rs in ranges.items()

@@ -338,4 +338,5 @@ def test_read_checkpoint_damaged(opened: Generation) -> None:
         (Reason.CHECKPOINT_CORRUPT, f"{where}/commits/0"),
         (Reason.CHECKPOINT_HOLE, f"{where}/offsets"),
         (Reason.CHECKPOINT_HOLE, f"{where}/commits"),
+        (Reason.NOTE_UNREADABLE, f"{where}/metadata"),
     } == {(finding.reason, finding.where) for finding in findings}

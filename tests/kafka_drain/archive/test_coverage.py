@@ -90,7 +90,7 @@ def test_read_owned_topic_made_again(made: MadeArchive) -> None:
 
     assert found.ranges == {P0: [], P1: [], U0: [R(0, 7)]}
     assert found.sealed == {U0: 0}
-    assert found.windows == ()
+    assert found.windows == []
     made.open_generation(t="id-2")
     start(made, {P0: 0})
     made.seal({P0: dense(0, 3)})
@@ -205,3 +205,44 @@ def test_receipts_between_without_times(tmp_path: Path) -> None:
     made.seal({P0: {0: None}})
 
     assert owned(made).receipts_between(0, 1 << 60) == []
+
+
+@pytest.fixture
+def rewritten(tmp_path: Path) -> MadeArchive:
+    """Offsets 5 to 19 of two partitions, and another incarnation from 13 on of the first one.
+
+    A window of the earlier incarnation holds 0 to 4 of each, one of the other 20 to 24 of each.
+    """
+    made = MadeArchive(tmp_path / "archive", IDS)
+    start(made, {P0: 5, P1: 5})
+    made.seal({P0: dense(5, 20, FIRST_MS), P1: dense(5, 20, FIRST_MS)})
+    made.seal_window("first", {P0: dense(0, 5), P1: dense(0, 5)})
+    made.open_generation(t="id~2")
+    start(made, {P0: 13, P1: 20})
+    return made
+
+
+def test_read_owned_rewritten_log(rewritten: MadeArchive) -> None:
+    """What an earlier incarnation has before the rewritten offset is still the log's."""
+    snapshot = rewritten.archive.snapshot()
+
+    found = read_owned(snapshot, IDS | {"t": "id~2"}, {P0: 13, P1: 20})
+    earlier = read_owned(snapshot, IDS, {P0: 30, P1: 30})
+
+    assert found.ranges == {P0: [R(0, 13)], P1: [R(0, 20)]}
+    assert found.sealed == {P0: 13, P1: 20}
+    assert earlier.ranges == {P0: [R(0, 20)], P1: [R(0, 20)]}
+
+
+def test_read_owned_cut_off_elsewhere(rewritten: MadeArchive) -> None:
+    """A receipt of rewritten records proves nothing about those that have their offsets now."""
+    found = read_owned(rewritten.archive.snapshot(), IDS | {"t": "id~2"}, {P0: 20, P1: 20})
+    receipt = "generations/0001/receipts/000000000000.json"
+
+    assert found.receipts_of({P0: [R(12, 16)]}) == [receipt]
+    assert found.receipts_of({P0: [R(13, 16)]}) == []
+    assert found.receipts_of({P1: [R(13, 16)]}) == [receipt]
+    assert found.receipts_of({P0: [R(0, 3)]}) == ["windows/first/receipt.json"]
+    assert found.first_timestamp(P0, 12) == FIRST_MS + 5
+    assert found.first_timestamp(P0, 13) is None
+    assert found.first_timestamp(P1, 13) == FIRST_MS + 5

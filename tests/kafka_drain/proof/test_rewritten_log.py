@@ -52,7 +52,7 @@ def now(record: SeenRecord | None, *, is_compacted: bool = False) -> LogNow:
         # Expired, or shorter.
         (SealedTail.of(19, "aa"), LogNow(20, 30), UNKNOWN, "no longer has offset 19"),
         (SealedTail.of(19, "aa"), LogNow(20, 20), UNKNOWN, "no longer has offset 19"),
-        (SealedTail.of(19, "aa"), LogNow(0, 19), UNKNOWN, "ends at 19, before offset 19"),
+        (SealedTail.of(19, "aa"), LogNow(0, 19), REWRITTEN, "ends at 19, before offset 19"),
         # Nothing there: only compaction takes single records.
         (SealedTail.of(19, "aa"), now(None), REWRITTEN, "no record at archived offset 19"),
         (SealedTail.of(19, "aa"), now(seen(20)), REWRITTEN, "no record at archived offset 19"),

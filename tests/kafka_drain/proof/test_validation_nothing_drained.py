@@ -10,6 +10,7 @@ import pytest
 from kafka_drain.findings import Reason
 from kafka_drain.offsets import TopicPartition
 from kafka_drain.proof.validation import is_first_drain_missing, validate_archive
+from kafka_drain.storage.lease import hold_lease
 from tests.kafka_drain.made_archive import MadeArchive, dense
 
 
@@ -34,7 +35,10 @@ def test_is_first_drain_missing(
     waiting: int | None, has_begun: bool, whole: bool, is_missing: bool
 ) -> None:
     """Whether a first drain is missing, by what is known."""
-    assert is_first_drain_missing(waiting, has_begun=has_begun, whole=whole) is is_missing
+    about = {"has_begun": has_begun, "whole": whole}
+    assert is_first_drain_missing(waiting, is_draining=False, **about) is is_missing
+    # The first drain is running; whether it succeeds is said by itself.
+    assert is_first_drain_missing(waiting, is_draining=True, **about) is False
 
 
 def test_validate_nothing_drained(tmp_path: Path) -> None:
@@ -52,3 +56,13 @@ def test_validate_nothing_drained(tmp_path: Path) -> None:
     assert Reason.NOTHING_DRAINED not in {
         f.reason for f in validate_archive(made.archive, None).findings
     }
+
+
+def test_validate_first_drain_running(tmp_path: Path) -> None:
+    """A validation beside the first drain doesn't miss it."""
+    made = MadeArchive(tmp_path / "archive", {"orders": "id"})
+
+    with hold_lease(made.root, run="drain", say=print):
+        assert validate_archive(made.archive, None).findings == []
+    reasons = [finding.reason for finding in validate_archive(made.archive, None).findings]
+    assert reasons == [Reason.NOTHING_DRAINED]

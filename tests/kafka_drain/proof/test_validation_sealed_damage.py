@@ -210,12 +210,17 @@ def test_validate_checkpoint_old_batch_elsewhere(tmp_path: Path) -> None:
         assert [f.where for f in errors(report.findings)] == [OFFSETS_12]
 
 
-@pytest.mark.parametrize("name", [METADATA, INITIAL])
-def test_validate_checkpoint_written_anew(archive: Archive, folder: Path, name: str) -> None:
+@pytest.mark.parametrize(("name", "reasons"), [(METADATA, ["note_unreadable"]), (INITIAL, [])])
+def test_validate_checkpoint_written_anew(
+    archive: Archive, folder: Path, name: str, reasons: list[str]
+) -> None:
     """What Spark writes anew by itself may be gone: an older copy often has no such file."""
     (folder / name).unlink()
 
-    assert validate_archive(archive, golden_cluster()).findings == []
+    report = validate_archive(archive, golden_cluster())
+
+    assert [str(finding.reason) for finding in report.findings] == reasons
+    assert report.complete
 
 
 # files that are links, or go

@@ -1,0 +1,66 @@
+"""Which archived offsets are still those of a topic's log, after `roll --rewritten`.
+
+Below the offset at which a generation starts with a new incarnation of a topic, the log still has
+the records that were archived of the incarnations before it.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable, Mapping, Sequence
+
+from kafka_drain.archive.fold import Partition
+from kafka_drain.archive.snapshot import Snapshot
+from kafka_drain.kafka.identity import earlier_incarnations
+from kafka_drain.offsets import OffsetRange, TopicPartition, merge
+
+#: Ends, exclusive, up to which the log has the offsets of an incarnation.
+LogEnds = Mapping[Partition, int]
+
+
+def log_ends(
+    snapshot: Snapshot, topic_ids: Mapping[str, str], partitions: Iterable[TopicPartition]
+) -> dict[Partition, int]:
+    """Return up to which offset, exclusive, the logs have what was archived of each incarnation.
+
+    Args:
+        snapshot: The archive.
+        topic_ids: Ids by which the archive counts the topics now; their incarnations have no end.
+        partitions: The partitions.
+
+    Raises:
+        ArchiveError: When the `generation.json` of an incarnation's first generation is damaged.
+    """
+    ends: dict[Partition, int] = {}
+    for tp in partitions:
+        counted = topic_ids.get(tp.topic, "")
+        end = ends[tp, counted] = sys.maxsize
+        for earlier in earlier_incarnations(counted):
+            end = min(end, _start(snapshot, tp, counted))
+            ends[tp, earlier] = end
+            counted = earlier
+    return ends
+
+
+def _start(snapshot: Snapshot, tp: TopicPartition, counted: str) -> int:
+    """Return where an incarnation starts; 0 if its first generation doesn't drain the partition."""
+    number = snapshot.topic_incarnations().get((tp.topic, counted))
+    return snapshot.generation(number).starting_offsets.get(tp, 0) if number else 0
+
+
+def offsets_in_log(
+    held: Mapping[Partition, Sequence[OffsetRange]], ends: LogEnds
+) -> dict[TopicPartition, list[OffsetRange]]:
+    """Return the offsets of those archived that are still the log's, sorted and disjoint.
+
+    Args:
+        held: Archived offsets, by incarnation.
+        ends: See `log_ends`.
+    """
+    found: dict[TopicPartition, list[OffsetRange]] = {}
+    for (tp, counted), ranges in held.items():
+        end = ends.get((tp, counted), 0)
+        found.setdefault(tp, []).extend(
+            OffsetRange(r.start, min(r.end, end)) for r in ranges if r.start < end
+        )
+    return {tp: merge(ranges) for tp, ranges in found.items() if ranges}
