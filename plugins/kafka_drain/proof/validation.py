@@ -80,6 +80,7 @@ from kafka_drain.proof.report import Report
 from kafka_drain.proof.rewritten_log import NAMED, Comparison, newest_records
 from kafka_drain.proof.sealed_files import check_all_sealed, lost_ranges
 from kafka_drain.proof.sealing import Identity
+from kafka_drain.proof.segment_proof import provable
 from kafka_drain.proof.topic_ids import read_from
 from kafka_drain.proof.window_checks import HeldByWindows, check_unsealed, check_windows
 from kafka_drain.storage.lease import is_held
@@ -396,8 +397,10 @@ def _compare_logs(
     if validation.cluster is None:
         return _Logs()
     tails = archived_tails(validation.snapshot, found.state.cursor)
-    # What Spark read is sealed even if its log was rewritten since: it was there.
-    unsealed = newest_records(answers.files)
+    # What Spark read is sealed even if its log was rewritten since: it was there. Of files that may
+    # not be what Spark read, another record says nothing about the log.
+    proven = provable(answers.checked, answers.contents.agreeing)
+    unsealed = newest_records(file for each in proven for file in each.files)
     return _Logs(
         tails,
         _compare(validation, validation.cluster, tails, bounds),
