@@ -128,7 +128,7 @@ source_paths = ["kafka_drain"]
 only_mutate = {modules}
 pytest_add_cli_args_test_selection = {tests}
 pytest_add_cli_args = ["-m", "not integration", "--hypothesis-profile=mutation"]
-also_copy = ["benchmarks"]
+also_copy = ["benchmarks", "demo", "kafka_drain_spark"]
 timeout_multiplier = 4
 timeout_constant = 5
 do_not_mutate_patterns = [
@@ -201,11 +201,10 @@ def make_tree(modules: Iterable[str]) -> None:
     """Copy the code, with mutmut's configuration, to where mutmut finds the packages by name."""
     shutil.rmtree(TREE, ignore_errors=True)
     leave = shutil.ignore_patterns("__pycache__")
-    for folder in ("plugins/kafka_drain", "spark_jobs/kafka_drain_spark", "tests", "demo"):
+    packages = ("plugins/kafka_drain", "spark_jobs/kafka_drain_spark")
+    # Tests use synthetic archives, and compare with measurements.
+    for folder in (*packages, "tests", "demo", "benchmarks"):
         shutil.copytree(ROOT / folder, TREE / Path(folder).name, ignore=leave)
-    # The measurements that the tests of the sizing page compare with.
-    (TREE / "benchmarks").mkdir()
-    shutil.copy(ROOT / "benchmarks" / "results.json", TREE / "benchmarks")
     paths = [f"kafka_drain/{module.replace('.', '/')}.py" for module in modules]
     tests = sorted({test for module in modules for test in held_by(module)})
     (TREE / "pyproject.toml").write_text(

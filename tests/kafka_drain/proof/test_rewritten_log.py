@@ -9,6 +9,8 @@ from kafka_drain.data_files.file_offsets import CommittedFile, FileOffsets
 from kafka_drain.kafka.identity import SeenRecord
 from kafka_drain.offsets import OffsetRange, TopicPartition
 from kafka_drain.proof.rewritten_log import (
+    NAMED,
+    Comparison,
     FirstRewritten,
     LogNow,
     Verdict,
@@ -95,17 +97,6 @@ def test_compare_tails() -> None:
     assert found.not_compared() == []
 
 
-def test_not_compared_many() -> None:
-    """A line names a few of the partitions that couldn't be compared, and how many there are."""
-    tails = {TopicPartition("t", n): SealedTail.of(1) for n in range(7)}
-
-    [line] = compare_tails(tails, {tp: LogNow(5, 9) for tp in tails}).not_compared()
-
-    assert line.startswith("the newest archived record of 7 partitions can't be compared")
-    assert "t-0: Kafka no longer has offset 1; t-1" in line
-    assert line.endswith("; and 2 more")
-
-
 @pytest.mark.parametrize(
     ("verdicts", "first"),
     [
@@ -145,8 +136,27 @@ def test_newest_records() -> None:
     assert newest_records(files) == {A: SealedTail.of(5, "x"), B: SealedTail.of(1, "y")}
 
 
-def test_rewritten_text() -> None:
-    """A text names partition, first offset and what shows it, and how many aren't named."""
-    text = rewritten_text({A: FirstRewritten(13, True)}, {A: "because", B: "so"})
+@pytest.mark.parametrize(("count", "more"), [(1, ""), (NAMED, ""), (NAMED + 2, "; and 2 more")])
+def test_not_compared(count: int, more: str) -> None:
+    """Some partitions are named, each with why; the others are counted."""
+    unknown = {TopicPartition("t", number): "gone" for number in range(count)}
+    named = "; ".join(f"t-{number}: gone" for number in range(min(count, NAMED)))
 
-    assert text == "t-0 from offset 13 on (because); and 1 more partitions"
+    assert Comparison({}, unknown).not_compared() == [
+        f"the newest archived record of {count} partitions can't be compared with Kafka's: "
+        f"{named}{more}"
+    ]
+    assert Comparison().not_compared() == []
+
+
+def test_rewritten_text() -> None:
+    """Each named partition has its first offset and what shows it; the others are counted."""
+    first = {B: FirstRewritten(3, True), A: FirstRewritten(13, False)}
+    why = {A: "another", B: "no record"}
+    text = f"{A} at or before 13 (another); {B} from offset 3 on (no record)"
+
+    assert rewritten_text(first, why) == text
+    assert (
+        rewritten_text(first, why | {TopicPartition("t", 9): "x"})
+        == f"{text}; and 1 more partitions"
+    )

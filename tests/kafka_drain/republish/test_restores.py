@@ -57,7 +57,7 @@ def test_restores_by_state(root: UPath) -> None:
     assert seen() == (True, False, False)
     run.abandon(datetime(2026, 1, 1, tzinfo=timezone.utc))
     assert seen() == (True, False, True)
-    run.write_receipt(receipt_of())
+    run.write_receipt(receipt_of(key=run.key))
     assert seen()[:2] == (True, True)
 
 
@@ -86,7 +86,7 @@ def test_restores_verified(root: UPath) -> None:
     }
     run = run_of(root, "mine")
     sent = [entry, entry | {"source_partition": 1}]
-    run.write_receipt(receipt_of(sent=sent, verification=verification))
+    run.write_receipt(receipt_of(key=run.key, sent=sent, verification=verification))
 
     [one], _ = Restores().of(root)
 

@@ -257,7 +257,7 @@ def test_remove_superseded_needed(case: Superseded, days: int, state: str, stays
     if state == "abandoned":
         run.abandon(utc_now())
     if state == "ended":
-        run.write_receipt(receipt_of())
+        run.write_receipt(receipt_of(key=run.key))
     RepublishRun(case.made.root, "not-planned").folder.mkdir()
     said: list[str] = []
 

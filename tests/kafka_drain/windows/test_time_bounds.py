@@ -66,6 +66,8 @@ def at(times: list[int], time: int, **options: Any) -> int:
         ([FUTURE, 1, 2], 1, 0),
         ([FUTURE, 1, 2], 2, 2),
         ([FUTURE, FUTURE], 2, 0),
+        # neither is one from now
+        ([1, NOW], 2, 1),
         # without a time
         ([-1, 1, 2], 2, 2),
         ([1, 9, -1, 2], 3, 4),
@@ -94,14 +96,32 @@ def test_bounds_beyond_end() -> None:
 def test_bounds_known() -> None:
     """What a bound of an earlier time is known for isn't read again."""
     found = bounds([9, 1, 1, 2, 3])
+    asked: list[Any] = []
+    times_from = found.cluster.times_from
+    found.cluster.times_from = lambda *args: asked.append(args) or times_from(*args)  # type: ignore
 
     assert found.of(3, [P], {P: 3}) == {P: 4}
+    assert asked == [({P: 3}, LOOKAHEAD + 1)]
+
+
+@pytest.mark.parametrize("count", [LOOKAHEAD, LOOKAHEAD + 1, LOOKAHEAD + 2, 3 * LOOKAHEAD])
+@pytest.mark.parametrize("end", [50, 2 * LOOKAHEAD, 2 * LOOKAHEAD + 1, 2 * LOOKAHEAD + 2, 999])
+def test_bounds_read_on(count: int, end: int) -> None:
+    """Records that one request doesn't have are read when they are needed, each once."""
+    log = {2 * n: n for n in range(count)}
+    cluster: Any = FakeCluster({P: Log(0, 999, times=log)}, contents=_rows(log))
+    found = TimeBounds(cluster, {P: 0}, {P: end}, NOW)
+
+    [next_ones] = cluster.times_from({P: 0}, LOOKAHEAD + 1).values()
+
+    assert [*found._from(P, next_ones)] == [(at, n) for at, n in log.items() if at < end]
 
 
 @pytest.mark.parametrize(
     ("behind", "expected"),
     [
         ([], True),
+        ([0], False),
         ([5], True),
         ([4], False),
         ([5, 4], True),
@@ -140,6 +160,25 @@ def test_of_no_interval(times: list[int], expected: list[OffsetRange]) -> None:
 TIMES = st.lists(st.integers(0, 30) | st.sampled_from((FUTURE, -1)), max_size=40) | st.lists(
     st.integers(0, 30), min_size=LOOKAHEAD, max_size=2 * LOOKAHEAD
 )
+
+
+def test_of_no_interval_without_records() -> None:
+    """Offsets without a record, such as markers, in front of all others belong to none either."""
+    log = {7: 1, 8: 2}
+    cluster: Any = FakeCluster({P: Log(5, 9, times=log)}, contents=_rows(log))
+
+    assert TimeBounds(cluster, {P: 5}, {P: 9}, NOW).of_no_interval() == {}
+
+
+@pytest.mark.parametrize(
+    ("times", "expected"),
+    [([FUTURE, 0, FUTURE], 3), ([FUTURE, -1, FUTURE], 0), ([FUTURE, 0, 2], 2)],
+)
+def test_divide_from_future(times: list[int], expected: int) -> None:
+    """What is dated after now follows the first record with a time."""
+    found = divide(enumerate(times), 1, end=len(times), is_first=True, now=NOW)
+
+    assert found == expected
 
 
 @given(TIMES, st.integers(1, 6))

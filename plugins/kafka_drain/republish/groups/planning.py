@@ -56,12 +56,15 @@ def read_map(run: RepublishRun) -> OffsetMap:
     """Read the offset map of a republish.
 
     Raises:
-        ArchiveError: When it was changed or removed.
+        ArchiveError: When it was changed or removed, or is another run's.
     """
     content = run.offset_map()
     try:
         # A map that was removed since is reported like a changed one.
-        return OffsetMap.from_bytes(content or b"")
+        found = OffsetMap.from_bytes(content or b"")
+        if found.run != run.key:
+            raise ValueError(f"it is of run {found.run}")
+        return found
     except ValueError as error:
         raise ArchiveError(
             f"{run.folder / 'offset-map.json'} was changed ({error}), expected the map that "

@@ -90,7 +90,7 @@ class RepublishRun:
         """Read the plan; None when the run hasn't been planned yet.
 
         Raises:
-            ArchiveError: When its bytes were changed.
+            ArchiveError: When its bytes were changed, or it is another run's.
         """
         return self._plan(self._plans())
 
@@ -101,7 +101,7 @@ class RepublishRun:
             way_out: What else can be done if it is missing; continues the advice.
 
         Raises:
-            ArchiveError: When it is missing, or its bytes were changed.
+            ArchiveError: When it is missing, its bytes were changed, or it is another run's.
         """
         plan = self.plan()
         if plan is None:
@@ -126,12 +126,22 @@ class RepublishRun:
         if content is None:
             return None
         try:
-            return RepublishPlan.from_bytes(content)
+            plan = RepublishPlan.from_bytes(content)
         except ValueError as error:
             raise ArchiveError(
                 f"{path} was changed ({error}), expected the plan that this run started with; "
                 "restore it from a copy. Nothing more was sent"
             ) from error
+        self._refuse_other(path, plan.key)
+        return plan
+
+    def _refuse_other(self, path: UPath, key: str) -> None:
+        """Refuse a document of another run: what that has sent says nothing of this one."""
+        if key != self.key:
+            raise ArchiveError(
+                f"{path} is of run {key}, expected run {self.key}: it was put in another's place; "
+                "restore it from a copy. Nothing more was sent"
+            )
 
     def require_writable(self) -> None:
         """Write to the run's folder, and remove what was written.
@@ -222,15 +232,18 @@ class RepublishRun:
         """Read the receipt; None when the run hasn't finished.
 
         Raises:
-            ArchiveError: When its bytes were changed.
+            ArchiveError: When its bytes were changed, or it is another run's.
         """
-        content = _read(self.folder / "receipt.json")
+        path = self.folder / "receipt.json"
+        content = _read(path)
+        if content is None:
+            return None
         try:
-            return None if content is None else parse_sealed(ReceiptJson, content)
+            receipt = parse_sealed(ReceiptJson, content)
         except ValueError as error:
-            raise ArchiveError(
-                f"{self.folder / 'receipt.json'} was changed ({error}); restore it from a copy"
-            ) from error
+            raise ArchiveError(f"{path} was changed ({error}); restore it from a copy") from error
+        self._refuse_other(path, receipt["key"])
+        return receipt
 
     def write_receipt(self, receipt: ReceiptJson) -> bool:
         """Write the receipt unless there is one already; return False if there is."""

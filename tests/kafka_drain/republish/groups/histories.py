@@ -339,7 +339,7 @@ def _verify(made: History, run: Run) -> None:
         # Others' records may hide what compaction has removed.
         return
     run.folder.write_offset_map(offset_map.to_bytes())
-    run.folder.write_receipt(receipt_of(verification=verification.to_dict()))
+    run.folder.write_receipt(receipt_of(key=run.folder.key, verification=verification.to_dict()))
 
 
 def _reader(made: History, shard: Shard, tp: TopicPartition) -> Any:

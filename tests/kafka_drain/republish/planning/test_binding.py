@@ -97,6 +97,7 @@ def test_refuse_other_target_says_what_to_do() -> None:
 
 def receipt_of_plan(plan: RepublishPlan) -> ReceiptJson:
     return receipt_of(
+        key=plan.key,
         cluster_id=plan.cluster_id,
         sent=sent(plan),
         request=dict(plan.request),

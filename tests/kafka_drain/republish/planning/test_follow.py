@@ -66,7 +66,7 @@ def sent_at(number: int) -> ThroughJson:
 
 
 def end(run: RepublishRun, through: ThroughJson, **more: Any) -> None:
-    run.write_receipt(receipt_of(through=through, **more))
+    run.write_receipt(receipt_of(key=run.key, through=through, **more))
 
 
 def leave(made: MadeArchive, follower: str, states: str) -> None:
@@ -166,7 +166,7 @@ def test_next_run_of_name(
 
 def test_next_run_receipt_of_no_follower(made: MadeArchive) -> None:
     """A receipt that doesn't say how much was sent is named: nothing can follow it."""
-    RepublishRun(made.root, "f.000001").write_receipt(receipt_of(through=None))
+    RepublishRun(made.root, "f.000001").write_receipt(receipt_of(key="f.000001", through=None))
 
     with pytest.raises(ArchiveError, match=r"republish/f\.000001/receipt\.json doesn't say how"):
         next_run(made.archive, "f")
@@ -286,7 +286,7 @@ def test_followers_plan_of_no_follower(made: MadeArchive) -> None:
 def test_followers_receipt_of_no_follower(made: MadeArchive) -> None:
     """A receipt that doesn't say how much was sent is named."""
     key = f"{follower_key('f')}.000001"
-    RepublishRun(made.root, key).write_receipt(receipt_of(through=None))
+    RepublishRun(made.root, key).write_receipt(receipt_of(key=key, through=None))
 
     with pytest.raises(ArchiveError, match=rf"{key}/receipt\.json doesn't say how much"):
         followers(made.archive)

@@ -145,7 +145,7 @@ def test_check_sources_restored_in_parts(
     entry.pop("target_topic_id")
     if sent_to is not None:
         entry["target_topic_id"] = sent_to
-    run.write_receipt(receipt_of(sent=[entry]))
+    run.write_receipt(receipt_of(key=run.key, sent=[entry]))
     RepublishRun(made.root, "part-2").mark_opened(PLAN)
 
     with pytest.raises(TopicError) as caught:

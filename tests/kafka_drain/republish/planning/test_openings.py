@@ -106,7 +106,7 @@ FOLDERS: dict[str, tuple[Callable[[RepublishRun], object], bool]] = {
     "planned": (lambda run: run.write_plan(plan_of("a")), False),
     "abandoned": (lambda run: run.abandon(NOW), False),
     "opened": (lambda run: run.mark_opened(PLAN), True),
-    "ended": (lambda run: run.write_receipt(receipt_of()), True),
+    "ended": (lambda run: run.write_receipt(receipt_of(key=run.key)), True),
 }
 
 

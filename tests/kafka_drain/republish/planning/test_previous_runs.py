@@ -59,7 +59,7 @@ def note(root: UPath, plan: RepublishPlan, *, is_done: bool) -> None:
     run.write_plan(plan)
     run.mark_opened(PLAN)
     if is_done:
-        run.write_receipt(receipt_of(sent=sent(plan)))
+        run.write_receipt(receipt_of(key=run.key, sent=sent(plan)))
 
 
 @pytest.fixture(params=[True, False], ids=["ended", "on"])
@@ -146,7 +146,7 @@ def test_refuse_repeated_target(
     entry.pop("target_topic_id")
     if target_id is not None:
         entry["target_topic_id"] = target_id
-    RepublishRun(root, "before").write_receipt(receipt_of(sent=[entry]))
+    RepublishRun(root, "before").write_receipt(receipt_of(key="before", sent=[entry]))
 
     if is_refused:
         with pytest.raises(ConfigError, match=r"run before has sent .* to copy: they would be"):
@@ -172,7 +172,7 @@ def test_refuse_repeated_plan_lost(tmp_path: Path) -> None:
     with pytest.raises(ArchiveError, match=r"plan\.json is missing.* run before .* with --repeat"):
         refuse_repeated(root, plan_of("now", 0, 10))
 
-    before.write_receipt(receipt_of(sent=sent(plan_of("before", 10, 20))))
+    before.write_receipt(receipt_of(key=before.key, sent=sent(plan_of("before", 10, 20))))
 
     refuse_repeated(root, plan_of("now", 0, 10))
 
@@ -184,7 +184,9 @@ def test_refuse_repeated_says_what_to_do(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"started to send .* Name that run to resume it"):
         refuse_repeated(root, plan_of("now"))
 
-    RepublishRun(root, "before").write_receipt(receipt_of(sent=sent(plan_of("before"))))
+    RepublishRun(root, "before").write_receipt(
+        receipt_of(key="before", sent=sent(plan_of("before")))
+    )
 
     with pytest.raises(
         ConfigError, match=r"has sent .* duplicated\. Choose other records"
@@ -225,7 +227,7 @@ def test_sent_survives_its_receipt(tmp_path: Path) -> None:
     rows = Rows((OffsetRange(0, 3), OffsetRange(5, 7), OffsetRange(9, 99)), from_ms=4)
     plan = plan_of("key", 2, 12, rows=rows)
 
-    run.write_receipt(receipt_of(sent=sent(plan)))
+    run.write_receipt(receipt_of(key=run.key, sent=sent(plan)))
     receipt = run.receipt()
 
     assert receipt is not None
@@ -331,7 +333,7 @@ def test_refuse_repeated_after_others(tmp_path: Path) -> None:
     plan = plan_of("b")
     for key in ("a", "b"):
         RepublishRun(root, key).write_plan(plan_of(key))
-    RepublishRun(root, "c").write_receipt(receipt_of(sent=sent(plan_of("c"))))
+    RepublishRun(root, "c").write_receipt(receipt_of(key="c", sent=sent(plan_of("c"))))
 
     with pytest.raises(ConfigError, match="run c has sent"):
         refuse_repeated(root, plan)

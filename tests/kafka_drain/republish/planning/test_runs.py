@@ -55,7 +55,7 @@ def test_run_key_readable() -> None:
 @pytest.fixture
 def run(tmp_path: Path) -> RepublishRun:
     """A run of which nothing is written yet."""
-    return RepublishRun(UPath(tmp_path), "key")
+    return RepublishRun(UPath(tmp_path), PLAN.key)
 
 
 def test_run_new(run: RepublishRun) -> None:
@@ -115,8 +115,8 @@ def test_unended_run(tmp_path: Path) -> None:
     archive = MadeArchive(tmp_path, {"t": "id"}).archive
     keys = [run_key("a b"), f"{follower_key('m')}.000001", f"{follower_key('m')}.000002"]
     for key in keys:
-        RepublishRun(archive.root, key).write_plan(PLAN)
-    RepublishRun(archive.root, keys[1]).write_receipt(receipt_of())
+        RepublishRun(archive.root, key).write_plan(replace(PLAN, key=key))
+    RepublishRun(archive.root, keys[1]).write_receipt(receipt_of(key=keys[1]))
 
     assert unfinished_run(archive, "m").key == keys[2]
     assert unfinished_run(archive, "a b").key == keys[0]
@@ -131,7 +131,7 @@ def test_abandon_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> 
     """The command needs no Kafka, says which run it ends, and ends it when it is told."""
     archive = MadeArchive(tmp_path, {"t": "id"}).archive
     run = RepublishRun(archive.root, run_key("mine"))
-    run.write_plan(PLAN)
+    run.write_plan(replace(PLAN, key=run.key))
 
     abandon = ["republish", str(archive.root), "--abandon", "mine"]
 
@@ -156,7 +156,7 @@ def test_write_plan_gives_its_hash(run: RepublishRun) -> None:
 def test_run_file_changed(run: RepublishRun, name: str) -> None:
     """A file whose bytes were changed is refused by name."""
     run.write_plan(PLAN)
-    run.write_receipt(receipt_of(records=100))
+    run.write_receipt(receipt_of(key=run.key, records=100))
     path = run.folder / f"{name}.json"
     path.write_bytes(path.read_bytes().replace(b"1", b"2", 1))
 
@@ -166,8 +166,8 @@ def test_run_file_changed(run: RepublishRun, name: str) -> None:
 
 def test_write_receipt_once(run: RepublishRun) -> None:
     """The first receipt counts."""
-    assert run.write_receipt(receipt_of(records=1))
-    assert not run.write_receipt(receipt_of(records=2))
+    assert run.write_receipt(receipt_of(key=run.key, records=1))
+    assert not run.write_receipt(receipt_of(key=run.key, records=2))
 
     receipt = run.receipt()
     assert receipt is not None
@@ -201,3 +201,18 @@ def test_list_runs_by_key(tmp_path: Path) -> None:
 
     assert [key for key, receipt in found.items() if receipt] == ["a", "b.000002", "b.000010"]
     assert [run.plan() for run in list_runs(root)] == [None] * 3
+
+
+@pytest.mark.parametrize("name", ["plan.json", "plan.2.json", "receipt.json"])
+def test_run_document_of_another(run: RepublishRun, name: str) -> None:
+    """A plan or receipt in another run's folder says nothing of that run."""
+    first = run.write_plan(PLAN)
+    run.write_plan(replace(PLAN, size=2), replacing=first)
+    run.write_receipt(receipt_of(key=run.key))
+    other = RepublishRun(run.root, "other")
+    other.write_plan(replace(PLAN, key="other"))
+    (other.folder / name).write_bytes((run.folder / name).read_bytes())
+
+    for _ in range(2):
+        with pytest.raises(ArchiveError, match=rf"other/{name} is of run {PLAN.key}, expected"):
+            other.receipt() if name == "receipt.json" else other.plan()
