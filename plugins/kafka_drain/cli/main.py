@@ -15,7 +15,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from importlib import import_module
 from itertools import takewhile
-from typing import NoReturn
+from typing import Any, NoReturn
 
 from kafka_drain.cli.exit_codes import FAILED, INTERRUPTED, MEANINGS, OK, TERMINATED, USAGE
 from kafka_drain.config.checks import nearest
@@ -63,6 +63,7 @@ COMMANDS = {
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run a command and return the process's exit code."""
     arguments = sys.argv[1:] if arguments is None else arguments
+    _open_closed_streams()
     # Imports take longer than most commands: load only those of the command being run.
     options = parser(COMMANDS.keys() & set(arguments[:1])).parse_args(arguments)
     # By name, like the commands, which have loaded it: `--help` must not need its library.
@@ -107,6 +108,17 @@ def main(arguments: Sequence[str] | None = None) -> int:
         terminal.end_progress(keep=True)
 
 
+def _open_closed_streams() -> None:
+    """Let closed standard streams lead nowhere: a file that is opened later would take their place.
+
+    Of what was started with `>&-`, Python has no standard output.
+    """
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+        if getattr(sys, name) is None:
+            # The lowest free number is the stream's own. It stays open until the end.
+            setattr(sys, name, open(os.open(os.devnull, os.O_RDWR), mode))  # noqa: PTH123, SIM115
+
+
 class _Terminated(KeyboardInterrupt):
     """Raised by SIGTERM, so that a command ends as it does by Ctrl-C: with all that it started."""
 
@@ -141,11 +153,47 @@ def _for_master(options: argparse.Namespace) -> AbstractContextManager[None]:
     return prepared
 
 
+class _Version(argparse.Action):
+    """Prints the version and ends, without looking it up for other commands."""
+
+    def __call__(self, parser: argparse.ArgumentParser, *_: object) -> NoReturn:
+        """Print the version."""
+        print(f"{parser.prog} {import_module('kafka_drain').__version__}")
+        parser.exit()
+
+
+class _Once(argparse.Action):
+    """Stores an option's value, and refuses another one after it: nobody would see which counts."""
+
+    def __call__(
+        self,
+        parser: argparse.ArgumentParser,
+        namespace: argparse.Namespace,
+        values: Any,
+        option_string: str | None = None,
+    ) -> None:
+        """Store the value."""
+        given = namespace.__dict__.setdefault(_GIVEN, {})
+        before = given.setdefault(self.dest, values)
+        if option_string is not None and before != values:
+            parser.error(f"{option_string} is given as {before} and as {values}; give one of them")
+        setattr(namespace, self.dest, values)
+
+
+#: Where a namespace has the values of options that were given, while it is filled.
+_GIVEN = "_given"
+
+
 class Parser(argparse.ArgumentParser):
     """A parser that reports usage errors the way commands report failures."""
 
     #: Whether it is that of a command, whose options all come after its name.
     is_command = False
+
+    def __init__(self, *args: Any, **options: Any) -> None:
+        super().__init__(*args, **options)
+        for action in (None, "store"):
+            self.register("action", action, _Once)
 
     def parse_known_args(  # type: ignore[override]
         self, args: Sequence[str] | None = None, namespace: argparse.Namespace | None = None
@@ -154,6 +202,7 @@ class Parser(argparse.ArgumentParser):
         if self.is_command:
             self._refuse_short(args or ())
         found, unknown = super().parse_known_args(args, namespace)
+        found.__dict__.pop(_GIVEN, None)
         if self.is_command and any(argument.startswith("-") for argument in unknown):
             said = f"unrecognized arguments: {' '.join(unknown)}"
             meant = [flag for argument in unknown if (flag := self._meant_by(argument))]
@@ -194,6 +243,7 @@ def parser(whole: Iterable[str] = tuple(COMMANDS)) -> argparse.ArgumentParser:
         description="Drain Kafka topics to files, prove that every offset arrived, republish them.",
         epilog="exit codes: " + "; ".join(f"{code} {text}" for code, text in MEANINGS.items()),
     )
+    found.add_argument("--version", action=_Version, nargs=0, help="print the version")
     commands = found.add_subparsers(dest="name", required=True, metavar="COMMAND")
     for name, text in COMMANDS.items():
         added = commands.add_parser(name, help=text, description=text)

@@ -206,7 +206,7 @@ class Pipeline(ConfigModel):
     @field_validator("archive")
     @classmethod
     def _check_archive(cls, archive: str) -> str:
-        if not archive.startswith("/") and "://" not in archive:
+        if not archive.startswith(("/", "file:")) and "://" not in archive:
             raise refuse(
                 "archive", archive, "an absolute path, or a URL such as s3://bucket/folder"
             )

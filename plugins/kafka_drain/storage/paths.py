@@ -49,8 +49,10 @@ def locate(path: str | os.PathLike[str] | UPath, access: Mapping[str, Any] | Non
         ConfigError: When the URL's store isn't supported.
         MachineError: When the package for the URL's store isn't installed.
     """
+    if not isinstance(path, UPath) and (not str(path) or str(path).startswith("file:")):
+        path = normalised(str(path))
     scheme = str(path).partition("://")[0]
-    if scheme in (HDFS, *ALIASES, "file"):
+    if scheme in (HDFS, *ALIASES):
         path = normalised(str(path))
     try:
         if scheme == HDFS:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import re
 
 from kafka_drain.errors import ConfigError
 
@@ -18,6 +19,9 @@ PACKAGES = {
 
 HDFS = "hdfs"
 
+#: What stands before the path in a file's URL.
+_FILE = re.compile(r"file:(//(localhost)?)?(?=/(?!/))")
+
 #: Other ways to the same files: an archive has one URL, which Spark and Python both open.
 ALIASES = {
     **dict.fromkeys(
@@ -32,11 +36,20 @@ ALIASES = {
 def normalised(location: str) -> str:
     """Return an archive's path or URL as it is written everywhere: a file's URL as its path.
 
+    A file's URL has no host, an empty one or `localhost` (RFC 8089).
+
     Raises:
-        ConfigError: When the URL's store isn't supported.
+        ConfigError: When it is empty, or the URL's store isn't supported.
     """
-    if location.startswith("file:///"):
-        location = location.removeprefix("file://")
+    if not location:
+        raise ConfigError(
+            "an archive's path is empty, such as of a variable that isn't set; expected an "
+            "absolute path or a URL"
+        )
+    if (url := _FILE.match(location)) is not None:
+        location = location[url.end() :]
+    elif location.startswith("file:") and not location.startswith("file://"):
+        raise ConfigError(f"{location} isn't absolute; accepted: an absolute path, file:///…")
     scheme, found, rest = location.partition("://")
     if scheme == HDFS and found:
         _check_authority(location, rest.partition("/")[0])

@@ -6,6 +6,7 @@ import argparse
 import json
 import os
 import signal
+import subprocess
 import sys
 from pathlib import Path
 from pkgutil import iter_modules
@@ -13,6 +14,7 @@ from typing import Any
 
 import pytest
 
+import kafka_drain
 from kafka_drain.cli import commands
 from kafka_drain.cli.main import COMMANDS, main, parser
 from tests.kafka_drain.golden import MANIFEST, sealed_copy
@@ -166,3 +168,66 @@ def test_main_ended_by_signal(
         "to continue\n"
     )
     assert signal.getsignal(signal.SIGTERM) is before
+
+
+def test_main_version(capsys: pytest.CaptureFixture[str]) -> None:
+    """The version is that of the installed distribution."""
+    with pytest.raises(SystemExit, match="0"):
+        main(["--version"])
+
+    assert capsys.readouterr().out == f"kafka-drain {kafka_drain.__version__}\n"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["--scope", "open", "--scope", "all"], "--scope is given as open and as all; give one"),
+        (["--scope=open", "--scop=all"], "--scope is given as open and as all; give one"),
+        (
+            ["--bootstrap-servers", "a:1", "--json", "--bootstrap-servers", "b:1"],
+            "--bootstrap-servers is given as a:1 and as b:1; give one of them",
+        ),
+    ],
+)
+def test_main_option_twice(
+    arguments: list[str], said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Of two values of an option, none is taken."""
+    with pytest.raises(SystemExit, match="2"):
+        main(["validate", "/archive", *arguments])
+
+    assert said in capsys.readouterr().err
+
+
+def test_parser_option_twice() -> None:
+    """The same value twice is that value; a list grows; nothing else gets into the namespace."""
+    alone = parser(["validate"]).parse_args(["validate", "/a", "--scope", "open"])
+    twice = parser(["validate"]).parse_args(["validate", "/a", *("--scope", "open") * 2])
+    ranges = ("--acknowledge-expired", "t:0:0-1", "--acknowledge-expired", "t:0:1-2")
+    listed = parser(["validate"]).parse_args(["validate", "/a", *ranges])
+
+    assert vars(twice) | {"whole_parser": None} == vars(alone) | {"whole_parser": None}
+    assert listed.acknowledge_expired == [ranges[1], ranges[3]]
+
+
+@pytest.mark.parametrize("closed", [">&-", "2>&-", "<&-", ">&- 2>&- <&-"])
+def test_main_stream_closed(tmp_path: Path, closed: str) -> None:
+    """A command whose standard streams are closed works as if nobody read them."""
+    archive = sealed_copy(tmp_path / "archive")
+    command = f"{sys.executable} -m kafka_drain.cli validate {archive.root} {closed}"
+
+    assert subprocess.run(command, shell=True, check=False).returncode == 0
+    report = max((tmp_path / "archive" / "reports").glob("validate_*.json"))
+    assert json.loads(report.read_text())["verdict"] == "complete"
+
+
+def test_main_archive_in_home(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A path may begin with the home directory, even if no shell has seen it."""
+    monkeypatch.setenv("HOME", str(tmp_path))
+    sealed_copy(tmp_path / "archive")
+
+    assert main(["validate", "~/archive"]) == 0
+    assert main(["validate", ""]) == 2
+    assert "an archive's path is empty" in capsys.readouterr().err

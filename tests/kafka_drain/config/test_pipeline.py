@@ -382,6 +382,7 @@ def test_pipeline_frozen(key: str) -> None:
         ("/a//", "/a"),
         ("/", "/"),
         ("file:///a/", "/a"),
+        ("file:/a/", "/a"),
         ("gs://bucket/x", "gs://bucket/x"),
     ],
 )

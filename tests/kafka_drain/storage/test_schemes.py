@@ -16,6 +16,8 @@ from kafka_drain.storage.schemes import normalised
         ("/", "/"),
         ("file:///data/orders/", "/data/orders"),
         ("file:///", "/"),
+        ("file:/data/orders/", "/data/orders"),
+        ("file://localhost/data/orders", "/data/orders"),
         ("s3://bucket/orders/", "s3://bucket/orders"),
         ("s3a://bucket", "s3a://bucket"),
         ("gs://bucket/a", "gs://bucket/a"),
@@ -43,6 +45,8 @@ def test_normalised(location: str, written: str) -> None:
             "file://host/x",
             r"no store that is supported; did you mean file://\?; accepted: .*file:///",
         ),
+        ("file:data", "isn't absolute; accepted: an absolute path, file:///"),
+        ("", "an archive's path is empty"),
         ("hdfs:///x", "doesn't say which HDFS; write hdfs://namenode:8020/"),
         ("hdfs://me@n/x", "has a user in it; set HADOOP_USER_NAME"),
         ("viewfs://n/x", "can't be an archive's URL: a mount table is each client's own"),
@@ -62,6 +66,9 @@ def test_locate_unknown_scheme() -> None:
         locate("s4://bucket/x")
 
 
-def test_locate_file_url() -> None:
+@pytest.mark.parametrize("url", ["file:///data/orders", "file:/data/orders"])
+def test_locate_file_url(url: str) -> None:
     """A file's URL is the folder, also for what asks the operating system about it."""
-    assert str(locate("file:///data/orders")) == "/data/orders"
+    found = locate(url)
+
+    assert (str(found), type(found)) == ("/data/orders", type(locate("/data/orders")))

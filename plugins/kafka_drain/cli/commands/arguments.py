@@ -25,7 +25,7 @@ _BOOTSTRAP_NAMES = {"bootstrap.servers", "metadata.broker.list"}
 
 def add_archive(parser: argparse.ArgumentParser) -> None:
     """Add the archive, which every command takes."""
-    parser.add_argument("archive", help="the archive's folder")
+    parser.add_argument("archive", type=os.path.expanduser, help="the archive's folder")
 
 
 def add_kafka(parser: argparse.ArgumentParser) -> None:
