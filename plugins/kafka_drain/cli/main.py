@@ -12,12 +12,20 @@ import signal
 import sys
 import threading
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from importlib import import_module
 from itertools import takewhile
 from typing import Any, NoReturn
 
-from kafka_drain.cli.exit_codes import FAILED, INTERRUPTED, MEANINGS, OK, TERMINATED, USAGE
+from kafka_drain.cli.exit_codes import (
+    FAILED,
+    HUNG_UP,
+    INTERRUPTED,
+    MEANINGS,
+    OK,
+    TERMINATED,
+    USAGE,
+)
 from kafka_drain.config.checks import nearest
 from kafka_drain.errors import ArchiveError, ConfigError, KafkaDrainError
 
@@ -69,7 +77,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     # By name, like the commands, which have loaded it: `--help` must not need its library.
     terminal = import_module("kafka_drain.cli.console")
     try:
-        with _ended_by_sigterm(), _for_master(options):
+        with _ended_by_signals(), _for_master(options):
             code: int = options.command(options)
         return code
     except (ConfigError, ArchiveError) as error:
@@ -98,12 +106,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
         )
         return FAILED
     except KeyboardInterrupt as error:
-        is_terminated = isinstance(error, _Terminated)
-        terminal.complain(
-            f"kafka-drain {options.name}: {'terminated' if is_terminated else 'interrupted'}; what "
-            "it had started has ended. Run the same command again to continue"
-        )
-        return TERMINATED if is_terminated else INTERRUPTED
+        ended = error.code if isinstance(error, _Ended) else INTERRUPTED
+        # A terminal that was closed takes nothing any more.
+        with suppress(OSError):
+            terminal.complain(
+                f"kafka-drain {options.name}: {_ENDED[ended]}; what it had started has ended. Run "
+                "the same command again to continue"
+            )
+        return ended
     finally:
         terminal.end_progress(keep=True)
 
@@ -119,27 +129,43 @@ def _open_closed_streams() -> None:
             setattr(sys, name, open(os.open(os.devnull, os.O_RDWR), mode))  # noqa: PTH123, SIM115
 
 
-class _Terminated(KeyboardInterrupt):
-    """Raised by SIGTERM, so that a command ends as it does by Ctrl-C: with all that it started."""
+#: What a command says that a signal has ended, by its exit code.
+_ENDED = {HUNG_UP: "its terminal was closed", INTERRUPTED: "interrupted", TERMINATED: "terminated"}
+
+#: The signals that end a command, beside Ctrl-C: a terminal that is closed sends the first one;
+#: systemd, Kubernetes and `timeout` send the other.
+_SIGNALS = {signal.SIGHUP: HUNG_UP, signal.SIGTERM: TERMINATED}
+
+
+class _Ended(KeyboardInterrupt):
+    """Raised by a signal, so that a command ends as it does by Ctrl-C: with all it has started."""
+
+    def __init__(self, code: int) -> None:
+        super().__init__()
+        self.code = code
 
 
 @contextmanager
-def _ended_by_sigterm() -> Iterator[None]:
-    """Let SIGTERM end the command in the body; systemd, Kubernetes and `timeout` send it."""
+def _ended_by_signals() -> Iterator[None]:
+    """Let signals end the command in the body, unless it was started to ignore them, by `nohup`."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
 
-    def end(*_: object) -> None:
+    def end(number: int, _: object) -> NoReturn:
         # Once: a second one ends the process at once, as it does without us.
-        signal.signal(signal.SIGTERM, signal.SIG_DFL)
-        raise _Terminated
+        signal.signal(number, signal.SIG_DFL)
+        raise _Ended(_SIGNALS[signal.Signals(number)])
 
-    before = signal.signal(signal.SIGTERM, end)
+    before = {number: signal.getsignal(number) for number in _SIGNALS}
+    for number, handler in before.items():
+        if handler != signal.SIG_IGN:
+            signal.signal(number, end)
     try:
         yield
     finally:
-        signal.signal(signal.SIGTERM, before)
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 def _for_master(options: argparse.Namespace) -> AbstractContextManager[None]:

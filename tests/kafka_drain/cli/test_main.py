@@ -137,7 +137,11 @@ def test_main_document_unreadable(
 
 @pytest.mark.parametrize(
     ("number", "code", "word"),
-    [(signal.SIGINT, 130, "interrupted"), (signal.SIGTERM, 143, "terminated")],
+    [
+        (signal.SIGHUP, 129, "its terminal was closed"),
+        (signal.SIGINT, 130, "interrupted"),
+        (signal.SIGTERM, 143, "terminated"),
+    ],
 )
 def test_main_ended_by_signal(
     number: signal.Signals,
@@ -168,6 +172,21 @@ def test_main_ended_by_signal(
         "to continue\n"
     )
     assert signal.getsignal(signal.SIGTERM) is before
+
+
+def test_main_started_by_nohup(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What a command was started to ignore doesn't end it."""
+    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
+
+    def run(_: argparse.Namespace) -> int:
+        os.kill(os.getpid(), signal.SIGHUP)
+        return 0
+
+    monkeypatch.setattr("kafka_drain.cli.commands.inspect.run", run)
+    try:
+        assert main(["inspect", "/archive"]) == 0
+    finally:
+        signal.signal(signal.SIGHUP, before)
 
 
 def test_main_version(capsys: pytest.CaptureFixture[str]) -> None:
