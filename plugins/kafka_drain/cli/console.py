@@ -9,8 +9,10 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import sys
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from functools import lru_cache
 from typing import Any, TextIO
 
@@ -23,9 +25,30 @@ from rich.text import Text
 from kafka_drain.cli.progress_bar import Screen, styled
 
 
+class _Console(Console):
+    """A console that leaves it to its caller what a pipe without a reader means."""
+
+    def on_broken_pipe(self) -> None:
+        """Raise the error, instead of ending the process with 1."""
+        raise BrokenPipeError
+
+
+@contextmanager
+def _if_read(stream: TextIO) -> Iterator[None]:
+    """Write in the body; if nobody reads the stream any more, let all that follows go nowhere.
+
+    A reader such as `head` may end before a command does, whose work and exit code don't change.
+    """
+    try:
+        yield
+        stream.flush()
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
+
+
 @lru_cache(maxsize=1)
 def _errors(stream: TextIO) -> Console:
-    return Console(file=stream, highlight=False)
+    return _Console(file=stream, highlight=False)
 
 
 @lru_cache(maxsize=1)
@@ -41,12 +64,13 @@ def is_watched() -> bool:
 def say(line: str) -> None:
     """Print a line, or progress, to standard error."""
     console = _errors(sys.stderr)
-    if is_watched():
-        _screen(console).say(line)
-    elif console.color_system:
-        console.print(styled(line), soft_wrap=True)
-    else:
-        print(line, file=sys.stderr, flush=True)
+    with _if_read(sys.stderr):
+        if is_watched():
+            _screen(console).say(line)
+        elif console.color_system:
+            console.print(styled(line), soft_wrap=True)
+        else:
+            print(line, file=sys.stderr)
 
 
 def say_lines(lines: Iterable[str]) -> None:
@@ -83,10 +107,11 @@ def complain(line: str) -> None:
     """Print why a command failed to standard error; leave the bar where it stopped."""
     console = _errors(sys.stderr)
     end_progress(keep=True)
-    if console.color_system:
-        console.print(Text(line, "red"), soft_wrap=True)
-    else:
-        print(line, file=sys.stderr, flush=True)
+    with _if_read(sys.stderr):
+        if console.color_system:
+            console.print(Text(line, "red"), soft_wrap=True)
+        else:
+            print(line, file=sys.stderr)
 
 
 def end_progress(*, keep: bool) -> None:
@@ -98,11 +123,12 @@ def end_progress(*, keep: bool) -> None:
 def answer(options: argparse.Namespace, document: Any, show: Callable[[Console], None]) -> None:
     """Print the answer: as JSON if requested, otherwise formatted for the user."""
     end_progress(keep=False)
-    if options.json:
-        print(json.dumps(document, indent=2))
-        return
-    # Outside a terminal, lines may be as long as necessary.
-    show(Console(width=None if sys.stdout.isatty() else 240, highlight=False))
+    with _if_read(sys.stdout):
+        if options.json:
+            print(json.dumps(document, indent=2))
+        else:
+            # Outside a terminal, lines may be as long as necessary.
+            show(_Console(width=None if sys.stdout.isatty() else 240, highlight=False))
 
 
 def answer_line(document: Any) -> None:

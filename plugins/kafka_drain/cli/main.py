@@ -87,7 +87,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         terminal.complain(f"kafka-drain {options.name}: {error}")
         return FAILED
     except BrokenPipeError:
-        # The reader (such as `head`) has closed the pipe.
+        # The reader (such as `head`) wants no more of answers that are printed one by one.
         # Has to stay open until the end.
         sys.stdout = open(os.devnull, "w")  # noqa: PTH123, SIM115
         return OK

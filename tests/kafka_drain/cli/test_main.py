@@ -240,6 +240,26 @@ def test_main_stream_closed(tmp_path: Path, closed: str) -> None:
     assert json.loads(report.read_text())["verdict"] == "complete"
 
 
+@pytest.mark.parametrize("arguments", [["validate"], ["inspect"], ["validate", "--json"]])
+@pytest.mark.parametrize("is_damaged", [False, True])
+def test_main_pipe_unread(tmp_path: Path, arguments: list[str], is_damaged: bool) -> None:
+    """A pipe that nobody reads changes neither the work nor the exit code."""
+    archive = sealed_copy(tmp_path / "archive")
+    if is_damaged:
+        next(Path(str(archive.root)).rglob("part-*.parquet")).unlink()
+    name, *options = arguments
+    command = [sys.executable, "-m", "kafka_drain.cli", name, str(archive.root), *options]
+    code = subprocess.run(command, check=False, capture_output=True).returncode
+    reader, writer = os.pipe()
+    os.close(reader)
+
+    unread = subprocess.run(command, check=False, stdout=writer, stderr=writer)
+
+    os.close(writer)
+    assert unread.returncode == code
+    assert code == (is_damaged and name == "validate")
+
+
 def test_main_archive_in_home(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
