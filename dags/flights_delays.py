@@ -12,6 +12,8 @@ from typing import Any
 
 from airflow.providers.common.compat.sdk import Asset, dag, task
 
+from kafka_drain_airflow import archive_uri
+
 ARCHIVE = os.environ.get("KAFKA_DRAIN_ARCHIVES", "/var/lib/kafka-drain") + "/flights"
 
 
@@ -42,7 +44,7 @@ def mean_delays(**context: Any) -> dict[str, float]:
 
 
 @dag(
-    schedule=[Asset(ARCHIVE if "://" in ARCHIVE else f"file://{ARCHIVE}")],
+    schedule=[Asset(archive_uri(ARCHIVE))],
     start_date=datetime(2026, 1, 1, tzinfo=timezone.utc),
     catchup=False,
     tags=["example"],

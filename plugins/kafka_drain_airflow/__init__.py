@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from kafka_drain.config.pipeline import Pipeline
 from kafka_drain_airflow.dag_factory import create_dags, create_group_dags
-from kafka_drain_airflow.observability.archive_events import archive_asset
+from kafka_drain_airflow.observability.archive_events import archive_asset, archive_uri
 from kafka_drain_airflow.operators.approval import Approval
 from kafka_drain_airflow.operators.drain import KafkaDrainOperator
 from kafka_drain_airflow.operators.drain_group import KafkaDrainGroupOperator
@@ -39,6 +39,7 @@ __all__ = [
     "ValidateManifestOperator",
     "WatchOperator",
     "archive_asset",
+    "archive_uri",
     "create_dags",
     "create_group_dags",
     "create_task_group",

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from datetime import datetime
 from typing import Any
+from urllib.parse import quote, unquote
 
 from airflow.providers.common.compat.sdk import Asset, AssetAlias
 from airflow.providers.common.compat.version_compat import AIRFLOW_V_3_0_PLUS
@@ -23,10 +24,28 @@ def archive_asset(pipeline: Pipeline) -> Asset:
     As an outlet of a `ValidateManifestOperator`, it gets an event from each validation, and the
     archive is listed in Airflow's UI. As a DAG's schedule, it starts a run after each.
     """
-    archive, conn_id = pipeline.archive, pipeline.archive_conn_id
-    uri = archive if "://" in archive else f"file://{archive}"
+    conn_id = pipeline.archive_conn_id
     extra: dict[str, Any] = {PIPELINE: pipeline.name} | ({CONN_ID: conn_id} if conn_id else {})
-    return Asset(uri, extra=extra)
+    return Asset(archive_uri(pipeline.archive), extra=extra)
+
+
+def archive_uri(archive: str) -> str:
+    """Return the URI of an archive's asset: characters that would end its path are encoded.
+
+    Airflow cuts a URI's fragment off, sorts its query, and takes ASCII only; what it takes as it is
+    stays as it is.
+    """
+    scheme, found, path = archive.rpartition("://")
+    return f"{scheme if found else 'file'}://{quote(path, safe=_AS_IT_IS)}"
+
+
+def archive_of(uri: str) -> str:
+    """Return the archive whose asset has a URI; see `archive_uri`."""
+    return unquote(uri.removeprefix("file://"))
+
+
+#: Printable characters of ASCII but those that begin a query, a fragment or an encoded byte.
+_AS_IT_IS = "".join(chr(code) for code in range(0x20, 0x7F) if chr(code) not in "#?%")
 
 
 def validated_alias() -> AssetAlias:

@@ -14,7 +14,7 @@ from airflow.providers.common.compat.version_compat import AIRFLOW_V_3_0_PLUS
 from sqlalchemy import String, and_, cast, func, or_, select
 
 from kafka_drain_airflow.dag_tags import TAG
-from kafka_drain_airflow.observability.archive_events import CONN_ID, PIPELINE
+from kafka_drain_airflow.observability.archive_events import CONN_ID, PIPELINE, archive_of
 
 if TYPE_CHECKING or AIRFLOW_V_3_0_PLUS:
     from airflow.models.asset import AssetEvent, AssetModel, TaskOutletAssetReference
@@ -158,4 +158,4 @@ def _by_names(dag_id: str, task_id: str, uri: str, extra: Any) -> Validation | N
 
 def _named(dag_id: str, task_id: str, uri: str, extra: Any, name: str) -> Validation:
     conn_id = str((extra or {}).get(CONN_ID) or "")
-    return Validation(dag_id, task_id, name, uri.removeprefix("file://"), conn_id)
+    return Validation(dag_id, task_id, name, archive_of(uri), conn_id)

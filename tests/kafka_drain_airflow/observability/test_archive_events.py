@@ -12,6 +12,7 @@ from airflow.providers.common.compat.version_compat import AIRFLOW_V_3_0_PLUS
 from kafka_drain.config.pipeline import Pipeline
 from kafka_drain_airflow.observability.archive_events import (
     archive_asset,
+    archive_of,
     hashable,
     replaced_alias,
     tell_replaced,
@@ -46,14 +47,24 @@ class FakeEvents:
 
 @pytest.mark.parametrize(
     ("archive", "uri"),
-    [("/archives/orders", "file:///archives/orders"), ("s3://bucket/orders", "s3://bucket/orders")],
+    [
+        ("/archives/orders", "file:///archives/orders"),
+        ("s3://bucket/orders", "s3://bucket/orders"),
+        ("/data/a b;c,d=e+f&g'[h]{i}", "file:///data/a b;c,d=e+f&g'[h]{i}"),
+        ("/data/c#1/orders", "file:///data/c%231/orders"),
+        ("/data/q?b=1&a=2/orders", "file:///data/q%3Fb=1&a=2/orders"),
+        ("/data/größe/orders", "file:///data/gr%C3%B6%C3%9Fe/orders"),
+        ("/data/p%20q", "file:///data/p%2520q"),
+        ("s3://b/c#1/größe", "s3://b/c%231/gr%C3%B6%C3%9Fe"),
+    ],
 )
 def test_archive_asset_uri(archive: str, uri: str) -> None:
-    """The asset's URI is the location of the archive."""
+    """The asset's URI is the location of the archive, whatever characters that has."""
     asset = archive_asset(Pipeline(name="orders", topics=["orders"], archive=archive))
 
     assert isinstance(asset, Asset)
     assert asset.uri == uri
+    assert archive_of(asset.uri) == archive
 
 
 def test_archive_asset_connection() -> None:

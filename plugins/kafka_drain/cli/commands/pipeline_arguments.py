@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import argparse
+import re
+import unicodedata
 from typing import Any
 
 from kafka_drain.archive.archive import Archive
@@ -51,9 +53,15 @@ def pipeline_from(options: argparse.Namespace) -> Pipeline:
     return Pipeline(**(keys | given))
 
 
+def _name_of(folder: str) -> str:
+    """Return the name of a folder's pipeline: the folder's, without what a name can't have."""
+    ascii_only = unicodedata.normalize("NFKD", folder).encode("ascii", "ignore").decode()
+    return re.sub(r"[^A-Za-z0-9_.-]+", "_", ascii_only).lstrip("_.-")[:100] or "archive"
+
+
 def _keys_of(archive: Archive) -> dict[str, Any]:
     """Return the keys of a pipeline that an archive knows."""
-    keys: dict[str, Any] = {"archive": str(archive.root), "name": archive.root.name}
+    keys: dict[str, Any] = {"archive": str(archive.root), "name": _name_of(archive.root.name)}
     if not archive.exists:
         return keys
     snapshot = archive.snapshot()

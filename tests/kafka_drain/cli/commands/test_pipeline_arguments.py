@@ -55,3 +55,23 @@ def test_pipeline_from_immutable(
 
     assert found.immutable == expected
     assert Archive.at(str(made.root)).snapshot().document.immutability == LOCKS
+
+
+@pytest.mark.parametrize(
+    ("folder", "name"),
+    [
+        ("orders", "orders"),
+        ("orders.v2_a-b", "orders.v2_a-b"),
+        ("größe", "groe"),
+        ("a b#c?d", "a_b_c_d"),
+        ("[prod] {eu}", "prod_eu_"),
+        (".hidden", "hidden"),
+        ("日本", "archive"),
+        ("x" * 200, "x" * 100),
+    ],
+)
+def test_pipeline_from_folder(folder: str, name: str, tmp_path: Path) -> None:
+    """A folder's name is the pipeline's, as far as one can have it."""
+    given = {"archive": str(tmp_path / folder), "name": "drain", "topic": ["t"], "pipeline": None}
+
+    assert pipeline_from(argparse.Namespace(**given)).name == name
