@@ -54,6 +54,9 @@ def _read(spark: SparkSession, source: Mapping[str, Any], types: Mapping[str, st
         # Without a schema, a topic named 2024 would become a number.
         .schema(", ".join(f"`{name}` {kind}" for name, kind in in_files.items()))
         .option("basePath", source["data_folder"])
+        # Each path is one file's: brackets, stars and backslashes in it are no pattern
+        # (`DataSource.GLOB_PATHS_KEY`).
+        .option("__globPaths__", "false")
         .load(source["files"])
     )
     if source["file_format"] == "orc":

@@ -187,6 +187,31 @@ def test_maintain_compacts_closed_generation(
     refuse_changed(growing, cluster)
 
 
+@pytest.mark.parametrize("file_format", ["parquet", "avro", "json", "orc"])
+def test_maintain_odd_path(
+    topic: str,
+    send: Callable[..., None],
+    tmp_path: Path,
+    drain: Any,
+    cluster: KafkaCluster,
+    maintain: Maintain,
+    file_format: str,
+) -> None:
+    """A folder's name may look like a pattern, and have another one beside it that isn't a URI."""
+    (tmp_path / "co:lon").mkdir()
+    folder = tmp_path / "[prod] {eu} st*ar? back\\slash p%20q # größe"
+    pipeline = Pipeline(name="kept", topics=[topic], archive=str(folder), format=file_format)
+    fill(pipeline, send, drain, cluster, range(2))
+
+    found = maintain(pipeline)
+
+    assert len(live_files(pipeline)) < 4
+    assert found["files_before"] == 4
+    report = validate_archive(Archive.at(pipeline.archive), cluster, deep=True)
+    assert (report.complete, report.findings) == (True, [])
+    assert report.records == 2 * 2 * RECORDS
+
+
 def test_maintain_row_groups(
     topic: str,
     send: Callable[..., None],
