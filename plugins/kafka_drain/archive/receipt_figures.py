@@ -16,6 +16,8 @@ from kafka_drain.offsets import OffsetRange, TopicPartition, count, merge, subtr
 
 #: Reasons with which nothing is sealed.
 _NEVER_SEALED = (GapReason.OPEN, GapReason.LOST, GapReason.UNKNOWN)
+#: Reasons with which only what somebody has accepted is sealed.
+_ACCEPTED = (GapReason.EXPIRED, GapReason.UNEXPLAINED)
 
 
 def contradiction(receipt: Receipt, before: Receipt | None = None) -> str:
@@ -109,9 +111,10 @@ def _not_accepted(receipt: Receipt) -> Iterator[str]:
         yield str(error)
         return
     for part in receipt.partitions:
-        for gap in part.gaps.get(GapReason.EXPIRED, ()):
-            if subtract(gap, accepted.get(part.tp, [])):
-                yield f"has {part.tp} {gap} as expired, which nobody accepted"
+        for reason in _ACCEPTED:
+            for gap in part.gaps.get(reason, ()):
+                if subtract(gap, accepted.get(part.tp, [])):
+                    yield f"has {part.tp} {gap} as {reason}, which nobody accepted"
 
 
 def _of_totals(receipt: Receipt, before: Receipt | None) -> Iterator[str]:

@@ -48,6 +48,10 @@ FIRST = sealed()
 SECOND = sealed(FIRST, Gap(P0, R(12, 14), GapReason.CONTROL), Gap(P0, R(15, 16), GapReason.ABORTED))
 
 
+#: A receipt with a single record.
+THIRD_OF_ONE = sealed(SECOND, Gap(P0, R(21, 30), GapReason.CONTROL))
+
+
 def part(receipt: Receipt, **changes: Any) -> Receipt:
     """Change the only partition of a receipt."""
     return replace(receipt, partitions=(replace(receipt.partitions[0], **changes),))
@@ -72,6 +76,7 @@ WRONG: dict[str, Callable[[Receipt], Receipt]] = {
     "seals t-0 with offsets that are lost": gaps(control=(R(12, 14),), lost=(R(15, 16),)),
     "seals t-0 with offsets that are open": gaps(control=(R(12, 14),), open=(R(15, 16),)),
     "which nobody accepted": gaps(control=(R(12, 14),), expired=(R(15, 16),)),
+    "as unexplained, which nobody accepted": gaps(control=(R(12, 14),), unexplained=(R(15, 16),)),
     "starts t-0 at 9": lambda r: part(r, start=9, records=8),
     "other totals of t-0": totals(records=16),
     "other totals of t-0 ": totals(start=1),
@@ -85,6 +90,13 @@ WRONG: dict[str, Callable[[Receipt], Receipt]] = {
     "has t-0 10 to 0 in": lambda r: replace(r, files=(_with_last(r, 0),)),
     "has t-0 10 to -1 in": lambda r: replace(r, files=(_with_last(r, -1),)),
     "has 7 records of t-0 10 to 12 in": lambda r: replace(r, files=(_with_last(r, 12),)),
+    "has 4 records of t-0 10 to 12 in": lambda r: replace(r, files=(_with_last(r, 12, records=4),)),
+    "has 0 records of t-1, but its files have 7": lambda r: replace(
+        r, files=(*r.files, _of_partition(r, 1))
+    ),
+    "has t-1 10 to 19 in": lambda r: replace(
+        r, files=(_with_last(r, 0), _of_partition(r, 1), *r.files)
+    ),
     "which it didn't drain": lambda r: replace(r, files=(_with_last(r, 20),)),
 }
 
@@ -94,9 +106,14 @@ def _with_records(receipt: Receipt, records: int) -> Any:
     return replace(file, contents=(replace(file.contents[0], records=records),))
 
 
-def _with_last(receipt: Receipt, last: int) -> Any:
+def _with_last(receipt: Receipt, last: int, **changes: Any) -> Any:
     [file] = receipt.files
-    return replace(file, contents=(replace(file.contents[0], last_offset=last),))
+    return replace(file, contents=(replace(file.contents[0], last_offset=last, **changes),))
+
+
+def _of_partition(receipt: Receipt, partition: int) -> Any:
+    [file] = receipt.files
+    return replace(file, contents=(replace(file.contents[0], partition=partition),))
 
 
 @pytest.mark.parametrize("told", WRONG)
@@ -121,6 +138,10 @@ def test_contradiction_none() -> None:
     assert contradiction(FIRST) == contradiction(SECOND, FIRST) == contradiction(SECOND) == ""
     assert contradiction(third, SECOND) == ""
     assert parse_receipt(third.to_bytes()) == third
+    nothing = part(sealed(THIRD_OF_ONE), start=30)
+    assert contradiction(THIRD_OF_ONE, SECOND) == contradiction(nothing) == ""
+    assert "other totals of t-0" in contradiction(totals(records=16)(SECOND), FIRST)
+    assert contradiction(totals(records=16)(SECOND)) == ""
 
 
 def test_contradiction_windows() -> None:
