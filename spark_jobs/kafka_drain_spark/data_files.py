@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping
 from functools import reduce
 from types import MappingProxyType
@@ -54,16 +55,21 @@ def _read(spark: SparkSession, source: Mapping[str, Any], types: Mapping[str, st
         # Without a schema, a topic named 2024 would become a number.
         .schema(", ".join(f"`{name}` {kind}" for name, kind in in_files.items()))
         .option("basePath", source["data_folder"])
-        # Each path is one file's: brackets, stars and backslashes in it are no pattern
-        # (`DataSource.GLOB_PATHS_KEY`).
-        .option("__globPaths__", "false")
-        .load(source["files"])
+        .load([as_pattern(file) for file in source["files"]])
     )
     if source["file_format"] == "orc":
         exact = F.expr(f"coalesce(timestamp_millis({MILLISECONDS}), timestamp)")
         records = records.withColumn("timestamp", exact)
     # Folders may name columns that weren't requested, and in a different order.
     return records.select(*types)
+
+
+def as_pattern(path: str) -> str:
+    """Return the pattern that matches one path alone: Spark takes each path for a pattern.
+
+    Without patterns (`__globPaths__`), Spark 4.1 reads N paths that look like one N times.
+    """
+    return re.sub(r"([][{}*?\\])", r"\\\1", path)
 
 
 def with_exact_times(records: DataFrame, file_format: str) -> DataFrame:

@@ -394,4 +394,7 @@ def spark_environment(machine_java: java.Java, current: Mapping[str, str]) -> di
         "SPARK_HOME": str(home),
         "JAVA_HOME": str(machine_java.path.resolve().parents[1]),
         "PATH": f"{home / 'bin'}{os.pathsep}{current.get('PATH', os.defpath)}",
+        # Java encodes file names as the locale does (sun.jnu.encoding), and LC_ALL=C knows ASCII
+        # only; Python takes UTF-8 then (PEP 540).
+        **({"LC_ALL": "C.UTF-8"} if current.get("LC_ALL") in ("C", "POSIX") else {}),
     }

@@ -25,6 +25,17 @@ def test_spark_environment() -> None:
     assert found["PYSPARK_PYTHON"] == sys.executable
     assert found["JAVA_HOME"] == "/jdk"
     assert found["PATH"] == f"{found['SPARK_HOME']}/bin:/bin"
+    assert "LC_ALL" not in found
+
+
+@pytest.mark.parametrize(
+    ("given", "found"), [("C", "C.UTF-8"), ("POSIX", "C.UTF-8"), ("de_DE.UTF-8", None), ("", None)]
+)
+def test_spark_environment_locale(given: str, found: str | None) -> None:
+    """Java knows the file names that Python knows."""
+    made = spark_environment(Java(Path("/jdk/bin/java"), 17), {"LC_ALL": given})
+
+    assert made.get("LC_ALL") == found
 
 
 @pytest.mark.parametrize(
