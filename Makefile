@@ -58,7 +58,7 @@ test: setup ## run all checks and tests: without Java, and with a real broker, S
 test-stores: class-archive ## run the tests of Spark on an object store, against moto's server: 4 minutes
 	@$(PYTHON_ENV) -m pytest -m store $(WITH_PARTS)
 
-test-clusters: class-archive ## run the tests that kill nodes of a three-broker and of a Spark cluster: 5 minutes
+test-clusters: class-archive ## run the tests with tiered storage, and those that kill nodes of a three-broker and of a Spark cluster: 8 minutes
 	@$(PYTHON_ENV) -m pytest -m cluster $(WITH_PARTS)
 
 test-connect: class-archive ## run the jobs on a Spark Connect server, from a client without Java and pyspark: 10 minutes

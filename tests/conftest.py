@@ -208,6 +208,8 @@ def backfill(spark: Any, cluster: KafkaCluster) -> Callable[..., BackfillPlan]:
 
     `before` and `after` are called as those of `drain`.
     """
+    from kafka_drain_spark.job import JobFailed, failed_result
+    from kafka_drain_spark.session import SPARK_ERRORS
     from kafka_drain_spark.window import run_window
 
     def run(
@@ -225,7 +227,12 @@ def backfill(spark: Any, cluster: KafkaCluster) -> Callable[..., BackfillPlan]:
                 spec = WindowSpec.read(Path(folder) / "window.json")
                 session = session_for(spark, pipeline.archive, dict(os.environ))
                 before()
-                write_private(job.result_path, run_window(session, spec))
+                try:
+                    result = run_window(session, spec)
+                except (JobFailed, *SPARK_ERRORS) as error:
+                    # As `run_jobs` does.
+                    result = failed_result(error)
+                write_private(job.result_path, result)
                 after()
                 finish_backfill(plan, job, cluster, run="tests", say=print)
         return plan

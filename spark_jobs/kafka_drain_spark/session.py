@@ -56,6 +56,14 @@ _NOT_THE_SESSIONS = ("spark.executorEnv.", "spark.redaction.regex", "spark.sql.a
 #: A server's listeners and event log show the options of each query, secret ones included.
 _REDACTION = r'(?s)key: "kafka\.(sasl|ssl)[^"]*"\s*value: "(\\.|[^"\\])*"'
 
+#: What warns of each answer of a broker that Kafka's consumer then asks for again without a pause:
+#: more than a thousand times a second where an object of tiered storage is gone. The second name
+#: is that of the client before Kafka 3.6, which Spark 3.5 has.
+_REPEATING = (
+    "org.apache.kafka.clients.consumer.internals.FetchCollector",
+    "org.apache.kafka.clients.consumer.internals.Fetcher",
+)
+
 _OFFSETS = ("startOffset", "endOffset", "latestOffset")
 
 _HOW_TO_SET = f"set ${TOKEN_VARIABLE}, or the password of the Airflow connection"
@@ -268,7 +276,28 @@ def set_log_levels(spark: SparkSession, levels: Mapping[str, str]) -> bool:
     log4j = spark.sparkContext._jvm.org.apache.logging.log4j  # type: ignore[union-attr]
     for logger, level in levels.items():
         log4j.core.config.Configurator.setLevel(logger, log4j.Level.valueOf(level))
+    _limit_warnings(log4j)
     return True
+
+
+def _limit_warnings(log4j: Any) -> None:
+    """Limit what consumers warn of a broker's answers to ten lines in a hundred seconds.
+
+    Loggers whose level is below WARN are left as they are: somebody wants to see everything.
+    """
+    context = log4j.LogManager.getContext(False)
+    for name in _REPEATING:
+        logger = context.getLogger(name)
+        if logger.isInfoEnabled():
+            continue
+        # Gives it a configuration of its own.
+        log4j.core.config.Configurator.setLevel(name, logger.getLevel())
+        config = context.getConfiguration().getLoggerConfig(name)
+        if config.getFilter() is None:
+            builder = log4j.core.filter.BurstFilter.newBuilder().setLevel(log4j.Level.WARN)
+            limit = builder.setRate(0.1).setMaxBurst(10).build()
+            limit.start()
+            config.addFilter(limit)
 
 
 def cores_of(spark: SparkSession) -> int:

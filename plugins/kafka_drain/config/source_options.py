@@ -67,6 +67,10 @@ DEFAULTS: dict[str, str] = {
     # Each partition has a consumer, and registering its metrics takes a third of its start.
     "kafka.auto.include.jmx.reporter": "false",
     "kafka.enable.metrics.push": "false",
+    # Spark's default is 120 s (spark.network.timeout), also for what no broker will ever deliver,
+    # such as an offset whose object is gone from tiered storage. Kafka's client gives a broker up
+    # after 30 s (request.timeout.ms) and asks the next one, which has as long to answer.
+    "kafkaConsumer.pollTimeoutMs": "60000",
     # Kafka's own default brings a topic back that was deleted while it was read, with another id.
     "kafka.allow.auto.create.topics": "false",
 }

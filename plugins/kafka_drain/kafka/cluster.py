@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import Future
 from copy import copy
 from dataclasses import dataclass, replace
 from itertools import chain, repeat
@@ -38,7 +39,7 @@ from kafka_drain.kafka.acls import missing_acls, require_access
 from kafka_drain.kafka.admin import BACKOFF_SECONDS, Admin, answer_of
 from kafka_drain.kafka.client_config import KafkaConfig
 from kafka_drain.kafka.identity import NO_TOPIC_ID, SeenRecord, counted_as, is_other_topic
-from kafka_drain.kafka.records import read_records
+from kafka_drain.kafka.records import WITHOUT_REASON, read_records
 from kafka_drain.kafka.single_records import read_single_records, read_times
 from kafka_drain.kafka.topics import TopicSettings
 from kafka_drain.offsets import OffsetRange, TopicPartition
@@ -433,8 +434,9 @@ class KafkaCluster:
             timeout = next(timeouts)
             futures = admin.list_offsets(wanted, isolation_level=isolation, request_timeout=timeout)
             answers = {
-                TopicPartition(tp.topic, tp.partition): answer_of(future, timeout)
-                for tp, future in futures.items()
+                tp: _offset_of(tp, future, timeout)
+                for asked, future in futures.items()
+                for tp in [TopicPartition(asked.topic, asked.partition)]
             }
             # librdkafka returns this, without an error, if a leader left the request unanswered.
             if any(answer.offset == OFFSET_INVALID for answer in answers.values()):
@@ -510,3 +512,22 @@ class KafkaCluster:
             return entries
 
         return self.admin.ask(ask)
+
+
+def _offset_of(tp: TopicPartition, future: Future[Any], timeout_seconds: float) -> Any:
+    """Return a broker's answer about an offset of a partition.
+
+    Raises:
+        KafkaException: As `answer_of` does.
+        KafkaUnavailableError: When the broker gives no reason for having no answer; a time is
+            looked up in the segment's records, which may be in a remote store.
+    """
+    try:
+        return answer_of(future, timeout_seconds)
+    except KafkaException as error:
+        if error.args[0].code() != KafkaError.UNKNOWN:
+            raise
+        raise KafkaUnavailableError(
+            f"Kafka returned {error.args[0].str()!r} when asked for an offset of {tp}; "
+            f"{WITHOUT_REASON}, then try again"
+        ) from error

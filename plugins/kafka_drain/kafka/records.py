@@ -29,6 +29,13 @@ GROUP = "kafka-drain-validate"
 #: A batch that the client finds damaged, or the broker does.
 DAMAGED = (KafkaError._BAD_MSG, KafkaError.INVALID_MSG)
 
+#: What a broker's answer means that it gives no reason for, as for a read of its remote store that
+#: failed (the broker's RemoteLogReader).
+WITHOUT_REASON = (
+    "the log of the partition's leader says why. If the topic has tiered storage, an object of its "
+    "remote store may be missing, or the store doesn't respond; put it back or restore access"
+)
+
 #: How long Kafka may send nothing.
 QUIET_SECONDS = 20.0
 #: Records taken from the client at a time, and how long that may take.
@@ -80,6 +87,9 @@ def read_records(
             if found:
                 at, moved = found[-1].offset() + 1, time.monotonic()
                 yield _batch([message for message in found if message.offset() < span.end])
+                if at >= span.end:
+                    # What follows doesn't matter, not even that it can't be read.
+                    return
             for error in (message.error() for message in messages if message.error() is not None):
                 if error.code() == KafkaError._PARTITION_EOF:
                     # Nothing more is stable.
@@ -103,9 +113,10 @@ def consumer_error(error: KafkaError, tp: TopicPartition, offset: int) -> KafkaD
         )
     if error.code() in DAMAGED:
         return SourceRecordError(damage_heard(tp, error.str(), offset))
-    return KafkaUnavailableError(
-        f"Kafka returned {error.str()!r} when reading {tp} from offset {offset}; try again"
-    )
+    seen = f"Kafka returned {error.str()!r} when reading {tp} from offset {offset}"
+    if error.code() == KafkaError.UNKNOWN:
+        return KafkaUnavailableError(f"{seen}; {WITHOUT_REASON}, then try again")
+    return KafkaUnavailableError(f"{seen}; try again")
 
 
 # Python 3.11's direct call of a C method doesn't check whether it failed.

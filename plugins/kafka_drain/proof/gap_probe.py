@@ -183,6 +183,9 @@ def _records_in(
                 found[-1] = OffsetRange(found[-1].start, at + 1)
             else:
                 found.append(OffsetRange(at, at + 1))
+            if at + 1 == wanted.end:
+                # What follows may be unreadable without being asked for.
+                break
             at = next(reading, _END)
     return found
 

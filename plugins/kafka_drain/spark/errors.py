@@ -14,6 +14,7 @@ from kafka_drain.errors import (
 )
 from kafka_drain.kafka.cluster import KafkaCluster
 from kafka_drain.kafka.damaged_batches import damaged_batch
+from kafka_drain.kafka.records import WITHOUT_REASON
 from kafka_drain.offsets import OffsetRange, TopicPartition
 from kafka_drain.spark.unkept_records import WAY_OUT, unkept_record
 
@@ -67,10 +68,10 @@ def spark_error(
     if waited := _WAITED.search(message):
         offset, seconds = int(waited["offset"]), int(waited["ms"]) / 1000
         named = "; ".join(unread(offset)) or f"a partition's offset {offset}, which can be read now"
+        reason = "" if WITHOUT_REASON in named else f"; {WITHOUT_REASON}"
         return SparkJobError(
-            f"Kafka sent nothing for {seconds:g} s when the {what} read {named}. If the topic has "
-            "tiered storage, an object of its remote store may be missing, or the store doesn't "
-            "respond; the log of the partition's leader says which. A retry reads from there on"
+            f"Kafka sent nothing for {seconds:g} s when the {what} read {named}{reason}. Nothing "
+            "of its batch was committed; a retry continues after the last batch that was"
         )
     if "long overflow" in message:
         named = ", ".join(too_far()) or "a record (Spark doesn't report its partition)"

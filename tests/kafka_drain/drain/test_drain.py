@@ -97,6 +97,7 @@ def test_compile_spec_with_defaults(tmp_path: Path) -> None:
         "kafka.max.partition.fetch.bytes": "4194304",
         "kafka.fetch.max.bytes": "67108864",
         "kafka.fetch.max.wait.ms": "10",
+        "kafkaConsumer.pollTimeoutMs": "60000",
         "kafka.auto.include.jmx.reporter": "false",
         "kafka.enable.metrics.push": "false",
         "kafka.allow.auto.create.topics": "false",

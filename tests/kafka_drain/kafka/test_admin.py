@@ -131,6 +131,25 @@ def test_cluster_answer_passes(code: int, monkeypatch: pytest.MonkeyPatch) -> No
     assert cluster.latest([ORDERS], "read_uncommitted") == {ORDERS: 1500}
 
 
+def test_cluster_answer_without_reason() -> None:
+    """A time that is in a segment of tiered storage which is gone names the partition."""
+
+    class Failing(OffsetsClient):
+        def list_offsets(self, wanted: Any, **_: Any) -> dict[Any, Future[Any]]:
+            failed: Future[Any] = Future()
+            failed.set_exception(KafkaException(KafkaError(KafkaError.UNKNOWN)))
+            futures = super().list_offsets(wanted)
+            return {tp: failed if tp.topic == "orders" else futures[tp] for tp in wanted}
+
+    cluster = KafkaCluster(KafkaConfig({"bootstrap.servers": "broker:9092"}), 5)
+    cluster.admin.__dict__["client"] = Failing(7)
+    other = TopicPartition("apples", 0)
+
+    with pytest.raises(KafkaUnavailableError, match=r"an offset of orders-0; .*remote store"):
+        cluster.at_times({ORDERS: 5, other: 5})
+    assert cluster.at_times({other: 5}) == {other: 7}
+
+
 def test_cluster_offset_invalid(monkeypatch: pytest.MonkeyPatch) -> None:
     """An offset of -1001 is no offset: asked again, and never held for a log that got shorter."""
     cluster = KafkaCluster(KafkaConfig({"bootstrap.servers": "broker:9092"}), 0.5)

@@ -14,6 +14,7 @@ from kafka_drain.errors import (
     SourceRecordError,
     SparkJobError,
 )
+from kafka_drain.kafka.records import WITHOUT_REASON
 from kafka_drain.offsets import OffsetRange, TopicPartition
 from kafka_drain.spark.errors import (
     OF_THE_SERVER,
@@ -76,8 +77,8 @@ LAST_MS = 9_223_372_036_854_775
             "java.util.concurrent.TimeoutException: Cannot fetch record for offset 9 in 120000 "
             "milliseconds",
             SparkJobError,
-            r"^Kafka sent nothing for 120 s when the drain read a-0 offset 9 \(no\)\. If the topic "
-            "has tiered storage",
+            r"^Kafka sent nothing for 120 s when the drain read a-0 offset 9 \(no\); the log of "
+            "the partition's leader says why.* has tiered storage, .* Nothing of its batch",
         ),
         ("No space left on device", SparkJobError, "^the drain failed in Spark: No space left"),
     ],
@@ -106,6 +107,10 @@ def test_spark_error_too_far_not_found() -> None:
 
     error = spark_error("Cannot fetch record for offset 9 in 500 milliseconds", **how)
     assert "for 0.5 s when the drain read a partition's offset 9, which can be" in str(error)
+
+    how["unread"] = lambda offset: [f"a-0 offset {offset} (no; {WITHOUT_REASON})"]
+    error = spark_error("Cannot fetch record for offset 9 in 500 milliseconds", **how)
+    assert str(error).count(WITHOUT_REASON) == 1
 
 
 def test_unread_partitions() -> None:

@@ -31,6 +31,7 @@ GCS = "gcs"
 ENCRYPTION = "encryption"
 TOOLS = "tools"
 HADOOP = "hadoop"
+TIERED = "tiered"
 
 #: The configurations for each minor version of Spark.
 _FOR_SPARK = {
@@ -56,7 +57,7 @@ _DEFAULT_SPARK = "4.1"
 BROKERS = {"4.1.0": BROKER, "4.0.0": "broker-kafka40", "4.4.0": "broker-kafka44"}
 
 CONFS = (*(conf for confs in _FOR_SPARK.values() for conf in confs.values()), *BROKERS.values())
-CONFS += (GCS, TOOLS, HADOOP)
+CONFS += (GCS, TOOLS, HADOOP, TIERED)
 
 
 def cache_folder() -> Path:
