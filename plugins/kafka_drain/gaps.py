@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import Enum
 
@@ -62,6 +63,15 @@ class GapReason(str, Enum):
 #: What reports and pages call offsets between the segments of a partition: windows were backfilled
 #: on one side, and a window or the first generation is on the other. No receipt has them.
 NOT_ARCHIVED = "not_archived"
+
+
+def gaps_text(gaps: Mapping[str, int]) -> str:
+    """Return the number of missing offsets by reason: `2 control, 1 lost`; `none` for none."""
+    words = {NOT_ARCHIVED: "not archived"}
+    return (
+        ", ".join(f"{number:,} {words.get(reason, reason)}" for reason, number in gaps.items())
+        or "none"
+    )
 
 
 def is_harmless(code: str) -> bool:

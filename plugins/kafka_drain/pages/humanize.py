@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from datetime import datetime, timedelta, timezone
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
@@ -16,11 +15,6 @@ def number_text(number: int | None) -> str:
 def many(number: int, unit: str) -> str:
     """Format a number with its unit: `1 file`, `2,000 files`."""
     return f"{number:,} {unit}" if number == 1 else f"{number:,} {unit}s"
-
-
-def counts_text(counts: Mapping[str, int]) -> str:
-    """Format counts by name: `2 control, 1 lost`; `none` if there are none."""
-    return ", ".join(f"{number:,} {name}" for name, number in counts.items()) or "none"
 
 
 def size_text(number: int) -> str:

@@ -9,7 +9,7 @@ from types import MappingProxyType
 from typing import Any
 
 from kafka_drain.findings import Reason
-from kafka_drain.gaps import is_harmless
+from kafka_drain.gaps import NOT_ARCHIVED, gaps_text, is_harmless
 from kafka_drain.pages.archive_status import (
     ACTIVE,
     ArchiveStatus,
@@ -19,7 +19,7 @@ from kafka_drain.pages.archive_status import (
     is_older,
     last_run,
 )
-from kafka_drain.pages.humanize import counts_text, many, size_text, time_text
+from kafka_drain.pages.humanize import many, size_text, time_text
 from kafka_drain.pages.remedies import Remedy, remedies
 from kafka_drain.pages.rendering import render
 from kafka_drain.progress import duration_text
@@ -194,13 +194,15 @@ class Seen:
     def of(cls, overview: Mapping[str, Any], now: datetime) -> Seen:
         """Return the texts for an overview at a given time."""
         lag, gaps = overview.get("lag"), overview.get("gaps", {})
-        harmful = not all(map(is_harmless, gaps))
+        # Nobody has asked for what isn't archived: no loss, and no harm either.
+        harmful = not all(map(is_harmless, gaps.keys() - {NOT_ARCHIVED}))
+        kind = "bad" if harmful else "warning" if NOT_ARCHIVED in gaps else "quiet"
         return cls(
             behind="unknown" if lag is None else many(lag, "offset"),
             newest=_ago(overview.get("newest_record"), now),
             validated=_ago(overview["validated_at"], now),
             deletes=_expiry(overview.get("expires_at"), now),
-            gaps=Note(counts_text(gaps), ("bad" if harmful else "quiet") if gaps else ""),
+            gaps=Note(gaps_text(gaps), kind if gaps else ""),
         )
 
 

@@ -11,7 +11,8 @@ from functools import cache
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup, escape
 
-from kafka_drain.pages.humanize import counts_text, many, number_text, size_text, time_text
+from kafka_drain.gaps import gaps_text
+from kafka_drain.pages.humanize import many, number_text, size_text, time_text
 from kafka_drain.progress import duration_text
 
 _ENVIRONMENT = Environment(
@@ -32,7 +33,7 @@ def _vendored(name: str) -> Markup:
 
 _ENVIRONMENT.globals["vendored"] = cache(_vendored)
 _ENVIRONMENT.filters |= {
-    "counts": counts_text,
+    "gaps": gaps_text,
     "duration": duration_text,
     "many": many,
     "number": number_text,

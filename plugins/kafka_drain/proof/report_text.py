@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 
-from kafka_drain.gaps import NOT_ARCHIVED
+from kafka_drain.gaps import gaps_text
 from kafka_drain.offsets import OffsetRange, TopicPartition
 from kafka_drain.progress import Level, Line
 from kafka_drain.proof.report import Report
@@ -74,12 +74,3 @@ def _between(report: Report) -> Iterator[tuple[TopicPartition, list[OffsetRange]
 
 def _others(ranges: Sequence[OffsetRange]) -> str:
     return f" and {len(ranges) - 3:,} more ranges" if len(ranges) > 3 else ""
-
-
-def gaps_text(gaps: Mapping[str, int]) -> str:
-    """Return the number of missing offsets by reason."""
-    words = {NOT_ARCHIVED: "not archived"}
-    return (
-        ", ".join(f"{number:,} {words.get(reason, reason)}" for reason, number in gaps.items())
-        or "none"
-    )

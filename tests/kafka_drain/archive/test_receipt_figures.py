@@ -141,7 +141,9 @@ def test_contradiction_none() -> None:
     nothing = part(sealed(THIRD_OF_ONE), start=30)
     assert contradiction(THIRD_OF_ONE, SECOND) == contradiction(nothing) == ""
     assert "other totals of t-0" in contradiction(totals(records=16)(SECOND), FIRST)
+    # Only of a generation's first receipt, the totals are known without the one before it.
     assert contradiction(totals(records=16)(SECOND)) == ""
+    assert "other totals of t-0" in contradiction(totals(records=16)(FIRST))
 
 
 def test_contradiction_windows() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from kafka_drain.pages.humanize import counts_text, is_web_address, many, size_text, time_text
+from kafka_drain.pages.humanize import is_web_address, many, size_text, time_text
 
 
 @pytest.mark.parametrize(
@@ -35,12 +35,6 @@ def test_size_text(number: int, text: str) -> None:
 def test_many() -> None:
     """One of something has another word than many, and than none."""
     assert [many(n, "file") for n in (0, 1, 2_000)] == ["0 files", "1 file", "2,000 files"]
-
-
-def test_counts_text() -> None:
-    """Each name has its number, and nothing has a word."""
-    assert counts_text({"control": 2_000, "lost": 1}) == "2,000 control, 1 lost"
-    assert counts_text({}) == "none"
 
 
 @pytest.mark.parametrize("text", ["http://driver:4040", "https://history/app"])

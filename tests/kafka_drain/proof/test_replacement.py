@@ -52,6 +52,16 @@ def test_rest_of(whole: Taken, parts: list[Taken], rest: Taken | None) -> None:
     assert rest_of(whole, parts) == rest
 
 
+def test_rest_of_fingerprints() -> None:
+    """Fingerprints are 64 bits in hexadecimal, combined by XOR."""
+    whole = Taken(9, "fedcba9876543210")
+    parts = [Taken(1, "0f1e2d3c4b5a6978"), Taken(2, "00000000deadbeef")]
+
+    assert rest_of(whole, parts) == Taken(
+        6, f"{0xFEDCBA9876543210 ^ 0x0F1E2D3C4B5A6978 ^ 0xDEADBEEF:016x}"
+    )
+
+
 @pytest.mark.parametrize(
     ("accepted", "left"),
     [

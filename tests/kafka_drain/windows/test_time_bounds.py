@@ -106,9 +106,10 @@ def test_bounds_known() -> None:
 
 @pytest.mark.parametrize("count", [LOOKAHEAD, LOOKAHEAD + 1, LOOKAHEAD + 2, 3 * LOOKAHEAD])
 @pytest.mark.parametrize("end", [50, 2 * LOOKAHEAD, 2 * LOOKAHEAD + 1, 2 * LOOKAHEAD + 2, 999])
-def test_bounds_read_on(count: int, end: int) -> None:
+@pytest.mark.parametrize("step", [1, 2])
+def test_bounds_read_on(count: int, end: int, step: int) -> None:
     """Records that one request doesn't have are read when they are needed, each once."""
-    log = {2 * n: n for n in range(count)}
+    log = {step * n: n for n in range(count)}
     cluster: Any = FakeCluster({P: Log(0, 999, times=log)}, contents=_rows(log))
     found = TimeBounds(cluster, {P: 0}, {P: end}, NOW)
 

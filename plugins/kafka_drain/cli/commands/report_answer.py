@@ -13,14 +13,9 @@ from kafka_drain.cli.console import answer, fits_screen, new_table, print_lines,
 from kafka_drain.cli.exit_codes import FAILED, OK
 from kafka_drain.clock import utc_now
 from kafka_drain.findings import errors
+from kafka_drain.gaps import gaps_text
 from kafka_drain.proof.report import Report, note_overview, sign_report, write_report
-from kafka_drain.proof.report_text import (
-    SHOWN,
-    gaps_text,
-    report_ending,
-    report_heading,
-    report_lines,
-)
+from kafka_drain.proof.report_text import SHOWN, report_ending, report_heading, report_lines
 
 if TYPE_CHECKING:
     from kafka_drain.evidence.signing import Signer
