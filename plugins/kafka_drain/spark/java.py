@@ -50,6 +50,33 @@ def require_java() -> Java:
     return Java(path, major, output)
 
 
+def require_libraries(options: str) -> None:
+    """Refuse a folder for temporary files from which Java can't load a library.
+
+    Spark's and Kafka's codecs unpack theirs (zstd-jni, lz4, snappy) to `java.io.tmpdir`.
+
+    Args:
+        options: Options of the driver's Java; the last `-Djava.io.tmpdir` counts.
+
+    Raises:
+        MachineError: When its file system is mounted with `noexec`.
+    """
+    # Java's default doesn't follow TMPDIR.
+    folder = (_TEMPORARY.findall(options) or ["/tmp"])[-1]
+    try:
+        # macOS doesn't have the flag.
+        is_noexec = bool(os.statvfs(folder).f_flag & getattr(os, "ST_NOEXEC", 0))
+    except OSError:
+        # Java says so itself.
+        return
+    if is_noexec:
+        raise MachineError(
+            f"{folder} is mounted with noexec, so Java can't load the libraries that Spark unpacks "
+            "there; mount it without noexec, or set another folder in spark_conf: "
+            "spark.driver.extraJavaOptions=-Djava.io.tmpdir=/var/tmp"
+        )
+
+
 def _find() -> Path:
     home = os.environ.get("JAVA_HOME")
     if home:
@@ -63,6 +90,9 @@ def _find() -> Path:
             f"No Java found: JAVA_HOME isn't set and no java is on the PATH. {_WHAT_TO_DO}"
         )
     return Path(on_path).absolute()
+
+
+_TEMPORARY = re.compile(r"-Djava\.io\.tmpdir=(\S+)")
 
 
 @cache

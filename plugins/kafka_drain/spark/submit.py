@@ -294,6 +294,8 @@ def prepare_application(
     elsewhere = "" if in_cluster else java_options_elsewhere(os.environ)
     limits = AVRO_LIMITS if pipeline.values and pipeline.values.encoding == "avro" else ()
     add_java_options(conf, sharing, elsewhere, limits)
+    if not in_cluster:
+        java.require_libraries(f"{elsewhere} {conf.get('spark.driver.extraJavaOptions', '')}")
     environment = spark_environment(machine_java, os.environ)
     if in_cluster:
         # Spark would hand it to the nodes, which have a Python of their own.

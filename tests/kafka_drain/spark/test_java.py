@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 from kafka_drain.errors import MachineError
-from kafka_drain.spark.java import Java, require_java
+from kafka_drain.spark.java import Java, require_java, require_libraries
 
 
 def fake_java(folder: Path, script: str) -> Path:
@@ -117,3 +119,36 @@ def test_require_java_no_version(bin_folder: Path) -> None:
 
     with pytest.raises(MachineError, match=r"printed no version: hello\."):
         require_java()
+
+
+@pytest.mark.parametrize(
+    ("options", "folder"),
+    [
+        ("", "/tmp"),
+        ("-Xmx1g -Djava.io.tmpdir=/a", "/a"),
+        ("-Djava.io.tmpdir=/a -Djava.io.tmpdir=/b -Xss1m", "/b"),
+    ],
+)
+@pytest.mark.parametrize("is_noexec", [False, True])
+def test_require_libraries(
+    options: str, folder: str, is_noexec: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A folder from which no library can be loaded is refused before Spark starts."""
+    asked: list[str] = []
+
+    def statvfs(path: str) -> SimpleNamespace:
+        asked.append(path)
+        return SimpleNamespace(f_flag=os.ST_NOEXEC | os.ST_NOSUID if is_noexec else os.ST_NOSUID)
+
+    monkeypatch.setattr(os, "statvfs", statvfs)
+    if is_noexec:
+        with pytest.raises(MachineError, match=f"{folder} is mounted with noexec"):
+            require_libraries(options)
+    else:
+        require_libraries(options)
+    assert asked == [folder]
+
+
+def test_require_libraries_no_folder() -> None:
+    """Of a folder that isn't there, Java itself says so."""
+    require_libraries("-Djava.io.tmpdir=/no/such/folder")
