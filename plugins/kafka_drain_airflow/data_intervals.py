@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from kafka_drain.clock import Clock, utc_now
+
 if TYPE_CHECKING:
     from airflow.providers.common.compat.sdk import Context
 
@@ -40,6 +42,7 @@ def window_interval(
     mode: str | None = None,
     window_start: str | None = None,
     window_end: str | None = None,
+    now: Clock = utc_now,
 ) -> Interval | None:
     """Return the interval of a run that drains a window; None if it drains from the cursor.
 
@@ -50,9 +53,11 @@ def window_interval(
         mode: `drain`, `window`, or None to decide by the run's type.
         window_start: Start of the window, ISO 8601; None for the start of the run's data interval.
         window_end: End of the window, ISO 8601; None for the end of the run's data interval.
+        now: Returns the current time; replaced in tests.
 
     Raises:
-        ConfigError: If the run drains a window and neither the arguments nor the run define it.
+        ConfigError: If the run drains a window and neither the arguments nor the run define it, or
+            the run's data interval is empty or ends ahead.
     """
     from kafka_drain.errors import ConfigError
     from kafka_drain.intervals import Interval, parse_time
@@ -65,10 +70,23 @@ def window_interval(
         return None
     start = parse_time("window_start", window_start) if window_start else None
     end = parse_time("window_end", window_end) if window_end else None
+    own_end = end is None
     start = start or context.get("data_interval_start")
     end = end or context.get("data_interval_end")
-    if start is None or end is None or start == end:
+    if start is None or end is None:
         raise ConfigError(
             "this run has no data interval of its own; set window_start and window_end"
+        )
+    if start == end:
+        raise ConfigError(
+            f"the data interval of this run is empty, at {start.isoformat()}: Airflow infers none "
+            "for a manual run about a day after clocks are put forward, nor for a DAG without a "
+            "schedule; set window_start and window_end"
+        )
+    if own_end and end > now():
+        raise ConfigError(
+            f"the data interval of this run ends ahead, at {end.isoformat()}: Airflow infers such "
+            "a one for a manual run while an hour is repeated, after clocks are put back; set "
+            "window_start and window_end, or run it later"
         )
     return Interval(start, end)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import datetime, timezone
+from datetime import datetime, timedelta, timezone
 from types import SimpleNamespace
 from typing import Any
 
@@ -50,6 +50,28 @@ def test_window_interval_without_dates() -> None:
         ConfigError, match="no data interval of its own; set window_start and window_end"
     ):
         window_interval(context("manual", None, None), "window")
+
+
+def test_window_interval_empty() -> None:
+    """A manual run about a day after clocks are put forward says why it has no interval."""
+    with pytest.raises(ConfigError, match=r"empty, at 2026-01-10T00:00:00\+00:00: .* put forward"):
+        window_interval(context("manual", START, START), "window")
+
+
+@pytest.mark.parametrize("minutes", [-55, 0])
+def test_window_interval_ahead(minutes: int) -> None:
+    """One whose interval ends ahead, while an hour is repeated, is refused; a given end isn't."""
+    now = END + timedelta(minutes=minutes)
+
+    def found(end: str | None) -> Interval | None:
+        return window_interval(context("manual"), "window", None, end, now=lambda: now)
+
+    if minutes < 0:
+        with pytest.raises(ConfigError, match=r"ends ahead, at 2026-01-10T01:00:00\+00:00"):
+            found(None)
+    else:
+        assert found(None) == Interval(START, END)
+    assert found("2026-01-10T01:00Z") == Interval(START, END)
 
 
 def test_window_interval_dates_without_mode() -> None:
