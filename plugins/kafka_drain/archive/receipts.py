@@ -197,7 +197,7 @@ class SoFar:
 
 @dataclass(frozen=True, slots=True)
 class SealedTail:
-    """The newest record that a generation holds of a partition, by which Kafka's log is known.
+    """The newest archived record of a partition, by which Kafka's log is known.
 
     Attributes:
         offset: Its offset.
@@ -235,8 +235,8 @@ class SealedPartition:
         gaps: Offsets that are in no file, by reason.
         kafka: Kafka's offsets at the time of sealing; None if the topic was gone.
         so_far: Totals of the generation.
-        tail: The newest record that the generation holds of it; None in a window's receipt, and
-            in those of earlier releases.
+        tail: The newest archived record of it, of the generation or of what came before it; None in
+            a window's receipt, and in those of earlier releases.
     """
 
     topic: str
