@@ -18,12 +18,13 @@ from kafka_drain.config.pipeline import Pipeline
 from kafka_drain.data_files.reader import read_records
 from kafka_drain.drain.preflight import preflight
 from kafka_drain.errors import DataLossError, TopicError
-from kafka_drain.findings import summary
+from kafka_drain.findings import errors, summary
 from kafka_drain.intervals import Interval
 from kafka_drain.kafka.client_config import KafkaConfig
 from kafka_drain.kafka.cluster import KafkaCluster
-from kafka_drain.offsets import TopicPartition
+from kafka_drain.offsets import OffsetRange, TopicPartition
 from kafka_drain.proof.validation import validate_archive
+from kafka_drain.windows.repair_plan import plan_repair
 from kafka_drain.windows.roll import plan_roll, roll
 from tests.brokers import SHORT_LIVED
 from tests.conftest import Drain
@@ -253,3 +254,46 @@ def test_drain_disk_restored(
     assert (report.complete, report.findings) == (True, [])
     sent = [*records("old", 0, 20), *records("new", 13, 28)]
     assert values_of(archive) == sorted(value for _, value, *_ in sent)
+
+
+@pytest.mark.parametrize("is_lost", [False, True])
+def test_drain_log_rewritten_before_seal(
+    tmp_path: Path,
+    local: LocalKafka,
+    drain: Drain,
+    cluster: KafkaCluster,
+    make_topic: Any,
+    send: Any,
+    is_lost: bool,
+) -> None:
+    """What was drained before a log was rewritten is sealed after it, before a roll goes on.
+
+    Unless a file of it is lost: then the roll says what it leaves, and leaves it when it is told.
+    """
+    topic = make_topic(partitions=1)
+    pipeline = Pipeline(name="open", topics=[topic], archive=str(tmp_path / "archive"))
+    archive, tp = Archive.at(pipeline.archive), TopicPartition(topic, 0)
+    send_each(send, topic, records("old", 0, 20))
+    drain(pipeline)
+    cut(local, {topic: 13})
+    wait_for(lambda: cluster.latest([tp], "read_uncommitted")[tp] == 13, "a shorter log")
+    send_each(send, topic, records("new", 13, 28))
+    if is_lost:
+        [note] = (tmp_path / "archive").glob("generations/0001/fingerprints/*.json")
+        note.unlink()
+
+    with pytest.raises(DataLossError, match=f"{tp} from offset 13 on|{tp} at or before 19"):
+        preflight(pipeline, cluster)
+    with pytest.raises(DataLossError, match=f"only copy of records of {tp}.*--leave-unsealed"):
+        plan_roll(archive, cluster, rewritten=True)
+    report = validate_archive(archive, cluster)
+    assert not report.complete
+    assert report.receipts_written == (0 if is_lost else 1)
+    assert plan_repair(archive, report).ranges == ({tp: [OffsetRange(0, 20)]} if is_lost else {})
+
+    roll(plan_roll(archive, cluster, rewritten=True, leave_unsealed=is_lost), print)
+    assert drain(pipeline)["records"] == (28 if is_lost else 15)
+    report = validate_archive(archive, cluster, deep=True)
+    assert (report.complete, errors(report.findings)) == (True, [])
+    old = records("old", 0, 13 if is_lost else 20)
+    assert values_of(archive) == sorted(value for _, value, *_ in [*old, *records("new", 13, 28)])

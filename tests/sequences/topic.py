@@ -240,6 +240,8 @@ class Topic:
             self._start()
         if cut is None:
             return "cut: nothing there"
+        # What was compacted right before it is gone as well, and its offsets are given again.
+        cut = min(cut, self._ends("read_uncommitted")[partition])
         self.cuts.setdefault((self.life, partition), []).append(cut)
         self.produce(self.chance.randint(1, 25))
         return f"cut {partition} at {cut}"

@@ -36,6 +36,12 @@ def write_notes(generation: Generation, notes: Iterable[Mapping[str, Any]]) -> N
         write_document(generation.root / note_name(generation, note["batch"]), dict(note))
 
 
+def is_noted(generation: Generation, batch: int) -> bool:
+    """Return whether a readable note says what Spark read of a batch."""
+    found = read_note(generation.root / note_name(generation, batch), "records", "fingerprint")
+    return found is not None and parse_note(found) is not None
+
+
 def noted_content(generation: Generation, part: Segment) -> BatchNote | None:
     """Return what Spark read of a segment, according to the drains' notes.
 

@@ -10,7 +10,7 @@ lost       of files that are lost or can't be read, their receipt has the finger
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import pyarrow as pa
@@ -18,6 +18,7 @@ from upath import UPath
 
 from kafka_drain.archive.fold import owner_of
 from kafka_drain.archive.generation import Generation
+from kafka_drain.archive.generation_state import read_state
 from kafka_drain.archive.receipts import Receipt, ReceiptError, SealedFile
 from kafka_drain.archive.snapshot import Snapshot
 from kafka_drain.archive.window import Window
@@ -32,6 +33,7 @@ from kafka_drain.progress import Progress, Ticker
 from kafka_drain.proof.committed_file import read_file
 from kafka_drain.proof.content_checks import Taken, content_of, together
 from kafka_drain.proof.hash_blocks import BLOCK, HashBlocks, Offsets, rows_of, without_headers
+from kafka_drain.proof.note_files import is_noted
 from kafka_drain.proof.replacement import Match, Replacement, judge_lost, rest_of
 from kafka_drain.proof.sealed_files import damage_of
 
@@ -86,8 +88,9 @@ def compare_replaced(
 ) -> Replacement:
     """Compare a window's records with those of the files that it replaces.
 
-    Files that no receipt seals are left out: what Spark read of these is compared with the window
-    before their batch is sealed.
+    Of files that no receipt seals, what Spark read is compared with the window before their batch
+    is sealed, if a note says what that was. Without one, nobody can tell whether such a file was
+    changed or its log rewritten: its records count as unknown.
 
     Args:
         snapshot: The archive, with all generations and windows.
@@ -103,9 +106,41 @@ def compare_replaced(
         StoreUnavailableError: When the archive's store doesn't respond.
     """
     segments = list(_segments(snapshot, frozenset(receipt.replaces)))
-    if not segments or _has_their_fingerprint(receipt, segments):
-        return Replacement()
-    return _Comparison(snapshot.root, receipt, file_format, erased or {}, say).of(segments)
+    sealed = {file.path for segment in segments for file in segment.files}
+    found = Replacement()
+    if segments and not _has_their_fingerprint(receipt, segments):
+        compared = _Comparison(snapshot.root, receipt, file_format, erased or {}, say)
+        found = compared.of(segments)
+    return found.and_unknown(_unnoted(snapshot, {*receipt.replaces} - sealed))
+
+
+def _unnoted(snapshot: Snapshot, paths: Collection[str]) -> dict[TopicPartition, list[OffsetRange]]:
+    """Return the offsets of unsealed files that can be read, of which no note says what Spark read.
+
+    Args:
+        snapshot: The archive.
+        paths: The files, relative to it.
+    """
+    generation = snapshot.open_generation
+    if generation is None or not paths:
+        return {}
+    state = read_state(snapshot, generation)
+    unsealed = range(state.last_sealed + 1, state.last_committed + 1)
+    found: dict[TopicPartition, list[OffsetRange]] = {}
+    for listed in state.new:
+        if f"{generation.data_name}/{listed.path}" not in paths:
+            continue
+        batches = unsealed if listed.batch is None else [listed.batch]
+        if all(is_noted(generation, batch) for batch in batches):
+            continue
+        file_format = generation.document.format
+        read = read_file(str(snapshot.root), generation.data_name, listed, file_format)
+        # Of one that can't be read, there is nothing to lose.
+        if isinstance(read, CommittedFile):
+            for content in read.contents:
+                held = OffsetRange(content.first, content.last + 1)
+                found.setdefault(content.tp, []).append(held)
+    return {tp: merge(ranges) for tp, ranges in found.items()}
 
 
 def _segments(snapshot: Snapshot, paths: frozenset[str]) -> Iterator[_Segment]:

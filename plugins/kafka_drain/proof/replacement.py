@@ -50,6 +50,14 @@ class Replacement:
         """Return what is left of it without the offsets that the user accepts."""
         return Replacement(_without(self.changed, accepted), _without(self.unknown, accepted))
 
+    def and_unknown(self, more: Ranges) -> Replacement:
+        """Return it with more offsets whose old records can't be compared."""
+        unknown = {
+            tp: merge([*self.unknown.get(tp, ()), *more.get(tp, ())])
+            for tp in {*self.unknown, *more}
+        }
+        return Replacement(self.changed, unknown)
+
     @property
     def names(self) -> tuple[str, ...]:
         """The ranges, as `topic:partition:start-end`."""

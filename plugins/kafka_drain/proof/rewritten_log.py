@@ -7,7 +7,7 @@ there doesn't: content and leader epoch of the newest archived record. Opens not
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 
@@ -154,6 +154,34 @@ def compare_tails(
             if record is not None and record.leader_epoch is not None
         },
     )
+
+
+def is_of_another_log(
+    sealed: Comparison,
+    unsealed: Comparison,
+    partitions: Collection[TopicPartition],
+    *,
+    has_gaps: bool,
+) -> bool:
+    """Decide whether what isn't sealed may be of another log than what is.
+
+    What was read before a log was rewritten isn't there any more, as what is sealed: it goes with
+    that. What is there was read after it, or may have been.
+
+    Args:
+        sealed: The newest sealed records, compared with Kafka's.
+        unsealed: The newest records that aren't sealed.
+        partitions: The partitions that have such records.
+        has_gaps: Whether some of its offsets are in no file: Kafka's log of now explains them.
+    """
+    if not sealed.rewritten and not unsealed.rewritten:
+        return False
+    after = [
+        tp
+        for tp in sealed.rewritten.keys() & set(partitions)
+        if unsealed.verdict_of(tp) != Verdict.REWRITTEN
+    ]
+    return has_gaps or bool(after)
 
 
 def newest_records(files: Iterable[CommittedFile]) -> dict[TopicPartition, SealedTail]:

@@ -77,7 +77,12 @@ from kafka_drain.proof.open_generation import (
 )
 from kafka_drain.proof.prove import Blockers, Evidence, Proof, prove
 from kafka_drain.proof.report import Report
-from kafka_drain.proof.rewritten_log import NAMED, Comparison, newest_records
+from kafka_drain.proof.rewritten_log import (
+    NAMED,
+    Comparison,
+    is_of_another_log,
+    newest_records,
+)
 from kafka_drain.proof.sealed_files import check_all_sealed, lost_ranges
 from kafka_drain.proof.sealing import Identity
 from kafka_drain.proof.segment_proof import provable
@@ -376,15 +381,17 @@ class _Logs:
         tails: The newest sealed record of each partition.
         sealed: Their comparison with Kafka's.
         unsealed: That of the newest records that aren't sealed yet.
+        of_unsealed: The partitions of those.
     """
 
     tails: Mapping[TopicPartition, SealedTail] = field(default_factory=dict)
     sealed: Comparison = field(default_factory=Comparison)
     unsealed: Comparison = field(default_factory=Comparison)
+    of_unsealed: Collection[TopicPartition] = ()
 
     def may_be_others(self, gaps: Sequence[Gap]) -> bool:
         """Return whether what isn't sealed may be of another log, or its gaps explained by one."""
-        return bool(self.sealed.rewritten or (self.unsealed.rewritten and gaps))
+        return is_of_another_log(self.sealed, self.unsealed, self.of_unsealed, has_gaps=bool(gaps))
 
 
 def _compare_logs(
@@ -405,6 +412,7 @@ def _compare_logs(
         tails,
         _compare(validation, validation.cluster, tails, bounds),
         _compare(validation, validation.cluster, unsealed, bounds),
+        unsealed.keys(),
     )
 
 

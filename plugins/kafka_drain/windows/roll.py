@@ -38,7 +38,7 @@ from kafka_drain.progress import Level, Line
 from kafka_drain.proof.committed_files import read_committed_files
 from kafka_drain.proof.content_checks import Reread, SegmentFiles
 from kafka_drain.proof.gap_explanation import same_topics
-from kafka_drain.proof.log_tails import rewritten_logs
+from kafka_drain.proof.log_tails import not_in_logs, rewritten_logs, unsealed_tails
 from kafka_drain.proof.offset_checks import held_ranges
 from kafka_drain.proof.replacement import judge_removed, refuse_unequal
 from kafka_drain.proof.sealing import Identity
@@ -172,7 +172,8 @@ def plan_roll(
         CheckpointError: When complete batches aren't sealed yet (validate first), or a sealed
             receipt is missing or changed.
         DataLossError: When unsealed files, or a window to remove, can't be drained again, or Kafka
-            has fewer offsets than were drained, or other records than such a window.
+            has fewer offsets than were drained, or other records than such a window, or than
+            unsealed files.
         AuthorizationError: When describing a topic is not permitted.
         KafkaUnavailableError: When Kafka doesn't answer.
     """
@@ -201,9 +202,13 @@ def plan_roll(
     left_out = {tp: n for tp, n in ends.items() if tp in unwanted or tp.topic in gone}
     same = {tp: offset for tp, offset in ends.items() if tp.topic in there.keys() - recreated}
     resumed: dict[TopicPartition, int] = {}
+    only_copies: set[TopicPartition] = set()
     if rewritten:
         begins = rewritten_logs(snapshot, cluster, same)
-        if not begins:
+        only_copies = not_in_logs(
+            cluster, unsealed_tails(generation, generation.document.format, state.new)
+        )
+        if not begins and not only_copies:
             raise ConfigError(
                 f"no log of {archive.root} was rewritten, as far as Kafka can tell; roll without "
                 "--rewritten"
@@ -220,7 +225,16 @@ def plan_roll(
     if not leave_unsealed:
         gone_parts = [tp for tp in ends if tp.topic in gone]
         never = recreated | {tp.topic for tp in resumed}
-        _check_unsealed(archive, state, same, first, gone_parts, never, is_rewritten=bool(resumed))
+        _check_unsealed(
+            archive,
+            state,
+            same,
+            first,
+            gone_parts,
+            never,
+            is_rewritten=rewritten,
+            only_copies=only_copies,
+        )
     starts = (
         same
         | resumed
@@ -408,6 +422,7 @@ def _check_unsealed(
     recreated: Collection[str],
     *,
     is_rewritten: bool,
+    only_copies: Collection[TopicPartition],
 ) -> None:
     damaged = errors(state.findings)
     unsealed = state.last_committed > state.last_sealed
@@ -417,6 +432,13 @@ def _check_unsealed(
         f"`kafka-drain roll {archive.root} --leave-unsealed` excludes them from what readers get, "
         "and names what Kafka can no longer deliver"
     )
+    if only_copies:
+        raise DataLossError(
+            f"{len(state.new):,} files without a receipt may be the only copy of records of "
+            f"{', '.join(map(str, sorted(only_copies)))} that Kafka no longer has: run "
+            f"`kafka-drain validate {archive.root}` first, which seals them if they are whole; "
+            f"otherwise, {anyway}"
+        )
     is_never_sealed = is_rewritten or never_sealed(recreated, last_read, state.last_sealed)
     if unsealed and not damaged and not is_never_sealed:
         raise CheckpointError(

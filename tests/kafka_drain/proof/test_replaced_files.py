@@ -18,6 +18,7 @@ from kafka_drain.proof.content_checks import content_of
 from kafka_drain.proof.replaced_files import compare_replaced
 from kafka_drain.proof.replacement import Replacement
 from kafka_drain.proof.sealing import Identity, seal_window
+from tests.kafka_drain.golden import END, add_batch, note_batch, open_next, sealed_copy
 from tests.kafka_drain.made_archive import Batch, MadeArchive, dense
 
 P0, P1 = TopicPartition("flights", 0), TopicPartition("flights", 1)
@@ -216,3 +217,34 @@ def test_compare_unsealed(tmp_path: Path) -> None:
     case.old = [replace(file, path=f"generations/0001/data/{n}") for n, file in enumerate(case.old)]
 
     assert case.compare(value=b"other").is_equal
+
+
+@pytest.mark.parametrize("batch", [0, 1])
+def test_compare_unsealed_not_noted(tmp_path: Path, batch: int) -> None:
+    """Without a note, nobody can tell a changed file from a rewritten log."""
+    archive = sealed_copy(tmp_path / "archive")
+    generation = open_next(archive, "parquet", ["topic"])
+    files = {
+        number: add_batch(generation, number, END + number, END + number + 1) for number in (0, 1)
+    }
+    changed, gone = files[batch]
+    gone.unlink()
+    names = [path.relative_to(tmp_path / "archive").as_posix() for path in (changed, gone)]
+    ranges = [(tp, OffsetRange(END + batch, END + batch + 1)) for tp in (P0, P1)]
+    receipt = seal_window(
+        ranges,
+        [],
+        [],
+        identity=Identity("p", "c", {"flights": "id"}),
+        window="repair_1",
+        replaces=names,
+        fingerprint=None,
+        sealed_at="",
+    )
+
+    def compare() -> Replacement:
+        return compare_replaced(archive.snapshot(), receipt, "parquet", print)
+
+    assert compare() == Replacement({}, {P0: [ranges[0][1]]})
+    note_batch(generation, batch, files[batch][:1], END + batch, END + batch + 1)
+    assert compare() == Replacement()

@@ -17,6 +17,7 @@ from kafka_drain.proof.rewritten_log import (
     compare_tail,
     compare_tails,
     find_first,
+    is_of_another_log,
     newest_records,
     rewritten_text,
 )
@@ -160,3 +161,36 @@ def test_rewritten_text() -> None:
         rewritten_text(first, why | {TopicPartition("t", 9): "x"})
         == f"{text}; and 1 more partitions"
     )
+
+
+WHY = {A: "another record"}
+
+
+@pytest.mark.parametrize(
+    ("sealed", "unsealed", "partitions", "has_gaps", "expected"),
+    [
+        (Comparison(), Comparison(), [A], True, False),
+        (Comparison(), Comparison(unknown=WHY), [A], True, False),
+        # Read after the log was rewritten, or perhaps.
+        (Comparison(WHY), Comparison(), [A, B], False, True),
+        (Comparison(WHY), Comparison(unknown=WHY), [A], False, True),
+        # Read before: it goes with what is sealed, unless Kafka's log of now explains something.
+        (Comparison(WHY), Comparison(WHY), [A, B], False, False),
+        (Comparison(WHY), Comparison(WHY), [A], True, True),
+        (Comparison(), Comparison(WHY), [A], False, False),
+        (Comparison(), Comparison(WHY), [A], True, True),
+        # Nothing of the rewritten partition isn't sealed.
+        (Comparison(WHY), Comparison(), [B], False, False),
+        (Comparison(WHY), Comparison(), [], False, False),
+        (Comparison(WHY), Comparison(), [B], True, True),
+    ],
+)
+def test_is_of_another_log(
+    sealed: Comparison,
+    unsealed: Comparison,
+    partitions: list[TopicPartition],
+    has_gaps: bool,
+    expected: bool,
+) -> None:
+    """What was read before a log was rewritten may be sealed; what may be of the new one isn't."""
+    assert is_of_another_log(sealed, unsealed, partitions, has_gaps=has_gaps) is expected
