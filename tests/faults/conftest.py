@@ -159,7 +159,7 @@ def sealed(
     topic = make_target(bootstrap_servers, f"sealed-{uuid.uuid4().hex[:8]}", 2)
     send_all(bootstrap_servers, topic, 2, 1_800)
     large = Producer({"bootstrap.servers": bootstrap_servers, "log_level": 0})
-    large.produce(topic, os.urandom(20_000), b"large", partition=0, timestamp=NOON)
+    large.produce(topic, os.urandom(20_000), None, partition=0, timestamp=NOON)
     assert large.flush(30) == 0
     root = tmp_path_factory.mktemp("sealed") / "archive"
     pipeline = Pipeline(name="faults", topics=[topic], archive=str(root))

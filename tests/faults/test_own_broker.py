@@ -21,6 +21,7 @@ from kafka_drain.archive.archive import Archive
 from kafka_drain.config.pipeline import Pipeline
 from kafka_drain.drain.preflight import preflight
 from kafka_drain.errors import DataLossError
+from kafka_drain.findings import summary
 from kafka_drain.kafka.client_config import KafkaConfig
 from kafka_drain.kafka.cluster import KafkaCluster
 from kafka_drain.offsets import TopicPartition
@@ -136,8 +137,11 @@ def test_drain_log_truncated(
         str(raised.value)
     )
     assert listing(Path(archive_folder)) == before
-    # The drained records are still there, and proven without the broker's log.
+    # The drained records are sealed all the same, and proven without the broker's log.
     report = validate_archive(Archive.at(archive_folder), cluster)
+    assert (report.offsets, report.receipts_written) == (40, 1)
+    assert summary(report.findings) == {"log_rewritten": 1}
+    report = validate_archive(Archive.at(archive_folder), None, deep=True)
     assert (report.complete, report.offsets, report.findings) == (True, 40, [])
 
 
