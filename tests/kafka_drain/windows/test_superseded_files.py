@@ -247,6 +247,7 @@ def test_remove_superseded_needed(case: Superseded, days: int, state: str, stays
     files = tuple(replace(file, path=case.batches[0].path) for file in shard.files)
     plan = replace(
         PLAN,
+        key="r",
         created_at=(utc_now() - timedelta(days=days)).isoformat(),
         shards=(replace(shard, files=files),),
     )
