@@ -15,7 +15,6 @@ from kafka_drain.errors import (
     TopicError,
 )
 from kafka_drain.kafka import topic_watch
-from kafka_drain.kafka import topic_watch
 from kafka_drain.kafka.topic_watch import TopicWatch, vanished
 
 
