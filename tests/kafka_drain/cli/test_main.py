@@ -8,6 +8,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 from pathlib import Path
 from pkgutil import iter_modules
 from typing import Any
@@ -156,15 +157,19 @@ def test_main_ended_by_signal(
     def run(_: argparse.Namespace) -> int:
         try:
             os.kill(os.getpid(), number)
-            signal.pause()
+            threading.Event().wait(30)
         finally:
             cleaned.append("lease")
         return 0
 
     monkeypatch.setattr("kafka_drain.cli.commands.inspect.run", run)
     before = signal.getsignal(signal.SIGTERM)
-
-    assert main(["inspect", "/archive"]) == code
+    # These tests may have been started by nohup.
+    inherited = signal.signal(signal.SIGHUP, signal.SIG_DFL)
+    try:
+        assert main(["inspect", "/archive"]) == code
+    finally:
+        signal.signal(signal.SIGHUP, inherited)
 
     assert cleaned == ["lease"]
     assert capsys.readouterr().err == (
