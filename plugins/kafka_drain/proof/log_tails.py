@@ -345,18 +345,6 @@ def _is_compacted(cluster: KafkaCluster, topic: str) -> bool:
     )
 
 
-def not_in_logs(cluster: KafkaCluster, tails: Tails) -> set[TopicPartition]:
-    """Return the partitions whose records Kafka doesn't have any more, or that can't be told.
-
-    Args:
-        cluster: The cluster that they were drained from.
-        tails: The newest record of each partition.
-    """
-    first, end = cluster.earliest(tails), cluster.latest(tails, "read_uncommitted")
-    compared = compare_with_logs(cluster, tails, first, end)
-    return {*compared.rewritten, *compared.unknown}
-
-
 def rewritten_logs(
     snapshot: Snapshot, cluster: KafkaCluster, partitions: Collection[TopicPartition]
 ) -> dict[TopicPartition, int]:

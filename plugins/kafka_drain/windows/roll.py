@@ -20,6 +20,7 @@ from kafka_drain.archive.moved import moved_from
 from kafka_drain.archive.snapshot import Snapshot, SnapshotGeneration, SnapshotWindow
 from kafka_drain.archive.window import Window, range_rows
 from kafka_drain.config.offset_ranges import parse_ranges
+from kafka_drain.data_files.file_offsets import CommittedFile
 from kafka_drain.drain.preflight import refuse_damage
 from kafka_drain.errors import (
     ArchiveError,
@@ -38,7 +39,7 @@ from kafka_drain.progress import Level, Line
 from kafka_drain.proof.committed_files import read_committed_files
 from kafka_drain.proof.content_checks import Reread, SegmentFiles
 from kafka_drain.proof.gap_explanation import same_topics
-from kafka_drain.proof.log_tails import not_in_logs, rewritten_logs, unsealed_tails
+from kafka_drain.proof.log_tails import rewritten_logs
 from kafka_drain.proof.offset_checks import held_ranges
 from kafka_drain.proof.replacement import judge_removed, refuse_unequal
 from kafka_drain.proof.sealing import Identity
@@ -205,9 +206,7 @@ def plan_roll(
     only_copies: set[TopicPartition] = set()
     if rewritten:
         begins = rewritten_logs(snapshot, cluster, same)
-        only_copies = not_in_logs(
-            cluster, unsealed_tails(generation, generation.document.format, state.new)
-        )
+        only_copies = _only_copies(snapshot, generation, state.new, known, cluster)
         if not begins and not only_copies:
             raise ConfigError(
                 f"no log of {archive.root} was rewritten, as far as Kafka can tell; roll without "
@@ -331,34 +330,69 @@ def _refuse_other_records(
     Raises:
         DataLossError: Names the offsets.
     """
-    # Not at the top: hardly a roll removes a window, and importing pyarrow takes a while.
-    from kafka_drain.proof.rereading import compare_with_kafka
-
-    document, live = snapshot.document, snapshot.fold.live(window.receipt.files)
+    live = snapshot.fold.live(window.receipt.files)
     if not live:
         return
     listed = [
         SinkFile(file.path.removeprefix(f"{window.data_name}/"), file.bytes, 0, 0, "receipt")
         for file in live
     ]
-    files, damage = read_committed_files(window, listed, window.plan.format, lambda line: None)
+    written = window.plan.format
+    _, reread, is_readable = _compared(snapshot, window, written, listed, topic_ids, cluster)
+    found = judge_removed(
+        [(c.tp, OffsetRange(c.first, c.last + 1)) for file in live for c in file.contents],
+        reread,
+        is_readable=is_readable,
+    )
+    refuse_unequal(window.key, found.but(accepted))
+
+
+def _only_copies(
+    snapshot: Snapshot,
+    generation: SnapshotGeneration,
+    unsealed: Sequence[SinkFile],
+    topic_ids: Mapping[str, str],
+    cluster: KafkaCluster,
+) -> set[TopicPartition]:
+    """Return the partitions of which unsealed files have records that Kafka may no longer have."""
+    replaced = snapshot.fold.replaced
+    files = [f for f in unsealed if f"{generation.data_name}/{f.path}" not in replaced]
+    written = generation.document.format
+    read, reread, _ = _compared(snapshot, generation, written, files, topic_ids, cluster)
+    # Of what can't be read, there is nothing to lose; without its key, a file can be read later.
+    if any(file.locked for file in read):
+        return set(generation.starting_offsets)
+    # How many records Kafka no longer has a comparison tells, not which.
+    held = {content.tp for file in read for content in file.contents}
+    return held if reread.gone else set(reread.changed)
+
+
+def _compared(
+    snapshot: Snapshot,
+    owner: SnapshotGeneration | SnapshotWindow,
+    file_format: str,
+    listed: Sequence[SinkFile],
+    topic_ids: Mapping[str, str],
+    cluster: KafkaCluster,
+) -> tuple[Sequence[CommittedFile], Reread, bool]:
+    """Compare files with what Kafka holds; return those that were read, and whether all were."""
+    # Not at the top: hardly a roll compares files, and importing pyarrow takes a while.
+    from kafka_drain.proof.rereading import compare_with_kafka
+
+    document = snapshot.document
+    files, damage = read_committed_files(owner, listed, file_format, lambda line: None)
+    open_ones = [file for file in files if not file.locked]
     reread = Reread()
-    locked = any(file.locked for file in files)
-    if not damage and not locked:
+    if open_ones:
         identity = Identity(document.pipeline, document.cluster_id, topic_ids)
         reread = compare_with_kafka(
-            SegmentFiles(window.root, window.plan.format, files),
+            SegmentFiles(owner.root, file_format, open_ones),
             cluster,
             lambda names: same_topics(identity, names, cluster),
             document.isolation_level,
             lambda line: None,
         )
-    found = judge_removed(
-        [(c.tp, OffsetRange(c.first, c.last + 1)) for file in live for c in file.contents],
-        reread,
-        is_readable=not damage and not locked,
-    )
-    refuse_unequal(window.key, found.but(accepted))
+    return files, reread, not damage and len(open_ones) == len(files)
 
 
 def _existing(cluster: KafkaCluster, names: Collection[str]) -> dict[str, Topic]:
