@@ -164,12 +164,14 @@ def test_main_ended_by_signal(
 
     monkeypatch.setattr("kafka_drain.cli.commands.inspect.run", run)
     before = signal.getsignal(signal.SIGTERM)
-    # These tests may have been started by nohup.
-    inherited = signal.signal(signal.SIGHUP, signal.SIG_DFL)
+    # These tests may have been started by nohup, or in the background.
+    started = {signal.SIGHUP: signal.SIG_DFL, signal.SIGINT: signal.default_int_handler}
+    inherited = {each: signal.signal(each, handler) for each, handler in started.items()}
     try:
         assert main(["inspect", "/archive"]) == code
     finally:
-        signal.signal(signal.SIGHUP, inherited)
+        for each, handler in inherited.items():
+            signal.signal(each, handler)
 
     assert cleaned == ["lease"]
     assert capsys.readouterr().err == (
