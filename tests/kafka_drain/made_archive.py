@@ -101,6 +101,16 @@ class MadeArchive:
             reason="test",
         )
 
+    def start_at(self, offsets: Mapping[TopicPartition, int]) -> None:
+        """Let the newest generation start at some offsets."""
+        self.archive.generation(self._generation).write(
+            starting_offsets=dict(offsets),
+            file_format="parquet",
+            partition_by=self.partition_by,
+            topic_ids=self.topic_ids,
+            reason="test",
+        )
+
     def seal(
         self,
         batch: Batch,

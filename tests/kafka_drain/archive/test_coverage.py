@@ -28,27 +28,16 @@ def made(tmp_path: Path) -> MadeArchive:
     Partition 1 was added to the topic later. A window holds 0 to 4, another 50 to 59.
     """
     made = MadeArchive(tmp_path / "archive", IDS)
-    start(made, {P0: 10})
+    made.start_at({P0: 10})
     for at in (10, 20, 30, 40):
         made.seal({P0: dense(at, at + 10)})
     made.open_generation()
-    start(made, {P0: 60, P1: 3})
+    made.start_at({P0: 60, P1: 3})
     made.seal({P0: dense(60, 70), P1: dense(3, 6)})
     made.seal({P0: dense(70, 80), P1: dense(6, 9)})
     made.seal_window("first", {P0: dense(0, 5)})
     made.seal_window("second", {P0: dense(50, 60)})
     return made
-
-
-def start(made: MadeArchive, offsets: dict[TopicPartition, int]) -> None:
-    """Let the newest generation start at some offsets."""
-    made.archive.snapshot().generations[-1].write(
-        starting_offsets=offsets,
-        file_format="parquet",
-        partition_by=["topic"],
-        topic_ids=made.topic_ids,
-        reason="test",
-    )
 
 
 def owned(made: MadeArchive, **ids: str) -> Owned:
@@ -76,7 +65,7 @@ def test_read_owned_behind_horizon(made: MadeArchive) -> None:
 def test_read_owned_nothing_sealed(tmp_path: Path) -> None:
     """A generation without receipts owns from its start on what is there."""
     made = MadeArchive(tmp_path / "archive", IDS)
-    start(made, {P0: 4})
+    made.start_at({P0: 4})
     found = owned(made)
 
     assert found.ranges == {P0: [R(4, 100)], P1: [R(0, 50)], U0: [R(0, 7)]}
@@ -92,7 +81,7 @@ def test_read_owned_topic_made_again(made: MadeArchive) -> None:
     assert found.sealed == {U0: 0}
     assert found.windows == []
     made.open_generation(t="id-2")
-    start(made, {P0: 0})
+    made.start_at({P0: 0})
     made.seal({P0: dense(0, 3)})
     found = owned(made, t="id-2")
     assert (found.ranges[P0], found.sealed[P0]) == ([R(0, 100)], 3)
@@ -214,11 +203,11 @@ def rewritten(tmp_path: Path) -> MadeArchive:
     A window of the earlier incarnation holds 0 to 4 of each, one of the other 20 to 24 of each.
     """
     made = MadeArchive(tmp_path / "archive", IDS)
-    start(made, {P0: 5, P1: 5})
+    made.start_at({P0: 5, P1: 5})
     made.seal({P0: dense(5, 20, FIRST_MS), P1: dense(5, 20, FIRST_MS)})
     made.seal_window("first", {P0: dense(0, 5), P1: dense(0, 5)})
     made.open_generation(t="id~2")
-    start(made, {P0: 13, P1: 20})
+    made.start_at({P0: 13, P1: 20})
     return made
 
 

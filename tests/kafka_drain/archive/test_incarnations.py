@@ -17,13 +17,7 @@ U0 = TopicPartition("u", 0)
 
 def opened(made: MadeArchive, topic_id: str, starts: dict[TopicPartition, int]) -> None:
     made.open_generation(t=topic_id)
-    made.archive.snapshot().generations[-1].write(
-        starting_offsets=starts,
-        file_format="parquet",
-        partition_by=["topic"],
-        topic_ids=made.topic_ids,
-        reason="test",
-    )
+    made.start_at(starts)
 
 
 @pytest.mark.parametrize(

@@ -94,20 +94,9 @@ def test_compare_in_earlier_generation(made: MadeArchive) -> None:
     assert compare(made, cluster_of(as_archived(13))) == {}
 
 
-def start(made: MadeArchive, **offsets: int) -> None:
-    """Let the newest generation start at an offset of each partition."""
-    made.archive.snapshot().generations[-1].write(
-        starting_offsets={{"a": A, "b": B}[name]: offset for name, offset in offsets.items()},
-        file_format="parquet",
-        partition_by=["topic"],
-        topic_ids=made.topic_ids,
-        reason="test",
-    )
-
-
 def test_compare_in_windows(made: MadeArchive) -> None:
     """Before the start of the first generation, backfilled windows have the newest record."""
-    start(made, a=20, b=20)
+    made.start_at({A: 20, B: 20})
     made.seal_window("first", {A: dense(0, 10, FIRST_MS), B: dense(0, 20, FIRST_MS)})
     made.seal_window("second", {A: dense(10, 20, FIRST_MS)})
 
@@ -120,10 +109,10 @@ def test_compare_in_windows(made: MadeArchive) -> None:
 
 def test_compare_in_windows_and_generations(made: MadeArchive) -> None:
     """Whatever is newer; a window that replaces files of a generation has nothing newer."""
-    start(made, a=5)
+    made.start_at({A: 5})
     made.seal({A: dense(5, 10, FIRST_MS)})
     made.open_generation()
-    start(made, a=20)
+    made.start_at({A: 20})
     made.seal_window("first", {A: dense(10, 15, FIRST_MS)})
 
     assert archived_tails(made.archive.snapshot(), [A])[A].offset == 14
@@ -134,7 +123,7 @@ def test_compare_in_windows_and_generations(made: MadeArchive) -> None:
 
 def test_compare_in_replaced_window(made: MadeArchive) -> None:
     """Records are read from the files that readers get, such as a compaction's."""
-    start(made, a=20)
+    made.start_at({A: 20})
     [replaced] = made.seal_window("first", {A: dense(0, 20, FIRST_MS)})
     made.seal_window("second", {A: dense(0, 20, FIRST_MS)}, replaces=[replaced.path])
     (made.root / replaced.path).unlink()
@@ -153,7 +142,7 @@ def test_compare_rewritten_twice(made: MadeArchive, without: tuple[int, ...]) ->
     rows = {at: ms for at, ms in dense(10, 20, FIRST_MS).items() if at not in without}
     made.seal({A: rows, B: dense(10, 20, FIRST_MS)}, together=True)
     made.open_generation(t="id-of-t~2")
-    start(made, a=13, b=20)
+    made.start_at({A: 13, B: 20})
 
     newest = max(at for at in range(13) if at not in without)
     assert archived_tails(made.archive.snapshot(), [A, B])[A].offset == newest
@@ -167,11 +156,11 @@ def test_compare_rewritten_twice(made: MadeArchive, without: tuple[int, ...]) ->
 @pytest.mark.parametrize("rewritten", [0, 4, 5, 12, 13, 16])
 def test_first_rewritten_in_windows(made: MadeArchive, rewritten: int) -> None:
     """The first rewritten offset is found in windows and in earlier incarnations, too."""
-    start(made, a=5)
+    made.start_at({A: 5})
     made.seal({A: dense(5, 20, FIRST_MS)})
     made.seal_window("first", {A: dense(0, 5, FIRST_MS)})
     made.open_generation(t="id-of-t~2")
-    start(made, a=13)
+    made.start_at({A: 13})
     made.seal({A: dense(13, 17, FIRST_MS)})
     snapshot, cluster = made.archive.snapshot(), cluster_of(as_archived(rewritten))
 

@@ -93,12 +93,17 @@ def test_bounds_beyond_end() -> None:
     assert at([1, 9, 2], 2, end=1) == 1
 
 
-def test_bounds_known() -> None:
+def test_bounds_known(monkeypatch: pytest.MonkeyPatch) -> None:
     """What a bound of an earlier time is known for isn't read again."""
     found = bounds([9, 1, 1, 2, 3])
     asked: list[Any] = []
     times_from = found.cluster.times_from
-    found.cluster.times_from = lambda *args: asked.append(args) or times_from(*args)  # type: ignore
+
+    def spy(*args: Any) -> Any:
+        asked.append(args)
+        return times_from(*args)
+
+    monkeypatch.setattr(found.cluster, "times_from", spy)
 
     assert found.of(3, [P], {P: 3}) == {P: 4}
     assert asked == [({P: 3}, LOOKAHEAD + 1)]
