@@ -122,7 +122,6 @@ def archived_tails(
 
     Raises:
         ArchiveError: When a `generation.json` is damaged.
-        ReceiptError: When a window's receipt is damaged.
     """
     open_generation = snapshot.open_generation
     if open_generation is None:

@@ -38,8 +38,12 @@ def write_notes(generation: Generation, notes: Iterable[Mapping[str, Any]]) -> N
 
 def is_noted(generation: Generation, batch: int) -> bool:
     """Return whether a readable note says what Spark read of a batch."""
+    return _note(generation, batch) is not None
+
+
+def _note(generation: Generation, batch: int) -> BatchNote | None:
     found = read_note(generation.root / note_name(generation, batch), "records", "fingerprint")
-    return found is not None and parse_note(found) is not None
+    return parse_note(found) if found is not None else None
 
 
 def noted_content(generation: Generation, part: Segment) -> BatchNote | None:
@@ -52,8 +56,7 @@ def noted_content(generation: Generation, part: Segment) -> BatchNote | None:
     """
     notes: list[BatchNote] = []
     for batch in range(part.first_batch, part.last_batch + 1):
-        found = read_note(generation.root / note_name(generation, batch), "records", "fingerprint")
-        note = parse_note(found) if found is not None else None
+        note = _note(generation, batch)
         if note is None:
             return None
         notes.append(note)
