@@ -46,7 +46,13 @@ from kafka_drain.proof.sealing import Identity
 from kafka_drain.proof.topic_ids import read_from
 from kafka_drain.storage.lease import hold_lease, wait_for_lease
 from kafka_drain.storage.object_retention import locked_in
-from kafka_drain.windows.roll_decisions import WindowFate, given_up, judge_window, never_sealed
+from kafka_drain.windows.roll_decisions import (
+    WindowFate,
+    given_up,
+    judge_window,
+    may_lose,
+    never_sealed,
+)
 
 #: How long maintenance waits for a drain and its validation to finish.
 WAIT_SECONDS = 300.0
@@ -354,17 +360,18 @@ def _only_copies(
     topic_ids: Mapping[str, str],
     cluster: KafkaCluster,
 ) -> set[TopicPartition]:
-    """Return the partitions of which unsealed files have records that Kafka may no longer have."""
+    """Return the partitions of which unsealed files have records that Kafka may no longer have.
+
+    Of a damaged file, there is nothing to lose; one whose key is missing can be read later.
+    """
     replaced = snapshot.fold.replaced
     files = [f for f in unsealed if f"{generation.data_name}/{f.path}" not in replaced]
     written = generation.document.format
     read, reread, _ = _compared(snapshot, generation, written, files, topic_ids, cluster)
-    # Of what can't be read, there is nothing to lose; without its key, a file can be read later.
     if any(file.locked for file in read):
         return set(generation.starting_offsets)
-    # How many records Kafka no longer has a comparison tells, not which.
     held = {content.tp for file in read for content in file.contents}
-    return held if reread.gone else set(reread.changed)
+    return may_lose(held, reread.changed, reread.gone)
 
 
 def _compared(

@@ -39,6 +39,19 @@ def given_up(
     return found
 
 
+def may_lose(
+    held: Collection[TopicPartition], changed: Collection[TopicPartition], gone: int
+) -> set[TopicPartition]:
+    """Return the partitions of which Kafka may no longer have each record of a set of files.
+
+    Args:
+        held: The partitions that have records in the files.
+        changed: Those where Kafka has another record at an offset.
+        gone: Number of the records that Kafka no longer has, of whichever partition.
+    """
+    return set(held if gone else changed)
+
+
 class WindowFate(Enum):
     """The fate of a sealed window when the next generation drains."""
 

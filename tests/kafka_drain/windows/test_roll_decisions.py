@@ -5,7 +5,13 @@ from __future__ import annotations
 import pytest
 
 from kafka_drain.offsets import OffsetRange, TopicPartition
-from kafka_drain.windows.roll_decisions import WindowFate, given_up, judge_window, never_sealed
+from kafka_drain.windows.roll_decisions import (
+    WindowFate,
+    given_up,
+    judge_window,
+    may_lose,
+    never_sealed,
+)
 
 P0, P1 = TopicPartition("t", 0), TopicPartition("t", 1)
 R = OffsetRange
@@ -51,6 +57,27 @@ def test_given_up(
     found = given_up(starts, {P0: ranges, P1: [R(60, 70)]})
 
     assert found == ({P0: expected} if expected else {})
+
+
+@pytest.mark.parametrize(
+    ("held", "changed", "gone", "expected"),
+    [
+        (set(), set(), 0, set()),
+        ({P0, P1}, set(), 0, set()),
+        ({P0, P1}, {P1}, 0, {P1}),
+        # Nothing says of which partition the record is that Kafka no longer has.
+        ({P0, P1}, set(), 1, {P0, P1}),
+        ({P0, P1}, {P1}, 1, {P0, P1}),
+    ],
+)
+def test_may_lose(
+    held: set[TopicPartition],
+    changed: set[TopicPartition],
+    gone: int,
+    expected: set[TopicPartition],
+) -> None:
+    """Records that Kafka no longer has, or has others in place of, are the archive's only ones."""
+    assert may_lose(held, changed, gone) == expected
 
 
 STAYS, GOES, TORN = WindowFate

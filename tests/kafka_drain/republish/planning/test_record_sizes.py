@@ -167,3 +167,21 @@ def test_batch_bytes(codec: str, expected: int) -> None:
     """What compresses well is small unless the topic keeps it uncompressed; noise never is."""
     assert (batch_bytes(bytes(100_000), codec) < 2_000) == bool(expected)
     assert 100_000 < batch_bytes(NOISE, codec) <= BATCH_HEADER + LIKENESS * 101_000
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "headers", "expected"),
+    [
+        # Length, attributes, deltas of timestamp and offset, key, value, number of headers.
+        (None, None, None, "0c 00 00 00 01 01 00"),
+        (b"", b"", [], "0c 00 00 00 00 00 00"),
+        (b"k", b"v" * 63, [], "8c01 00 00 00 02 6b 7e" + " 76" * 63 + " 00"),
+        (None, b"v" * 64, [], "8e01 00 00 00 01 8001" + " 76" * 64 + " 00"),
+        (None, b"", [("a", None)], "12 00 00 00 01 00 02 02 61 01"),
+        (None, b"", [("\xe4", b"x"), ("", "y")], "1c 00 00 00 01 00 04 04 c3a4 02 78 00 02 79"),
+    ],
+    ids=["nulls", "empty", "one-byte-length", "two-byte-length", "null-header", "headers"],
+)
+def test_payload_of(key: bytes | None, value: bytes | None, headers: Any, expected: str) -> None:
+    """A record as Kafka's protocol has it: lengths as zigzag varints, -1 for null."""
+    assert payload_of(key, value, headers) == bytes.fromhex(expected)
