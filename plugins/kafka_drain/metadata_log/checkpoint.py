@@ -104,15 +104,12 @@ def parse_initial_offsets(
         initial = from_spark_json(lines[1])
     except (ValueError, RecursionError) as error:
         return [Finding(Reason.CHECKPOINT_CORRUPT, where, str(error))]
-    return [
-        Finding(
-            Reason.CHECKPOINT_CORRUPT,
-            where,
-            f"{tp} starts at offset {initial[tp]}, generation.json says {starting_offsets[tp]}",
-        )
-        for tp in sorted(initial.keys() & starting_offsets.keys())
-        if initial[tp] != starting_offsets[tp]
-    ][:1]
+    for tp, offset in sorted(initial.items()):
+        if offset != starting_offsets.get(tp):
+            planned = starting_offsets.get(tp, "nothing of it")
+            detail = f"{tp} starts at offset {offset}, generation.json says {planned}"
+            return [Finding(Reason.CHECKPOINT_CORRUPT, where, detail)]
+    return []
 
 
 def _check_batch_metadata(line: str) -> None:

@@ -71,7 +71,7 @@ def test_read_manifest_golden() -> None:
 
 def test_read_checkpoint_golden() -> None:
     """The ends of the batches that are kept are known, and nothing is missing between them."""
-    checkpoint, findings = Archive.at(str(GOLDEN)).generation(1).read_checkpoint({})
+    checkpoint, findings = Archive.at(str(GOLDEN)).generation(1).read_checkpoint({P0: 0, P1: 0})
 
     assert findings == []
     assert {b: {P0: 3 * b + 3, P1: 3 * b + 3} for b in (11, 12, 13)} == checkpoint.ends

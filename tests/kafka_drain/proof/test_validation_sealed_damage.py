@@ -32,6 +32,7 @@ from tests.kafka_drain.golden import (
     add_batch,
     golden_cluster,
     note_batch,
+    open_next,
     sealed_copy,
     state_of,
 )
@@ -192,6 +193,26 @@ def test_validate_checkpoint_damaged(
     assert name in {finding.where for finding in report.findings}
     assert plan.starting_offsets == {P0: END, P1: END}
     assert after.findings == []
+
+
+@pytest.mark.parametrize("starts", [{"0": 0}, {"0": 0, "1": 1}])
+def test_validate_starts_changed_before_seal(tmp_path: Path, starts: dict[str, int]) -> None:
+    """What Spark started at has to be in generation.json, also while nothing is sealed."""
+    archive = sealed_copy(tmp_path / "archive")
+    opened = open_next(archive, "parquet", ["topic"])
+    add_batch(opened, 0, END, END + 1)
+    started = Path(str(opened.folder)) / "checkpoint/sources/0/0"
+    started.parent.mkdir(parents=True)
+    started.write_bytes(b'\0v1\n{"flights":{"0":%d,"1":%d}}' % (END, END))
+    path = Path(str(opened.folder)) / "generation.json"
+    text = json.loads(path.read_text())
+    changed = {p: n + END for p, n in starts.items()}
+    path.write_text(json.dumps(text | {"starting_offsets": {"flights": changed}}))
+
+    report = validate_archive(archive, None)
+
+    assert "generations/0002/checkpoint/sources/0/0" in {f.where for f in errors(report.findings)}
+    assert not report.complete
 
 
 def test_validate_checkpoint_old_batch_elsewhere(tmp_path: Path) -> None:
