@@ -2,11 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
 #: A broker's default for the maximum size of a message, in bytes (Kafka's message.max.bytes).
 MAX_MESSAGE_BYTES = 1_048_588
+#: A producer's default for the maximum size of a request, in bytes (max.request.size).
+MAX_REQUEST_BYTES = 1 << 20
+#: Java's producer compares its estimate of a batch of one record with it, which is at most this
+#: much larger than the batch.
+REQUEST_OVERHEAD = 100
+
+
+def request_bytes(limits: Iterable[int]) -> int:
+    """Return the largest batch that Java's producer takes before it compresses it, in bytes.
+
+    It is set so (`max.request.size`) that only the topics' own limits matter.
+
+    Args:
+        limits: Each topic's `max.message.bytes`.
+    """
+    return max(MAX_REQUEST_BYTES, *limits)
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,7 +18,11 @@ DIFFERENCE = "message.timestamp.difference.max.ms"
         ("retention.ms", "5", None, Fate.KEPT, {"retention.ms": "5"}),
         ("segment.bytes", "524288", None, Fate.KEPT, {"segment.bytes": "524288"}),
         ("segment.bytes", "524288", LEAST, Fate.RAISED, {"segment.bytes": "1048576"}),
+        ("segment.bytes", "-1", LEAST, Fate.RAISED, {"segment.bytes": "1048576"}),
         # Not what the broker means.
+        ("segment.bytes", "1048576", LEAST, Fate.REFUSED, {}),
+        ("segment.bytes", "-", LEAST, Fate.REFUSED, {}),
+        ("segment.bytes", "1x", LEAST, Fate.REFUSED, {}),
         ("segment.bytes", "2000000", LEAST, Fate.REFUSED, {}),
         (DIFFERENCE, "9", None, Fate.KEPT, {DIFFERENCE: "9"}),
         (DIFFERENCE, "9", UNKNOWN, Fate.TRANSLATED, {BEFORE: "9", AFTER: "9"}),
@@ -56,3 +60,38 @@ def test_fit_translated_beside_newer() -> None:
     fitted = fit({DIFFERENCE: "9", AFTER: "3"}, {DIFFERENCE: UNKNOWN}, 1)
 
     assert config_of(fitted) == {BEFORE: "9", AFTER: "3"}
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "refusal", "line"),
+    [
+        ("retention.ms", "5", None, "retention.ms=5: kept"),
+        (
+            "segment.bytes",
+            "7",
+            LEAST,
+            "segment.bytes=7: raised, segment.bytes=1048576 (the target takes at least 1048576)",
+        ),
+        (
+            DIFFERENCE,
+            "9",
+            UNKNOWN,
+            f"{DIFFERENCE}=9: translated, {BEFORE}=9, {AFTER}=9 "
+            "(the target has one setting for each side)",
+        ),
+        ("x", "1", UNKNOWN, "x=1: left out (the target doesn't know it)"),
+        (
+            "follower.replication.throttled.replicas",
+            "*",
+            None,
+            "follower.replication.throttled.replicas=*: never copied "
+            "(which replicas are throttled is a matter of the source's brokers)",
+        ),
+    ],
+    ids=str,
+)
+def test_fitted_line(name: str, value: str, refusal: str | None, line: str) -> None:
+    """The plan's line of a setting: what becomes of it, what is set, and why."""
+    [fitted] = fit({name: value}, {} if refusal is None else {name: refusal}, 2)
+
+    assert str(fitted) == line

@@ -56,6 +56,7 @@ class Answers:
         self.answers = list(answers)
 
     def ids_of(self, names: Any) -> dict[str, str]:
+        assert set(names) == {"a"}
         answer = self.answers.pop(0) if len(self.answers) > 1 else self.answers[0]
         if isinstance(answer, KafkaDrainError):
             raise answer
@@ -80,6 +81,18 @@ def test_look_confirms() -> None:
     """One answer without a topic isn't enough: a broker may have just started."""
     assert watch_of({}, THERE).look() is None
     assert str(watch_of({}).look()) == "topic a with id 1 was deleted while it was read"
+
+
+def test_look_names_all() -> None:
+    """Each topic that vanished is named."""
+
+    class Nothing(Answers):
+        def ids_of(self, names: Any) -> dict[str, str]:
+            return {}
+
+    watch = TopicWatch(Nothing(), {"a": "", "b": ""}, "meanwhile")  # type: ignore[arg-type]
+
+    assert str(watch.look()) == "topic a was deleted; topic b was deleted meanwhile"
 
 
 @pytest.mark.parametrize("first", [KafkaUnavailableError("no answer"), THERE], ids=str)

@@ -15,7 +15,7 @@ from kafka_drain.archive.keys import refuse_encrypted
 from kafka_drain.config.pipeline import Pipeline
 from kafka_drain.kafka.cluster import KafkaCluster
 from kafka_drain.kafka.topic_watch import TopicWatch
-from kafka_drain.kafka.topics import MAX_MESSAGE_BYTES
+from kafka_drain.kafka.topics import MAX_MESSAGE_BYTES, REQUEST_OVERHEAD, request_bytes
 from kafka_drain.republish.planning.binding import watch_targets
 from kafka_drain.republish.planning.plan import RepublishPlan
 from kafka_drain.republish.sending.allocation import ALLOCATION
@@ -156,7 +156,7 @@ def prepare_sink(
         writer_options={
             **PRODUCER_SETTINGS,
             "kafka.batch.size": str(min(BATCH_BYTES, min(limits) // 2)),
-            "kafka.max.request.size": str(max(1 << 20, *limits)),
+            "kafka.max.request.size": str(request_bytes(limits) + REQUEST_OVERHEAD),
             **connection,
         },
         log_levels=pipeline.log_levels,

@@ -22,6 +22,7 @@ from kafka_drain.errors import (
 )
 from kafka_drain.findings import errors
 from kafka_drain.kafka.cluster import KafkaCluster
+from kafka_drain.kafka.topics import request_bytes
 from kafka_drain.offsets import TopicPartition
 from kafka_drain.progress import Progress, Ticker
 from kafka_drain.proof.erased_records import refuse_unerased
@@ -520,9 +521,8 @@ def _larger(
                 codec,
                 headers_of=provenance_of if request.provenance else None,
                 as_sent=None if apply is None else lambda batch, tp: apply(batch, tp).batch,
-                # What `engines.spark` sets for Spark's sink.
                 largest_request=(
-                    max(1 << 20, limit) if request.delivery == AT_LEAST_ONCE else None
+                    request_bytes([limit]) if request.delivery == AT_LEAST_ONCE else None
                 ),
                 say=say,
             )

@@ -133,8 +133,8 @@ def large_records(
         codec: The topic's `compression.type`.
         headers_of: Returns the headers that are added to a record.
         as_sent: Returns what is sent of selected records; None to send them as they are.
-        largest_request: What the client itself refuses, by the size before compression, as Java's
-            does (max.request.size); None for no limit of its own.
+        largest_request: The largest batch before compression that the client itself takes, as
+            Java's does (`topics.request_bytes`); None for no limit of its own.
         say: Called with progress lines.
 
     Raises:
@@ -185,8 +185,8 @@ class _Possible:
         raw = BATCH_HEADER + len(self.payload)
         if raw <= limit:
             return raw
-        if largest_request is not None and raw + OVERHEAD > largest_request:
-            return raw + OVERHEAD
+        if largest_request is not None and raw > largest_request:
+            return raw
         return batch_bytes(self.payload, codec)
 
 

@@ -15,6 +15,7 @@ from kafka_drain.offsets import OffsetRange, TopicPartition
 from kafka_drain.republish.planning.record_sizes import (
     BATCH_HEADER,
     LIKENESS,
+    Large,
     batch_bytes,
     large_records,
     payload_of,
@@ -32,11 +33,17 @@ def found(
     made: MadeArchive, limit: int, codec: str = "producer", rows: Rows = ALL, **more: Any
 ) -> list[int]:
     """Return the offsets of the records that are too large."""
+    return [one.offset for one in large(made, limit, codec, rows, **more)]
+
+
+def large(
+    made: MadeArchive, limit: int, codec: str = "producer", rows: Rows = ALL, **more: Any
+) -> list[Large]:
     files = [
         (ShardFile(file.path, "parquet", file.bytes, "", 0, 9, 1, True), {T0: rows})
         for file in made.files()
     ]
-    return [one.offset for one in large_records(str(made.root), files, limit, codec, **more)]
+    return list(large_records(str(made.root), files, limit, codec, **more))
 
 
 def headers(count: int, value: bytes) -> list[dict[str, Any]]:
@@ -95,11 +102,50 @@ def test_large_records_with_provenance(made: MadeArchive) -> None:
 def test_large_records_as_sent(made: MadeArchive) -> None:
     """What a change makes of a record is what counts."""
 
-    def shortened(batch: pa.RecordBatch, _: TopicPartition) -> pa.RecordBatch:
+    def shortened(batch: pa.RecordBatch, tp: TopicPartition) -> pa.RecordBatch:
+        assert tp == T0
         place = batch.schema.get_field_index("value")
         return batch.set_column(place, "value", pa.array([b""] * len(batch), pa.large_binary()))
 
     assert found(made, 90_000, as_sent=shortened) == [7]
+
+
+def test_large_records_described(made: MadeArchive) -> None:
+    """A large record is named with its file, its size, and the batch that it needs."""
+    needed = BATCH_HEADER + len(payload_of(b"5", NOISE, ()))
+    path = made.files()[1].path
+
+    assert large(made, 90_000, "uncompressed", Rows((OffsetRange(5, 6),), None, None)) == [
+        Large(path, 5, len(b"5") + len(NOISE), needed)
+    ]
+
+
+def test_large_records_of_java_to_the_byte(made: MadeArchive) -> None:
+    """What the producer takes before it compresses is for the topic to refuse or to take."""
+    raw = BATCH_HEADER + len(payload_of(b"6", bytes(100_000), ()))
+    rows = Rows((OffsetRange(6, 7),), None, None)
+
+    assert large(made, 90_000, "lz4", rows, largest_request=raw) == []
+    assert [one.batch for one in large(made, 90_000, "lz4", rows, largest_request=raw - 1)] == [raw]
+
+
+def test_large_records_nulls(tmp_path: Any) -> None:
+    """A null counts as nothing, in a key, a value, the headers and in one of them."""
+    made = MadeArchive(tmp_path / "archive", {"t": "1"})
+    made.seal({T0: dense(0, 1)}, key=None, value=NOISE, headers=None)
+    made.seal({T0: dense(1, 2)}, key=NOISE, value=None, headers=[])
+    made.seal({T0: dense(2, 3)}, key=None, value=None, headers=headers(2, NOISE))
+    made.seal(
+        {T0: dense(3, 6)},
+        # All in one file, so that a row's headers are found among those of others.
+        headers=lambda tp, offset: {
+            3: None,
+            4: [{"key": "a", "value": None}, {"key": "h" * 100_000, "value": None}],
+            5: headers(1, b"x"),
+        }[offset],
+    )
+
+    assert found(made, 90_000, "uncompressed") == [0, 1, 2, 4]
 
 
 def test_large_records_of_java(made: MadeArchive) -> None:
