@@ -363,8 +363,11 @@ def check_identity(
             "refer to other records; correct the connection or choose another archive"
         )
     generation = snapshot.open_generation
+    if generation is None:
+        # A first drain was stopped before it read anything.
+        return
     # Ignore topics that the generation was rolled without.
-    counted = generation.document.topics if generation else None
+    counted = generation.document.topics
     for name, topic_id in document.topics.items():
         if counted and name not in counted:
             continue

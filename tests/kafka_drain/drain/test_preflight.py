@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
 from typing import Any
@@ -261,6 +262,15 @@ def test_preflight_topic_made_again(tmp_path: Path, folder: Path) -> None:
         TopicError,
         r"topic a was deleted and recreated .*new-id, the archive has id-of-a",
     )
+
+
+def test_preflight_topic_made_again_before_first_batch(folder: Path) -> None:
+    """Of a first drain that was stopped before it opened a generation, nothing is another's."""
+    shutil.rmtree(str(make_archive(folder).folder))
+
+    plan = preflight(pipeline_to(folder), cluster_of(topic_ids={"a": "new-id"}))
+
+    assert (plan.generation, plan.topics["a"].id) == (None, "new-id")
 
 
 def test_preflight_no_ids(folder: Path) -> None:
