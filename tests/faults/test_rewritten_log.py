@@ -197,6 +197,9 @@ def test_drain_log_rewritten_below_generations(
     send_each(send, topic, records("new", 13, 28))
     with pytest.raises(DataLossError, match=f"{tp} from offset 13 on"):
         preflight(pipeline, cluster)
+    for interval in hours:
+        with pytest.raises(DataLossError, match=f"{tp} from offset 13 on"):
+            backfill(pipeline, interval)
     assert summary(validate_archive(archive, cluster).findings) == {"log_rewritten": 1}
 
     roll(plan_roll(archive, cluster, rewritten=True), print)

@@ -81,7 +81,7 @@ def refuse_rewritten(
     """
     lines: list[str] = []
     for some in tails:
-        compared = compare_with_logs(cluster, some, first, end)
+        compared = compare_with_logs(snapshot, cluster, some, first, end)
         if compared.rewritten:
             named = sorted(compared.rewritten)[:NAMED]
             begins = {tp: first_rewritten(snapshot, cluster, tp, some[tp]) for tp in named}

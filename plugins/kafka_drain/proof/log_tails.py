@@ -34,6 +34,7 @@ from kafka_drain.errors import (
     KeyUnavailableError,
 )
 from kafka_drain.kafka.cluster import KafkaCluster
+from kafka_drain.kafka.identity import SeenRecord
 from kafka_drain.metadata_log.manifest import SinkFile
 from kafka_drain.offsets import OffsetRange, TopicPartition
 from kafka_drain.proof.rewritten_log import (
@@ -310,11 +311,12 @@ def _hashes(
 
 
 def compare_with_logs(
-    cluster: KafkaCluster, tails: Tails, first: Offsets, end: Offsets
+    snapshot: Snapshot, cluster: KafkaCluster, tails: Tails, first: Offsets, end: Offsets
 ) -> Comparison:
     """Compare archived records with what Kafka has at their offsets.
 
     Args:
+        snapshot: The archive.
         cluster: The cluster that they were drained from.
         tails: The archived records.
         first: The first offset that Kafka has, by partition.
@@ -327,15 +329,78 @@ def compare_with_logs(
     there = {tp: tail for tp, tail in tails.items() if tp in first and tp in end}
     asked = {tp: tail.offset for tp, tail in there.items() if first[tp] <= tail.offset < end[tp]}
     seen = cluster.single_records(asked)
-    missing = {tp.topic for tp, at in asked.items() if tp not in seen or seen[tp].offset != at}
+    missing = {tp: at for tp, at in asked.items() if tp not in seen or seen[tp].offset != at}
     if missing:
         # Records may have expired in the meantime.
-        first = {**first, **cluster.earliest([tp for tp in asked if tp.topic in missing])}
-    compacted = {name for name in missing if _is_compacted(cluster, name)}
+        topics = {tp.topic for tp in missing}
+        first = {**first, **cluster.earliest([tp for tp in asked if tp.topic in topics])}
+    compacted = {name for name in {tp.topic for tp in missing} if _is_compacted(cluster, name)}
+    spans = {
+        tp: OffsetRange(max(first[tp], at - SEARCHED), at)
+        for tp, at in missing.items()
+        if tp.topic in compacted
+    }
+    before = newest_records_in(cluster, spans)
+    hashes = {tp: _hash_at(snapshot, tp, record.offset) for tp, record in before.items()}
     return compare_tails(
         there,
-        {tp: LogNow(first[tp], end[tp], seen.get(tp), tp.topic in compacted) for tp in there},
+        {
+            tp: LogNow(
+                first[tp],
+                end[tp],
+                seen.get(tp),
+                tp.topic in compacted,
+                before.get(tp),
+                hashes.get(tp),
+            )
+            for tp in there
+        },
     )
+
+
+def newest_records_in(
+    cluster: KafkaCluster, spans: Mapping[TopicPartition, OffsetRange]
+) -> dict[TopicPartition, SeenRecord]:
+    """Return the newest record that Kafka has of each partition in a range of offsets.
+
+    Kafka tells the next record from an offset on, not the one before it: so the search begins at
+    the end of the range, goes back by ever longer steps until there is a record, and then halves
+    what is left behind it.
+
+    Args:
+        cluster: The cluster.
+        spans: The ranges; empty ones, and those without a record, are left out.
+
+    Raises:
+        AuthorizationError: When an ACL on a topic is missing.
+        KafkaUnavailableError: When Kafka doesn't respond.
+    """
+    found: dict[TopicPartition, SeenRecord] = {}
+    left, step = dict(spans), 1
+    while left := {tp: span for tp, span in left.items() if span}:
+        asked = {
+            tp: (span.start + span.end) // 2 if tp in found else max(span.start, span.end - step)
+            for tp, span in left.items()
+        }
+        seen = cluster.single_records(asked)
+        for tp, at in asked.items():
+            span, record = left[tp], seen.get(tp)
+            if record is not None and record.offset in span:
+                found[tp] = record
+                left[tp] = OffsetRange(record.offset + 1, span.end)
+            else:
+                left[tp] = OffsetRange(span.start, at)
+        step *= 8
+    return found
+
+
+def _hash_at(snapshot: Snapshot, tp: TopicPartition, offset: int) -> str | None:
+    """Return the hash of the record that the archive has at an offset; None if it isn't known."""
+    span = OffsetRange(offset, offset + 1)
+    for held in _held_of(snapshot, tp, span):
+        if held.first <= offset and (value := held.hashes(tp, span).get(offset)):
+            return value
+    return None
 
 
 def _is_compacted(cluster: KafkaCluster, topic: str) -> bool:
@@ -362,7 +427,7 @@ def rewritten_logs(
     """
     tails = archived_tails(snapshot, partitions)
     first, end = cluster.earliest(tails), cluster.latest(tails, "read_uncommitted")
-    compared = compare_with_logs(cluster, tails, first, end)
+    compared = compare_with_logs(snapshot, cluster, tails, first, end)
     found = {}
     for tp, tail in tails.items():
         if tp in compared.rewritten or tail.offset >= end[tp]:
@@ -398,7 +463,7 @@ def first_rewritten(
     def compare(archived: SealedTail) -> Verdict:
         if archived.offset >= end:
             return Verdict.REWRITTEN
-        found = compare_with_logs(cluster, {tp: archived}, {tp: first}, {tp: end})
+        found = compare_with_logs(snapshot, cluster, {tp: archived}, {tp: first}, {tp: end})
         epoch = found.epochs.get((tp, archived.offset), -1)
         if tail.leader_epoch is not None and epoch > tail.leader_epoch:
             # The same record, sent again: epochs only rise along a log.

@@ -40,12 +40,16 @@ class LogNow:
         end: Its high watermark.
         record: Its first record at or after the archived record's offset; None if there is none.
         is_compacted: Whether its topic is compacted.
+        before: If it is, and the archived record isn't there: its newest record before that.
+        archived_before: The hash of the record that the archive has at that one's offset.
     """
 
     first: int
     end: int
     record: SeenRecord | None = None
     is_compacted: bool = False
+    before: SeenRecord | None = None
+    archived_before: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,9 +68,10 @@ class Compared:
 def compare_tail(archived: SealedTail, now: LogNow) -> Compared:
     """Compare the newest archived record of a partition with what Kafka has at its offset.
 
-    A record that isn't there may have expired or been compacted: that is no sign of another log,
-    and none of the same. Otherwise a record stays where it is, with its content and leader epoch;
-    a log that ends before it has lost its end.
+    A record that has expired is no sign of another log, and none of the same. Otherwise a record
+    stays where it is, with its content and leader epoch; a log that ends before it has lost its
+    end. In place of one that may have been compacted, the newest before it is compared: between
+    the two, Kafka has nothing.
     """
     at, record = archived.offset, now.record
     if at < now.first:
@@ -81,7 +86,7 @@ def compare_tail(archived: SealedTail, now: LogNow) -> Compared:
         return Compared(Verdict.REWRITTEN, why)
     if record is None or record.offset != at:
         if now.is_compacted:
-            return Compared(Verdict.UNKNOWN, f"offset {at} may have been compacted")
+            return _compare_before(archived, now)
         return Compared(Verdict.REWRITTEN, f"Kafka has no record at archived offset {at}")
     if archived.hash is not None and archived.hash not in record.hashes:
         return Compared(Verdict.REWRITTEN, f"offset {at} has another record than the archive")
@@ -94,6 +99,22 @@ def compare_tail(archived: SealedTail, now: LogNow) -> Compared:
         return Compared(Verdict.REWRITTEN, why)
     if archived.hash is None:
         return Compared(Verdict.UNKNOWN, f"the archive's record at offset {at} can't be read")
+    return Compared(Verdict.SAME)
+
+
+def _compare_before(archived: SealedTail, now: LogNow) -> Compared:
+    record = now.before
+    if record is None or now.archived_before is None:
+        return Compared(Verdict.UNKNOWN, f"offset {archived.offset} may have been compacted")
+    if now.archived_before not in record.hashes:
+        why = f"offset {record.offset} has another record than the archive"
+        return Compared(Verdict.REWRITTEN, why)
+    if _is_earlier(archived.leader_epoch, record.leader_epoch):
+        why = (
+            f"offset {record.offset} has leader epoch {record.leader_epoch}, after epoch "
+            f"{archived.leader_epoch} of archived offset {archived.offset}"
+        )
+        return Compared(Verdict.REWRITTEN, why)
     return Compared(Verdict.SAME)
 
 
@@ -144,14 +165,20 @@ def compare_tails(
         now: What Kafka has of the partitions that it still has.
     """
     found = {tp: compare_tail(tail, now[tp]) for tp, tail in archived.items() if tp in now}
-    same = {tp: now[tp].record for tp, each in found.items() if each.verdict == Verdict.SAME}
+    same = {
+        tp: record
+        for tp, each in found.items()
+        if each.verdict == Verdict.SAME
+        and (record := now[tp].record) is not None
+        and record.offset == archived[tp].offset
+    }
     return Comparison(
         {tp: each.why for tp, each in found.items() if each.verdict == Verdict.REWRITTEN},
         {tp: each.why for tp, each in found.items() if each.verdict == Verdict.UNKNOWN},
         {
             (tp, record.offset): record.leader_epoch
             for tp, record in same.items()
-            if record is not None and record.leader_epoch is not None
+            if record.leader_epoch is not None
         },
     )
 

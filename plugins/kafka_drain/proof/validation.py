@@ -424,7 +424,7 @@ def _compare(
 ) -> Comparison:
     first = {tp: each.earliest for tp, each in bounds.items()}
     end = {tp: each.high_watermark for tp, each in bounds.items()}
-    compared = compare_with_logs(cluster, tails, first, end)
+    compared = compare_with_logs(validation.snapshot, cluster, tails, first, end)
     for number, (tp, why) in enumerate(sorted(compared.rewritten.items())):
         begins = ""
         if number < NAMED:

@@ -27,6 +27,7 @@ from kafka_drain.archive.window import Window
 from kafka_drain.clock import Clock, utc_now
 from kafka_drain.config.offset_ranges import parse_acknowledgements, range_name
 from kafka_drain.config.pipeline import Pipeline
+from kafka_drain.drain.kafka_checks import refuse_rewritten
 from kafka_drain.drain.preflight import check_identity, find_partitions
 from kafka_drain.errors import (
     ArchiveError,
@@ -38,6 +39,7 @@ from kafka_drain.kafka.cluster import KafkaCluster
 from kafka_drain.kafka.identity import earlier_incarnations
 from kafka_drain.offsets import OffsetRange, TopicPartition, count, merge, subtract
 from kafka_drain.progress import Level, Line
+from kafka_drain.proof.log_tails import archived_tails
 from kafka_drain.windows.time_bounds import TimeBounds
 
 Ranges = Mapping[TopicPartition, list[OffsetRange]]
@@ -155,7 +157,8 @@ def plan_backfill(
     Raises:
         ArchiveError: When nothing was drained yet, or the archive belongs to another pipeline.
         TopicError: When a topic was recreated after the interval's offsets were frozen.
-        DataLossError: When Kafka no longer holds offsets that may belong to the interval.
+        DataLossError: When Kafka no longer holds offsets that may belong to the interval, or its
+            log was rewritten since it was drained.
         ManifestInvalidError: When something sealed is missing or changed.
         KafkaUnavailableError: When Kafka doesn't answer.
     """
@@ -182,6 +185,9 @@ def plan_backfill(
     else:
         asked = _asked(checked.left_out.index, interval, offsets, first, own)
         snapshot = refuse_unsound(snapshot, asked=asked).snapshot
+    # What it may call archived already has to be what Kafka has, and so has what lies before it.
+    high = cluster.latest(partitions, "read_uncommitted")
+    refuse_rewritten(snapshot, cluster, [archived_tails(snapshot, partitions)], first, high)
     owned = read_owned(snapshot, topic_ids, last)
     acknowledged = parse_acknowledgements(acknowledge_expired)
     accepted = _refuse_expired(

@@ -8,15 +8,19 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from kafka_drain.archive.receipts import SealedTail
 from kafka_drain.errors import DataLossError
+from kafka_drain.kafka.identity import SeenRecord
 from kafka_drain.offsets import OffsetRange, TopicPartition
 from kafka_drain.proof import log_tails, sealing
 from kafka_drain.proof.log_tails import (
     archived_tails,
     compare_with_logs,
     first_rewritten,
+    newest_records_in,
     rewritten_logs,
     unsealed_tails,
 )
@@ -26,6 +30,7 @@ from tests.kafka_drain.made_archive import EPOCH, MadeArchive, dense
 
 A, B = TopicPartition("t", 0), TopicPartition("t", 1)
 FIRST_MS = 1_767_000_000_000
+COMPACTED = {"t": {"cleanup.policy": "compact"}}
 
 Contents = Callable[[TopicPartition, OffsetRange], list[dict[str, Any]]]
 
@@ -67,7 +72,7 @@ def compare(made: MadeArchive, cluster: FakeCluster) -> dict[TopicPartition, Ver
     """Return the verdict on each partition that has an archived record."""
     tails = archived_tails(made.archive.snapshot(), [A, B])
     bounds = cluster.earliest(tails), cluster.latest(tails, "read_uncommitted")
-    found = compare_with_logs(cluster, tails, *bounds)  # type: ignore[arg-type]
+    found = compare_with_logs(made.archive.snapshot(), cluster, tails, *bounds)  # type: ignore[arg-type]
     return {tp: found.verdict_of(tp) for tp in tails}
 
 
@@ -82,6 +87,53 @@ def test_compare_earlier_release(made: MadeArchive) -> None:
     assert compare(made, cluster_of(as_archived())) == {A: Verdict.SAME}
     assert compare(made, cluster_of(as_archived(19))) == {A: Verdict.REWRITTEN}
     assert compare(made, cluster_of(as_archived(20))) == {A: Verdict.SAME}
+
+
+@pytest.mark.parametrize(
+    ("rewritten_from", "verdict"),
+    [
+        # Kafka's newest record before the archive's is the archive's.
+        (None, Verdict.SAME),
+        (13, Verdict.SAME),
+        (12, Verdict.REWRITTEN),
+        (0, Verdict.REWRITTEN),
+    ],
+)
+@pytest.mark.parametrize("is_in_window", [False, True])
+def test_compare_compacted(
+    made: MadeArchive, rewritten_from: int | None, verdict: Verdict, *, is_in_window: bool
+) -> None:
+    """Where the newest record was compacted, the newest that Kafka has before it tells."""
+    if is_in_window:
+        made.start_at({A: 20, B: 20})
+        made.seal_window("day", {A: dense(0, 20, FIRST_MS)})
+    else:
+        made.seal({A: dense(0, 10, FIRST_MS)})
+        made.seal({A: dense(10, 20, FIRST_MS)})
+    left = as_archived(rewritten_from, without=tuple(range(13, 25)))
+
+    assert compare(made, cluster_of(left, configs=COMPACTED)) == {A: verdict}
+    nothing = as_archived(rewritten_from, without=tuple(range(40)))
+    assert compare(made, cluster_of(nothing, configs=COMPACTED)) == {A: Verdict.UNKNOWN}
+
+
+@given(st.sets(st.integers(0, 99)), st.integers(0, 99), st.integers(0, 100))
+def test_newest_records_in_property(there: set[int], start: int, length: int) -> None:
+    """The newest record of a range is found, in few requests, and none outside of it."""
+    span = OffsetRange(start, start + length)
+    requests = []
+
+    class Log:
+        def single_records(self, asked: dict[TopicPartition, int]) -> dict[Any, SeenRecord]:
+            requests.append(asked)
+            later = [offset for offset in there if offset >= asked[A]]
+            return {A: SeenRecord(min(later), frozenset(), None)} if later else {}
+
+    found = newest_records_in(Log(), {A: span})  # type: ignore[arg-type]
+
+    newest = max((offset for offset in there if offset in span), default=None)
+    assert (found[A].offset if found else None) == newest
+    assert len(requests) <= 12
 
 
 def test_compare_in_earlier_generation(made: MadeArchive) -> None:
@@ -189,7 +241,7 @@ def test_compare_files_bounded(made: MadeArchive, monkeypatch: pytest.MonkeyPatc
 
 @pytest.mark.parametrize(
     ("config", "verdict"),
-    [({}, Verdict.REWRITTEN), ({"cleanup.policy": "compact,delete"}, Verdict.UNKNOWN)],
+    [({}, Verdict.REWRITTEN), ({"cleanup.policy": "compact,delete"}, Verdict.SAME)],
 )
 def test_compare_no_record(made: MadeArchive, config: dict[str, str], verdict: Verdict) -> None:
     """Only in a compacted topic may a single record be gone."""

@@ -34,6 +34,10 @@ def now(record: SeenRecord | None, *, is_compacted: bool = False) -> LogNow:
     return LogNow(0, 30, record, is_compacted)
 
 
+def compacted(before: SeenRecord, archived: str | None) -> LogNow:
+    return LogNow(0, 30, seen(25), True, before, archived)
+
+
 @pytest.mark.parametrize(
     ("archived", "there", "verdict", "why"),
     [
@@ -73,6 +77,19 @@ def now(record: SeenRecord | None, *, is_compacted: bool = False) -> LogNow:
             REWRITTEN,
             "offset 20 has leader epoch 2, before epoch 3",
         ),
+        # The newest record before one that was compacted.
+        (SealedTail.of(19, "aa"), compacted(seen(9), "aa"), SAME, ""),
+        (SealedTail.of(19, "aa"), compacted(seen(9), "without-headers"), SAME, ""),
+        (SealedTail.of(19, "aa"), compacted(seen(9), "bb"), REWRITTEN, "offset 9 has another"),
+        (SealedTail.of(19, "aa"), compacted(seen(9), None), UNKNOWN, "may have been compacted"),
+        (SealedTail.of(19, "aa", 3), compacted(seen(9, epoch=3), "aa"), SAME, ""),
+        (SealedTail.of(19, "aa", 3), compacted(seen(9, epoch=2), "aa"), SAME, ""),
+        (
+            SealedTail.of(19, "aa", 3),
+            compacted(seen(9, epoch=4), "aa"),
+            REWRITTEN,
+            "offset 9 has leader epoch 4, after epoch 3 of archived offset 19",
+        ),
     ],
 )
 def test_compare_tail(archived: SealedTail, there: LogNow, verdict: Verdict, why: str) -> None:
@@ -92,6 +109,9 @@ def test_compare_tails() -> None:
     found = compare_tails(tails, {A: now(seen(epoch=5)), B: now(seen())})
 
     assert found.epochs == {(A, 19): 5}
+    compared = compare_tails({A: SealedTail.of(19, "aa")}, {A: compacted(seen(9, epoch=1), "aa")})
+    # Of the archived record itself, nothing is known.
+    assert (compared.verdict_of(A), compared.epochs) == (SAME, {})
     assert list(found.rewritten) == [B]
     assert found.unknown == {}
     assert [found.verdict_of(tp) for tp in (A, B)] == [SAME, REWRITTEN]
