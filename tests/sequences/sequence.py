@@ -65,6 +65,8 @@ class Sequence:
         damaged: Files that were taken away.
         taken: The records that they held.
         altered: The records that were changed in a file that wasn't sealed.
+        unsealed: Those that were in a file that was taken away before it was sealed.
+        lost_notes: Whether a drain's note of what Spark read was taken away.
         passed: Records that Kafka had lost before a drain passed their offsets.
         given_up: Records that are nowhere else, of unsealed files that a roll was told to leave.
         history: What has happened, for people.
@@ -82,6 +84,8 @@ class Sequence:
     damaged: set[str] = field(default_factory=set)
     taken: set[Place] = field(default_factory=set)
     altered: set[Place] = field(default_factory=set)
+    unsealed: set[Place] = field(default_factory=set)
+    lost_notes: bool = False
     passed: set[Place] = field(default_factory=set)
     given_up: set[Place] = field(default_factory=set)
     history: list[str] = field(default_factory=list)
@@ -261,7 +265,9 @@ class Sequence:
             self.note(f"lose {file.path}")
             path = self.folder / file.path
             if file.path not in self.damaged:
-                self.taken |= {place for place, _ in self.rows(file)}
+                held = {place for place, _ in self.rows(file)}
+                self.taken |= held
+                self.unsealed |= held if file.sealed is None else set()
             self.damaged.add(file.path)
             if self.chance.random() < 0.7:
                 path.unlink(missing_ok=True)
@@ -299,6 +305,7 @@ class Sequence:
             if self.chance.random() < 0.7:
                 self.note(f"lose {note.relative_to(self.folder)}")
                 note.unlink()
+                self.lost_notes = True
 
     # The judge
 
@@ -313,8 +320,12 @@ class Sequence:
             seen.add(place)
 
     def missing(self) -> dict[Place, Record]:
-        """Return what is owed and not there."""
+        """Return what is owed and not there.
+
+        Of a lost file, without a receipt and without a note, nobody knows what it held.
+        """
         there = {place for place, _ in self.read()} | self.given_up
+        there |= self.unsealed if self.lost_notes else set()
         return {place: record for place, record in self.owed.items() if place not in there}
 
     def require_owed(self, what: str, ended: Ended) -> None:
