@@ -108,7 +108,12 @@ class ClusterDescriber:
     config: KafkaConfig
     cost: Cost = field(default_factory=Cost)
 
-    def describe(self, topics: Collection[str], parts: Collection[Part] = ASKED) -> ClusterState:
+    def describe(
+        self,
+        topics: Collection[str],
+        parts: Collection[Part] = ASKED,
+        about: Callable[[Acl], bool] | None = None,
+    ) -> ClusterState:
         """Ask for the state of a cluster, as far as it concerns some topics.
 
         A part that this user may not see, that the broker doesn't know or doesn't answer in time
@@ -117,6 +122,8 @@ class ClusterDescriber:
         Args:
             topics: The topics.
             parts: The parts to ask for.
+            about: Returns whether an ACL counts; None for those about the topics, the groups that
+                are found, and the cluster.
         """
         began = time.monotonic()
         self.cost = Cost()
@@ -156,7 +163,11 @@ class ClusterDescriber:
                 raise KafkaException(KafkaError(KafkaError.CLUSTER_AUTHORIZATION_FAILED))
             return question()
 
-        acls = ask(Part.ACLS, lambda: allowed(lambda: self._acls(topics, names)))
+        counts = about or (lambda acl: acl.is_about(topics, names))
+        # Which groups matter isn't known without them.
+        missing = "without those on groups, which weren't captured"
+        detail = missing if groups is None and about is None else ""
+        acls = ask(Part.ACLS, lambda: allowed(lambda: self._acls(counts, detail)))
         users = ask(Part.USERS, lambda: allowed(self._users))
         self.cost.milliseconds = round(1000 * (time.monotonic() - began))
         return ClusterState(
@@ -290,9 +301,7 @@ class ClusterDescriber:
         with OffsetReader(self.config, group) as reader:
             return reader.committed(wanted, REQUEST_SECONDS) if wanted else []
 
-    def _acls(
-        self, topics: Collection[str], groups: Collection[str]
-    ) -> tuple[tuple[Acl, ...], str]:
+    def _acls(self, counts: Callable[[Acl], bool], detail: str) -> tuple[tuple[Acl, ...], str]:
         # None matches everything, which the annotations don't say.
         anything: Any = None
         everything = AclBindingFilter(
@@ -308,7 +317,7 @@ class ClusterDescriber:
             self._admin.describe_acls(everything, request_timeout=REQUEST_SECONDS)
         )
         found = [_acl(binding) for binding in listed if binding.restype in _RESOURCES]
-        return tuple(sorted(acl for acl in found if acl.is_about(topics, groups))), ""
+        return tuple(sorted(filter(counts, found))), detail
 
     def _users(self) -> tuple[tuple[ScramUser, ...], str]:
         future = self._admin.describe_user_scram_credentials(request_timeout=REQUEST_SECONDS)
