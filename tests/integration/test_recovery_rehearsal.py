@@ -27,6 +27,7 @@ from kafka_drain.kafka.describing import ClusterDescriber
 from kafka_drain.offsets import TopicPartition
 from kafka_drain.proof.cluster_capture import describe_with
 from kafka_drain.proof.validation import validate_archive
+from tests.faults.injection import wait_for
 from tests.faults.republishing import alter_topic, read_topic
 from tests.integration.command_line import Ended, kafka_drain, kafka_drain_killed
 
@@ -187,13 +188,16 @@ def rehearsal(
     admin = AdminClient({"bootstrap.servers": servers, "log_level": 0})
     for future in admin.delete_topics([names[short] for short in DELETED]).values():
         future.result(30)
+    wait_for(
+        lambda: not {names[short] for short in DELETED} & set(cluster.topic_names()), "deletion"
+    )
     validate_archive(archive, cluster, describe=describe)
     assert next(MOMENTS.links(archive.root)).number == 2
     return made
 
 
 @pytest.mark.parametrize(
-    "kills", [(1, 4), pytest.param((1, 2, 3, 5, 8), marks=pytest.mark.soak)], ids=len
+    "kills", [(1, 4), pytest.param((1, 2, 3, 5, 8, 13, 21, 34), marks=pytest.mark.soak)], ids=len
 )
 def test_recovery(rehearsal: Rehearsal, kills: tuple[int, ...]) -> None:
     """Everything comes back in the documented order, whatever is killed, and nothing is left."""

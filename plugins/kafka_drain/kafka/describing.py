@@ -113,6 +113,7 @@ class ClusterDescriber:
         topics: Collection[str],
         parts: Collection[Part] = ASKED,
         about: Callable[[Acl], bool] | None = None,
+        only: Collection[str] | None = None,
     ) -> ClusterState:
         """Ask for the state of a cluster, as far as it concerns some topics.
 
@@ -124,6 +125,7 @@ class ClusterDescriber:
             parts: The parts to ask for.
             about: Returns whether an ACL counts; None for those about the topics, the groups that
                 are found, and the cluster.
+            only: The groups that count; None for all that have offsets.
         """
         began = time.monotonic()
         self.cost = Cost()
@@ -153,7 +155,7 @@ class ClusterDescriber:
             return ClusterState("", {**unanswered, **found}, Settings(), None)
         brokers = ask(Part.BROKERS, self._brokers)
         described = ask(Part.TOPICS, lambda: self._topics(topics))
-        groups = ask(Part.GROUPS, lambda: self._groups(topics, sees_all=may_describe))
+        groups = ask(Part.GROUPS, lambda: self._groups(topics, only, sees_all=may_describe))
         names = {group.name for group in groups or ()}
 
         def allowed(question: Callable[[], T]) -> T:
@@ -232,7 +234,7 @@ class ClusterDescriber:
         )
 
     def _groups(
-        self, topics: Collection[str], *, sees_all: bool
+        self, topics: Collection[str], only: Collection[str] | None, *, sees_all: bool
     ) -> tuple[tuple[GroupState, ...], str]:
         listed = self._answer(self._admin.list_consumer_groups(request_timeout=REQUEST_SECONDS))
         if listed.errors:
@@ -247,9 +249,9 @@ class ClusterDescriber:
         others = {
             str(group.id): group
             for group in groups_of_all_types(self._admin, REQUEST_SECONDS)
-            if str(group.id) not in known
+            if str(group.id) not in known and (only is None or group.id in only)
         }
-        names = sorted({*known, *others})
+        names = sorted({*others, *(name for name in known if only is None or name in only)})
         asked = [known.get(name) or _Other(name) for name in names[:MOST_GROUPS]]
 
         def offsets(group: Any) -> GroupState | str:

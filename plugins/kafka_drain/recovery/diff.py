@@ -192,7 +192,7 @@ def _topics(archived: Archived, target: Target, commands: Commands) -> Iterator[
         if topic.name not in there:
             yield from _new_topic(topic, brokers, archived, target)
         else:
-            yield from _partitions(topic, there[topic.name], commands)
+            yield from _partitions(topic, there[topic.name], brokers, commands)
             yield from _configs(topic, there[topic.name], archived, target, commands)
     for name in sorted(archived.held.keys() - {topic.name for topic in topics} - there.keys()):
         partitions = archived.held[name]
@@ -255,7 +255,9 @@ def _shape(topic: TopicState) -> str:
     return f"{topic.partitions} partitions, replication factor {topic.replication_factor}{settings}"
 
 
-def _partitions(topic: TopicState, there: TopicState, commands: Commands) -> Iterator[Row]:
+def _partitions(
+    topic: TopicState, there: TopicState, brokers: int, commands: Commands
+) -> Iterator[Row]:
     if topic.partitions != there.partitions:
         more = there.partitions > topic.partitions
         added = commands.add_partitions(topic.name, topic.partitions)
@@ -276,10 +278,12 @@ def _partitions(topic: TopicState, there: TopicState, commands: Commands) -> Ite
         yield Row(
             Kind.TOPICS,
             topic.name,
-            Action.BY_HAND,
+            Action.BY_HAND if brokers > there.replication_factor else Action.LEAVE,
             f"replication factor {topic.replication_factor}",
             f"replication factor {there.replication_factor}",
-            "kafka-reassign-partitions.sh adds replicas",
+            "kafka-reassign-partitions.sh adds replicas"
+            if brokers > there.replication_factor
+            else "the target has no more brokers",
         )
 
 

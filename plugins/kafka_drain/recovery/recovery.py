@@ -111,10 +111,10 @@ def held_topics(snapshot: Snapshot, topics: Collection[str]) -> dict[str, int]:
 
     receipts = [*filter(None, (each.last_receipt() for each in snapshot.generations))]
     receipts += [window.receipt for window in snapshot.fold.windows]
-    for receipt in receipts:
-        for part in receipt.partitions:
-            note(part.tp, part.records_so_far)
-    if set(topics) - held.keys():
+    parts = [part for receipt in receipts for part in receipt.partitions]
+    for part in parts:
+        note(part.tp, part.records_so_far)
+    if set(topics) - {part.topic for part in parts}:
         # The newest receipts don't name a topic that was deleted before.
         for file in archive_files(snapshot):
             for content in file.sealed.contents if file.sealed else ():
@@ -214,6 +214,7 @@ def plan_recovery(
         sorted(existing & (others | all_topics)),
         ASKED,
         lambda acl: acl.is_about(all_topics, groups),
+        groups | {one.group for each in restored.groups.values() for one in each},
     )
     if not state.cluster_id:
         raise KafkaUnavailableError(

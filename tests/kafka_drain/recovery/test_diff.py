@@ -136,6 +136,18 @@ def test_compare_partitions(
     assert not any(row.can_apply for row in found)
 
 
+def test_compare_fewer_brokers() -> None:
+    """A topic with a replica on each broker can't have more, so nothing is left to do."""
+    there = replace(TOPIC, replication_factor=1)
+    theirs = target((there,), values={**TOPIC.effective, "min.insync.replicas": "1"})
+    theirs = target((there,), brokers=BROKERS[:1], values=theirs.values["orders"])
+
+    found = rows(archived((TOPIC,)), theirs)
+
+    assert [row.action for row in found] == [Action.LEAVE, Action.LEAVE]
+    assert "no more brokers" in found[0].note
+
+
 @pytest.mark.parametrize(
     ("config", "values", "expected"),
     [
