@@ -20,8 +20,9 @@ from kafka_drain.progress import Level, Line
 from kafka_drain.republish.planning.runs import RepublishRun
 from kafka_drain.republish.planning.targets import LONGEST_NAME
 
-#: Settings of the source that a scratch topic gets besides those that a restore needs.
-_LIKE_SOURCE = ("compression.type",)
+#: Settings of the source that a restore depends on; a scratch topic gets no other. A cluster may
+#: refuse to take records of any size.
+_LIKE_SOURCE = ("max.message.bytes", "compression.type")
 
 
 def scratch_name(prefix: str, drill: str, topic: str) -> str:

@@ -111,6 +111,12 @@ def test_scratch_settings() -> None:
 
     assert (found.partitions, found.replication_factor) == (3, 2)
     assert found.config == {**KEEPING, "compression.type": "zstd", "max.message.bytes": "4"}
+    # A cluster that doesn't take any size.
+    assert scratch_settings(source, 2, {}, {"retention.ms": "-1"}).config == {
+        "max.message.bytes": "5",
+        "compression.type": "zstd",
+        "retention.ms": "-1",
+    }
     assert scratch_settings(source, 9, {}, {}).partitions == 9
     assert scratch_settings(None, 4, {}, {}).partitions == 4
 
