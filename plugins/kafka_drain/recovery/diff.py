@@ -209,11 +209,16 @@ def _new_topic(
     """Yield the row of a new topic, and one for each of its settings."""
     replicas = min(topic.replication_factor, brokers or topic.replication_factor)
     fitted = fit(topic.effective, target.refusals.get(topic.name, {}), replicas)
-    config = {**config_of(fitted), **target.keeping}
-    note = (
-        "created with what a restore needs, which is set back once its records are verified: "
-        + ", ".join(f"{name}={value}" for name, value in sorted(target.keeping.items()))
-    )
+    # Nothing is restored to one that the archive has no record of.
+    keeping = target.keeping if topic.name in archived.held else {}
+    config = {**config_of(fitted), **keeping}
+    listed = ", ".join(f"{name}={value}" for name, value in sorted(keeping.items()))
+    note = "the archive has no record of it"
+    if keeping:
+        note = (
+            "created with what a restore needs, which is set back once its records are verified: "
+            f"{listed}"
+        )
     if since := archived.gone.get(topic.name):
         note = (
             "not in the newest description, but the archive has records of it; settings from "

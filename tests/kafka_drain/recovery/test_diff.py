@@ -417,7 +417,7 @@ def test_compare_rows() -> None:
     there = replace(TOPIC, partitions=4, config={"segment.ms": "5", "retention.bytes": "-1"})
     wide = replace(READ, principal="User:*")
     second = replace(USER, name="b c")
-    ours = archived((TOPIC, other), (wide,), (USER, second))
+    ours = archived((TOPIC, other), (wide,), (USER, second), held={"payments": 1})
     values = {"retention.ms": "-1", "min.insync.replicas": "1"}
     theirs = target((there,), (WRITE,), (USER,), values=values)
     found = rows(ours, replace(theirs, keeping={"retention.ms": "-1"}))
@@ -564,7 +564,7 @@ def test_compare_new_topic_fitted() -> None:
     topic = replace(topic, config=config, inherited={})
     theirs = replace(target(), refusals={"orders": refusals})
 
-    [added, *settings] = rows(archived((topic,)), theirs)
+    [added, *settings] = rows(archived((topic,), held={"orders": 3}), theirs)
 
     assert added.action == Action.ADD
     assert isinstance(added.item, TopicState)
@@ -578,6 +578,15 @@ def test_compare_new_topic_fitted() -> None:
         ("retention.ms", "1000", "-1", False),
     ]
     assert "left out" in settings[0].note
+
+
+def test_compare_new_topic_without_records() -> None:
+    """Nothing is restored to it: it is created with its own settings, and nothing is set back."""
+    added, *_ = rows(archived((TOPIC,)), target())
+
+    assert isinstance(added.item, TopicState)
+    assert added.item.effective == TOPIC.effective
+    assert added.note == "the archive has no record of it"
 
 
 def test_compare_existing_topic_unknown_setting() -> None:
