@@ -76,7 +76,6 @@ class Rehearsal:
         next: The value that each group reads next, None at the end, by topic and partition.
         config: The settings that each topic had.
         first: When the cluster was described first, with all topics.
-        killed: How often a command was killed.
         target: The new cluster.
     """
 
@@ -88,7 +87,6 @@ class Rehearsal:
     next: dict[tuple[str, str, int], bytes | None] = field(default_factory=dict)
     config: dict[str, dict[str, str]] = field(default_factory=dict)
     first: str = ""
-    killed: int = 0
 
     def command(self, name: str, *arguments: str, kill: int = 0) -> Ended:
         servers = self.target.config.bootstrap_servers
@@ -103,11 +101,13 @@ class Rehearsal:
         Returns:
             Its answer.
         """
+        killed = 0
         for kill in kills:
             ended = self.command(name, *arguments, kill=kill)
-            # Each step has at least one change; what it ends with may come before a later one.
-            assert ended.code in ((-SIGKILL,) if kill == 1 else (-SIGKILL, 0)), ended.err
-            self.killed += ended.code == -SIGKILL
+            # Later on, fewer changes may be left.
+            assert ended.code in (-SIGKILL, 0), ended.err
+            killed += ended.code == -SIGKILL
+        assert killed >= min(5, len(kills)), name
         ended = self.command(name, *arguments)
         assert ended.code == 0, ended.err
         return dict(json.loads(ended.out))
@@ -201,7 +201,9 @@ def rehearsal(
 
 
 @pytest.mark.parametrize(
-    "kills", [(1, 4), pytest.param((1, 2, 3, 5, 8, 13, 21, 34), marks=pytest.mark.soak)], ids=len
+    "kills",
+    [(1, 4), pytest.param((1, 2, 1, 3, 1, 5, 8, 13, 21, 34), marks=pytest.mark.soak)],
+    ids=len,
 )
 def test_recovery(rehearsal: Rehearsal, kills: tuple[int, ...]) -> None:
     """Everything comes back in the documented order, whatever is killed, and nothing is left."""
@@ -246,7 +248,6 @@ def test_recovery(rehearsal: Rehearsal, kills: tuple[int, ...]) -> None:
     assert made.left() == verified
     made.finish(kills, "plan-recovery", "--apply", "configs", "--accept-lower-safety")
     assert made.left() == {}
-    assert made.killed > 4 * len(kills), "a step wasn't killed"
     again = made.plan("--apply", "topics,configs,acls", "--accept-lower-safety")
     assert (again["applied"], again["left"]) == (0, 0)
     for short, name in names.items():
