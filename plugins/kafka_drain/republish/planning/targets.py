@@ -36,7 +36,10 @@ _SEGMENT, _SEGMENT_BYTES = "segment.bytes", 1 << 30
 #: Returns the records that a target topic wouldn't take, given its limit and its compression.
 Larger: TypeAlias = "Callable[[str, int, str], Iterable[Large]]"
 
-HOW = "change it with kafka-configs --alter --topic {topic} --add-config {setting}={value}"
+HOW = (
+    "change it with kafka-configs.sh --bootstrap-server {servers} --alter --topic {topic} "
+    "--add-config {setting}={value}"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,9 +162,10 @@ def plan_targets(
         topic = _existing(cluster, name)
         _check_partitions(name, len(topic.partitions), need, request)
         config = cluster.topic_config(name)
+        asked = _Asked(name, cluster.config.bootstrap_servers)
         if request.delivery == EXACTLY_ONCE:
-            _check_timestamps(name, config, need, now)
-        _check_sizes(name, config, larger)
+            _check_timestamps(asked, config, need, now)
+        _check_sizes(asked, config, larger)
         targets.append(_target(cluster, topic, config))
     return PlannedTargets(tuple(targets), notes, new)
 
@@ -337,27 +341,42 @@ def _ahead(need: Need, now: datetime) -> int | None:
     return None if need.newest_ms is None else need.newest_ms - int(now.timestamp() * 1000)
 
 
-def _refuse(name: str, setting: str, value: str, why: str, enough: str | None = None) -> TopicError:
+@dataclass(frozen=True, slots=True)
+class _Asked:
+    """A topic that exists, and the cluster's addresses."""
+
+    name: str
+    servers: str
+
+
+def _refuse(
+    topic: _Asked, setting: str, value: str, why: str, enough: str | None = None
+) -> TopicError:
     """Return the error for a setting that the records can't be sent with.
 
     Args:
-        name: The topic.
+        topic: The topic.
         setting: The setting.
         value: Its value.
         why: Why not.
         enough: The value that suffices; None for that of any restore.
     """
-    how = HOW.format(topic=name, setting=setting, value=enough or KEEPING[setting])
+    how = HOW.format(
+        servers=topic.servers,
+        topic=topic.name,
+        setting=setting,
+        value=enough or KEEPING[setting],
+    )
     return TopicError(
-        f"topic {name} has {setting}={value}, {why}; {how}, or choose another topic. Nothing was "
-        "sent"
+        f"topic {topic.name} has {setting}={value}, {why}; {how}, or choose another topic. Nothing "
+        "was sent"
     )
 
 
-def _check_timestamps(name: str, config: Mapping[str, str], need: Need, now: datetime) -> None:
+def _check_timestamps(topic: _Asked, config: Mapping[str, str], need: Need, now: datetime) -> None:
     kind = config.get(_TYPE, KEEPING[_TYPE])
     if kind != KEEPING[_TYPE]:
-        raise _refuse(name, _TYPE, kind, "which replaces the records' own timestamps")
+        raise _refuse(topic, _TYPE, kind, "which replaces the records' own timestamps")
     age = _age(need, now)
     if age is None or need.oldest_ms is None or need.newest_ms is None:
         return
@@ -365,19 +384,19 @@ def _check_timestamps(name: str, config: Mapping[str, str], need: Need, now: dat
     retention = int(config.get("retention.ms", -1))
     if "delete" in config.get("cleanup.policy", "delete") and 0 <= retention < age:
         raise _refuse(
-            name, "retention.ms", str(retention), f"and {oldest}: Kafka would delete it at once"
+            topic, "retention.ms", str(retention), f"and {oldest}: Kafka would delete it at once"
         )
     # Before Kafka 3.6 one setting bounded both sides (KIP-937).
     for setting in (BEFORE, DIFFERENCE):
         if setting in config and age > int(config[setting]):
-            raise _refuse(name, setting, config[setting], f"and {oldest}: Kafka would refuse it")
+            raise _refuse(topic, setting, config[setting], f"and {oldest}: Kafka would refuse it")
     ahead = _ahead(need, now)
     if ahead is not None and AFTER in config and ahead > int(config[AFTER]):
         newest = f"the newest record has timestamp {time_text(need.newest_ms)}"
-        raise _refuse(name, AFTER, config[AFTER], f"and {newest}: Kafka would refuse it")
+        raise _refuse(topic, AFTER, config[AFTER], f"and {newest}: Kafka would refuse it")
 
 
-def _check_sizes(name: str, config: Mapping[str, str], larger: Larger) -> None:
+def _check_sizes(topic: _Asked, config: Mapping[str, str], larger: Larger) -> None:
     """Refuse records that are too large for the topic, as they are sent and as it keeps them."""
     limits = {
         _LIMIT: int(config.get(_LIMIT, MAX_MESSAGE_BYTES)),
@@ -385,9 +404,9 @@ def _check_sizes(name: str, config: Mapping[str, str], larger: Larger) -> None:
     }
     setting = min(limits, key=lambda each: limits[each])
     limit = limits[setting]
-    for large in larger(name, limit, config.get(_CODEC, SENT_WITH)):
+    for large in larger(topic.name, limit, config.get(_CODEC, SENT_WITH)):
         raise _refuse(
-            name,
+            topic,
             setting,
             str(limit),
             f"the record at offset {large.offset} in {large.path} has {large.content:,} bytes, and "
