@@ -580,7 +580,7 @@ def translate(run: RepublishRun, cluster_id: str) -> None:
         to_group="readers/2",
         committed={source: 5},
         rows=tuple(
-            Row(source, 5, TopicPartition("mirror", partition), 7, 7, "exact")
+            Row(source, 5, TopicPartition("mirror", partition), 7, 7, "exact", metadata="of 5")
             for partition in (0, 1)
         ),
     )

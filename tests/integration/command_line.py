@@ -6,13 +6,18 @@ import os
 import subprocess
 import sys
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from multiprocessing.process import BaseProcess
 from pathlib import Path
+from typing import Any
 
 from kafka_drain.cli.main import main
+from kafka_drain.kafka.cluster import KafkaCluster
+from kafka_drain.kafka.cluster_changes import ClusterChanges
+from kafka_drain.kafka.consumer_groups import ConsumerGroups
 from tests.forks import fork, run_forked
+from tests.integration.killed_steps import kill_at_change
 
 ROOT = Path(__file__).parents[2]
 
@@ -50,6 +55,44 @@ def kafka_drain(*arguments: object, environment: Mapping[str, str | None] | None
         command = [str(argument) for argument in arguments]
         code = run_forked(_command, command, _variables(environment), said)
         return Ended(code, *(path.read_text() for path in said))
+
+
+def kafka_drain_killed(folder: Path, number: int, *arguments: object) -> Ended:
+    """Run `kafka-drain` as `kafka_drain` does, and kill it at a change that it makes.
+
+    Args:
+        folder: Changes below it count, and those of Kafka's topics, ACLs and groups: before Kafka
+            is asked, and after it has answered.
+        number: Number of the change; 0 for never.
+        arguments: What the command is given.
+    """
+    with tempfile.TemporaryDirectory() as said_in:
+        said = [Path(said_in) / "out", Path(said_in) / "err"]
+        command = [str(argument) for argument in arguments]
+        code = run_forked(_killed, str(folder), number, command, _variables(None), said)
+        return Ended(code, *(path.read_text() for path in said))
+
+
+def _killed(folder: str, number: int, *command: Any) -> None:
+    change = kill_at_change(folder, number)
+    for kind, name in (
+        (KafkaCluster, "create_topic"),
+        (ClusterChanges, "add_acl"),
+        (ClusterChanges, "set_topic_config"),
+        (ConsumerGroups, "commit"),
+    ):
+        setattr(kind, name, _counted(getattr(kind, name), change))
+    _command(*command)
+
+
+def _counted(method: Callable[..., Any], change: Callable[[], None]) -> Callable[..., Any]:
+    def call(*arguments: Any, **named: Any) -> Any:
+        change()
+        answer = method(*arguments, **named)
+        change()
+        return answer
+
+    return call
 
 
 def start_kafka_drain(folder: Path, *arguments: object) -> BaseProcess:

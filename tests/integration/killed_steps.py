@@ -10,6 +10,7 @@ import os
 import shutil
 import signal
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -32,21 +33,29 @@ from kafka_drain.windows.reprocess.state import unfinished_reprocess
 CHANGES = ("os.remove", "os.rmdir", "os.rename", "os.link", "os.mkdir")
 
 
-def kill_at_change(folder: str, number: int) -> None:
-    """Kill this process at the nth change below a folder; 0 for never."""
+def kill_at_change(folder: str, number: int) -> Callable[[], None]:
+    """Kill this process at the nth change below a folder; 0 for never.
+
+    Returns:
+        What counts another change, to be called by who makes it.
+    """
     left = number
 
-    def count(event: str, arguments: tuple[Any, ...]) -> None:
+    def change() -> None:
         nonlocal left
+        left -= 1
+        if left == 0:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    def count(event: str, arguments: tuple[Any, ...]) -> None:
         changes = event in CHANGES
         if event == "open" and isinstance(arguments[2], int):
             changes = bool(arguments[2] & os.O_ACCMODE)
         if changes and str(arguments[0]).startswith(folder):
-            left -= 1
-            if left == 0:
-                os.kill(os.getpid(), signal.SIGKILL)
+            change()
 
     sys.addaudithook(count)
+    return change
 
 
 def maintain_until(pipeline: Pipeline, number: int, written: Path) -> None:

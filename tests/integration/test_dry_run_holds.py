@@ -19,9 +19,10 @@ from kafka_drain.errors import ArchiveError, TopicError
 from kafka_drain.kafka.client_config import KafkaConfig
 from kafka_drain.kafka.cluster import KafkaCluster
 from kafka_drain.kafka.cluster_state import TopicState
+from kafka_drain.kafka.fitting import fit
 from kafka_drain.kafka.topics import TopicSettings
 from kafka_drain.offsets import TopicPartition
-from kafka_drain.recovery.recovery import _fitted
+from kafka_drain.recovery.recovery import _refused
 from kafka_drain.republish.planning.request import RepublishRequest
 from kafka_drain.republish.planning.runs import RepublishRun
 from kafka_drain.republish.run import Republish, plan_republish
@@ -151,7 +152,8 @@ def test_create_target_fits(made: MadeArchive, delivered: KafkaCluster, republis
 
 def test_recovery_fits(delivered: KafkaCluster) -> None:
     """A recovery asks the target the same, and what it plans can be created."""
-    fitted = _fitted(delivered, TopicState("recovered", "1", 1, 3, OLD, {}))
+    refused = _refused(delivered, TopicState("recovered", "1", 1, 3, OLD, {}))
+    fitted = fit(OLD, refused, replicas=1)
 
     assert {each.name: str(each.fate) for each in fitted} == {
         "segment.bytes": "raised",

@@ -327,6 +327,48 @@ def test_undo_puts_back(restored: Restored, capsys: pytest.CaptureFixture[str]) 
     assert record.is_undone
 
 
+def with_metadata(restored: Restored, topic: str) -> dict[int, Committed]:
+    tps = [TopicPartition(topic, partition) for partition in (0, 1)]
+    return {tp.partition: at for tp, at in restored.groups.committed(restored.group, tps).items()}
+
+
+def test_metadata(restored: Restored, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What was committed with an offset goes along, killed and undone as well."""
+    restored.commit(7, 10, metadata="AgAAAXgVs6wA")
+    restored.commit(27, 30, topic=restored.target, metadata="of others")
+    with monkeypatch.context() as patch:
+        patch.setattr(ConsumerGroups, "commit", lambda *_: (_ for _ in ()).throw(SystemExit))
+        with pytest.raises(SystemExit):
+            restored.translate("--apply")
+    assert restored.translate("--apply") == 0
+
+    there = {0: Committed(27, "AgAAAXgVs6wA"), 1: Committed(30, "AgAAAXgVs6wA")}
+    assert with_metadata(restored, restored.target) == there
+    # The group's own consumers commit the same offsets: theirs counts.
+    restored.commit(27, 30, topic=restored.target, metadata="later")
+    assert restored.translate("--apply") == 0
+    assert with_metadata(restored, restored.target) == {
+        0: Committed(27, "later"),
+        1: Committed(30, "later"),
+    }
+    assert restored.translate("--undo", "--apply") == 0
+    assert with_metadata(restored, restored.target) == {
+        0: Committed(27, "of others"),
+        1: Committed(30, "of others"),
+    }
+    (record,) = restored.records().all()
+    assert set(record.metadata.values()) == {"AgAAAXgVs6wA"}
+
+
+def test_metadata_too_large(restored: Restored) -> None:
+    """Metadata that the target's brokers don't take is an error that says what to do."""
+    restored.commit(7, 10)
+    tp = TopicPartition(restored.target, 0)
+
+    with pytest.raises(GroupError, match=r"raise offset\.metadata\.max\.bytes .* --offsets-file"):
+        restored.groups.commit(restored.group, {tp: Committed(1, "x" * 5_000)})
+
+
 def test_undo_step_by_step(restored: Restored) -> None:
     """Two applies are undone one by one, newest first."""
     restored.commit(2, 2, topic=restored.target)

@@ -83,9 +83,12 @@ def restore(
     cluster: KafkaCluster,
     other_cluster: KafkaCluster,
 ) -> Callable[..., Restore]:
-    """Fill and drain a topic; its group has read ten records of each partition."""
+    """Fill and drain a topic; its group has read ten records of each partition.
 
-    def make(*, large: bool = False) -> Restore:
+    After the description, `later` more records of each partition are drained.
+    """
+
+    def make(*, large: bool = False, later: int = 0) -> Restore:
         config = {"max_message_bytes": "1000000"} if large else {}
         topic = make_topic(partitions=PARTITIONS, segment_ms="3600000", **config)
         for partition in range(PARTITIONS):
@@ -106,6 +109,11 @@ def restore(
         report = validate_archive(archive, cluster, describe=describe)
         assert report.complete
         assert all(receipt.cluster for receipt in archive.generation(1).receipts())
+        if later:
+            for partition in range(PARTITIONS):
+                send(topic, [(None, b"later", None, NOON)] * later, partition)
+            drain(pipeline)
+            assert validate_archive(archive, cluster).complete
         return Restore(archive, topic, group, other_cluster)
 
     return make
@@ -145,9 +153,29 @@ def test_restore_whole(restore: Callable[..., Restore]) -> None:
     assert take(servers, made.group, made.topic, len(expected)) == expected
     found = read_topic(servers, made.topic)
     assert sum(map(len, found.values())) == PARTITIONS * RECORDS + 5
-    # What is left says what was set for the restore, and what to do by hand.
-    left = {(r["kind"], r["action"]) for r in made.rows() if r["name"] == made.topic}
-    assert left <= {("configs", "leave"), ("configs", "change")}
+    # What was set for the restore is left, until it is set back.
+    mine = (made.topic, made.group)
+    left = [(r["kind"], r["action"]) for r in made.rows() if r["name"] in mine]
+    assert left == [("configs", "change"), ("groups", "done")]
+    ended = made.command("plan-recovery", "--apply", "configs", "--accept-lower-safety")
+    assert ended.code == 0, ended.err
+    left = [(r["kind"], r["action"]) for r in made.rows() if r["name"] in mine]
+    assert left == [("groups", "done")]
+
+
+def test_restore_drained_since(restore: Callable[..., Restore]) -> None:
+    """With records that were drained after the description, nothing is called exact."""
+    made = restore(later=5)
+    assert made.command("plan-recovery", "--apply", "topics").code == 0
+    assert made.republish("since", "--same-topics").code == 0
+
+    plan = made.translate("since")
+
+    count = RECORDS - 10 + 5
+    assert plan["summary"] == f"up to {PARTITIONS * count} may be read again; none is skipped"
+    assert {row["may_be_read_again"] for row in plan["rows"]} == {count}
+    assert not any("exact" in row["note"] for row in plan["rows"])
+    assert {row["metadata"] for row in plan["rows"]} == {"mine"}
 
 
 def test_restore_other_partitions(restore: Callable[..., Restore]) -> None:
@@ -194,19 +222,24 @@ def test_restore_too_large(restore: Callable[..., Restore]) -> None:
 
 
 def test_restore_acls(other_cluster: KafkaCluster, tmp_path: Path) -> None:
-    """ACLs that were lost come back; one for everybody only when that is accepted."""
+    """ACLs that were lost come back, those of groups too; one for everybody only if accepted."""
     topic = f"acls-{uuid.uuid4().hex[:8]}"
     other_cluster.create_topic(topic, TopicSettings(1, 1, config={"retention.ms": "-1"}))
-    narrow = Acl("topic", topic, "literal", "User:a", "*", "read", "allow")
+    group = f"group of {topic}"
+    ConsumerGroups(other_cluster.config).commit(group, {TopicPartition(topic, 0): Committed(0)})
+    narrow = {
+        Acl("topic", topic, "literal", "User:a", "*", "read", "allow"),
+        Acl("group", group, "literal", "User:a", "*", "read", "allow"),
+    }
     wide = Acl("topic", topic[:8], "prefixed", "User:*", "*", "describe", "allow")
-    for acl in (narrow, wide):
+    for acl in (*narrow, wide):
         ClusterChanges(other_cluster).add_acl(acl)
 
     def there() -> set[Acl]:
         described = ClusterDescriber(other_cluster.config).describe([topic])
         return set(described.settings.acls or ())
 
-    wait_for(lambda: there() >= {narrow, wide}, "the ACLs")
+    wait_for(lambda: there() >= {*narrow, wide}, "the ACLs")
     archive = Archive.at(str(tmp_path / "archive"))
     archive.create(
         pipeline="a",
@@ -219,7 +252,7 @@ def test_restore_acls(other_cluster: KafkaCluster, tmp_path: Path) -> None:
     note_moment(archive.root, state, asked_at=now, answered_at=now)
     admin = AdminClient({"bootstrap.servers": other_cluster.config.bootstrap_servers})
     everything = AclBindingFilter(
-        *(ResourceType.TOPIC, None, ResourcePatternType.ANY, None, None),
+        *(ResourceType.ANY, None, ResourcePatternType.ANY, None, None),
         *(AclOperation.ANY, AclPermissionType.ANY),
     )
     for future in admin.delete_acls([everything]).values():
@@ -228,9 +261,9 @@ def test_restore_acls(other_cluster: KafkaCluster, tmp_path: Path) -> None:
     made = Restore(archive, topic, "", other_cluster)
 
     held = made.command("plan-recovery", "--apply", "acls")
-    wait_for(lambda: there() == {narrow}, "one ACL")
+    wait_for(lambda: there() == narrow, "the narrow ACLs")
     assert held.code == 1
     assert "allows everybody" in held.err
     assert made.command("plan-recovery", "--apply", "acls", "--accept-lower-safety").code == 0
-    wait_for(lambda: there() == {narrow, wide}, "both ACLs")
+    wait_for(lambda: there() == {*narrow, wide}, "all ACLs")
     assert [row for row in made.rows() if row["kind"] == "acls"] == []

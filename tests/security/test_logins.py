@@ -157,7 +157,9 @@ def test_login_refused(change: dict[str, str], secured: SecuredKafka) -> None:
     [
         lambda cluster, groups: groups.describe("g"),
         lambda cluster, groups: groups.committed("g", [TopicPartition("t", 0)]),
-        lambda cluster, groups: ClusterChanges(cluster).set_topic_config("t", "retention.ms", "-1"),
+        lambda cluster, groups: ClusterChanges(cluster).set_topic_config(
+            "t", {"retention.ms": "-1"}
+        ),
     ],
     ids=["describe", "committed", "set_topic_config"],
 )

@@ -354,6 +354,7 @@ class Receipt:
             relative to the archive.
         journal: Number of entries in the archive's journal at the time of sealing.
         cluster: The newest description of the cluster at the time of sealing; None for none.
+        described: Whether that holds as of the sealing; otherwise it is older than the records.
         schemas: The newest seal of schemas at the time of sealing; None for none.
         sha256: The receipt's own hash; empty until it is sealed.
     """
@@ -376,6 +377,7 @@ class Receipt:
     provenance: Mapping[str, str] = field(default_factory=dict)
     journal: int = 0
     cluster: SealedName | None = None
+    described: bool = True
     schemas: SealedName | None = None
     changed: tuple[str, ...] | None = None
     sha256: str = field(default="", compare=False)
@@ -454,6 +456,8 @@ class Receipt:
         for name in ("changed", "cluster", "schemas"):
             if document[name] is None:
                 del document[name]
+        if self.described:
+            del document["described"]
         return seal(document)
 
 
@@ -493,6 +497,8 @@ class _Document:
     journal: int = 0
     # Absent where no validation has described the cluster.
     cluster: SealedName | None = None
+    # Absent where the cluster was described before it was sealed.
+    described: bool = True
     # Absent where no schemas are kept.
     schemas: SealedName | None = None
     partitions: tuple[SealedPartition, ...]

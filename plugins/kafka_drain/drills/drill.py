@@ -275,10 +275,12 @@ def _prepare(drill: _Drill, groups: ConsumerGroups) -> Scratch:
     )
     scratch = Scratch(archive, cluster, started)
     try:
+        # Of any name, as none of these topics exists.
+        keeping = cluster.keeping_settings(next(iter(drill.topics.values()), drill.name))
         scratch.create(
             {
                 drill.topics[topic]: scratch_settings(
-                    known.get(topic), partitions, drill.request.topic_config
+                    known.get(topic), partitions, drill.request.topic_config, keeping
                 )
                 for topic, partitions in plan.partitions.items()
             }

@@ -20,15 +20,9 @@ from kafka_drain.progress import Level, Line
 from kafka_drain.republish.planning.runs import RepublishRun
 from kafka_drain.republish.planning.targets import LONGEST_NAME
 
-#: Settings of the source that a restore depends on; a scratch topic gets no other.
+#: Settings of the source that a restore depends on; a scratch topic gets no other. A cluster may
+#: refuse to take records of any size.
 _LIKE_SOURCE = ("max.message.bytes", "compression.type")
-#: Records keep their timestamps, and old ones aren't deleted while they are verified.
-_OWN = {
-    "cleanup.policy": "delete",
-    "retention.ms": "-1",
-    "retention.bytes": "-1",
-    "message.timestamp.type": "CreateTime",
-}
 
 
 def scratch_name(prefix: str, drill: str, topic: str) -> str:
@@ -44,7 +38,10 @@ def scratch_name(prefix: str, drill: str, topic: str) -> str:
 
 
 def scratch_settings(
-    known: TopicSettings | None, partitions: int, config: Mapping[str, str]
+    known: TopicSettings | None,
+    partitions: int,
+    config: Mapping[str, str],
+    keeping: Mapping[str, str],
 ) -> TopicSettings:
     """Return the settings of a scratch topic.
 
@@ -52,11 +49,12 @@ def scratch_settings(
         known: Settings of the source topic; None if the archive doesn't have them.
         partitions: Number of partitions that the records need.
         config: Settings that the user gives; they win.
+        keeping: Settings with which a topic takes and keeps restored records.
     """
     source = known or TopicSettings(partitions, replication_factor=1)
     like = {name: source.config[name] for name in _LIKE_SOURCE if name in source.config}
     return replace(
-        source, partitions=max(source.partitions, partitions), config={**like, **_OWN, **config}
+        source, partitions=max(source.partitions, partitions), config={**like, **keeping, **config}
     )
 
 

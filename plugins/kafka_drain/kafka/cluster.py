@@ -39,6 +39,7 @@ from kafka_drain.kafka.acls import missing_acls, require_access
 from kafka_drain.kafka.admin import BACKOFF_SECONDS, Admin, answer_of
 from kafka_drain.kafka.client_config import KafkaConfig
 from kafka_drain.kafka.identity import NO_TOPIC_ID, SeenRecord, counted_as, is_other_topic
+from kafka_drain.kafka.keeping import KEEPING
 from kafka_drain.kafka.records import WITHOUT_REASON, read_records
 from kafka_drain.kafka.single_records import read_single_records, read_times
 from kafka_drain.kafka.topics import TopicSettings
@@ -328,6 +329,21 @@ class KafkaCluster:
             for setting, value in settings.config.items()
         }
         return {setting: words for setting, words in answers.items() if words is not None}
+
+    def keeping_settings(self, name: str) -> dict[str, str]:
+        """Return what a new topic needs to take and keep restored records; creates nothing.
+
+        Args:
+            name: Name of a topic that doesn't exist.
+
+        Returns:
+            Of `keeping.KEEPING`, what this cluster takes.
+
+        Raises:
+            AuthorizationError: When this user may not create the topic.
+        """
+        refused = self.refused_settings(name, TopicSettings(1, 1, config=KEEPING))
+        return {setting: value for setting, value in KEEPING.items() if setting not in refused}
 
     def _refusal(self, name: str, settings: TopicSettings) -> str | None:
         try:

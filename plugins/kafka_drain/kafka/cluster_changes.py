@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from concurrent.futures import Future
 from typing import Any
 
@@ -62,16 +62,45 @@ class ClusterChanges:
             lambda client: client.create_acls([binding], request_timeout=timeout)[binding],
         )
 
-    def set_topic_config(self, topic: str, name: str, value: str) -> None:
-        """Set one configuration value of a topic; the others stay."""
-        entry = ConfigEntry(name, value, incremental_operation=AlterConfigOpType.SET)
-        resource = ConfigResource(ResourceType.TOPIC, topic, incremental_configs=[entry])
+    def set_topic_config(self, topic: str, values: Mapping[str, str | None]) -> None:
+        """Set some configuration values of a topic, all or none; the others stay.
+
+        Args:
+            topic: The topic.
+            values: The values by name; None for the brokers' own.
+        """
+        self._alter(topic, values, is_asked_only=False)
+
+    def refused_values(self, topic: str, values: Mapping[str, str]) -> dict[str, str]:
+        """Ask Kafka which values it would refuse for a topic; changes nothing.
+
+        Returns:
+            Its words, by name.
+        """
+        refused = {}
+        for name, value in values.items():
+            try:
+                self._alter(topic, {name: value}, is_asked_only=True)
+            except TopicError as error:
+                refused[name] = str(error)
+        return refused
+
+    def _alter(self, topic: str, values: Mapping[str, str | None], *, is_asked_only: bool) -> None:
+        entries = [
+            ConfigEntry(name, value, incremental_operation=AlterConfigOpType.SET)
+            if value is not None
+            # The value of a deletion is ignored, but has to be text.
+            else ConfigEntry(name, "", incremental_operation=AlterConfigOpType.DELETE)
+            for name, value in values.items()
+        ]
+        resource = ConfigResource(ResourceType.TOPIC, topic, incremental_configs=entries)
         timeout = self._admin.timeout
+        listed = ", ".join(f"{name}={'' if v is None else v}" for name, v in values.items())
         self._make(
-            f"{name}={value} of topic {topic}",
-            lambda client: client.incremental_alter_configs([resource], request_timeout=timeout)[
-                resource
-            ],
+            f"{listed} of topic {topic}",
+            lambda client: client.incremental_alter_configs(
+                [resource], request_timeout=timeout, validate_only=is_asked_only
+            )[resource],
         )
 
     def _make(self, what: str, change: Callable[[AdminClient], Future[Any]]) -> None:

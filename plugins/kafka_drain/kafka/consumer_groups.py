@@ -292,6 +292,12 @@ class ConsumerGroups:
                 f"group {group!r} or the Kafka connection's settings are invalid: {error.str()}; "
                 "correct them"
             )
+        if code == KafkaError.OFFSET_METADATA_TOO_LARGE:
+            return GroupError(
+                f"Kafka at {servers} refused the metadata that group {group} has committed with "
+                f"its offsets ({error.str()}); raise offset.metadata.max.bytes of its brokers and "
+                "try again, or give the offsets alone with --offsets-file"
+            )
         if code in _UNKNOWN_TOPIC:
             return TopicError(
                 f"group {group} has offsets for a topic that Kafka at {servers} doesn't have "

@@ -108,7 +108,13 @@ class ClusterDescriber:
     config: KafkaConfig
     cost: Cost = field(default_factory=Cost)
 
-    def describe(self, topics: Collection[str], parts: Collection[Part] = ASKED) -> ClusterState:
+    def describe(
+        self,
+        topics: Collection[str],
+        parts: Collection[Part] = ASKED,
+        about: Callable[[Acl], bool] | None = None,
+        only: Collection[str] | None = None,
+    ) -> ClusterState:
         """Ask for the state of a cluster, as far as it concerns some topics.
 
         A part that this user may not see, that the broker doesn't know or doesn't answer in time
@@ -117,6 +123,9 @@ class ClusterDescriber:
         Args:
             topics: The topics.
             parts: The parts to ask for.
+            about: Returns whether an ACL counts; None for those about the topics, the groups that
+                are found, and the cluster.
+            only: The groups that count; None for all that have offsets.
         """
         began = time.monotonic()
         self.cost = Cost()
@@ -146,7 +155,7 @@ class ClusterDescriber:
             return ClusterState("", {**unanswered, **found}, Settings(), None)
         brokers = ask(Part.BROKERS, self._brokers)
         described = ask(Part.TOPICS, lambda: self._topics(topics))
-        groups = ask(Part.GROUPS, lambda: self._groups(topics, sees_all=may_describe))
+        groups = ask(Part.GROUPS, lambda: self._groups(topics, only, sees_all=may_describe))
         names = {group.name for group in groups or ()}
 
         def allowed(question: Callable[[], T]) -> T:
@@ -156,7 +165,11 @@ class ClusterDescriber:
                 raise KafkaException(KafkaError(KafkaError.CLUSTER_AUTHORIZATION_FAILED))
             return question()
 
-        acls = ask(Part.ACLS, lambda: allowed(lambda: self._acls(topics, names)))
+        counts = about or (lambda acl: acl.is_about(topics, names))
+        # Which groups matter isn't known without them.
+        missing = "without those on groups, which weren't captured"
+        detail = missing if groups is None and about is None else ""
+        acls = ask(Part.ACLS, lambda: allowed(lambda: self._acls(counts, detail)))
         users = ask(Part.USERS, lambda: allowed(self._users))
         self.cost.milliseconds = round(1000 * (time.monotonic() - began))
         return ClusterState(
@@ -221,7 +234,7 @@ class ClusterDescriber:
         )
 
     def _groups(
-        self, topics: Collection[str], *, sees_all: bool
+        self, topics: Collection[str], only: Collection[str] | None, *, sees_all: bool
     ) -> tuple[tuple[GroupState, ...], str]:
         listed = self._answer(self._admin.list_consumer_groups(request_timeout=REQUEST_SECONDS))
         if listed.errors:
@@ -236,9 +249,9 @@ class ClusterDescriber:
         others = {
             str(group.id): group
             for group in groups_of_all_types(self._admin, REQUEST_SECONDS)
-            if str(group.id) not in known
+            if str(group.id) not in known and (only is None or group.id in only)
         }
-        names = sorted({*known, *others})
+        names = sorted({*others, *(name for name in known if only is None or name in only)})
         asked = [known.get(name) or _Other(name) for name in names[:MOST_GROUPS]]
 
         def offsets(group: Any) -> GroupState | str:
@@ -290,9 +303,7 @@ class ClusterDescriber:
         with OffsetReader(self.config, group) as reader:
             return reader.committed(wanted, REQUEST_SECONDS) if wanted else []
 
-    def _acls(
-        self, topics: Collection[str], groups: Collection[str]
-    ) -> tuple[tuple[Acl, ...], str]:
+    def _acls(self, counts: Callable[[Acl], bool], detail: str) -> tuple[tuple[Acl, ...], str]:
         # None matches everything, which the annotations don't say.
         anything: Any = None
         everything = AclBindingFilter(
@@ -308,7 +319,7 @@ class ClusterDescriber:
             self._admin.describe_acls(everything, request_timeout=REQUEST_SECONDS)
         )
         found = [_acl(binding) for binding in listed if binding.restype in _RESOURCES]
-        return tuple(sorted(acl for acl in found if acl.is_about(topics, groups))), ""
+        return tuple(sorted(filter(counts, found))), detail
 
     def _users(self) -> tuple[tuple[ScramUser, ...], str]:
         future = self._admin.describe_user_scram_credentials(request_timeout=REQUEST_SECONDS)

@@ -11,14 +11,13 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from enum import Enum
 
+from kafka_drain.kafka.keeping import AFTER, BEFORE, DIFFERENCE
+
 #: Which replicas are slowed down while partitions move: a state of that cluster's brokers.
 THROTTLES = frozenset(
     {"leader.replication.throttled.replicas", "follower.replication.throttled.replicas"}
 )
 
-_BEFORE, _AFTER = "message.timestamp.before.max.ms", "message.timestamp.after.max.ms"
-#: Bounded both sides until Kafka 4 (KIP-937).
-_DIFFERENCE = "message.timestamp.difference.max.ms"
 _IN_SYNC = "min.insync.replicas"
 
 #: Settings that say nothing of records: without them a topic holds the same.
@@ -95,8 +94,8 @@ def _fitted(
             why = f"the topic gets {replicas} replicas, and would take no record"
             return Fitted(name, value, Fate.LOWERED, {name: str(replicas)}, why)
         return Fitted(name, value, Fate.KEPT, {name: value})
-    if name == _DIFFERENCE:
-        both = {other: value for other in (_BEFORE, _AFTER) if other not in config}
+    if name == DIFFERENCE:
+        both = {other: value for other in (BEFORE, AFTER) if other not in config}
         return Fitted(
             name, value, Fate.TRANSLATED, both, "the target has one setting for each side"
         )

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable
 from datetime import datetime
+from typing import NamedTuple
 
 from upath import UPath
 
@@ -86,21 +87,37 @@ def parts_before(root: UPath) -> list[Part]:
     return [p for p in ASKED if p not in parts or parts[p].outcome != Outcome.OFF]
 
 
-def capture(snapshot: Snapshot, describe: Describe, clock: Clock) -> SealedName | None:
+class Described(NamedTuple):
+    """What is known of the cluster when batches are sealed.
+
+    Attributes:
+        moment: The name of the newest moment; None if there is none.
+        is_current: Whether it holds as of now: the cluster has just answered.
+    """
+
+    moment: SealedName | None
+    is_current: bool
+
+
+def capture(snapshot: Snapshot, describe: Describe | None, clock: Clock) -> Described:
     """Describe the cluster, and write a moment if something has changed.
 
-    Returns:
-        The name of the newest moment; None if there is none.
+    Args:
+        snapshot: The archive.
+        describe: Returns what the cluster answers; None to ask nothing.
+        clock: Returns the current time.
 
     Raises:
         ArchiveError: When the archive can't be written.
     """
     document, asked_at = snapshot.document, _text(clock())
-    state = describe(sorted(document.topics))
+    state = describe(sorted(document.topics)) if describe is not None else None
     # Another cluster is refused by the validation; one that didn't answer says nothing.
-    if state.cluster_id != document.cluster_id:
-        return MOMENTS.newest(snapshot.root)
-    return note_moment(snapshot.root, state, asked_at=asked_at, answered_at=_text(clock()))
+    if state is None or state.cluster_id != document.cluster_id:
+        return Described(MOMENTS.newest(snapshot.root), is_current=False)
+    answered_at = _text(clock())
+    noted = note_moment(snapshot.root, state, asked_at=asked_at, answered_at=answered_at)
+    return Described(noted, is_current=True)
 
 
 def check_descriptions(

@@ -134,6 +134,7 @@ class Evidence:
         previous: The SHA-256 that the next receipt continues; None for the archive's first.
         journal: Number of entries in the journal.
         cluster: The newest description of the cluster; None for none.
+        described: Whether that holds as of now.
         schemas: The newest seal of schemas; None for none.
         sealed_at: The time, ISO 8601.
         tails: The newest sealed record of each partition, as far as it is known.
@@ -157,6 +158,7 @@ class Evidence:
     journal: int
     sealed_at: str
     cluster: SealedName | None = None
+    described: bool = True
     schemas: SealedName | None = None
     tails: Mapping[TopicPartition, SealedTail] = field(default_factory=dict)
     epochs: Mapping[tuple[TopicPartition, int], int] = field(default_factory=dict)
@@ -257,6 +259,7 @@ def _receipts(evidence: Evidence, proven: Iterable[CheckedSegment]) -> Iterator[
             receipt,
             journal=evidence.journal,
             cluster=evidence.cluster,
+            described=evidence.described or evidence.cluster is None,
             schemas=evidence.schemas,
         )
         before = parse_receipt(receipt.to_bytes())

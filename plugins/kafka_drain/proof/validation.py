@@ -16,7 +16,6 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Literal
 
 from kafka_drain.archive.archive import Archive
-from kafka_drain.archive.cluster_moments import MOMENTS
 from kafka_drain.archive.copies import keep_copies
 from kafka_drain.archive.generation import Generation
 from kafka_drain.archive.generation_summary import Summary
@@ -60,7 +59,12 @@ from kafka_drain.gaps import Gap
 from kafka_drain.kafka.cluster import KafkaCluster
 from kafka_drain.kafka.identity import untold
 from kafka_drain.offsets import TopicPartition
-from kafka_drain.proof.cluster_capture import Describe, capture, check_descriptions
+from kafka_drain.proof.cluster_capture import (
+    Describe,
+    Described,
+    capture,
+    check_descriptions,
+)
 from kafka_drain.proof.committed_files import ReadFiles, read_committed_files
 from kafka_drain.proof.content_checks import Reread, SegmentFiles
 from kafka_drain.proof.copy_checks import check_copies
@@ -121,7 +125,7 @@ class _Validation:
         clock: The time.
         say: Takes lines of progress.
         read_many: Reads very many new files.
-        moment: The newest description of the cluster; None for none.
+        described: What is known of the cluster now.
         schemas: The newest seal of schemas; None for none.
         report: Takes the figures and findings, for people.
         explained: Holes whose loss is explained.
@@ -139,7 +143,7 @@ class _Validation:
     clock: Clock
     say: Callable[[str], None]
     read_many: ReadFiles
-    moment: SealedName | None
+    described: Described
     schemas: SealedName | None
     report: Report
     explained: list[Hole] = field(default_factory=list)
@@ -219,12 +223,10 @@ def validate_archive(
     if left_out is not None:
         report.add_index(left_out.index)
     report.add_windows(checked, left_out.index if left_out is not None else None)
-    if cluster is not None and describe is not None and writes:
-        moment = capture(snapshot, describe, clock)
-    else:
-        moment = MOMENTS.newest(snapshot.root)
+    is_asked = cluster is not None and writes
+    described = capture(snapshot, describe if is_asked else None, clock)
     receipts = [*sealed.newest.values()]
-    report.findings += check_descriptions(snapshot, moment, receipts, whole=whole)
+    report.findings += check_descriptions(snapshot, described.moment, receipts, whole=whole)
     schemas = SEALS.newest(snapshot.root)
     named = {r.schemas.number: r.schemas.sha256 for r in receipts if r.schemas is not None}
     report.findings += check_schemas(snapshot.root, named, schemas, whole=whole)
@@ -245,7 +247,7 @@ def validate_archive(
         clock=clock,
         say=say,
         read_many=read_many,
-        moment=moment,
+        described=described,
         schemas=schemas,
         report=report,
     )
@@ -462,7 +464,8 @@ def _evidence(
         previous=found.sealed.last_hash,
         journal=sealed.journal.newest,
         sealed_at=validation.now.isoformat(timespec="milliseconds"),
-        cluster=_intact(validation.moment),
+        cluster=_intact(validation.described.moment),
+        described=validation.described.is_current,
         schemas=_intact(validation.schemas),
         tails=logs.tails,
         epochs=logs.unsealed.epochs,

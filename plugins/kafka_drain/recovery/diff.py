@@ -5,7 +5,7 @@ Nothing is ever deleted on a target: what only the target has is left.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from enum import Enum
 from typing import Any
@@ -22,7 +22,12 @@ from kafka_drain.kafka.cluster_state import (
     Settings,
     TopicState,
 )
-from kafka_drain.kafka.fitting import THROTTLES, Fate, Fitted, config_of
+from kafka_drain.kafka.fitting import Fate, Fitted, config_of, fit
+from kafka_drain.kafka.identity import is_other_topic
+from kafka_drain.kafka.keeping import KEEPING, is_keeping
+from kafka_drain.offsets import TopicPartition
+from kafka_drain.recovery.commands import Commands
+from kafka_drain.recovery.restored import Restored
 from kafka_drain.recovery.safety import lowered_by, opened_by
 
 
@@ -31,8 +36,10 @@ class Action(str, Enum):
 
     ADD = "add"
     CHANGE = "change"
-    LEAVE = "leave"
+    LATER = "later"
     BY_HAND = "by hand"
+    LEAVE = "leave"
+    DONE = "done"
 
     def __str__(self) -> str:
         return self.value
@@ -46,8 +53,6 @@ class Kind(str, Enum):
     ACLS = "acls"
     USERS = "users"
     GROUPS = "groups"
-    QUOTAS = "quotas"
-    VERSIONS = "versions"
 
     def __str__(self) -> str:
         return self.value
@@ -56,8 +61,10 @@ class Kind(str, Enum):
 #: What can be applied.
 APPLICABLE = (Kind.TOPICS, Kind.CONFIGS, Kind.ACLS)
 
-#: New topics keep everything until the restored records are verified.
-KEEP = {"retention.ms": "-1", "retention.bytes": "-1"}
+#: What is still to be done, by whomever.
+LEFT = (Action.ADD, Action.CHANGE, Action.LATER, Action.BY_HAND)
+
+_TYPE = "message.timestamp.type"
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,13 +74,14 @@ class Row:
     Attributes:
         kind: What it is about.
         name: Name of the topic, user or group; for an ACL, the rule.
-        setting: Name of the topic's setting; empty for other kinds.
+        setting: Name of the topic's setting; empty for other kinds, and for what a restore has set.
         action: What is to be done.
         archived: What the archive has; None for nothing.
         target: What the target has; None for nothing, or if it isn't known.
         note: Why, or what to do.
         lowers: What becomes less safe; empty for nothing.
-        item: What is applied.
+        item: The topic or the ACL that is added.
+        sets: The topic's settings that are changed at once; None for the brokers' own.
     """
 
     kind: Kind
@@ -85,6 +93,7 @@ class Row:
     setting: str = ""
     lowers: str = ""
     item: TopicState | Acl | None = None
+    sets: Mapping[str, str | None] = field(default_factory=dict)
 
     @property
     def can_apply(self) -> bool:
@@ -110,16 +119,21 @@ class Archived:
     """What an archive knows of its cluster; each part as of its newest description.
 
     Attributes:
-        settings: Topics, ACLs, users and brokers.
+        settings: Topics, ACLs, users and brokers; topics also as they were before they were
+            deleted, if the archive has records of them.
         groups: Consumer groups with offsets; None if they were never captured.
         parts: What became of each part when it was asked for last.
         as_of: When each part was captured, ISO 8601.
+        held: Topics of which the archive has records, each with its number of partitions there.
+        gone: Topics that weren't there any more, each with what its settings are known from.
     """
 
     settings: Settings
     groups: tuple[GroupState, ...] | None
     parts: Mapping[Part, PartResult]
     as_of: Mapping[Part, str]
+    held: Mapping[str, int] = field(default_factory=dict)
+    gone: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -127,29 +141,31 @@ class Target:
     """The target cluster.
 
     Attributes:
-        state: What it answered about the archived topics and groups.
+        state: What it answered about the archived topics, and all groups.
         values: All settings of each of these topics, defaults included.
-        fitted: What becomes of the settings of each topic that it doesn't have.
+        refusals: Settings of the archived topics that it refuses, by topic, with its words.
+        keeping: Settings with which a new topic of it takes and keeps restored records.
+        restored: What republishes have restored to it.
     """
 
     state: ClusterState
     values: Mapping[str, Mapping[str, str]]
-    fitted: Mapping[str, Sequence[Fitted]] = field(default_factory=dict)
+    refusals: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    keeping: Mapping[str, str] = field(default_factory=lambda: KEEPING)
+    restored: Restored = field(default_factory=Restored)
 
     def knows(self, part: Part) -> bool:
         """Return whether it answered about a part."""
         return self.state.parts[part].outcome == Outcome.CAPTURED
 
 
-def compare(archived: Archived, target: Target) -> list[Row]:
+def compare(archived: Archived, target: Target, commands: Commands) -> list[Row]:
     """Return all differences, in the order in which they are to be applied."""
     return [
-        *_unknown(archived),
-        *_topics(archived.settings.topics or (), target),
+        *_topics(archived, target, commands),
         *_acls(archived, target),
-        *_users(archived.settings.users or (), target),
-        *_groups(archived.groups or ()),
-        *_unavailable(),
+        *_users(archived.settings.users or (), target, commands),
+        *_groups(archived, target, commands),
     ]
 
 
@@ -157,64 +173,86 @@ _KIND_OF = {Part.TOPICS: Kind.TOPICS, Part.ACLS: Kind.ACLS, Part.USERS: Kind.USE
 _KIND_OF[Part.GROUPS] = Kind.GROUPS
 
 
-def _unknown(archived: Archived) -> Iterator[Row]:
-    """Yield a row for each part that the archive doesn't have."""
-    for part, kind in _KIND_OF.items():
+def not_compared(archived: Archived) -> dict[str, str]:
+    """Return why some parts of a cluster can't be compared, by part."""
+    found = {}
+    for part in _KIND_OF:
         if part not in archived.as_of:
             result = archived.parts.get(part)
             why = f"{result.outcome} {result.detail}".strip() if result else "never described"
-            note = f"not in the archive: {why}; nothing can be compared"
-            yield Row(kind, "all", Action.BY_HAND, None, None, note)
+            found[str(part)] = f"not in the archive: {why}"
+    return {**found, **{str(part): note for part, note in UNAVAILABLE_PARTS.items()}}
 
 
-def _topics(topics: Iterable[TopicState], target: Target) -> Iterator[Row]:
+def _topics(archived: Archived, target: Target, commands: Commands) -> Iterator[Row]:
     there = {topic.name: topic for topic in target.state.settings.topics or ()}
     brokers = len(target.state.settings.brokers or ())
+    topics = archived.settings.topics or ()
     for topic in topics:
         if topic.name not in there:
-            yield from _new_topic(topic, brokers, target.fitted.get(topic.name))
+            yield from _new_topic(topic, brokers, archived, target)
         else:
-            yield from _partitions(topic, there[topic.name])
-            yield from _configs(topic, there[topic.name], target.values.get(topic.name, {}))
+            yield from _partitions(topic, there[topic.name], brokers, commands)
+            yield from _configs(topic, there[topic.name], archived, target, commands)
+    for name in sorted(archived.held.keys() - {topic.name for topic in topics} - there.keys()):
+        partitions = archived.held[name]
+        note = (
+            "the archive has records of it, and no description or drain has noted its settings: "
+            f"{commands.create_topic(name, partitions)}"
+        )
+        yield Row(Kind.TOPICS, name, Action.BY_HAND, f"{partitions} partitions", None, note)
 
 
-def _new_topic(topic: TopicState, brokers: int, fitted: Sequence[Fitted] | None) -> Iterator[Row]:
+def _new_topic(
+    topic: TopicState, brokers: int, archived: Archived, target: Target
+) -> Iterator[Row]:
     """Yield the row of a new topic, and one for each of its settings."""
-    fewer = bool(brokers) and brokers < topic.replication_factor
-    made = replace(topic, replication_factor=brokers) if fewer else topic
-    if fitted is not None:
-        made = replace(made, config=config_of(fitted), inherited={})
+    replicas = min(topic.replication_factor, brokers or topic.replication_factor)
+    fitted = fit(topic.effective, target.refusals.get(topic.name, {}), replicas)
+    # Nothing is restored to one that the archive has no record of.
+    keeping = target.keeping if topic.name in archived.held else {}
+    config = {**config_of(fitted), **keeping}
+    listed = ", ".join(f"{name}={value}" for name, value in sorted(keeping.items()))
+    note = "the archive has no record of it"
+    if keeping:
+        note = (
+            "created with what a restore needs, which is set back once its records are verified: "
+            f"{listed}"
+        )
+    if since := archived.gone.get(topic.name):
+        note = (
+            "not in the newest description, but the archive has records of it; settings from "
+            f"{since}; {note}"
+        )
     yield Row(
         Kind.TOPICS,
         topic.name,
         Action.ADD,
         _shape(topic),
         None,
-        "created without a limit of retention, so that restored records aren't deleted at once; "
-        "compare again when they are verified",
+        note,
         lowers=(
-            f"has {brokers} replicas instead of {topic.replication_factor}: the target has no more "
-            "brokers"
-            if fewer
+            f"has {replicas} replicas instead of {topic.replication_factor}: the target has no "
+            "more brokers"
+            if replicas < topic.replication_factor
             else ""
         ),
-        item=made,
+        item=replace(topic, replication_factor=replicas, config=config, inherited={}),
     )
-    for each in fitted or ():
-        then = {**each.becomes} | {name: KEEP[name] for name in each.becomes.keys() & KEEP}
+    for each in fitted:
+        then = {name: config[name] for name in each.becomes}
         set_ = ", ".join(
             value if name == each.name else f"{name}={value}" for name, value in then.items()
         )
+        action = Action.BY_HAND if each.fate == Fate.REFUSED else Action.LEAVE
+        note = f"on the new topic: {_fate(each)}"
         yield Row(
-            Kind.CONFIGS,
-            topic.name,
-            Action.BY_HAND if each.fate == Fate.REFUSED else Action.LEAVE,
-            each.value,
-            set_ or None,
-            f"on the new topic: {each.fate}{each.why and f', {each.why}'}",
-            setting=each.name,
-            item=topic,
+            Kind.CONFIGS, topic.name, action, each.value, set_ or None, note, setting=each.name
         )
+
+
+def _fate(fitted: Fitted) -> str:
+    return f"{fitted.fate}{fitted.why and f', {fitted.why}'}"
 
 
 def _shape(topic: TopicState) -> str:
@@ -222,9 +260,12 @@ def _shape(topic: TopicState) -> str:
     return f"{topic.partitions} partitions, replication factor {topic.replication_factor}{settings}"
 
 
-def _partitions(topic: TopicState, there: TopicState) -> Iterator[Row]:
+def _partitions(
+    topic: TopicState, there: TopicState, brokers: int, commands: Commands
+) -> Iterator[Row]:
     if topic.partitions != there.partitions:
         more = there.partitions > topic.partitions
+        added = commands.add_partitions(topic.name, topic.partitions)
         yield Row(
             Kind.TOPICS,
             topic.name,
@@ -234,60 +275,157 @@ def _partitions(topic: TopicState, there: TopicState) -> Iterator[Row]:
             (
                 "Kafka can't remove partitions; original partitions fit, or --placement key"
                 if more
-                else "kafka-topics.sh --alter --partitions adds some, but later records of a key "
-                "may then go to another partition; or republish with --placement key"
+                else f"{added} adds some, but later records of a key may then go to another "
+                "partition; or republish with --placement key"
             ),
         )
     if topic.replication_factor > there.replication_factor:
         yield Row(
             Kind.TOPICS,
             topic.name,
-            Action.BY_HAND,
+            Action.BY_HAND if brokers > there.replication_factor else Action.LEAVE,
             f"replication factor {topic.replication_factor}",
             f"replication factor {there.replication_factor}",
-            "kafka-reassign-partitions.sh adds replicas",
+            "kafka-reassign-partitions.sh adds replicas"
+            if brokers > there.replication_factor
+            else "the target has no more brokers",
         )
 
 
-def _configs(topic: TopicState, there: TopicState, values: Mapping[str, str]) -> Iterator[Row]:
-    for name, value in sorted(topic.effective.items()):
-        now = values.get(name, there.effective.get(name))
-        if now == value:
-            continue
-        if name in THROTTLES or (values and name not in values):
-            # A broker lists every setting that it knows.
-            why = "never copied: a state of its brokers" * (name in THROTTLES)
-            yield Row(
-                Kind.CONFIGS,
-                topic.name,
-                Action.LEAVE,
-                value,
-                now,
-                why or "left out: the target doesn't know it",
-                setting=name,
-                item=topic,
-            )
-            continue
-        inherited = name not in topic.config
+def _configs(
+    topic: TopicState, there: TopicState, archived: Archived, target: Target, commands: Commands
+) -> Iterator[Row]:
+    """Yield what differs of a topic's settings."""
+    values = target.values.get(topic.name, {})
+    # A broker lists every setting that it knows.
+    unknown = {
+        name: "Unknown topic config" for name in topic.effective if values and name not in values
+    }
+    refusals = {**unknown, **target.refusals.get(topic.name, {})}
+    fitted = fit(topic.effective, refusals, there.replication_factor)
+    awaits = (
+        topic.name in archived.held
+        and is_other_topic(topic.id, there.id)
+        and not target.restored.is_verified(there)
+    )
+    kept = {}
+    if is_keeping(there.config):
+        kept = {name: v for name, v in there.config.items() if KEEPING.get(name) == v}
+        yield from _set_back(topic.name, kept, config_of(fitted), awaits, target, there, commands)
+    for each in fitted:
+        if each.name not in kept:
+            for row in _changed(topic, there, each, values, commands, awaits=awaits):
+                if row.setting not in kept:
+                    yield row
+    now = values.get(_TYPE, there.effective.get(_TYPE, KEEPING[_TYPE]))
+    if awaits and now != KEEPING[_TYPE]:
+        # Kafka would replace the timestamps of restored records, so that a republish refuses it.
         yield Row(
             Kind.CONFIGS,
             topic.name,
             Action.CHANGE,
-            value,
+            KEEPING[_TYPE],
             now,
-            "set by the brokers of the archived cluster" if inherited else "",
-            setting=name,
-            lowers=lowered_by(name, now, value),
-            item=topic,
+            "needed by the restore; set back once its records are verified",
+            setting=_TYPE,
+            sets={_TYPE: KEEPING[_TYPE]},
         )
     for name, value in sorted(there.config.items()):
-        if name not in topic.effective:
-            note = "only on the target"
-            if KEEP.get(name) == value:
-                note = "set for the restore; kafka-configs.sh --delete-config removes it"
+        if name in kept or name in topic.effective or name in config_of(fitted):
+            continue
+        note = "only on the target"
+        if KEEPING.get(name) == value:
+            note += f"; if it was set for a restore: {commands.unset(topic.name, name)}"
+        yield Row(Kind.CONFIGS, topic.name, Action.LEAVE, None, value, note, setting=name)
+
+
+def _set_back(
+    name: str,
+    kept: Mapping[str, str],
+    wanted: Mapping[str, str],
+    awaits: bool,
+    target: Target,
+    there: TopicState,
+    commands: Commands,
+) -> Iterator[Row]:
+    """Yield the row that ends what a restore has set: all of it at once, or nothing."""
+    back = {setting: wanted.get(setting) for setting in kept}
+    back = {setting: value for setting, value in back.items() if value != kept[setting]}
+    if not back:
+        return
+    own = [f"{setting}={value}" for setting, value in sorted(back.items()) if value is not None]
+    brokers = [setting for setting, value in sorted(back.items()) if value is None]
+    if brokers:
+        own.append(f"the brokers' own {', '.join(brokers)}")
+    run = target.restored.verified_by(there)
+    note = f"set for the restore; run {run} has verified its records"
+    if awaits:
+        note = (
+            "set for the restore; once its records are republished and verified, and read where "
+            f"Kafka then deletes them: {commands.apply_configs()}"
+        )
+    elif not run:
+        note = "set for the restore; the archive has no record of it"
+    yield Row(
+        Kind.CONFIGS,
+        name,
+        Action.LATER if awaits else Action.CHANGE,
+        ", ".join(own),
+        ", ".join(f"{setting}={kept[setting]}" for setting in sorted(back)),
+        note,
+        lowers="deletes and refuses records again as the topic did before",
+        sets=back,
+    )
+
+
+def _changed(
+    topic: TopicState,
+    there: TopicState,
+    fitted: Fitted,
+    values: Mapping[str, str],
+    commands: Commands,
+    *,
+    awaits: bool,
+) -> Iterator[Row]:
+    """Yield what differs of one archived setting."""
+    now = values.get(fitted.name, there.effective.get(fitted.name))
+    if now == fitted.value:
+        return
+    if not fitted.becomes:
+        action = Action.BY_HAND if fitted.fate == Fate.REFUSED else Action.LEAVE
+        yield Row(
+            Kind.CONFIGS, topic.name, action, fitted.value, now, _fate(fitted), setting=fitted.name
+        )
+        return
+    notes = [] if fitted.fate == Fate.KEPT else [f"archived {fitted.value}: {_fate(fitted)}"]
+    if fitted.name not in topic.config:
+        notes.append("set by the brokers of the archived cluster")
+    for name, value in fitted.becomes.items():
+        now = values.get(name, there.effective.get(name))
+        if now == value:
+            # It can't be more like the archived one.
             yield Row(
-                Kind.CONFIGS, topic.name, Action.LEAVE, None, value, note, setting=name, item=topic
+                Kind.CONFIGS, topic.name, Action.LEAVE, value, now, "; ".join(notes), setting=name
             )
+            continue
+        is_needed = awaits and KEEPING.get(name) == now
+        if awaits and name == _TYPE and not is_needed:
+            continue
+        if is_needed:
+            notes.append(
+                f"needed by the restore; once its records are verified: {commands.apply_configs()}"
+            )
+        yield Row(
+            Kind.CONFIGS,
+            topic.name,
+            Action.LATER if is_needed else Action.CHANGE,
+            value,
+            now,
+            "; ".join(notes),
+            setting=name,
+            lowers=lowered_by(name, now, value),
+            sets={name: value},
+        )
 
 
 def _acls(archived: Archived, target: Target) -> Iterator[Row]:
@@ -311,34 +449,94 @@ def _acls(archived: Archived, target: Target) -> Iterator[Row]:
         yield Row(Kind.ACLS, str(acl), Action.LEAVE, None, "there", "only on the target", item=acl)
 
 
-def _users(users: Iterable[ScramUser], target: Target) -> Iterator[Row]:
+def _users(users: Iterable[ScramUser], target: Target, commands: Commands) -> Iterator[Row]:
     there = {(user.name, user.mechanism) for user in target.state.settings.users or ()}
     for user in users:
         if (user.name, user.mechanism) in there:
             continue
         known = "" if target.knows(Part.USERS) else "the target's users aren't known; "
         note = (
-            f"{known}a credential never leaves its cluster: kafka-configs.sh --alter --entity-type "
-            f"users --entity-name {user.name} --add-config "
-            f"'{user.mechanism}=[iterations={user.iterations},password=…]'"
+            f"{known}a credential never leaves its cluster; with a new password in NEW_PASSWORD: "
+            f"{commands.add_user(user)}"
         )
         yield Row(Kind.USERS, user.name, Action.BY_HAND, user.mechanism, None, note)
 
 
-def _groups(groups: Iterable[GroupState]) -> Iterator[Row]:
-    for group in groups:
-        note = (
-            "after the republish: kafka-drain translate-group ARCHIVE --from-archive --group "
-            f"{group.name}"
-        )
-        count = len(group.offsets)
-        shown = f"{count} offset{'' if count == 1 else 's'}"
-        yield Row(Kind.GROUPS, group.name, Action.BY_HAND, shown, None, note)
+def _groups(archived: Archived, target: Target, commands: Commands) -> Iterator[Row]:
+    there = {
+        group.name: {TopicPartition(o.topic, o.partition): o.offset for o in group.offsets}
+        for group in target.state.groups or ()
+    }
+    result = target.state.parts[Part.GROUPS]
+    is_known = target.knows(Part.GROUPS) and not result.detail
+    for group in archived.groups or ():
+        yield _group(group, archived, target, there, commands, is_known=is_known)
 
 
-def _unavailable() -> Iterator[Row]:
-    for part, kind in ((Part.QUOTAS, Kind.QUOTAS), (Part.VERSIONS, Kind.VERSIONS)):
-        yield Row(kind, "all", Action.BY_HAND, None, None, UNAVAILABLE_PARTS[part])
+def _group(
+    group: GroupState,
+    archived: Archived,
+    target: Target,
+    there: Mapping[str, Mapping[TopicPartition, int]],
+    commands: Commands,
+    *,
+    is_known: bool,
+) -> Row:
+    """Return what became of a group: whether its offsets are translated, or how that is done."""
+    notes = []
+    placed: set[TopicPartition] = set()
+    runs: list[str] = []
+    for record in target.restored.groups.get(group.name, ()):
+        now = there.get(record.group)
+        behind = [
+            f"{tp} is at {'no offset' if now is None or tp not in now else f'{now[tp]:,}'} instead "
+            f"of {at:,}"
+            for tp, at in sorted(record.after.items())
+            if now is None or now.get(tp, -1) < at
+        ]
+        named = f"run {record.run}" + (f" to {record.group}" * (record.group != group.name))
+        if not record.is_applied:
+            notes.append(f"begun with {named} at {record.written_at}, and not finished")
+        elif behind and (now is not None or is_known):
+            notes.append(f"translated with {named} at {record.written_at}, but {behind[0]}")
+        else:
+            placed |= record.sources
+            runs.append(f"translated with {named}")
+            if now is None:
+                runs.append("the target doesn't tell its offsets")
+    own = there.get(group.name, {})
+    partitions = [TopicPartition(o.topic, o.partition) for o in group.offsets]
+    missing = [tp for tp in partitions if tp not in placed]
+    # Nothing was sent of a topic without records: any offset there is as good as another.
+    empty = sorted({tp.topic for tp in missing if tp.topic not in archived.held and tp not in own})
+    to_do = sorted({tp.topic for tp in missing if tp.topic in archived.held})
+    count = len(partitions)
+    shown = f"{count:,} offset{'' if count == 1 else 's'}"
+    if not (empty or to_do or notes):
+        notes = list(dict.fromkeys(runs)) or ["has offsets in the target"]
+        return Row(Kind.GROUPS, group.name, Action.DONE, shown, shown, "; ".join(notes))
+    if to_do and any(tp in own for tp in missing) and not notes:
+        notes.append("has offsets in the target that no run of this archive has translated")
+    commanded: dict[str, None] = {}
+    ids = {topic.name: topic.id for topic in target.state.settings.topics or ()}
+    for topic in to_do:
+        run = target.restored.newest_run(topic, ids)
+        if run is None:
+            commanded["republish first: " + commands.republish()] = None
+        commanded[commands.translate(group.name, run or "restore")] = None
+    for topic in empty:
+        commanded[
+            f"the archive has no record of {topic}: {commands.from_start(group.name, topic)}"
+        ] = None
+    target_shown = f"{count - len(missing):,} of {shown}" if placed else None
+    return Row(
+        Kind.GROUPS,
+        group.name,
+        Action.BY_HAND,
+        shown,
+        target_shown,
+        "; ".join([*notes, *commanded]),
+    )
 
 
 def chosen(

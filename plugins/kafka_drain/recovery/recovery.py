@@ -2,21 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime
 
 from upath import UPath
 
+from kafka_drain.archive.archive import Archive
 from kafka_drain.archive.cluster_moments import MOMENTS, moment_at, read_settings
+from kafka_drain.archive.files import archive_files
+from kafka_drain.archive.snapshot import Snapshot
+from kafka_drain.archive.topic_settings import noted_topic_settings
 from kafka_drain.errors import AuthorizationError, ConfigError, KafkaUnavailableError, TopicError
 from kafka_drain.kafka.cluster import KafkaCluster
 from kafka_drain.kafka.cluster_changes import ClusterChanges
-from kafka_drain.kafka.cluster_state import ASKED, Acl, Part, Settings, TopicState
+from kafka_drain.kafka.cluster_state import ASKED, Acl, Outcome, Part, Settings, TopicState
 from kafka_drain.kafka.describing import ClusterDescriber
-from kafka_drain.kafka.fitting import THROTTLES, Fitted, fit
+from kafka_drain.kafka.fitting import THROTTLES
+from kafka_drain.kafka.identity import is_other_cluster
+from kafka_drain.kafka.keeping import KEEPING
 from kafka_drain.kafka.topics import TopicSettings
-from kafka_drain.recovery.diff import KEEP, Action, Archived, Kind, Row, Target, compare
+from kafka_drain.offsets import TopicPartition
+from kafka_drain.recovery.commands import Commands
+from kafka_drain.recovery.diff import Archived, Row, Target, compare, not_compared
+from kafka_drain.recovery.restored import Restored, SentTo, Translated
+from kafka_drain.republish.groups.records import GroupRecords, recorded_groups
+from kafka_drain.republish.planning.runs import list_runs
 
 
 @dataclass(frozen=True)
@@ -27,23 +38,28 @@ class RecoveryPlan:
         archived: What the archive knows.
         target_id: Id of the target cluster.
         rows: The differences.
+        not_compared: Why some parts can't be compared, by part.
     """
 
     archived: Archived
     target_id: str
     rows: tuple[Row, ...]
+    not_compared: Mapping[str, str]
 
 
-def read_archived(root: UPath, at: datetime | None) -> Archived:
+def read_archived(archive: Archive, at: datetime | None) -> Archived:
     """Read what an archive knows of its cluster.
 
     Args:
-        root: The archive's folder.
+        archive: The archive.
         at: Descriptions that aren't later count; None for the newest.
 
     Raises:
         ConfigError: When nothing was described by then.
+        ArchiveError: When the folder isn't an archive.
+        ManifestInvalidError: When it is damaged, so that it is unknown which records it has.
     """
+    root = archive.root
     settings, as_of, groups = Settings(), {}, None
     for part in ASKED:
         moment = moment_at(root, at, part)
@@ -61,62 +77,196 @@ def read_archived(root: UPath, at: datetime | None) -> Archived:
             "validations with Kafka write one unless the pipeline's describe_cluster is empty"
         )
     newest = next(MOMENTS.links(root))
-    return Archived(settings, groups, newest.parts, as_of)
+    described = {topic.name for topic in settings.topics or ()}
+    snapshot = archive.snapshot()
+    held = held_topics(snapshot, described | snapshot.document.topics.keys())
+    gone = _described_before(snapshot, {name: held[name] for name in held.keys() - described})
+    topics = (*(settings.topics or ()), *(topic for topic, _ in gone))
+    return Archived(
+        replace(settings, topics=tuple(sorted(topics, key=lambda topic: topic.name))),
+        groups,
+        newest.parts,
+        as_of,
+        held,
+        {topic.name: since for topic, since in gone},
+    )
 
 
-def plan_recovery(root: UPath, cluster: KafkaCluster, at: datetime | None = None) -> RecoveryPlan:
+def held_topics(snapshot: Snapshot, topics: Collection[str]) -> dict[str, int]:
+    """Return the topics of which an archive has records, each with its number of partitions.
+
+    Args:
+        snapshot: The archive.
+        topics: Those that matter.
+
+    Raises:
+        ReceiptError: When a receipt is damaged.
+        ManifestInvalidError: When the archive is damaged otherwise.
+    """
+    held: dict[str, int] = {}
+
+    def note(tp: TopicPartition, records: int) -> None:
+        if records and tp.topic in topics:
+            held[tp.topic] = max(held.get(tp.topic, 0), tp.partition + 1)
+
+    receipts = [*filter(None, (each.last_receipt() for each in snapshot.generations))]
+    receipts += [window.receipt for window in snapshot.fold.windows]
+    parts = [part for receipt in receipts for part in receipt.partitions]
+    for part in parts:
+        note(part.tp, part.records_so_far)
+    if set(topics) - {part.topic for part in parts}:
+        # The newest receipts don't name a topic that was deleted before.
+        for file in archive_files(snapshot):
+            for content in file.sealed.contents if file.sealed else ():
+                note(content.tp, content.records)
+    return held
+
+
+def _described_before(
+    snapshot: Snapshot, partitions: Mapping[str, int]
+) -> list[tuple[TopicState, str]]:
+    """Return topics as they were before the description that counts, and from what that is known.
+
+    Args:
+        snapshot: The archive.
+        partitions: Number of partitions of each topic in the archive.
+    """
+    root, wanted = snapshot.root, dict(partitions)
+    found: list[tuple[TopicState, str]] = []
+    for moment in MOMENTS.links(root) if wanted else ():
+        if moment.parts[Part.TOPICS].outcome != Outcome.CAPTURED:
+            continue
+        for topic in read_settings(root, moment).topics or ():
+            if wanted.pop(topic.name, None) is not None:
+                found.append((topic, f"the description of {moment.answered_at}"))
+        if not wanted:
+            break
+    noted = noted_topic_settings(root) if wanted else {}
+    for name in wanted.keys() & noted.keys():
+        each = noted[name]
+        count = max(each.partitions, wanted[name])
+        id = snapshot.document.topics.get(name, "")
+        topic = TopicState(name, id, count, each.replication_factor, each.config, {})
+        found.append((topic, "the last drain that saw it"))
+    return found
+
+
+def read_restored(root: UPath, cluster_id: str) -> Restored:
+    """Read what an archive's republishes have restored to a cluster; those of drills don't count.
+
+    Raises:
+        ArchiveError: When the document of a run was changed.
+    """
+    sent: list[tuple[str, SentTo]] = []
+    groups: dict[str, list[Translated]] = {}
+    for run in list_runs(root):
+        plan = run.plan()
+        if plan is None or run.is_of_drill or is_other_cluster(plan.cluster_id, cluster_id):
+            continue
+        if run.has_ended or (run.is_opened and not run.is_abandoned):
+            pairs = {(shard.source.topic, shard.target_topic) for shard in plan.shards}
+            for source, target in sorted(pairs):
+                topic_id = plan.target(target).id
+                each = SentTo(run.key, source, target, topic_id, run.has_ended)
+                sent.append((plan.created_at, each))
+        for group in recorded_groups(run.folder):
+            record = GroupRecords(run.folder, group).newest_open()
+            if record is not None:
+                groups.setdefault(record.from_group, []).append(
+                    Translated(
+                        run.key,
+                        record.group,
+                        record.written_at,
+                        record.is_applied,
+                        frozenset(record.sources),
+                        record.after,
+                    )
+                )
+    sent.sort(key=lambda entry: entry[0])
+    return Restored([each for _, each in sent], groups)
+
+
+def plan_recovery(
+    archive: Archive, cluster: KafkaCluster, commands: Commands, at: datetime | None = None
+) -> RecoveryPlan:
     """Compare what an archive knows of its cluster with a target; changes nothing.
 
     Args:
-        root: The archive's folder.
+        archive: The archive.
         cluster: The target.
+        commands: The commands that the plan names.
         at: Descriptions that aren't later count; None for the newest.
 
     Raises:
         ConfigError: When the archive describes no cluster.
         KafkaUnavailableError: When the target doesn't answer.
     """
-    archived = read_archived(root, at)
+    archived = read_archived(archive, at)
+    restored = read_restored(archive.root, cluster.cluster_id())
     existing = set(cluster.topic_names())
-    names = [topic.name for topic in archived.settings.topics or () if topic.name in existing]
+    topics = archived.settings.topics or ()
+    names = [topic.name for topic in topics if topic.name in existing]
+    # Groups may be translated to topics of other names.
+    others = {tp.topic for each in restored.groups.values() for one in each for tp in one.after}
+    all_topics = {topic.name for topic in topics} | archived.held.keys()
+    groups = {group.name for group in archived.groups or ()}
     state = ClusterDescriber(cluster.config).describe(
-        names, [Part.TOPICS, Part.ACLS, Part.USERS, Part.BROKERS]
+        sorted(existing & (others | all_topics)),
+        ASKED,
+        lambda acl: acl.is_about(all_topics, groups),
+        groups | {one.group for each in restored.groups.values() for one in each},
     )
     if not state.cluster_id:
         raise KafkaUnavailableError(
             f"Kafka at {cluster.config.bootstrap_servers} doesn't describe itself; try again"
         )
-    topics, groups = _names(archived)
-    mine = tuple(acl for acl in state.settings.acls or () if acl.is_about(topics, groups))
-    state = replace(state, settings=replace(state.settings, acls=mine))
-    missing = [topic for topic in archived.settings.topics or () if topic.name not in existing]
-    target = Target(
-        state,
-        {name: cluster.topic_config(name) for name in names},
-        {topic.name: _fitted(cluster, topic) for topic in missing},
-    )
-    return RecoveryPlan(archived, state.cluster_id, tuple(compare(archived, target)))
+    missing = [topic for topic in topics if topic.name not in existing]
+    values = {name: cluster.topic_config(name) for name in names}
+    changes = ClusterChanges(cluster)
+    refusals = {topic.name: _refused(cluster, topic) for topic in missing}
+    for topic in topics:
+        if topic.name in existing:
+            refusals[topic.name] = _refused_changes(changes, topic, values[topic.name])
+    target = Target(state, values, refusals, _keeping(cluster, missing), restored)
+    rows = tuple(compare(archived, target, commands))
+    return RecoveryPlan(archived, state.cluster_id, rows, not_compared(archived))
 
 
-def _fitted(cluster: KafkaCluster, topic: TopicState) -> tuple[Fitted, ...]:
-    """Return what becomes of a missing topic's settings; asks the target."""
-    replicas = min(topic.replication_factor, cluster.brokers())
-    asked = replace(
-        new_topic(topic),
-        replication_factor=replicas,
+def _refused(cluster: KafkaCluster, topic: TopicState) -> dict[str, str]:
+    """Return which of a missing topic's settings the target refuses."""
+    asked = TopicSettings(
+        topic.partitions,
+        min(topic.replication_factor, cluster.brokers()),
         config={name: value for name, value in topic.effective.items() if name not in THROTTLES},
     )
     try:
-        refusals = cluster.refused_settings(topic.name, asked)
+        return cluster.refused_settings(topic.name, asked)
     except AuthorizationError:
         # This user can compare, but create nothing: what is refused is said when it is applied.
-        refusals = {}
-    return fit(topic.effective, refusals, replicas)
+        return {}
 
 
-def _names(archived: Archived) -> tuple[list[str], list[str]]:
-    topics = [topic.name for topic in archived.settings.topics or ()]
-    return topics, [group.name for group in archived.groups or ()]
+def _refused_changes(
+    changes: ClusterChanges, topic: TopicState, values: Mapping[str, str]
+) -> dict[str, str]:
+    """Return which of an archived topic's settings the target refuses for the one it has."""
+    differing = {
+        name: value
+        for name, value in topic.effective.items()
+        if name not in THROTTLES and name in values and values[name] != value
+    }
+    try:
+        return changes.refused_values(topic.name, differing)
+    except AuthorizationError:
+        return {}
+
+
+def _keeping(cluster: KafkaCluster, missing: list[TopicState]) -> Mapping[str, str]:
+    """Return what the target takes of the settings that a restore needs."""
+    try:
+        return cluster.keeping_settings(missing[0].name) if missing else KEEPING
+    except AuthorizationError:
+        return KEEPING
 
 
 def apply_rows(
@@ -147,14 +297,12 @@ def apply_rows(
 def _apply(row: Row, cluster: KafkaCluster, changes: ClusterChanges) -> None:
     if isinstance(row.item, Acl):
         changes.add_acl(row.item)
-    elif isinstance(row.item, TopicState) and row.kind == Kind.TOPICS:
+    elif isinstance(row.item, TopicState):
         cluster.create_topic(row.name, new_topic(row.item))
-    elif row.action == Action.CHANGE and row.archived is not None:
-        changes.set_topic_config(row.name, row.setting, row.archived)
+    elif row.sets:
+        changes.set_topic_config(row.name, row.sets)
 
 
 def new_topic(topic: TopicState) -> TopicSettings:
     """Return the settings with which a topic is created on a target."""
-    return TopicSettings(
-        topic.partitions, topic.replication_factor, config={**topic.effective, **KEEP}
-    )
+    return TopicSettings(topic.partitions, topic.replication_factor, config=topic.effective)

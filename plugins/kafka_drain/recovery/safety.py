@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 from kafka_drain.kafka.cluster_state import Acl
+from kafka_drain.kafka.keeping import AFTER, BEFORE, DIFFERENCE
 
 #: Kafka's value for no limit.
 _NO_LIMIT = -1
 
+_REFUSES = "refuses records that it takes now"
 #: Settings of which a lower value is less safe, each with what it then does.
 _LOWER = {
     "min.insync.replicas": "acknowledges records that fewer replicas hold",
-    "max.message.bytes": "refuses records that it takes now",
+    "max.message.bytes": _REFUSES,
     "delete.retention.ms": "forgets deletions sooner",
+    BEFORE: _REFUSES,
+    AFTER: _REFUSES,
+    DIFFERENCE: _REFUSES,
 }
 #: The same, of which -1 means no limit.
 _LIMITS = {
@@ -32,6 +37,8 @@ def lowered_by(name: str, now: str | None, then: str) -> str:
         return ""
     if name == "unclean.leader.election.enable":
         return "may lose acknowledged records" if then == "true" else ""
+    if name == "message.timestamp.type":
+        return "replaces the timestamps of records" if then == "LogAppendTime" else ""
     if name == "cleanup.policy":
         more = sorted(_words(then) - _words(now))
         return f"removes records by {' and '.join(more)}" if more else ""

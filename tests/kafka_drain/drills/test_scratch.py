@@ -19,6 +19,7 @@ from kafka_drain.drills.scratch import (
 )
 from kafka_drain.errors import KafkaUnavailableError, TopicError
 from kafka_drain.kafka.cluster import Topic
+from kafka_drain.kafka.keeping import KEEPING
 from kafka_drain.kafka.topics import TopicSettings
 from tests.kafka_drain.golden import sealed_copy
 
@@ -94,29 +95,30 @@ def test_scratch_name() -> None:
 
 
 def test_scratch_settings() -> None:
-    """Of the source's settings, those count that limit records; the user's win over all."""
+    """A scratch topic takes whatever a restored one takes; the user's settings win over all."""
     source = TopicSettings(
         3,
         2,
         config={
             "max.message.bytes": "5",
+            "compression.type": "zstd",
             "min.insync.replicas": "2",
             "cleanup.policy": "compact",
             "retention.ms": "1",
         },
     )
-    found = scratch_settings(source, 2, {"max.message.bytes": "4"})
+    found = scratch_settings(source, 2, {"max.message.bytes": "4"}, KEEPING)
 
     assert (found.partitions, found.replication_factor) == (3, 2)
-    assert found.config == {
-        "max.message.bytes": "4",
-        "cleanup.policy": "delete",
+    assert found.config == {**KEEPING, "compression.type": "zstd", "max.message.bytes": "4"}
+    # A cluster that doesn't take any size.
+    assert scratch_settings(source, 2, {}, {"retention.ms": "-1"}).config == {
+        "max.message.bytes": "5",
+        "compression.type": "zstd",
         "retention.ms": "-1",
-        "retention.bytes": "-1",
-        "message.timestamp.type": "CreateTime",
     }
-    assert scratch_settings(source, 9, {}).partitions == 9
-    assert scratch_settings(None, 4, {}).partitions == 4
+    assert scratch_settings(source, 9, {}, {}).partitions == 9
+    assert scratch_settings(None, 4, {}, {}).partitions == 4
 
 
 def test_scratch(archive: Archive) -> None:

@@ -208,7 +208,7 @@ def by_changes(admin: Admin, change: str) -> object:
     if change == "acl":
         changes.add_acl(Acl("topic", "t", "literal", "User:a", "*", "read", "allow"))
     else:
-        changes.set_topic_config("t", "retention.ms", "-1")
+        changes.set_topic_config("t", {"retention.ms": "-1"})
     return None
 
 

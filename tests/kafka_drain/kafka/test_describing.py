@@ -2,14 +2,26 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from concurrent.futures import Future
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from confluent_kafka import KafkaError
-from confluent_kafka.admin import ConfigEntry, ConfigSource
+from confluent_kafka.admin import (
+    AclBinding,
+    AclOperation,
+    AclPermissionType,
+    ConfigEntry,
+    ConfigSource,
+    ResourcePatternType,
+    ResourceType,
+)
 
-from kafka_drain.kafka.cluster_state import Outcome
-from kafka_drain.kafka.describing import _topic_state, outcome_of
+from kafka_drain.kafka.client_config import KafkaConfig
+from kafka_drain.kafka.cluster_state import Acl, Outcome, Part
+from kafka_drain.kafka.describing import ClusterDescriber, _topic_state, outcome_of
 
 
 @pytest.mark.parametrize(
@@ -52,3 +64,50 @@ def test_topic_state_config() -> None:
     assert [*found.config.items()] == [("cleanup.policy", "compact"), ("retention.ms", "5")]
     assert found.inherited == {"max.message.bytes": "9", "min.insync.replicas": "2"}
     assert (found.partitions, found.replication_factor, found.id) == (2, 2, "id")
+
+
+def answered(answer: Any) -> Future[Any]:
+    future: Future[Any] = Future()
+    future.set_result(answer)
+    return future
+
+
+class AclsOnly:
+    """A cluster with an ACL on a topic and one on a group."""
+
+    def describe_cluster(self, **_: object) -> Future[Any]:
+        allowed = [AclOperation.DESCRIBE]
+        return answered(SimpleNamespace(cluster_id="c", authorized_operations=allowed))
+
+    def describe_acls(self, *_: object, **__: object) -> Future[Any]:
+        allows = (AclOperation.READ, AclPermissionType.ALLOW)
+        return answered(
+            [
+                AclBinding(kind, name, ResourcePatternType.LITERAL, "User:a", "*", *allows)
+                for kind, name in ((ResourceType.TOPIC, "t"), (ResourceType.GROUP, "g"))
+            ]
+        )
+
+
+@pytest.mark.parametrize(
+    ("about", "expected", "detail"),
+    [
+        (None, {"t"}, "without those on groups, which weren't captured"),
+        (lambda acl: acl.is_about(["t"], ["g"]), {"t", "g"}, ""),
+        (lambda acl: acl.is_about([], ["g"]), {"g"}, ""),
+    ],
+)
+def test_describe_acls(
+    about: Callable[[Acl], bool] | None, expected: set[str], detail: str
+) -> None:
+    """Without the groups it isn't known which ACLs on groups count, unless that is said."""
+    describer = ClusterDescriber(KafkaConfig({"bootstrap.servers": "x:1"}))
+    describer.__dict__["_admin"] = AclsOnly()
+
+    found = describer.describe(["t"], [Part.ACLS], about)
+
+    assert {acl.name for acl in found.settings.acls or ()} == expected
+    assert (found.parts[Part.ACLS].outcome, found.parts[Part.ACLS].detail) == (
+        Outcome.CAPTURED,
+        detail,
+    )

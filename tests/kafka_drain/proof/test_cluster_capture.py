@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from kafka_drain.archive.archive import Archive
-from kafka_drain.archive.cluster_moments import MOMENTS
+from kafka_drain.archive.cluster_moments import MOMENTS, note_moment
 from kafka_drain.archive.receipts import Receipt
 from kafka_drain.config.pipeline import Pipeline
 from kafka_drain.findings import Reason
@@ -26,6 +26,8 @@ from kafka_drain.proof.report import Report
 from kafka_drain.proof.validation import validate_archive
 from tests.kafka_drain.cluster_states import state
 from tests.kafka_drain.golden import golden_cluster, golden_copy
+
+_NOON = "2026-01-01T12:00:00.000+00:00"
 
 
 def answering(seen: ClusterState) -> Callable[[Collection[str]], ClusterState]:
@@ -68,6 +70,22 @@ def test_validation_with_nothing_new(tmp_path: Path) -> None:
     assert newest.number == 2
     assert receipts(archive) == before
     assert report.findings == []
+
+
+@pytest.mark.parametrize("seen", [None, replace(state(), cluster_id="")])
+def test_validation_description_is_older(seen: ClusterState | None, tmp_path: Path) -> None:
+    """A receipt that names a moment says so if the cluster wasn't described since."""
+    archive = golden_copy(tmp_path / "archive")
+    note_moment(archive.root, state(3), asked_at=_NOON, answered_at=_NOON)
+    describe = (lambda topics: seen) if seen is not None else None
+
+    validate_archive(archive, golden_cluster(), describe=describe)  # type: ignore[arg-type]
+
+    newest = MOMENTS.newest(archive.root)
+    assert {(each.cluster, each.described) for each in receipts(archive)} == {(newest, False)}
+    for name in archive.generation(1).receipt_names():
+        content = (archive.generation(1).folder / "receipts" / name).read_text()
+        assert '"described":false' in content.replace(" ", "")
 
 
 @pytest.mark.parametrize("seen", [None, replace(state(), cluster_id="")])

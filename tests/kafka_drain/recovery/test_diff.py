@@ -20,9 +20,12 @@ from kafka_drain.kafka.cluster_state import (
     Settings,
     TopicState,
 )
-from kafka_drain.kafka.fitting import fit
+from kafka_drain.kafka.keeping import KEEPING
+from kafka_drain.offsets import TopicPartition
+from kafka_drain.recovery.commands import Commands
 from kafka_drain.recovery.diff import (
     APPLICABLE,
+    LEFT,
     Action,
     Archived,
     Kind,
@@ -30,13 +33,16 @@ from kafka_drain.recovery.diff import (
     Target,
     chosen,
     compare,
+    not_compared,
 )
+from kafka_drain.recovery.restored import Restored, SentTo, Translated
 from tests.kafka_drain.cluster_states import group
 
 TOPIC = TopicState("orders", "id", 3, 2, {"retention.ms": "1000"}, {"min.insync.replicas": "2"})
 READ = Acl("topic", "orders", "literal", "User:a", "*", "read", "allow")
 WRITE = replace(READ, operation="write")
 USER = ScramUser("a", "SCRAM-SHA-512", 4096)
+COMMANDS = Commands("/my archive", "new:9092", ("--bootstrap-servers", "new:9092"))
 BROKERS = tuple(Broker(n, "b", n, None) for n in (1, 2))
 
 
@@ -67,9 +73,7 @@ def target(
 
 
 def rows(ours: Archived, theirs: Target) -> list[Row]:
-    """Return the differences, without what is always done by hand."""
-    always = (Kind.QUOTAS, Kind.VERSIONS)
-    return [row for row in compare(ours, theirs) if row.kind not in always]
+    return compare(ours, theirs, COMMANDS)
 
 
 def brief(found: list[Row]) -> list[tuple[str, str, str, str | None, str | None]]:
@@ -83,15 +87,13 @@ def test_compare_same() -> None:
     assert rows(archived((TOPIC,), (READ,), (USER,)), theirs) == []
 
 
-def test_compare_always_by_hand() -> None:
-    """What can't be captured is always said, with what to do."""
-    found = compare(archived(), target())
-
-    assert [(row.kind, row.action) for row in found] == [
-        (Kind.QUOTAS, Action.BY_HAND),
-        (Kind.VERSIONS, Action.BY_HAND),
-    ]
-    assert all("kafka-" in row.note for row in found)
+def test_not_compared() -> None:
+    """What nobody can compare is said, with what to do, and isn't a difference."""
+    assert rows(archived(), target()) == []
+    assert not_compared(archived()) == {
+        "quotas": UNAVAILABLE_PARTS[Part.QUOTAS],
+        "versions": UNAVAILABLE_PARTS[Part.VERSIONS],
+    }
 
 
 @pytest.mark.parametrize(
@@ -99,8 +101,9 @@ def test_compare_always_by_hand() -> None:
 )
 def test_compare_new_topic(brokers: tuple[Broker, ...], lowers: bool) -> None:
     """A topic is added; with fewer replicas than it had only if that is accepted."""
-    (row,) = rows(archived((TOPIC,)), target(brokers=brokers))
+    row, *settings = rows(archived((TOPIC,)), target(brokers=brokers))
 
+    assert not any(each.action in LEFT for each in settings)
     assert (row.kind, row.action, row.name, row.target) == (
         Kind.TOPICS,
         Action.ADD,
@@ -131,6 +134,18 @@ def test_compare_partitions(
     assert [(row.action, row.archived, row.target) for row in found] == expected
     assert {(row.kind, row.name) for row in found} <= {(Kind.TOPICS, "orders")}
     assert not any(row.can_apply for row in found)
+
+
+def test_compare_fewer_brokers() -> None:
+    """A topic with a replica on each broker can't have more, so nothing is left to do."""
+    there = replace(TOPIC, replication_factor=1)
+    theirs = target((there,), values={**TOPIC.effective, "min.insync.replicas": "1"})
+    theirs = target((there,), brokers=BROKERS[:1], values=theirs.values["orders"])
+
+    found = rows(archived((TOPIC,)), theirs)
+
+    assert [row.action for row in found] == [Action.LEAVE, Action.LEAVE]
+    assert "no more brokers" in found[0].note
 
 
 @pytest.mark.parametrize(
@@ -197,15 +212,203 @@ def test_compare_users(there: tuple[ScramUser, ...], missing: bool) -> None:
     found = rows(archived(users=(USER,)), target(users=there))
 
     assert bool(found) == missing
-    assert all("iterations=4096,password=…" in row.note for row in found)
+    assert all("iterations=4096,password=${NEW_PASSWORD:?}" in row.note for row in found)
 
 
-def test_compare_groups() -> None:
-    """Groups are translated after the republish."""
-    (row,) = rows(archived(groups=(group(4),)), target())
+ORDERS_0 = TopicPartition("orders", 0)
+SENT = SentTo("restore-1", "orders", "orders", "new-id", is_verified=True)
+GONE_ON = Translated("restore-1", "billing", "noon", True, frozenset({ORDERS_0}), {ORDERS_0: 4})
+#: The topic as the target has it.
+THERE = replace(TOPIC, id="new-id")
+#: As it was created for the restore.
+RESTORING = replace(THERE, config={**KEEPING, "min.insync.replicas": "2"}, inherited={})
 
-    assert (row.kind, row.action, row.name) == (Kind.GROUPS, Action.BY_HAND, "billing")
-    assert "translate-group ARCHIVE --from-archive --group billing" in row.note
+
+def restored_to(
+    *sent: SentTo,
+    there: TopicState = THERE,
+    translated: Translated | None = None,
+    offset: int | None = None,
+    groups: Outcome = Outcome.CAPTURED,
+) -> Target:
+    """A target with topic orders, to which runs have restored, and in which the group may be."""
+    found = target((there,), values={**TOPIC.effective, **there.config})
+    found.state.parts[Part.GROUPS] = PartResult(groups, "")  # type: ignore[index]
+    group_there = () if offset is None else (group(offset),)
+    return replace(
+        found,
+        state=replace(found.state, groups=group_there),
+        restored=Restored(sent, {} if translated is None else {"billing": [translated]}),
+    )
+
+
+@pytest.mark.parametrize(
+    ("theirs", "action", "says"),
+    [
+        (
+            restored_to(),
+            "by hand",
+            "republish first: kafka-drain republish '/my archive' --bootstrap-servers new:9092 "
+            "--same-topics --run-name restore --apply; kafka-drain translate-group '/my archive' "
+            "--bootstrap-servers new:9092 --run restore --group=billing --from-archive --apply",
+        ),
+        (
+            restored_to(SENT),
+            "by hand",
+            "kafka-drain translate-group '/my archive' --bootstrap-servers new:9092 --run "
+            "restore-1 --group=billing --from-archive --apply",
+        ),
+        # Records of a topic that was recreated are gone.
+        (restored_to(replace(SENT, topic_id="older")), "by hand", "republish first: "),
+        (restored_to(replace(SENT, is_verified=False)), "by hand", "republish first: "),
+        (
+            restored_to(SENT, offset=9),
+            "by hand",
+            "has offsets in the target that no run of this archive has translated; kafka-drain ",
+        ),
+        (
+            restored_to(SENT, translated=replace(GONE_ON, is_applied=False), offset=4),
+            "by hand",
+            "begun with run restore-1 at noon, and not finished; kafka-drain translate-group ",
+        ),
+        (
+            restored_to(SENT, translated=GONE_ON),
+            "by hand",
+            "translated with run restore-1 at noon, but orders-0 is at no offset instead of 4; ",
+        ),
+        (
+            restored_to(SENT, translated=GONE_ON, offset=3),
+            "by hand",
+            "translated with run restore-1 at noon, but orders-0 is at 3 instead of 4; ",
+        ),
+        (restored_to(SENT, translated=GONE_ON, offset=4), "done", "translated with run restore-1"),
+        (restored_to(SENT, translated=GONE_ON, offset=9), "done", "translated with run restore-1"),
+        (
+            restored_to(SENT, translated=GONE_ON, groups=Outcome.NOT_AUTHORISED),
+            "done",
+            "translated with run restore-1; the target doesn't tell its offsets",
+        ),
+    ],
+)
+def test_compare_groups(theirs: Target, action: str, says: str) -> None:
+    """A group's row says what became of it, and has the commands for what is left."""
+    found = rows(archived((TOPIC,), groups=(group(4),), held={"orders": 3}), theirs)
+    (row,) = [row for row in found if row.kind == Kind.GROUPS]
+
+    assert (str(row.action), row.note[: len(says)]) == (action, says)
+
+
+@pytest.mark.parametrize(("offset", "is_done"), [(None, False), (0, True)])
+def test_compare_groups_without_records(offset: int | None, is_done: bool) -> None:
+    """Of a topic that the archive has no record of, nothing is translated: a command is named."""
+    found = rows(archived((TOPIC,), groups=(group(4),)), restored_to(offset=offset))
+    (row,) = [row for row in found if row.kind == Kind.GROUPS]
+
+    assert (row.action == Action.DONE) is is_done
+    assert is_done or row.note == (
+        "the archive has no record of orders: kafka-consumer-groups.sh --bootstrap-server "
+        "new:9092 --reset-offsets --group=billing --topic orders --to-earliest --execute"
+    )
+
+
+@pytest.mark.parametrize(
+    ("sent", "held", "action"),
+    [
+        ((), {"orders": 3}, "later"),
+        ((replace(SENT, is_verified=False),), {"orders": 3}, "later"),
+        ((SENT, replace(SENT, is_verified=False)), {"orders": 3}, "later"),
+        ((replace(SENT, topic_id="older"),), {"orders": 3}, "later"),
+        ((SENT,), {"orders": 3}, "change"),
+        # Nothing will be sent to it.
+        ((), {}, "change"),
+    ],
+)
+def test_compare_restoring(sent: tuple[SentTo, ...], held: dict[str, int], action: str) -> None:
+    """What a restore has set is set back at once, when its records are verified."""
+    theirs = restored_to(*sent, there=RESTORING)
+    (row,) = rows(archived((TOPIC,), held=held), theirs)
+
+    assert (str(row.action), row.setting) == (action, "")
+    assert row.sets == {**dict.fromkeys(KEEPING), "retention.ms": "1000"}
+    assert row.lowers
+    assert row.can_apply is (action == "change")
+    assert ("--apply configs --accept-lower-safety" in row.note) is (action == "later")
+
+
+def test_compare_restoring_same() -> None:
+    """What the topic had anyway isn't set back."""
+    ours = {**KEEPING, "min.insync.replicas": "2"}
+    theirs = restored_to(there=RESTORING)
+
+    assert rows(archived((replace(TOPIC, config=ours, inherited={}),)), theirs) == []
+
+
+def test_compare_restoring_partly() -> None:
+    """Of a topic for which somebody has set back something, the rest is compared one by one."""
+    there = replace(RESTORING, config={**RESTORING.config, "retention.bytes": "7"})
+
+    found = rows(archived((TOPIC,), held={"orders": 3}), restored_to(there=there))
+
+    assert {row.setting: str(row.action) for row in found} == {
+        "retention.ms": "later",
+        **dict.fromkeys(KEEPING.keys() - {"retention.ms"}, "leave"),
+    }
+    assert sum("--delete-config" in row.note for row in found) == len(KEEPING) - 2
+
+
+@pytest.mark.parametrize(
+    ("now", "sent", "expected"),
+    [
+        # Created by others, like its source: no restore would keep the timestamps.
+        ("LogAppendTime", (), ("change", "CreateTime", "LogAppendTime")),
+        ("CreateTime", (), ("later", "LogAppendTime", "CreateTime")),
+        ("CreateTime", (SENT,), ("change", "LogAppendTime", "CreateTime")),
+        ("LogAppendTime", (SENT,), None),
+    ],
+)
+def test_compare_timestamp_type(
+    now: str, sent: tuple[SentTo, ...], expected: tuple[str, str, str] | None
+) -> None:
+    """A topic has CreateTime as long as records are to be restored, and then what it had."""
+    config = {"message.timestamp.type": "LogAppendTime"}
+    ours = replace(TOPIC, config=config, inherited={})
+    there = replace(THERE, config={"message.timestamp.type": now}, inherited={})
+
+    found = rows(archived((ours,), held={"orders": 3}), restored_to(*sent, there=there))
+
+    assert [(str(r.action), r.archived, r.target) for r in found] == (
+        [expected] if expected else []
+    )
+    for row in found:
+        assert row.sets == {"message.timestamp.type": row.archived}
+        assert bool(row.lowers) is (row.archived == "LogAppendTime")
+
+
+def test_compare_own_cluster() -> None:
+    """The archived topic itself isn't restored: what has changed since is a difference."""
+    config = {"message.timestamp.type": "CreateTime", "retention.ms": "-1"}
+    there = replace(TOPIC, config=config, inherited=TOPIC.inherited)
+
+    found = rows(archived((TOPIC,), held={"orders": 3}), restored_to(there=there))
+
+    assert [(r.setting, str(r.action)) for r in found] == [
+        ("retention.ms", "change"),
+        ("message.timestamp.type", "leave"),
+    ]
+
+
+def test_compare_gone_topic() -> None:
+    """A topic that was deleted before the description, but not from the archive, is a row."""
+    ours = archived((TOPIC,), held={"orders": 3, "lost": 2}, gone={"orders": "that of noon"})
+
+    added, lost = [row for row in rows(ours, target()) if row.kind == Kind.TOPICS]
+
+    assert (added.action, lost.action) == (Action.ADD, Action.BY_HAND)
+    assert "not in the newest description, but the archive has records of it" in added.note
+    assert "settings from that of noon" in added.note
+    assert lost.note.endswith(
+        "kafka-topics.sh --bootstrap-server new:9092 --create --topic lost --partitions 2"
+    )
 
 
 def test_compare_rows() -> None:
@@ -213,10 +416,11 @@ def test_compare_rows() -> None:
     other = replace(TOPIC, name="payments", partitions=1)
     there = replace(TOPIC, partitions=4, config={"segment.ms": "5", "retention.bytes": "-1"})
     wide = replace(READ, principal="User:*")
-    second = replace(USER, name="b")
-    ours = archived((TOPIC, other), (wide,), (USER, second), groups=(group(4),))
+    second = replace(USER, name="b c")
+    ours = archived((TOPIC, other), (wide,), (USER, second), held={"payments": 1})
     values = {"retention.ms": "-1", "min.insync.replicas": "1"}
-    found = compare(ours, target((there,), (WRITE,), (USER,), values=values))
+    theirs = target((there,), (WRITE,), (USER,), values=values)
+    found = rows(ours, replace(theirs, keeping={"retention.ms": "-1"}))
 
     assert [tuple(row.to_dict().values()) for row in found] == [
         (
@@ -233,15 +437,25 @@ def test_compare_rows() -> None:
         ),
         (
             *("configs", "orders", "retention.bytes", "leave", None, "-1", ""),
-            "set for the restore; kafka-configs.sh --delete-config removes it",
+            "only on the target; if it was set for a restore: kafka-configs.sh --bootstrap-server "
+            "new:9092 --alter --entity-type topics --entity-name orders --delete-config "
+            "retention.bytes",
         ),
         ("configs", "orders", "segment.ms", "leave", None, "5", "", "only on the target"),
         (
             *("topics", "payments", "", "add"),
             "1 partitions, replication factor 2, min.insync.replicas=2, retention.ms=1000",
             *(None, ""),
-            "created without a limit of retention, so that restored records aren't deleted at "
-            "once; compare again when they are verified",
+            "created with what a restore needs, which is set back once its records are verified: "
+            "retention.ms=-1",
+        ),
+        (
+            *("configs", "payments", "min.insync.replicas", "leave", "2", "2", ""),
+            "on the new topic: kept",
+        ),
+        (
+            *("configs", "payments", "retention.ms", "leave", "1000", "-1", ""),
+            "on the new topic: kept",
         ),
         (
             *("acls", "allow User:* from * to read topic orders", "", "add", "there", None),
@@ -252,56 +466,55 @@ def test_compare_rows() -> None:
             *("", "only on the target"),
         ),
         (
-            *("users", "b", "", "by hand", "SCRAM-SHA-512", None, ""),
-            "a credential never leaves its cluster: kafka-configs.sh --alter --entity-type users "
-            "--entity-name b --add-config 'SCRAM-SHA-512=[iterations=4096,password=…]'",
+            *("users", "b c", "", "by hand", "SCRAM-SHA-512", None, ""),
+            "a credential never leaves its cluster; with a new password in NEW_PASSWORD: "
+            "kafka-configs.sh --bootstrap-server new:9092 --alter --entity-type users "
+            "--entity-name 'b c' --add-config "
+            '"SCRAM-SHA-512=[iterations=4096,password=${NEW_PASSWORD:?}]"',
         ),
-        (
-            *("groups", "billing", "", "by hand", "1 offset", None, ""),
-            "after the republish: kafka-drain translate-group ARCHIVE --from-archive --group "
-            "billing",
-        ),
-        ("quotas", "all", "", "by hand", None, None, "", UNAVAILABLE_PARTS[Part.QUOTAS]),
-        ("versions", "all", "", "by hand", None, None, "", UNAVAILABLE_PARTS[Part.VERSIONS]),
     ]
     keys = ["kind", "name", "setting", "action", "archived", "target", "lowers_safety", "note"]
     assert [*found[0].to_dict()] == keys
-    items = [TOPIC, TOPIC, TOPIC, TOPIC, other, wide, WRITE]
-    assert [row.item for row in found if row.item is not None] == items
+    made = replace(other, config={"min.insync.replicas": "2", "retention.ms": "-1"}, inherited={})
+    assert [row.item for row in found if row.item is not None] == [made, wide, WRITE]
+    assert [row.sets for row in found if row.sets] == [
+        {"min.insync.replicas": "2"},
+        {"retention.ms": "1000"},
+    ]
 
 
 def test_compare_by_hand() -> None:
-    """What isn't known of the target, or isn't in the archive, is said in words."""
-    two = replace(group(1), offsets=group(1).offsets * 2)
+    """What isn't known of the target is said in words."""
     unknown = target(about_acls=Outcome.UNSUPPORTED)
     unknown.state.parts[Part.USERS] = PartResult(Outcome.NOT_AUTHORISED, "")  # type: ignore[index]
-    as_of = dict.fromkeys([Part.ACLS, Part.USERS, Part.GROUPS], "noon")
-    found = rows(
-        archived(acls=(READ,), users=(USER,), groups=(two,), parts={}, as_of=as_of), unknown
-    )
+    acls, users = rows(archived(acls=(READ,), users=(USER,)), unknown)
 
-    assert [tuple(row.to_dict().values()) for row in found] == [
-        (
-            *("topics", "all", "", "by hand", None, None, ""),
-            "not in the archive: never described; nothing can be compared",
-        ),
-        (
-            *("acls", "all", "", "by hand", "1 ACLs", None, ""),
-            "the target's ACLs are unsupported (): it has no authorizer, or this user lacks "
-            "Describe on the cluster",
-        ),
-        (
-            *("users", "a", "", "by hand", "SCRAM-SHA-512", None, ""),
-            "the target's users aren't known; a credential never leaves its cluster: "
-            "kafka-configs.sh --alter --entity-type users --entity-name a --add-config "
-            "'SCRAM-SHA-512=[iterations=4096,password=…]'",
-        ),
-        (
-            *("groups", "billing", "", "by hand", "2 offsets", None, ""),
-            "after the republish: kafka-drain translate-group ARCHIVE --from-archive --group "
-            "billing",
-        ),
+    assert tuple(acls.to_dict().values()) == (
+        *("acls", "all", "", "by hand", "1 ACLs", None, ""),
+        "the target's ACLs are unsupported (): it has no authorizer, or this user lacks "
+        "Describe on the cluster",
+    )
+    assert (users.action, users.archived, users.target) == (Action.BY_HAND, "SCRAM-SHA-512", None)
+    assert users.note.startswith("the target's users aren't known; a credential never leaves")
+
+
+@pytest.mark.parametrize(("now", "action"), [("1", "leave"), ("3", "change")])
+def test_compare_existing_topic_fitted(now: str, action: str) -> None:
+    """A value that the target can't have isn't set again and again."""
+    topic = replace(TOPIC, config={"min.insync.replicas": "2", "segment.bytes": "9"}, inherited={})
+    there = replace(THERE, replication_factor=1, config={}, inherited={})
+    values = {"min.insync.replicas": now, "segment.bytes": "1048576"}
+    refusals = {"orders": {"segment.bytes": "Value must be at least 1048576"}}
+    theirs = replace(target((there,), values=values), refusals=refusals)
+
+    found = [row for row in rows(archived((topic,)), theirs) if row.kind == Kind.CONFIGS]
+
+    assert [(r.setting, str(r.action), r.archived, r.target) for r in found] == [
+        ("min.insync.replicas", action, "1", now),
+        ("segment.bytes", "leave", "1048576", "1048576"),
     ]
+    assert "lowered" in found[0].note
+    assert "raised" in found[1].note
 
 
 def test_compare_config_of_broker_now() -> None:
@@ -319,13 +532,11 @@ def test_compare_part_not_archived(part: Part) -> None:
     parts = {p: PartResult(Outcome.CAPTURED, "") for p in Part}
     parts[part] = PartResult(Outcome.NOT_AUTHORISED, "X")
     as_of = {p: "noon" for p in ASKED if p != part}
-    found = rows(archived(parts=parts, as_of=as_of), target(acls=(READ,)))
-    (row,) = [row for row in found if row.action == Action.BY_HAND]
+    ours = archived(parts=parts, as_of=as_of)
 
-    assert str(row.kind) == str(part)
+    assert not_compared(ours)[str(part)] == "not in the archive: not_authorised X"
     # Without the archived ACLs, nothing is only on the target.
-    assert len(found) == (1 if part == Part.ACLS else 2)
-    assert "not in the archive: not_authorised X" in row.note
+    assert len(rows(ours, target(acls=(READ,)))) == (0 if part == Part.ACLS else 1)
 
 
 @pytest.mark.parametrize("kind", Kind)
@@ -350,19 +561,32 @@ def test_compare_new_topic_fitted() -> None:
     topic = replace(TOPIC, replication_factor=3)
     config = {**TOPIC.effective, "message.format.version": "3.0"}
     refusals = {"message.format.version": "Unknown topic config name: message.format.version"}
-    theirs = replace(target(), fitted={"orders": fit(config, refusals, 2)})
+    topic = replace(topic, config=config, inherited={})
+    theirs = replace(target(), refusals={"orders": refusals})
 
-    [added, *settings] = rows(archived((topic,)), theirs)
+    [added, *settings] = rows(archived((topic,), held={"orders": 3}), theirs)
 
     assert added.action == Action.ADD
     assert isinstance(added.item, TopicState)
-    assert (added.item.replication_factor, added.item.effective) == (2, TOPIC.effective)
+    assert (added.item.replication_factor, added.item.effective) == (
+        2,
+        {**TOPIC.effective, **KEEPING},
+    )
     assert [(row.setting, row.archived, row.target, row.can_apply) for row in settings] == [
         ("message.format.version", "3.0", None, False),
         ("min.insync.replicas", "2", "2", False),
         ("retention.ms", "1000", "-1", False),
     ]
     assert "left out" in settings[0].note
+
+
+def test_compare_new_topic_without_records() -> None:
+    """Nothing is restored to it: it is created with its own settings, and nothing is set back."""
+    added, *_ = rows(archived((TOPIC,)), target())
+
+    assert isinstance(added.item, TopicState)
+    assert added.item.effective == TOPIC.effective
+    assert added.note == "the archive has no record of it"
 
 
 def test_compare_existing_topic_unknown_setting() -> None:

@@ -14,7 +14,8 @@ from kafka_drain.cli.exit_codes import FAILED, OK
 from kafka_drain.config.checks import refuse
 from kafka_drain.intervals import parse_time
 from kafka_drain.progress import Level, Line
-from kafka_drain.recovery.diff import APPLICABLE, Kind, chosen
+from kafka_drain.recovery.commands import Commands
+from kafka_drain.recovery.diff import APPLICABLE, LEFT, Kind, chosen
 from kafka_drain.recovery.recovery import apply_rows, plan_recovery
 
 
@@ -57,7 +58,9 @@ def run(options: argparse.Namespace) -> int:
     archive.require()
     kinds = _kinds(options.apply)
     at = parse_time("--at", options.at) if options.at else None
-    plan = plan_recovery(archive.root, cluster, at)
+    servers = cluster.config.bootstrap_servers
+    commands = Commands(str(archive.root), servers, _connection(options, servers), options.at or "")
+    plan = plan_recovery(archive, cluster, commands, at)
     rows, held = chosen(plan.rows, kinds, accept_lower_safety=options.accept_lower_safety)
     applied, refused = apply_rows(rows, cluster, say)
     document = {
@@ -65,6 +68,8 @@ def run(options: argparse.Namespace) -> int:
         "as_of": {str(part): when for part, when in plan.archived.as_of.items()},
         "target": plan.target_id,
         "rows": [row.to_dict() for row in plan.rows],
+        "left": sum(row.action in LEFT for row in plan.rows),
+        "not_compared": dict(plan.not_compared),
         "actions": dict(Counter(str(row.action) for row in plan.rows)),
         "applied": applied,
         "held_back": len(held),
@@ -79,6 +84,8 @@ def run(options: argparse.Namespace) -> int:
             cells = (str(row.kind), named, str(row.action), row.archived or "", row.target or "")
             table.add_row(*cells, note)
         print_table(console, table)
+        for part, note in plan.not_compared.items():
+            console.print(f"not compared: {part}: {note}", markup=False, highlight=False)
 
     answer(options, document, show)
     for row in held:
@@ -86,12 +93,23 @@ def run(options: argparse.Namespace) -> int:
         say(Line(f"plan-recovery: not applied: {what} {row.lowers}", Level.WARNING))
     if held:
         say(Line("plan-recovery: pass --accept-lower-safety to apply these too", Level.WARNING))
+    if not kinds:
+        left = Counter(str(row.action) for row in plan.rows if row.action in LEFT)
+        counted = ", ".join(f"{count:,} {action}" for action, count in left.items())
+        say(f"plan-recovery: what is left: {counted or 'nothing'}")
     for why in refused:
         complain(f"kafka-drain plan-recovery: {why}")
     if not kinds:
         hint = f"dry run: nothing was changed; pass --apply {','.join(APPLICABLE)} to restore them"
         say(Line(hint, Level.WARNING))
     return FAILED if held or refused else OK
+
+
+def _connection(options: argparse.Namespace, servers: str) -> list[str]:
+    """Return how the command was told where the target is, for the commands that it names."""
+    file = ["--kafka-config", options.kafka_config] if options.kafka_config else []
+    is_named = options.bootstrap_servers or not file
+    return [*file, *(["--bootstrap-servers", servers] if is_named else [])]
 
 
 def _kinds(text: str) -> list[Kind]:

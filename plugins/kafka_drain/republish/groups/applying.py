@@ -47,20 +47,22 @@ def apply_plan(
     described = groups.idle(group, "--apply")
     before = groups.committed(group, after)
     current = offsets_of(before)
+    wanted = {tp: Committed(at, plan.metadata.get(tp, "")) for tp, at in after.items()}
     newest = records.newest_open()
     # Started or finished by an earlier call; what was committed since is no longer "before".
     record = newest if newest is not None and newest.after == after else None
-    if current == after:
+    # The group's own consumers may have committed the same offsets with other metadata since.
+    if before == wanted or (current == after and record is not None and record.is_applied):
         if record is not None:
             records.mark_applied(record)
         since = f", applied at {record.written_at}" if record is not None else ""
         say(f"translate-group {group}: these offsets are already committed{since}; no change")
         return "already applied", record
-    if record is not None and not (record.is_between(current) and not record.is_applied):
+    if record is not None and (record.is_applied or not record.is_between(current)):
         return _applied_before(record, current, say)
     if record is None:
         record = records.write(plan, before, group_existed=described.exists)
-    groups.commit(group, {tp: Committed(at) for tp, at in after.items() if current.get(tp) != at})
+    groups.commit(group, {tp: to for tp, to in wanted.items() if before.get(tp) != to})
     records.mark_applied(record)
     say(
         f"translate-group {group}: committed offsets of {len(after):,} partitions; --undo --apply "
@@ -115,7 +117,8 @@ def undo(
         left = [tp for tp in _new(last) if current.get(tp) == last.after[tp]]
         return Undone(last, "already undone", {}, left)
     groups.idle(group, "--undo")
-    current = offsets_of(groups.committed(group, record.after))
+    now = groups.committed(group, record.after)
+    current = offsets_of(now)
     moved = record.moved(current)
     if moved:
         raise GroupError(
@@ -124,7 +127,7 @@ def undo(
             f"committed. Nothing was changed; the previous offsets are in {record.path}; set them "
             "with kafka-consumer-groups.sh --reset-offsets"
         )
-    back = {tp: at for tp, at in record.before.items() if current.get(tp) != at.offset}
+    back = {tp: at for tp, at in record.before.items() if now.get(tp) != at}
     left = [tp for tp in _new(record) if tp in current]
     # Apply created the group, and the group has no offsets other than those from apply.
     is_ours = bool(left) and not (

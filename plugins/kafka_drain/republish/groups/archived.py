@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 
 from upath import UPath
 
 from kafka_drain.archive.cluster_documents import Moment
 from kafka_drain.archive.cluster_moments import moment_at, read_settings
+from kafka_drain.archive.snapshot import Snapshot
 from kafka_drain.errors import ConfigError, TopicError
 from kafka_drain.kafka.cluster_state import Part
 from kafka_drain.kafka.identity import is_other_topic
@@ -26,11 +27,13 @@ class ArchivedOffsets:
         moment: The moment.
         committed: The offsets.
         topic_ids: Ids of the topics at that moment, as far as they were captured.
+        metadata: What was committed with the offsets.
     """
 
     moment: Moment
     committed: dict[TopicPartition, int]
     topic_ids: dict[str, str]
+    metadata: Mapping[TopicPartition, str] = field(default_factory=dict)
 
     def note(self) -> str:
         """Say as of when the offsets are."""
@@ -38,6 +41,18 @@ class ArchivedOffsets:
             f"the offsets are those of {self.moment.answered_at}, when the archive's cluster was "
             "described last; what the group has read since then is read again"
         )
+
+    def is_outdated(self, snapshot: Snapshot) -> bool:
+        """Return whether the archive holds records that were drained after the moment.
+
+        Raises:
+            ReceiptError: When the newest receipt of a generation is damaged.
+        """
+        receipts = (generation.last_receipt() for generation in reversed(snapshot.generations))
+        newest = next(filter(None, receipts), None)
+        if newest is None or newest.cluster is None:
+            return False
+        return newest.cluster.number > self.moment.number or not newest.described
 
     def check_topics(self, drained: Mapping[TopicPartition, str]) -> None:
         """Check that the offsets are of the topics that were drained.
@@ -89,4 +104,5 @@ def archived_offsets(root: UPath, group: str, at: datetime | None) -> ArchivedOf
         moment,
         {TopicPartition(o.topic, o.partition): o.offset for o in found.offsets},
         {topic.name: topic.id for topic in settings.topics or ()},
+        {TopicPartition(o.topic, o.partition): o.metadata for o in found.offsets},
     )

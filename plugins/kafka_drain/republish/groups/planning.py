@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
 from kafka_drain.archive.archive import Archive
 from kafka_drain.errors import ArchiveError, ConfigError, TopicError
 from kafka_drain.kafka.cluster import KafkaCluster
-from kafka_drain.kafka.consumer_groups import ConsumerGroups, offsets_of
+from kafka_drain.kafka.consumer_groups import Committed, ConsumerGroups, offsets_of
 from kafka_drain.kafka.identity import is_other_cluster, is_other_topic
 from kafka_drain.offsets import OffsetRange, TopicPartition
 from kafka_drain.republish.groups.archived import ArchivedOffsets
@@ -19,6 +20,7 @@ from kafka_drain.republish.groups.translation import (
     parse_offsets,
     plan_translation,
     untouched,
+    with_metadata,
 )
 from kafka_drain.republish.planning.placement import ORIGINAL
 from kafka_drain.republish.planning.plan import RepublishPlan
@@ -132,11 +134,14 @@ def plan_group(
             "finish, and fewer records will be read again"
         )
     ends: dict[TopicPartition, int] = {}
+    metadata: Mapping[TopicPartition, str] = {}
+    is_outdated = False
     if archived is not None:
         archived.check_topics(
             {tp: offset_map.of(tp)[-1].source_topic_id for tp in offset_map.sources()}
         )
-        committed = archived.committed
+        committed, metadata = archived.committed, archived.metadata
+        is_outdated = archived.is_outdated(archive.snapshot())
         notes.append(archived.note())
     elif offsets_file:
         committed = parse_offsets(_read(offsets_file), group, offsets_file)
@@ -151,8 +156,11 @@ def plan_group(
             # Applying has overwritten the offsets that were translated: use the recorded ones.
             notes.append(f"translating the offsets from before {record.written_at}")
             committed = dict(record.sources)
+            metadata = {tp: at.metadata for tp, at in record.before.items()}
         else:
-            committed, ends = _ask_source(offset_map, source, group)
+            found_there, ends = _ask_source(offset_map, source, group)
+            committed = offsets_of(found_there)
+            metadata = {tp: at.metadata for tp, at in found_there.items()}
         if not is_in_place:
             described = ConsumerGroups(source.config).describe(group)
             if not described.is_idle:
@@ -168,8 +176,10 @@ def plan_group(
         is_original=is_original,
         compacted={target.topic for target in run.require_plan().targets if target.is_compacted},
         source_ends=ends,
+        is_outdated=is_outdated,
     )
     plan = _with_untouched(archive, run, offset_map, cluster, plan, is_original=is_original)
+    plan = with_metadata(plan, metadata)
     _check_targets(run, cluster, plan)
     notes += _unmapped(run, offset_map)
     described = groups.describe(to_group)
@@ -325,17 +335,17 @@ def _check_source(archive: Archive, source: KafkaCluster, found: str) -> None:
 
 def _ask_source(
     offset_map: OffsetMap, source: KafkaCluster, group: str
-) -> tuple[dict[TopicPartition, int], dict[TopicPartition, int]]:
+) -> tuple[dict[TopicPartition, Committed], dict[TopicPartition, int]]:
     """Return what a group has committed in the source, and the ends of those partitions."""
     asked = ConsumerGroups(source.config)
     sources = offset_map.sources()
     described = source.topics({tp.topic for tp in sources} & set(source.topic_names()))
     # Those that no record was sent of count, too: later ones may come.
     there = {TopicPartition(name, p) for name, topic in described.items() for p in topic.partitions}
-    committed = offsets_of(asked.committed(group, sorted(there)))
+    committed = asked.committed(group, sorted(there))
     if not committed:
         # Offsets of other topics: only used by the error message that follows.
-        return offsets_of(asked.all_committed(group)), {}
+        return asked.all_committed(group), {}
     for tp in sorted(committed.keys() & set(sources)):
         drained, now = offset_map.of(tp)[-1].source_topic_id, described[tp.topic].id
         if is_other_topic(drained, now):

@@ -12,7 +12,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timezone
-from urllib.parse import quote
+from urllib.parse import quote, unquote
 
 from upath import UPath
 
@@ -21,9 +21,9 @@ from kafka_drain.errors import ArchiveError
 from kafka_drain.kafka.consumer_groups import Committed
 from kafka_drain.offsets import TopicPartition
 from kafka_drain.republish.groups.translation import TranslationPlan
-from kafka_drain.republish.planning.documents import GroupRecordJson, parse_version
+from kafka_drain.republish.planning.documents import GroupOffsetJson, GroupRecordJson, parse_version
 from kafka_drain.storage.json_files import create_document
-from kafka_drain.storage.paths import read_bytes
+from kafka_drain.storage.paths import list_folder, read_bytes
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +41,7 @@ class GroupRecord:
         sources: The offsets that were translated.
         before: What was committed before; partitions without an offset are left out.
         after: What apply commits.
+        metadata: What apply commits with it, where it is anything.
         is_applied: Whether everything was committed.
         is_undone: Whether everything was restored.
     """
@@ -55,6 +56,7 @@ class GroupRecord:
     sources: Mapping[TopicPartition, int]
     before: Mapping[TopicPartition, Committed]
     after: Mapping[TopicPartition, int]
+    metadata: Mapping[TopicPartition, str] = field(default_factory=dict)
     is_applied: bool = field(default=False, compare=False)
     is_undone: bool = field(default=False, compare=False)
 
@@ -89,17 +91,30 @@ class GroupRecord:
                 {"topic": tp.topic, "partition": tp.partition, "offset": offset}
                 for tp, offset in sorted(self.sources.items())
             ],
-            "offsets": [
-                {
-                    "topic": tp.topic,
-                    "partition": tp.partition,
-                    "before": self.before[tp].offset if tp in self.before else None,
-                    "metadata_before": self.before[tp].metadata if tp in self.before else None,
-                    "after": offset,
-                }
-                for tp, offset in sorted(self.after.items())
-            ],
+            "offsets": [self._offset(tp, offset) for tp, offset in sorted(self.after.items())],
         }
+
+    def _offset(self, tp: TopicPartition, offset: int) -> GroupOffsetJson:
+        row: GroupOffsetJson = {
+            "topic": tp.topic,
+            "partition": tp.partition,
+            "before": self.before[tp].offset if tp in self.before else None,
+            "metadata_before": self.before[tp].metadata if tp in self.before else None,
+            "after": offset,
+        }
+        if tp in self.metadata:
+            row["metadata_after"] = self.metadata[tp]
+        return row
+
+
+#: How the name of a record ends.
+_TIME = r"\d{8}T\d{12}Z\.json"
+
+
+def recorded_groups(run_folder: UPath) -> list[str]:
+    """Return the groups that a run's folder has records of, sorted."""
+    named = (re.fullmatch(rf"(.+)-{_TIME}", name) for name in list_folder(run_folder / "groups"))
+    return sorted({unquote(found[1]) for found in named if found})
 
 
 def _written(offset: int | None) -> str:
@@ -130,7 +145,7 @@ class GroupRecords:
         if not self._folder.is_dir():
             return []
         names = {entry.name for entry in self._folder.iterdir()}
-        pattern = re.compile(re.escape(self._prefix) + r"\d{8}T\d{12}Z\.json")
+        pattern = re.compile(re.escape(self._prefix) + _TIME)
         return [
             replace(
                 self._read(name),
@@ -165,6 +180,7 @@ class GroupRecords:
                 sources=plan.committed,
                 before=before,
                 after=plan.after,
+                metadata=plan.metadata,
             )
             # If two records have the same microsecond, the later one tries the next.
             if create_document(record.path, record.to_dict()):
@@ -211,6 +227,9 @@ class GroupRecords:
                 if row["before"] is not None
             },
             after={tp: row["after"] for tp, row in rows.items()},
+            metadata={
+                tp: row["metadata_after"] for tp, row in rows.items() if "metadata_after" in row
+            },
         )
 
 

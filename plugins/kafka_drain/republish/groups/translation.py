@@ -31,6 +31,9 @@ class Row:
         read_again: Number of records of the source partition that are read again.
         is_bound: Whether that number is a maximum, because it isn't known exactly.
         current: What the target group has committed for the target partition; None for nothing.
+        may_be_read_again: Number of further records of which nobody knows whether the group has
+            read them.
+        metadata: The committed metadata that is committed again; empty for none.
     """
 
     source: TopicPartition
@@ -42,6 +45,8 @@ class Row:
     read_again: int = 0
     is_bound: bool = False
     current: int | None = None
+    may_be_read_again: int = 0
+    metadata: str = ""
 
     def to_dict(self) -> dict[str, Any]:
         """Return the row as JSON types."""
@@ -55,6 +60,8 @@ class Row:
             "offset": self.offset,
             "current": self.current,
             "read_again": self.read_again,
+            "may_be_read_again": self.may_be_read_again,
+            "metadata": self.metadata,
             "is_bound": self.is_bound,
             "note": self.note,
         }
@@ -90,9 +97,19 @@ class TranslationPlan:
         return {row.target: row.offset for row in sorted(self.rows, key=lambda row: row.target)}
 
     @property
+    def metadata(self) -> dict[TopicPartition, str]:
+        """The metadata to commit, for each target partition that gets any."""
+        return {row.target: row.metadata for row in self.rows if row.metadata}
+
+    @property
     def read_again(self) -> int:
         """Number of records that the group reads again."""
         return sum(row.read_again for row in self.rows)
+
+    @property
+    def may_be_read_again(self) -> int:
+        """Number of further records of which nobody knows whether the group has read them."""
+        return sum(row.may_be_read_again for row in self.rows)
 
     @property
     def is_bound(self) -> bool:
@@ -102,8 +119,13 @@ class TranslationPlan:
     def summary(self) -> str:
         """Say how many records are read again, and that none is skipped."""
         some = "1 record is" if self.read_again == 1 else f"{self.read_again:,} records are"
-        again = f"{'at most ' if self.is_bound else ''}{some} read again; none is skipped"
-        said = again if self.read_again else "exact: no record is read again, none is skipped"
+        again = f"{'at most ' if self.is_bound else ''}{some} read again"
+        if maybe := self.may_be_read_again:
+            again = f"{again}, and " if self.read_again else ""
+            again += f"up to {maybe:,} {'more ' if self.read_again else ''}may be read again"
+        is_exact = not (self.read_again or maybe)
+        said = "exact: no record is read again, none is skipped" if is_exact else again
+        said += "" if is_exact else "; none is skipped"
         return said + (
             ", except where the group has no committed offset" if self.left_alone else ""
         )
@@ -124,6 +146,7 @@ class TranslationPlan:
             "to_group": self.to_group,
             "summary": self.summary(),
             "read_again": self.read_again,
+            "may_be_read_again": self.may_be_read_again,
             "is_bound": self.is_bound,
             "rows": [row.to_dict() for row in self.rows],
             "left_alone": [
@@ -142,6 +165,7 @@ def plan_translation(
     is_original: bool = True,
     compacted: Collection[str] = (),
     source_ends: Mapping[TopicPartition, int] | None = None,
+    is_outdated: bool = False,
 ) -> TranslationPlan:
     """Translate a group's offsets.
 
@@ -162,6 +186,8 @@ def plan_translation(
         is_original: Whether the runs kept partitions' numbers.
         compacted: Target topics that Kafka compacts: some of the records may be gone by now.
         source_ends: End offsets of the source partitions, as far as known.
+        is_outdated: Whether the archive holds records that were drained after the offsets were
+            noted: the group may have read on since.
 
     Raises:
         ConfigError: When the group has no offset for any topic that the run read.
@@ -196,6 +222,7 @@ def plan_translation(
             usable.get(source),
             offsets[target],
             is_compacted=target.topic in compacted,
+            is_outdated=is_outdated,
         )
         for (source, target), maps in sorted(parts.items(), key=lambda item: item[0])
     )
@@ -240,6 +267,42 @@ def untouched(
     return [rows[target] for target in sorted(rows)]
 
 
+def with_metadata(plan: TranslationPlan, metadata: Mapping[TopicPartition, str]) -> TranslationPlan:
+    """Return a plan that commits the group's metadata again, and names what it can't.
+
+    An application may keep in it what belongs to the very offset, as Kafka Streams keeps a
+    partition's time. So it goes where a source partition and a target partition belong to each
+    other, and the group continues at the offset that it had committed.
+
+    Args:
+        plan: The plan.
+        metadata: What the group has committed with its offsets in the source.
+    """
+    targets: dict[TopicPartition, set[TopicPartition]] = {}
+    sources: dict[TopicPartition, set[TopicPartition]] = {}
+    for row in plan.rows:
+        targets.setdefault(row.source, set()).add(row.target)
+        sources.setdefault(row.target, set()).add(row.source)
+    rows, left = [], dict[TopicPartition, str]()
+    for row in plan.rows:
+        text = metadata.get(row.source, "")
+        why = ""
+        if len(targets[row.source]) > 1:
+            why = "its records are in several partitions"
+        elif len(sources[row.target]) > 1:
+            why = f"{row.target} has records of other partitions, too"
+        elif row.read_again:
+            why = "the group continues before that offset"
+        if text and why:
+            left[row.source] = f"{text!r} of {row.source} ({why})"
+        rows.append(replace(row, metadata="" if why else text))
+    if not left:
+        return replace(plan, rows=tuple(rows))
+    named = "; ".join([left[tp] for tp in sorted(left)][:_SHOWN]) + (" …" * (len(left) > _SHOWN))
+    note = f"metadata that was committed with offsets isn't committed again: {named}"
+    return replace(plan, rows=tuple(rows), notes=(*plan.notes, note))
+
+
 def _by_pair(
     offset_map: OffsetMap, sources: Iterable[TopicPartition]
 ) -> dict[tuple[TopicPartition, TopicPartition], list[PartitionMap]]:
@@ -258,6 +321,7 @@ def _row(
     offset: int,
     *,
     is_compacted: bool,
+    is_outdated: bool,
 ) -> Row:
     source, target = maps[0].source, maps[0].target
     read = committed or 0
@@ -277,6 +341,10 @@ def _row(
         said.append(f"{'up to ' if is_bound else ''}{records} read again")
     if offset < alone:
         said.append("another source partition lags")
+    maybe = sum(part.unread(read) for part in maps) if is_outdated and committed is not None else 0
+    if maybe:
+        records = "1 record" if maybe == 1 else f"{maybe:,} records"
+        said.append(f"up to {records} may be read again: drained after the offset was noted")
     return Row(
         source=source,
         committed=committed,
@@ -285,6 +353,7 @@ def _row(
         offset=offset,
         note="; ".join(filter(None, said)) or "exact",
         read_again=again,
+        may_be_read_again=maybe,
         is_bound=is_bound,
     )
 

@@ -337,6 +337,7 @@ class GroupOffsetJson(TypedDict):
     before: int | None
     metadata_before: str | None
     after: int
+    metadata_after: NotRequired[str]
 
 
 class GroupRecordJson(TypedDict):

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import hashlib
 import re
+import shlex
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass
@@ -84,7 +85,8 @@ class RepublishRun:
     @property
     def abandoning(self) -> str:
         """The command that abandons the run, in backquotes."""
-        return f"`kafka-drain republish {self.root} --abandon {self.key} --apply`"
+        root = shlex.quote(str(self.root))
+        return f"`kafka-drain republish {root} --abandon {self.key} --apply`"
 
     def plan(self) -> RepublishPlan | None:
         """Read the plan; None when the run hasn't been planned yet.

@@ -17,6 +17,7 @@ from kafka_drain.intervals import time_text
 from kafka_drain.kafka.acls import TARGET
 from kafka_drain.kafka.cluster import KafkaCluster, Topic
 from kafka_drain.kafka.fitting import THROTTLES, Fate, Fitted, config_of, fit
+from kafka_drain.kafka.keeping import AFTER, BEFORE, DIFFERENCE, KEEPING
 from kafka_drain.kafka.topics import MAX_MESSAGE_BYTES, TopicSettings
 from kafka_drain.offsets import TopicPartition
 from kafka_drain.republish.planning.placement import PARTITIONERS
@@ -28,14 +29,17 @@ from kafka_drain.republish.planning.shards import ShardFile
 #: Topic names that Kafka accepts (org.apache.kafka.common.internals.Topic).
 _NAME, LONGEST_NAME = re.compile(r"[a-zA-Z0-9._-]+"), 249
 
-_LIMIT, _CODEC = "max.message.bytes", "compression.type"
+_LIMIT, _CODEC, _TYPE = "max.message.bytes", "compression.type", "message.timestamp.type"
 #: A batch must fit into a segment, too; Kafka answers a larger one so that clients try again.
 _SEGMENT, _SEGMENT_BYTES = "segment.bytes", 1 << 30
 
 #: Returns the records that a target topic wouldn't take, given its limit and its compression.
 Larger: TypeAlias = "Callable[[str, int, str], Iterable[Large]]"
 
-HOW = "change it with kafka-configs --alter --topic {topic} --add-config {setting}=…"
+HOW = (
+    "change it with kafka-configs.sh --bootstrap-server {servers} --alter --topic {topic} "
+    "--add-config {setting}={value}"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,9 +162,10 @@ def plan_targets(
         topic = _existing(cluster, name)
         _check_partitions(name, len(topic.partitions), need, request)
         config = cluster.topic_config(name)
+        asked = _Asked(name, cluster.config.bootstrap_servers)
         if request.delivery == EXACTLY_ONCE:
-            _check_timestamps(name, config, need, now)
-        _check_sizes(name, config, larger)
+            _check_timestamps(asked, config, need, now)
+        _check_sizes(asked, config, larger)
         targets.append(_target(cluster, topic, config))
     return PlannedTargets(tuple(targets), notes, new)
 
@@ -190,8 +195,8 @@ def _new_topic(
     if refused := [each for each in fitted if each.fate == Fate.REFUSED]:
         raise _by_hand(name, "; ".join(f"{f.name}={f.value}: {f.why}" for f in refused))
     settings = replace(asked, config=config_of(fitted))
-    wider = _for_old_records(settings.config, _age(need, now))
     inherited = cluster.broker_config()
+    wider = _for_restored(settings.config, inherited, need, now)
     told = settings.config.get(_LIMIT, inherited.get("message.max.bytes"))
     # A broker that doesn't tell its limit may have a lower one than the source.
     segment = int(settings.config.get(_SEGMENT, _SEGMENT_BYTES))
@@ -207,7 +212,7 @@ def _new_topic(
     if replicas != source.replication_factor:
         said += f" (the source has {source.replication_factor}, the target {replicas} brokers)"
     changed = ", ".join(f"{setting}={value}" for setting, value in wider.items())
-    said += f" ({changed}: the source's would drop or change old records)" * bool(wider)
+    said += f" ({changed}: the source's would refuse, drop or change old records)" * bool(wider)
     if most is not None:
         said += (
             f" ({_LIMIT}={large[_LIMIT]}: {limit} would refuse the record at "
@@ -258,18 +263,30 @@ def _settings_of_source(root: UPath, need: Need) -> TopicSettings:
     return found.with_partitions(max(found.partitions, need.partitions))
 
 
-def _for_old_records(config: Mapping[str, str], age: int | None) -> dict[str, str]:
-    """Return the settings that must differ from the source's so that old records are kept."""
+def _for_restored(
+    config: Mapping[str, str], inherited: Mapping[str, str], need: Need, now: datetime
+) -> dict[str, str]:
+    """Return the settings that must differ from the source's so that the records are kept.
+
+    Args:
+        config: What is set on the topic.
+        inherited: What it inherits from the brokers, by their names.
+        need: What the records require.
+        now: The current time.
+    """
     wider = {}
+    age, ahead = _age(need, now), _ahead(need, now)
     retention = int(config.get("retention.ms", 604_800_000))
     deletes = "delete" in config.get("cleanup.policy", "delete")
     if age is not None and deletes and 0 <= retention < age:
-        wider["retention.ms"] = "-1"
-    if config.get("message.timestamp.type", "CreateTime") != "CreateTime":
-        wider["message.timestamp.type"] = "CreateTime"
-    for setting in ("message.timestamp.before.max.ms", "message.timestamp.difference.max.ms"):
-        if age is not None and age > int(config.get(setting, age)):
-            wider[setting] = str((1 << 63) - 1)
+        wider["retention.ms"] = KEEPING["retention.ms"]
+    kind = config.get(_TYPE, inherited.get(f"log.{_TYPE}", KEEPING[_TYPE]))
+    if kind != KEEPING[_TYPE]:
+        wider[_TYPE] = KEEPING[_TYPE]
+    for setting, distance in ((BEFORE, age), (DIFFERENCE, age), (AFTER, ahead)):
+        bound = config.get(setting, inherited.get(f"log.{setting}", KEEPING[setting]))
+        if distance is not None and distance > int(bound):
+            wider[setting] = KEEPING[setting]
     return wider
 
 
@@ -320,20 +337,46 @@ def _age(need: Need, now: datetime) -> int | None:
     return None if need.oldest_ms is None else int(now.timestamp() * 1000) - need.oldest_ms
 
 
-def _refuse(name: str, setting: str, value: str, why: str) -> TopicError:
-    how = HOW.format(topic=name, setting=setting)
+def _ahead(need: Need, now: datetime) -> int | None:
+    return None if need.newest_ms is None else need.newest_ms - int(now.timestamp() * 1000)
+
+
+@dataclass(frozen=True, slots=True)
+class _Asked:
+    """A topic that exists, and the cluster's addresses."""
+
+    name: str
+    servers: str
+
+
+def _refuse(
+    topic: _Asked, setting: str, value: str, why: str, enough: str | None = None
+) -> TopicError:
+    """Return the error for a setting that the records can't be sent with.
+
+    Args:
+        topic: The topic.
+        setting: The setting.
+        value: Its value.
+        why: Why not.
+        enough: The value that suffices; None for that of any restore.
+    """
+    how = HOW.format(
+        servers=topic.servers,
+        topic=topic.name,
+        setting=setting,
+        value=enough or KEEPING[setting],
+    )
     return TopicError(
-        f"topic {name} has {setting}={value}, {why}; {how}, or choose another topic. Nothing was "
-        "sent"
+        f"topic {topic.name} has {setting}={value}, {why}; {how}, or choose another topic. Nothing "
+        "was sent"
     )
 
 
-def _check_timestamps(name: str, config: Mapping[str, str], need: Need, now: datetime) -> None:
-    kind = config.get("message.timestamp.type", "CreateTime")
-    if kind != "CreateTime":
-        raise _refuse(
-            name, "message.timestamp.type", kind, "which replaces the records' own timestamps"
-        )
+def _check_timestamps(topic: _Asked, config: Mapping[str, str], need: Need, now: datetime) -> None:
+    kind = config.get(_TYPE, KEEPING[_TYPE])
+    if kind != KEEPING[_TYPE]:
+        raise _refuse(topic, _TYPE, kind, "which replaces the records' own timestamps")
     age = _age(need, now)
     if age is None or need.oldest_ms is None or need.newest_ms is None:
         return
@@ -341,20 +384,19 @@ def _check_timestamps(name: str, config: Mapping[str, str], need: Need, now: dat
     retention = int(config.get("retention.ms", -1))
     if "delete" in config.get("cleanup.policy", "delete") and 0 <= retention < age:
         raise _refuse(
-            name, "retention.ms", str(retention), f"and {oldest}: Kafka would delete it at once"
+            topic, "retention.ms", str(retention), f"and {oldest}: Kafka would delete it at once"
         )
     # Before Kafka 3.6 one setting bounded both sides (KIP-937).
-    for setting in ("message.timestamp.before.max.ms", "message.timestamp.difference.max.ms"):
+    for setting in (BEFORE, DIFFERENCE):
         if setting in config and age > int(config[setting]):
-            raise _refuse(name, setting, config[setting], f"and {oldest}: Kafka would refuse it")
-    setting = "message.timestamp.after.max.ms"
-    ahead = need.newest_ms - int(now.timestamp() * 1000)
-    if setting in config and ahead > int(config[setting]):
+            raise _refuse(topic, setting, config[setting], f"and {oldest}: Kafka would refuse it")
+    ahead = _ahead(need, now)
+    if ahead is not None and AFTER in config and ahead > int(config[AFTER]):
         newest = f"the newest record has timestamp {time_text(need.newest_ms)}"
-        raise _refuse(name, setting, config[setting], f"and {newest}: Kafka would refuse it")
+        raise _refuse(topic, AFTER, config[AFTER], f"and {newest}: Kafka would refuse it")
 
 
-def _check_sizes(name: str, config: Mapping[str, str], larger: Larger) -> None:
+def _check_sizes(topic: _Asked, config: Mapping[str, str], larger: Larger) -> None:
     """Refuse records that are too large for the topic, as they are sent and as it keeps them."""
     limits = {
         _LIMIT: int(config.get(_LIMIT, MAX_MESSAGE_BYTES)),
@@ -362,11 +404,12 @@ def _check_sizes(name: str, config: Mapping[str, str], larger: Larger) -> None:
     }
     setting = min(limits, key=lambda each: limits[each])
     limit = limits[setting]
-    for large in larger(name, limit, config.get(_CODEC, SENT_WITH)):
+    for large in larger(topic.name, limit, config.get(_CODEC, SENT_WITH)):
         raise _refuse(
-            name,
+            topic,
             setting,
             str(limit),
             f"the record at offset {large.offset} in {large.path} has {large.content:,} bytes, and "
             f"needs {large.batch:,} with its headers and in the topic's compression.type",
+            {_LIMIT: KEEPING[_LIMIT], _SEGMENT: str(_SEGMENT_BYTES)}[setting],
         )

@@ -80,6 +80,15 @@ class Block(NamedTuple):
         has_end = self.target_end > self.target_start
         return max(0, min(read, self.target_end - place)) if has_end else read
 
+    def unread(self, offset: int) -> int:
+        """Return the number of its records that a consumer at a source offset hasn't read.
+
+        For a block that isn't exact, this is an upper bound.
+        """
+        if self.is_exact:
+            return min(self.records, max(0, self.source_end - offset))
+        return self.records if self.source_end > offset else 0
+
     def part(self, offsets: OffsetRange) -> Block:
         """Return the part of an exact block with some of its source offsets."""
         start = self.target_start + offsets.start - self.source_start
@@ -164,6 +173,11 @@ class PartitionMap:
         is_twice = self.is_repeated or self.may_be_repeated
         at = self.blocks[-1].source_end if is_twice else offset
         return sum(block.read_behind(at, place) for block in self.blocks)
+
+    def unread(self, offset: int) -> int:
+        """Return an upper bound of the records that a consumer at a source offset hasn't read."""
+        # Another copy counts of those that are repeated.
+        return 0 if self.is_repeated else sum(block.unread(offset) for block in self.blocks)
 
 
 @dataclass(frozen=True, slots=True)

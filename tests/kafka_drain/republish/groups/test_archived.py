@@ -5,6 +5,8 @@ from __future__ import annotations
 from contextlib import nullcontext
 from datetime import datetime
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from upath import UPath
@@ -14,6 +16,7 @@ from kafka_drain.errors import ConfigError, TopicError
 from kafka_drain.kafka.cluster_state import Outcome
 from kafka_drain.offsets import TopicPartition
 from kafka_drain.republish.groups.archived import archived_offsets
+from kafka_drain.storage.sealed_json import SealedName
 from tests.kafka_drain.cluster_states import state
 
 P0 = TopicPartition("orders", 0)
@@ -41,6 +44,36 @@ def test_archived_offsets(at: str | None, offset: int, root: UPath) -> None:
     assert found.committed == {P0: offset}
     assert f"2026-01-01T0{offset}:00" in found.note()
     assert found.topic_ids == {"orders": "id-1"}
+
+
+def receipt(number: int | None, *, described: bool = True) -> Any:
+    """A generation's newest receipt, which names a moment."""
+    name = SealedName(number, "0") if number is not None else None
+    return SimpleNamespace(cluster=name, described=described)
+
+
+@pytest.mark.parametrize(
+    ("receipts", "expected"),
+    [
+        ([], False),
+        ([None], False),
+        # Sealed before anything was described.
+        ([receipt(None)], False),
+        ([receipt(2)], False),
+        ([receipt(2, described=False)], True),
+        # Groups weren't captured then.
+        ([receipt(3)], True),
+        ([receipt(1), receipt(3)], True),
+        ([receipt(3), None], True),
+        ([receipt(1, described=False), receipt(2)], False),
+    ],
+)
+def test_is_outdated(receipts: list[Any], expected: bool, root: UPath) -> None:
+    """What was sealed after the description, the group may have read as well."""
+    generations = [SimpleNamespace(last_receipt=lambda each=each: each) for each in receipts]
+    snapshot: Any = SimpleNamespace(generations=generations)
+
+    assert archived_offsets(root, "billing", None).is_outdated(snapshot) is expected
 
 
 def test_archived_offsets_too_early(root: UPath) -> None:

@@ -29,6 +29,7 @@ from kafka_drain.republish.groups.translation import (
     parse_offsets,
     plan_translation,
     untouched,
+    with_metadata,
 )
 from kafka_drain.republish.verifying.offset_map import Block, OffsetMap, PartitionMap
 from tests.kafka_drain.fake_admin import FakeAdmin, FakeClient
@@ -177,6 +178,88 @@ def test_plan_summary(again: int, is_bound: bool, is_left_alone: bool, says: str
 
 
 @pytest.mark.parametrize(
+    ("again", "maybe", "says"),
+    [
+        (0, 1, "up to 1 may be read again; none is skipped"),
+        (0, 1234, "up to 1,234 may be read again; none is skipped"),
+        (2, 3, "2 records are read again, and up to 3 more may be read again; none is skipped"),
+    ],
+)
+def test_plan_summary_outdated(again: int, maybe: int, says: str) -> None:
+    """Where the group may have read on since, nothing is called exact."""
+    rows = (Row(A0, 0, T0, 0, 0, "", again, may_be_read_again=maybe),)
+
+    assert TranslationPlan("run", "cluster", "g", "h", {}, rows).summary() == says
+
+
+@pytest.mark.parametrize(
+    ("committed", "maybe", "note"),
+    [
+        (5, 20, "before the first republished record, offset 10; up to 20 records may be read"),
+        (15, 15, "up to 15 records may be read again: drained after the offset was noted"),
+        (39, 1, "up to 1 record may be read again"),
+        (40, 0, "exact"),
+    ],
+)
+def test_plan_outdated(committed: int, maybe: int, note: str) -> None:
+    """With records that were drained after the offset was noted, each partition says how many."""
+    (row,) = plan(ONE, {A0: committed}, is_outdated=True).rows
+
+    assert row.may_be_read_again == maybe
+    assert note in row.note
+    assert ("exact" in row.note) is (maybe == 0)
+
+
+def test_plan_outdated_joined() -> None:
+    """Of a block of joined records that isn't read to its end, all may be read again."""
+    offset_map = mapped(part(A0, T0, (0, 1000, 0, 900, 800), (1000, 1010, 900, 910, 10)))
+
+    rows = [plan(offset_map, {A0: at}, is_outdated=True).rows[0] for at in (999, 1000)]
+
+    assert [row.may_be_read_again for row in rows] == [810, 10]
+
+
+def test_with_metadata() -> None:
+    """Metadata goes along where partitions belong to each other; elsewhere it is named."""
+    a2, t2 = TopicPartition("a", 2), TopicPartition("t", 2)
+    offset_map = mapped(
+        part(A0, T0, (0, 10, 50, 60, 10)),
+        # Not where the group was: it starts with the whole block.
+        part(A1, T1, (0, 1000, 0, 900, 800)),
+        part(a2, t2, (0, 10, 0, 10, 10)),
+    )
+    committed = {A0: 8, A1: 7, a2: 3}
+
+    planned = with_metadata(plan(offset_map, committed), {A0: "time 9", A1: "x" * 3})
+
+    assert planned.metadata == {T0: "time 9"}
+    (note,) = planned.notes
+    assert "'xxx' of a-1 (the group continues before that offset)" in note
+    assert with_metadata(plan(offset_map, committed), {A0: "time 9"}).notes == ()
+
+
+@pytest.mark.parametrize(
+    ("parts", "why"),
+    [
+        ([(A0, T0), (A1, T0)], "t-0 has records of other partitions, too"),
+        ([(A0, T0), (A0, T1)], "its records are in several partitions"),
+    ],
+)
+def test_with_metadata_of_several(
+    parts: list[tuple[TopicPartition, TopicPartition]], why: str
+) -> None:
+    """Metadata of one partition isn't that of several, and none is committed without a word."""
+    blocks = [
+        part(source, to, (0, 10, 20 * n, 20 * n + 10, 10)) for n, (source, to) in enumerate(parts)
+    ]
+
+    planned = with_metadata(plan(mapped(*blocks), {A0: 10, A1: 10}), {A0: "m"})
+
+    assert planned.metadata == {}
+    assert [f"'m' of a-0 ({why})" in note for note in planned.notes] == [True]
+
+
+@pytest.mark.parametrize(
     ("compacted", "is_bound"), [((), False), (("other",), False), (("t", "other"), True)]
 )
 def test_plan_compacted(compacted: tuple[str, ...], is_bound: bool) -> None:
@@ -281,6 +364,7 @@ def test_plan_document() -> None:
         "to_group": "h",
         "summary": "8 records are read again; none is skipped",
         "read_again": 8,
+        "may_be_read_again": 0,
         "is_bound": False,
         "rows": [
             {
@@ -293,6 +377,8 @@ def test_plan_document() -> None:
                 "offset": 20,
                 "current": 7,
                 "read_again": 8,
+                "may_be_read_again": 0,
+                "metadata": "",
                 "is_bound": False,
                 "note": "8 records are read again; another source partition lags",
             },
@@ -306,6 +392,8 @@ def test_plan_document() -> None:
                 "offset": 20,
                 "current": 7,
                 "read_again": 0,
+                "may_be_read_again": 0,
+                "metadata": "",
                 "is_bound": False,
                 "note": "no committed offset: from the first republished record",
             },

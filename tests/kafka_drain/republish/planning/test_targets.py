@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from kafka_drain.archive.topic_settings import write_topic_settings
 from kafka_drain.errors import AuthorizationError, ConfigError, TopicError
 from kafka_drain.kafka.acls import TARGET
+from kafka_drain.kafka.keeping import AFTER, KEEPING
 from kafka_drain.kafka.topics import TopicSettings
 from kafka_drain.offsets import TopicPartition
 from kafka_drain.republish.planning.plan import Target
@@ -116,7 +117,11 @@ def test_plan_targets_refused(
     with pytest.raises(TopicError, match=says) as caught:
         look(made, cluster_of(**config), need)
 
-    assert "kafka-configs --alter --topic copy" in str(caught.value)
+    (setting,) = [name.replace("_", ".") for name in config if name != "cleanup_policy"]
+    assert (
+        "kafka-configs.sh --bootstrap-server fake:9092 --alter --topic copy --add-config "
+        f"{setting}={KEEPING[setting]}, or"
+    ) in str(caught.value)
     assert str(caught.value).endswith("Nothing was sent")
     # Spark's own sink sets timestamps anew.
     look(made, cluster_of(**config), need, delivery="at_least_once")
@@ -355,7 +360,39 @@ def test_create_targets_for_old_records(
     settings, notes = make(made, TopicSettings(2, 1, config=config), need)
 
     assert settings.config == expected
-    assert ("the source's would drop or change old records" in notes[0]) == (config != expected)
+    is_said = "the source's would refuse, drop or change old records" in notes[0]
+    assert is_said == (config != expected)
+
+
+@pytest.mark.parametrize(
+    ("config", "broker", "expected"),
+    [
+        ({}, {}, {}),
+        # Kafka 4's own bound.
+        ({}, {"log.message.timestamp.after.max.ms": str(HOUR)}, {AFTER: KEEPING[AFTER]}),
+        ({AFTER: str(HOUR)}, {}, {AFTER: KEEPING[AFTER]}),
+        (
+            {AFTER: str(9 * HOUR)},
+            {"log.message.timestamp.after.max.ms": str(HOUR)},
+            {AFTER: str(9 * HOUR)},
+        ),
+        (
+            {},
+            {"log.message.timestamp.type": "LogAppendTime"},
+            {"message.timestamp.type": "CreateTime"},
+        ),
+    ],
+    ids=str,
+)
+def test_create_targets_for_records_ahead(
+    made: MadeArchive, config: dict[str, str], broker: dict[str, str], expected: dict[str, str]
+) -> None:
+    """A bound that would refuse records from the future isn't taken over, not from brokers."""
+    cluster = FakeCluster({})
+    cluster.broker |= broker
+    need = replace(NEED, newest_ms=NOW_MS + 2 * HOUR)
+
+    assert make(made, TopicSettings(2, 1, config=config), need, cluster)[0].config == expected
 
 
 def test_create_targets_for_new_records(made: MadeArchive) -> None:

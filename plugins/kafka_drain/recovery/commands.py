@@ -1,0 +1,80 @@
+"""The commands that a recovery's plan names, as they can be pasted into a shell. Opens nothing."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from kafka_drain.kafka.cluster_state import ScramUser
+
+
+@dataclass(frozen=True, slots=True)
+class Commands:
+    """The commands for an archive and a target.
+
+    Attributes:
+        archive: The archive's folder or URL.
+        servers: The target's brokers, `HOST:PORT`.
+        connection: How `kafka-drain` was told where the target is.
+        at: The time as of which the archive's descriptions count; empty for the newest.
+    """
+
+    archive: str
+    servers: str
+    connection: Sequence[str] = ()
+    at: str = ""
+
+    def republish(self) -> str:
+        """Return what sends all records."""
+        return self._drain("republish", "--same-topics", "--run-name", "restore", "--apply")
+
+    def apply_configs(self) -> str:
+        """Return what sets settings of topics, as safe as before or not."""
+        return self._drain("plan-recovery", "--apply", "configs", "--accept-lower-safety")
+
+    def translate(self, group: str, run: str) -> str:
+        """Return what commits a group's offsets.
+
+        Args:
+            group: The group.
+            run: Key of the republish.
+        """
+        at = ["--at", self.at] if self.at else []
+        # A name may begin with a hyphen.
+        return self._drain(
+            "translate-group", "--run", run, f"--group={group}", "--from-archive", *at, "--apply"
+        )
+
+    def create_topic(self, topic: str, partitions: int) -> str:
+        """Return what creates a topic."""
+        return self._kafka("topics", "--create", "--topic", topic, "--partitions", partitions)
+
+    def add_partitions(self, topic: str, partitions: int) -> str:
+        """Return what adds partitions to a topic, up to a number."""
+        return self._kafka("topics", "--alter", "--topic", topic, "--partitions", partitions)
+
+    def unset(self, topic: str, setting: str) -> str:
+        """Return what leaves a topic's setting to its brokers."""
+        named = ("--entity-type", "topics", "--entity-name", topic)
+        return self._kafka("configs", "--alter", *named, "--delete-config", setting)
+
+    def from_start(self, group: str, topic: str) -> str:
+        """Return what lets a group begin at the start of a topic."""
+        named = (f"--group={group}", "--topic", topic, "--to-earliest", "--execute")
+        return self._kafka("consumer-groups", "--reset-offsets", *named)
+
+    def add_user(self, user: ScramUser) -> str:
+        """Return what gives a user a new password, which the shell has to have."""
+        named = ("--entity-type", "users", "--entity-name", user.name)
+        # The shell refuses it while the variable isn't set.
+        credential = f"[iterations={user.iterations},password=${{NEW_PASSWORD:?}}]"
+        added = f'--add-config "{user.mechanism}={credential}"'
+        return f"{self._kafka('configs', '--alter', *named)} {added}"
+
+    def _drain(self, command: str, *arguments: str) -> str:
+        return shlex.join(["kafka-drain", command, self.archive, *self.connection, *arguments])
+
+    def _kafka(self, tool: str, *arguments: object) -> str:
+        given = map(str, arguments)
+        return shlex.join([f"kafka-{tool}.sh", "--bootstrap-server", self.servers, *given])

@@ -1,0 +1,70 @@
+"""The commands of a plan, as a shell reads them."""
+
+from __future__ import annotations
+
+import subprocess
+
+import pytest
+
+from kafka_drain.kafka.cluster_state import ScramUser
+from kafka_drain.recovery.commands import Commands
+
+HOSTILE = "méta/ group #1 $(touch x) 'a' \"b\" `c`"
+COMMANDS = Commands(f"/data/{HOSTILE}", "a:1,b:2", ("--kafka-config", "/my file"), "2026-01-01")
+DRAIN = [f"/data/{HOSTILE}", "--kafka-config", "/my file"]
+
+
+def as_read(command: str, **variables: str) -> list[str]:
+    """Return the words of a command that a real shell reads."""
+    tools = " ".join(command.split(" ", 1)[:1])
+    shown = f'{tools}() {{ printf "%s\\0" "$@"; }}; {command}'
+    ended = subprocess.run(
+        ["bash", "-c", shown], capture_output=True, text=True, check=True, env=variables
+    )
+    return ended.stdout.split("\0")[:-1]
+
+
+@pytest.mark.parametrize("group", ["billing", HOSTILE, "-x"])
+def test_translate(group: str) -> None:
+    """Group, archive, connection and time arrive as they are."""
+    assert as_read(COMMANDS.translate(group, "restore-1")) == [
+        *("translate-group", *DRAIN, "--run", "restore-1", f"--group={group}"),
+        *("--from-archive", "--at", "2026-01-01", "--apply"),
+    ]
+
+
+def test_others() -> None:
+    """So does everything else."""
+    server = ["--bootstrap-server", "a:1,b:2"]
+    assert as_read(COMMANDS.republish()) == [
+        *("republish", *DRAIN, "--same-topics", "--run-name", "restore", "--apply")
+    ]
+    assert as_read(COMMANDS.apply_configs()) == [
+        *("plan-recovery", *DRAIN, "--apply", "configs", "--accept-lower-safety")
+    ]
+    assert as_read(COMMANDS.create_topic("t", 3)) == [
+        *(*server, "--create", "--topic", "t", "--partitions", "3")
+    ]
+    assert as_read(COMMANDS.add_partitions("t", 3)) == [
+        *(*server, "--alter", "--topic", "t", "--partitions", "3")
+    ]
+    assert as_read(COMMANDS.unset("t", "a.b")) == [
+        *(*server, "--alter", "--entity-type", "topics", "--entity-name", "t"),
+        *("--delete-config", "a.b"),
+    ]
+    assert as_read(COMMANDS.from_start(HOSTILE, "t")) == [
+        *(*server, "--reset-offsets", f"--group={HOSTILE}", "--topic", "t"),
+        *("--to-earliest", "--execute"),
+    ]
+
+
+def test_add_user() -> None:
+    """A password comes from the shell, which refuses to go on without it."""
+    command = COMMANDS.add_user(ScramUser(HOSTILE, "SCRAM-SHA-512", 4096))
+
+    assert as_read(command, NEW_PASSWORD="my secret")[-4:] == [
+        *("--entity-name", HOSTILE, "--add-config"),
+        "SCRAM-SHA-512=[iterations=4096,password=my secret]",
+    ]
+    with pytest.raises(subprocess.CalledProcessError):
+        as_read(command)

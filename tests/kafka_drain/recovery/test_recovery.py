@@ -1,0 +1,124 @@
+"""What an archive knows of topics, and what its republishes have restored; no broker."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from upath import UPath
+
+from kafka_drain.archive.cluster_moments import note_moment
+from kafka_drain.archive.topic_settings import write_topic_settings
+from kafka_drain.kafka.cluster_state import Settings, TopicState
+from kafka_drain.kafka.consumer_groups import Committed
+from kafka_drain.kafka.topics import TopicSettings
+from kafka_drain.offsets import TopicPartition
+from kafka_drain.recovery.recovery import held_topics, read_archived, read_restored
+from kafka_drain.recovery.restored import SentTo
+from kafka_drain.republish.groups.records import GroupRecords, recorded_groups
+from kafka_drain.republish.groups.translation import Row, TranslationPlan
+from kafka_drain.republish.planning.runs import RepublishRun, drill_run, run_key
+from tests.kafka_drain.cluster_states import state
+from tests.kafka_drain.made_archive import MadeArchive, dense
+from tests.kafka_drain.republish.planning.test_previous_runs import note, plan_of
+
+ORDERS, LOST = TopicPartition("orders", 0), TopicPartition("lost", 2)
+
+
+@pytest.fixture
+def made(tmp_path: Path) -> MadeArchive:
+    """An archive with records of two topics, and a third without any."""
+    made = MadeArchive(tmp_path / "archive", {"orders": "1", "lost": "2", "quiet": "3"})
+    made.seal_window("a", {ORDERS: dense(0, 3), LOST: dense(0, 3)})
+    return made
+
+
+def describe(made: MadeArchive, hour: int, *topics: str) -> None:
+    listed = tuple(TopicState(name, f"id-{name}", 4, 1, {"hour": str(hour)}, {}) for name in topics)
+    at = f"2026-01-01T{hour:02}:00:00.000+00:00"
+    note_moment(made.root, state(hour, Settings(topics=listed)), asked_at=at, answered_at=at)
+
+
+def test_held_topics(made: MadeArchive) -> None:
+    """Each topic with records is named, with as many partitions as they need."""
+    found = held_topics(made.archive.snapshot(), ["orders", "lost", "quiet"])
+
+    assert found == {"orders": 1, "lost": 3}
+    assert held_topics(made.archive.snapshot(), ["orders"]) == {"orders": 1}
+
+
+def test_read_archived_gone(made: MadeArchive) -> None:
+    """A topic that was deleted is as in the last description that has it."""
+    for hour, topics in ((1, ["orders", "lost"]), (2, ["orders", "lost"]), (3, ["orders"])):
+        describe(made, hour, *topics)
+
+    found = read_archived(made.archive, None)
+
+    topics = {topic.name: topic.config for topic in found.settings.topics or ()}
+    assert topics == {"orders": {"hour": "3"}, "lost": {"hour": "2"}}
+    assert found.gone == {"lost": "the description of 2026-01-01T02:00:00.000+00:00"}
+    assert found.held == {"orders": 1, "lost": 3}
+
+
+@pytest.mark.parametrize("is_noted", [True, False])
+def test_read_archived_never_described(made: MadeArchive, is_noted: bool) -> None:
+    """Else it is as the last drain saw it, if one has noted that."""
+    describe(made, 1, "orders")
+    if is_noted:
+        write_topic_settings(made.root, {"lost": TopicSettings(2, 1, config={"a": "b"})})
+
+    found = read_archived(made.archive, None)
+
+    assert found.gone == ({"lost": "the last drain that saw it"} if is_noted else {})
+    lost = [topic for topic in found.settings.topics or () if topic.name == "lost"]
+    assert lost == ([TopicState("lost", "2", 3, 1, {"a": "b"}, {})] if is_noted else [])
+    assert found.held["lost"] == 3
+
+
+def test_read_restored(tmp_path: Path) -> None:
+    """Runs to this cluster count, finished or not; drills, others' and abandoned ones don't."""
+    root = UPath(tmp_path)
+    note(root, plan_of("whole", 0, 10), is_done=True)
+    note(root, plan_of("begun", 10, 20), is_done=False)
+    note(root, plan_of(run_key(drill_run("20260101T000000Z-00000000")), 0, 9), is_done=True)
+    plan = plan_of("whole", 0, 10)
+    (shard,) = plan.shards
+    sent = [
+        SentTo(
+            key, shard.source.topic, shard.target_topic, plan.target(shard.target_topic).id, done
+        )
+        for key, done in (("begun", False), ("whole", True))
+    ]
+
+    found = read_restored(root, plan.cluster_id)
+
+    assert sorted(found.sent, key=lambda each: each.run) == sent
+    assert read_restored(root, "another").sent == []
+    clock: Any = SimpleNamespace(isoformat=lambda: "now")
+    RepublishRun(root, "begun").abandon(clock)
+    assert [each.run for each in read_restored(root, plan.cluster_id).sent] == ["whole"]
+
+
+def test_read_restored_groups(tmp_path: Path) -> None:
+    """Translations count by the group that had the offsets, until they are undone."""
+    root = UPath(tmp_path)
+    plan = plan_of("whole", 0, 10)
+    note(root, plan, is_done=True)
+    run, name = RepublishRun(root, "whole"), "méta/ group #1-20260101T000000000000Z"
+    row = Row(ORDERS, 5, LOST, 7, 7, "")
+    made = TranslationPlan("whole", plan.cluster_id, "from", name, {ORDERS: 5}, (row,))
+    records = GroupRecords(run.folder, name)
+    record = records.write(made, {LOST: Committed(1)}, group_existed=True)
+
+    assert recorded_groups(run.folder) == [name]
+    (begun,) = read_restored(root, plan.cluster_id).groups["from"]
+    assert (begun.group, begun.is_applied, begun.sources, begun.after) == (
+        *(name, False),
+        *({ORDERS}, {LOST: 7}),
+    )
+    records.mark_applied(record)
+    assert read_restored(root, plan.cluster_id).groups["from"][0].is_applied
+    records.mark_undone(record)
+    assert read_restored(root, plan.cluster_id).groups == {}
