@@ -10,12 +10,8 @@ from typing import Any
 
 import pyarrow as pa
 
-from kafka_drain.data_files.records import (
-    DataPath,
-    Wanted,
-    batches_of_rows,
-    columns_of_rows,
-)
+from kafka_drain.data_files.batch_sizes import BATCH_BYTES
+from kafka_drain.data_files.records import DataPath, Wanted, batches_of_rows
 
 
 def read_columns(path: DataPath, names: list[str]) -> Iterator[pa.RecordBatch]:
@@ -24,7 +20,8 @@ def read_columns(path: DataPath, names: list[str]) -> Iterator[pa.RecordBatch]:
         rows, columns = _rows(source)
         kept = [name for name in columns if name in names]
         # Row by row, so that values aren't held.
-        yield from columns_of_rows(({name: row[name] for name in kept} for row in rows), kept)
+        parts = ({name: row[name] for name in kept} for row in rows)
+        yield from batches_of_rows(parts, BATCH_BYTES, kept)
 
 
 def may_have_nul_names(path: DataPath) -> bool:

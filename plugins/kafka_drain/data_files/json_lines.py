@@ -15,12 +15,8 @@ from typing import IO, Any
 
 import pyarrow as pa
 
-from kafka_drain.data_files.records import (
-    DataPath,
-    Wanted,
-    batches_of_rows,
-    columns_of_rows,
-)
+from kafka_drain.data_files.batch_sizes import BATCH_BYTES
+from kafka_drain.data_files.records import DataPath, Wanted, batches_of_rows
 
 #: Spark's notation for years outside Python's calendar: with a sign, or year 0.
 _OTHER_YEAR = re.compile(r"([+-]\d{4,}|0000)(-.*)")
@@ -79,7 +75,9 @@ def read_columns(path: DataPath, names: list[str]) -> Iterator[pa.RecordBatch]:
         rows = _rows(source, path.suffix)
         if "timestamp" in names:
             rows = map(_with_time, rows)
-        yield from columns_of_rows(rows, names)
+        # Row by row, so that values aren't held.
+        parts = ({name: row.get(name) for name in names} for row in rows)
+        yield from batches_of_rows(parts, BATCH_BYTES, names)
 
 
 def may_have_nul_names(path: DataPath) -> bool:

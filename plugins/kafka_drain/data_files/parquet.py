@@ -14,6 +14,13 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from kafka_drain.config.sink_options import PLAIN
+from kafka_drain.data_files.batch_sizes import (
+    BATCH_BYTES,
+    BATCH_ROWS,
+    FEW_BYTES,
+    in_batches,
+    in_steps,
+)
 from kafka_drain.data_files.bloom_filter import BloomFilter
 from kafka_drain.data_files.decryption import Decryption
 from kafka_drain.data_files.records import (
@@ -22,7 +29,6 @@ from kafka_drain.data_files.records import (
     DataPath,
     Wanted,
     conform,
-    rows_per_batch,
 )
 from kafka_drain.data_files.scalars import binaries
 from kafka_drain.errors import DataFileError
@@ -38,13 +44,21 @@ _BUFFER = 1 << 20
 #: Buffer size in an object store, where each read is a request.
 _STORE_BUFFER = 4 << 20
 
+#: Encodings that don't store a value of bytes once for each time that it occurs, or only its end.
+_REPEATING = {"PLAIN_DICTIONARY", "RLE_DICTIONARY", "DELTA_BYTE_ARRAY"}
+
 _PER_MILLISECOND = {"milliseconds": 1, "microseconds": 10**3, "nanoseconds": 10**6}
 
 
 def read_columns(path: DataPath, names: list[str]) -> Iterator[pa.RecordBatch]:
     """Yield a few columns; needs no key if none of them is encrypted."""
-    with _opened(path, with_keys=not set(names) <= set(PLAIN)) as (file, _, _):
-        yield from file.iter_batches(batch_size=COLUMN_ROWS, columns=names)
+    is_plain = set(names) <= set(PLAIN)
+    with _opened(path, with_keys=not is_plain) as (file, _, _):
+        if is_plain:
+            yield from file.iter_batches(batch_size=COLUMN_ROWS, columns=names)
+        else:
+            for group in range(file.num_row_groups):
+                yield from _batches(file, group, names, BATCH_BYTES)
 
 
 def unlock(path: DataPath) -> None:
@@ -90,7 +104,7 @@ def read_records(
 
     Args:
         path: The file.
-        batch_bytes: Approximate memory limit of a batch.
+        batch_bytes: What a batch takes at most, unless it has a single record.
         wanted: Bounds of the wanted rows.
         note_index: Gets what `index_sha256` returns, without opening the file once more.
     """
@@ -103,10 +117,39 @@ def read_records(
         for group in _groups(file, index, wanted):
             if keys is not None and not _has_key(file, group, keys):
                 continue
-            described = file.metadata.row_group(group)
-            rows = rows_per_batch(described.total_byte_size, described.num_rows, batch_bytes)
-            for batch in file.iter_batches(batch_size=rows, row_groups=[group], columns=names):
-                yield conform(batch)
+            yield from map(conform, _batches(file, group, names, batch_bytes))
+
+
+def _batches(
+    file: pq.ParquetFile, group: int, names: list[str], batch_bytes: int
+) -> Iterator[pa.RecordBatch]:
+    """Yield columns of a row group."""
+
+    def scan(rows: int) -> Iterator[pa.RecordBatch]:
+        found: Iterator[pa.RecordBatch] = file.iter_batches(
+            batch_size=rows, row_groups=[group], columns=names
+        )
+        return found
+
+    described = file.metadata.row_group(group)
+    most = _most_bytes(described)
+    if most <= FEW_BYTES:
+        rows = batch_bytes * described.num_rows // max(most, 1)
+        return in_batches(scan(max(1, min(rows, BATCH_ROWS))), batch_bytes)
+    # A reader's batch size counts from its next batch on.
+    return in_batches(in_steps(scan, batch_bytes, file.reader.set_batch_size), batch_bytes)
+
+
+def _most_bytes(group: pq.RowGroupMetaData) -> int:
+    """Return a size that the columns of a row group don't exceed when they are unpacked."""
+    size = 0
+    for position in range(group.num_columns):
+        column = group.column(position)
+        is_repeating = not _REPEATING.isdisjoint(column.encodings)
+        # The largest value is stored at least once, and a number takes at most 12 bytes.
+        each = column.total_uncompressed_size if column.physical_type == "BYTE_ARRAY" else 12
+        size += column.num_values * each if is_repeating else column.total_uncompressed_size
+    return size
 
 
 def bytes_to_read(path: DataPath, wanted: Wanted) -> int:
@@ -266,9 +309,9 @@ def _may_have(
 def _has_key(file: pq.ParquetFile, group: int, keys: Collection[bytes]) -> bool:
     """Return whether a row group has one of the keys; reads no other column."""
     wanted = binaries(keys)
-    batches = file.iter_batches(batch_size=COLUMN_ROWS, row_groups=[group], columns=["key"])
     return any(
-        pc.any(pc.is_in(batch["key"].cast(pa.large_binary()), wanted)).as_py() for batch in batches
+        pc.any(pc.is_in(batch["key"].cast(pa.large_binary()), wanted)).as_py()
+        for batch in _batches(file, group, ["key"], BATCH_BYTES)
     )
 
 

@@ -3,6 +3,8 @@
 records.py   the columns of a record, and tables built from plain rows
 parquet.py, orc.py, avro.py, json_lines.py
              each has `read_columns(path, names)` and `read_records(path)`
+batch_sizes.py
+             batches bounded by what their rows take unpacked
 scalars.py   single values for comparisons with columns
 
 Spark's executors and the processes of a republish import this module, which needs only pyarrow.
@@ -19,6 +21,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from kafka_drain.data_files import avro, json_lines, orc, parquet
+from kafka_drain.data_files.batch_sizes import BATCH_BYTES
 from kafka_drain.data_files.file_offsets import FileOffsets
 from kafka_drain.data_files.records import DataPath, TimestampError, Wanted, milliseconds
 from kafka_drain.data_files.scalars import number, text
@@ -31,7 +34,7 @@ class Format(Protocol):
     """The interface of each format's module."""
 
     def read_columns(self, path: DataPath, names: list[str]) -> Iterator[pa.RecordBatch]:
-        """Yield the named columns that the file has, in file order, in bounded memory.
+        """Yield the named columns that the file has, in file order, in batches of BATCH_BYTES.
 
         Reads no more of the other columns than the format requires.
         """
@@ -39,7 +42,7 @@ class Format(Protocol):
     def read_records(
         self, path: DataPath, batch_bytes: int, wanted: Wanted | None = None
     ) -> Iterator[pa.RecordBatch]:
-        """Yield the records in file order, in batches of bounded memory.
+        """Yield the records in file order, in batches of at most `batch_bytes`, or of one record.
 
         Records that aren't wanted may be left out.
         """
@@ -123,7 +126,7 @@ def read_contents(
         path: The file.
         file_format: Its format.
         topic: Its topic, as for `read_offsets`.
-        batch_bytes: Approximate memory limit of a batch.
+        batch_bytes: What a batch takes at most, as for `read_records`.
         look: Receives each batch of records, as yielded by `read_records`.
         note_index: Receives what `index_sha256` returns of a Parquet file.
 
@@ -394,14 +397,17 @@ def bytes_to_read(path: DataPath, file_format: str, size: int, wanted: Wanted) -
 
 
 def read_records(
-    path: DataPath, file_format: str, batch_bytes: int, wanted: Wanted | None = None
+    path: DataPath,
+    file_format: str,
+    batch_bytes: int = BATCH_BYTES,
+    wanted: Wanted | None = None,
 ) -> Iterator[pa.RecordBatch]:
     """Yield a file's records in file order.
 
     Args:
         path: The file.
         file_format: Its format.
-        batch_bytes: Approximate memory limit of a batch.
+        batch_bytes: What a batch takes at most, unpacked, unless it has a single record.
         wanted: Bounds of the wanted rows; some rows outside may be included.
 
     Yields:

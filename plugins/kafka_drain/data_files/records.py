@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from itertools import islice
 from pathlib import Path
 from typing import IO, Any, Literal, Protocol, cast
 
 import pyarrow as pa
 
+from kafka_drain.data_files.batch_sizes import BATCH_ROWS
 from kafka_drain.errors import DataFileError
 
 #: Schema of a record. `timestampType` is 0 for CreateTime, 1 for LogAppendTime.
@@ -25,9 +25,6 @@ SCHEMA = pa.schema(
         ("timestampType", pa.int32()),
     ]
 )
-
-#: Maximum number of rows in a batch, however small they are.
-BATCH_ROWS = 50_000
 
 #: Number of rows read at a time from the few columns that a proof needs (about 3 MB).
 COLUMN_ROWS = 1 << 17
@@ -112,35 +109,30 @@ def conform(batch: pa.RecordBatch) -> pa.RecordBatch:
     return pa.RecordBatch.from_arrays(columns, schema=SCHEMA)
 
 
-def batches_of_rows(rows: Iterable[dict[str, Any]], batch_bytes: int) -> Iterator[pa.RecordBatch]:
+def batches_of_rows(
+    rows: Iterable[dict[str, Any]], batch_bytes: int, names: Sequence[str] = SCHEMA.names
+) -> Iterator[pa.RecordBatch]:
     """Group plain rows into batches, each as large as the limits allow.
 
-    The size of a row is estimated as that of its value and key.
+    Args:
+        rows: Rows with the named columns at most; others would be held for nothing.
+        batch_bytes: What key, value and headers of a batch take at most, besides those of its last
+            row.
+        names: The columns of a batch.
     """
+    schema = pa.schema([SCHEMA.field(name) for name in names])
     held: list[dict[str, Any]] = []
     size = 0
     for row in rows:
         held.append(row)
         size += len(row.get("value") or b"") + len(row.get("key") or b"")
+        for header in row.get("headers") or ():
+            size += len(header.get("key") or "") + len(header.get("value") or b"")
         if len(held) >= BATCH_ROWS or size >= batch_bytes:
-            yield pa.RecordBatch.from_pylist(held, schema=SCHEMA)
+            yield pa.RecordBatch.from_pylist(held, schema=schema)
             held, size = [], 0
     if held:
-        yield pa.RecordBatch.from_pylist(held, schema=SCHEMA)
-
-
-def rows_per_batch(size: int, rows: int, batch_bytes: int) -> int:
-    """Return the number of rows per batch, given the uncompressed size of some rows in bytes."""
-    return max(1, min(BATCH_ROWS, batch_bytes * max(rows, 1) // max(size, 1)))
-
-
-def columns_of_rows(rows: Iterable[dict[str, Any]], names: list[str]) -> Iterator[pa.RecordBatch]:
-    """Group single columns of plain rows into batches."""
-    schema = pa.schema([SCHEMA.field(name) for name in names])
-    iterator = iter(rows)
-    while held := list(islice(iterator, BATCH_ROWS)):
-        columns = [pa.array([row.get(f.name) for row in held], f.type) for f in schema]
-        yield pa.RecordBatch.from_arrays(columns, schema=schema)
+        yield pa.RecordBatch.from_pylist(held, schema=schema)
 
 
 def milliseconds(time: pa.TimestampScalar) -> int:

@@ -39,7 +39,6 @@ from kafka_drain.schemas.payloads import Payload, Payloads, plain
 from kafka_drain.storage.paths import is_local
 
 #: Approximate size of the records that are read at a time.
-_BATCH_BYTES = 16 << 20
 #: Number of files whose statistics are read at once; in a store, the latency of requests dominates.
 _LANES_ON_DISK, _LANES_IN_STORE = 2, 16
 
@@ -240,7 +239,7 @@ class Search:
         path = path_of(str(self.archive.root), file.path)
         wanted = bounds_of(parts, self.criteria)
         with _named(file):
-            for batch in read_records(path, file.file_format, _BATCH_BYTES, wanted):
+            for batch in read_records(path, file.file_format, wanted=wanted):
                 yield rows_inside(batch, self.criteria)
 
     def _matches_in(

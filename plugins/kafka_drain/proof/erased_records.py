@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     from kafka_drain.proof.erasure_selection import Named
 
 #: Memory limit of a batch of whole records, in bytes; roughly.
-BATCH_BYTES = 32 << 20
 
 Ranges = Mapping[TopicPartition, Sequence[OffsetRange]]
 
@@ -172,7 +171,7 @@ def _batches(
     needed = ["partition", "offset", *columns] + ["topic"] * (topic is None)
     # Single columns of JSON lines are as they were written: bytes in base64.
     batches = (
-        read_records(path, file.file_format, BATCH_BYTES)
+        read_records(path, file.file_format)
         if file.file_format == "json"
         else read_columns(path, file.file_format, needed)
     )

@@ -37,7 +37,6 @@ from kafka_drain.proof.note_files import is_noted
 from kafka_drain.proof.replacement import Match, Replacement, judge_lost, rest_of
 from kafka_drain.proof.sealed_files import damage_of
 
-BATCH_BYTES = 32 << 20
 #: Number of runs of differing blocks whose bounds are looked for record by record.
 NARROWED = 100
 #: Number of ranges of a run that are named one by one.
@@ -304,7 +303,7 @@ class _Comparison:
         self, name: str, file_format: str, *, headers: bool
     ) -> Iterator[tuple[TopicPartition, pa.RecordBatch, list[int]]]:
         topic = topic_of(name)
-        for batch in read_records(self._root / name, file_format, BATCH_BYTES):
+        for batch in read_records(self._root / name, file_format):
             kept = batch if headers else without_headers(batch)
             for of, rows, hashes in record_hashes(kept, topic):
                 for number in sorted(set(rows["partition"].to_pylist())):

@@ -18,8 +18,6 @@ from kafka_drain.proof.content_checks import Reread, SegmentFiles
 from kafka_drain.proof.hash_blocks import BLOCK, HashBlocks, Offsets, rows_of, without_headers
 from kafka_drain.proof.offset_checks import held_ranges
 
-BATCH_BYTES = 32 << 20
-
 Ranges = Mapping[TopicPartition, Sequence[OffsetRange]]
 
 
@@ -108,7 +106,7 @@ class _Comparison:
             if not any(content.tp in ranges for content in file.contents):
                 continue
             path, topic = self._segment.root / file.path, topic_of(file.path)
-            for batch in read_records(path, self._segment.file_format, BATCH_BYTES, part):
+            for batch in read_records(path, self._segment.file_format, wanted=part):
                 for name, rows, hashes in record_hashes(batch, topic):
                     for number in set(rows["partition"].to_pylist()):
                         tp = TopicPartition(name or "", number)

@@ -17,8 +17,6 @@ from kafka_drain.data_files.xxhash64 import batch_fingerprint
 from kafka_drain.offsets import OffsetRange, TopicPartition, count, merge, overlapping
 from kafka_drain.proof.content_checks import Taken, together
 
-BATCH_BYTES = 32 << 20
-
 Ranges = Mapping[TopicPartition, Sequence[OffsetRange]]
 
 
@@ -57,7 +55,7 @@ def _content_of_file(root: UPath, name: str, file_format: str, ranges: Ranges) -
     path, topic, value = root / name, topic_of(name), 0
     counts = Counter[TopicPartition]()
     try:
-        for batch in read_records(path, file_format, BATCH_BYTES):
+        for batch in read_records(path, file_format):
             wanted = batch.filter(_wanted(batch, topic, ranges))
             counts.update(TopicPartition(*row[:2]) for row in _places(wanted, topic))
             value ^= batch_fingerprint(wanted, topic)

@@ -42,7 +42,6 @@ from kafka_drain.schemas.subjects import Subjects, read_subject
 from kafka_drain.schemas.wire_format import count_ids
 
 #: Approximate size of the records that are read at a time.
-BATCH_BYTES = 64 << 20
 
 
 @dataclass(frozen=True)
@@ -265,7 +264,7 @@ def _read_new(
         path = path_of(str(snapshot.root), file.path)
         topic = topic_of(file.path)
         try:
-            for batch in read_records(path, file.file_format, BATCH_BYTES):
+            for batch in read_records(path, file.file_format):
                 if topic is not None:
                     counts += count_ids(batch, topic)
                     continue

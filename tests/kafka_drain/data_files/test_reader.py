@@ -6,11 +6,14 @@ import bz2
 import gzip
 import io
 import json
+import os
 import random
+import subprocess
+import sys
 import zlib
 from base64 import b64encode
 from collections import defaultdict
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from datetime import datetime, timedelta, timezone
 from itertools import pairwise
 from pathlib import Path
@@ -26,9 +29,10 @@ from pyarrow import orc
 from upath import UPath
 
 from kafka_drain.data_files import parquet
+from kafka_drain.data_files.batch_sizes import STEP_ROWS
 from kafka_drain.data_files.file_offsets import FileOffsets
 from kafka_drain.data_files.reader import read_offsets, read_records, topic_of
-from kafka_drain.data_files.records import BATCH_ROWS, SCHEMA, TimestampError, rows_per_batch
+from kafka_drain.data_files.records import SCHEMA, TimestampError
 from kafka_drain.errors import DataFileError
 from kafka_drain.offsets import OffsetRange, TopicPartition, merge
 
@@ -262,19 +266,130 @@ def test_read_records_deflate_large(tmp_path: Path) -> None:
     assert rows_read(path, "json") == rows
 
 
-@pytest.mark.parametrize(
-    ("size", "rows", "batch_bytes", "expected"),
-    [
-        (1000, 10, 500, 5),
-        (1000, 10, 1, 1),
-        (0, 0, 1000, 1000),
-        (10, 10**6, 1 << 30, BATCH_ROWS),
-        (1 << 30, 1, 1 << 20, 1),
-    ],
-)
-def test_rows_per_batch(size: int, rows: int, batch_bytes: int, expected: int) -> None:
-    """A batch has at least one row, and never more than its bounds allow."""
-    assert expected == rows_per_batch(size, rows, batch_bytes)
+# memory
+
+
+#: Reads a file as a process of its own does: its peak also has what libraries keep.
+READ = """
+import json, re, sys
+from pathlib import Path
+from kafka_drain.data_files.reader import read_columns, read_offsets, read_records
+
+def peak():
+    # What getrusage says includes the process that started this one.
+    status = Path("/proc/self/status").read_text()
+    return int(re.search(r"VmHWM:\\s+(\\d+) kB", status)[1]) << 10
+
+path, file_format, part = Path(sys.argv[1]), *sys.argv[2:]
+list(read_offsets(path, file_format, "t"))
+before = peak()
+found = {"rows": [], "largest": 0, "columns": 0}
+for batch in read_records(path, file_format, 4 << 20):
+    found["rows"].append(batch.num_rows)
+    found["largest"] = max(found["largest"], batch.nbytes)
+found["peak"] = peak() - before
+for batch in read_columns(path, file_format, ["partition", "offset"], [part]):
+    found["columns"] += batch.num_rows
+    found["largest_column"] = batch.nbytes
+print(json.dumps(found))
+"""
+
+
+def read_in_process(path: UPath, file_format: str, part: str) -> dict[str, Any]:
+    """Return the batches' rows, the largest batch, the rows of a column, and the peak in bytes."""
+    command = [sys.executable, "-c", READ, str(path), file_format, part]
+    paths = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    done = subprocess.run(command, check=True, capture_output=True, text=True, env=paths)
+    found: dict[str, Any] = json.loads(done.stdout)
+    return found
+
+
+LARGE = 100_000
+LARGE_PARTS: dict[str, Any] = {
+    "key": b"k" * LARGE,
+    "value": b"v" * LARGE,
+    "headers": [{"key": "h", "value": b"h" * LARGE}],
+}
+
+
+def large_rows(part: str, small: int, large: int) -> Iterator[list[Row]]:
+    """Yield small rows, then rows with a part of 100 KB; as a drain's files, without topics."""
+    for start in range(0, small + large, 50):
+        offsets = range(start, min(start + 50, small + large))
+        yield without(
+            [row(n, **({} if n < small else {part: LARGE_PARTS[part]})) for n in offsets], "topic"
+        )
+
+
+def write_large(folder: Path, file_format: str, rows: Iterator[list[Row]]) -> UPath:
+    """Write one row group or stripe, as Spark does of what takes few bytes."""
+    path = UPath(folder / f"part-0.{file_format}{'.gz' * (file_format == 'json')}")
+    names = [field for field in SPARK_SCHEMA if field.name != "topic"]
+    if file_format == "parquet":
+        parts = [pa.RecordBatch.from_pylist(some, pa.schema(names)) for some in rows]
+        pq.write_table(pa.Table.from_batches(parts), path, row_group_size=1 << 30)
+    elif file_format == "orc":
+        at = next(n for n, field in enumerate(names) if field.name == "timestamp")
+        names[at] = pa.field("timestampMillis", pa.int64())
+        with orc.ORCWriter(str(path), compression="zstd", stripe_size=1 << 30) as orc_writer:
+            for some in rows:
+                exact = [{**r, "timestampMillis": r["offset"]} for r in some]
+                orc_writer.write(pa.Table.from_pylist(exact, pa.schema(names)))
+    elif file_format == "avro":
+        fields = [{"name": n, "type": AVRO_TYPES[n]} for n in AVRO_TYPES if n != "topic"]
+        schema = {"type": "record", "name": "topLevelRecord", "fields": fields}
+        with path.open("wb") as target:
+            fastavro.writer(target, schema, (r for some in rows for r in some), codec="zstandard")
+    else:
+        with gzip.open(path, "wb", compresslevel=1) as lines:
+            lines.writelines(json_line(r) for some in rows for r in some)
+    return path
+
+
+@pytest.mark.parametrize("part", LARGE_PARTS)
+@pytest.mark.parametrize("file_format", ["parquet", "orc", "avro", "json"])
+def test_read_large_records(tmp_path: Path, file_format: str, part: str) -> None:
+    """Memory doesn't grow with records that take a thousandth of their size in a file."""
+    path = write_large(tmp_path, file_format, large_rows(part, 0, 600))
+    assert path.stat().st_size < 1_000_000
+
+    read = read_in_process(path, file_format, part)
+
+    assert sum(read["rows"]) == read["columns"] == 600
+    assert read["largest"] <= 4_300_000
+    assert read["largest_column"] <= 17_000_000
+    assert read["peak"] < 70_000_000
+    assert read_offsets(path, file_format, "t")[0].records == 600
+
+
+@pytest.mark.parametrize("file_format", ["parquet", "orc"])
+def test_read_suddenly_large_records(tmp_path: Path, file_format: str) -> None:
+    """After many small records, at most STEP_ROWS large ones are read at once."""
+    path = write_large(tmp_path, file_format, large_rows("value", 10_000, 3_000))
+
+    read = read_in_process(path, file_format, "key")
+
+    assert sum(read["rows"]) == 13_000
+    assert read["largest"] <= 4_300_000
+    # Arrays grow by doubling, and ORC's library holds what it has unpacked.
+    assert read["peak"] < 4 * STEP_ROWS * LARGE
+
+
+def test_read_more_than_an_array_holds(tmp_path: Path) -> None:
+    """Headers of more than 2 GiB in one row group are read, in batches of less."""
+    part = pa.RecordBatch.from_pylist(next(large_rows("headers", 0, 50)), SPARK_SCHEMA)
+    path = UPath(tmp_path / "part-0.parquet")
+    pq.write_table(pa.Table.from_batches([part] * 440), path, row_group_size=1 << 30)
+    assert pq.ParquetFile(path).num_row_groups == 1
+    rows = unpacked = 0
+
+    for batch in read_records(path, "parquet"):
+        rows += batch.num_rows
+        unpacked += batch.nbytes
+        assert batch.nbytes < 17 << 20
+
+    assert rows == 22_000
+    assert unpacked > 1 << 31
 
 
 # offsets

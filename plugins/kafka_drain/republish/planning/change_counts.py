@@ -22,7 +22,6 @@ from kafka_drain.republish.planning.selection import Rows
 from kafka_drain.republish.planning.shards import ShardFile
 
 #: Approximate size of the records that are read at a time.
-BATCH_BYTES = 64 << 20
 
 
 @dataclass(frozen=True)
@@ -78,7 +77,7 @@ def count_outcomes(
         in_topic_folder = topic_of(file.path) is not None
         try:
             path = path_of(str(root), file.path)
-            for batch in read_records(path, file.file_format, BATCH_BYTES):
+            for batch in read_records(path, file.file_format):
                 for tp, rows in selected.items():
                     wanted = wanted_rows(batch, tp, rows, in_topic_folder=in_topic_folder)
                     if not wanted.num_rows:

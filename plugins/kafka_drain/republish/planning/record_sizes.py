@@ -15,6 +15,7 @@ from typing import TypeAlias
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from kafka_drain.data_files.batch_sizes import row_sizes
 from kafka_drain.data_files.reader import read_records, record_bound, topic_of
 from kafka_drain.data_files.records import path_of
 from kafka_drain.data_files.rows import rows_of
@@ -40,7 +41,6 @@ LIKENESS = 1.02
 #: Values of compression.type that compress.
 _CODECS = frozenset({"gzip", "lz4", "snappy", "zstd"})
 
-_BATCH_BYTES = 64 << 20
 _OPENED = 8
 
 Header: TypeAlias = "tuple[str, str | bytes | None]"
@@ -158,7 +158,7 @@ def large_records(
     for place, (file, selected) in enumerate(reading):
         in_topic_folder = topic_of(file.path) is not None
         try:
-            for batch in read_records(path_of(root, file.path), file.file_format, _BATCH_BYTES):
+            for batch in read_records(path_of(root, file.path), file.file_format):
                 for tp, rows in selected.items():
                     wanted = wanted_rows(batch, tp, rows, in_topic_folder=in_topic_folder)
                     if as_sent is not None and wanted.num_rows:
@@ -198,35 +198,9 @@ def _large(
 ) -> Iterator[_Possible]:
     if not batch.num_rows:
         return
-    for row in pc.indices_nonzero(pc.greater(_sizes(batch), number(room))).to_pylist():
+    sizes = row_sizes(batch, HEADER_OVERHEAD)
+    for row in pc.indices_nonzero(pc.greater(sizes, number(room))).to_pylist():
         for key, value, headers, _, offset in rows_of(batch.slice(row, 1)):
             more = headers_of(tp, offset) if headers_of else []
             payload = payload_of(key, value, [*(headers or ()), *more])
             yield _Possible(offset, len(key or b"") + len(value or b""), payload)
-
-
-def _sizes(batch: pa.RecordBatch) -> pa.Int64Array:
-    """Return the size of key, value and headers of each row; no less than it is."""
-    key, value = (
-        pc.binary_length(batch[name]).fill_null(number(0)).cast(pa.int64())
-        for name in ("key", "value")
-    )
-    size = pc.add(key, value)
-    if "headers" not in batch.schema.names:
-        return size
-    headers = batch["headers"]
-    counts = pc.list_value_length(headers).fill_null(0).cast(pa.int64())
-    flat = pc.list_flatten(headers)
-    if not len(flat):
-        return size
-    lengths = pc.add(
-        *(
-            pc.binary_length(flat.field(place)).fill_null(0).cast(pa.int64())
-            # A header without a name or a value counts as nothing.
-            for place in (0, 1)
-        )
-    )
-    lengths = pc.add(lengths, number(HEADER_OVERHEAD))
-    until = pa.concat_arrays([pa.array([0], pa.int64()), pc.cumulative_sum(lengths)])
-    ends = pc.cumulative_sum(counts)
-    return pc.add(size, pc.subtract(until.take(ends), until.take(pc.subtract(ends, counts))))

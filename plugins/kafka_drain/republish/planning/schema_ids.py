@@ -23,7 +23,6 @@ from kafka_drain.schemas.schema_map import SchemaMap
 from kafka_drain.schemas.wire_format import count_framings, count_ids
 
 #: Approximate size of the records that are read at a time.
-BATCH_BYTES = 64 << 20
 
 #: Number of ids that an error or a note names.
 SHOWN = 10
@@ -58,7 +57,7 @@ def count_schema_ids(
         in_topic_folder = topic_of(file.path) is not None
         try:
             path = path_of(str(root), file.path)
-            for batch in read_records(path, file.file_format, BATCH_BYTES):
+            for batch in read_records(path, file.file_format):
                 for tp, rows in selected.items():
                     wanted = wanted_rows(batch, tp, rows, in_topic_folder=in_topic_folder)
                     parts = [part for part in HEADERS if f"{tp.topic}:{part}" not in kept]

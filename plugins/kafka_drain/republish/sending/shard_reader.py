@@ -9,13 +9,14 @@ are local and none is Avro.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from kafka_drain.data_files.batch_sizes import BATCH_BYTES, in_batches, row_sizes
 from kafka_drain.data_files.reader import read_records, topic_of
-from kafka_drain.data_files.records import BATCH_ROWS, SCHEMA, Wanted, path_of
+from kafka_drain.data_files.records import SCHEMA, Wanted, path_of
 from kafka_drain.data_files.scalars import number
 from kafka_drain.errors import DataFileError
 from kafka_drain.republish.planning.row_filter import wanted_rows
@@ -71,23 +72,68 @@ def _stream(
 ) -> Iterator[pa.RecordBatch]:
     """Yield one file's selected records in offset order."""
     in_topic_folder = topic_of(file.path) is not None
-    selected = (
-        wanted_rows(batch, shard.source, shard.rows, from_offset, in_topic_folder=in_topic_folder)
-        for batch in _records(root, file, sharers, _bounds(shard, from_offset))
-    )
-    if file.ascending:
-        yield from (batch for batch in selected if batch.num_rows)
+
+    def read() -> Iterator[pa.RecordBatch]:
+        for batch in _records(root, file, sharers, _bounds(shard, from_offset)):
+            rows = wanted_rows(
+                batch, shard.source, shard.rows, from_offset, in_topic_folder=in_topic_folder
+            )
+            if rows.num_rows:
+                yield rows
+
+    # Unordered rows can't be merged as a stream.
+    yield from read() if file.ascending else _in_order(read, GROUP_BYTES // 2 // sharers)
+
+
+def _in_order(
+    read: Callable[[], Iterator[pa.RecordBatch]], most_bytes: int
+) -> Iterator[pa.RecordBatch]:
+    """Yield rows in offset order; more than `most_bytes` of them are read several times.
+
+    The first time, only their offsets and sizes are kept.
+    """
+    held: list[pa.RecordBatch] = []
+    places: list[pa.Table] = []
+    size = 0
+    for batch in read():
+        places.append(pa.table({"offset": batch["offset"], "size": row_sizes(batch)}))
+        size += batch.nbytes
+        held = [*held, batch] if size <= most_bytes else []
+    if size <= most_bytes:
+        yield from _by_offset(held)
         return
-    # Unordered rows can't be merged as a stream: sort this one file in memory.
-    table = pa.Table.from_batches(list(selected), schema=SCHEMA)
+    for first, last in _parts(pa.concat_tables(places), most_bytes):
+        wanted = (pc.field("offset") >= number(first)) & (pc.field("offset") <= number(last))
+        yield from _by_offset([batch.filter(wanted) for batch in read()])
+
+
+def _parts(places: pa.Table, most_bytes: int) -> Iterator[tuple[int, int]]:
+    """Yield the first and the last offset of parts with at most `most_bytes`, or one offset."""
+    ordered = places.take(pc.sort_indices(places["offset"]))
+    ends = pc.cumulative_sum(ordered["size"])
+    offsets = ordered["offset"]
+    at = before = 0
+    while at < len(offsets):
+        fitting = pc.sum(pc.less_equal(ends, number(before + most_bytes))).as_py()
+        first = offsets[at].as_py()
+        last = offsets[max(fitting - 1, at)].as_py()
+        yield first, last
+        # All rows of an offset, in case it is there twice.
+        at = pc.sum(pc.less_equal(offsets, number(last))).as_py()
+        before = ends[at - 1].as_py()
+
+
+def _by_offset(batches: Sequence[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    table = pa.Table.from_batches(batches, schema=SCHEMA)
     ordered = table.take(pc.sort_indices(table["offset"])).combine_chunks()
-    yield from ordered.to_batches(max_chunksize=BATCH_ROWS)
+    yield from in_batches(ordered.to_batches(), BATCH_BYTES)
 
 
 def _records(root: str, file: ShardFile, sharers: int, bounds: Wanted) -> Iterator[pa.RecordBatch]:
+    batch_bytes = min(BATCH_BYTES, GROUP_BYTES // sharers)
     try:
         with checked_file(path_of(root, file.path), file, sharers) as checked:
-            yield from read_records(checked, file.file_format, GROUP_BYTES // sharers, bounds)
+            yield from read_records(checked, file.file_format, batch_bytes, bounds)
     except DataFileError as error:
         raise DataFileError(f"{file.path}: {error}") from error
 

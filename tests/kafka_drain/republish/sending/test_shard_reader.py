@@ -246,6 +246,19 @@ def test_read_shard_not_ascending(tmp_path: Path, from_offset: int) -> None:
     )
 
 
+def test_read_shard_not_ascending_large(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """More rows out of order than memory has room for are sorted a part at a time."""
+    monkeypatch.setattr(shard_reader, "GROUP_BYTES", 200_000)
+    rows = [row(o) | {"value": b"%d" % o * 5_000} for o in reversed(range(10, 50))]
+    write(tmp_path, "topic=t/a", rows, row_group_size=7)
+    unordered = hashed(tmp_path, file("topic=t/a", 10, 49, ascending=False))
+
+    batches = list(read_shard(str(tmp_path), shard_of(T0, unordered)))
+
+    assert rows_of(batches) == [(r["offset"], r["value"]) for r in reversed(rows)]
+    assert [batch.num_rows for batch in batches] == [10, 10, 10, 10]
+
+
 @pytest.mark.parametrize("ascending", [True, False])
 @pytest.mark.parametrize("rows", [Rows((OffsetRange(3, 4),)), Rows(()), Rows(from_ms=9)], ids=str)
 def test_read_shard_none_wanted(tmp_path: Path, ascending: bool, rows: Rows) -> None:
