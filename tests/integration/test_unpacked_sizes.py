@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -129,7 +130,12 @@ def read(cluster: KafkaCluster, topic: str, how: str) -> tuple[int, int]:
     """Return how many records a process found, and how large it was in KiB."""
     command = [sys.executable, "-c", _READ, cluster.config.bootstrap_servers, topic, how]
     ended = subprocess.run(
-        command, cwd=ROOT, capture_output=True, text=True, timeout=300, check=False
+        command,
+        env={**os.environ, "PYTHONPATH": str(ROOT / "plugins")},
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
     )
     assert ended.returncode == 0, ended.stderr
     found, peak = map(int, ended.stdout.split())
