@@ -283,7 +283,7 @@ def start_query(session: SparkSession, spec: DrainSpec) -> StreamingQuery:
     require_source(session, "kafka", *sources_of(spec.file_format, spec.values))
     planned = ranges_between(from_spark_json(spec.start), from_spark_json(spec.planned_end))
     sizes = [len(r) for _, r in planned]
-    options = with_splits(session, spec.reader_options, sizes)
+    options = with_splits(session, spec.source_options, sizes)
     options |= secret_options(spec.secrets_path)
     records = session.readStream.format("kafka").options(**options).load()
     return start_writing(merged(records, options, sizes, spec.partitions_per_task), spec)

@@ -37,7 +37,7 @@ def run_window(spark: SparkSession, spec: WindowSpec) -> dict[str, Any]:
         from_spark_json(spec.reader_options[name]) for name in ("startingOffsets", "endingOffsets")
     ]
     sizes = [len(r) for _, r in ranges_between(*bounds)]
-    options = with_splits(spark, spec.reader_options, sizes) | secret_options(spec.secrets_path)
+    options = with_splits(spark, spec.source_options, sizes) | secret_options(spec.secrets_path)
     print(f"window {spec.window}: {spec.offsets:,} offsets planned", flush=True)
     # A new session only if needed, so that the session's other settings are kept; a remote one is
     # this job's alone.

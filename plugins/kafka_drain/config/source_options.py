@@ -79,6 +79,12 @@ DEFAULTS: dict[str, str] = {
 _STREAMING = ("maxOffsetsPerTrigger", "minOffsetsPerTrigger", "maxTriggerDelay", "failOnDataLoss")
 
 
+#: Options that a bounded read leaves out.
+NOT_BOUNDED = frozenset(
+    {*STARTING_POSITIONS, "startingOffsetsByTimestampStrategy", *_STREAMING},
+)
+
+
 def reader_options(given: Mapping[str, Any], *, is_bounded: bool) -> dict[str, str]:
     """Return the options of Spark's source, without the starting position and the topics.
 
@@ -86,8 +92,7 @@ def reader_options(given: Mapping[str, Any], *, is_bounded: bool) -> dict[str, s
         given: A pipeline's source options.
         is_bounded: Whether the read has end offsets, as opposed to a streaming query.
     """
-    left_out = {*STARTING_POSITIONS, "startingOffsetsByTimestampStrategy"}
-    left_out |= set(_STREAMING) if is_bounded else set()
+    left_out = NOT_BOUNDED if is_bounded else NOT_BOUNDED.difference(_STREAMING)
     options = DEFAULTS | {name: str(value) for name, value in given.items()}
     return {name: value for name, value in options.items() if name not in left_out}
 

@@ -51,6 +51,7 @@ from kafka_drain.spark.engine import (
 from kafka_drain.spark.errors import too_far_records, unread_partitions
 from kafka_drain.spark.job import SparkJob, private_folder
 from kafka_drain.spark.job_spec import DrainSpec
+from kafka_drain.spark.poll_sizes import poll_options, records_polled
 from kafka_drain.spark.submit import (
     SparkApplication,
     check_spark_version,
@@ -329,9 +330,13 @@ def prepare_drain(
         plan.archive.root, {name: cluster.topic_settings(name) for name in plan.topics}
     )
     job.values.keep(plan.archive.root, utc_now())
-    if encryption := keys_for_writing(plan.archive.root, pipeline.encryption):
-        spec_path = folder / "drain.json"
-        replace(DrainSpec.read(spec_path), encryption=encryption).write(spec_path)
+    spec_path = folder / "drain.json"
+    spec = replace(
+        DrainSpec.read(spec_path),
+        poll_options=poll_options(cluster, plan.ranges, pipeline.source_options),
+        encryption=keys_for_writing(plan.archive.root, pipeline.encryption),
+    )
+    spec.write(spec_path)
     if not generation.checkpoint.exists():
         generation.write(
             starting_offsets=plan.starting_offsets,
@@ -341,7 +346,7 @@ def prepare_drain(
             reason=plan.generation.document.reason if plan.generation else "first",
             values=job.values.frozen,
         )
-    return job
+    return replace(job, polled=records_polled(spec.source_options))
 
 
 def _note_settings(plan: DrainPlan, known: ArchiveDocument | None) -> None:

@@ -104,9 +104,14 @@ class DrainPlan:
     skipped: dict[TopicPartition, list[OffsetRange]] = field(default_factory=dict)
 
     @property
+    def ranges(self) -> dict[TopicPartition, list[OffsetRange]]:
+        """The offsets to drain of each partition."""
+        return {tp: [drained] for tp, drained in ranges_between(self.start, self.end)}
+
+    @property
     def offsets(self) -> int:
         """Number of offsets to drain."""
-        return count(offset_range for _, offset_range in ranges_between(self.start, self.end))
+        return sum(count(parts) for parts in self.ranges.values())
 
     @property
     def nothing_new(self) -> bool:

@@ -38,6 +38,7 @@ from kafka_drain.errors import (
 from kafka_drain.kafka.acls import missing_acls, require_access
 from kafka_drain.kafka.admin import BACKOFF_SECONDS, Admin, answer_of
 from kafka_drain.kafka.client_config import KafkaConfig
+from kafka_drain.kafka.fetch_samples import FetchSample, sample_fetches
 from kafka_drain.kafka.identity import NO_TOPIC_ID, SeenRecord, counted_as, is_other_topic
 from kafka_drain.kafka.keeping import KEEPING
 from kafka_drain.kafka.records import WITHOUT_REASON, read_records
@@ -505,6 +506,17 @@ class KafkaCluster:
             AuthorizationError: When an ACL on a topic is missing.
         """
         return read_times(self.config, offsets, count)
+
+    def fetch_samples(self, places: Iterable[Mapping[TopicPartition, int]]) -> list[FetchSample]:
+        """Return the sizes of a response from each of some places, where Kafka has records.
+
+        Args:
+            places: Offsets, of each partition one at a time.
+
+        Raises:
+            AuthorizationError: When an ACL on a topic is missing.
+        """
+        return sample_fetches(self.config, places)
 
     def topic_config(self, name: str) -> dict[str, str]:
         """Return a topic's configuration."""

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
-from operator import methodcaller
+from contextlib import closing
 from typing import TYPE_CHECKING, Any
 
-from confluent_kafka import Consumer, KafkaError
-from confluent_kafka import TopicPartition as KafkaTopicPartition
+from confluent_kafka import KafkaError
 
 from kafka_drain.errors import (
     AuthorizationError,
@@ -16,8 +15,10 @@ from kafka_drain.errors import (
     KafkaUnavailableError,
     SourceRecordError,
 )
-from kafka_drain.kafka.client_config import KafkaConfig, for_client
+from kafka_drain.kafka.client_config import KafkaConfig
 from kafka_drain.kafka.damaged_batches import damage_heard
+from kafka_drain.kafka.message_headers import headers_of
+from kafka_drain.kafka.reading_client import ReadingClient
 from kafka_drain.offsets import OffsetRange, TopicPartition
 
 if TYPE_CHECKING:
@@ -49,8 +50,7 @@ _SETTINGS = {
     "auto.offset.reset": "error",
     # Java's client checks them too: what it refuses isn't to count as a record here.
     "check.crcs": True,
-    "queued.max.messages.kbytes": 16 << 10,
-    # How long the client pauses when 100,000 records are queued; the default is a second.
+    # How long the client pauses when enough records are queued; the default is a second.
     "fetch.queue.backoff.ms": 10,
     "fetch.wait.max.ms": 10,
     "log_level": 2,
@@ -77,12 +77,13 @@ def read_records(
         KafkaUnavailableError: When Kafka doesn't respond, or deletes records meanwhile.
     """
     own = {**_SETTINGS, "isolation.level": isolation_level}
-    consumer = Consumer(for_client(config.for_librdkafka(), own))
-    try:
-        consumer.assign([KafkaTopicPartition(tp.topic, tp.partition, span.start)])
+    with closing(ReadingClient(config, own)) as client:
+        client.read_from(tp, span.start)
         at, moved = span.start, time.monotonic()
         while at < span.end:
-            messages: list[Any] = consumer.consume(BATCH_RECORDS, BATCH_SECONDS)
+            if client.is_outdated:
+                client.read_from(tp, at)
+            messages = client.take(BATCH_RECORDS, BATCH_SECONDS)
             found = [message for message in messages if message.error() is None]
             if found:
                 at, moved = found[-1].offset() + 1, time.monotonic()
@@ -100,8 +101,6 @@ def read_records(
                     f"Kafka didn't respond within {QUIET_SECONDS:g} s when reading {tp} from "
                     f"offset {at}; try again"
                 )
-    finally:
-        consumer.close()
 
 
 def consumer_error(error: KafkaError, tp: TopicPartition, offset: int) -> KafkaDrainError:
@@ -113,27 +112,15 @@ def consumer_error(error: KafkaError, tp: TopicPartition, offset: int) -> KafkaD
         )
     if error.code() in DAMAGED:
         return SourceRecordError(damage_heard(tp, error.str(), offset))
+    if error.code() == KafkaError._BAD_COMPRESSION:
+        return SourceRecordError(
+            f"kafka-drain can't unpack the batch of {tp} at offset {offset} ({error.str()}): it is "
+            "damaged, or larger than 700 MB unpacked with zstd, which only Java's client reads"
+        )
     seen = f"Kafka returned {error.str()!r} when reading {tp} from offset {offset}"
     if error.code() == KafkaError.UNKNOWN:
         return KafkaUnavailableError(f"{seen}; {WITHOUT_REASON}, then try again")
     return KafkaUnavailableError(f"{seen}; try again")
-
-
-# Python 3.11's direct call of a C method doesn't check whether it failed.
-_headers_of = methodcaller("headers")
-
-#: In the place of headers that no drain keeps: a name that isn't UTF-8 ends it.
-_REFUSED = [{"key": "\ufffd", "value": None}]
-
-
-def headers_of(message: Any) -> list[dict[str, Any]] | None:
-    """Return a message's headers; a header that no drain keeps if the client can't read them."""
-    try:
-        headers = _headers_of(message)
-    except (SystemError, UnicodeDecodeError):
-        # Don't call again: confluent-kafka 2.16 would return a null pointer in a tuple.
-        return _REFUSED
-    return [{"key": name, "value": value} for name, value in headers] if headers else None
 
 
 def _batch(messages: list[Any]) -> pa.RecordBatch:

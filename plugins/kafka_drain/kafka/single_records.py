@@ -1,7 +1,7 @@
 """Read one record, or the times of a few, from an offset of each of many partitions.
 
-A request takes a batch of records of each partition, whatever its size; so partitions are asked
-for in groups, and no more than the next batches are fetched ahead.
+Partitions are asked for in groups, and a response has the next batches of some of them: few bytes,
+because a client unpacks all that it gets.
 """
 
 from __future__ import annotations
@@ -18,14 +18,19 @@ from confluent_kafka import TopicPartition as KafkaTopicPartition
 from kafka_drain.data_files.record_hash import record_hash
 from kafka_drain.errors import KafkaUnavailableError
 from kafka_drain.kafka.client_config import KafkaConfig, for_client
+from kafka_drain.kafka.fetch_size import BOUNDED, FIRST_BYTES
 from kafka_drain.kafka.identity import SeenRecord
-from kafka_drain.kafka.records import GROUP, QUIET_SECONDS, consumer_error, headers_of, microseconds
+from kafka_drain.kafka.message_headers import headers_of
+from kafka_drain.kafka.records import GROUP, QUIET_SECONDS, consumer_error, microseconds
 from kafka_drain.offsets import TopicPartition
 
-#: Partitions that are read at a time: with 64 KiB of each, a few MiB are on the way.
+#: Partitions that are read at a time.
 TOGETHER = 100
+#: What a response has at most of a partition, and of all, in bytes, unless a batch is larger.
+PARTITION_BYTES, RESPONSE_BYTES = FIRST_BYTES, 4 * FIRST_BYTES
 
-_SETTINGS = {
+#: Settings of a consumer that reads few records of each partition.
+SETTINGS = {
     "group.id": GROUP,
     "enable.auto.commit": False,
     "enable.partition.eof": True,
@@ -33,9 +38,13 @@ _SETTINGS = {
     "auto.offset.reset": "error",
     # What is there, whether committed or not.
     "isolation.level": "read_uncommitted",
+    **BOUNDED,
     "queued.min.messages": 1,
     "fetch.queue.backoff.ms": 0,
-    "fetch.message.max.bytes": 1 << 16,
+    "fetch.message.max.bytes": PARTITION_BYTES,
+    "fetch.max.bytes": RESPONSE_BYTES,
+    # librdkafka accepts no response that is smaller than what it would send.
+    "message.max.bytes": RESPONSE_BYTES,
     "fetch.wait.max.ms": 10,
     "log_level": 2,
 }
@@ -89,18 +98,25 @@ def _messages(
     """Yield so many messages of each partition from an offset on, or as many as it has."""
     if not offsets:
         return
-    consumer = Consumer(for_client(config.for_librdkafka(), _SETTINGS))
+    consumer = Consumer(for_client(config.for_librdkafka(), SETTINGS))
     try:
         left = iter(sorted(offsets.items()))
         while together := dict(islice(left, TOGETHER)):
-            yield from _first_of_each(consumer, together, count)
+            yield from next_messages(consumer, together, count)
     finally:
         consumer.close()
 
 
-def _first_of_each(
+def next_messages(
     consumer: Consumer, offsets: Mapping[TopicPartition, int], count: int
 ) -> Iterator[tuple[TopicPartition, Any]]:
+    """Yield so many messages of each of a few partitions, or as many as it has.
+
+    Args:
+        consumer: A consumer with `SETTINGS`.
+        offsets: Where to begin in each partition.
+        count: The number of messages.
+    """
     consumer.assign([KafkaTopicPartition(tp.topic, tp.partition, at) for tp, at in offsets.items()])
     left, until = dict.fromkeys(offsets, count), time.monotonic() + QUIET_SECONDS
     while left:

@@ -21,6 +21,7 @@ from kafka_drain.gaps import Gap
 from kafka_drain.kafka.client_config import for_client
 from kafka_drain.kafka.cluster import KafkaCluster
 from kafka_drain.kafka.fetch_account import SETTINGS, FetchAccount, markers_of
+from kafka_drain.kafka.fetch_size import BOUNDED
 from kafka_drain.kafka.records import GROUP, consumer_error
 from kafka_drain.offsets import OffsetRange, TopicPartition, merge, overlapping, subtract
 from kafka_drain.proof.gap_classification import Seen, classify
@@ -147,6 +148,7 @@ def _consumer(
         "isolation.level": isolation_level,
         # Otherwise an offset that Kafka no longer has would look like one without a record.
         "auto.offset.reset": "error",
+        **BOUNDED,
         # Gaps are small: prefetch little, and don't back off (by default for a second) then.
         "queued.min.messages": 1,
         "fetch.queue.backoff.ms": 0,

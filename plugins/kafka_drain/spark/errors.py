@@ -38,6 +38,7 @@ def spark_error(
     *,
     what: str,
     memory: str,
+    polled: int | None,
     too_far: Callable[[], list[str]],
     unread: Callable[[int], list[str]],
 ) -> KafkaDrainError:
@@ -47,6 +48,7 @@ def spark_error(
         message: The job's error message.
         what: The job's name in messages.
         memory: The driver's heap size, or `OF_THE_SERVER`.
+        polled: Number of records that a Kafka consumer takes at a time; None without one.
         too_far: Returns the records whose timestamps Spark can't represent; called only if these
             may be the reason.
         unread: Returns the partitions that don't deliver the record at an offset; called only if
@@ -80,7 +82,7 @@ def spark_error(
             f"represent; it can't be kept as it was sent. {WAY_OUT}"
         )
     if any(words in message for words in _NO_MEMORY):
-        return SparkJobError(f"the {what} ran out of memory: {message}; {_more_memory(memory)}")
+        return SparkJobError(f"the {what} ran out of memory: {message}; {_remedy(memory, polled)}")
     if any(words in message for words in _NO_SESSION):
         return SparkJobError(
             "the Spark Connect server has ended the session; a retry resumes after the last "
@@ -89,13 +91,32 @@ def spark_error(
     return SparkJobError(f"the {what} failed in Spark: {message}")
 
 
-def no_result(what: str, memory: str) -> SparkJobError:
-    """Return the error of a job that ended without a result, for example because it was killed."""
+def no_result(what: str, memory: str, polled: int | None = None) -> SparkJobError:
+    """Return the error of a job that ended without a result, for example because it was killed.
+
+    Args:
+        what: The job's name in messages.
+        memory: The driver's heap size, or `OF_THE_SERVER`.
+        polled: Number of records that a Kafka consumer takes at a time; None without one.
+    """
     program = "the client" if memory == OF_THE_SERVER else "spark-submit"
     return SparkJobError(
         f"{program} exited before the {what} wrote a result; the log above has the reason. "
         f"If that is an OutOfMemoryError, or the system killed the process for its memory use: "
-        f"{_more_memory(memory)}"
+        f"{_remedy(memory, polled)}"
+    )
+
+
+def _remedy(memory: str, polled: int | None) -> str:
+    """Say what helps a job whose memory wasn't enough, the cheapest first."""
+    if polled is None or polled == 1:
+        return _more_memory(memory)
+    # Nobody knows the sizes of the records that it was reading.
+    fewer = max(1, polled // 10)
+    return (
+        f"have it take fewer records from Kafka at a time, {polled:,} now: `--source-option "
+        f"kafka.max.poll.records={fewer}`, or this in the pipeline's source_options. If that "
+        f"isn't enough, {_more_memory(memory)}"
     )
 
 

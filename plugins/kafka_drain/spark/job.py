@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, ClassVar
@@ -33,12 +33,14 @@ class SparkJob:
         what: The job's name in messages.
         application: The Spark application that runs it.
         result_path: Where it writes its result.
+        polled: Number of records that a Kafka consumer takes at a time; None without one.
     """
 
     what: ClassVar[str] = "job"
 
     application: SparkApplication
     result_path: Path
+    polled: int | None = field(default=None, kw_only=True)
 
     def run(self, runner: SparkRunner) -> dict[str, Any]:
         """Run the job, and return its result.
@@ -75,7 +77,7 @@ class SparkJob:
         """
         result = read_result(self.result_path)
         if result is None:
-            raise no_result(self.what, self.application.driver_memory)
+            raise no_result(self.what, self.application.driver_memory, self.polled)
         if "error" in result:
             raise self.failed(result)
         return result
@@ -89,6 +91,7 @@ class SparkJob:
             result["error"],
             what=self.what,
             memory=self.application.driver_memory,
+            polled=self.polled,
             too_far=self.too_far,
             unread=self.unread,
         )

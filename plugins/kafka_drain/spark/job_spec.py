@@ -81,16 +81,35 @@ class WritingSpec(JobSpec):
 
 
 @dataclass(frozen=True, kw_only=True)
-class DrainSpec(WritingSpec):
+class ReadingSpec(WritingSpec):
+    """A job that writes what it reads from Kafka, in Spark's option names.
+
+    Attributes:
+        reader_options: Options of the Kafka source, without secrets.
+        poll_options: How much of it at a time, by what the records unpack to: these options replace
+            those of the same names.
+        secrets_path: File with the secret reader options; empty when there are none.
+    """
+
+    reader_options: dict[str, str]
+    poll_options: dict[str, str] = field(default_factory=dict)
+    secrets_path: str = ""
+
+    @property
+    def source_options(self) -> dict[str, str]:
+        """Options of the Kafka source, without secrets."""
+        return self.reader_options | self.poll_options
+
+
+@dataclass(frozen=True, kw_only=True)
+class DrainSpec(ReadingSpec):
     """A drain, in Spark's option names.
 
     Attributes:
         pipeline: The pipeline's name.
-        reader_options: Options of the Kafka source, without secrets.
         start: Offsets that the drain resumes from, in Spark's JSON form.
         planned_end: Planned end offsets, in Spark's JSON form. Records that arrive before the query
             starts are drained as well.
-        secrets_path: File with the secret reader options; empty when there are none.
         notes_path: Folder of the generation's notes, in Hadoop's form; empty to leave no notes
             while the query runs.
         first_unlisted: The first batch that the manifest doesn't list.
@@ -101,10 +120,8 @@ class DrainSpec(WritingSpec):
     """
 
     pipeline: str
-    reader_options: dict[str, str]
     start: str
     planned_end: str
-    secrets_path: str = ""
     notes_path: str = ""
     first_unlisted: int = 0
     skipped: list[dict[str, Any]] = field(default_factory=list)
@@ -128,6 +145,7 @@ OF_ONE_ATTEMPT = {
     "partitions_per_task",
     "path",
     "planned_end",
+    "poll_options",
     "result_path",
     "secrets_path",
     "skipped",
@@ -147,26 +165,22 @@ class WarmUpSpec(DrainSpec):
 
 
 @dataclass(frozen=True, kw_only=True)
-class WindowSpec(WritingSpec):
-    """A bounded drain, in Spark's option names.
+class WindowSpec(ReadingSpec):
+    """A bounded drain, in Spark's option names; its reader options have start and end offsets.
 
     Attributes:
         window: The window's name.
         offsets: Number of offsets that it spans.
-        reader_options: Options of the Kafka source, with start and end offsets but no secrets.
         ranges: The wanted offsets of what is read: topic, partition, start and end of each range;
             none if all are wanted.
         path: Folder of the data files.
-        secrets_path: File with the secret reader options; empty when there are none.
         erased: Offsets to leave out, because their records were erased on request: topic,
             partition, start and end of each range.
     """
 
     window: str
     offsets: int
-    reader_options: dict[str, str]
     path: str
-    secrets_path: str = ""
     ranges: list[dict[str, Any]] = field(default_factory=list)
     erased: list[dict[str, Any]] = field(default_factory=list)
 

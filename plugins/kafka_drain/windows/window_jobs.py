@@ -70,6 +70,7 @@ from kafka_drain.schemas.decoding import frozen_values
 from kafka_drain.spark.errors import too_far_records, unread_partitions
 from kafka_drain.spark.job import SparkJob
 from kafka_drain.spark.job_spec import WindowSpec, read_result
+from kafka_drain.spark.poll_sizes import poll_options, records_polled
 from kafka_drain.spark.submit import (
     for_offsets,
     kafka_options,
@@ -246,7 +247,7 @@ def prepare_window(
     offsets = sum(count(rs) for rs in ranges.values())
     snapshot = Archive(window.root).snapshot()
     erased = _erased(snapshot, ranges)
-    WindowSpec(
+    spec = WindowSpec(
         window=window.key,
         offsets=offsets,
         reader_options={
@@ -256,6 +257,7 @@ def prepare_window(
         },
         ranges=_selected(ranges),
         file_format=plan.format,
+        poll_options=poll_options(cluster, ranges, pipeline.source_options),
         writer_options=pipeline.writer_options,
         path=hadoop_path(window.data / attempt),
         partition_by=plan.partition_by,
@@ -266,7 +268,8 @@ def prepare_window(
         values=frozen_values(snapshot, pipeline),
         erased=range_rows(erased),
         encryption=keys_for_writing(window.root, pipeline.encryption),
-    ).write(spec_path)
+    )
+    spec.write(spec_path)
     application = prepare_application(
         f"window_{pipeline.name}",
         kind="window",
@@ -275,7 +278,16 @@ def prepare_window(
         folder=folder,
     )
     application = for_offsets(application, offsets)
-    return WindowJob(application, result_path, window, ranges, attempt, cluster, erased)
+    return WindowJob(
+        application,
+        result_path,
+        window,
+        ranges,
+        attempt,
+        cluster,
+        erased,
+        polled=records_polled(spec.source_options),
+    )
 
 
 def _erased(snapshot: Snapshot, ranges: Ranges) -> dict[TopicPartition, list[OffsetRange]]:

@@ -20,6 +20,7 @@ from kafka_drain.offsets import TopicPartition
     [
         (KafkaError.GROUP_AUTHORIZATION_FAILED, AuthorizationError, "READ on Group"),
         (KafkaError._BAD_MSG, SourceRecordError, "a-1 offset 5"),
+        (KafkaError._BAD_COMPRESSION, SourceRecordError, "batch of a-1 at offset 5.*700 MB unpack"),
         (KafkaError.UNKNOWN, KafkaUnavailableError, "a-1 from offset 5; the log of.*remote store"),
         (KafkaError.NOT_LEADER_FOR_PARTITION, KafkaUnavailableError, "from offset 5; try again$"),
     ],

@@ -49,7 +49,8 @@ LAST_MS = 9_223_372_036_854_775
         (
             "Job aborted (java.lang.OutOfMemoryError: Java heap space)",
             SparkJobError,
-            "ran out of memory.*raise driver_memory, currently 1g",
+            "ran out of memory.*20,000 now: `--source-option kafka.max.poll.records=2000`.*"
+            "isn't enough, raise driver_memory, currently 1g",
         ),
         ("GC overhead limit exceeded", SparkJobError, "driver_memory"),
         (
@@ -89,6 +90,7 @@ def test_spark_error(message: str, kind: type[KafkaDrainError], says: str) -> No
         message,
         what="drain",
         memory="1g",
+        polled=20_000,
         too_far=lambda: ["a-0 offset 3"],
         unread=lambda offset: [f"a-0 offset {offset} (no)"],
     )
@@ -100,7 +102,8 @@ def test_spark_error(message: str, kind: type[KafkaDrainError], says: str) -> No
 
 def test_spark_error_too_far_not_found() -> None:
     """A time that nobody finds any more is told without its record."""
-    how: Any = {"what": "drain", "memory": "1g", "too_far": list, "unread": lambda offset: []}
+    how: Any = {"what": "drain", "memory": "1g", "polled": None, "too_far": list}
+    how["unread"] = lambda offset: []
 
     error = spark_error("long overflow", **how)
     assert "a record (Spark doesn't report its partition)" in str(error)
@@ -132,7 +135,15 @@ def test_unread_partitions() -> None:
 
 
 def test_no_result_of_memory() -> None:
-    """A job that the system killed is told with what to do where memory was the reason."""
+    """A job that the system killed is told with what to do where memory was the reason.
+
+    What costs nothing comes first, unless no record of Kafka's was read, or one at a time.
+    """
+    said = str(no_result("drain", "1g", 160))
+    assert said.index("kafka.max.poll.records=16`") < said.index("driver_memory")
+    assert "kafka.max.poll.records=1`" in str(no_result("drain", "1g", 9))
+    for polled in (None, 1):
+        assert "max.poll.records" not in str(no_result("drain", "1g", polled))
     assert "driver_memory, currently 1g" in str(no_result("window", "1g"))
     said = str(no_result("window", OF_THE_SERVER))
     assert said.startswith("the client exited before the window wrote a result")

@@ -27,6 +27,7 @@ SPEC = DrainSpec(
 CHANGES: dict[str, tuple[Any, bool]] = {
     "pipeline": ("q", False),
     "reader_options": ({"subscribe": "t", "maxOffsetsPerTrigger": "9"}, False),
+    "poll_options": ({"kafka.max.poll.records": "7"}, True),
     "file_format": ("orc", False),
     "writer_options": ({"path": "/a/generations/0002/data"}, False),
     "partition_by": ([], False),

@@ -102,6 +102,18 @@ def add_format(parser: argparse.ArgumentParser, *, otherwise: Sequence[str]) -> 
     )
 
 
+def add_source_option(parser: argparse.ArgumentParser) -> None:
+    """Add options for reading from Kafka."""
+    parser.add_argument(
+        "--source-option",
+        dest="source_options",
+        metavar="NAME=VALUE",
+        action="append",
+        default=[],
+        help="option of Spark's Kafka source; can be repeated",
+    )
+
+
 def add_deep(parser: argparse.ArgumentParser) -> None:
     """Add the flag that reads all bytes."""
     parser.add_argument("--deep", action="store_true", help="read all bytes of sealed files")

@@ -10,6 +10,7 @@ from kafka_drain.cli.commands.arguments import (
     add_apply,
     add_job,
     add_replace_changed,
+    add_source_option,
     cluster_from,
 )
 from kafka_drain.cli.commands.pipeline_arguments import pipeline_from
@@ -72,6 +73,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="drain the interval's own window again and replace it; requires --apply; refused if "
         "Kafka no longer holds all of it",
     )
+    add_source_option(parser)
     add_acknowledgement(parser)
     add_replace_changed(parser)
     add_apply(parser, "carry out --force, which replaces files; not needed without --force")

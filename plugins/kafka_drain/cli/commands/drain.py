@@ -9,6 +9,7 @@ from kafka_drain.cli.commands.arguments import (
     add_dry_run,
     add_format,
     add_job,
+    add_source_option,
     cluster_from,
     registry_from,
 )
@@ -51,14 +52,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="whether somebody may end such a lock early, or nobody (governance)",
     )
     add_format(parser, otherwise=("parquet", "topic date"))
-    parser.add_argument(
-        "--source-option",
-        dest="source_options",
-        metavar="NAME=VALUE",
-        action="append",
-        default=[],
-        help="option of Spark's Kafka source; can be repeated",
-    )
+    add_source_option(parser)
     parser.add_argument(
         "--sink-option",
         dest="sink_options",

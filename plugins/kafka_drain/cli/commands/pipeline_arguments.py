@@ -5,12 +5,15 @@ from __future__ import annotations
 import argparse
 import re
 import unicodedata
+from collections.abc import Iterable
 from typing import Any
 
 from kafka_drain.archive.archive import Archive
 from kafka_drain.archive.keys import encryption_of
 from kafka_drain.cli.commands.arguments import json_file, pairs
 from kafka_drain.config.pipeline import Pipeline
+from kafka_drain.config.source_options import NOT_BOUNDED
+from kafka_drain.errors import ConfigError
 
 #: Flags that are also keys of a pipeline.
 FLAGS = (
@@ -41,7 +44,10 @@ def pipeline_from(options: argparse.Namespace) -> Pipeline:
             given[flag] = getattr(options, flag)
     for flag in ("source_options", "sink_options", "spark_conf"):
         given_pairs = pairs(f"--{flag.rstrip('s').replace('_', '-')}", getattr(options, flag, ()))
-        of_file = given.get(flag, {})
+        if flag == "source_options" and options.name != "drain":
+            _refuse_without_effect(options.name, given_pairs)
+        # What the archive says of its source stays true beside a flag.
+        of_file = given.get(flag, keys.get(flag, {}))
         # If the file has a value of another type, the pipeline's validation refuses it.
         if given_pairs and isinstance(of_file, dict):
             given[flag] = of_file | given_pairs
@@ -51,6 +57,15 @@ def pipeline_from(options: argparse.Namespace) -> Pipeline:
     if given.keys() & sources:
         keys = {name: value for name, value in keys.items() if name not in sources}
     return Pipeline(**(keys | given))
+
+
+def _refuse_without_effect(command: str, source_options: Iterable[str]) -> None:
+    for name in source_options:
+        if name in NOT_BOUNDED:
+            raise ConfigError(
+                f"--source-option {name} has no effect on {command}, which reads given offsets; "
+                "leave it out"
+            )
 
 
 def _name_of(folder: str) -> str:

@@ -11,6 +11,7 @@ from kafka_drain.cli.commands.arguments import (
     add_deep,
     add_job,
     add_replace_changed,
+    add_source_option,
     cluster_from,
 )
 from kafka_drain.cli.commands.pipeline_arguments import pipeline_from
@@ -25,6 +26,7 @@ from kafka_drain.windows.repair import RepairRequest, preview_repair, run_repair
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the command's arguments."""
     add_job(parser)
+    add_source_option(parser)
     add_acknowledgement(parser)
     add_replace_changed(parser)
     add_deep(parser)

@@ -12,6 +12,7 @@ from kafka_drain.cli.commands.arguments import (
     add_format,
     add_job,
     add_replace_changed,
+    add_source_option,
     cluster_from,
 )
 from kafka_drain.cli.commands.frozen import (
@@ -133,6 +134,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="the batch with this offset; can be repeated",
     )
     add_format(parser, otherwise=("unchanged", "unchanged"))
+    add_source_option(parser)
     parser.add_argument(
         "--abandon",
         action="store_true",

@@ -14,15 +14,15 @@ from itertools import repeat
 from operator import methodcaller
 from typing import Any
 
-from confluent_kafka import Consumer, KafkaError
-from confluent_kafka import TopicPartition as KafkaTopicPartition
+from confluent_kafka import KafkaError
 from xxhash import xxh3_64_intdigest
 
 from kafka_drain.data_files.content_hash import content_hash
 from kafka_drain.errors import KafkaUnavailableError, SourceRecordError, TransientError
-from kafka_drain.kafka.client_config import for_client
 from kafka_drain.kafka.cluster import KafkaCluster
 from kafka_drain.kafka.damaged_batches import damage_heard
+from kafka_drain.kafka.fetch_size import MOST_BYTES
+from kafka_drain.kafka.reading_client import REPORT_MS, ReadingClient
 from kafka_drain.kafka.records import DAMAGED
 from kafka_drain.offsets import TopicPartition
 from kafka_drain.republish.sending.errors import explained
@@ -43,24 +43,21 @@ _CONSUMER = {
     # If records are gone, don't silently start elsewhere.
     "auto.offset.reset": "error",
     "check.crcs": True,
-    "fetch.max.bytes": 64 << 20,
-    "receive.message.max.bytes": (64 << 20) + 512,
-    "queued.max.messages.kbytes": 16 << 10,
     # At the end of a partition, how long the broker holds a request that the next one waits behind.
     "fetch.wait.max.ms": 10,
-    # How long the client pauses when 100,000 records are queued; the default is a second.
+    # How long the client pauses when enough records are queued; the default is a second.
     "fetch.queue.backoff.ms": 10,
     # Errors are also returned as messages.
     "log_level": 2,
 }
 
 
-#: Initial and minimum size of a fetch response in bytes. On a slow link, a response that takes
-#: longer than socket.timeout.ms is dropped and requested again.
-FETCH_BYTES, LEAST_FETCH_BYTES = 4 << 20, 64 << 10
+#: On a slow link, a response that takes longer than socket.timeout.ms is dropped and requested
+#: again; not less is asked for than this, in bytes.
+LEAST_FETCH_BYTES = 64 << 10
 
-#: Least and largest number of milliseconds between two reports of how far the client has fetched.
-LEAST_REPORT_MS, MOST_REPORT_MS = 1_000, 10_000
+#: Largest number of milliseconds between two reports of how far the client has fetched.
+MOST_REPORT_MS = 10_000
 
 #: Factor by which the fetch size shrinks.
 SHRINK = 8
@@ -96,61 +93,16 @@ def key_hash(key: bytes | None) -> int:
     return 0 if key is None else xxh3_64_intdigest(key)
 
 
-class TargetClient:
-    """A connection with which readers read one partition after another.
+def target_client(cluster: KafkaCluster, partitions: int = 1) -> ReadingClient:
+    """Return a client for readers of a topic; nothing is connected yet.
 
-    A client of each partition's own takes a tenth of a second, and thousands of partitions as long
-    as thousands of clients.
+    Args:
+        cluster: The target cluster.
+        partitions: Number of partitions of the topic.
     """
-
-    def __init__(self, cluster: KafkaCluster, partitions: int = 1) -> None:
-        """Describe a client; nothing is connected yet.
-
-        Args:
-            cluster: The target cluster.
-            partitions: Number of partitions of the topic that it reads.
-        """
-        self._cluster = cluster
-        # A report lists all of them, whichever are read: with 10,000, that kept the client busy.
-        self._report_ms = min(MOST_REPORT_MS, max(LEAST_REPORT_MS, partitions))
-        self._consumer: Consumer | None = None
-        self._fetch_bytes = 0
-        self._heard: Callable[[str], None] = lambda statistics: None
-
-    def consumer(
-        self, tp: TopicPartition, first: int, fetch_bytes: int, heard: Callable[[str], None]
-    ) -> Consumer:
-        """Return the consumer, reading a partition from an offset on.
-
-        Args:
-            tp: The partition.
-            first: The offset.
-            fetch_bytes: Size of a fetch response; another one than before takes a new consumer.
-            heard: Gets the client's statistics.
-        """
-        if self._consumer is None or self._fetch_bytes != fetch_bytes:
-            self.close()
-            own = {
-                **_CONSUMER,
-                "fetch.message.max.bytes": fetch_bytes,
-                "statistics.interval.ms": self._report_ms,
-                "stats_cb": self._hear,
-            }
-            self._consumer = Consumer(for_client(self._cluster.config.for_librdkafka(), own))
-            self._fetch_bytes = fetch_bytes
-        self._heard = heard
-        # What was fetched of another partition is discarded.
-        self._consumer.assign([KafkaTopicPartition(tp.topic, tp.partition, first)])
-        return self._consumer
-
-    def _hear(self, statistics: str) -> None:
-        self._heard(statistics)
-
-    def close(self) -> None:
-        """Close the connection; it is opened again when it is needed."""
-        consumer, self._consumer = self._consumer, None
-        if consumer is not None:
-            consumer.close()
+    # A report lists all of them, whichever are read: with 10,000, that kept the client busy.
+    report_ms = min(MOST_REPORT_MS, max(REPORT_MS, partitions))
+    return ReadingClient(cluster.config, _CONSUMER, report_ms)
 
 
 class TargetReader:
@@ -175,9 +127,9 @@ class TargetReader:
         end: int,
         with_keys: bool,
         timeout_seconds: float,
-        client: TargetClient | None = None,
+        client: ReadingClient | None = None,
     ) -> None:
-        self._client = client or TargetClient(cluster)
+        self._client = client or target_client(cluster)
         self._is_shared = client is not None
         self._cluster = cluster
         self._tp = tp
@@ -185,7 +137,7 @@ class TargetReader:
         self._end = end
         self._with_keys = with_keys
         self._timeout = timeout_seconds
-        self._fetch_bytes = FETCH_BYTES
+        self._most_bytes = MOST_BYTES
         #: How far the client has fetched, according to its statistics.
         self._fetched = first
 
@@ -212,17 +164,18 @@ class TargetReader:
             self._client.close()
 
     def _messages(self, is_complete: Callable[[], bool]) -> Iterator[list[Any]]:
-        self._fetched = self._first
-        consumer = self._consumer(self._first)
+        self._read_from(self._first)
         position = self._first
         at_stable_end = False
         moved = asked = time.monotonic()
         while position < self._end:
+            if self._client.is_outdated:
+                self._read_from(position)
             fetched = self._fetched
             # No more than may come, and the event that nothing does: a last batch that is
             # complete isn't waited for. A transaction's marker takes an offset.
             most = min(BATCH_RECORDS, self._end - position)
-            messages: list[Any] = consumer.consume(most, WAIT_SECONDS)
+            messages = self._client.take(most, WAIT_SECONDS)
             now = time.monotonic()
             if self._fetched > fetched:
                 moved = now
@@ -244,18 +197,19 @@ class TargetReader:
                 # Another producer has an open transaction after our last record.
                 self._end = position
             else:
-                wait = what_to_do(now - moved, now - asked, self._fetch_bytes, self._timeout)
+                asks_for = self._client.fetch_bytes
+                wait = what_to_do(now - moved, now - asked, asks_for, self._timeout)
                 if wait is Wait.NO_MORE:
                     raise self._stalled(position)
                 if wait is Wait.FOR_LESS and not at_stable_end:
-                    self._fetch_bytes = max(LEAST_FETCH_BYTES, self._fetch_bytes // SHRINK)
-                    consumer = self._consumer(position)
-                    # Records that the closed consumer had fetched ahead are fetched again.
-                    self._fetched = position
+                    self._most_bytes = max(LEAST_FETCH_BYTES, asks_for // SHRINK)
+                    self._read_from(position)
                     asked = now
 
-    def _consumer(self, first: int) -> Consumer:
-        return self._client.consumer(self._tp, first, self._fetch_bytes, self._note)
+    def _read_from(self, position: int) -> None:
+        self._client.read_from(self._tp, position, most=self._most_bytes, heard=self._note)
+        # Records that another consumer had fetched ahead are fetched again.
+        self._fetched = position
 
     def _note(self, statistics: str) -> None:
         """Record how far the client has fetched (librdkafka's STATISTICS.md)."""

@@ -45,7 +45,7 @@ from kafka_drain.republish.verifying.result import (
     VerifiedPartition,
     change_found,
 )
-from kafka_drain.republish.verifying.target_reader import TargetClient, TargetReader, key_hash
+from kafka_drain.republish.verifying.target_reader import TargetReader, key_hash, target_client
 
 #: How long open transactions of other producers, or Kafka itself, may delay reading.
 END_TIMEOUT_SECONDS = 120.0
@@ -189,7 +189,7 @@ def verify_partitions(
         )
     log_starts, ends = cluster.earliest(tps), cluster.latest(tps, "read_uncommitted")
     senders = _senders(plan, tps)
-    with closing(TargetClient(cluster, target.partitions)) as client, little_garbage_collection():
+    with closing(target_client(cluster, target.partitions)) as client, little_garbage_collection():
         for tp in tps:
             start = starts.get(tp, target.start[tp.partition])
             reader = TargetReader(

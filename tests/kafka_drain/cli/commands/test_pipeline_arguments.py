@@ -12,6 +12,7 @@ import pytest
 from kafka_drain.archive.archive import Archive
 from kafka_drain.cli.commands.pipeline_arguments import pipeline_from
 from kafka_drain.config.pipeline import Pipeline
+from kafka_drain.errors import ConfigError
 from kafka_drain.storage.immutability import Immutability
 from tests.kafka_drain.made_archive import MadeArchive
 
@@ -75,3 +76,45 @@ def test_pipeline_from_folder(folder: str, name: str, tmp_path: Path) -> None:
     given = {"archive": str(tmp_path / folder), "name": "drain", "topic": ["t"], "pipeline": None}
 
     assert pipeline_from(argparse.Namespace(**given)).name == name
+
+
+def test_pipeline_from_source_option(tmp_path: Path) -> None:
+    """A flag for reading leaves what the archive says of its source, which a file may replace."""
+    made = MadeArchive(tmp_path / "archive", {"t": "id"})
+    made.archive.create(
+        pipeline="made",
+        cluster_id="cluster-1",
+        topic_ids={"t": "id"},
+        source={"topics": ["t"]},
+        isolation_level="read_uncommitted",
+        known=made.archive.snapshot().document,
+    )
+    given: dict[str, Any] = {"archive": str(made.root), "topic": [], "pipeline": None}
+    flags = ["kafka.max.poll.records=7"]
+
+    for name in ("drain", "reprocess"):
+        options = argparse.Namespace(name=name, **given, source_options=flags)
+        assert pipeline_from(options).source_options == {
+            "kafka.isolation.level": "read_uncommitted",
+            "kafka.max.poll.records": "7",
+        }
+
+    given["pipeline"] = str(tmp_path / "pipeline.json")
+    Path(given["pipeline"]).write_text(json.dumps({"source_options": {"minPartitions": 3}}))
+    options = argparse.Namespace(name="drain", **given, source_options=flags)
+    assert pipeline_from(options).source_options == {
+        "minPartitions": "3",
+        "kafka.max.poll.records": "7",
+    }
+
+
+@pytest.mark.parametrize("option", ["startingOffsets=latest", "maxOffsetsPerTrigger=5"])
+def test_pipeline_from_source_option_without_effect(option: str, tmp_path: Path) -> None:
+    """What only decides where a drain begins or ends is refused where offsets are given."""
+    given = {"archive": str(tmp_path), "topic": ["t"], "pipeline": None}
+    options = argparse.Namespace(name="drain", **given, source_options=[option])
+    assert len(pipeline_from(options).source_options) == 1
+    options.name = "backfill"
+
+    with pytest.raises(ConfigError, match="no effect on backfill, which reads given offsets"):
+        pipeline_from(options)

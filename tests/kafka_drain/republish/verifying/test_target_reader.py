@@ -11,14 +11,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from kafka_drain.kafka import reading_client
+from kafka_drain.kafka.fetch_size import FIRST_BYTES, MOST_BYTES
 from kafka_drain.offsets import TopicPartition
 from kafka_drain.republish.verifying import target_reader
 from kafka_drain.republish.verifying.target_reader import (
-    FETCH_BYTES,
     LEAST_FETCH_BYTES,
     SHRINK,
     TargetReader,
     Wait,
+    target_client,
     what_to_do,
 )
 
@@ -27,7 +29,7 @@ TIMEOUT = 120.0
 
 @pytest.mark.parametrize("quiet", [0.0, 30.0, 30.1, 120.0, 120.1])
 @pytest.mark.parametrize("asked", [0.0, 30.0, 30.1, 500.0])
-@pytest.mark.parametrize("fetch_bytes", [FETCH_BYTES, LEAST_FETCH_BYTES + 1, LEAST_FETCH_BYTES])
+@pytest.mark.parametrize("fetch_bytes", [MOST_BYTES, LEAST_FETCH_BYTES + 1, LEAST_FETCH_BYTES])
 def test_what_to_do(quiet: float, asked: float, fetch_bytes: int) -> None:
     """Silence is what lasts for the whole time; before, less is asked for, as long as that goes."""
     found = what_to_do(quiet, asked, fetch_bytes, TIMEOUT)
@@ -42,7 +44,7 @@ def test_what_to_do(quiet: float, asked: float, fetch_bytes: int) -> None:
 
 def test_what_to_do_least_in_time() -> None:
     """The least is asked for before the time is up."""
-    sizes = [FETCH_BYTES]
+    sizes = [MOST_BYTES]
     while sizes[-1] > LEAST_FETCH_BYTES:
         sizes.append(max(LEAST_FETCH_BYTES, sizes[-1] // SHRINK))
 
@@ -52,7 +54,7 @@ def test_what_to_do_least_in_time() -> None:
 @given(times=st.lists(st.floats(0, 200), min_size=2, max_size=20).map(sorted))
 def test_what_to_do_property(times: list[float]) -> None:
     """Once it counts as silence it does so for as long as nothing comes."""
-    found = [what_to_do(quiet, quiet, FETCH_BYTES, TIMEOUT) for quiet in times]
+    found = [what_to_do(quiet, quiet, MOST_BYTES, TIMEOUT) for quiet in times]
 
     assert all(b is Wait.NO_MORE for a, b in pairwise(found) if a is Wait.NO_MORE)
 
@@ -64,32 +66,39 @@ def test_read_asks_for_less_once_for_each_silence(monkeypatch: pytest.MonkeyPatc
     """
     tp = TopicPartition("t", 0)
     now = [0.0]
+    asked: list[int] = []
 
     class Consumer:
-        """On its first call it fetches far; then it fetches again, an offset a second."""
+        """The first one hears that more may be asked for, and the second fetches far, then nothing.
+
+        The third, which asks for less, fetches again, an offset a second.
+        """
 
         made = 0
 
         def __init__(self, settings: dict[str, Any]) -> None:
             Consumer.made += 1
+            asked.append(settings["fetch.message.max.bytes"])
             self.tell = settings["stats_cb"]
-            self.at = 900 if Consumer.made == 1 else 0
+            self.at = 900 if Consumer.made == 2 else 0
 
         def assign(self, _: Any) -> None: ...
 
         def consume(self, *_: Any) -> list[Any]:
             now[0] += 1.0
-            if Consumer.made > 1 or not now[0] > 1:
+            if Consumer.made != 2 or self.at == 900:
                 self.at += 1
                 partition = {"0": {"next_offset": self.at}}
-                self.tell(json.dumps({"topics": {"t": {"partitions": partition}}}))
-            if self.at == 400 and Consumer.made > 1:
+                more = {"rx_bytes": 10**6, "rxmsg_bytes": 10**6, "rxmsgs": 9}
+                told = more if Consumer.made == 1 else {}
+                self.tell(json.dumps({"topics": {"t": {"partitions": partition}}, **told}))
+            if self.at == 400:
                 raise StopIteration
             return []
 
         def close(self) -> None: ...
 
-    monkeypatch.setattr(target_reader, "Consumer", Consumer)
+    monkeypatch.setattr(reading_client, "Consumer", Consumer)
     monkeypatch.setattr(target_reader, "time", SimpleNamespace(monotonic=lambda: now[0]))
     cluster: Any = SimpleNamespace(config=SimpleNamespace(for_librdkafka=dict))
     reader = TargetReader(cluster, tp, first=0, end=1_000, with_keys=False, timeout_seconds=TIMEOUT)
@@ -98,12 +107,13 @@ def test_read_asks_for_less_once_for_each_silence(monkeypatch: pytest.MonkeyPatc
         list(reader.read(lambda: False))
 
     # Of 400 seconds in which something came it took none for silence.
-    assert Consumer.made == 2
+    assert asked == [FIRST_BYTES, MOST_BYTES, MOST_BYTES // SHRINK]
 
 
 def test_read_with_one_client(monkeypatch: pytest.MonkeyPatch) -> None:
     """Readers that share a client use one consumer, until one of them fails."""
     made, closed, assigned, reports = [], [], [], []
+    given: list[int] = []
 
     class Consumer:
         def __init__(self, settings: dict[str, Any]) -> None:
@@ -112,19 +122,23 @@ def test_read_with_one_client(monkeypatch: pytest.MonkeyPatch) -> None:
 
         def assign(self, partitions: Any) -> None:
             assigned.extend((tp.partition, tp.offset) for tp in partitions)
+            given.clear()
 
-        def consume(self, most: int, _: float) -> list[Any]:
+        def consume(self, most: int, seconds: float) -> list[Any]:
             if assigned[-1] == (3, 0):
                 raise RuntimeError("broken")
-            assert most == 2
-            return [SimpleNamespace(error=lambda: None, offset=lambda at=at: at) for at in range(2)]
+            assert most == 1
+            at = len(given)
+            given.append(at)
+            parts = {"error": None, "offset": at, "headers": None, "key": None, "value": b"v"}
+            return [SimpleNamespace(**{name: lambda x=x: x for name, x in parts.items()})]
 
         def close(self) -> None:
             closed.append(self)
 
-    monkeypatch.setattr(target_reader, "Consumer", Consumer)
+    monkeypatch.setattr(reading_client, "Consumer", Consumer)
     cluster: Any = SimpleNamespace(config=SimpleNamespace(for_librdkafka=dict))
-    client = target_reader.TargetClient(cluster, 3_000)
+    client = target_client(cluster, 3_000)
 
     def read(partition: int) -> list[list[Any]]:
         reader = TargetReader(
@@ -138,12 +152,12 @@ def test_read_with_one_client(monkeypatch: pytest.MonkeyPatch) -> None:
         )
         return list(reader.messages(lambda: False))
 
-    assert [len(read(number)[0]) for number in (0, 1)] == [2, 2]
+    assert [sum(map(len, read(number))) for number in (0, 1)] == [2, 2]
     assert (len(made), len(closed)) == (1, 0)
     with pytest.raises(RuntimeError, match="broken"):
         read(3)
     assert (len(made), len(closed)) == (1, 1)
-    assert len(read(4)[0]) == 2
+    assert sum(map(len, read(4))) == 2
     client.close()
 
     assert (len(made), len(closed)) == (2, 2)
