@@ -15,6 +15,7 @@ from airflow.providers.common.compat.sdk import (
 )
 
 from kafka_drain.errors import ConfigError, TerminalError
+from kafka_drain.outages import told_of_outages
 
 if TYPE_CHECKING:
     from kafka_drain.config.pipeline import Pipeline
@@ -214,11 +215,14 @@ def is_true(name: str, value: bool | str | None) -> bool:
 def terminal_errors_fail() -> Iterator[None]:
     """Fail the task without retries if a retry can't help, and log the reason in one line.
 
+    Logs also what the task waits for while Kafka or a Spark Connect server doesn't answer.
+
     Raises:
         AirflowFailException: Instead of a TerminalError, with its name and message, and of an exit.
     """
     try:
-        yield
+        with told_of_outages(log.warning):
+            yield
     except TerminalError as error:
         # Logged before the stack trace that Airflow prints.
         log.error("%s", error)

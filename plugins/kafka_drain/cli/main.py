@@ -28,6 +28,7 @@ from kafka_drain.cli.exit_codes import (
 )
 from kafka_drain.config.checks import nearest
 from kafka_drain.errors import ArchiveError, ConfigError, KafkaDrainError
+from kafka_drain.outages import told_of_outages
 
 #: What each command does. Its module has the same name, in `kafka_drain.cli.commands`.
 COMMANDS = {
@@ -77,7 +78,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     # By name, like the commands, which have loaded it: `--help` must not need its library.
     terminal = import_module("kafka_drain.cli.console")
     try:
-        with _ended_by_signals(), _for_master(options):
+        with _ended_by_signals(), _for_master(options), told_of_outages(terminal.say):
             code: int = options.command(options)
         return code
     except (ConfigError, ArchiveError) as error:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import concurrent.futures
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import cached_property
 from typing import Any, TypeVar
 
 from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.admin import AdminClient
 
+from kafka_drain.background import Background
 from kafka_drain.config.checks import integer
 from kafka_drain.errors import (
     AuthenticationError,
@@ -24,6 +25,7 @@ from kafka_drain.errors import (
 from kafka_drain.kafka.client_config import KafkaConfig, for_client
 from kafka_drain.kafka.error_codes import PASSING, UNAVAILABLE
 from kafka_drain.kafka.logins import Login
+from kafka_drain.kafka.reaching import Reached, is_lasting, reach, reasons, remedy
 
 T = TypeVar("T")
 
@@ -33,6 +35,15 @@ GRACE_SECONDS = 1.0
 TIMEOUT_SECONDS = 20.0
 
 BACKOFF_SECONDS = 0.2
+
+#: Time without an answer after which the reason is looked for.
+PATIENCE_SECONDS = 2.0
+
+#: How often a client that waits is asked what it has heard of its connections.
+_LISTEN_SECONDS = 0.25
+
+#: How long a look whether Kafka answers may take.
+LOOK_SECONDS = 3.0
 
 _SASL = "sasl.username, sasl.password or sasl.mechanism"
 #: What to correct when a login is refused.
@@ -127,7 +138,7 @@ class Admin:
             client: AdminClient | None = None
             try:
                 client = self.client
-                return question(client)
+                return self._awaited(client, question)
             except KafkaException as error:
                 is_passing = error.args[0].code() in PASSING | {KafkaError._TIMED_OUT}
                 # librdkafka retries a rejected login endlessly, and reports it in this call.
@@ -140,6 +151,55 @@ class Admin:
                 if not is_passing or time.monotonic() >= deadline:
                     raise self._explain(error.args[0], explain or self._answered, about) from error
             time.sleep(BACKOFF_SECONDS)
+
+    def look(self) -> KafkaDrainError | None:
+        """Return why Kafka doesn't answer within seconds; None if it does.
+
+        Asks with the connection's login which brokers there are: any of them knows, and it takes no
+        ACL. The connection stays open until the next look.
+        """
+        try:
+            self._quick.ask(
+                lambda client: answer_of(
+                    client.describe_cluster(request_timeout=LOOK_SECONDS), LOOK_SECONDS
+                )
+            )
+        except KafkaDrainError as error:
+            return error
+        return None
+
+    @cached_property
+    def _quick(self) -> Admin:
+        return Admin(self.config, LOOK_SECONDS)
+
+    def _awaited(self, client: AdminClient, question: Callable[[AdminClient], T]) -> T:
+        """Return the answer to a question, or fail as soon as it is known that none will come.
+
+        librdkafka tries again until the timeout, whatever it hears. So it is asked in a thread,
+        whose call ends at that timeout.
+
+        Raises:
+            KafkaException: As the question does.
+            KafkaDrainError: When waiting can't help.
+        """
+        asked = Background(lambda: question(client))
+        patient_until = time.monotonic() + PATIENCE_SECONDS
+        looking: Background[list[Reached]] | None = None
+        while not asked.ended(_LISTEN_SECONDS):
+            client.poll(0)
+            if time.monotonic() < patient_until:
+                continue
+            looking = looking or Background(self._reach)
+            if looking.ended(0) and (self._refusals or is_lasting(looking.result())):
+                raise self._silence(looking.result())
+        return asked.result()
+
+    def _reach(self) -> list[Reached]:
+        return reach(self.config.bootstrap_servers, self._protocol)
+
+    @property
+    def _protocol(self) -> str:
+        return str(self.config.settings.get("security.protocol", "plaintext"))
 
     def _explain(
         self, error: KafkaError, answered: Callable[[KafkaError], KafkaDrainError], about: str
@@ -156,17 +216,34 @@ class Admin:
             return self._refused(f"logging in to Kafka at {servers} failed: {error.str()}")
         if error.code() not in UNAVAILABLE:
             return answered(error)
+        return self._silence(self._reach(), about, f"within {self.timeout:g} s ({error.str()})")
+
+    def _silence(
+        self, reached: Sequence[Reached], about: str = "", said: str = ""
+    ) -> KafkaDrainError:
+        """Return the error for having no answer.
+
+        Args:
+            reached: What the addresses say.
+            about: What was asked about.
+            said: How long there was none, and what the client says of it; empty if waiting longer
+                wouldn't help.
+        """
+        servers = self.config.bootstrap_servers
         if refusal := self._refusals.get(KafkaError._AUTHENTICATION):
             return self._refused(f"Kafka at {servers} rejects the credentials: {refusal}")
-        if refusal := self._refusals.get(KafkaError._SSL):
+        refusal = self._refusals.get(KafkaError._SSL)
+        if refusal and not is_lasting(reached):
             return KafkaUnavailableError(
                 f"TLS with Kafka at {servers} failed: {refusal}; check security.protocol, port, "
                 "ssl.ca.location and the client's certificate in the Kafka connection"
             )
+        about = f" about {about}" if about else ""
+        waited = f" {said}" if said else ""
+        why = f": {reasons(reached)}" if reasons(reached) else ""
         return KafkaUnavailableError(
-            f"no response{about and f' about {about}'} from Kafka at {servers} within "
-            f"{self.timeout:g} s ({error.str()}); check that the broker is running, and that "
-            "bootstrap.servers is correct and reachable from here"
+            f"no response{about} from Kafka at {servers}{waited}{why}; "
+            f"{remedy(reached, self._protocol)}"
         )
 
     def _refused(self, seen: str) -> AuthenticationError:

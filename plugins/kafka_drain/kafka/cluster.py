@@ -43,6 +43,7 @@ from kafka_drain.kafka.records import WITHOUT_REASON, read_records
 from kafka_drain.kafka.single_records import read_single_records, read_times
 from kafka_drain.kafka.topics import TopicSettings
 from kafka_drain.offsets import OffsetRange, TopicPartition
+from kafka_drain.outages import watch
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -512,6 +513,13 @@ class KafkaCluster:
             return entries
 
         return self.admin.ask(ask)
+
+
+def watched(config: KafkaConfig) -> KafkaCluster:
+    """Return a connection's cluster; who called `told_of_outages` hears when it is away."""
+    cluster = KafkaCluster(config)
+    watch(f"Kafka at {config.bootstrap_servers}", cluster.admin.look)
+    return cluster
 
 
 def _offset_of(tp: TopicPartition, future: Future[Any], timeout_seconds: float) -> Any:
