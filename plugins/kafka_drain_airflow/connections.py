@@ -180,6 +180,24 @@ def spark_engine(pipeline: Pipeline) -> Iterator[None]:
         yield
 
 
+def require_spark_connect(pipeline: Pipeline) -> None:
+    """Require that the pipeline's Spark Connect server, if it has one, answers with its token.
+
+    A connection that doesn't exist or isn't accepted is reported when an application is run.
+
+    Raises:
+        SparkJobError: If it doesn't answer.
+        ConfigError: If it refuses the token, or only one of both speaks TLS.
+    """
+    from kafka_drain.spark.connect_reaching import require_server
+
+    try:
+        connection = spark_connection(pipeline.spark_conn_id)
+    except ConfigError:
+        return
+    require_server(connection)
+
+
 def _master(connection: Any) -> str:
     """Return the Spark master; for a connection given as a URI, its scheme is the type."""
     host, port = connection.host, connection.port

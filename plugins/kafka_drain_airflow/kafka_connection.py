@@ -32,7 +32,7 @@ _logged: set[tuple[str, str]] = set()
 def kafka_cluster(conn_id: str) -> KafkaCluster:
     """Return the Kafka cluster described by a connection of type Kafka.
 
-    The task's log says when it doesn't answer. Logs what follows from settings that aren't used, once per process.
+    Logs what follows from settings that aren't used, once per process, and when it doesn't answer.
 
     Raises:
         ConfigError: If the connection doesn't exist or a setting isn't accepted.

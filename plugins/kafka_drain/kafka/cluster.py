@@ -32,6 +32,7 @@ from kafka_drain.config.source_options import INTERNAL_TOPICS
 from kafka_drain.errors import (
     AuthorizationError,
     ConfigError,
+    KafkaDrainError,
     KafkaUnavailableError,
     TopicError,
 )
@@ -84,6 +85,10 @@ class KafkaCluster:
         self.admin = Admin(config, timeout_seconds)
         self._timeout = self.admin.timeout
         self._counted: Mapping[str, str] = {}
+
+    def look(self) -> KafkaDrainError | None:
+        """Return why Kafka doesn't answer within seconds; None if it does."""
+        return self.admin.look()
 
     def cluster_id(self) -> str:
         """Return the cluster's id; empty if it has none."""
@@ -518,7 +523,7 @@ class KafkaCluster:
 def watched(config: KafkaConfig) -> KafkaCluster:
     """Return a connection's cluster; who called `told_of_outages` hears when it is away."""
     cluster = KafkaCluster(config)
-    watch(f"Kafka at {config.bootstrap_servers}", cluster.admin.look)
+    watch(f"Kafka at {config.bootstrap_servers}", cluster.look)
     return cluster
 
 

@@ -17,7 +17,7 @@ from kafka_drain.errors import KafkaDrainError, SparkJobError
 from kafka_drain.outages import Watch
 from kafka_drain.progress import Level, Line, SparkUiLine, read_progress_line
 from kafka_drain.spark.connect import TOKEN_VARIABLE, ConnectAddress
-from kafka_drain.spark.connect_reaching import look_at_server
+from kafka_drain.spark.connect_reaching import look_at_server, require_server
 from kafka_drain.spark.engine import Found, ServerGoneError, run_on
 from kafka_drain.spark.job_spec import CONNECT_VARIABLE, PARENT_VARIABLE, write_private
 from kafka_drain.spark.place import SparkConnection
@@ -247,8 +247,7 @@ class SparkConnect(SparkProcess):
             NoServerError: When the server doesn't answer.
             ConfigError: When it refuses the token, or only one of both speaks TLS.
         """
-        if missed := self._look():
-            raise missed
+        require_server(self._connection)
         if self._process is None:
             self._begin(application)
         process = self._process

@@ -14,6 +14,7 @@ from kafka_drain.kafka.reaching import speaks_tls
 from kafka_drain.spark.connect import USER, ConnectAddress
 from kafka_drain.spark.connect_errors import absence, refusal
 from kafka_drain.spark.engine import NoServerError
+from kafka_drain.spark.place import Place, SparkConnection
 
 #: Time that a server has to answer.
 ANSWER_SECONDS = 5.0
@@ -79,6 +80,20 @@ def look_at_server(
     finally:
         channel.close()
     return None
+
+
+def require_server(connection: SparkConnection) -> None:
+    """Require that a connection's Spark Connect server answers; nothing for another master.
+
+    Raises:
+        NoServerError: When it doesn't answer.
+        ConfigError: When it refuses the token, or only one of both speaks TLS.
+    """
+    if connection.place is not Place.SERVER:
+        return
+    missed = look_at_server(ConnectAddress.parse(connection.master), connection.token)
+    if missed is not None:
+        raise missed
 
 
 def _channel(grpc: Any, address: ConnectAddress, token: str) -> Any:

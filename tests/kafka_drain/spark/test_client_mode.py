@@ -181,7 +181,7 @@ def port() -> Iterator[int]:
 @pytest.fixture
 def accepting(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let the server accept any client: this one has no TLS, which a token needs."""
-    monkeypatch.setattr(client_mode, "look_at_server", lambda *_: None)
+    monkeypatch.setattr(client_mode, "require_server", lambda _: None)
 
 
 def client(tmp_path: Path, text: str, *arguments: str) -> Any:
