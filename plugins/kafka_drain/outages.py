@@ -105,8 +105,13 @@ class Watch:
             self._thread.start()
 
     def close(self) -> None:
-        """Say nothing any more; a look that has begun is left to end by itself."""
+        """Say nothing any more, and wait for the end of a look that has begun: some seconds.
+
+        A client that is in use while the process ends may crash it.
+        """
         self._closed.set()
+        if self._thread is not None:
+            self._thread.join()
 
     def _keep(self) -> None:
         while not self._closed.wait(LOOK_SECONDS):

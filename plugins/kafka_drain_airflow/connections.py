@@ -238,16 +238,16 @@ def terminal_errors_fail() -> Iterator[None]:
     Raises:
         AirflowFailException: Instead of a TerminalError, with its name and message, and of an exit.
     """
-    try:
-        with told_of_outages(log.warning):
+    with told_of_outages(log.warning):
+        try:
             yield
-    except TerminalError as error:
-        # Logged before the stack trace that Airflow prints.
-        log.error("%s", error)
-        raise AirflowFailException(f"{type(error).__name__}: {error}") from error
-    except SystemExit as error:
-        # To Airflow, code 0 is a success.
-        raise AirflowFailException(
-            f"something that this task called ended it by sys.exit({error.code!r}) before it was "
-            "done; look for it in the stack trace"
-        ) from error
+        except TerminalError as error:
+            # Logged before the stack trace that Airflow prints.
+            log.error("%s", error)
+            raise AirflowFailException(f"{type(error).__name__}: {error}") from error
+        except SystemExit as error:
+            # To Airflow, code 0 is a success.
+            raise AirflowFailException(
+                f"something that this task called ended it by sys.exit({error.code!r}) before it "
+                "was done; look for it in the stack trace"
+            ) from error

@@ -11,7 +11,6 @@ from typing import Any, TypeVar
 from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.admin import AdminClient
 
-from kafka_drain.background import Background
 from kafka_drain.config.checks import integer
 from kafka_drain.errors import (
     AuthenticationError,
@@ -36,7 +35,7 @@ TIMEOUT_SECONDS = 20.0
 
 BACKOFF_SECONDS = 0.2
 
-#: Time without an answer after which the reason is looked for.
+#: Time that a first contact has before it is taken for hopeless.
 PATIENCE_SECONDS = 2.0
 
 #: How often a client that waits is asked what it has heard of its connections.
@@ -94,6 +93,7 @@ class Admin:
         """
         self.config = config
         self.timeout = timeout_seconds or _socket_timeout(config) or TIMEOUT_SECONDS
+        self._is_contacted = False
         #: Reasons why brokers closed the connection, if they gave one.
         refusals: dict[int, str] = {}
         self._refusals = refusals
@@ -110,7 +110,7 @@ class Admin:
     @cached_property
     def client(self) -> AdminClient:
         """The client."""
-        return admin_client(self.config, error_cb=self.note_refusal)
+        return self._contact()
 
     def ask(
         self,
@@ -138,7 +138,7 @@ class Admin:
             client: AdminClient | None = None
             try:
                 client = self.client
-                return self._awaited(client, question)
+                return question(client)
             except KafkaException as error:
                 is_passing = error.args[0].code() in PASSING | {KafkaError._TIMED_OUT}
                 # librdkafka retries a rejected login endlessly, and reports it in this call.
@@ -172,34 +172,49 @@ class Admin:
     def _quick(self) -> Admin:
         return Admin(self.config, LOOK_SECONDS)
 
-    def _awaited(self, client: AdminClient, question: Callable[[AdminClient], T]) -> T:
-        """Return the answer to a question, or fail as soon as it is known that none will come.
+    def _contact(self) -> AdminClient:
+        """Return a new client; the first time, find out early whether it can get an answer at all.
 
-        librdkafka tries again until the timeout, whatever it hears. So it is asked in a thread,
-        whose call ends at that timeout.
+        Clients try again until the timeout of a request, whatever they hear meanwhile.
 
         Raises:
-            KafkaException: As the question does.
-            KafkaDrainError: When waiting can't help.
+            KafkaException: When librdkafka refuses the settings.
+            KafkaDrainError: When the login is refused, or waiting for an answer can't help.
         """
-        asked = Background(lambda: question(client))
-        patient_until = time.monotonic() + PATIENCE_SECONDS
-        looking: Background[list[Reached]] | None = None
-        while not asked.ended(_LISTEN_SECONDS):
+        until = time.monotonic() + min(PATIENCE_SECONDS, self.timeout)
+        while not self._is_contacted and is_lasting(reached := self._reach()):
+            # A name may become known, and a port be taken over, while services start.
+            if time.monotonic() >= until:
+                raise self._silence(reached)
+            time.sleep(BACKOFF_SECONDS)
+        client = admin_client(self.config, error_cb=self.note_refusal)
+        if not self._is_contacted and self._protocol != "plaintext":
+            self._await_login(client)
+        self._is_contacted = True
+        return client
+
+    def _await_login(self, client: AdminClient) -> None:
+        """Wait a moment for a client's first answer, or for hearing that it isn't let in.
+
+        Raises:
+            KafkaDrainError: When it isn't, by any broker that it reaches.
+        """
+        asked = client.describe_cluster(request_timeout=self.timeout)
+        until = time.monotonic() + min(PATIENCE_SECONDS, self.timeout)
+        while time.monotonic() < until:
+            is_answered = bool(concurrent.futures.wait([asked], _LISTEN_SECONDS).done)
             client.poll(0)
-            if time.monotonic() < patient_until:
-                continue
-            looking = looking or Background(self._reach)
-            if looking.ended(0) and (self._refusals or is_lasting(looking.result())):
-                raise self._silence(looking.result())
-        return asked.result()
+            if is_answered:
+                break
+        if self._refusals and not (asked.done() and asked.exception() is None):
+            raise self._silence([])
 
     def _reach(self) -> list[Reached]:
         return reach(self.config.bootstrap_servers, self._protocol)
 
     @property
     def _protocol(self) -> str:
-        return str(self.config.settings.get("security.protocol", "plaintext"))
+        return str(self.config.settings.get("security.protocol", "plaintext")).lower()
 
     def _explain(
         self, error: KafkaError, answered: Callable[[KafkaError], KafkaDrainError], about: str
@@ -216,7 +231,7 @@ class Admin:
             return self._refused(f"logging in to Kafka at {servers} failed: {error.str()}")
         if error.code() not in UNAVAILABLE:
             return answered(error)
-        return self._silence(self._reach(), about, f"within {self.timeout:g} s ({error.str()})")
+        return self._silence(self._reach(), about, error.str())
 
     def _silence(
         self, reached: Sequence[Reached], about: str = "", said: str = ""
@@ -226,8 +241,7 @@ class Admin:
         Args:
             reached: What the addresses say.
             about: What was asked about.
-            said: How long there was none, and what the client says of it; empty if waiting longer
-                wouldn't help.
+            said: What the client says of it after the timeout; empty if that wasn't waited for.
         """
         servers = self.config.bootstrap_servers
         if refusal := self._refusals.get(KafkaError._AUTHENTICATION):
@@ -239,10 +253,10 @@ class Admin:
                 "ssl.ca.location and the client's certificate in the Kafka connection"
             )
         about = f" about {about}" if about else ""
-        waited = f" {said}" if said else ""
-        why = f": {reasons(reached)}" if reasons(reached) else ""
+        waited = f" within {self.timeout:g} s" if said else ""
+        why = reasons(reached) or said
         return KafkaUnavailableError(
-            f"no response{about} from Kafka at {servers}{waited}{why}; "
+            f"no response{about} from Kafka at {servers}{waited}: {why}; "
             f"{remedy(reached, self._protocol)}"
         )
 

@@ -23,7 +23,7 @@ SHARE = 0.05
 #: Time between the first look that misses a topic and the one that confirms it: a broker that has
 #: just started may not know all topics yet.
 CONFIRM_SECONDS = 0.5
-#: For how long Kafka may not answer before what waits for it is ended.
+#: For how long Kafka may not answer, unless a job says otherwise.
 AWAY_SECONDS = 120.0
 
 
@@ -54,11 +54,13 @@ class TopicWatch:
         cluster: Their cluster.
         meant: Their ids, as the job was planned with.
         what: What the job is and what follows, as text: ends the message.
+        away_seconds: For how long Kafka may not answer before what waits for it is ended.
     """
 
     cluster: KafkaCluster
     meant: Mapping[str, str]
     what: str
+    away_seconds: float = AWAY_SECONDS
 
     def look(self) -> TopicError | None:
         """Return the error for topics that vanished; None while all are there.
@@ -104,32 +106,38 @@ class TopicWatch:
 
         Raises:
             TopicError: Names the topics that vanished, whatever the error within the context was.
-            KafkaUnavailableError: When Kafka hasn't answered for `AWAY_SECONDS`.
+            KafkaUnavailableError: When Kafka hasn't answered for too long.
         """
-        ended, gone, ending = threading.Event(), list[KafkaDrainError](), threading.Lock()
+        ended, gone = threading.Event(), list[KafkaDrainError]()
 
         def watch() -> None:
-            pause, since = LOOK_SECONDS, None
+            pause = LOOK_SECONDS
+            since: float | None = None
             while not ended.wait(pause):
                 began = time.monotonic()
-                try:
-                    gone.extend(filter(None, [self.look()]))
-                except KafkaUnavailableError as error:
+                missed = self.cluster.look()
+                away = time.monotonic() - since if since is not None else 0.0
+                if ended.is_set():
+                    return
+                if missed is None or away >= self.away_seconds:
+                    try:
+                        gone.extend(filter(None, [self.look()]))
+                    except KafkaUnavailableError as error:
+                        if missed is not None:
+                            gone.append(self._away(away, error))
+                    except KafkaDrainError:
+                        # Not to know isn't to miss.
+                        pass
+                if missed is None:
+                    since = None
+                    pause = max(LOOK_SECONDS, (time.monotonic() - began) / SHARE)
+                else:
                     # What runs handles an outage that isn't long itself. Counted from the first
                     # answer that was missed: this process may have been suspended before it.
                     pause, since = LOOK_SECONDS, since or time.monotonic()
-                    if (away := time.monotonic() - since) >= AWAY_SECONDS:
-                        gone.append(self._away(away, error))
-                except KafkaDrainError:
-                    # Not to know isn't to miss.
-                    since = None
-                else:
-                    since = None
-                    pause = max(LOOK_SECONDS, (time.monotonic() - began) / SHARE)
                 if gone:
-                    with ending:
-                        if not ended.is_set():
-                            stop()
+                    if not ended.is_set():
+                        stop()
                     return
 
         watching = threading.Thread(target=watch, name="topic-watch", daemon=True)
@@ -144,6 +152,5 @@ class TopicWatch:
                 raise
             raise blamed from error
         finally:
-            # A look at a Kafka that is away would take its time; nothing comes of it any more.
-            with ending:
-                ended.set()
+            ended.set()
+            watching.join()
