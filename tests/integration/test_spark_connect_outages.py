@@ -144,6 +144,7 @@ def test_drain_leaves_no_error_in_the_servers_log(
     """A drain that succeeds asks the server for nothing that it would log as an error."""
     before = len(own_server.said())
 
-    client(*drain(tmp_path, own_kafka, own_server))
+    for name in ("parquet", "avro"):
+        client(*drain(tmp_path / name, own_kafka, own_server), "--format", name)
 
     assert " ERROR " not in own_server.said()[before:]
