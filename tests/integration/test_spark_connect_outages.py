@@ -94,7 +94,10 @@ def test_drain_broker_dies(
     broker = own_kafka.pid(1)
     assert broker is not None
 
-    os.kill(broker, number)
+    if number == signal.SIGKILL:
+        own_kafka.kill_node(1)
+    else:
+        os.kill(broker, number)
 
     servers = own_kafka.bootstrap_servers
     seconds = seconds_until(started, f"waiting: no response from Kafka at {servers}")
