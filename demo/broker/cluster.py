@@ -25,6 +25,7 @@ from demo.broker.state import (
     read_state,
     server_properties,
 )
+from kafka_drain.child_process import EndsWithParent
 from kafka_drain.errors import ConfigError, MachineError
 from kafka_drain.spark.jars import fetch as jars
 from kafka_drain.spark.java import require_java
@@ -35,12 +36,6 @@ _VARIABLE = "DEMO_KAFKA"
 
 _STARTED = b"Kafka Server started"
 _POLL_SECONDS = 0.1
-# Stops a broker whose parent died without cleaning up, which `read` detects as the pipe's end.
-_WATCHER = (
-    'read -r _; kill -TERM "$1" 2>/dev/null || exit 0; n=0; '
-    'while [ $n -lt 15 ] && kill -0 "$1" 2>/dev/null; do sleep 1; n=$((n + 1)); done; '
-    'kill -KILL "$1" 2>/dev/null'
-)
 
 
 def jar_conf(environment: Mapping[str, str]) -> str:
@@ -119,7 +114,7 @@ class KafkaCluster:
         self._background = False
         self._state: ClusterState | None = None
         self._children: dict[int, subprocess.Popen[bytes]] = {}
-        self._watchers: dict[int, subprocess.Popen[bytes]] = {}
+        self._watchers: dict[int, EndsWithParent] = {}
 
     @classmethod
     def attach(cls, folder: Path, *, timeout: float = 120.0) -> KafkaCluster:
@@ -401,13 +396,7 @@ class KafkaCluster:
                 start_new_session=True,
             )
         self._children[node] = child
-        self._watchers[node] = subprocess.Popen(
-            ["/bin/sh", "-c", _WATCHER, "kafka-watcher", str(child.pid)],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-            start_new_session=True,
-        )
+        self._watchers[node] = EndsWithParent(child.pid)
         self._pid_file(node).write_text(f"{child.pid}\n", encoding="utf-8")
         return offset
 
@@ -489,5 +478,4 @@ class KafkaCluster:
     def _dismiss_watcher(self, node: int) -> None:
         watcher = self._watchers.pop(node, None)
         if watcher is not None:
-            watcher.kill()
-            watcher.communicate()
+            watcher.dismiss()

@@ -15,6 +15,7 @@ from airflow.providers.common.compat.sdk import (
 )
 
 from kafka_drain.errors import ConfigError, TerminalError
+from kafka_drain.outages import told_of_outages
 
 if TYPE_CHECKING:
     from kafka_drain.config.pipeline import Pipeline
@@ -179,6 +180,24 @@ def spark_engine(pipeline: Pipeline) -> Iterator[None]:
         yield
 
 
+def require_spark_connect(pipeline: Pipeline) -> None:
+    """Require that the pipeline's Spark Connect server, if it has one, answers with its token.
+
+    A connection that doesn't exist or isn't accepted is reported when an application is run.
+
+    Raises:
+        SparkJobError: If it doesn't answer.
+        ConfigError: If it refuses the token, or only one of both speaks TLS.
+    """
+    from kafka_drain.spark.connect_reaching import require_server
+
+    try:
+        connection = spark_connection(pipeline.spark_conn_id)
+    except ConfigError:
+        return
+    require_server(connection)
+
+
 def _master(connection: Any) -> str:
     """Return the Spark master; for a connection given as a URI, its scheme is the type."""
     host, port = connection.host, connection.port
@@ -214,18 +233,21 @@ def is_true(name: str, value: bool | str | None) -> bool:
 def terminal_errors_fail() -> Iterator[None]:
     """Fail the task without retries if a retry can't help, and log the reason in one line.
 
+    Logs also what the task waits for while Kafka or a Spark Connect server doesn't answer.
+
     Raises:
         AirflowFailException: Instead of a TerminalError, with its name and message, and of an exit.
     """
-    try:
-        yield
-    except TerminalError as error:
-        # Logged before the stack trace that Airflow prints.
-        log.error("%s", error)
-        raise AirflowFailException(f"{type(error).__name__}: {error}") from error
-    except SystemExit as error:
-        # To Airflow, code 0 is a success.
-        raise AirflowFailException(
-            f"something that this task called ended it by sys.exit({error.code!r}) before it was "
-            "done; look for it in the stack trace"
-        ) from error
+    with told_of_outages(log.warning):
+        try:
+            yield
+        except TerminalError as error:
+            # Logged before the stack trace that Airflow prints.
+            log.error("%s", error)
+            raise AirflowFailException(f"{type(error).__name__}: {error}") from error
+        except SystemExit as error:
+            # To Airflow, code 0 is a success.
+            raise AirflowFailException(
+                f"something that this task called ended it by sys.exit({error.code!r}) before it "
+                "was done; look for it in the stack trace"
+            ) from error

@@ -32,14 +32,14 @@ _logged: set[tuple[str, str]] = set()
 def kafka_cluster(conn_id: str) -> KafkaCluster:
     """Return the Kafka cluster described by a connection of type Kafka.
 
-    Logs what follows from settings that aren't used, once per process.
+    Logs what follows from settings that aren't used, once per process, and when it doesn't answer.
 
     Raises:
         ConfigError: If the connection doesn't exist or a setting isn't accepted.
     """
     # Imported here because DAG files import this module, and confluent_kafka is slow to import.
     from kafka_drain.kafka.client_config import KafkaConfig
-    from kafka_drain.kafka.cluster import KafkaCluster
+    from kafka_drain.kafka.cluster import watched
 
     require_connection(conn_id, "Kafka", '{"bootstrap.servers": "host:9092"} as its extra')
     try:
@@ -50,7 +50,7 @@ def kafka_cluster(conn_id: str) -> KafkaCluster:
         if (conn_id, warning) not in _logged:
             _logged.add((conn_id, warning))
             log.warning("the Airflow connection %r: %s", conn_id, warning)
-    return KafkaCluster(config)
+    return watched(config)
 
 
 def _settings(conn_id: str) -> dict[str, Any]:

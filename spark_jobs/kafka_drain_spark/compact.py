@@ -8,9 +8,9 @@ from typing import Any
 from pyspark.sql import Observation, SparkSession
 from pyspark.sql import functions as F
 
+from kafka_drain.background import Background
 from kafka_drain.progress import Progress
 from kafka_drain.spark.job_spec import CompactSpec
-from kafka_drain_spark.background import Background
 from kafka_drain_spark.data_files import read_files, with_exact_times, without_wrong_times
 from kafka_drain_spark.decoding import with_decoded
 from kafka_drain_spark.encryption import set_keys

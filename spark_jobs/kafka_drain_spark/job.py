@@ -14,6 +14,7 @@ from pyspark.sql import SparkSession
 
 from kafka_drain.config.spark_conf import DEFAULT_LOG_LEVELS
 from kafka_drain.errors import KafkaDrainError
+from kafka_drain.spark.connect_errors import absence, refusal
 from kafka_drain.spark.job_spec import JobSpec, write_private
 from kafka_drain_spark.session import (
     SPARK_ERRORS,
@@ -139,6 +140,8 @@ def explain(error: Exception) -> str:
     """Return the single line of an error that explains what happened."""
     if isinstance(error, (JobFailed, KafkaDrainError)):
         return str(error)
+    if away := _away(error):
+        return away
     # pyspark stores Java's causes separately from the message; Connect's client names them so.
     causes_text = getattr(error, "_stackTrace", None) or getattr(error, "_stacktrace", None)
     text = f"{error}\n{causes_text or ''}"
@@ -150,6 +153,17 @@ def explain(error: Exception) -> str:
     # Spark wraps errors of tasks; the innermost cause is the reason.
     first = next((line for line in lines if line), type(error).__name__)
     return f"{first} ({causes[-1]})" if causes and causes[-1] not in first else first
+
+
+def _away(error: Exception) -> str | None:
+    """Return what it means that pyspark's client got no answer; None for an answer."""
+    said = f"{error}\n{error.__cause__ or ''}"
+    if "RPC that terminated" not in said:
+        return None
+    if refused := refusal(said):
+        return refused
+    why = absence(said)
+    return f"the Spark Connect server doesn't answer any more: {why}" if why else None
 
 
 def secret_options(path: str) -> dict[str, str]:

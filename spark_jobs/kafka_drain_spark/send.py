@@ -12,12 +12,12 @@ from typing import Any, TypeVar
 
 from pyspark.sql import SparkSession
 
+from kafka_drain.background import Background
 from kafka_drain.errors import KafkaDrainError, TerminalError
 from kafka_drain.progress import Progress
 from kafka_drain.republish.sending.progress_store import ProgressStore
 from kafka_drain.republish.sending.shard_sender import SendJob, send_shard
 from kafka_drain.spark.job_spec import HASH_KEY, SendSpec
-from kafka_drain_spark.background import Background
 from kafka_drain_spark.executors import in_tasks
 from kafka_drain_spark.job import secret_options
 from kafka_drain_spark.session import cores_of

@@ -21,7 +21,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from kafka_drain.errors import ConfigError, MachineError
-from kafka_drain.spark.connect import TOKEN_VARIABLE
+from kafka_drain.spark.connect_errors import refusal
 from kafka_drain.spark.job_spec import CONNECT_VARIABLE
 
 try:
@@ -64,23 +64,13 @@ _REPEATING = (
     "org.apache.kafka.clients.consumer.internals.Fetcher",
 )
 
-_OFFSETS = ("startOffset", "endOffset", "latestOffset")
-
-_HOW_TO_SET = f"set ${TOKEN_VARIABLE}, or the password of the Airflow connection"
-
-#: What gRPC says of a connection that isn't accepted, and what that means.
-_REFUSALS = {
-    "CERTIFICATE_VERIFY_FAILED": (
-        "doesn't have a trusted certificate; name a PEM file with its authority's certificate in "
-        "the environment variable GRPC_DEFAULT_SSL_ROOTS_FILE_PATH"
-    ),
-    "handshake failed": (
-        "doesn't speak TLS, which use_ssl and a token need; put a proxy with TLS in front of it, "
-        "or leave both out"
-    ),
-    "StatusCode.UNAUTHENTICATED": f"refuses the token; {_HOW_TO_SET}",
-    "StatusCode.PERMISSION_DENIED": f"refuses the token; {_HOW_TO_SET}",
+#: Options with which a source has a schema, whatever there is to read.
+_EXAMPLES = {
+    "kafka": {"kafka.bootstrap.servers": "127.0.0.1:9092", "subscribe": "none"},
+    "avro": {"path": "file:///dev/null"},
 }
+
+_OFFSETS = ("startOffset", "endOffset", "latestOffset")
 
 _HOW_TO_START = "start the server with `kafka-drain spark-server"
 
@@ -162,14 +152,6 @@ def _remote_session(session_id: str) -> SparkSession:
     return found
 
 
-def refusal(message: str) -> str | None:
-    """Return what it means that a server doesn't accept this client; None for another error."""
-    for said, means in _REFUSALS.items():
-        if said in message:
-            return f"the Spark Connect server {means}"
-    return None
-
-
 def check_conf(wanted: Mapping[str, str], found: Mapping[str, str]) -> None:
     """Refuse a server that was started with another configuration than the job needs.
 
@@ -221,6 +203,9 @@ def stop(spark: SparkSession) -> None:
 def _retry(spark: Any, **policy: Any) -> None:
     from pyspark.sql.connect.client.retries import DefaultPolicy
 
+    # The error that follows says why.
+    warnings.filterwarnings("ignore", r"\[RETRIES_EXCEEDED\]")
+
     class Policy(DefaultPolicy):
         def can_retry(self, exception: BaseException) -> bool:
             return refusal(str(exception)) is None and bool(super().can_retry(exception))
@@ -239,11 +224,11 @@ def require_source(spark: SparkSession, *formats: str) -> None:
     if not is_remote(spark) or not formats:
         return
     for name in {"kafka", "avro"} & set(formats) - _PROVEN:
-        # What is missing is reported before what these options say.
-        reader = spark.read.format(name)
+        # Nothing is opened for a schema. With options that don't do, the server would log an error.
+        reader = spark.read.format(name).options(**_EXAMPLES[name])
         try:
             if name == "avro":
-                reader = reader.schema("value binary").option("path", "file:///dev/null/none")
+                reader = reader.schema("value binary")
             _ = reader.load().schema
         except PySparkException as error:
             if "DATA_SOURCE_NOT_FOUND" in str(error) or "find data source" in str(error):

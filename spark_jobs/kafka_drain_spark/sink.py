@@ -7,9 +7,9 @@ from typing import Any
 from pyspark.sql import SparkSession
 from pyspark.sql.functions import coalesce, col, concat_ws, create_map, lit
 
+from kafka_drain.background import Background
 from kafka_drain.progress import Progress
 from kafka_drain.spark.job_spec import SinkSpec
-from kafka_drain_spark.background import Background
 from kafka_drain_spark.data_files import read_files
 from kafka_drain_spark.job import JobFailed, explain, secret_options
 from kafka_drain_spark.session import SPARK_ERRORS, require_source

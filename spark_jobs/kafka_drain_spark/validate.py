@@ -10,12 +10,12 @@ from typing import Any
 
 from pyspark.sql import SparkSession
 
+from kafka_drain.background import Background
 from kafka_drain.findings import Finding
 from kafka_drain.metadata_log.manifest import SinkFile
 from kafka_drain.progress import Progress
 from kafka_drain.proof.committed_file import read_file
 from kafka_drain.spark.job_spec import ValidateSpec
-from kafka_drain_spark.background import Background
 from kafka_drain_spark.executors import in_tasks
 from kafka_drain_spark.session import cores_of
 from kafka_drain_spark.tasks import finished_tasks

@@ -31,7 +31,8 @@ NUMBERS = [
     *range(430, 438),
     *range(440, 447),
     *range(450, 458),
-    *range(470, 476),
+    *range(470, 484),
+    *range(490, 499),
     *range(510, 517),
 ]
 ROW = re.compile(r"^\| (\d+) \| ([^|]+) \| ([^|]+) \| ([^|]+) \|$", flags=re.M)

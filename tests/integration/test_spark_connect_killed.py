@@ -16,7 +16,9 @@ import pytest
 
 from demo.broker.ports import free_ports
 from kafka_drain.archive.archive import Archive
+from kafka_drain.errors import ConfigError
 from kafka_drain.proof.validation import validate_archive
+from kafka_drain.spark.connect_server import ServerOptions, require_free
 from tests.faults.injection import wait_for
 from tests.filled_topic import many_partitions
 from tests.spark_connect import (
@@ -179,6 +181,29 @@ def test_server_killed_and_started_again(server: Server, drained: Drained, clust
     assert SESSION_ENDED in started.said() or "the drain failed in Spark" in started.said()
     client(*drained.command)
     assert_exact(drained.archive, cluster)
+
+
+def test_server_command_killed(tmp_path: Path) -> None:
+    """Killed by SIGKILL, the command that runs a server leaves none on its port."""
+    (port,) = free_ports(1, ())
+    started = Server(port, tmp_path / "log")
+    started.start()
+    assert started.process is not None
+
+    started.process.kill()
+    started.process.wait()
+
+    options = ServerOptions(port=port)
+    wait_for(lambda: is_free(options), "the port's being free", patience=40)
+
+
+def is_free(options: ServerOptions) -> bool:
+    """Return whether a server can be started."""
+    try:
+        require_free(options)
+    except ConfigError:
+        return False
+    return True
 
 
 def test_two_drains_at_once(drained: Drained, cluster: Any) -> None:

@@ -72,6 +72,9 @@ class FakeCluster:
         self.samples: list[FetchSample] = []
         self.config = KafkaConfig({"bootstrap.servers": "fake:9092"})
 
+    def look(self) -> None:
+        """Nothing keeps it from answering."""
+
     def cluster_id(self) -> str:
         return self.id
 

@@ -28,6 +28,7 @@ CASES = {
     "validate nowhere": ("ValidateManifestOperator", {"kafka_conn_id": "nowhere"}, {}),
     "misspelt": ("PreflightOperator", {"kafka_conn_id": "kafka_misspelt"}, {}),
     "no broker": ("PreflightOperator", {}, {}),
+    "no server": ("PreflightOperator", {"spark_conn_id": "spark_refused"}, {}),
     "log level": ("KafkaDrainOperator", {}, {"log_level": "LOUD"}),
     "no archive": ("RepublishToKafkaOperator", {}, {}),
     "placement": ("RepublishToKafkaOperator", {}, {"placement": "{{ params.placement }}"}),
@@ -56,6 +57,8 @@ def errors(archive: Path) -> Any:
         f"AIRFLOW_CONN_{name}": json.dumps({"conn_type": "kafka", "extra": extra})
         for name, extra in CONNECTIONS.items()
     }
+    server = {"conn_type": "spark_connect", "host": "127.0.0.1", "port": 1}
+    connections["AIRFLOW_CONN_SPARK_REFUSED"] = json.dumps(server)
     home = archive.parent / "airflow"
     return answer_of(EXECUTE, json.dumps(CASES), str(archive), home=home, **connections)
 
@@ -84,6 +87,14 @@ def test_operator_without_kafka(errors: Any) -> None:
 
     assert kind == "KafkaUnavailableError"
     assert "no response from Kafka at 127.0.0.1:1" in message
+
+
+def test_preflight_operator_without_spark_connect(errors: Any) -> None:
+    """A Spark Connect server that doesn't answer is found before anything starts."""
+    kind, message = errors["no server"]
+
+    assert kind == "NoServerError"
+    assert "no Spark Connect server answers at sc://127.0.0.1:1: it refuses connections" in message
 
 
 def test_drain_operator_with_unknown_log_level(errors: Any) -> None:

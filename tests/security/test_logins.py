@@ -177,7 +177,10 @@ def test_login_refused_everywhere(
     ("change", "match"),
     [
         ({"ssl.ca.location": None}, "TLS with Kafka .* failed: .*certificate verify failed"),
-        ({"security.protocol": "SASL_PLAINTEXT"}, "no response from Kafka"),
+        (
+            {"security.protocol": "SASL_PLAINTEXT"},
+            "no response from Kafka.* speaks TLS; set security.protocol to SASL_SSL",
+        ),
     ],
     ids=["authority", "protocol"],
 )

@@ -15,6 +15,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from importlib import import_module
 from itertools import takewhile
+from types import ModuleType
 from typing import Any, NoReturn
 
 from kafka_drain.cli.exit_codes import (
@@ -28,6 +29,7 @@ from kafka_drain.cli.exit_codes import (
 )
 from kafka_drain.config.checks import nearest
 from kafka_drain.errors import ArchiveError, ConfigError, KafkaDrainError
+from kafka_drain.outages import told_of_outages
 
 #: What each command does. Its module has the same name, in `kafka_drain.cli.commands`.
 COMMANDS = {
@@ -76,6 +78,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = parser(COMMANDS.keys() & set(arguments[:1])).parse_args(arguments)
     # By name, like the commands, which have loaded it: `--help` must not need its library.
     terminal = import_module("kafka_drain.cli.console")
+    # Until its end is said: what is watched may take a moment to end.
+    with told_of_outages(terminal.say):
+        return _run(options, terminal)
+
+
+def _run(options: argparse.Namespace, terminal: ModuleType) -> int:
+    """Run a parsed command, and say how it ended; return the process's exit code."""
     try:
         with _ended_by_signals(), _for_master(options):
             code: int = options.command(options)

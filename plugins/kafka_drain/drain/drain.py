@@ -40,6 +40,7 @@ from kafka_drain.proof.note_files import notes_folder, write_notes
 from kafka_drain.proof.topic_ids import ReadFrom, refuse_other_incarnations, write_read_from
 from kafka_drain.schemas.decoding import ValuePlan, plan_values
 from kafka_drain.schemas.registry import SchemaRegistry
+from kafka_drain.spark.drivers import refuse_orphans
 from kafka_drain.spark.engine import (
     Found,
     SparkRunner,
@@ -186,7 +187,8 @@ def open_drain(
         early: Starts the application while the lease is taken and the plan made again.
 
     Raises:
-        LockedError: When another drain holds the lease; nothing was changed.
+        LockedError: When another drain holds the lease, or a driver without one still drains the
+            archive; nothing was changed.
         KafkaDrainError: When a check fails; nothing was changed.
     """
     root = Archive.at(pipeline.archive).root
@@ -205,6 +207,8 @@ def open_drain(
         if found is None and not checked.plan.nothing_new:
             stack.enter_context(early(checked.application))
         lease = stack.enter_context(hold_lease(root, run=run, say=say, clock=clock, token=shared))
+        if found is None:
+            refuse_orphans(hadoop_path(root))
         job = prepare_drain(pipeline, cluster, folder, acknowledge_expired, registry, base)
         application = replace(job.application, leases={hadoop_path(root): lease.token})
         try:

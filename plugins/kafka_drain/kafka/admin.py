@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import concurrent.futures
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import cached_property
 from typing import Any, TypeVar
 
@@ -24,6 +24,7 @@ from kafka_drain.errors import (
 from kafka_drain.kafka.client_config import KafkaConfig, for_client
 from kafka_drain.kafka.error_codes import PASSING, UNAVAILABLE
 from kafka_drain.kafka.logins import Login
+from kafka_drain.kafka.reaching import Reached, is_lasting, reach, reasons, remedy
 
 T = TypeVar("T")
 
@@ -33,6 +34,15 @@ GRACE_SECONDS = 1.0
 TIMEOUT_SECONDS = 20.0
 
 BACKOFF_SECONDS = 0.2
+
+#: Time that a first contact has before it is taken for hopeless.
+PATIENCE_SECONDS = 2.0
+
+#: How often a client that waits is asked what it has heard of its connections.
+_LISTEN_SECONDS = 0.25
+
+#: How long a look whether Kafka answers may take.
+LOOK_SECONDS = 3.0
 
 _SASL = "sasl.username, sasl.password or sasl.mechanism"
 #: What to correct when a login is refused.
@@ -83,6 +93,7 @@ class Admin:
         """
         self.config = config
         self.timeout = timeout_seconds or _socket_timeout(config) or TIMEOUT_SECONDS
+        self._is_contacted = False
         #: Reasons why brokers closed the connection, if they gave one.
         refusals: dict[int, str] = {}
         self._refusals = refusals
@@ -99,7 +110,7 @@ class Admin:
     @cached_property
     def client(self) -> AdminClient:
         """The client."""
-        return admin_client(self.config, error_cb=self.note_refusal)
+        return self._contact()
 
     def ask(
         self,
@@ -141,6 +152,70 @@ class Admin:
                     raise self._explain(error.args[0], explain or self._answered, about) from error
             time.sleep(BACKOFF_SECONDS)
 
+    def look(self) -> KafkaDrainError | None:
+        """Return why Kafka doesn't answer within seconds; None if it does.
+
+        Asks with the connection's login which brokers there are: any of them knows, and it takes no
+        ACL. The connection stays open until the next look.
+        """
+        try:
+            self._quick.ask(
+                lambda client: answer_of(
+                    client.describe_cluster(request_timeout=LOOK_SECONDS), LOOK_SECONDS
+                )
+            )
+        except KafkaDrainError as error:
+            return error
+        return None
+
+    @cached_property
+    def _quick(self) -> Admin:
+        return Admin(self.config, LOOK_SECONDS)
+
+    def _contact(self) -> AdminClient:
+        """Return a new client; the first time, find out early whether it can get an answer at all.
+
+        Clients try again until the timeout of a request, whatever they hear meanwhile.
+
+        Raises:
+            KafkaException: When librdkafka refuses the settings.
+            KafkaDrainError: When the login is refused, or waiting for an answer can't help.
+        """
+        until = time.monotonic() + min(PATIENCE_SECONDS, self.timeout)
+        while not self._is_contacted and is_lasting(reached := self._reach()):
+            # A name may become known, and a port be taken over, while services start.
+            if time.monotonic() >= until:
+                raise self._silence(reached)
+            time.sleep(BACKOFF_SECONDS)
+        client = admin_client(self.config, error_cb=self.note_refusal)
+        if not self._is_contacted and self._protocol != "plaintext":
+            self._await_login(client)
+        self._is_contacted = True
+        return client
+
+    def _await_login(self, client: AdminClient) -> None:
+        """Wait a moment for a client's first answer, or for hearing that it isn't let in.
+
+        Raises:
+            KafkaDrainError: When it isn't, by any broker that it reaches.
+        """
+        asked = client.describe_cluster(request_timeout=self.timeout)
+        until = time.monotonic() + min(PATIENCE_SECONDS, self.timeout)
+        while time.monotonic() < until:
+            is_answered = bool(concurrent.futures.wait([asked], _LISTEN_SECONDS).done)
+            client.poll(0)
+            if is_answered:
+                break
+        if self._refusals and not (asked.done() and asked.exception() is None):
+            raise self._silence([])
+
+    def _reach(self) -> list[Reached]:
+        return reach(self.config.bootstrap_servers, self._protocol)
+
+    @property
+    def _protocol(self) -> str:
+        return str(self.config.settings.get("security.protocol", "plaintext")).lower()
+
     def _explain(
         self, error: KafkaError, answered: Callable[[KafkaError], KafkaDrainError], about: str
     ) -> KafkaDrainError:
@@ -156,17 +231,33 @@ class Admin:
             return self._refused(f"logging in to Kafka at {servers} failed: {error.str()}")
         if error.code() not in UNAVAILABLE:
             return answered(error)
+        return self._silence(self._reach(), about, error.str())
+
+    def _silence(
+        self, reached: Sequence[Reached], about: str = "", said: str = ""
+    ) -> KafkaDrainError:
+        """Return the error for having no answer.
+
+        Args:
+            reached: What the addresses say.
+            about: What was asked about.
+            said: What the client says of it after the timeout; empty if that wasn't waited for.
+        """
+        servers = self.config.bootstrap_servers
         if refusal := self._refusals.get(KafkaError._AUTHENTICATION):
             return self._refused(f"Kafka at {servers} rejects the credentials: {refusal}")
-        if refusal := self._refusals.get(KafkaError._SSL):
+        refusal = self._refusals.get(KafkaError._SSL)
+        if refusal and not is_lasting(reached):
             return KafkaUnavailableError(
                 f"TLS with Kafka at {servers} failed: {refusal}; check security.protocol, port, "
                 "ssl.ca.location and the client's certificate in the Kafka connection"
             )
+        about = f" about {about}" if about else ""
+        waited = f" within {self.timeout:g} s" if said else ""
+        why = reasons(reached) or said
         return KafkaUnavailableError(
-            f"no response{about and f' about {about}'} from Kafka at {servers} within "
-            f"{self.timeout:g} s ({error.str()}); check that the broker is running, and that "
-            "bootstrap.servers is correct and reachable from here"
+            f"no response{about} from Kafka at {servers}{waited}: {why}; "
+            f"{remedy(reached, self._protocol)}"
         )
 
     def _refused(self, seen: str) -> AuthenticationError:

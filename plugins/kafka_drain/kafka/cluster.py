@@ -32,6 +32,7 @@ from kafka_drain.config.source_options import INTERNAL_TOPICS
 from kafka_drain.errors import (
     AuthorizationError,
     ConfigError,
+    KafkaDrainError,
     KafkaUnavailableError,
     TopicError,
 )
@@ -45,6 +46,7 @@ from kafka_drain.kafka.records import WITHOUT_REASON, read_records
 from kafka_drain.kafka.single_records import read_single_records, read_times
 from kafka_drain.kafka.topics import TopicSettings
 from kafka_drain.offsets import OffsetRange, TopicPartition
+from kafka_drain.outages import watch
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -85,6 +87,10 @@ class KafkaCluster:
         self.admin = Admin(config, timeout_seconds)
         self._timeout = self.admin.timeout
         self._counted: Mapping[str, str] = {}
+
+    def look(self) -> KafkaDrainError | None:
+        """Return why Kafka doesn't answer within seconds; None if it does."""
+        return self.admin.look()
 
     def cluster_id(self) -> str:
         """Return the cluster's id; empty if it has none."""
@@ -540,6 +546,13 @@ class KafkaCluster:
             return entries
 
         return self.admin.ask(ask)
+
+
+def watched(config: KafkaConfig) -> KafkaCluster:
+    """Return a connection's cluster; who called `told_of_outages` hears when it is away."""
+    cluster = KafkaCluster(config)
+    watch(f"Kafka at {config.bootstrap_servers}", cluster.look)
+    return cluster
 
 
 def _offset_of(tp: TopicPartition, future: Future[Any], timeout_seconds: float) -> Any:

@@ -13,7 +13,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import datetime
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from kafka_drain.archive.archive import Archive
 from kafka_drain.archive.copies import keep_copies
@@ -46,7 +46,7 @@ from kafka_drain.archive.watermarks import (
 )
 from kafka_drain.clock import Clock, utc_now
 from kafka_drain.config.offset_ranges import parse_acknowledgements
-from kafka_drain.errors import ArchiveError, TopicError
+from kafka_drain.errors import ArchiveError, KafkaUnavailableError, TopicError
 from kafka_drain.findings import (
     OF_SEALED,
     OF_WITNESS,
@@ -59,6 +59,7 @@ from kafka_drain.gaps import Gap
 from kafka_drain.kafka.cluster import KafkaCluster
 from kafka_drain.kafka.identity import untold
 from kafka_drain.offsets import TopicPartition
+from kafka_drain.progress import Level, Line
 from kafka_drain.proof.cluster_capture import (
     Describe,
     Described,
@@ -101,6 +102,12 @@ if TYPE_CHECKING:
     from kafka_drain.evidence.signing import Signer
 
 Scope = Literal["open", "all"]
+
+#: What a validation without Kafka leaves open.
+_FILES_ALONE = (
+    "what follows is what the files alone prove: nobody explains gaps, compares the newest records "
+    "with Kafka's, or asks what is left to drain, and nothing is sealed"
+)
 
 _NOTHING: Ranges = MappingProxyType({})
 
@@ -275,6 +282,24 @@ def validate_archive(
     report.findings = without_echoes(dict.fromkeys(report.findings))
     report.seconds = time.monotonic() - began
     return report
+
+
+def validate_files_alone(
+    archive: Archive, error: KafkaUnavailableError, say: Callable[[str], None], **how: Any
+) -> Report:
+    """Say what the files of an archive prove without Kafka, which didn't answer.
+
+    Seals and notes nothing.
+
+    Args:
+        archive: The archive.
+        error: Why Kafka didn't answer.
+        say: Takes lines of progress.
+        how: Further arguments of `validate_archive`.
+    """
+    say(Line(f"validate: {error}", Level.WARNING))
+    say(Line(f"validate: {_FILES_ALONE}", Level.WARNING))
+    return validate_archive(archive, None, say, writes=False, **how)
 
 
 def _validate_generations(validation: _Validation, *, whole: bool, writes: bool) -> None:

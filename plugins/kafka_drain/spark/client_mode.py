@@ -4,25 +4,28 @@ from __future__ import annotations
 
 import os
 import re
-import socket
 import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from functools import partial
 from pathlib import Path
 from typing import ClassVar
 
-from kafka_drain.errors import SparkJobError
+from kafka_drain.errors import KafkaDrainError, SparkJobError
+from kafka_drain.outages import Watch
 from kafka_drain.progress import Level, Line, SparkUiLine, read_progress_line
 from kafka_drain.spark.connect import TOKEN_VARIABLE, ConnectAddress
-from kafka_drain.spark.engine import Found, NoServerError, run_on
+from kafka_drain.spark.connect_reaching import look_at_server, require_server
+from kafka_drain.spark.engine import Found, ServerGoneError, run_on
 from kafka_drain.spark.job_spec import CONNECT_VARIABLE, PARENT_VARIABLE, write_private
 from kafka_drain.spark.place import SparkConnection
 from kafka_drain.spark.submit import SparkApplication
 
-#: Time that a Spark Connect server has to accept a connection.
-_CONNECT_SECONDS = 10.0
+#: For how long a Spark Connect server may not answer while it runs something. What it commits
+#: stays, and pyspark's client waits for ever for one that hangs.
+GONE_SECONDS = 45.0
 
 # What kafka_drain_spark.job prints.
 _SPARK_UI = re.compile(r"spark ui: (https?://\S+)\s*$")
@@ -217,6 +220,14 @@ class SparkConnect(SparkProcess):
     #: The client stops its query first, which finishes the tasks that are writing.
     last_seconds = 20.0
 
+    def __init__(
+        self, connection: SparkConnection, hear: Callable[[Line], None] | None = None
+    ) -> None:
+        super().__init__(connection, hear)
+        self._address = ConnectAddress.parse(connection.master)
+        self._watch: Watch | None = None
+        self._gone: KafkaDrainError | None = None
+
     @contextmanager
     def early(self, application: SparkApplication) -> Iterator[None]:
         """Start the client, which opens its session and waits; end it if it isn't submitted."""
@@ -234,8 +245,9 @@ class SparkConnect(SparkProcess):
 
         Raises:
             NoServerError: When the server doesn't answer.
+            ConfigError: When it refuses the token, or only one of both speaks TLS.
         """
-        _require_server(ConnectAddress.parse(self._connection.master))
+        require_server(self._connection)
         if self._process is None:
             self._begin(application)
         process = self._process
@@ -245,16 +257,62 @@ class SparkConnect(SparkProcess):
         # One that has ended says why when it is polled.
         with suppress(BrokenPipeError):
             os.write(process.stdin.fileno(), b"\n")
+        self._gone, self._watch = None, Watch(self._say)
+        self._watch.add(
+            f"the Spark Connect server at {self._address}",
+            self._look,
+            after=GONE_SECONDS,
+            end=partial(self._give_up, process),
+        )
         return str(process.pid)
 
+    def poll(self, application_id: str) -> bool:
+        """Hear the next line; see `SparkProcess.poll`.
+
+        Raises:
+            ServerGoneError: When the server hasn't answered for `GONE_SECONDS`.
+        """
+        try:
+            return super().poll(application_id)
+        except SparkJobError as error:
+            if self._gone is None:
+                raise
+            raise ServerGoneError(
+                f"the Spark Connect server stopped answering: {self._gone}. What it committed "
+                "stays, and a retry resumes after that; a server that only hung goes on with its "
+                "query, which a retry follows"
+            ) from error
+
+    def _look(self) -> KafkaDrainError | None:
+        return look_at_server(self._address, self._connection.token)
+
+    def _say(self, line: str) -> None:
+        if self._hear is not None:
+            self._hear(line if isinstance(line, Line) else Line(line))
+        else:
+            sys.stderr.write(f"{line}\n")
+            sys.stderr.flush()
+
+    def _give_up(self, process: subprocess.Popen[str], missed: KafkaDrainError) -> None:
+        """End the client of a server that is gone; it can't stop anything there any more."""
+        self._gone = missed
+        process.kill()
+
+    def _forget(self) -> None:
+        if self._watch is not None:
+            self._watch.close()
+            self._watch = None
+        super()._forget()
+
     def _begin(self, application: SparkApplication) -> None:
-        address = ConnectAddress.parse(self._connection.master)
         settings = self._private() / "connect.json"
         write_private(settings, {"conf": application.conf, "py_files": str(application.py_files)})
         environment = {
+            # What gRPC prints of connections that fail is in the errors.
+            "GRPC_VERBOSITY": "NONE",
             **os.environ,
             # Not on the command line: it may contain a token.
-            "SPARK_REMOTE": address.url(self._connection.token),
+            "SPARK_REMOTE": self._address.url(self._connection.token),
             CONNECT_VARIABLE: str(settings),
             "PYTHONPATH": os.pathsep.join(_import_path(application)),
         }
@@ -262,26 +320,11 @@ class SparkConnect(SparkProcess):
         self._start(_client_command(application), environment, watched=True)
 
     def _what(self) -> str:
-        return f"the client of {ConnectAddress.parse(self._connection.master)}"
+        return f"the client of {self._address}"
 
 
 def _client_command(application: SparkApplication) -> list[str]:
     return [sys.executable, str(application.path), *application.arguments]
-
-
-def _require_server(address: ConnectAddress) -> None:
-    """Require that something listens: pyspark would try for ten minutes.
-
-    Raises:
-        NoServerError: When nothing does.
-    """
-    try:
-        socket.create_connection((address.host, address.port), _CONNECT_SECONDS).close()
-    except OSError as error:
-        raise NoServerError(
-            f"no Spark Connect server answers at {address}: {error}; start one with "
-            "`kafka-drain spark-server`, or correct the master"
-        ) from error
 
 
 def _import_path(application: SparkApplication) -> list[str]:

@@ -18,7 +18,7 @@ TOKEN_VARIABLE = "SPARK_CONNECT_AUTHENTICATE_TOKEN"
 _OURS = "session_id"
 
 #: The user whose sessions these are: the same on every machine, so that another one finds them.
-_USER = "kafka-drain"
+USER = "kafka-drain"
 
 
 def is_connect(master: str) -> bool:
@@ -74,6 +74,11 @@ class ConnectAddress:
         return f"{SCHEME}{self.host}:{self.port}"
 
     @property
+    def uses_tls(self) -> bool:
+        """Whether clients speak TLS to it, even without a token."""
+        return self.parameters.get("use_ssl", "").lower() == "true"
+
+    @property
     def master(self) -> str:
         """The Spark master that `parse` reads."""
         parameters = "".join(f";{name}={quote(value)}" for name, value in self.parameters.items())
@@ -81,5 +86,5 @@ class ConnectAddress:
 
     def url(self, token: str = "") -> str:
         """Return the connection string for pyspark, which is secret if it contains a token."""
-        parameters = {"user_id": _USER, **self.parameters, **({"token": token} if token else {})}
+        parameters = {"user_id": USER, **self.parameters, **({"token": token} if token else {})}
         return f"{self}/" + "".join(f";{n}={quote(v, safe='')}" for n, v in parameters.items())

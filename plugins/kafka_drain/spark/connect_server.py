@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib.metadata import version
 
+from kafka_drain.child_process import EndsWithParent
 from kafka_drain.config.spark_conf import AVRO_LIMITS, DEFAULTS, FIXED, add_java_options
 from kafka_drain.errors import ConfigError, MachineError
 from kafka_drain.spark import java
@@ -96,7 +97,7 @@ def server_command(
 def run_server(
     options: ServerOptions, say: Callable[[str], None], ready: Callable[[], None] = lambda: None
 ) -> int:
-    """Run a server until it ends; return its exit code.
+    """Run a server until it ends; return its exit code. It ends with this process, however it does.
 
     Args:
         options: How it is started.
@@ -125,6 +126,7 @@ def run_server(
         environment.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
     began = time.monotonic()
     with subprocess.Popen(command, env=environment, stdout=sys.stderr) as process:
+        watcher = EndsWithParent(process.pid)
         try:
             while not _accepts(options.address):
                 if process.poll() is not None:
@@ -146,6 +148,7 @@ def run_server(
             return process.wait()
         finally:
             _end(process)
+            watcher.dismiss()
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:

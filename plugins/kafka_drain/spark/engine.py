@@ -26,6 +26,10 @@ class NoServerError(SparkJobError):
     """Raised when no Spark Connect server answers, so that nothing was run."""
 
 
+class ServerGoneError(SparkJobError):
+    """Raised when a Spark Connect server stopped answering while it ran something."""
+
+
 @dataclass(frozen=True)
 class Found:
     """An application that an earlier process started, and whose result nobody has read.

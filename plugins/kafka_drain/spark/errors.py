@@ -26,6 +26,8 @@ _DATA_LOSS = ("KAFKA_DATA_LOSS", "data may have been lost", "OffsetOutOfRangeExc
 _NO_MEMORY = ("OutOfMemoryError", "Java heap space", "GC overhead limit exceeded")
 #: Spark of a record that its consumer doesn't get.
 _WAITED = re.compile(r"Cannot fetch record for offset (?P<offset>\d+) in (?P<ms>\d+) millisec")
+#: Spark of a batch that another query has written to the same checkpoint.
+_OTHER_WRITER = ("CONCURRENT_STREAM_LOG_UPDATE", "Multiple streaming jobs detected")
 #: What a Spark Connect server, or pyspark's client, says of a session that has ended.
 _NO_SESSION = ("INVALID_HANDLE.SESSION", "NO_ACTIVE_SESSION", "server side session identifier")
 
@@ -83,6 +85,12 @@ def spark_error(
         )
     if any(words in message for words in _NO_MEMORY):
         return SparkJobError(f"the {what} ran out of memory: {message}; {_remedy(memory, polled)}")
+    if any(words in message for words in _OTHER_WRITER):
+        return SparkJobError(
+            "another Spark application, which a killed command has left, drains to the same "
+            "archive without its lease, on another machine or a Spark Connect server. End it, or "
+            f"wait for its end, then run the same command again. The {what} failed with: {message}"
+        )
     if any(words in message for words in _NO_SESSION):
         return SparkJobError(
             "the Spark Connect server has ended the session; a retry resumes after the last "

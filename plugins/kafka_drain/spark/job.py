@@ -12,7 +12,13 @@ from typing import Any, ClassVar
 from kafka_drain import errors
 from kafka_drain.errors import KafkaDrainError, SparkJobError
 from kafka_drain.kafka.topic_watch import TopicWatch
-from kafka_drain.spark.engine import NoServerError, SparkRunner, StillRunningError, stop_running
+from kafka_drain.spark.engine import (
+    NoServerError,
+    ServerGoneError,
+    SparkRunner,
+    StillRunningError,
+    stop_running,
+)
 from kafka_drain.spark.errors import no_result, spark_error
 from kafka_drain.spark.job_spec import read_result
 from kafka_drain.spark.submit import SparkApplication
@@ -47,16 +53,16 @@ class SparkJob:
 
         Raises:
             KafkaDrainError: When the job reported an error; see `result`.
-            SparkJobError: When spark-submit failed otherwise.
+            SparkJobError: When spark-submit failed otherwise, or a Spark Connect server is gone.
             TopicError: When a topic of `watch` was deleted meanwhile; what ran was stopped.
         """
         watch = self.watch()
-        # One goes on running, with its lease; the other has run nothing.
-        unless = (StillRunningError, NoServerError)
+        # One goes on running, with its lease; another has run nothing; the last says what happened.
+        unless = (StillRunningError, NoServerError, ServerGoneError)
         with watch.ending(lambda: stop_running(runner), unless) if watch else nullcontext():
             try:
                 runner(self.application)
-            except NoServerError:
+            except (NoServerError, ServerGoneError):
                 raise
             except SparkJobError:
                 # Prefer the error in the result; without one, the exit code is all there is.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -35,7 +36,8 @@ from kafka_drain.kafka.cluster import KafkaCluster, Topic
 from kafka_drain.kafka.identity import is_other_cluster, next_incarnation
 from kafka_drain.metadata_log.manifest import SinkFile
 from kafka_drain.offsets import OffsetRange, TopicPartition, to_spark_json
-from kafka_drain.progress import Level, Line
+from kafka_drain.outages import REPEAT_SECONDS
+from kafka_drain.progress import Level, Line, duration_text
 from kafka_drain.proof.committed_files import read_committed_files
 from kafka_drain.proof.content_checks import Reread, SegmentFiles
 from kafka_drain.proof.gap_explanation import same_topics
@@ -668,7 +670,7 @@ def roll_between_drains(
         archive: The archive.
         cluster: The Kafka cluster that it was drained from.
         run: Name of this run for display: Airflow's run id, or `terminal`.
-        say: Called with the plan's lines, or why nothing is done.
+        say: Called with the plan's lines, what is waited for, or why nothing is done.
         wait_seconds: How long to wait for a drain and its validation to finish.
 
     Returns:
@@ -677,7 +679,7 @@ def roll_between_drains(
     Raises:
         KafkaDrainError: As `plan_roll` does.
     """
-    deadline = time.monotonic() + wait_seconds
+    deadline, said = time.monotonic() + wait_seconds, -math.inf
     while True:
         try:
             with hold_lease(archive.root, run=run, say=say):
@@ -687,8 +689,13 @@ def roll_between_drains(
                 roll(plan, say)
                 return plan
         except (LockedError, CheckpointError) as error:
-            if time.monotonic() >= deadline:
+            now = time.monotonic()
+            if now >= deadline:
                 skipped = f"roll {archive.root}: WARNING skipped this time: {error}"
                 say(Line(skipped, Level.WARNING))
                 return None
+            if now - said >= REPEAT_SECONDS:
+                said = now
+                left = duration_text(deadline - now)
+                say(f"roll {archive.root}: waiting, for {left} at most: {error}")
         time.sleep(1)

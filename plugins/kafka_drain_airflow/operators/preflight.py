@@ -9,6 +9,7 @@ from kafka_drain.config.pipeline import Pipeline
 from kafka_drain_airflow.connections import (
     is_true,
     listed,
+    require_spark_connect,
     terminal_errors_fail,
 )
 from kafka_drain_airflow.data_intervals import window_interval
@@ -76,6 +77,7 @@ class PreflightOperator(PipelineOperator):
         Raises:
             AirflowFailException: If the user has to change something first; the message says what.
             KafkaUnavailableError: If Kafka doesn't answer; a retry may help.
+            SparkJobError: If the pipeline's Spark Connect server doesn't; a retry may help.
         """
         from kafka_drain.drain.preflight import DrainPlan, preflight
         from kafka_drain.windows.backfill_plan import BackfillPlan, plan_backfill
@@ -83,6 +85,7 @@ class PreflightOperator(PipelineOperator):
         plan: BackfillPlan | DrainPlan
         with terminal_errors_fail(), archive_access(self.pipeline):
             interval = window_interval(context, self.mode, self.window_start, self.window_end)
+            require_spark_connect(self.pipeline)
             cluster = kafka_cluster(self.pipeline.kafka_conn_id)
             accepted = listed(self.acknowledge_expired)
             if interval is None:

@@ -113,7 +113,7 @@ class ValidateManifestOperator(SparkJobOperator):
 
         Raises:
             AirflowFailException: If the archive isn't complete; names the reasons and the report.
-            KafkaUnavailableError: If a gap has to be explained and Kafka doesn't answer.
+            KafkaUnavailableError: If Kafka doesn't answer; what the files alone prove is logged.
         """
         from kafka_drain.config.checks import one_of
 
@@ -128,6 +128,7 @@ class ValidateManifestOperator(SparkJobOperator):
     def _validate(self, cluster: KafkaCluster, context: Context) -> dict[str, Any]:
         from kafka_drain.archive.archive import Archive
         from kafka_drain.clock import utc_now
+        from kafka_drain.errors import KafkaUnavailableError
         from kafka_drain.events.published import begin_publication
         from kafka_drain.events.sealed_summary import sealed_summary
         from kafka_drain.events.segment_events import segment_events
@@ -136,24 +137,33 @@ class ValidateManifestOperator(SparkJobOperator):
         from kafka_drain.proof.executor_reading import read_by_spark
         from kafka_drain.proof.report import note_overview, write_report
         from kafka_drain.proof.report_text import report_lines
-        from kafka_drain.proof.validation import validate_archive
+        from kafka_drain.proof.validation import validate_archive, validate_files_alone
         from kafka_drain_airflow.observability.metrics import tell_overview
 
         archive = Archive.at(self.pipeline.archive)
         signer = evidence_signer(self.pipeline)
         publication = begin_publication(archive, context.get("run_id"))
-        report = validate_archive(
-            archive,
-            cluster,
-            self._say,
-            scope="all" if self.scope == "all" else "open",
-            acknowledge_expired=listed(self.acknowledge_expired),
-            run=context.get("run_id"),
-            read_many=read_by_spark(self.pipeline, self.run_application),
-            signer=signer,
-            describe=describe_with(cluster.config, self.pipeline.describe_cluster, self._say),
-            keep_schemas=partial(self._keep_schemas, archive),
-        )
+        how: dict[str, Any] = {
+            "scope": "all" if self.scope == "all" else "open",
+            "acknowledge_expired": listed(self.acknowledge_expired),
+            "run": context.get("run_id"),
+            "read_many": read_by_spark(self.pipeline, self.run_application),
+            "signer": signer,
+        }
+        try:
+            report = validate_archive(
+                archive,
+                cluster,
+                self._say,
+                describe=describe_with(cluster.config, self.pipeline.describe_cluster, self._say),
+                keep_schemas=partial(self._keep_schemas, archive),
+                **how,
+            )
+        except KafkaUnavailableError as error:
+            alone = validate_files_alone(archive, error, self._say, **how)
+            for line in report_lines(alone):
+                self.log.info("%s", line)
+            raise
         path = write_report(archive, report, context.get("run_id"))
         # A failed task returns nothing, and its report is the one users need most.
         self._push(context, REPORT_KEY, path)

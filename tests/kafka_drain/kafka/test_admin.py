@@ -27,10 +27,19 @@ from kafka_drain.kafka.cluster_changes import ClusterChanges
 from kafka_drain.kafka.cluster_state import Acl
 from kafka_drain.kafka.consumer_groups import ConsumerGroups
 from kafka_drain.kafka.error_codes import PASSING, UNAVAILABLE
+from kafka_drain.kafka.reaching import Reached
 from kafka_drain.offsets import TopicPartition
 from tests.kafka_drain.fake_admin import FakeAdmin, FakeClient
 
 ORDERS = TopicPartition("orders", 0)
+
+
+@pytest.fixture(autouse=True)
+def unreached(monkeypatch: pytest.MonkeyPatch) -> list[Reached]:
+    """What the addresses say, to which nothing is sent: nothing, unless a test adds it."""
+    reached: list[Reached] = []
+    monkeypatch.setattr(admin_module, "reach", lambda *_: reached)
+    return reached
 
 
 class OffsetsClient:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -16,6 +17,7 @@ from kafka_drain.errors import (
 )
 from kafka_drain.kafka import topic_watch
 from kafka_drain.kafka.topic_watch import TopicWatch, vanished
+from tests.faults.injection import wait_for
 
 
 @pytest.mark.parametrize(
@@ -54,6 +56,14 @@ class Answers:
 
     def __init__(self, *answers: dict[str, str] | KafkaDrainError) -> None:
         self.answers = list(answers)
+
+    def look(self) -> KafkaDrainError | None:
+        answer = self.answers[0]
+        if not isinstance(answer, KafkaUnavailableError):
+            return None
+        if len(self.answers) > 1:
+            self.answers.pop(0)
+        return answer
 
     def ids_of(self, names: Any) -> dict[str, str]:
         assert set(names) == {"a"}
@@ -147,3 +157,39 @@ def test_ending_fine() -> None:
     """A job that ends well is left alone."""
     with watch_of(THERE).ending(pytest.fail):
         pass
+
+
+def test_ending_kafka_away() -> None:
+    """A Kafka that hasn't answered for long ends what waits for it, and is named."""
+    watch = replace(watch_of(KafkaUnavailableError("b:1 refuses connections")), away_seconds=0.05)
+    stopped = threading.Event()
+
+    def job() -> None:
+        with watch.ending(stopped.set):
+            assert stopped.wait(10)
+            raise SparkJobError("killed")
+
+    with pytest.raises(
+        KafkaUnavailableError, match=r"hasn't answered for 0 s.*b:1 refuses"
+    ) as raised:
+        job()
+
+    assert str(raised.value.__cause__) == "killed"
+
+
+def test_ending_kafka_back() -> None:
+    """Outages that end in between aren't added up."""
+    away = KafkaUnavailableError("no answer")
+    watch = watch_of(away, THERE, away, THERE)
+
+    with watch.ending(pytest.fail):
+        looked = watch.cluster.answers  # type: ignore[attr-defined]
+        wait_for(lambda: len(looked) == 1, "looks")
+
+
+def test_blame_names_an_outage() -> None:
+    """What failed while Kafka was away says so, and remains the same kind of error."""
+    error = watch_of(KafkaUnavailableError("b:1 refuses connections")).blame(SparkJobError("late"))
+
+    assert type(error) is SparkJobError
+    assert str(error) == "late. Kafka doesn't answer now: b:1 refuses connections"

@@ -16,14 +16,18 @@ from typing import Any
 
 import pytest
 
+from kafka_drain import outages
+from kafka_drain.background import Background
 from kafka_drain.errors import ConfigError, MachineError, SparkJobError
 from kafka_drain.progress import Level, Line, ProgressLine, SparkUiLine
+from kafka_drain.spark import client_mode
 from kafka_drain.spark.client_mode import SparkConnect, SparkProcess, SparkSubmit, read_spark_line
-from kafka_drain.spark.engine import NoServerError
+from kafka_drain.spark.engine import NoServerError, ServerGoneError
 from kafka_drain.spark.job import SparkJob
 from kafka_drain.spark.job_spec import write_private
 from kafka_drain.spark.place import SparkConnection
 from kafka_drain.spark.runner import runner_for
+from tests.fake_spark_connect import fake_server
 from tests.faults.injection import wait_for
 
 CONNECTION = SparkConnection("local[1]")
@@ -169,11 +173,15 @@ class Client:
 
 @pytest.fixture
 def port() -> Iterator[int]:
-    """A port at which something listens."""
-    with socket.socket() as server:
-        server.bind(("127.0.0.1", 0))
-        server.listen()
-        yield int(server.getsockname()[1])
+    """A port at which a server answers as Spark does that a client opens no session at."""
+    with fake_server() as found:
+        yield found
+
+
+@pytest.fixture
+def accepting(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let the server accept any client: this one has no TLS, which a token needs."""
+    monkeypatch.setattr(client_mode, "require_server", lambda _: None)
 
 
 def client(tmp_path: Path, text: str, *arguments: str) -> Any:
@@ -181,6 +189,7 @@ def client(tmp_path: Path, text: str, *arguments: str) -> Any:
     return Client(tmp_path / "main.py", list(arguments))
 
 
+@pytest.mark.usefixtures("accepting")
 def test_spark_connect_client(tmp_path: Path, port: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """The client finds address, token and settings in its environment, and none in its command."""
     monkeypatch.setenv("SPARK_CONNECT_AUTHENTICATE_TOKEN", "another")
@@ -206,6 +215,7 @@ print(path, oct(stat.S_IMODE(os.stat(path).st_mode)))
     assert not Path(path).exists()
 
 
+@pytest.mark.usefixtures("accepting")
 def test_spark_connect_failed(tmp_path: Path, port: int) -> None:
     """A client's exit code says that it failed; the message has no token."""
     connection = SparkConnection(f"sc://127.0.0.1:{port}", token="s3cret")
@@ -228,6 +238,29 @@ def test_spark_connect_without_server(tmp_path: Path) -> None:
         job.run(SparkConnect(SparkConnection(f"sc://127.0.0.1:{unused}")))
 
     assert not ran.exists()
+
+
+def test_spark_connect_server_gone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A server that stops answering is named, and its client, which would wait, is ended."""
+    monkeypatch.setattr(outages, "LOOK_SECONDS", 0.05)
+    monkeypatch.setattr(client_mode, "GONE_SECONDS", 0.2)
+    heard: list[Line] = []
+    with fake_server() as port:
+        runner = SparkConnect(SparkConnection(f"sc://127.0.0.1:{port}"), heard.append)
+        application = client(tmp_path, "import time; print('begun', flush=True); time.sleep(300)")
+        job = SparkJob(application, tmp_path / "result.json")
+        running = Background(lambda: job.run(runner))
+        wait_for(lambda: "begun" in heard, "the client's start")
+
+    with pytest.raises(ServerGoneError) as raised:
+        wait_for(lambda: running.ended(0.1), "the end")
+
+    missed = f"no Spark Connect server answers at sc://127.0.0.1:{port}: it refuses connections"
+    assert f"stopped answering: {missed}" in str(raised.value)
+    assert "a retry resumes" in str(raised.value)
+    said = [line for line in heard if missed in line]
+    assert said[0].startswith("waiting: ")
+    assert said[0].level is Level.WARNING
 
 
 def test_spark_connect_client_ends_with_its_parent(tmp_path: Path, port: int) -> None:

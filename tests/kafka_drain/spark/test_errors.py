@@ -58,6 +58,12 @@ LAST_MS = 9_223_372_036_854_775
             SparkJobError,
             "^the Spark Connect server has ended the session; a retry resumes",
         ),
+        (
+            "[CONCURRENT_STREAM_LOG_UPDATE] Concurrent update to the log. Multiple streaming jobs "
+            "detected for 60.",
+            SparkJobError,
+            "^another Spark application, which a killed command has left, drains to the same arch",
+        ),
         ("Received incorrect server side session identifier.", SparkJobError, "a retry resumes"),
         ("[NO_ACTIVE_SESSION] No active Spark session found.", SparkJobError, "a retry resumes"),
         (

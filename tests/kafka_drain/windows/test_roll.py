@@ -29,10 +29,12 @@ from kafka_drain.findings import errors, summary
 from kafka_drain.offsets import OffsetRange, TopicPartition, to_spark_json
 from kafka_drain.progress import Level, level_of
 from kafka_drain.proof.validation import validate_archive
+from kafka_drain.storage.lease import hold_lease
 from kafka_drain.windows.roll import (
     RollPlan,
     plan_roll,
     roll,
+    roll_between_drains,
     run_roll,
 )
 from tests.kafka_drain.archive.journal.test_checks_sealed_state import cut, seal_rows
@@ -513,3 +515,18 @@ def test_plan_roll_not_rewritten(archive: Archive) -> None:
     """Asked to go on with rewritten logs where there are none, it changes nothing."""
     with pytest.raises(ConfigError, match=r"no log of .* was rewritten"):
         plan_roll(archive, cluster_with(gone=Log(end=9)), rewritten=True)
+
+
+def test_roll_between_drains_waits(archive: Archive) -> None:
+    """While a drain holds the lease, it is said which, and how long it is waited for."""
+    said: list[str] = []
+    with hold_lease(archive.root, run="nightly", say=said.append):
+        rolled = roll_between_drains(
+            archive, cluster_with(), run="terminal", say=said.append, wait_seconds=0.5
+        )
+
+    waiting, skipped = said
+    assert rolled is None
+    assert waiting.startswith(f"roll {archive.root}: waiting, for 0 s at most: ")
+    assert "nightly" in waiting
+    assert skipped.startswith(f"roll {archive.root}: WARNING skipped this time: ")

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from kafka_drain.cli.console import say_lines
 from kafka_drain.errors import ConfigError
 from kafka_drain.kafka.client_config import KafkaConfig
-from kafka_drain.kafka.cluster import KafkaCluster
+from kafka_drain.kafka.cluster import KafkaCluster, watched
 from kafka_drain.schemas.registry import SchemaRegistry
 
 if TYPE_CHECKING:
@@ -230,7 +230,7 @@ def cluster_from(options: argparse.Namespace) -> KafkaCluster:
         )
     config = KafkaConfig(settings)
     say_lines(f"Kafka connection: {warning}" for warning in config.warnings)
-    return KafkaCluster(config)
+    return watched(config)
 
 
 def target_from(options: argparse.Namespace, why: str) -> KafkaCluster:
@@ -247,7 +247,7 @@ def target_from(options: argparse.Namespace, why: str) -> KafkaCluster:
         settings["bootstrap.servers"] = options.to_bootstrap
     if not settings:
         raise ConfigError(f"no target given; pass --to-bootstrap or --to-kafka-config: {why}")
-    return KafkaCluster(KafkaConfig(settings))
+    return watched(KafkaConfig(settings))
 
 
 def registry_from(options: argparse.Namespace) -> SchemaRegistry | None:

@@ -22,7 +22,7 @@ from kafka_drain.cli.exit_codes import FAILED, OK
 from kafka_drain.errors import ConfigError
 from kafka_drain.intervals import parse_time
 from kafka_drain.kafka.client_config import KafkaConfig
-from kafka_drain.kafka.cluster import KafkaCluster
+from kafka_drain.kafka.cluster import KafkaCluster, watched
 from kafka_drain.kafka.consumer_groups import ConsumerGroups
 from kafka_drain.kafka.identity import is_other_cluster
 from kafka_drain.offsets import TopicPartition
@@ -142,9 +142,9 @@ def _archived(options: argparse.Namespace, archive: Archive) -> ArchivedOffsets 
 
 def _source_cluster(options: argparse.Namespace) -> KafkaCluster | None:
     if options.source_kafka_config:
-        return KafkaCluster(KafkaConfig(json_file(options.source_kafka_config)))
+        return watched(KafkaConfig(json_file(options.source_kafka_config)))
     if options.source_bootstrap_servers:
-        return KafkaCluster(KafkaConfig({"bootstrap.servers": options.source_bootstrap_servers}))
+        return watched(KafkaConfig({"bootstrap.servers": options.source_bootstrap_servers}))
     return None
 
 

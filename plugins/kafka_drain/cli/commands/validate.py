@@ -21,11 +21,12 @@ from kafka_drain.cli.commands.plan_answer import acts, say_dry_run
 from kafka_drain.cli.commands.report_answer import answer_report
 from kafka_drain.cli.console import say
 from kafka_drain.config.checks import refuse
+from kafka_drain.errors import KafkaUnavailableError
 from kafka_drain.kafka.cluster import KafkaCluster
 from kafka_drain.kafka.cluster_state import ASKED
 from kafka_drain.proof.cluster_capture import Describe, describe_with, parts_before
 from kafka_drain.proof.committed_files import ReadFiles
-from kafka_drain.proof.validation import validate_archive
+from kafka_drain.proof.validation import validate_archive, validate_files_alone
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -56,19 +57,27 @@ def run(options: argparse.Namespace) -> int:
     archive = Archive.at(options.archive)
     cluster = cluster_from(options) if names_kafka(options) else None
     signer = signer_from(options)
-    report = validate_archive(
-        archive,
-        cluster,
-        say,
-        scope=options.scope,
-        deep=options.deep,
-        acknowledge_expired=options.acknowledge_expired,
-        describe=_describe(options, archive, cluster),
+    how = {
+        "scope": options.scope,
+        "deep": options.deep,
+        "acknowledge_expired": options.acknowledge_expired,
         # Made only if there are many files: it needs Java.
-        read_many=lambda *asked: _by_spark(options)(*asked),  # noqa: PLW0108
-        writes=acts(options),
-        signer=signer,
-    )
+        "read_many": lambda *asked: _by_spark(options)(*asked),  # noqa: PLW0108
+        "signer": signer,
+    }
+    try:
+        report = validate_archive(
+            archive,
+            cluster,
+            say,
+            describe=_describe(options, archive, cluster),
+            writes=acts(options),
+            **how,
+        )
+    except KafkaUnavailableError as error:
+        report = validate_files_alone(archive, error, say, **how)
+        answer_report(options, archive, report, writes=False)
+        raise
     code = answer_report(options, archive, report, writes=acts(options), signer=signer)
     say_dry_run(options, "seal what is proven and write the report")
     return code

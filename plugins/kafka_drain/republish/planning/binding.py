@@ -75,6 +75,10 @@ class Binding:
         return None
 
 
+#: For how long Kafka may not answer: senders give up by themselves after five minutes.
+AWAY_SECONDS = 360.0
+
+
 def watch_targets(cluster: KafkaCluster, plan: RepublishPlan) -> TopicWatch:
     """Return the target topics of a plan, to look at while they are sent to."""
     return TopicWatch(
@@ -83,6 +87,7 @@ def watch_targets(cluster: KafkaCluster, plan: RepublishPlan) -> TopicWatch:
         f"while run {plan.key} was sending to it. Nothing more was sent, and what was sent went "
         "with the topic; find out who deleted it, then start a new run (--run-name; run_name in "
         "Airflow) into an empty topic",
+        AWAY_SECONDS,
     )
 
 

@@ -1,4 +1,4 @@
-"""Run blocking work in a thread, so that its progress can be shown."""
+"""Run blocking work in a thread, so that something else can be done while it lasts."""
 
 from __future__ import annotations
 
@@ -8,9 +8,12 @@ from typing import Generic, TypeVar
 
 T = TypeVar("T")
 
+#: How long to wait at a time, so that signals are heard.
+_TURN_SECONDS = 1.0
+
 
 class Background(Generic[T]):
-    """Runs a function in a thread.
+    """Runs a function in a thread, which doesn't keep the process from ending.
 
     Args:
         work: The function.
@@ -32,9 +35,17 @@ class Background(Generic[T]):
     def ended(self, seconds: float) -> bool:
         """Wait up to this long; return whether the work has finished, or raise its error."""
         self._thread.join(seconds)
+        if self._thread.is_alive():
+            return False
         if self._error is not None:
             raise self._error
-        return not self._thread.is_alive()
+        return True
+
+    def wait(self) -> T:
+        """Wait for the work's end; return its result, or raise its error."""
+        while not self.ended(_TURN_SECONDS):
+            pass
+        return self.result()
 
     def result(self) -> T:
         """Return the result of the finished work."""

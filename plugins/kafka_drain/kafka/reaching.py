@@ -1,0 +1,224 @@
+"""Why no broker answers: asked at the addresses themselves, below Kafka's clients.
+
+Clients go on trying, and report only that nobody answered in time. What an address says to a
+connection, to a request of Kafka's and to a TLS handshake tells more, within milliseconds.
+"""
+
+from __future__ import annotations
+
+import socket
+import ssl
+import struct
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import Enum
+from functools import partial
+
+from kafka_drain.background import Background
+
+#: Time that an address has for each step: to accept a connection, and to answer on it.
+STEP_SECONDS = 3.0
+
+#: Number of addresses that are looked at: any of them would do for a client.
+_MOST = 10
+
+#: Kafka's first request on a connection, ApiVersions, in its first version: key, version, id, and
+#: the name of the client (https://kafka.apache.org/protocol).
+_ID = 1_263_551_073
+_NAME = b"kafka-drain"
+_BODY = struct.pack(f">hhih{len(_NAME)}s", 18, 0, _ID, len(_NAME), _NAME)
+_REQUEST = struct.pack(">i", len(_BODY)) + _BODY
+
+#: The first bytes of a TLS alert, and of a TLS handshake (RFC 8446, section 5.1).
+_OF_TLS = (b"\x15\x03", b"\x16\x03")
+
+
+class Answer(Enum):
+    """What an address says."""
+
+    ANSWERS = "answers"
+    REFUSED = "refuses connections"
+    UNKNOWN_HOST = "has a host name that isn't known"
+    UNREACHABLE = "can't be reached"
+    NO_CONNECTION = "doesn't accept a connection"
+    SILENT = "accepts connections, but doesn't answer"
+    CLOSES = "closes each connection before it answers"
+    TLS = "speaks TLS"
+    PLAINTEXT = "doesn't speak TLS"
+    OTHER = "isn't Kafka: it answers something else"
+
+
+#: What waiting doesn't change.
+_LASTING = frozenset({Answer.UNKNOWN_HOST, Answer.TLS, Answer.PLAINTEXT, Answer.OTHER})
+
+_WITH_TLS = {"plaintext": "SSL", "sasl_plaintext": "SASL_SSL"}
+_WITHOUT_TLS = {tls.lower(): plain.upper() for plain, tls in _WITH_TLS.items()}
+
+_CHECK_SERVERS = (
+    "check that the broker is running, and that bootstrap.servers is correct and reachable from "
+    "here"
+)
+
+
+@dataclass(frozen=True)
+class Reached:
+    """What an address said.
+
+    Attributes:
+        address: Its host and port.
+        answer: What it said.
+        detail: The system's own words; empty if there are none.
+    """
+
+    address: str
+    answer: Answer
+    detail: str = ""
+
+    def __str__(self) -> str:
+        """Return the sentence."""
+        return f"{self.address} {self.answer.value}" + (f" ({self.detail})" if self.detail else "")
+
+
+def is_lasting(reached: Sequence[Reached]) -> bool:
+    """Return whether waiting can't help at any of the addresses."""
+    return bool(reached) and all(each.answer in _LASTING for each in reached)
+
+
+def reasons(reached: Sequence[Reached]) -> str:
+    """Return why nobody answered, as text; empty if the addresses themselves do answer."""
+    if any(each.answer is Answer.ANSWERS for each in reached):
+        return ""
+    return ", ".join(map(str, reached))
+
+
+def remedy(reached: Sequence[Reached], protocol: str) -> str:
+    """Return what to do.
+
+    Args:
+        reached: What the addresses said.
+        protocol: The connection's security.protocol.
+    """
+    said, protocol = {each.answer for each in reached}, protocol.lower()
+    found = []
+    if Answer.TLS in said and protocol in _WITH_TLS:
+        found.append(
+            f"set security.protocol to {_WITH_TLS[protocol]} in the Kafka connection, which has "
+            f"{protocol.upper()}, or give the port of the listener without TLS"
+        )
+    if Answer.PLAINTEXT in said and protocol in _WITHOUT_TLS:
+        found.append(
+            f"set security.protocol to {_WITHOUT_TLS[protocol]} in the Kafka connection, which has "
+            f"{protocol.upper()}, or give the port of the listener with TLS"
+        )
+    if said & {Answer.UNKNOWN_HOST, Answer.OTHER}:
+        found.append("correct bootstrap.servers")
+    return "; ".join(found) or _CHECK_SERVERS
+
+
+def reach(servers: str, protocol: str, step_seconds: float = STEP_SECONDS) -> list[Reached]:
+    """Ask at addresses what they say to Kafka's clients, all at once; sends no login.
+
+    Args:
+        servers: Addresses as HOST:PORT, separated by commas.
+        protocol: The connection's security.protocol, which says whether to speak TLS.
+        step_seconds: How long each step may take; looking up a host's name may take longer.
+    """
+    addresses = [address.strip() for address in servers.split(",")][:_MOST]
+    with_tls = protocol.lower() in _WITHOUT_TLS
+    asked = [Background(partial(_reach, address, with_tls, step_seconds)) for address in addresses]
+    return [each.wait() for each in asked]
+
+
+def speaks_tls(host: str, port: int, seconds: float = STEP_SECONDS) -> bool:
+    """Return whether an address answers a TLS handshake."""
+    try:
+        return _shake((host, port), seconds) is Answer.TLS
+    except OSError:
+        return False
+
+
+def _reach(address: str, with_tls: bool, seconds: float) -> Reached:
+    host, _, port = address.rpartition(":")
+    place = (host.strip("[]"), int(port))
+    try:
+        answer = _over_tls(place, seconds) if with_tls else _in_plaintext(place, seconds)
+    except socket.gaierror as error:
+        passes = error.errno == socket.EAI_AGAIN
+        answer = Answer.UNREACHABLE if passes else Answer.UNKNOWN_HOST
+        return Reached(address, answer, error.strerror or "")
+    except ConnectionRefusedError:
+        return Reached(address, Answer.REFUSED)
+    except TimeoutError:
+        return Reached(address, Answer.NO_CONNECTION, f"within {seconds:g} s")
+    except OSError as error:
+        return Reached(address, Answer.UNREACHABLE, error.strerror or str(error))
+    return Reached(address, answer)
+
+
+def _in_plaintext(place: tuple[str, int], seconds: float) -> Answer:
+    """Return what an address says to a request without TLS."""
+    said = _asked(place, seconds)
+    if said is Answer.CLOSES and _shake(place, seconds) is Answer.TLS:
+        return Answer.TLS
+    return said
+
+
+def _over_tls(place: tuple[str, int], seconds: float) -> Answer:
+    """Return what an address says to a client that speaks TLS."""
+    said = _shake(place, seconds)
+    if said is Answer.TLS:
+        return Answer.ANSWERS
+    if said is Answer.CLOSES and _asked(place, seconds) is Answer.ANSWERS:
+        return Answer.PLAINTEXT
+    return said
+
+
+def _asked(place: tuple[str, int], seconds: float) -> Answer:
+    """Ask which requests a broker understands.
+
+    Raises:
+        OSError: When there is no connection.
+    """
+    with socket.create_connection(place, seconds) as connection:
+        try:
+            connection.sendall(_REQUEST)
+            said = _read(connection, 8)
+        except TimeoutError:
+            return Answer.SILENT
+        except OSError:
+            return Answer.CLOSES
+    if said.startswith(_OF_TLS):
+        return Answer.TLS
+    if len(said) < 8:
+        return Answer.OTHER if said else Answer.CLOSES
+    return Answer.ANSWERS if struct.unpack(">i", said[4:])[0] == _ID else Answer.OTHER
+
+
+def _read(connection: socket.socket, size: int) -> bytes:
+    said = b""
+    while len(said) < size and (more := connection.recv(size - len(said))):
+        said += more
+    return said
+
+
+def _shake(place: tuple[str, int], seconds: float) -> Answer:
+    """Begin TLS; whose certificate it is doesn't matter here.
+
+    Raises:
+        OSError: When there is no connection.
+    """
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+    with socket.create_connection(place, seconds) as connection:
+        try:
+            context.wrap_socket(connection, server_hostname=place[0]).close()
+        except TimeoutError:
+            return Answer.SILENT
+        except ssl.SSLEOFError:
+            return Answer.CLOSES
+        except ssl.SSLError as error:
+            # An alert is an answer of somebody who speaks TLS, such as one who wants a certificate.
+            return Answer.TLS if "ALERT" in (error.reason or "") else Answer.PLAINTEXT
+        except OSError:
+            return Answer.CLOSES
+    return Answer.TLS

@@ -1,0 +1,154 @@
+"""Say what a command waits for while a server that it needs doesn't answer.
+
+Clients of Kafka and Spark wait for minutes without a word. Beside them, a watch asks each server
+every few seconds, says when it stops answering and when it answers again, and can end the wait.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass, field
+
+from kafka_drain.errors import KafkaDrainError
+from kafka_drain.progress import Level, Line, duration_text
+
+#: Time between two looks.
+LOOK_SECONDS = 4.0
+#: Time between two lines about one outage.
+REPEAT_SECONDS = 60.0
+
+#: Returns why a server doesn't answer; None if it does.
+Look = Callable[[], "KafkaDrainError | None"]
+
+
+@dataclass
+class _Watched:
+    """A server that is watched.
+
+    Attributes:
+        name: Its name.
+        look: Asks it.
+        since: When it was first missed, in seconds of the clock; None while it answers.
+        said: When that was last said.
+        after: For how long it may be missed, in seconds.
+        end: Called once when it was missed for longer, with what the last look returned.
+    """
+
+    name: str
+    look: Look
+    since: float | None = None
+    said: float = field(default=float("-inf"))
+    after: float = float("inf")
+    end: Callable[[KafkaDrainError], object] = lambda _: None
+
+    def is_over(self, now: float) -> bool:
+        """Return whether it has been missed for too long."""
+        return self.since is not None and now - self.since >= self.after
+
+    def news(self, now: float, missed: KafkaDrainError | None) -> Line | None:
+        """Return what to say after a look; None for nothing new.
+
+        Args:
+            now: When the look began.
+            missed: What it returned.
+        """
+        if missed is None:
+            since, self.since, self.said = self.since, None, float("-inf")
+            if since is None:
+                return None
+            return Line(f"{self.name} answers again, after {duration_text(now - since)}")
+        self.since = now if self.since is None else self.since
+        if now - self.said < REPEAT_SECONDS:
+            return None
+        self.said = now
+        waited = now - self.since
+        still = f"still waiting after {duration_text(waited)}" if waited else "waiting"
+        return Line(f"{still}: {missed}", Level.WARNING)
+
+
+class Watch:
+    """Watches servers in a thread of its own, from the first one that is added until it is closed.
+
+    Args:
+        say: Takes lines; called in that thread.
+    """
+
+    def __init__(self, say: Callable[[str], object]) -> None:
+        self._say = say
+        self._watched: list[_Watched] = []
+        self._closed = threading.Event()
+        self._thread: threading.Thread | None = None
+
+    def add(
+        self,
+        name: str,
+        look: Look,
+        *,
+        after: float = float("inf"),
+        end: Callable[[KafkaDrainError], object] = lambda _: None,
+    ) -> None:
+        """Watch a server.
+
+        Args:
+            name: Its name and address, for messages.
+            look: Returns why it doesn't answer; None if it does. It should take seconds at most.
+            after: For how long it may not answer, in seconds.
+            end: Called once when it hasn't for longer, with the last error; ends what waits for it.
+        """
+        self._watched.append(_Watched(name, look, after=after, end=end))
+        if self._thread is None:
+            self._thread = threading.Thread(target=self._keep, name="outages", daemon=True)
+            self._thread.start()
+
+    def close(self) -> None:
+        """Say nothing any more, and wait for the end of a look that has begun: some seconds.
+
+        A client that is in use while the process ends may crash it.
+        """
+        self._closed.set()
+        if self._thread is not None:
+            self._thread.join()
+
+    def _keep(self) -> None:
+        while not self._closed.wait(LOOK_SECONDS):
+            for watched in list(self._watched):
+                now = time.monotonic()
+                missed = watched.look()
+                line = watched.news(now, missed)
+                if self._closed.is_set():
+                    return
+                if line is not None:
+                    self._say(line)
+                if missed is not None and watched.is_over(now):
+                    self._watched.remove(watched)
+                    watched.end(missed)
+
+
+_WATCH: ContextVar[Watch | None] = ContextVar("watch", default=None)
+
+
+@contextmanager
+def told_of_outages(say: Callable[[str], object]) -> Iterator[None]:
+    """Say within the context when a server that `watch` named stops answering.
+
+    Args:
+        say: Takes lines; called in another thread.
+    """
+    opened = Watch(say)
+    token = _WATCH.set(opened)
+    try:
+        yield
+    finally:
+        _WATCH.reset(token)
+        opened.close()
+
+
+def watch(name: str, look: Look) -> None:
+    """Let the context that `told_of_outages` made watch a server; nothing without one."""
+    opened = _WATCH.get()
+    if opened is not None:
+        opened.add(name, look)
