@@ -189,9 +189,9 @@ def reads_of(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     reads: list[str] = []
     read_records = search.read_records
 
-    def noting(path: Any, *rest: Any) -> Any:
+    def noting(path: Any, *rest: Any, **bounds: Any) -> Any:
         reads.append(Path(str(path)).name)
-        return read_records(path, *rest)
+        return read_records(path, *rest, **bounds)
 
     monkeypatch.setattr(search, "read_records", noting)
     return reads
