@@ -54,7 +54,15 @@ class FoundRestores:
     problem: str = ""
 
 
-F = TypeVar("F", Found, FoundRestores)
+@dataclass(frozen=True)
+class FoundStart:
+    """Whether an archive's first drain has begun; None and why, if the archive can't be read."""
+
+    is_begun: bool | None = None
+    problem: str = ""
+
+
+F = TypeVar("F", Found, FoundRestores, FoundStart)
 
 
 def find_all(places: Sequence[Place]) -> list[Found]:
@@ -65,6 +73,12 @@ def find_all(places: Sequence[Place]) -> list[Found]:
 def restores_of_all(places: Sequence[Place]) -> list[FoundRestores]:
     """Return the restores of several archives, which are read in parallel."""
     return _read_all(find_restores, FoundRestores, places)
+
+
+def start_of(place: Place) -> FoundStart:
+    """Return whether an archive's first drain has begun."""
+    [found] = _read_all(find_start, FoundStart, [place])
+    return found
 
 
 def _read_all(
@@ -110,6 +124,17 @@ def find(place: Place) -> Found:
 def find_restores(place: Place) -> FoundRestores:
     """Return an archive's restores."""
     return _if_readable(place, lambda root: FoundRestores(*_restores.of(root)), FoundRestores)
+
+
+def find_start(place: Place) -> FoundStart:
+    """Return whether an archive has a generation, read from the archive."""
+    return _if_readable(place, lambda root: FoundStart(_is_begun(Archive.at(root))), FoundStart)
+
+
+def _is_begun(archive: Archive) -> bool:
+    if not archive.exists:
+        return archive.has_lost_document
+    return archive.snapshot().open_generation is not None
 
 
 def _if_readable(place: Place, read: Callable[[UPath], F], kind: Callable[..., F]) -> F:

@@ -14,7 +14,12 @@ from airflow.providers.common.compat.version_compat import AIRFLOW_V_3_0_PLUS
 from sqlalchemy import String, and_, cast, func, or_, select
 
 from kafka_drain_airflow.dag_tags import TAG
-from kafka_drain_airflow.observability.archive_events import CONN_ID, PIPELINE, archive_of
+from kafka_drain_airflow.observability.archive_events import (
+    CONN_ID,
+    PIPELINE,
+    archive_of,
+    archive_uri,
+)
 
 if TYPE_CHECKING or AIRFLOW_V_3_0_PLUS:
     from airflow.models.asset import AssetEvent, AssetModel, TaskOutletAssetReference
@@ -34,6 +39,7 @@ __all__ = [
     "chosen",
     "dag_of",
     "pages_of",
+    "was_validated",
 ]
 
 #: In DAGs of release 0.1, whose assets don't say whose they are: prefix of a DAG's id by the prefix
@@ -87,6 +93,16 @@ def pages_of(session: Any) -> dict[str, Validation]:
             page = f"{page}{SECOND}{validation.name}"
         pages.setdefault(page, validation)
     return pages
+
+
+def was_validated(session: Any, archive: str) -> bool:
+    """Return whether Airflow has an event of an archive's asset: a validation that succeeded."""
+    query = (
+        select(AssetEvent.id)
+        .join(AssetModel, AssetModel.id == EVENT_ASSET)
+        .where(AssetModel.uri == archive_uri(archive))
+    )
+    return session.execute(query.limit(1)).first() is not None
 
 
 def chosen(pages: dict[str, Validation], dag_ids: Collection[str]) -> dict[str, Validation]:
