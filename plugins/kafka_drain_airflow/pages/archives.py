@@ -15,12 +15,14 @@ from upath import UPath
 from kafka_drain.archive.archive import Archive
 from kafka_drain.archive.documents import ReportDocument
 from kafka_drain.archive.history import History
+from kafka_drain.archive.receipts import ReceiptError
 from kafka_drain.archive.status import read_overview
-from kafka_drain.errors import KafkaDrainError
+from kafka_drain.errors import KafkaDrainError, ManifestInvalidError
 from kafka_drain.pages.placing import NOTHING, Placed, place_findings
 from kafka_drain.pages.restores import Restore
 from kafka_drain.republish.restores import Restores
 from kafka_drain.storage.paths import is_local, locate, require_reachable
+from kafka_drain.storage.typed_json import DocumentError, VersionError
 from kafka_drain_airflow.pages.database import Place
 from kafka_drain_airflow.store_connection import StoreAccess, store_access
 
@@ -37,29 +39,39 @@ _restores = Restores()
 _readers = ThreadPoolExecutor(16, thread_name_prefix="kafka-drain-overview")
 
 
+@dataclass(frozen=True, kw_only=True)
+class _Found:
+    """What reading an archive has found.
+
+    Attributes:
+        problem: Why it can't be read; empty if it can.
+        is_damaged: Whether that is because a document in it is damaged.
+    """
+
+    problem: str = ""
+    is_damaged: bool = False
+
+
 @dataclass(frozen=True)
-class Found:
+class Found(_Found):
     """What is known about an archive: its last validation's overview, or why it can't be read."""
 
     overview: dict[str, Any] | None = None
-    problem: str = ""
 
 
 @dataclass(frozen=True)
-class FoundRestores:
+class FoundRestores(_Found):
     """An archive's newest restores and the number of older ones, or why they can't be read."""
 
     restores: Sequence[Restore] = ()
     more: int = 0
-    problem: str = ""
 
 
 @dataclass(frozen=True)
-class FoundStart:
+class FoundStart(_Found):
     """Whether an archive's first drain has begun; None and why, if the archive can't be read."""
 
     is_begun: bool | None = None
-    problem: str = ""
 
 
 F = TypeVar("F", Found, FoundRestores, FoundStart)
@@ -146,8 +158,19 @@ def _if_readable(place: Place, read: Callable[[UPath], F], kind: Callable[..., F
         require_reachable(root)
         return read(root)
     except (KafkaDrainError, OSError, ValueError, ImportError) as error:
+        if is_damage(error):
+            return kind(problem=str(error), is_damaged=True)
         # The worker may be able to read it: it is another machine with other credentials.
         return kind(problem=f"this server can't read {archive}: {error}")
+
+
+def is_damage(error: Exception) -> bool:
+    """Return whether an error says that what was read is damaged, not that it can't be read."""
+    if isinstance(error.__cause__, VersionError):
+        return False
+    return isinstance(error, (ReceiptError, ManifestInvalidError)) or isinstance(
+        error.__cause__, DocumentError
+    )
 
 
 def placed_findings(root: UPath, overview: Mapping[str, Any] | None, history: History) -> Placed:

@@ -16,7 +16,10 @@ from sqlalchemy import String, and_, cast, func, or_, select
 from kafka_drain_airflow.dag_tags import TAG
 from kafka_drain_airflow.observability.archive_events import (
     CONN_ID,
+    KAFKA,
     PIPELINE,
+    REGISTRY,
+    SPARK,
     archive_of,
     archive_uri,
 )
@@ -60,6 +63,9 @@ class Validation:
         name: Name of the pipeline.
         archive: Path or URL of the archive.
         conn_id: Id of the Airflow connection that opens it; empty if the server's own access does.
+        kafka_conn_id: Id of the connection of its Kafka; empty if it isn't known.
+        spark_conn_id: Id of the connection of its Spark; empty if it isn't known.
+        registry_conn_id: Id of the connection of its Schema Registry; empty if there is none.
     """
 
     dag_id: str
@@ -67,6 +73,9 @@ class Validation:
     name: str
     archive: str
     conn_id: str = ""
+    kafka_conn_id: str = ""
+    spark_conn_id: str = ""
+    registry_conn_id: str = ""
 
     @property
     def rank(self) -> tuple[bool, bool, str, str]:
@@ -173,5 +182,5 @@ def _by_names(dag_id: str, task_id: str, uri: str, extra: Any) -> Validation | N
 
 
 def _named(dag_id: str, task_id: str, uri: str, extra: Any, name: str) -> Validation:
-    conn_id = str((extra or {}).get(CONN_ID) or "")
-    return Validation(dag_id, task_id, name, archive_of(uri), conn_id)
+    ids = (str((extra or {}).get(key) or "") for key in (CONN_ID, KAFKA, SPARK, REGISTRY))
+    return Validation(dag_id, task_id, name, archive_of(uri), *ids)
