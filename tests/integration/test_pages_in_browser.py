@@ -47,7 +47,8 @@ pytestmark = [pytest.mark.integration, pytest.mark.browser]
 
 AXE = os.environ.get("TESTS_AXE", "")
 #: Widths of the frames in pixels.
-WIDTHS = (480, 1500)
+#: In Airflow's frame, a phone of 480 pixels leaves less.
+WIDTHS = (360, 480, 1500)
 
 #: Loads each page in frames of both widths, and says what axe finds there.
 LOOK = """<!DOCTYPE html><html lang="en" class="COLOURS"><title>look</title><body><script>
@@ -236,8 +237,8 @@ def test_pages_fit(looked: dict[str, dict[str, Any]]) -> None:
 
 def test_pages_whole_on_phones(looked: dict[str, dict[str, Any]]) -> None:
     """Where a list has a block for each row, nothing of it lies beyond the edge."""
-    narrow = {name: one["clipped"] for name, one in looked.items() if one["width"] == WIDTHS[0]}
-    assert len(narrow) == len(looked) / len(WIDTHS)
+    narrow = {name: one["clipped"] for name, one in looked.items() if one["width"] < WIDTHS[-1]}
+    assert len(narrow) == len(looked) * 2 / 3
     assert {name: number for name, number in narrow.items() if number} == {}
 
 
