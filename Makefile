@@ -23,7 +23,7 @@ KAFKA44_SPARK := $(patsubst %,tests/integration/test_%.py,round_trip values repu
 # Otherwise, hundreds of processes would each compile the same modules again.
 unexport PYTHONDONTWRITEBYTECODE
 .DEFAULT_GOAL := help
-.PHONY: help setup class-archive setup-airflow2 setup-spark40 setup-spark42 demo demo-recovery ui stop broker test test-airflow2-spark35 test-airflow3 test-spark40 test-spark42 test-kafka44 test-pythons test-s3 test-azure-gcs test-hdfs test-stores test-clusters test-connect test-kubernetes test-yarn test-registry test-recipes test-browser pictures test-install matrix unit check format coverage mutate docs bench test-compose soak lock lock-jars audit licences clean
+.PHONY: help setup class-archive setup-airflow2 setup-spark40 setup-spark42 demo demo-recovery ui stop broker test test-airflow2-spark35 test-airflow3 test-spark40 test-spark42 test-kafka44 test-pythons test-s3 test-azure-gcs test-hdfs test-stores test-clusters test-connect test-kubernetes test-yarn test-registry test-recipes test-fab test-browser pictures test-install matrix unit check format coverage mutate docs bench test-compose soak lock lock-jars audit licences clean
 
 help: ## list the targets
 	@grep -E '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z0-9-]+):.*## (.*)/  make \1|\2/' | column -t -s '|' 2>/dev/null \
@@ -125,6 +125,11 @@ pictures: setup ## take the pictures of docs/images again, in a real Chromium; t
 	@TESTS_PICTURES=$(CURDIR)/build/pictures $(PYTHON_ENV) -m pytest -m browser tests/integration/test_tutorial_in_browser.py \
 	  --basetemp=/tmp/kafka-drain-pictures
 	@cp build/pictures/light/*.png docs/images
+
+test-fab: setup ## run the tests of rights with Airflow's FAB auth manager, in .venv-fab: 2 minutes
+	@sh scripts/setup.sh .venv-fab requirements.lock without-jars
+	@.venv-fab/bin/uv pip install --quiet --python .venv-fab apache-airflow-providers-fab
+	@.venv-fab/bin/python -m pytest tests/kafka_drain_airflow/pages/test_fab.py
 
 test-recipes: class-archive ## run the recipes that need Airflow's scheduler: 3 minutes
 	@$(PYTHON_ENV) -m pytest -m recipes tests/integration

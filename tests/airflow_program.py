@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-__all__ = ["answer_of"]
+__all__ = ["ROOT", "answer_of"]
 
 ROOT = Path(__file__).resolve().parents[1]
 PATIENCE = 120.0

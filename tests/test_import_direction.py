@@ -54,8 +54,8 @@ FLOORS = {
         "cli",
     ),
     "kafka_drain_airflow": (
-        "addresses dag_tags connections erase_connection evidence_connection kafka_connection "
-        "run_conf store_connection",
+        "addresses dag_tags connections command_reach erase_connection evidence_connection "
+        "kafka_connection run_conf store_connection",
         "data_intervals timetables declared",
         "observability",
         "pages forms triggers",

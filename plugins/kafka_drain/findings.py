@@ -192,7 +192,8 @@ class Reason(str, Enum):
         "error",
         "offsets that the checkpoint says were drained are in no committed file",
         "lost offsets: `kafka-drain repair --apply` drains them again; expired offsets: restore "
-        "the file that held them, or accept the loss with `--acknowledge-expired`",
+        "the file that held them, or accept the loss: `kafka-drain validate --acknowledge-expired "
+        "TOPIC:PARTITION:START-END`",
     )
     OFFSET_UNEXPLAINED = (
         "offset_unexplained",
@@ -201,7 +202,7 @@ class Reason(str, Enum):
         "aborted record, of a topic that it didn't compact: its log has a hole",
         "look for a lost or truncated segment in the logs of the partition's brokers, and compare "
         "its replicas: if another has the records, let it lead and validate again; otherwise "
-        "accept the loss with `--acknowledge-expired`",
+        "accept the loss: `kafka-drain validate --acknowledge-expired TOPIC:PARTITION:START-END`",
     )
     OFFSET_EXPIRED = (
         "offset_expired",
@@ -243,7 +244,7 @@ class Reason(str, Enum):
         "only the offsets of a batch are proven: a killed drain left no record of what Spark read, "
         "or some of the records have expired since, and Kafka no longer holds all of them",
         "the warning stays as long as the records do; if Kafka still has them, `kafka-drain "
-        "reprocess` drains them again",
+        "reprocess --from-offset TOPIC:PARTITION:OFFSET --apply` drains them again",
     )
     KEY_UNAVAILABLE = (
         "key_unavailable",
@@ -361,8 +362,8 @@ class Reason(str, Enum):
         "in the archive",
         "restore the later generation's generation.json, or the missing receipts of the earlier "
         "one, from a copy; without a copy, `kafka-drain repair --apply` drains the offsets while "
-        "Kafka still has them, and `kafka-drain validate --acknowledge-expired` accepts the loss "
-        "of expired ones",
+        "Kafka still has them, and `kafka-drain validate --acknowledge-expired "
+        "TOPIC:PARTITION:START-END` accepts the loss of expired ones",
     )
     SEGMENT_EARLY = (
         "segment_early",
@@ -390,9 +391,9 @@ class Reason(str, Enum):
         "doesn't have, or has with another hash: the archive was rewritten, or replaced by an "
         "older copy",
         "find out who wrote to the archive, and restore it from a copy that agrees with the "
-        "witness; `kafka-drain verify-evidence` shows what the witness holds. If receipts were "
-        "given up deliberately, name a new witness and keep the old one. Until then nothing is "
-        "sealed",
+        "witness; `kafka-drain verify-evidence --public-key KEY.pub STATEMENT` shows what the "
+        "witness holds. If receipts were given up deliberately, name a new witness and keep the "
+        "old one. Until then nothing is sealed",
     )
     WITNESS_DAMAGED = (
         "witness_damaged",
@@ -476,8 +477,8 @@ class Reason(str, Enum):
         "a partition's last stable offset hasn't moved since an earlier run, for 15 minutes or "
         "longer, and records are waiting behind it: a producer left a transaction open, and the "
         "partition can't be drained any further",
-        "find the transaction (`kafka-transactions.sh find-hanging`) and abort it, or wait for its "
-        "timeout; drains then resume by themselves",
+        "find the transaction (`kafka-transactions.sh find-hanging --topic TOPIC`) and abort it, "
+        "or wait for its timeout; drains then resume by themselves",
     )
 
     NOTHING_DRAINED = (

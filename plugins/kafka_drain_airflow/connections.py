@@ -9,12 +9,14 @@ from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
 from airflow.providers.common.compat.sdk import (
+    AirflowException,
     AirflowFailException,
     AirflowNotFoundException,
     BaseHook,
+    get_current_context,
 )
 
-from kafka_drain.errors import ConfigError, TerminalError
+from kafka_drain.errors import ConfigError, KafkaDrainError, TerminalError
 from kafka_drain.outages import told_of_outages
 
 if TYPE_CHECKING:
@@ -24,6 +26,8 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
+#: XCom of a task that has failed: why, in the words of its log, and how long it may be.
+PROBLEM_KEY, PROBLEM_LENGTH = "problem", 1000
 #: Programs that a Spark connection may name, looked up on the PATH; the first is the default.
 SPARK_BINARIES = ("spark-submit", "spark2-submit", "spark3-submit")
 
@@ -230,6 +234,35 @@ def is_true(name: str, value: bool | str | None) -> bool:
 
 
 @contextmanager
+def _told() -> Iterator[None]:
+    """Store why a task fails as its XCom, which the pages show; nothing outside of a task.
+
+    A retry begins without it. Errors that aren't ours may say anything: only their kind is told.
+    """
+    try:
+        yield
+    except AirflowException:
+        # Such as a skipped task.
+        raise
+    except Exception as error:
+        ours = isinstance(error, KafkaDrainError)
+        _tell(str(error) if ours else f"{type(error).__name__}; its log says more")
+        raise
+
+
+def _tell(problem: str) -> None:
+    try:
+        task_instance = get_current_context()["ti"]
+    except (AirflowException, RuntimeError):
+        return  # Nobody's task.
+    try:
+        task_instance.xcom_push(key=PROBLEM_KEY, value=problem[:PROBLEM_LENGTH])
+    except Exception as error:
+        # The task fails for its own reason.
+        log.warning("can't store why this failed: %s: %s", type(error).__name__, error)
+
+
+@contextmanager
 def terminal_errors_fail() -> Iterator[None]:
     """Fail the task without retries if a retry can't help, and log the reason in one line.
 
@@ -240,7 +273,8 @@ def terminal_errors_fail() -> Iterator[None]:
     """
     with told_of_outages(log.warning):
         try:
-            yield
+            with _told():
+                yield
         except TerminalError as error:
             # Logged before the stack trace that Airflow prints.
             log.error("%s", error)

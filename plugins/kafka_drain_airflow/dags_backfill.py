@@ -8,7 +8,9 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Iterator
-from typing import NoReturn
+from contextlib import contextmanager
+from datetime import datetime, timezone
+from typing import Any, NoReturn
 
 from airflow.cli.commands.backfill_command import create_backfill
 from airflow.models.backfill import Backfill, BackfillDagRun
@@ -20,11 +22,16 @@ from airflow.utils.providers_configuration_loader import providers_configuration
 from airflow.utils.session import create_session
 from airflow.utils.state import DagRunState
 from sqlalchemy import select, update
+from sqlalchemy.exc import DBAPIError
 
 from kafka_drain.errors import ConfigError
 from kafka_drain.progress import Progress
 from kafka_drain_airflow.dag_tags import kind_of
+from kafka_drain_airflow.pages.archives import start_of
+from kafka_drain_airflow.pages.database import archives_of
+from kafka_drain_airflow.pages.finding import was_validated
 from kafka_drain_airflow.run_conf import check_conf
+from kafka_drain_airflow.timetables import BackfillTimetable
 
 POLL_SECONDS = 2.0
 #: How often a line is printed while nothing changes.
@@ -37,53 +44,115 @@ MARKED_WITHIN_SECONDS = 150.0
 def backfill(args: argparse.Namespace) -> None:
     """Create a backfill and wait until it has finished.
 
+    What can be refused is refused before anything changes. A paused DAG is unpaused when its
+    backfill is there, and stays paused if Airflow refuses it.
+
     Raises:
         SystemExit: With 1 if a run failed or the backfill can't be created; with 2 if the arguments
             are invalid.
     """
-    start, end = args.start_date or args.end_date, args.end_date or args.start_date
-    if start is None:
-        _end(2, "no dates given; use -s/--start-date, -e/--end-date or both")
-    if args.rerun_failed_tasks and args.reset_dagruns:
-        _end(2, "--rerun-failed-tasks and --reset-dagruns contradict each other; choose one")
-    _check_conf(args)
-    if not args.dry_run:
-        if args.reset_dagruns:
-            _ask(args, "successful runs of these dates will run again")
-        _unpause(args)
-        _wait_for_earlier(args.dag_id)
-    behavior = "failed" if args.rerun_failed_tasks else "completed" if args.reset_dagruns else None
-    before = _newest(args.dag_id)
-    asked = argparse.Namespace(
-        subcommand="backfill",
-        dag_id=args.dag_id,
-        from_date=start,
-        to_date=end,
-        dag_run_conf=args.conf,
-        run_backwards=args.run_backwards,
-        max_active_runs=args.max_active_runs,
-        dry_run=args.dry_run,
-        reprocess_behavior=behavior,
-        run_on_latest_version=None,
-    )
-    try:
-        create_backfill(asked)
-    except (AirflowException, ValueError) as error:
-        _end(1, str(error))
+    with _database("nothing more was done"):
+        start, end = _dates(args)
+        conf = _conf(args)
+        if args.rerun_failed_tasks and args.reset_dagruns:
+            _end(2, "--rerun-failed-tasks and --reset-dagruns contradict each other; choose one")
+        is_paused, dag = _found(args.dag_id)
+        _check_conf(args.dag_id, dag, conf)
+        _check_archive(args.dag_id, dag, is_paused=is_paused)
+        if not args.dry_run:
+            _wait_for_earlier(args.dag_id)
+            if args.reset_dagruns:
+                _ask(args, "successful runs of these dates will run again")
+            if is_paused:
+                _ask(args, f"its runs wait until the dag is unpaused, and then {_wakes(dag)}")
+        before = _newest(args.dag_id)
+    at_once = args.max_active_runs or max(1, dag.max_active_runs)
+    still = "; the dag is still paused" if is_paused else ""
+    _create(args, (start, end), at_once, still)
     if args.dry_run:
         return
     created = _newest(args.dag_id)
     if created is None or created == before:
-        _end(1, f"Airflow created no backfill for {args.dag_id}")
+        _end(1, f"Airflow created no backfill for {args.dag_id}{still}")
+    print(f"backfill {args.dag_id}: created with id {created}, {at_once} at a time", flush=True)
+    if is_paused:
+        with _database(f"its runs wait until you run `airflow dags unpause {args.dag_id}`"):
+            _unpause(args.dag_id)
+        print(f"backfill {args.dag_id}: unpaused; {_wakes(dag)}", flush=True)
     if args.no_wait:
-        print(f"backfill {args.dag_id}: created with id {created}; the scheduler will run it")
+        print(f"backfill {args.dag_id}: the scheduler will run it")
         return
-    _wait(args.dag_id, created)
+    with _database("the backfill goes on without this command; see its runs in Airflow's UI"):
+        _wait(args.dag_id, created)
+
+
+def _create(
+    args: argparse.Namespace, dates: tuple[datetime, datetime], at_once: int, still: str
+) -> None:
+    """Have Airflow create the backfill, or show its runs."""
+    behavior = "failed" if args.rerun_failed_tasks else "completed" if args.reset_dagruns else None
+    asked = argparse.Namespace(
+        subcommand="backfill",
+        dag_id=args.dag_id,
+        from_date=dates[0],
+        to_date=dates[1],
+        dag_run_conf=args.conf,
+        run_backwards=args.run_backwards,
+        max_active_runs=at_once,
+        dry_run=args.dry_run,
+        reprocess_behavior=behavior,
+        run_on_latest_version=None,
+    )
+    left = f"the backfill can't be created{still}. Cancel what the UI shows of it, and try again"
+    try:
+        with _database(left):
+            create_backfill(asked)
+    except (AirflowException, ValueError) as error:
+        _end(1, f"{error}{still}")
 
 
 def _end(code: int, reason: str) -> NoReturn:
     print(f"airflow dags backfill: {reason}", file=sys.stderr)
     raise SystemExit(code)
+
+
+@contextmanager
+def _database(left: str) -> Iterator[None]:
+    """End with a sentence if Airflow's database refuses, such as SQLite while another one writes.
+
+    Args:
+        left: What that means, and what to do.
+    """
+    try:
+        yield
+    except DBAPIError as error:
+        said = str(error.orig).strip().partition("\n")[0]
+        is_sqlite = said == "database is locked"
+        instead = ". PostgreSQL takes several writers, SQLite one" if is_sqlite else ""
+        _end(1, f"Airflow's database says: {said}; {left}{instead}")
+
+
+def _dates(args: argparse.Namespace) -> tuple[datetime, datetime]:
+    start, end = args.start_date or args.end_date, args.end_date or args.start_date
+    if start is None:
+        _end(2, "no dates given; use -s/--start-date, -e/--end-date or both")
+    if start > end:
+        _end(2, f"the start date {start.isoformat()} is after the end date {end.isoformat()}")
+    if start >= datetime.now(timezone.utc):
+        _end(2, f"{start.isoformat()} is in the future; a backfill is for dates that are past")
+    return start, end
+
+
+def _conf(args: argparse.Namespace) -> dict[str, Any]:
+    """Return the runs' conf; says nothing of its values, which may be secret."""
+    example = """such as '{"mode": "window"}'"""
+    try:
+        conf = json.loads(args.conf) if args.conf else {}
+    except ValueError as error:
+        _end(2, f"--conf isn't JSON: {error}; give an object {example}")
+    if not isinstance(conf, dict):
+        _end(2, f"--conf is JSON, but no object; give one {example}")
+    return conf
 
 
 def _ask(args: argparse.Namespace, what: str) -> None:
@@ -96,38 +165,74 @@ def _ask(args: argparse.Namespace, what: str) -> None:
         _end(1, "nothing was changed")
 
 
-def _check_conf(args: argparse.Namespace) -> None:
+def _found(dag_id: str) -> tuple[bool, Any]:
+    """Return whether a DAG is paused, and the DAG as Airflow keeps it."""
+    with create_session() as session:
+        model = session.scalar(select(DagModel).where(DagModel.dag_id == dag_id))
+        is_paused = model is not None and bool(model.is_paused)
+    dag = SerializedDagModel.get_dag(dag_id)
+    if model is None or dag is None:
+        _end(1, f"there is no dag {dag_id}; `airflow dags list` lists all dags")
+    return is_paused, dag
+
+
+def _check_conf(dag_id: str, dag: Any, conf: dict[str, Any]) -> None:
     """Refuse what each run would refuse: a conf with a name that isn't in a factory's form."""
-    if not args.conf:
+    kind = kind_of(dag.tags)
+    if kind is None:
         return
     try:
-        conf = json.loads(args.conf)
-    except ValueError:
-        return  # Airflow refuses it.
-    dag = SerializedDagModel.get_dag(args.dag_id)
-    kind = None if dag is None else kind_of(dag.tags)
-    if dag is None or kind is None:
-        return
-    try:
-        check_conf(args.dag_id, kind, conf, dag.params)
+        check_conf(dag_id, kind, conf, dag.params)
     except ConfigError as error:
         _end(2, str(error))
 
 
-def _unpause(args: argparse.Namespace) -> None:
-    """Unpause a paused DAG after confirmation: its runs would stay queued forever."""
+def _check_archive(dag_id: str, dag: Any, *, is_paused: bool) -> None:
+    """Refuse to backfill an archive before its first drain, which decides where it begins.
+
+    Otherwise the drain that the scheduler starts beside the backfill would decide it.
+    """
+    if kind_of(dag.tags) != "drain":
+        return
     with create_session() as session:
-        model = session.scalar(select(DagModel).where(DagModel.dag_id == args.dag_id))
-        if model is None:
-            _end(1, f"there is no dag {args.dag_id}; `airflow dags list` lists all dags")
-        if not model.is_paused:
+        place = next(iter(archives_of(session, [dag_id]).values()), None)
+        if place is None or was_validated(session, place.archive):
             return
-    _ask(args, "the dag is paused and its runs would wait forever; unpausing also schedules it")
-    with create_session() as session:
-        session.execute(
-            update(DagModel).where(DagModel.dag_id == args.dag_id).values(is_paused=False)
+    found = start_of(place)
+    if found.is_begun is None:
+        print(
+            f"backfill {dag_id}: {found.problem}. If the archive is empty, the runs fail",
+            file=sys.stderr,
         )
-    print(f"backfill {args.dag_id}: unpaused")
+    if found.is_begun is not False:
+        return
+    first = [f"airflow dags unpause {dag_id}"] if is_paused else []
+    if not first or _is_manual(dag):
+        first.append(f"airflow dags trigger {dag_id}")
+    _end(
+        1,
+        f"the archive {place.archive} is empty, and a backfill only adds what comes before its "
+        "first drain; nothing was changed. That drain decides where the archive begins: at the "
+        "pipeline's startingOffsets or startingTimestamp, else with everything that Kafka holds. "
+        f"Start it with `{' && '.join(first)}`, and backfill when it has ended",
+    )
+
+
+def _is_manual(dag: Any) -> bool:
+    """Return whether the scheduler starts no runs of a DAG on its own."""
+    return isinstance(dag.timetable, BackfillTimetable)
+
+
+def _wakes(dag: Any) -> str:
+    """Return what unpausing a DAG starts besides a backfill."""
+    if _is_manual(dag):
+        return "no other runs start"
+    return "its schedule starts too, with a run for the newest interval"
+
+
+def _unpause(dag_id: str) -> None:
+    with create_session() as session:
+        session.execute(update(DagModel).where(DagModel.dag_id == dag_id).values(is_paused=False))
 
 
 def _wait_for_earlier(dag_id: str) -> None:

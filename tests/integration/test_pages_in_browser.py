@@ -47,7 +47,8 @@ pytestmark = [pytest.mark.integration, pytest.mark.browser]
 
 AXE = os.environ.get("TESTS_AXE", "")
 #: Widths of the frames in pixels.
-WIDTHS = (480, 1500)
+#: In Airflow's frame, a phone of 480 pixels leaves less.
+WIDTHS = (360, 480, 1500)
 
 #: Loads each page in frames of both widths, and says what axe finds there.
 LOOK = """<!DOCTYPE html><html lang="en" class="COLOURS"><title>look</title><body><script>
@@ -69,7 +70,9 @@ LOOK = """<!DOCTYPE html><html lang="en" class="COLOURS"><title>look</title><bod
     const {passes, violations} = await inner.axe.run(page, {iframes: false});
     found[name + " " + width] = {
       width: inner.innerWidth, passes: passes.length, errors: inner.errors,
-      wider: root.scrollWidth - root.clientWidth, dark: root.classList.contains("dark"),
+      wider: root.scrollWidth - root.clientWidth,
+      clipped: [...page.querySelectorAll(".wide:has(.cards)")].filter(
+        (one) => one.scrollWidth > one.clientWidth).length, dark: root.classList.contains("dark"),
       charts: page.querySelectorAll(".uplot canvas").length,
       violations: violations.map((one) => one.id + ": " + one.nodes[0].html),
     };
@@ -230,6 +233,13 @@ def test_pages_fit(looked: dict[str, dict[str, Any]]) -> None:
     """No page is wider than its frame: what is too wide scrolls within it."""
     assert {one["width"] for one in looked.values()} == {*WIDTHS}
     assert {name: one["wider"] for name, one in looked.items() if one["wider"] > 0} == {}
+
+
+def test_pages_whole_on_phones(looked: dict[str, dict[str, Any]]) -> None:
+    """Where a list has a block for each row, nothing of it lies beyond the edge."""
+    narrow = {name: one["clipped"] for name, one in looked.items() if one["width"] < WIDTHS[-1]}
+    assert len(narrow) == len(looked) * 2 / 3
+    assert {name: number for name, number in narrow.items() if number} == {}
 
 
 def test_pages_scripts(looked: dict[str, dict[str, Any]]) -> None:

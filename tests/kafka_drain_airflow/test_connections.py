@@ -10,12 +10,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from airflow.providers.common.compat.sdk import AirflowFailException
+from airflow.providers.common.compat.sdk import AirflowFailException, AirflowSkipException
 
 from kafka_drain.config.pipeline import Pipeline
-from kafka_drain.errors import ConfigError, MachineError
+from kafka_drain.errors import ConfigError, KafkaUnavailableError, MachineError, TopicError
 from kafka_drain.spark.place import Place, SparkConnection
 from kafka_drain.spark.submit import SparkApplication, prepare_application, spark_home
+from kafka_drain_airflow import connections
 from kafka_drain_airflow.connections import (
     listed,
     schema_registry,
@@ -33,6 +34,41 @@ def test_terminal_errors_fail_left(code: int | None) -> None:
         terminal_errors_fail(),
     ):
         raise SystemExit(code)
+
+
+class FakeTask:
+    """Keeps what a task stores."""
+
+    def __init__(self) -> None:
+        self.stored: dict[str, object] = {}
+
+    def xcom_push(self, key: str, value: object) -> None:
+        """Store a value."""
+        self.stored[key] = value
+
+
+@pytest.mark.parametrize(
+    ("error", "told"),
+    [
+        (TopicError("orders doesn't exist"), "orders doesn't exist"),
+        (KafkaUnavailableError("no broker answers"), "no broker answers"),
+        (TopicError("x" * 5000), "x" * 1000),
+        # Whatever it says isn't ours to show.
+        (RuntimeError("password=hush"), "RuntimeError; its log says more"),
+        (AirflowSkipException("nothing to do"), None),
+    ],
+)
+def test_terminal_errors_fail_told(
+    monkeypatch: pytest.MonkeyPatch, error: Exception, told: str | None
+) -> None:
+    """A task that fails stores why, for the pages."""
+    task = FakeTask()
+    monkeypatch.setattr(connections, "get_current_context", lambda: {"ti": task})
+
+    with pytest.raises((type(error), AirflowFailException)), terminal_errors_fail():
+        raise error
+
+    assert task.stored.get(connections.PROBLEM_KEY) == told
 
 
 def test_schema_registry(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -692,6 +692,7 @@ class OverviewDocument(Document):
     newest_record: str | None
     lag: int | None
     expires_at: str | None
+    missing: dict[str, int] | None = None
 
 
 class ReceiptsRow(Row):

@@ -7,7 +7,7 @@ and size.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from datetime import datetime, timedelta, timezone
 from typing import Any
 
@@ -16,6 +16,8 @@ from upath import UPath
 from kafka_drain.archive.documents import OverviewDocument
 from kafka_drain.archive.receipts import Receipt
 from kafka_drain.archive.watermarks import Observations
+from kafka_drain.findings import Reason
+from kafka_drain.gaps import GapReason, is_harmless
 from kafka_drain.kafka.topics import TopicSettings
 from kafka_drain.offsets import TopicPartition
 
@@ -50,7 +52,7 @@ def make_overview(
         reason), sealed_at, newest_record (ISO, from the newest receipt), lag (offsets in Kafka
         beyond what was drained; None if Kafka wasn't asked), expires_at (the earliest time at
         which Kafka may delete some of these; None if there is no lag, or the topic has no
-        retention).
+        retention), missing (offsets that findings are about, by the finding's reason).
     """
     rows = report["partitions"]
     ends: dict[TopicPartition, int] = {}
@@ -76,7 +78,19 @@ def make_overview(
         "newest_record": _iso(max(newest.values(), default=None)),
         "lag": sum(max(waiting, 0) for waiting in lag.values()) if observed else None,
         "expires_at": _iso(_expiry(lag, newest, settings)),
+        "missing": dict(_missing(report["gaps"])),
     }
+
+
+def _missing(gaps: Iterable[Mapping[str, Any]]) -> Counter[str]:
+    """Count the offsets of gaps that make an archive incomplete, by the reason of their finding."""
+    found: Counter[str] = Counter()
+    for gap in gaps:
+        if not is_harmless(gap["reason"]) and not gap["acknowledged"]:
+            is_unexplained = gap["reason"] == GapReason.UNEXPLAINED
+            reason = Reason.OFFSET_UNEXPLAINED if is_unexplained else Reason.OFFSET_MISSING
+            found[reason.value] += gap["end"] - gap["start"]
+    return found
 
 
 def _newest(receipt: Receipt | None) -> dict[TopicPartition, int]:

@@ -111,7 +111,7 @@ def archive_page(
     runs = history.runs[-COLUMNS:]
     by_run, by_day = _by_run(runs, proofs), _by_day(history, runs, proofs)
     status = row.status(now)
-    findings = row.overview.get("findings", {}) if row.overview and not row.problem else {}
+    overview = row.overview if row.overview and not row.problem else {}
     return render(
         "archive.html",
         script_file="charts.js",
@@ -120,8 +120,8 @@ def archive_page(
         refresh=BUSY if any(one.state in ACTIVE for one in doing) else REFRESH,
         row=row,
         verdict_class=verdict_class(status.kind),
-        remedies=remedies(findings, row.archive),
-        what_to_do=standing_remedy(status.words, row.archive),
+        remedies=remedies(overview, row.reach),
+        what_to_do=standing_remedy(status.words, row.reach, row.last),
         verdict_text=verdict_text(row, now),
         seen=Seen.of(row.overview, now) if row.overview else None,
         tasks=[ShownTask.of(one) for one in sorted(doing, key=lambda one: one.state not in ACTIVE)],

@@ -84,6 +84,7 @@ _WAITS = 3
 def archive_status(
     *,
     is_readable: bool,
+    is_damaged: bool = False,
     verdict: str | None,
     last: LastRun,
     is_older: bool,
@@ -94,6 +95,7 @@ def archive_status(
 
     Args:
         is_readable: Whether the results of its validation can be read here.
+        is_damaged: Whether they can't because a document of the archive is damaged.
         verdict: The last validation's verdict; None without one.
         last: The outcome of the newest finished run.
         is_older: Whether the last validation is too old to cover everything that this run drained.
@@ -101,7 +103,7 @@ def archive_status(
         has_unknown: Whether of some records only the offsets are proven.
     """
     if not is_readable:
-        return ArchiveStatus("unreadable", "bad", 1)
+        return ArchiveStatus("damaged" if is_damaged else "unreadable", "bad", 1)
     if verdict is None:
         if last is LastRun.FAILED:
             return ArchiveStatus("not validated, last run failed", "bad", 1)

@@ -19,8 +19,9 @@ from kafka_drain.pages.archive_status import (
     is_older,
     last_run,
 )
+from kafka_drain.pages.commands import Reach
 from kafka_drain.pages.humanize import many, size_text, time_text
-from kafka_drain.pages.remedies import Remedy, remedies
+from kafka_drain.pages.remedies import Ended, Remedy, remedies
 from kafka_drain.pages.rendering import render
 from kafka_drain.progress import duration_text
 
@@ -43,6 +44,10 @@ class Run:
         began: When it started, as ISO 8601; empty while it is queued.
         ended: When it finished; empty until then.
         was_validated: Whether its own validation of the archive succeeded.
+        name: Its id.
+        validation: State of its task that validates the archive; empty if it has none.
+        task: The first of its tasks that failed; empty if none has.
+        problem: Why that failed, as its log says; empty if it isn't known.
     """
 
     state: str
@@ -51,6 +56,10 @@ class Run:
     began: str = ""
     ended: str = ""
     was_validated: bool = False
+    name: str = ""
+    validation: str = ""
+    task: str = ""
+    problem: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,6 +112,8 @@ class ArchiveRow:
         overview: Results of its last validation; None without one.
         problem: Why it can't be read; empty if it can.
         runs: The last runs; the one that finished last comes last.
+        is_damaged: Whether it can't be read because a document in it is damaged.
+        reached: How commands reach it; None if only its place is known.
     """
 
     name: str
@@ -113,6 +124,23 @@ class ArchiveRow:
     overview: Mapping[str, Any] | None = None
     problem: str = ""
     runs: Sequence[Run] = field(default_factory=tuple)
+    is_damaged: bool = False
+    reached: Reach | None = None
+
+    @property
+    def reach(self) -> Reach:
+        """How commands reach it."""
+        return self.reached or Reach(self.archive)
+
+    @property
+    def last(self) -> Ended:
+        """The run that ended last; without a name if the user may not see it."""
+        running = any(run.state in ACTIVE for run in self.runs)
+        ended = [run for run in self.runs if run.state in (LastRun.SUCCESS, LastRun.FAILED)]
+        if not ended or not ended[-1].link:
+            return Ended(is_followed=running)
+        run = ended[-1]
+        return Ended(run.name, run.problem, run.task, run.validation, is_followed=running)
 
     @property
     def shown_runs(self) -> list[Run]:
@@ -121,9 +149,9 @@ class ArchiveRow:
 
     @property
     def verdict(self) -> str:
-        """The verdict: complete, findings, unreadable, or not validated."""
+        """The verdict: complete, findings, damaged, unreadable, or not validated."""
         if self.problem:
-            return "unreadable"
+            return "damaged" if self.is_damaged else "unreadable"
         return str(self.overview["verdict"]) if self.overview else "not validated"
 
     def status(self, now: datetime) -> ArchiveStatus:
@@ -132,11 +160,12 @@ class ArchiveRow:
         expires_at = overview.get("expires_at")
         return archive_status(
             is_readable=not self.problem,
+            is_damaged=self.is_damaged,
             verdict=overview.get("verdict"),
             last=last_run(run.state for run in self.runs),
             is_older=self._is_older(),
             expires_soon=bool(expires_at) and _left(str(expires_at), now) < _SOON,
-            has_unknown=str(Reason.CONTENT_UNKNOWN) in overview.get("reasons", {}),
+            has_unknown=str(Reason.CONTENT_UNKNOWN) in overview.get("findings", {}),
         )
 
     def _is_older(self) -> bool:
@@ -220,7 +249,7 @@ class _Line:
     def of(cls, row: ArchiveRow, now: datetime) -> _Line:
         status = row.status(now)
         seen = None if row.overview is None else Seen.of(row.overview, now)
-        return cls(row, status, _badge(row, status), seen, row.problem or _first_finding(row))
+        return cls(row, status, _badge(row, status), seen, _why(row, status))
 
 
 def overview_page(
@@ -289,15 +318,14 @@ def verdict_text(row: ArchiveRow, now: datetime) -> str:
     found = _errors(row)
     if row.verdict != "findings" or not found:
         return row.status(now).words.capitalize()
-    said = [f"{one.meaning} ({one.number:,})" for one in found[:2]]
+    said = [f"{one.meaning} ({one.counted})" for one in found[:2]]
     if len(found) > 2:
-        said.append(f"and {many(len(found) - 2, 'other kind')} of findings")
+        said.append(f"and {many(len(found) - 2, 'other kind')} of finding")
     return f"Not complete: {'; '.join(said)}"
 
 
 def _errors(row: ArchiveRow) -> list[Remedy]:
-    found = row.overview.get("findings", {}) if row.overview else {}
-    return [one for one in remedies(found, row.archive) if one.is_error]
+    return [one for one in remedies(row.overview or {}, row.reach) if one.is_error]
 
 
 def _first_finding(row: ArchiveRow) -> str:
@@ -305,12 +333,20 @@ def _first_finding(row: ArchiveRow) -> str:
     found = _errors(row)
     if row.verdict != "findings" or not found:
         return ""
-    more = f", and {many(len(found) - 1, 'other kind')} of findings" if len(found) > 1 else ""
-    return f"{found[0].meaning} ({found[0].number:,}){more}"
+    more = f", and {many(len(found) - 1, 'other kind')} of finding" if len(found) > 1 else ""
+    return f"{found[0].meaning} ({found[0].counted}){more}"
+
+
+def _why(row: ArchiveRow, status: ArchiveStatus) -> str:
+    """Return why an archive needs attention, in a few words; empty if it doesn't."""
+    if row.problem or not status.is_urgent:
+        return row.problem
+    failed = status.words.endswith("last run failed")
+    return _first_finding(row) or (row.last.failure if failed else "")
 
 
 def _badge(row: ArchiveRow, status: ArchiveStatus) -> Note:
-    codes = ", ".join(f"{one.code}: {one.number:,}" for one in _errors(row))
+    codes = ", ".join(f"{one.code}: {one.counted}" for one in _errors(row))
     return Note(status.words, f"badge {status.kind}", row.problem or codes)
 
 

@@ -5,17 +5,15 @@ Opens nothing.
 
 from __future__ import annotations
 
-import re
-import shlex
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from kafka_drain.findings import Reason
+from kafka_drain.pages.commands import Reach, pasteable
+from kafka_drain.pages.humanize import many
 
 _REASONS = {reason.value: reason for reason in Reason}
-
-#: A command in a remedy that works on an archive.
-_COMMAND = re.compile(r"`kafka-drain (repair|republish|roll|reprocess|validate)( [^`]*)?`")
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,6 +23,7 @@ class Remedy:
     Attributes:
         code: The reason's code.
         number: Number of findings.
+        offsets: Number of offsets that they are about; None if they aren't about offsets.
         is_error: Whether it makes the archive incomplete.
         meaning: What was found, as a sentence without its full stop.
         what_to_do: What mends it; commands are in backquotes.
@@ -32,65 +31,131 @@ class Remedy:
 
     code: str
     number: int
+    offsets: int | None
     is_error: bool
     meaning: str
     what_to_do: str
 
+    @property
+    def counted(self) -> str:
+        """How much was found: offsets rather than findings, where it is about offsets."""
+        if self.offsets is None:
+            return many(self.number, "finding")
+        return many(self.offsets, "offset")
+
     @classmethod
-    def of(cls, code: str, number: int, archive: str) -> Remedy:
+    def of(cls, code: str, number: int, offsets: int | None, reach: Reach) -> Remedy:
         """Return a kind of finding in an archive, with its commands as they can be pasted."""
         reason = _REASONS.get(code)
         if reason is None:
             # Validated by a newer release.
-            return cls(code, number, True, "unknown to this release", "see the report")
+            return cls(code, number, offsets, True, "unknown to this release", "see the report")
         return cls(
             code,
             number,
+            offsets,
             reason.severity == "error",
             reason.meaning,
-            with_archive(reason.remedy, archive),
+            pasteable(reason.remedy, reach),
         )
 
 
-def remedies(findings: Mapping[str, int], archive: str) -> list[Remedy]:
+def remedies(overview: Mapping[str, Any], reach: Reach) -> list[Remedy]:
     """Return what is wrong with an archive, errors first.
 
     Args:
-        findings: Number of findings by reason.
-        archive: The archive's folder or URL.
+        overview: The overview of its last validation.
+        reach: How commands reach the archive.
     """
-    found = [Remedy.of(code, number, archive) for code, number in findings.items()]
+    offsets = overview.get("missing") or {}
+    found = [
+        Remedy.of(code, number, offsets.get(code), reach)
+        for code, number in overview.get("findings", {}).items()
+    ]
     return sorted(found, key=lambda one: not one.is_error)
 
 
-def with_archive(text: str, archive: str) -> str:
-    """Return a text in which each command in backquotes names the archive."""
-    place = shlex.quote(archive)
-    # A backquote in a path would end the command.
-    place = place if "`" not in place else "ARCHIVE"
-    return _COMMAND.sub(lambda found: f"`kafka-drain {found[1]} {place}{found[2] or ''}`", text)
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """The run that ended last, as far as the user may see it.
+
+    Attributes:
+        name: Its id; empty if there is none, or the user may not see it.
+        problem: Why it failed, in the words of its task's log; empty if it isn't known.
+        task: The task that failed; empty if it isn't known.
+        validation: State of its task that validates the archive; empty if it has none.
+        is_followed: Whether another run is under way.
+    """
+
+    name: str = ""
+    problem: str = ""
+    task: str = ""
+    validation: str = ""
+    is_followed: bool = False
+
+    @property
+    def _run(self) -> str:
+        return f"the run `{self.name}`" if self.name and "`" not in self.name else "that run"
+
+    @property
+    def failure(self) -> str:
+        """What is known of why it failed; empty if nothing is."""
+        at = f"{self.task}: " if self.task else ""
+        return f"{at}{self.problem or 'failed, and its log says why'}" if at or self.problem else ""
 
 
-#: What to do about an archive that isn't proven, though its last validation found nothing wrong.
-_STANDING = {
-    "was complete, last run failed": "A run has failed since the last validation. Open the red run "
-    "above, read its log, and clear the failed task: it resumes where it stopped",
-    "was complete, not validated since": "A run has drained since the last validation, and wasn't "
-    "validated. Clear that run's task `validate`, or run `kafka-drain validate`",
-    "not validated, last run failed": "No validation has succeeded yet, and the last run failed. "
-    "Open the red run above, read its log, and clear the failed task",
-    "not validated": "No validation has ended yet. If no run is under way, trigger one; "
-    "`kafka-drain validate` proves what is drained already",
-    "unreadable": "The server of these pages must be able to read the archive: the same path, or "
-    "the store with the pipeline's `archive_conn_id`. Tasks may still work: see the last runs",
-}
-
-
-def standing_remedy(words: str, archive: str) -> str:
+def standing_remedy(words: str, reach: Reach, last: Ended) -> str:
     """Return what to do about an archive's status; empty if it has findings, or needs nothing.
 
     Args:
         words: The words of its status.
-        archive: The archive's folder or URL.
+        reach: How commands reach the archive.
+        last: The run that ended last.
     """
-    return with_archive(_STANDING.get(words, ""), archive)
+    return pasteable(_standing(words, last), reach)
+
+
+def _standing(words: str, last: Ended) -> str:
+    if words == "unreadable":
+        return (
+            "The server of these pages must be able to read the archive: the same path, or the "
+            "store with the pipeline's `archive_conn_id`. Tasks may still work: see the last runs"
+        )
+    if words == "damaged":
+        return (
+            "`kafka-drain validate` says what is damaged, and `kafka-drain repair` what mends it; "
+            "don't drain until then"
+        )
+    if words in ("was complete, last run failed", "not validated, last run failed"):
+        task = f"`{last.task}`" if last.task and "`" not in last.task else "the failed task"
+        said = (
+            f"Mend what {last._run} says ({last.failure})"
+            if last.failure
+            else (f"Read the log of {last._run}")
+        )
+        return f"{said}, and clear {task}: it resumes where it stopped"
+    if words == "not validated" and not last.name:
+        return (
+            "No validation has ended yet. If no run is under way, trigger one; `kafka-drain "
+            "validate` proves what is drained already"
+        )
+    if words in ("was complete, not validated since", "not validated"):
+        return f"{_unvalidated(last)}, or run `kafka-drain validate`"
+    return ""
+
+
+def _unvalidated(last: Ended) -> str:
+    """Return what to do after a run that succeeded, and didn't validate the whole archive."""
+    if last.is_followed:
+        return "A run is under way, which validates when it has drained. Wait for it"
+    if last.validation == "success":
+        return (
+            f"Since the last validation of the archive, {last._run} has ended. It proved its own "
+            "hours only, as a backfill does. Wait for the next run of the schedule, trigger one"
+        )
+    if last.validation:
+        return (
+            f"Since the last validation, {last._run} has ended, and its own didn't succeed. Clear "
+            "its task that validates"
+        )
+    return f"Since the last validation, {last._run} has ended without one. Trigger a run"

@@ -12,9 +12,9 @@ from typing import Any
 
 from kafka_drain.findings import Reason
 from kafka_drain.gaps import NOT_ARCHIVED, GapReason, is_harmless
+from kafka_drain.pages.commands import Reach, pasteable
 from kafka_drain.pages.drawings import Bar, Box, Drawing, Figure, bar_chart
 from kafka_drain.pages.humanize import many, size_text, time_text
-from kafka_drain.pages.remedies import with_archive
 from kafka_drain.pages.rendering import render
 
 #: Maximum number of rows shown of a list; the JSON document has all of them.
@@ -57,13 +57,17 @@ class _Missing:
     meaning: str
 
 
-def report_page(report: dict[str, Any], document: str = "the JSON report") -> str:
+def report_page(
+    report: dict[str, Any], document: str = "the JSON report", reach: Reach | None = None
+) -> str:
     """Return a report as an HTML page: ASCII, without scripts or external resources.
 
     Args:
         report: The result of `Report.to_dict`.
         document: Name of the JSON document beside the page, which has what is cut off here.
+        reach: How commands reach the archive; None if only its place is known.
     """
+    reach = reach or Reach(report["archive"])
     missing = _missing(report)
     return render(
         "report.html",
@@ -73,7 +77,8 @@ def report_page(report: dict[str, Any], document: str = "the JSON report") -> st
         document=document,
         headline=_headline(report),
         scope=_SCOPES[report["scope"]],
-        findings=_findings(report),
+        findings=_findings(report, reach),
+        notes=reach.notes,
         topics=list(_topics(report)),
         missing=_reasons(missing),
         offsets_missing=missing.total(),
@@ -115,16 +120,16 @@ def _headline(report: dict[str, Any]) -> str:
         wrong.pop(str(Reason.OFFSET_UNEXPLAINED), None)
     said += [f"{_REASONS[code].meaning} ({code}: {n:,})" for code, n in wrong.most_common(2)]
     if len(wrong) > 2:
-        said.append(f"and {many(len(wrong) - 2, 'other kind')} of findings")
+        said.append(f"and {many(len(wrong) - 2, 'other kind')} of finding")
     return "Not complete: " + "; ".join(said)
 
 
-def _findings(report: dict[str, Any]) -> list[_Findings]:
+def _findings(report: dict[str, Any], reach: Reach) -> list[_Findings]:
     groups: dict[Reason, list[dict[str, Any]]] = {}
     for finding in sorted(report["findings"], key=lambda finding: finding["severity"] != "error"):
         groups.setdefault(_REASONS[finding["reason"]], []).append(finding)
     return [
-        _Findings(reason, with_archive(reason.remedy, report["archive"]), len(found), found[:ROWS])
+        _Findings(reason, pasteable(reason.remedy, reach), len(found), found[:ROWS])
         for reason, found in groups.items()
     ]
 

@@ -5,14 +5,15 @@ Opens nothing but its template.
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 
 from kafka_drain.pages.archive_status import ACTIVE
+from kafka_drain.pages.commands import Reach, pasteable
 from kafka_drain.pages.humanize import many, size_text, time_text
 from kafka_drain.pages.overview import REFRESH, Doing, verdict_class
-from kafka_drain.pages.remedies import with_archive
 from kafka_drain.pages.rendering import render
 from kafka_drain.pages.tasks import BUSY, ShownTask
 from kafka_drain.progress import duration_text
@@ -266,7 +267,7 @@ def _line(owner: ArchiveRestores, it: Restore, is_running: bool) -> _Line:
         took="" if it.seconds is None else duration_text(it.seconds),
         size="" if it.size is None else size_text(it.size),
         where=", ".join(targets[:3]) + more,
-        what_to_do=_what_to_do(owner.archive, it, state),
+        what_to_do=_what_to_do(Reach(owner.archive), it, state),
     )
 
 
@@ -285,9 +286,9 @@ _REMEDIES = {
 }
 
 
-def _what_to_do(archive: str, it: Restore, state: RestoreState) -> str:
+def _what_to_do(reach: Reach, it: Restore, state: RestoreState) -> str:
     """Return what mends a restore that needs attention; commands are in backquotes."""
     if it.problem:
         return it.problem
     remedy = _REMEDIES.get(state.words, "") if state.kind in _RANKS else ""
-    return with_archive(remedy.format(run=it.key), archive)
+    return pasteable(remedy.format(run=shlex.quote(it.key)), reach)

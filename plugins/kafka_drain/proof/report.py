@@ -23,6 +23,7 @@ from kafka_drain.errors import ManifestInvalidError
 from kafka_drain.findings import Finding, errors, summary
 from kafka_drain.gaps import NOT_ARCHIVED, Gap, GapReason
 from kafka_drain.offsets import OffsetRange, TopicPartition, count, merge, subtract
+from kafka_drain.pages.commands import Reach
 from kafka_drain.pages.report import report_page
 from kafka_drain.proof.offset_checks import Segment
 from kafka_drain.proof.window_checks import CheckedWindows
@@ -404,13 +405,16 @@ def raise_findings(report: Report, report_path: str) -> None:
     )
 
 
-def write_report(archive: Archive, report: Report, run: str | None = None) -> str:
+def write_report(
+    archive: Archive, report: Report, run: str | None = None, reach: Reach | None = None
+) -> str:
     """Write `reports/<run>.json` and the same report as an HTML page; return the JSON file's path.
 
     Args:
         archive: The archive to write to.
         report: The report.
         run: Name of the run; None to use the current time.
+        reach: How the page's commands reach the archive; None if only its place is known.
 
     Raises:
         ArchiveError: When the folder can't be written.
@@ -420,7 +424,7 @@ def write_report(archive: Archive, report: Report, run: str | None = None) -> st
     path = archive.root / "reports" / (re.sub(r"[^A-Za-z0-9_.-]", "_", name) + ".json")
     document = report.to_dict()
     ReportDocument.model_validate(document).write(path)
-    write_text(path.with_suffix(".html"), report_page(document, path.name))
+    write_text(path.with_suffix(".html"), report_page(document, path.name, reach))
     return str(path)
 
 

@@ -16,6 +16,8 @@ from kafka_drain_airflow.connections import is_true
 #: Entries of an asset's extra: the pipeline, by which the pages find the archive, and the
 #: connection with which they open it.
 PIPELINE, CONN_ID = "kafka_drain_pipeline", "archive_conn_id"
+#: The connections that the commands on its page name.
+KAFKA, SPARK, REGISTRY = "kafka_conn_id", "spark_conn_id", "registry_conn_id"
 
 
 def archive_asset(pipeline: Pipeline) -> Asset:
@@ -24,9 +26,14 @@ def archive_asset(pipeline: Pipeline) -> Asset:
     As an outlet of a `ValidateManifestOperator`, it gets an event from each validation, and the
     archive is listed in Airflow's UI. As a DAG's schedule, it starts a run after each.
     """
-    conn_id = pipeline.archive_conn_id
-    extra: dict[str, Any] = {PIPELINE: pipeline.name} | ({CONN_ID: conn_id} if conn_id else {})
-    return Asset(archive_uri(pipeline.archive), extra=extra)
+    named = {
+        CONN_ID: pipeline.archive_conn_id,
+        KAFKA: pipeline.kafka_conn_id,
+        SPARK: pipeline.spark_conn_id,
+        REGISTRY: pipeline.schemas_conn_id,
+    }
+    connections = {name: conn_id for name, conn_id in named.items() if conn_id}
+    return Asset(archive_uri(pipeline.archive), extra={PIPELINE: pipeline.name, **connections})
 
 
 def archive_uri(archive: str) -> str:

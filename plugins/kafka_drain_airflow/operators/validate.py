@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from kafka_drain.evidence.signing import Signer
     from kafka_drain.intervals import Interval
     from kafka_drain.kafka.cluster import KafkaCluster
+    from kafka_drain.pages.commands import Reach
     from kafka_drain.proof.report import Report
 
 SCOPES = ("open", "all")
@@ -164,7 +165,7 @@ class ValidateManifestOperator(SparkJobOperator):
             for line in report_lines(alone):
                 self.log.info("%s", line)
             raise
-        path = write_report(archive, report, context.get("run_id"))
+        path = write_report(archive, report, context.get("run_id"), self._reach())
         # A failed task returns nothing, and its report is the one users need most.
         self._push(context, REPORT_KEY, path)
         for line in report_lines(report):
@@ -183,6 +184,19 @@ class ValidateManifestOperator(SparkJobOperator):
         publication.note(sealed)
         self._push(context, SEALED_KEY, sealed_summary(self.pipeline.archive, sealed))
         return summary
+
+    def _reach(self) -> Reach:
+        """Return how the commands in the report reach what they work with."""
+        from kafka_drain_airflow.command_reach import reach_of
+
+        pipeline = self.pipeline
+        return reach_of(
+            pipeline.archive,
+            store=pipeline.archive_conn_id or "",
+            kafka=pipeline.kafka_conn_id,
+            spark=pipeline.spark_conn_id,
+            registry=pipeline.schemas_conn_id or "",
+        )
 
     def _drills(self) -> DrillStatus | None:
         """Return how the pipeline's restores that are tried went, and tell their metrics."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection
+from functools import cache
 from typing import Annotated, Any, Literal
 from urllib.parse import parse_qs, urlencode
 
@@ -23,9 +24,30 @@ from kafka_drain_airflow.pages.answers import Answer
 from kafka_drain_airflow.pages.records import RIGHT, is_on
 from kafka_drain_airflow.pages.rights import ENTITIES, Rights
 
+
+@cache
+def make_right() -> None:
+    """Make the right to see records in Airflow's FAB auth manager, once; its Admin gets it.
+
+    It makes rights only for Flask's views, which the pages aren't, and what isn't made can't be
+    given to a role. Called before the user is loaded, with all rights.
+    """
+    if is_on() and type(get_auth_manager()).__module__.startswith("airflow.providers.fab."):
+        from airflow.providers.fab.auth_manager.cli_commands.utils import get_application_builder
+
+        with get_application_builder() as builder:
+            builder.sm.add_permissions_view(["can_read"], RIGHT)
+
+
 # Airflow mounts a plugin's application without authentication, so each route checks access itself:
 # 401 without a login, 403 without read access to the DAG's runs, tasks and XComs.
-app = FastAPI(title="kafka-drain", docs_url=None, redoc_url=None, openapi_url=None)
+app = FastAPI(
+    title="kafka-drain",
+    docs_url=None,
+    redoc_url=None,
+    openapi_url=None,
+    dependencies=[Depends(make_right)],
+)
 
 if not AIRFLOW_V_3_1_PLUS:
 
@@ -98,13 +120,14 @@ def archive_of(dag_id: str, session: SessionDep, user: GetUserDep) -> Response:
 
 def _may_see_records(user: Any) -> bool:
     """Return whether a user has the right to see records, besides those to the archive's DAG."""
+    if not is_on():
+        return False
     manager: Any = get_auth_manager()
     if isinstance(manager, SimpleAuthManager):
         # It lets every viewer see any view of a plugin: here it takes its role `op`.
-        allowed: bool = manager.is_authorized_configuration(method="PUT", user=user)
-    else:
-        allowed = manager.is_authorized_custom_view(method="GET", resource_name=RIGHT, user=user)
-    return is_on() and allowed
+        return bool(manager.is_authorized_configuration(method="PUT", user=user))
+    allowed = manager.is_authorized_custom_view(method="GET", resource_name=RIGHT, user=user)
+    return bool(allowed)
 
 
 def require_records(user: GetUserDep) -> None:

@@ -35,6 +35,7 @@ from kafka_drain_airflow.addresses import dag_url, home_url, page_url
 from kafka_drain_airflow.pages.archives import (
     find,
     find_all,
+    is_damage,
     opened,
     page_beside,
     placed_findings,
@@ -206,7 +207,7 @@ def archive(session: Any, dag_id: str, rights: Rights, *, may_see_records: bool 
                 placed = placed_findings(root, row.overview, history)
                 tried = read_drills(Archive.at(root).root)
         except (KafkaDrainError, ReceiptError, OSError) as error:
-            row = replace(row, problem=f"{row.archive}: {error}")
+            row = replace(row, problem=f"{row.archive}: {error}", is_damaged=is_damage(error))
     groups = groups_of(session, [dag_id]).get(dag_id, [])
     shown = rights.of({dag_of(dag_id), *groups, *dags_of(session, [row.name])[row.name]})
     others = working_on(session, [row.archive])[row.archive]
@@ -214,6 +215,7 @@ def archive(session: Any, dag_id: str, rights: Rights, *, may_see_records: bool 
     doing = [*progress_of(session, shown), *(one for one in others if one.dag_id in seen)]
     drains = drains_of(session, dag_id, [group for group in groups if group in shown])
     now = datetime.now(timezone.utc)
+    row = replace(row, reached=archives_of(session, [dag_id])[dag_id].reach())
     address = f"{row.page}/receipts"
     records = f"{row.page}{RECORDS_URL}" if may_see_records and not row.problem else ""
     page = archive_page(row, history, now, address, doing, drains, placed, tried, records)
@@ -429,6 +431,7 @@ def _rows(session: Any, dag_ids: Collection[str], rights: Rights) -> list[Archiv
             report=_archive_url(dag_id, "/report") if of.overview else "",
             overview=of.overview,
             problem=of.problem,
+            is_damaged=of.is_damaged,
             runs=runs.get(dag_id, ()),
         )
         for (dag_id, place), of in zip(places.items(), found, strict=True)

@@ -15,12 +15,14 @@ from upath import UPath
 from kafka_drain.archive.archive import Archive
 from kafka_drain.archive.documents import ReportDocument
 from kafka_drain.archive.history import History
+from kafka_drain.archive.receipts import ReceiptError
 from kafka_drain.archive.status import read_overview
-from kafka_drain.errors import KafkaDrainError
+from kafka_drain.errors import KafkaDrainError, ManifestInvalidError
 from kafka_drain.pages.placing import NOTHING, Placed, place_findings
 from kafka_drain.pages.restores import Restore
 from kafka_drain.republish.restores import Restores
 from kafka_drain.storage.paths import is_local, locate, require_reachable
+from kafka_drain.storage.typed_json import DocumentError, VersionError
 from kafka_drain_airflow.pages.database import Place
 from kafka_drain_airflow.store_connection import StoreAccess, store_access
 
@@ -37,24 +39,42 @@ _restores = Restores()
 _readers = ThreadPoolExecutor(16, thread_name_prefix="kafka-drain-overview")
 
 
+@dataclass(frozen=True, kw_only=True)
+class _Found:
+    """What reading an archive has found.
+
+    Attributes:
+        problem: Why it can't be read; empty if it can.
+        is_damaged: Whether that is because a document in it is damaged.
+    """
+
+    problem: str = ""
+    is_damaged: bool = False
+
+
 @dataclass(frozen=True)
-class Found:
+class Found(_Found):
     """What is known about an archive: its last validation's overview, or why it can't be read."""
 
     overview: dict[str, Any] | None = None
-    problem: str = ""
 
 
 @dataclass(frozen=True)
-class FoundRestores:
+class FoundRestores(_Found):
     """An archive's newest restores and the number of older ones, or why they can't be read."""
 
     restores: Sequence[Restore] = ()
     more: int = 0
-    problem: str = ""
 
 
-F = TypeVar("F", Found, FoundRestores)
+@dataclass(frozen=True)
+class FoundStart(_Found):
+    """Whether an archive's first drain has begun; None and why, if the archive can't be read."""
+
+    is_begun: bool | None = None
+
+
+F = TypeVar("F", Found, FoundRestores, FoundStart)
 
 
 def find_all(places: Sequence[Place]) -> list[Found]:
@@ -65,6 +85,12 @@ def find_all(places: Sequence[Place]) -> list[Found]:
 def restores_of_all(places: Sequence[Place]) -> list[FoundRestores]:
     """Return the restores of several archives, which are read in parallel."""
     return _read_all(find_restores, FoundRestores, places)
+
+
+def start_of(place: Place) -> FoundStart:
+    """Return whether an archive's first drain has begun."""
+    [found] = _read_all(find_start, FoundStart, [place])
+    return found
 
 
 def _read_all(
@@ -112,6 +138,17 @@ def find_restores(place: Place) -> FoundRestores:
     return _if_readable(place, lambda root: FoundRestores(*_restores.of(root)), FoundRestores)
 
 
+def find_start(place: Place) -> FoundStart:
+    """Return whether an archive has a generation, read from the archive."""
+    return _if_readable(place, lambda root: FoundStart(_is_begun(Archive.at(root))), FoundStart)
+
+
+def _is_begun(archive: Archive) -> bool:
+    if not archive.exists:
+        return archive.has_lost_document
+    return archive.snapshot().open_generation is not None
+
+
 def _if_readable(place: Place, read: Callable[[UPath], F], kind: Callable[..., F]) -> F:
     archive = place.archive
     try:
@@ -121,8 +158,19 @@ def _if_readable(place: Place, read: Callable[[UPath], F], kind: Callable[..., F
         require_reachable(root)
         return read(root)
     except (KafkaDrainError, OSError, ValueError, ImportError) as error:
+        if is_damage(error):
+            return kind(problem=str(error), is_damaged=True)
         # The worker may be able to read it: it is another machine with other credentials.
         return kind(problem=f"this server can't read {archive}: {error}")
+
+
+def is_damage(error: Exception) -> bool:
+    """Return whether an error says that what was read is damaged, not that it can't be read."""
+    if isinstance(error.__cause__, VersionError):
+        return False
+    return isinstance(error, (ReceiptError, ManifestInvalidError)) or isinstance(
+        error.__cause__, DocumentError
+    )
 
 
 def placed_findings(root: UPath, overview: Mapping[str, Any] | None, history: History) -> Placed:

@@ -22,8 +22,11 @@ from sqlalchemy.orm import aliased
 
 from kafka_drain.pages.archive import Drained
 from kafka_drain.pages.archive_status import ACTIVE
+from kafka_drain.pages.commands import Reach
 from kafka_drain.pages.overview import Doing, Run, shown_task
 from kafka_drain_airflow.addresses import run_url
+from kafka_drain_airflow.command_reach import reach_of
+from kafka_drain_airflow.connections import PROBLEM_KEY, PROBLEM_LENGTH
 from kafka_drain_airflow.dag_tags import TAG, kind_tag
 from kafka_drain_airflow.observability.report_link import REPORT_KEY
 from kafka_drain_airflow.observability.task_links import ARCHIVE_KEY, is_told
@@ -82,11 +85,27 @@ class Place:
         archive: Its path or URL.
         conn_id: Id of the Airflow connection that opens it; empty if the server's own access does.
         name: Name of its pipeline.
+        kafka_conn_id: Id of the connection of its Kafka; empty if it isn't known.
+        spark_conn_id: Id of the connection of its Spark; empty if it isn't known.
+        registry_conn_id: Id of the connection of its Schema Registry; empty if there is none.
     """
 
     archive: str
     conn_id: str = ""
     name: str = field(default="", compare=False)
+    kafka_conn_id: str = field(default="", compare=False)
+    spark_conn_id: str = field(default="", compare=False)
+    registry_conn_id: str = field(default="", compare=False)
+
+    def reach(self) -> Reach:
+        """Return how commands reach it, with the connections as they are now."""
+        return reach_of(
+            self.archive,
+            store=self.conn_id,
+            kafka=self.kafka_conn_id,
+            spark=self.spark_conn_id,
+            registry=self.registry_conn_id,
+        )
 
 
 def archives_of(session: Any, dag_ids: Collection[str]) -> dict[str, Place]:
@@ -97,7 +116,12 @@ def archives_of(session: Any, dag_ids: Collection[str]) -> dict[str, Place]:
         others with the pipeline's name.
     """
     found = chosen(pages_of(session), dag_ids)
-    return {page: Place(v.archive, v.conn_id, v.name) for page, v in found.items()}
+    return {page: _place(validation) for page, validation in found.items()}
+
+
+def _place(of: Validation) -> Place:
+    connections = (of.kafka_conn_id, of.spark_conn_id, of.registry_conn_id)
+    return Place(of.archive, of.conn_id, of.name, *connections)
 
 
 def groups_of(session: Any, pages: Collection[str]) -> dict[str, list[str]]:
@@ -178,19 +202,19 @@ def last_runs(
         .where(DagRun.dag_id.in_(names))
         .subquery()
     )
-    succeeded = (
-        select(TaskInstance.dag_id, TaskInstance.run_id, TaskInstance.task_id)
+    of_runs = (
+        select(TaskInstance.dag_id, TaskInstance.run_id, TaskInstance.task_id, TaskInstance.state)
         .join(newest, _are_of(newest))
         .where(
             newest.c.age <= RUNS,
             TaskInstance.task_id.in_({*validations.values()}),
-            TaskInstance.state == "success",
             # Another mapped task may have succeeded, and any task may have the asset as outlet.
             TaskInstance.map_index == -1,
             or_(TaskInstance.operator.is_(None), TaskInstance.operator == VALIDATOR),
         )
     )
-    validated = {tuple(row) for row in session.execute(succeeded)}
+    validated = {tuple(row)[:3]: str(row.state or "none") for row in session.execute(of_runs)}
+    failed = _failures(session, newest)
     query = select(newest).where(newest.c.age <= RUNS)
     found: dict[str, list[Run]] = {}
     for row in session.execute(query.order_by(newest.c.changed_at, newest.c.age.desc())):
@@ -200,9 +224,41 @@ def last_runs(
         for name in names[row.dag_id]:
             # Other pipelines of a group may have failed in the same run.
             key = (row.dag_id, row.run_id, validations.get((name, row.dag_id)))
-            run = Run(str(row.state), words, link, began, ended, key in validated)
+            validation = validated.get(key, "")
+            # Only whoever may see a run is told of it.
+            task, problem = failed.get(key[:2], ("", "")) if link else ("", "")
+            run = Run(
+                str(row.state),
+                words if not problem else f"{words}: {task}: {problem}",
+                link,
+                began,
+                ended,
+                validation == "success",
+                row.run_id,
+                validation,
+                task,
+                problem,
+            )
             found.setdefault(name, []).append(run)
     return {name: runs[-RUNS:] for name, runs in found.items()}
+
+
+def _failures(session: Any, runs: Any) -> dict[tuple[str, str], tuple[str, str]]:
+    """Return the first task of each run that failed, and why, in its own words."""
+    of_task = (*_written_by_task(XComModel), XComModel.key == PROBLEM_KEY)
+    query = (
+        select(*_TASK, XComModel.value)
+        .join(runs, _are_of(runs))
+        .join(XComModel, and_(*of_task), isouter=True)
+        .where(runs.c.age <= RUNS, runs.c.state == "failed", TaskInstance.state == "failed")
+        .order_by(TaskInstance.start_date)
+    )
+    found: dict[tuple[str, str], tuple[str, str]] = {}
+    for row in session.execute(query):
+        said = plain(row.value)
+        problem = " ".join(said.split())[:PROBLEM_LENGTH] if isinstance(said, str) else ""
+        found.setdefault((row.dag_id, row.run_id), (row.task_id, problem))
+    return found
 
 
 def _are_of(runs: Any) -> Any:

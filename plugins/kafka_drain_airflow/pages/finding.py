@@ -14,7 +14,15 @@ from airflow.providers.common.compat.version_compat import AIRFLOW_V_3_0_PLUS
 from sqlalchemy import String, and_, cast, func, or_, select
 
 from kafka_drain_airflow.dag_tags import TAG
-from kafka_drain_airflow.observability.archive_events import CONN_ID, PIPELINE, archive_of
+from kafka_drain_airflow.observability.archive_events import (
+    CONN_ID,
+    KAFKA,
+    PIPELINE,
+    REGISTRY,
+    SPARK,
+    archive_of,
+    archive_uri,
+)
 
 if TYPE_CHECKING or AIRFLOW_V_3_0_PLUS:
     from airflow.models.asset import AssetEvent, AssetModel, TaskOutletAssetReference
@@ -34,6 +42,7 @@ __all__ = [
     "chosen",
     "dag_of",
     "pages_of",
+    "was_validated",
 ]
 
 #: In DAGs of release 0.1, whose assets don't say whose they are: prefix of a DAG's id by the prefix
@@ -54,6 +63,9 @@ class Validation:
         name: Name of the pipeline.
         archive: Path or URL of the archive.
         conn_id: Id of the Airflow connection that opens it; empty if the server's own access does.
+        kafka_conn_id: Id of the connection of its Kafka; empty if it isn't known.
+        spark_conn_id: Id of the connection of its Spark; empty if it isn't known.
+        registry_conn_id: Id of the connection of its Schema Registry; empty if there is none.
     """
 
     dag_id: str
@@ -61,6 +73,9 @@ class Validation:
     name: str
     archive: str
     conn_id: str = ""
+    kafka_conn_id: str = ""
+    spark_conn_id: str = ""
+    registry_conn_id: str = ""
 
     @property
     def rank(self) -> tuple[bool, bool, str, str]:
@@ -87,6 +102,16 @@ def pages_of(session: Any) -> dict[str, Validation]:
             page = f"{page}{SECOND}{validation.name}"
         pages.setdefault(page, validation)
     return pages
+
+
+def was_validated(session: Any, archive: str) -> bool:
+    """Return whether Airflow has an event of an archive's asset: a validation that succeeded."""
+    query = (
+        select(AssetEvent.id)
+        .join(AssetModel, AssetModel.id == EVENT_ASSET)
+        .where(AssetModel.uri == archive_uri(archive))
+    )
+    return session.execute(query.limit(1)).first() is not None
 
 
 def chosen(pages: dict[str, Validation], dag_ids: Collection[str]) -> dict[str, Validation]:
@@ -157,5 +182,5 @@ def _by_names(dag_id: str, task_id: str, uri: str, extra: Any) -> Validation | N
 
 
 def _named(dag_id: str, task_id: str, uri: str, extra: Any, name: str) -> Validation:
-    conn_id = str((extra or {}).get(CONN_ID) or "")
-    return Validation(dag_id, task_id, name, archive_of(uri), conn_id)
+    ids = (str((extra or {}).get(key) or "") for key in (CONN_ID, KAFKA, SPARK, REGISTRY))
+    return Validation(dag_id, task_id, name, archive_of(uri), *ids)

@@ -34,6 +34,7 @@ REPORT: dict[str, Any] = {
     "records": 95,
     "offsets": 100,
     "reasons": {},
+    "gaps": [],
     "partitions": [
         {"topic": "a", "partition": 0, "start": 0, "end": 60, "records": 58,
          "gaps": {"control": 2}},
@@ -227,7 +228,7 @@ def test_overview_page_order() -> None:
 
     heads, *cells = Words(page).rows
     assert [(cell[0], cell[1]) for cell in cells] == [
-        ("broken", "findingsthe manifest lists a data file that doesn't exist (2)"),
+        ("broken", "findingsthe manifest lists a data file that doesn't exist (2 findings)"),
         ("away", "unreadablethis server may not read it"),
         ("late", "complete"),
         ("new", "not validated"),

@@ -2,40 +2,151 @@
 
 from __future__ import annotations
 
+import html
 import re
 import shlex
+from datetime import datetime, timezone
+from itertools import product
+from typing import Any
 
 import pytest
 
+from kafka_drain.archive.history import History
 from kafka_drain.cli.main import parser
 from kafka_drain.findings import Reason
+from kafka_drain.pages.archive import archive_page
 from kafka_drain.pages.archive_status import LastRun, archive_status
-from kafka_drain.pages.remedies import remedies, standing_remedy, with_archive
+from kafka_drain.pages.commands import Reach, pasteable
+from kafka_drain.pages.overview import ArchiveRow, Run, overview_page
+from kafka_drain.pages.remedies import Ended, remedies, standing_remedy
+from kafka_drain.pages.report import report_page
+from kafka_drain.pages.restores import ArchiveRestores, Restore, restores_page
 
+NOW = datetime(2026, 11, 22, 12, tzinfo=timezone.utc)
 ARCHIVE = "/data/flights of today"
+REACHES = {
+    "place only": Reach(ARCHIVE),
+    "servers and master": Reach(
+        ARCHIVE, "b1:9092,b2:9092", "", "sc://spark:15002/;use_ssl=true", "client", "http://r:8081"
+    ),
+    "file": Reach(ARCHIVE, "b1:9093", "kafka prod.json", "yarn", "cluster", notes=["Mind it"]),
+    "hostile": Reach("/a; rm b", "b1:9092; rm c", "", "local[2] $(rm d)"),
+}
+OVERVIEW: dict[str, Any] = {
+    "pipeline": "flights",
+    "verdict": "findings",
+    "validated_at": "2026-11-22T11:55:00+00:00",
+    **dict.fromkeys(("files", "bytes", "records", "offsets", "partitions"), 0),
+    **dict.fromkeys(("generations", "windows", "unsealed_segments"), 0),
+    "findings": {},
+    "gaps": {},
+    "report": "reports/r.json",
+    **dict.fromkeys(("sealed_at", "newest_record", "lag", "expires_at")),
+}
+
+
+def commands_of(page: str) -> list[list[str]]:
+    """Return the commands that a page shows as code, in words as a shell splits them."""
+    shown = map(html.unescape, re.findall("<code>(kafka-[^<]*)</code>", page))
+    return [shlex.split(command) for command in shown]
+
+
+def run_of(command: list[str], reach: Reach) -> Any:
+    """Parse a command of a page as the command line does, and check that it can be carried out."""
+    if command[0] != "kafka-drain":
+        assert command[1:3] == ["--bootstrap-server", reach.servers or "HOST:PORT"]
+        return None
+    options = parser().parse_args(command[1:])
+    named = options.archive if hasattr(options, "archive") else None
+    assert named == reach.archive, command
+    if command[1] in ("repair", "roll", "reprocess", "validate"):
+        assert options.bootstrap_servers == (reach.servers or None)
+        assert options.kafka_config == (reach.kafka_config or None)
+    if command[1] in ("repair", "reprocess"):
+        assert options.master == (reach.master or "local[*]")
+        assert options.deploy_mode == reach.deploy_mode
+    if command[1] == "capture-schemas":
+        assert options.registry == (reach.registry or None)
+    return options
+
+
+@pytest.mark.parametrize("reach", REACHES.values(), ids=REACHES)
+@pytest.mark.parametrize("reason", Reason, ids=lambda reason: reason.value)
+def test_page_commands_each_finding(reason: Reason, reach: Reach) -> None:
+    """The page of each kind of finding says it in its own sentence, and its commands are whole."""
+    overview = OVERVIEW | {"findings": {reason.value: 3}}
+    row = ArchiveRow("flights", reach.archive, "/dag", overview=overview, reached=reach)
+
+    page = archive_page(row, History(), NOW, "/receipts")
+    commands = commands_of(page)
+
+    assert html.escape(reason.meaning[1:]).split("`")[0].replace("&#x27;", "&#39;") in page
+    assert len(commands) >= len(re.findall("`kafka-[a-z.]+ ", reason.remedy))
+    for command in commands:
+        if command[:2] != ["kafka-drain", "files"]:
+            run_of(command, reach)
+    for note in reach.notes:
+        assert note in page
 
 
 @pytest.mark.parametrize("reason", Reason, ids=lambda reason: reason.value)
-def test_remedies_each_reason(reason: Reason) -> None:
-    """Each reason has its own sentence, and its commands can be pasted: they name the archive."""
-    [one] = remedies({reason.value: 3}, ARCHIVE)
+def test_report_commands_each_finding(reason: Reason) -> None:
+    """The commands of a report are those of the archive's page."""
+    reach = REACHES["servers and master"]
+    finding = {"reason": reason.value, "severity": reason.severity, "where": "w", "detail": "d"}
+    report = {
+        **OVERVIEW,
+        "archive": ARCHIVE,
+        "scope": "open",
+        "deep": False,
+        "seconds": 1.0,
+        "findings": [finding],
+        "gaps": [],
+        "partitions": [],
+        "batches": [],
+        "generations": [],
+        "windows": [],
+        "receipts": {"total": 0, "written": 0, "unsealed": 0},
+    }
 
-    assert (one.number, one.meaning) == (3, reason.meaning)
-    assert one.is_error is (reason.severity == "error")
-    for command in re.findall(r"`kafka-drain ([^`]*)`", one.what_to_do):
-        words = shlex.split(command)
-        if words[0] in ("repair", "roll", "reprocess", "validate"):
-            assert words[1] == ARCHIVE
-            if words[-1] != "--acknowledge-expired":
-                parser().parse_args(words)
+    page = report_page(report, "r.json", reach)
+
+    [one] = remedies({"findings": {reason.value: 1}}, reach)
+    wanted = [shlex.split(each) for each in re.findall("`(kafka-[^`]*)`", one.what_to_do)]
+    found = [each for each in commands_of(page) if each[:2] != ["kafka-drain", "files"]]
+    assert found == wanted
+
+
+def test_restore_commands() -> None:
+    """The command that gives a restore up can be pasted, whatever the run is called."""
+    it = Restore("to it's topic", "to it's topic", "2026-11-22T10:00:00+00:00", is_opened=True)
+    links = {"archives": "/archives", "home": ""}
+    page = restores_page([ArchiveRestores("flights", "/page", ARCHIVE, [it])], NOW, links)
+
+    [command] = [one for one in commands_of(page) if "--abandon" in one]
+    assert run_of(command, Reach(ARCHIVE)).abandon == "to it's topic"
 
 
 def test_remedies_order() -> None:
     """What makes an archive incomplete comes first; a reason of a newer release is told too."""
-    found = remedies({"file_orphan": 1, "of_tomorrow": 2, "file_missing": 3}, "/a")
+    findings = {"file_orphan": 1, "of_tomorrow": 2, "file_missing": 3}
+    found = remedies({"findings": findings}, Reach("/a"))
 
     assert [one.code for one in found] == ["of_tomorrow", "file_missing", "file_orphan"]
     assert found[0].meaning == "unknown to this release"
+
+
+def test_pages_count_offsets() -> None:
+    """Findings about offsets are counted in offsets, by list and page; others in findings."""
+    findings = {"offset_missing": 1, "file_missing": 2}
+    overview = OVERVIEW | {"findings": findings, "missing": {"offset_missing": 1710}}
+    row = ArchiveRow("flights", ARCHIVE, "/dag", overview=overview)
+
+    page = archive_page(row, History(), NOW, "/receipts")
+
+    assert "are in no committed file (1,710 offsets)" in page
+    assert "a data file that doesn&#39;t exist (2 findings)" in page
+    assert "are in no committed file (1,710 offsets)" in overview_page([row], NOW)
 
 
 @pytest.mark.parametrize(
@@ -44,32 +155,105 @@ def test_remedies_order() -> None:
         ("run `kafka-drain roll`", "run `kafka-drain roll /a`"),
         ("`kafka-drain repair --deep --apply`!", "`kafka-drain repair /a --deep --apply`!"),
         ("`kafka-drain files` and `repair`", "`kafka-drain files` and `repair`"),
+        ("`kafka-x.sh a`", "`kafka-x.sh --bootstrap-server HOST:PORT a`"),
     ],
 )
-def test_with_archive(text: str, expected: str) -> None:
+def test_pasteable(text: str, expected: str) -> None:
     """Only commands that work on an archive get one."""
-    assert with_archive(text, "/a") == expected
+    assert pasteable(text, Reach("/a")) == expected
 
 
-def test_with_archive_of_a_hostile_name() -> None:
+def test_pasteable_of_a_hostile_name() -> None:
     """A path can't end the command, or start another one."""
-    assert with_archive("`kafka-drain roll`", "/a; rm b") == "`kafka-drain roll '/a; rm b'`"
-    assert "ARCHIVE" in with_archive("`kafka-drain roll`", "/a`b")
+    assert pasteable("`kafka-drain roll`", Reach("/a; rm b")) == "`kafka-drain roll '/a; rm b'`"
+    assert "ARCHIVE" in pasteable("`kafka-drain roll`", Reach("/a`b"))
 
 
-def test_standing_remedy() -> None:
-    """Each status that isn't good and has no findings says what to do."""
-    for readable in (True, False):
-        for verdict in (None, "complete", "findings"):
-            for last in LastRun:
-                for older in (True, False):
-                    status = archive_status(
-                        is_readable=readable,
-                        verdict=verdict,
-                        last=last,
-                        is_older=older,
-                        expires_soon=False,
-                        has_unknown=False,
-                    )
-                    told = standing_remedy(status.words, "/a")
-                    assert bool(told) is (status.words not in ("findings", "complete"))
+STATES: list[tuple[Any, ...]] = [
+    *product((True, False), (True, False), (None, "complete", "findings"), LastRun, (True, False))
+]
+
+
+@pytest.mark.parametrize(("is_readable", "is_damaged", "verdict", "last", "older"), STATES)
+def test_standing_remedy(
+    is_readable: bool, is_damaged: bool, verdict: str | None, last: LastRun, older: bool
+) -> None:
+    """Each status that isn't good and has no findings says what to do, in whole commands."""
+    status = archive_status(
+        is_readable=is_readable,
+        is_damaged=is_damaged and not is_readable,
+        verdict=verdict,
+        last=last,
+        is_older=older,
+        expires_soon=False,
+        has_unknown=False,
+    )
+    runs = product(("", "manual__1"), ("", "it broke"), ("", "drain"), ("", "success", "failed"))
+    for name, problem, task, validation in runs:
+        for is_followed in (True, False):
+            ended = Ended(name, problem, task, validation, is_followed)
+            told = standing_remedy(status.words, Reach(ARCHIVE), ended)
+            assert bool(told) is (status.words not in ("findings", "complete"))
+            assert "above" not in told
+            for command in re.findall("`(kafka-[^`]*)`", told):
+                run_of(shlex.split(command), Reach(ARCHIVE))
+
+
+def row_of(*runs: Run, verdict: str = "complete") -> ArchiveRow:
+    overview = OVERVIEW | {"verdict": verdict}
+    return ArchiveRow("flights", ARCHIVE, "/dag", overview=overview, runs=runs)
+
+
+BEGAN, ENDED = "2026-11-22T11:56:00+00:00", "2026-11-22T11:57:00+00:00"
+
+
+@pytest.mark.parametrize(
+    ("run", "more", "words"),
+    [
+        # Backfills validate their own hours, so the archive's validation stays older.
+        (Run("success", "", "/r", BEGAN, ENDED, True, "backfill__1", "success"), (),
+         "<code>backfill__1</code> has ended. It proved its own hours only"),
+        (Run("success", "", "/r", BEGAN, ENDED, False, "r1", "skipped"), (),
+         "Clear its task that validates"),
+        (Run("success", "", "/r", BEGAN, ENDED, False, "r1", ""), (),
+         "<code>r1</code> has ended without one. Trigger a run, or run <code>kafka-drain val"),
+        (Run("success", "", "/r", BEGAN, ENDED, False, "r1", "failed"),
+         (Run("running", "", "/r2", ENDED),), "A run is under way, which validates when it"),
+        (Run("failed", "", "/r", BEGAN, ENDED, False, "r1", "", "preflight", "no topic orders"), (),
+         "<code>r1</code> says (preflight: no topic orders), and clear <code>preflight</code>"),
+        (Run("failed", "", "/r", BEGAN, ENDED, False, "r1", "", "drain"), (),
+         "(drain: failed, and its log says why)"),
+        (Run("failed", "", "", BEGAN, ENDED, False, "r1", "", "drain", "unseen words"), (),
+         "Read the log of that run, and clear the failed task"),
+    ],
+)  # fmt: skip
+def test_page_of_run(run: Run, more: tuple[Run, ...], words: str) -> None:
+    """The page says what to do about the run that there is, and shows why it failed."""
+    row = row_of(run, *more)
+
+    page = archive_page(row, History(), NOW, "/receipts")
+
+    assert words in page
+    assert "unseen words" not in page
+    if run.problem and run.link:
+        assert f"{run.task}: {run.problem}" in overview_page([row], NOW)
+
+
+def test_page_damaged_document() -> None:
+    """A damaged document is called damaged; nobody is sent to look for access."""
+    row = ArchiveRow("flights", ARCHIVE, "/dag", problem="overview.json: bad", is_damaged=True)
+
+    page = archive_page(row, History(), NOW, "/receipts")
+
+    assert "overview.json: bad" in page
+    assert "The server of these pages must be able to read" not in page
+    assert f"kafka-drain validate {shlex.quote(ARCHIVE)}".replace("'", "&#39;") in page
+    assert row.status(NOW).words == "damaged"
+
+
+def test_status_contents_unknown() -> None:
+    """An archive isn't green if of some records only the offsets are proven."""
+    overview = OVERVIEW | {"verdict": "complete", "findings": {"content_unknown": 1}}
+    row = ArchiveRow("flights", ARCHIVE, "/dag", overview=overview)
+
+    assert row.status(NOW).words == "complete, some contents unknown"

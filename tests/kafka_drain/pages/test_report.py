@@ -10,8 +10,8 @@ import pytest
 
 from kafka_drain.findings import Reason
 from kafka_drain.gaps import GapReason
+from kafka_drain.pages.commands import Reach, pasteable
 from kafka_drain.pages.humanize import time_text
-from kafka_drain.pages.remedies import with_archive
 from kafka_drain.pages.report import BARS, PARTITIONS, ROWS, report_page
 from kafka_drain.proof.report import Report
 
@@ -139,7 +139,7 @@ def test_report_page_not_complete() -> None:
         "Not complete: 3 offsets of t-0 (and 2 offsets of 1 other partition) are in no file; "
         f"{Reason.FILE_MISSING.meaning} (file_missing: 1)" in page.text
     )
-    remedy = with_archive(Reason.FILE_MISSING.remedy, "/archives/p")
+    remedy = pasteable(Reason.FILE_MISSING.remedy, Reach("/archives/p"))
     assert "kafka-drain repair /archives/p --apply" in remedy
     assert remedy.replace("`", "") in page.text
     assert page.text.index("part-1") < page.text.index("Topics")

@@ -71,12 +71,11 @@ def test_archive_asset_connection() -> None:
     """The pages learn from the asset whose archive it is and how to open it; it has no secret."""
     given = {"name": "orders", "topics": ["orders"], "archive": "s3://bucket/orders"}
 
-    assert archive_asset(Pipeline(**given)).extra == {"kafka_drain_pipeline": "orders"}
-    asset = archive_asset(Pipeline(**given, archive_conn_id="aws_archives"))
-    assert asset.extra == {
-        "kafka_drain_pipeline": "orders",
-        "archive_conn_id": "aws_archives",
-    }
+    defaults = {"kafka_conn_id": "kafka_default", "spark_conn_id": "spark_default"}
+    assert archive_asset(Pipeline(**given)).extra == {"kafka_drain_pipeline": "orders", **defaults}
+    more = {"archive_conn_id": "aws_archives", "registry_conn_id": "registry"}
+    asset = archive_asset(Pipeline(**given, **more))
+    assert asset.extra == {"kafka_drain_pipeline": "orders", **defaults, **more}
 
 
 def test_tell_replaced_by_alias() -> None:

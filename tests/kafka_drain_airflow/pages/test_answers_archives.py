@@ -60,6 +60,7 @@ URLS = [
     "/kafka-drain/archives/drain_lost/report",
     "/kafka-drain/archives/drain_lost/report.json",
     "/kafka-drain/archives/drain_lost/report?colours=light",
+    "/kafka-drain/archives/drain_cleared",
 ]
 SOME = ("guest", "without_xcoms", "without_runs", "without_group")
 
@@ -115,6 +116,14 @@ PROVEN: dict[str, tuple[dict[str, str], dict[str, tuple[str, str]], list[Any]]] 
 }
 
 
+#: Tasks that have failed, with what they say; None of one that was killed.
+FAILURES = [
+    ("drain_cleared", "r1", "preflight", "orders doesn't exist;\ncreate it"),
+    ("drain_group_g", "run+9", "drain", "the group's own secret"),
+    ("drain_by_hand", "r1", "drain", None),
+]
+
+
 @pytest.fixture(scope="module")
 def answers(tmp_path_factory: pytest.TempPathFactory) -> dict[str, PageAnswer]:
     """Responses of a separate Airflow, by user and URL: status, text and headers."""
@@ -168,6 +177,12 @@ def answers(tmp_path_factory: pytest.TempPathFactory) -> dict[str, PageAnswer]:
         scene["runs"] = {**scene["runs"], f"drain_{name}": states}
         scene["times"] = {**scene.get("times", {}), f"drain_{name}": times}
         scene["tasks"] = [*scene.get("tasks", []), *tasks]
+    # Two tasks of failed runs have said why; a third one was killed.
+    for dag_id, run_id, task_id, problem in FAILURES:
+        scene["tasks"] = [*scene["tasks"], (dag_id, run_id, task_id, "failed")]
+        if problem:
+            said = {"dag_id": dag_id, "run_id": run_id, "task_id": task_id, "key": "problem"}
+            scene["xcoms"].append({**said, "value": problem})  # type: ignore[typeddict-item]
     for key, value in (
         ("progress", PROGRESS),
         ("return_value", {"b": {"offsets": 777, "seconds": 2.0}, "c": {"offsets": 1}}),
@@ -238,6 +253,20 @@ def test_archives_run_that_ended_last(answers: dict[str, PageAnswer]) -> None:
         "since": "complete",
         "validated": "complete",
     }
+
+
+def test_archives_failed_run(answers: dict[str, PageAnswer]) -> None:
+    """List and page say why the last run failed, in the words of its task, to whom may see it."""
+    listed = html.unescape(answers[f"viewer {PAGE}"].text)
+    page = html.unescape(answers["viewer /kafka-drain/archives/drain_cleared"].text)
+
+    for text in (listed, page):
+        assert "preflight: orders doesn't exist; create it" in text
+    assert "drain: failed, and its log says why" in listed
+    assert "the group's own secret" in listed
+    hidden = html.unescape(answers[f"without_group {PAGE}"].text)
+    assert "drain_b" in hidden
+    assert "the group's own secret" not in hidden
 
 
 def test_archives_page_to_viewer(answers: dict[str, PageAnswer]) -> None:

@@ -10,8 +10,9 @@ from airflow.providers.common.compat.version_compat import AIRFLOW_V_3_0_PLUS
 from upath import UPath
 
 from kafka_drain_airflow.pages import archives
-from kafka_drain_airflow.pages.archives import find, opened, page_beside
+from kafka_drain_airflow.pages.archives import FoundStart, find, opened, page_beside, start_of
 from kafka_drain_airflow.pages.database import Place
+from tests.kafka_drain.golden import sealed_copy
 
 ON_S3 = "s3://bucket/orders"
 
@@ -100,6 +101,44 @@ def test_page_beside_nothing_else(path: str, monkeypatch: pytest.MonkeyPatch) ->
     connect(monkeypatch, "k")
 
     assert page_beside(path, opened(Place(ON_S3, "store"))) is None
+
+
+@pytest.mark.parametrize("content", ["", "{", "[]", '{"verdict": 7}'])
+def test_find_damaged(tmp_path: Path, content: str) -> None:
+    """A damaged document is called damaged, by its name; nothing is said of access."""
+    archive = sealed_copy(tmp_path / "a")
+    (archive.root / "overview.json").write_text(content)
+
+    found = find(Place(str(archive.root)))
+
+    assert found.is_damaged
+    assert f"{archive.root}/overview.json" in found.problem
+    assert "server can't read" not in found.problem
+
+
+def test_find_elsewhere() -> None:
+    """A store that this server may not read isn't damage."""
+    found = find(Place("http://127.0.0.1:1/a"))
+
+    assert found.problem
+    assert not found.is_damaged
+
+
+@pytest.mark.parametrize("is_there", [True, False])
+def test_start_of(tmp_path: Path, is_there: bool) -> None:
+    """An archive has begun with its first generation."""
+    if is_there:
+        sealed_copy(tmp_path / "a")
+
+    assert start_of(Place(str(tmp_path / "a"))) == FoundStart(is_there)
+
+
+def test_start_of_unknown() -> None:
+    """Of an archive that can't be read here, nobody knows."""
+    found = start_of(Place("http://127.0.0.1:1/a"))
+
+    assert found.is_begun is None
+    assert found.problem
 
 
 @pytest.mark.skipif(not AIRFLOW_V_3_0_PLUS, reason="Airflow 2 has datasets")

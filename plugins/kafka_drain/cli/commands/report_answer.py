@@ -14,6 +14,7 @@ from kafka_drain.cli.exit_codes import FAILED, OK
 from kafka_drain.clock import utc_now
 from kafka_drain.findings import errors
 from kafka_drain.gaps import gaps_text
+from kafka_drain.pages.commands import Reach
 from kafka_drain.proof.report import Report, note_overview, sign_report, write_report
 from kafka_drain.proof.report_text import SHOWN, report_ending, report_heading, report_lines
 
@@ -37,7 +38,7 @@ def answer_report(
     """
     path = evidence = None
     if writes:
-        path = write_report(archive, report)
+        path = write_report(archive, report, reach=_reach(options, archive))
         note_overview(archive, report, path)
         if signer is not None:
             evidence = sign_report(archive, report, path, signer, utc_now())
@@ -55,6 +56,17 @@ def answer_report(
     signed = {} if evidence is None else {"evidence": evidence}
     answer(options, report.to_dict() | {"report": path} | signed, show)
     return FAILED if errors(report.findings) else OK
+
+
+def _reach(options: argparse.Namespace, archive: Archive) -> Reach:
+    """Return how the commands in the report reach what this one has reached."""
+    return Reach(
+        str(archive.root),
+        options.bootstrap_servers or "",
+        options.kafka_config or "",
+        options.master,
+        options.deploy_mode,
+    )
 
 
 def _show_tables(console: Console, report: Report) -> None:
