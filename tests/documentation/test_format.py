@@ -59,7 +59,7 @@ from kafka_drain.archive.documents import (
     WitnessDocument,
 )
 from kafka_drain.archive.drills import write_result, write_started
-from kafka_drain.archive.erasures import create_erasure, parse_done
+from kafka_drain.archive.erasures import next_erasure, parse_done
 from kafka_drain.archive.files import archive_files
 from kafka_drain.archive.frozen_plans import carrying_out
 from kafka_drain.archive.generation_state import read_state
@@ -676,7 +676,8 @@ def erased(folder: Path) -> Archive:
         from_ms=0,
     )
     scope = scope_of([("flights", "id-1")], {("flights", "id-1"): {0: 60}})
-    erasure = create_erasure(made.root, request.document(bytes(32), scope, NOW.isoformat()))
+    erasure = next_erasure(made.root, request.document(bytes(32), scope, NOW.isoformat()))
+    erasure.accept()
     closed_ones = made.archive.snapshot().generations[:-1]
     [segments] = read_closed(made.archive.snapshot(), closed_ones)
     found = {
