@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from copy import copy
 from dataclasses import dataclass, replace
@@ -38,7 +38,13 @@ from kafka_drain.errors import (
 from kafka_drain.kafka.acls import missing_acls, require_access
 from kafka_drain.kafka.admin import BACKOFF_SECONDS, Admin, answer_of
 from kafka_drain.kafka.client_config import KafkaConfig
-from kafka_drain.kafka.identity import NO_TOPIC_ID, SeenRecord, counted_as, is_other_topic
+from kafka_drain.kafka.identity import (
+    NO_TOPIC_ID,
+    SeenRecord,
+    cluster_text,
+    counted_as,
+    is_other_topic,
+)
 from kafka_drain.kafka.records import WITHOUT_REASON, read_records
 from kafka_drain.kafka.single_records import read_single_records, read_times
 from kafka_drain.kafka.topics import TopicSettings
@@ -77,12 +83,30 @@ class KafkaCluster:
         AuthenticationError: From every method, when they refuse the login.
     """
 
-    def __init__(self, config: KafkaConfig, timeout_seconds: float | None = None) -> None:
-        """Set up access to a cluster, as `Admin` does; nothing is sent yet."""
+    def __init__(
+        self,
+        config: KafkaConfig,
+        timeout_seconds: float | None = None,
+        tell: Callable[[str], None] | None = None,
+    ) -> None:
+        """Set up access to a cluster, as `Admin` does; nothing is sent yet.
+
+        Args:
+            config: Connection settings.
+            timeout_seconds: How long it may take to answer; None for the default.
+            tell: Called once with which cluster it is, when that is known.
+        """
         self.config = config
         self.admin = Admin(config, timeout_seconds)
         self._timeout = self.admin.timeout
         self._counted: Mapping[str, str] = {}
+        # Shared with the copies that count topics.
+        self._told: dict[str, str] = {}
+        self._tell = tell
+
+    def named(self) -> dict[str, str]:
+        """Return its addresses, and its id if it was asked anything yet; asks nothing."""
+        return {"bootstrap_servers": self.config.bootstrap_servers, **self._told}
 
     def cluster_id(self) -> str:
         """Return the cluster's id; empty if it has none."""
@@ -105,7 +129,12 @@ class KafkaCluster:
         return sorted(self._listed().topics.keys() - INTERNAL_TOPICS)
 
     def _listed(self) -> Any:
-        return self.admin.ask(lambda admin: admin.list_topics(timeout=self._timeout))
+        listed = self.admin.ask(lambda admin: admin.list_topics(timeout=self._timeout))
+        if not self._told:
+            self._told["cluster_id"] = str(listed.cluster_id or "")
+            if self._tell is not None:
+                self._tell(f"Kafka: {cluster_text(self.named())}")
+        return listed
 
     def topics(
         self, names: Collection[str], needed: Sequence[str] = ("DESCRIBE",)

@@ -112,3 +112,13 @@ def untold(cluster_id: str, topics: Mapping[str, str]) -> list[str]:
             "Kafka tells no cluster id: whether it is the cluster of before can't be proven"
         )
     return lines
+
+
+def cluster_text(named: Mapping[str, str]) -> str:
+    """Return in words which cluster it is.
+
+    Args:
+        named: Its addresses, and its id if it told one; see `KafkaCluster.named`.
+    """
+    known, servers = named.get("cluster_id"), named["bootstrap_servers"]
+    return f"cluster {known} at {servers}" if known else servers

@@ -154,6 +154,7 @@ class ValidateManifestOperator(SparkJobOperator):
             describe=describe_with(cluster.config, self.pipeline.describe_cluster, self._say),
             keep_schemas=partial(self._keep_schemas, archive),
         )
+        report.kafka = cluster.named()
         path = write_report(archive, report, context.get("run_id"))
         # A failed task returns nothing, and its report is the one users need most.
         self._push(context, REPORT_KEY, path)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+from functools import partial
 
 from kafka_drain.archive.archive import Archive
 from kafka_drain.cli.commands.arguments import (
@@ -21,11 +22,14 @@ from kafka_drain.cli.commands.plan_answer import acts, say_dry_run
 from kafka_drain.cli.commands.report_answer import answer_report
 from kafka_drain.cli.console import say
 from kafka_drain.config.checks import refuse
+from kafka_drain.errors import NotWritableError
 from kafka_drain.kafka.cluster import KafkaCluster
 from kafka_drain.kafka.cluster_state import ASKED
+from kafka_drain.progress import Level, Line
 from kafka_drain.proof.cluster_capture import Describe, describe_with, parts_before
 from kafka_drain.proof.committed_files import ReadFiles
 from kafka_drain.proof.validation import validate_archive
+from kafka_drain.storage.paths import why_not_writable
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -56,7 +60,8 @@ def run(options: argparse.Namespace) -> int:
     archive = Archive.at(options.archive)
     cluster = cluster_from(options) if names_kafka(options) else None
     signer = signer_from(options)
-    report = validate_archive(
+    validate = partial(
+        validate_archive,
         archive,
         cluster,
         say,
@@ -66,10 +71,23 @@ def run(options: argparse.Namespace) -> int:
         describe=_describe(options, archive, cluster),
         # Made only if there are many files: it needs Java.
         read_many=lambda *asked: _by_spark(options)(*asked),  # noqa: PLW0108
-        writes=acts(options),
         signer=signer,
     )
-    code = answer_report(options, archive, report, writes=acts(options), signer=signer)
+    unwritten = why_not_writable(archive.root) if acts(options) else ""
+    if not unwritten:
+        try:
+            report = validate(writes=acts(options))
+        except NotWritableError as error:
+            unwritten = str(error)
+    if unwritten:
+        # Whoever may only read an archive gets the same verdict.
+        text = f"validate {archive.root}: nothing is sealed or noted: {unwritten}"
+        say(Line(text, Level.WARNING))
+        report = validate(writes=False)
+    report.kafka = cluster.named() if cluster is not None else None
+    code = answer_report(
+        options, archive, report, writes=acts(options), unwritten=unwritten, signer=signer
+    )
     say_dry_run(options, "seal what is proven and write the report")
     return code
 
