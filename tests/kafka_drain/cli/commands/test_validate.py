@@ -66,8 +66,11 @@ def test_validate_read_only(
     # A damage is one for everybody.
     receipt = min(Path(str(archive.root)).glob("generations/*/receipts/*.json"))
     receipt.write_text(receipt.read_text().replace("1", "2", 1))
+    code, owners, _ = validated(capsys, archive.root, *options, "--dry-run")
+    assert (code, owners["verdict"]) == (1, "findings")
     with WAYS[way](tmp_path / "archive"):
-        assert validated(capsys, archive.root, *options)[0] == 1
+        code, told, _ = validated(capsys, archive.root, *options)
+    assert (code, told["findings"]) == (1, owners["findings"])
 
 
 def test_validate_store_refuses(
