@@ -343,6 +343,7 @@ def drained(folder: Path) -> Archive:
     bounds = {P0: KafkaBounds(0, 50, 60), P1: KafkaBounds(0, 60, 60)}
     write_observations(archive, observe({}, bounds, "run", 1_767_268_800.5))
     report = validate_archive(archive, None)
+    report.kafka = {"bootstrap_servers": "kafka:9092", "cluster_id": "cluster-1"}
     note_overview(archive, report, write_report(archive, report, "scheduled__2026-01-01"))
     publication.note(publication.receipts())
     note_windows(archive, [window.receipt for window in archive.snapshot().windows], "run")
