@@ -113,6 +113,10 @@ class KafkaCluster:
         # Asks any broker: `describe_cluster` waits for the controller known to the client.
         return str(self._listed().cluster_id or "")
 
+    def asked(self) -> dict[str, str]:
+        """Return its addresses and its id, which is asked for."""
+        return {"bootstrap_servers": self.config.bootstrap_servers, "cluster_id": self.cluster_id()}
+
     def counting(self, topic_ids: Mapping[str, str]) -> KafkaCluster:
         """Return the same cluster, which gives topics the ids by which an archive counts them.
 

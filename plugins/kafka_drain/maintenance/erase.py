@@ -45,7 +45,7 @@ from kafka_drain.errors import (
     PlanChangedError,
 )
 from kafka_drain.kafka.cluster import KafkaCluster
-from kafka_drain.kafka.identity import is_other_cluster
+from kafka_drain.kafka.identity import refuse_other_cluster
 from kafka_drain.maintenance.compact import run_compaction
 from kafka_drain.maintenance.compaction_plan import Compaction
 from kafka_drain.maintenance.erasure_plan import left_over, plan_rewrites
@@ -265,12 +265,7 @@ def _known_topics(snapshot: Snapshot) -> set[tuple[str, str]]:
 
 
 def _scope(snapshot: Snapshot, cluster: KafkaCluster, known: Iterable[tuple[str, str]]) -> Any:
-    cluster_id = cluster.cluster_id()
-    if is_other_cluster(snapshot.document.cluster_id, cluster_id):
-        raise ArchiveError(
-            f"{snapshot.root} was drained from Kafka cluster {snapshot.document.cluster_id}, but "
-            f"the connection leads to cluster {cluster_id}; correct the connection"
-        )
+    refuse_other_cluster(snapshot.root, snapshot.document.cluster_id, cluster.asked())
     cluster = cluster.counting(snapshot.document.topics)
     there = set(cluster.topic_names())
     topics = cluster.topics(sorted({topic for topic, _ in known} & there))
