@@ -5,6 +5,7 @@
     │   ├── ConfigError               a pipeline, option or argument is invalid
     │   ├── MachineError              Java, Python or a required jar is missing on this machine
     │   ├── ArchiveError              not an archive, another pipeline's, or not writable
+    │   │   └── NotWritableError      this user may only read it
     │   ├── CheckpointError           checkpoint, manifest and generation contradict each other
     │   ├── TopicError                a topic is missing, was recreated, or can't take the records
     │   ├── DataLossError             Kafka no longer has offsets that the drain still needs
@@ -60,6 +61,7 @@ __all__ = [
     "MachineError",
     "ManifestInvalidError",
     "NotSealedError",
+    "NotWritableError",
     "OpenTransactionError",
     "PlanChangedError",
     "ProgressError",
@@ -97,6 +99,10 @@ class MachineError(TerminalError):
 
 class ArchiveError(TerminalError):
     """Raised when a folder isn't an archive, belongs to another pipeline, or can't be written."""
+
+
+class NotWritableError(ArchiveError):
+    """Raised when a folder is read-only, or this user may only read it."""
 
 
 class CheckpointError(TerminalError):

@@ -50,7 +50,7 @@ def kafka_cluster(conn_id: str) -> KafkaCluster:
         if (conn_id, warning) not in _logged:
             _logged.add((conn_id, warning))
             log.warning("the Airflow connection %r: %s", conn_id, warning)
-    return watched(config)
+    return watched(config, lambda text: log.info("%r: %s", conn_id, text))
 
 
 def _settings(conn_id: str) -> dict[str, Any]:

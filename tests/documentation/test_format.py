@@ -59,7 +59,7 @@ from kafka_drain.archive.documents import (
     WitnessDocument,
 )
 from kafka_drain.archive.drills import write_result, write_started
-from kafka_drain.archive.erasures import create_erasure, parse_done
+from kafka_drain.archive.erasures import next_erasure, parse_done
 from kafka_drain.archive.files import archive_files
 from kafka_drain.archive.frozen_plans import carrying_out
 from kafka_drain.archive.generation_state import read_state
@@ -343,6 +343,7 @@ def drained(folder: Path) -> Archive:
     bounds = {P0: KafkaBounds(0, 50, 60), P1: KafkaBounds(0, 60, 60)}
     write_observations(archive, observe({}, bounds, "run", 1_767_268_800.5))
     report = validate_archive(archive, None)
+    report.kafka = {"bootstrap_servers": "kafka:9092", "cluster_id": "cluster-1"}
     note_overview(archive, report, write_report(archive, report, "scheduled__2026-01-01"))
     publication.note(publication.receipts())
     note_windows(archive, [window.receipt for window in archive.snapshot().windows], "run")
@@ -676,7 +677,8 @@ def erased(folder: Path) -> Archive:
         from_ms=0,
     )
     scope = scope_of([("flights", "id-1")], {("flights", "id-1"): {0: 60}})
-    erasure = create_erasure(made.root, request.document(bytes(32), scope, NOW.isoformat()))
+    erasure = next_erasure(made.root, request.document(bytes(32), scope, NOW.isoformat()))
+    erasure.accept()
     closed_ones = made.archive.snapshot().generations[:-1]
     [segments] = read_closed(made.archive.snapshot(), closed_ones)
     found = {

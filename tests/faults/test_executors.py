@@ -5,9 +5,8 @@ from __future__ import annotations
 import contextlib
 import os
 import signal
-import subprocess
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -33,6 +32,7 @@ from tests.faults.injection import (
     wait_for,
 )
 from tests.faults.spark_cluster import executors, process
+from tests.read_only import read_only
 
 pytestmark = [pytest.mark.integration, pytest.mark.cluster]
 
@@ -65,26 +65,6 @@ def in_mid_file(workers: list[int], folder: Path, running: Callable[[], bool]) -
 
     wait_for(seen, f"a file in {folder.name}", patience=2 * PATIENCE)
     return found[0]
-
-
-@contextmanager
-def read_only(folder: Path) -> Iterator[None]:
-    """Prevent deletions in a folder; for root this requires a file attribute."""
-    if os.geteuid():
-        folder.chmod(0o555)
-    else:
-        changed = subprocess.run(
-            ["chattr", "+i", str(folder)], capture_output=True, text=True, check=False
-        )
-        if changed.returncode:
-            pytest.skip(f"root can't make a folder read-only here: {changed.stderr.strip()}")
-    try:
-        yield
-    finally:
-        if os.geteuid():
-            folder.chmod(0o755)
-        else:
-            subprocess.run(["chattr", "-i", str(folder)], check=True)
 
 
 def test_drain_executors_stalled_and_killed(

@@ -31,8 +31,7 @@ NUMBERS = [
     *range(430, 438),
     *range(440, 447),
     *range(450, 458),
-    *range(470, 484),
-    *range(490, 499),
+    *range(470, 499),
     *range(500, 517),
 ]
 ROW = re.compile(r"^\| (\d+) \| ([^|]+) \| ([^|]+) \| ([^|]+) \|$", flags=re.M)

@@ -102,6 +102,8 @@ class Example:
         if options.name == "erase" and options.keys:
             # Later pages need all records: nobody has this key.
             options.keys = self.keys
+        if given.get("state"):
+            options.state = str(self.keys.parent / f"state{page}")
         if given.get("plan_id"):
             # A plan's id has its hash: it is that of the page's own `--freeze`.
             [options.plan_id] = list_plans(Archive.at(self.archive).root)

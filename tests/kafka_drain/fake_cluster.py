@@ -78,6 +78,12 @@ class FakeCluster:
     def cluster_id(self) -> str:
         return self.id
 
+    def named(self) -> dict[str, str]:
+        return {"bootstrap_servers": self.config.bootstrap_servers, "cluster_id": self.id}
+
+    def asked(self) -> dict[str, str]:
+        return self.named()
+
     def counting(self, topic_ids: Mapping[str, str]) -> FakeCluster:
         return self if not topic_ids else self._counting(topic_ids)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import uuid
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from upath import UPath
@@ -13,6 +13,7 @@ from kafka_drain.archive.documents import ArchiveDocument, IdentityDocument
 from kafka_drain.archive.format_version import FORMAT_VERSION
 from kafka_drain.archive.generation import Generation
 from kafka_drain.archive.snapshot import Snapshot
+from kafka_drain.archive.state_folder import StateFolder
 from kafka_drain.errors import ArchiveError
 from kafka_drain.storage.immutability import Immutability
 from kafka_drain.storage.paths import locate
@@ -20,14 +21,42 @@ from kafka_drain.storage.paths import locate
 
 @dataclass(frozen=True, slots=True)
 class Archive:
-    """The folder that holds one pipeline's files, manifest and checkpoint."""
+    """The folder that holds one pipeline's files, manifest and checkpoint.
+
+    Attributes:
+        root: The folder.
+        own: Folder in which runs keep their state instead of in the archive; None for there.
+    """
 
     root: UPath
+    own: UPath | None = None
 
     @classmethod
     def at(cls, path: str | UPath) -> Archive:
         """Return the archive in a folder, which need not exist."""
         return cls(locate(path))
+
+    @property
+    def state(self) -> UPath:
+        """The folder that has `republish/`, `drills/` and `plans/`."""
+        return self.root if self.own is None else self.own
+
+    def keeping_state_in(self, folder: str | UPath) -> Archive:
+        """Return the archive with another place for what runs keep, which is checked.
+
+        Raises:
+            ConfigError: When the folder has something else in it.
+            ArchiveError: When it belongs to another archive, or this isn't one.
+        """
+        archive = replace(self, own=locate(folder))
+        archive._state_folder().check()
+        return archive
+
+    def _state_folder(self) -> StateFolder:
+        assert self.own is not None
+        document = self.snapshot().document
+        known = Archive(self.root).identity()
+        return StateFolder(self.own, self.root, document.pipeline, document.cluster_id, known)
 
     @property
     def exists(self) -> bool:
@@ -93,6 +122,8 @@ class Archive:
 
     def identity(self) -> str | None:
         """Return the archive's id; None if none has been needed yet."""
+        if self.own is not None:
+            return self._state_folder().identity()
         try:
             return IdentityDocument.read(self.root / "identity.json").id
         except FileNotFoundError:
@@ -100,6 +131,8 @@ class Archive:
 
     def identify(self) -> str:
         """Return the archive's id, creating it on first use; a copy of the archive keeps it."""
+        if self.own is not None:
+            return self._state_folder().identify()
         known = self.identity()
         if known is None:
             IdentityDocument(id=uuid.uuid4().hex).create(self.root / "identity.json")

@@ -767,6 +767,18 @@ class FindingRow(Row):
     detail: str
 
 
+class ReportKafkaRow(Row):
+    """The cluster that a validation asked.
+
+    Attributes:
+        bootstrap_servers: Its addresses, as they were given.
+        cluster_id: Its id; empty if it told none, None if it wasn't asked.
+    """
+
+    bootstrap_servers: str
+    cluster_id: str | None = None
+
+
 class ReportDocument(Document):
     """`reports/<run>.json`: the report of a validation; see `Report`."""
 
@@ -787,6 +799,7 @@ class ReportDocument(Document):
     generations: list[GenerationRow]
     windows: list[WindowRow]
     erasures: list[ErasureRow] | None = None
+    kafka: ReportKafkaRow | None = None
     batches: list[BatchRow]
     gaps: list[GapRow]
     findings: list[FindingRow]

@@ -20,7 +20,7 @@ from kafka_drain.archive.documents import (
     ErasureLiftedDocument,
 )
 from kafka_drain.archive.journal.digests import ERASURES
-from kafka_drain.errors import ArchiveError
+from kafka_drain.errors import ArchiveError, LockedError
 from kafka_drain.findings import Finding, Reason
 from kafka_drain.storage.json_files import write_text
 from kafka_drain.storage.paths import list_folder, read_bytes
@@ -72,6 +72,17 @@ class Erasure:
 
     def __str__(self) -> str:
         return f"erasure {self.number} ({self.document.request})"
+
+    def accept(self) -> None:
+        """Write the request: from now on it is in force. The caller holds the maintenance lease.
+
+        Raises:
+            LockedError: When another run, which had lost its lease, has taken the number.
+        """
+        if not self.document.create(self.root / FOLDER / f"{self.name}.json"):
+            raise LockedError(
+                f"{self.root}: another run accepted {self} at the same time. A retry may help"
+            )
 
     def has_searched(self, owner: str, receipt: str) -> bool:
         """Return whether it has been carried out on a segment.
@@ -192,9 +203,7 @@ def in_force(erasures: Iterable[Erasure]) -> list[Erasure]:
     return [erasure for erasure in erasures if erasure.lifted is None]
 
 
-def create_erasure(root: UPath, document: ErasureDocument) -> Erasure:
-    """Write a new request, with the next number; the caller holds the maintenance lease."""
+def next_erasure(root: UPath, document: ErasureDocument) -> Erasure:
+    """Return a new request with the next number; it isn't written before `accept`."""
     number = 1 + max((erasure.number for erasure in read_erasures(root)), default=0)
-    while not document.create(root / FOLDER / f"{number:04d}.json"):
-        number += 1
     return Erasure(root, number, document)

@@ -27,7 +27,7 @@ from kafka_drain.config.watch import Watch
 from kafka_drain.errors import ConfigError
 from kafka_drain.storage.immutability import Immutability, Mode
 from kafka_drain.storage.s3 import S3_SCHEMES, scheme_of
-from kafka_drain.storage.schemes import HDFS, normalised
+from kafka_drain.storage.schemes import HDFS, normalised, refuse_ambiguous
 
 # Valid topic names in Kafka (org.apache.kafka.common.internals.Topic).
 _TOPIC = re.compile(r"[a-zA-Z0-9._-]{1,249}")
@@ -211,7 +211,9 @@ class Pipeline(ConfigModel):
                 "archive", archive, "an absolute path, or a URL such as s3://bucket/folder"
             )
         try:
-            return normalised(archive)
+            written = normalised(archive)
+            refuse_ambiguous(written)
+            return written
         except ConfigError as error:
             raise ConfigError(f"archive: {error}") from error
 

@@ -222,13 +222,15 @@ def run_drill(
         LockedError: When another drill of the archive is running.
     """
     archive.require()
-    with hold_lease(archive.root / FOLDER, run=run, say=say, clock=clock):
+    if archive.own is not None:
+        archive.identify()
+    with hold_lease(archive.state / FOLDER, run=run, say=say, clock=clock):
         now = clock()
         name = f"{now:%Y%m%dT%H%M%SZ}-{secrets.token_hex(4)}"
         drill = _Drill(archive, cluster, request, say, clock, name, now)
         _run(drill, engine)
         result = _result(drill)
-        where = write_result(archive.root, result)
+        where = write_result(archive.state, result)
         if signer is not None:
             # Not at the top: many drills aren't signed.
             from kafka_drain.evidence.signing import sign

@@ -92,7 +92,7 @@ class Scratch:
 
     def _note(self, topics: Mapping[str, str]) -> None:
         self.started = self.started.model_copy(update={"topics": dict(topics)})
-        write_started(self.archive.root, self.started)
+        write_started(self.archive.state, self.started)
 
     def remove(self, groups: ConsumerGroups, now: datetime) -> list[str]:
         """Remove the topics and the progress of the drill's republish; return what is left.
@@ -106,13 +106,13 @@ class Scratch:
                 self.cluster.delete_topic(name, topic_id or None)
             except KafkaDrainError:
                 left.append(name)
-        run = RepublishRun(self.archive.root, self.started.run)
+        run = RepublishRun(self.archive.state, self.started.run)
         _remove_progress(run, groups)
         if not left:
             if run.folder.is_dir() and not run.has_ended:
                 # Maintenance may remove its files: nobody will resume it.
                 run.abandon(now)
-            forget_started(self.archive.root, self.started.drill)
+            forget_started(self.archive.state, self.started.drill)
         return left
 
 
@@ -133,7 +133,7 @@ def remove_leftovers(
 ) -> None:
     """Remove what killed drills have left in a cluster; the caller must hold the drills' lease."""
     cluster_id = cluster.cluster_id()
-    for started in unfinished_drills(archive.root):
+    for started in unfinished_drills(archive.state):
         if is_other_cluster(started.cluster_id, cluster_id):
             say(
                 f"drill {started.drill} may have left topics in cluster {started.cluster_id}; a "

@@ -86,6 +86,12 @@ class KafkaConfig:
                 raise ConfigError(
                     f"{name!r} is not accepted in a Kafka connection: {TABLE[name].why}"
                 )
+        names = [self.settings.get(n) for n in ("bootstrap.servers", "metadata.broker.list")]
+        if all(names) and names[0] != names[1]:
+            raise ConfigError(
+                f"bootstrap.servers = {names[0]!r} and metadata.broker.list = {names[1]!r} are two "
+                "names of one setting, and each client would take another one; leave one out"
+            )
         if not self.settings.get("bootstrap.servers") and self.settings.get("metadata.broker.list"):
             named = {**self.settings, "bootstrap.servers": self.settings["metadata.broker.list"]}
             del named["metadata.broker.list"]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from copy import copy
 from dataclasses import dataclass, replace
@@ -40,7 +40,13 @@ from kafka_drain.kafka.acls import missing_acls, require_access
 from kafka_drain.kafka.admin import BACKOFF_SECONDS, Admin, answer_of
 from kafka_drain.kafka.client_config import KafkaConfig
 from kafka_drain.kafka.fetch_samples import FetchSample, sample_fetches
-from kafka_drain.kafka.identity import NO_TOPIC_ID, SeenRecord, counted_as, is_other_topic
+from kafka_drain.kafka.identity import (
+    NO_TOPIC_ID,
+    SeenRecord,
+    cluster_text,
+    counted_as,
+    is_other_topic,
+)
 from kafka_drain.kafka.keeping import KEEPING
 from kafka_drain.kafka.records import WITHOUT_REASON, read_records
 from kafka_drain.kafka.single_records import read_single_records, read_times
@@ -81,12 +87,30 @@ class KafkaCluster:
         AuthenticationError: From every method, when they refuse the login.
     """
 
-    def __init__(self, config: KafkaConfig, timeout_seconds: float | None = None) -> None:
-        """Set up access to a cluster, as `Admin` does; nothing is sent yet."""
+    def __init__(
+        self,
+        config: KafkaConfig,
+        timeout_seconds: float | None = None,
+        tell: Callable[[str], None] | None = None,
+    ) -> None:
+        """Set up access to a cluster, as `Admin` does; nothing is sent yet.
+
+        Args:
+            config: Connection settings.
+            timeout_seconds: How long it may take to answer; None for the default.
+            tell: Called once with which cluster it is, when that is known.
+        """
         self.config = config
         self.admin = Admin(config, timeout_seconds)
         self._timeout = self.admin.timeout
         self._counted: Mapping[str, str] = {}
+        # Shared with the copies that count topics.
+        self._told: dict[str, str] = {}
+        self._tell = tell
+
+    def named(self) -> dict[str, str]:
+        """Return its addresses, and its id if it was asked anything yet; asks nothing."""
+        return {"bootstrap_servers": self.config.bootstrap_servers, **self._told}
 
     def look(self) -> KafkaDrainError | None:
         """Return why Kafka doesn't answer within seconds; None if it does."""
@@ -96,6 +120,10 @@ class KafkaCluster:
         """Return the cluster's id; empty if it has none."""
         # Asks any broker: `describe_cluster` waits for the controller known to the client.
         return str(self._listed().cluster_id or "")
+
+    def asked(self) -> dict[str, str]:
+        """Return its addresses and its id, which is asked for."""
+        return {"bootstrap_servers": self.config.bootstrap_servers, "cluster_id": self.cluster_id()}
 
     def counting(self, topic_ids: Mapping[str, str]) -> KafkaCluster:
         """Return the same cluster, which gives topics the ids by which an archive counts them.
@@ -113,7 +141,12 @@ class KafkaCluster:
         return sorted(self._listed().topics.keys() - INTERNAL_TOPICS)
 
     def _listed(self) -> Any:
-        return self.admin.ask(lambda admin: admin.list_topics(timeout=self._timeout))
+        listed = self.admin.ask(lambda admin: admin.list_topics(timeout=self._timeout))
+        if not self._told:
+            self._told["cluster_id"] = str(listed.cluster_id or "")
+            if self._tell is not None:
+                self._tell(f"Kafka: {cluster_text(self.named())}")
+        return listed
 
     def topics(
         self, names: Collection[str], needed: Sequence[str] = ("DESCRIBE",)
@@ -548,9 +581,14 @@ class KafkaCluster:
         return self.admin.ask(ask)
 
 
-def watched(config: KafkaConfig) -> KafkaCluster:
-    """Return a connection's cluster; who called `told_of_outages` hears when it is away."""
-    cluster = KafkaCluster(config)
+def watched(config: KafkaConfig, tell: Callable[[str], None] | None = None) -> KafkaCluster:
+    """Return a connection's cluster; who called `told_of_outages` hears when it is away.
+
+    Args:
+        config: The connection.
+        tell: Hears once which cluster it leads to.
+    """
+    cluster = KafkaCluster(config, tell=tell)
     watch(f"Kafka at {config.bootstrap_servers}", cluster.look)
     return cluster
 

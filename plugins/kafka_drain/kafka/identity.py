@@ -12,6 +12,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from kafka_drain.errors import ArchiveError
+
 #: What a broker without topic ids answers (`Uuid.ZERO_UUID`).
 NO_TOPIC_ID = "AAAAAAAAAAAAAAAAAAAAAA"
 
@@ -112,3 +114,31 @@ def untold(cluster_id: str, topics: Mapping[str, str]) -> list[str]:
             "Kafka tells no cluster id: whether it is the cluster of before can't be proven"
         )
     return lines
+
+
+def cluster_text(named: Mapping[str, str]) -> str:
+    """Return in words which cluster it is.
+
+    Args:
+        named: Its addresses, and its id if it told one; see `KafkaCluster.named`.
+    """
+    known, servers = named.get("cluster_id"), named["bootstrap_servers"]
+    return f"cluster {known} at {servers}" if known else servers
+
+
+def refuse_other_cluster(root: object, archived: str, named: Mapping[str, str]) -> None:
+    """Refuse another cluster than the one that an archive was drained from.
+
+    Args:
+        root: The archive's folder.
+        archived: The id that the archive has.
+        named: Addresses and id of the cluster that the connection leads to.
+
+    Raises:
+        ArchiveError: Names both.
+    """
+    if is_other_cluster(archived, named.get("cluster_id", "")):
+        raise ArchiveError(
+            f"{root} was drained from Kafka cluster {archived}, but the connection leads to "
+            f"{cluster_text(named)}; correct the connection"
+        )

@@ -20,6 +20,7 @@ from kafka_drain.archive.frozen_plans import carrying_out, freeze, read_plan, st
 from kafka_drain.config.pipeline import Pipeline
 from kafka_drain.intervals import in_utc, time_text
 from kafka_drain.kafka.cluster import KafkaCluster
+from kafka_drain.maintenance.bound_cluster import refuse_other_if_known
 from kafka_drain.maintenance.maintain import MaintenancePlan, plan_maintenance, run_maintenance
 from kafka_drain.spark.engine import SparkRunner
 
@@ -198,7 +199,9 @@ def run_approved(
     Raises:
         KafkaDrainError: As `run_maintenance` does.
     """
-    with carrying_out(Archive.at(pipeline.archive).root, frozen, run):
+    archive = Archive.at(pipeline.archive)
+    refuse_other_if_known(archive, cluster)
+    with carrying_out(archive.root, frozen, run):
         return run_maintenance(
             pipeline,
             cluster,

@@ -27,6 +27,7 @@ from kafka_drain.config.pipeline import Pipeline
 from kafka_drain.errors import ArchiveError
 from kafka_drain.intervals import time_text
 from kafka_drain.kafka.cluster import KafkaCluster
+from kafka_drain.maintenance.bound_cluster import refuse_other_if_known
 from kafka_drain.maintenance.erase import (
     ErasurePlan,
     erasure_document,
@@ -189,6 +190,7 @@ def run_approved(
         KafkaDrainError: As `run_erasure` does.
     """
     archive = Archive.at(pipeline.archive)
+    refuse_other_if_known(archive, cluster)
     with carrying_out(archive.root, frozen, run):
         return run_erasure(pipeline, cluster, runner, _document(archive, frozen), run=run, say=say)
 

@@ -1,20 +1,22 @@
 """Erase records on request: rewrite the files that hold them, and prove that all else is equal.
 
-    accept     erasures/<number>.json: salted hashes of what is named, how far it reaches
     roll       the open generation is closed if it holds such records
+    accept     erasures/<number>.json: salted hashes of what is named, how far it reaches
     rewrite    as a compaction: without them, proven against the old receipts, sealed
     remove     the old files, after the new ones were compared with their receipts
     done       erasures/<number>.done.json: what it was carried out on
 
-If killed anywhere, the next run with the same request, or of maintenance, finishes.
+If killed anywhere, the next run with the same request, or of maintenance, finishes. What can be
+refused is refused before a request is accepted, and one whose first run fails before it has sealed
+anything is withdrawn: an erasure in force keeps its records from being republished.
 """
 
 from __future__ import annotations
 
 import secrets
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
-from functools import partial
 from typing import Any
 
 from kafka_drain.archive.archive import Archive
@@ -24,7 +26,8 @@ from kafka_drain.archive.documents import (
     ErasureDoneDocument,
     ErasureLiftedDocument,
 )
-from kafka_drain.archive.erasures import Erasure, create_erasure, in_force, read_erasures
+from kafka_drain.archive.erasure_withdrawal import finishing, unfinished_windows, ways_out
+from kafka_drain.archive.erasures import Erasure, in_force, next_erasure, read_erasures
 from kafka_drain.archive.files import ArchiveFile, archive_files
 from kafka_drain.archive.fold import WindowKind
 from kafka_drain.archive.format_version import ERASED_VERSION
@@ -42,7 +45,7 @@ from kafka_drain.errors import (
     PlanChangedError,
 )
 from kafka_drain.kafka.cluster import KafkaCluster
-from kafka_drain.kafka.identity import is_other_cluster
+from kafka_drain.kafka.identity import refuse_other_cluster
 from kafka_drain.maintenance.compact import run_compaction
 from kafka_drain.maintenance.compaction_plan import Compaction
 from kafka_drain.maintenance.erasure_plan import left_over, plan_rewrites
@@ -199,7 +202,7 @@ def plan_document(
 ) -> ErasurePlan:
     """Plan an erasure whose document was made already; arguments and errors as `plan_erasure`."""
     archive = Archive.at(pipeline.archive)
-    erasures = _with_document(read_erasures(archive.root), document, partial(_unwritten, archive))
+    erasures = _with_document(archive, document)
     return make_plan(archive, _required(erasures), pipeline.target_file_bytes, say=say)
 
 
@@ -211,11 +214,6 @@ def _required(erasures: Iterable[Erasure]) -> list[Erasure]:
             "--to-time"
         )
     return found
-
-
-def _unwritten(archive: Archive, document: ErasureDocument) -> Erasure:
-    number = 1 + max((erasure.number for erasure in read_erasures(archive.root)), default=0)
-    return Erasure(archive.root, number, document)
 
 
 def erasure_document(
@@ -235,14 +233,11 @@ def erasure_document(
     return request.document(salt, _scope(snapshot, cluster, known), now_text())
 
 
-def _with_document(
-    erasures: Sequence[Erasure],
-    document: ErasureDocument | None,
-    create: Callable[[ErasureDocument], Erasure],
-) -> list[Erasure]:
-    """Return the erasures, including one that is asked for, which may have been accepted before."""
+def _with_document(archive: Archive, document: ErasureDocument | None) -> list[Erasure]:
+    """Return the erasures; last the one that is asked for, unless it was accepted before."""
+    erasures = read_erasures(archive.root)
     if document is None:
-        return list(erasures)
+        return erasures
     if erasures and erasures[0].document.salt != document.salt:
         raise PlanChangedError(
             f"request {document.request} was planned before the archive's first erasure, "
@@ -251,13 +246,13 @@ def _with_document(
         )
     before = next((e for e in in_force(erasures) if e.document.request == document.request), None)
     if before is None:
-        return [*erasures, create(document)]
+        return [*erasures, next_erasure(archive.root, document)]
     if not asks_the_same(before.document, document):
         raise ConfigError(
             f"request {document.request} was accepted before, for other records: {before}; use "
             "another id. Nothing was changed"
         )
-    return list(erasures)
+    return erasures
 
 
 def _known_topics(snapshot: Snapshot) -> set[tuple[str, str]]:
@@ -270,12 +265,7 @@ def _known_topics(snapshot: Snapshot) -> set[tuple[str, str]]:
 
 
 def _scope(snapshot: Snapshot, cluster: KafkaCluster, known: Iterable[tuple[str, str]]) -> Any:
-    cluster_id = cluster.cluster_id()
-    if is_other_cluster(snapshot.document.cluster_id, cluster_id):
-        raise ArchiveError(
-            f"{snapshot.root} was drained from Kafka cluster {snapshot.document.cluster_id}, but "
-            f"the connection leads to cluster {cluster_id}; correct the connection"
-        )
+    refuse_other_cluster(snapshot.root, snapshot.document.cluster_id, cluster.asked())
     cluster = cluster.counting(snapshot.document.topics)
     there = set(cluster.topic_names())
     topics = cluster.topics(sorted({topic for topic, _ in known} & there))
@@ -514,18 +504,14 @@ def run_erasure(
         refuse_unsound(archive.snapshot())
         if isinstance(request, ErasureRequest):
             request = erasure_document(archive, cluster, request)
-        create = partial(create_erasure, archive.root)
-        erasures = _required(_with_document(read_erasures(archive.root), request, create))
-        # From now on, it is found if one is lost or changed.
-        note_sealed(archive.root, note_of_erasures(archive.root))
-        # Before anything is erased: a release that doesn't know erasures would bring it back.
-        _shut_out_older_releases(archive, run=run, say=say, wait_seconds=wait_seconds)
-        target = pipeline.target_file_bytes
+        known = {erasure.number for erasure in read_erasures(archive.root)}
+        erasures = _required(_with_document(archive, request))
+        new = next((erasure for erasure in erasures if erasure.number not in known), None)
+        target, seen = pipeline.target_file_bytes, dict[str, FoundRecords | None]()
         locks = _locks(archive, say)
         _finish_previous(archive, say, locks)
-        seen: dict[str, FoundRecords | None] = {}
         plan = make_plan(archive, erasures, target, say=say, seen=seen, locks=locks)
-        _refuse(plan)
+        _refuse(plan, new)
         if plan.rolls:
             rolled = roll_between_drains(
                 archive, cluster, run=run, say=say, wait_seconds=wait_seconds
@@ -535,11 +521,56 @@ def run_erasure(
                     f"{archive.root}: the open generation holds records to be erased and couldn't "
                     "be closed, as said above; nothing of it was erased. A retry may help"
                 )
+        # Before anything is erased: a release that doesn't know erasures would bring it back.
+        _shut_out_older_releases(archive, run=run, say=say, wait_seconds=wait_seconds)
+        with _withdrawn_if_failed(archive, erasures, new, run=run, say=say):
+            if new is not None:
+                new.accept()
+            # From now on, it is found if one is lost or changed.
+            note_sealed(archive.root, note_of_erasures(archive.root))
+            # Again: from now on no republish begins that needs the old files.
             plan = make_plan(archive, erasures, target, say=say, seen=seen, locks=locks)
-            _refuse(plan)
-        for line in plan.lines():
-            say(line)
-        return carry_out(plan, pipeline, runner, locks, run=run, say=say)
+            _refuse(plan, new)
+            for line in plan.lines():
+                say(line)
+            return carry_out(plan, pipeline, runner, locks, run=run, say=say)
+
+
+@contextmanager
+def _withdrawn_if_failed(
+    archive: Archive,
+    erasures: Sequence[Erasure],
+    new: Erasure | None,
+    *,
+    run: str,
+    say: Callable[[str], None],
+) -> Iterator[None]:
+    """Withdraw the request that this run accepts if it fails before anything is sealed for it.
+
+    Otherwise its records could be neither erased nor republished. What an earlier run has accepted
+    stays in force. Either way it is said, and the error is raised.
+
+    Args:
+        archive: The archive.
+        erasures: Those that are carried out.
+        new: The one that this run accepts; None for none.
+        run: Name of this run.
+        say: Called with what becomes of each.
+    """
+    try:
+        yield
+    except Exception:
+        for erasure in erasures:
+            try:
+                if erasure is new and not unfinished_windows(archive.snapshot(), erasure):
+                    _lift(archive, erasure, f"run {run}, which failed before it erased anything")
+                    text = "is withdrawn: it failed before it erased anything, and blocks nothing"
+                else:
+                    text = f"stays in force. {ways_out(archive.snapshot(), erasure)}"
+            except Exception as error:
+                text = f"may be in force: it couldn't be withdrawn: {error}"
+            say(Line(f"erase {archive.root}: {erasure} {text}", Level.WARNING))
+        raise
 
 
 def _shut_out_older_releases(
@@ -562,11 +593,11 @@ def _finish_previous(archive: Archive, say: Callable[[str], None], locks: StoreL
     remove_superseded(archive, say, locks)
 
 
-def _refuse(plan: ErasurePlan) -> None:
+def _refuse(plan: ErasurePlan, new: Erasure | None) -> None:
     if plan.obstacles:
+        accepted = "Nothing was accepted, and nothing" if new is not None else "Nothing"
         raise ArchiveError(
-            f"{plan.archive.root}: {'; '.join(plan.obstacles)}. The erasure is in force, and "
-            "nothing was erased yet"
+            f"{plan.archive.root}: {'; '.join(plan.obstacles)}. {accepted} was erased"
         )
 
 
@@ -662,8 +693,29 @@ def sweep(
         for text in plan.obstacles:
             say(Line(f"erase {archive.root}: WARNING skipped this time: {text}", Level.WARNING))
         return []
-    windows: list[str] = carry_out(plan, pipeline, runner, locks, run=run, say=say)["windows"]
+    with _withdrawn_if_failed(archive, erasures, None, run=run, say=say):
+        windows: list[str] = carry_out(plan, pipeline, runner, locks, run=run, say=say)["windows"]
     return windows
+
+
+def liftable(archive: Archive, number: int) -> Erasure:
+    """Return the erasure that is to be lifted; changes nothing.
+
+    Raises:
+        ConfigError: When there is no such erasure in force.
+        ArchiveError: When it was carried out in part: what it has erased can't be brought back.
+    """
+    archive.require()
+    found = [each for each in in_force(read_erasures(archive.root)) if each.number == number]
+    if not found:
+        raise ConfigError(f"{archive.root} has no erasure {number} in force")
+    if begun := unfinished_windows(archive.snapshot(), found[0]):
+        raise ArchiveError(
+            f"{found[0]} was begun: {len(begun):,} of its windows are sealed, such as {begun[0]}, "
+            f"and what they left out is gone. Finish it first, with {finishing(archive.root)}; "
+            "after that it can be lifted. Nothing was changed"
+        )
+    return found[0]
 
 
 def lift_erasure(
@@ -671,21 +723,26 @@ def lift_erasure(
 ) -> None:
     """Record that an erasure is no longer applied to other records; erased ones stay erased.
 
+    One that has erased nothing yet is withdrawn by it.
+
     Raises:
         ConfigError: When there is no such erasure in force.
+        ArchiveError: When it was carried out in part.
         LockedError: When maintenance is running; a retry may help.
     """
     archive.require()
     if not by.strip():
         raise ConfigError("lifting an erasure needs who asked: --by")
     with hold_lease(archive.root / "maintenance", run=run, say=say):
-        found = [each for each in in_force(read_erasures(archive.root)) if each.number == number]
-        if not found:
-            raise ConfigError(f"{archive.root} has no erasure {number} in force")
+        erasure = liftable(archive, number)
         refuse_unsound(archive.snapshot())
-        found[0].lift(ErasureLiftedDocument(format_version=1, by=by, lifted_at=now_text()))
-        note_sealed(archive.root, note_of_erasures(archive.root))
+        _lift(archive, erasure, by)
     say(
-        f"erase {archive.root}: {found[0]} is lifted; records that were erased stay erased, and "
+        f"erase {archive.root}: {erasure} is lifted; records that were erased stay erased, and "
         "aren't drained again"
     )
+
+
+def _lift(archive: Archive, erasure: Erasure, by: str) -> None:
+    erasure.lift(ErasureLiftedDocument(format_version=1, by=by, lifted_at=now_text()))
+    note_sealed(archive.root, note_of_erasures(archive.root))

@@ -12,6 +12,7 @@ from typing import Any
 
 from kafka_drain.findings import Reason
 from kafka_drain.gaps import NOT_ARCHIVED, GapReason, is_harmless
+from kafka_drain.kafka.identity import cluster_text
 from kafka_drain.pages.commands import Reach, pasteable
 from kafka_drain.pages.drawings import Bar, Box, Drawing, Figure, bar_chart
 from kafka_drain.pages.humanize import many, size_text, time_text
@@ -77,6 +78,7 @@ def report_page(
         document=document,
         headline=_headline(report),
         scope=_SCOPES[report["scope"]],
+        kafka=cluster_text(report["kafka"]) if "kafka" in report else "",
         findings=_findings(report, reach),
         notes=reach.notes,
         topics=list(_topics(report)),

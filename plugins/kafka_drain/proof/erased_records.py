@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from upath import UPath
 
+from kafka_drain.archive.erasure_withdrawal import ways_out
 from kafka_drain.archive.erasures import Erasure, in_force, read_erasures
 from kafka_drain.archive.files import ArchiveFile
 from kafka_drain.archive.generation import Generation
@@ -219,9 +220,10 @@ def refuse_unerased(
             "which"
         ) from error
     for found in find_records(snapshot.root, wanted, say):
-        numbers = [str(e) for e in erasures if found.records.get(e.number)]
+        named = [erasure for erasure in erasures if found.records.get(erasure.number)]
+        later = " (drained after it)" if all(each.done for each in named) else ""
         raise ArchiveError(
-            f"{found.file.path} holds {found.number:,} records that {', '.join(numbers)} names "
-            "and that aren't erased yet: they were drained after it. Run `kafka-drain erase "
-            f"{snapshot.root} --apply` first. Nothing was sent"
+            f"{found.file.path} holds {found.number:,} records that {', '.join(map(str, named))} "
+            f"names and that aren't erased yet{later}. {ways_out(snapshot, named[0])}. Nothing was "
+            "sent"
         )

@@ -90,6 +90,7 @@ class Report:
         cursor: Where the open generation's next batch starts.
         newest: The open generation's newest receipt; None when nothing is sealed.
         validated_at: When the validation began.
+        kafka: Addresses of the cluster that was asked, and its id; None if there was none.
     """
 
     archive: str
@@ -114,6 +115,7 @@ class Report:
     cursor: Mapping[TopicPartition, int] = field(default_factory=dict)
     newest: Receipt | None = None
     validated_at: datetime = field(default_factory=utc_now)
+    kafka: Mapping[str, str] | None = None
     rows: dict[tuple[TopicPartition, str], PartitionRow] = field(default_factory=dict)
 
     @property
@@ -345,6 +347,7 @@ class Report:
         """Return the whole report as JSON types."""
         return {
             **self.summary(),
+            **({"kafka": dict(self.kafka)} if self.kafka else {}),
             "validated_at": self.validated_at.isoformat(timespec="seconds"),
             "partitions": self.partitions(),
             "generations": self.generations,

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from kafka_drain.gaps import gaps_text
+from kafka_drain.kafka.identity import cluster_text
 from kafka_drain.offsets import OffsetRange, TopicPartition
 from kafka_drain.progress import Level, Line
 from kafka_drain.proof.report import Report
@@ -35,6 +36,7 @@ def report_heading(report: Report) -> list[str]:
     return [
         f"validate {report.pipeline}: {report.records:,} records for {report.offsets:,} offsets in "
         f"{report.files:,} files ({report.bytes / 1e6:,.1f} MB), {report.seconds:.1f} s",
+        *([f"Kafka: {cluster_text(report.kafka)}"] if report.kafka else ()),
         f"receipts: {report.receipts + report.receipts_written:,}, "
         f"{report.receipts_written:,} of them new"
         + "".join(

@@ -21,6 +21,7 @@ from kafka_drain.archive.snapshot import Snapshot
 from kafka_drain.errors import ArchiveError, ConfigError
 from kafka_drain.intervals import time_text
 from kafka_drain.kafka.cluster import KafkaCluster
+from kafka_drain.kafka.identity import cluster_text
 from kafka_drain.offsets import TopicPartition
 from kafka_drain.progress import duration_text
 from kafka_drain.republish.planning.changes import Approved, Outline, changes
@@ -81,9 +82,15 @@ def freeze_republish(
         expires_at=expires_at,
         asked=request.model_dump(mode="json", exclude_unset=True),
         seen=json.loads(plan.to_bytes()),
-        text=plan_text(plan, _times(archive.snapshot(), plan, request), str(archive.root), request),
+        text=plan_text(
+            plan,
+            _times(archive.snapshot(), plan, request),
+            str(archive.root),
+            request,
+            cluster.named(),
+        ),
     )
-    return republish, freeze(archive.root, frozen, now)
+    return republish, freeze(archive.state, frozen, now)
 
 
 def plan_approved(
@@ -115,7 +122,7 @@ def plan_approved(
         ArchiveError: When its bytes were changed.
         KafkaDrainError: As `plan_republish` does.
     """
-    frozen = read_plan(archive.root, plan_id)
+    frozen = read_plan(archive.state, plan_id)
 
     def proceed(state: State, found: list[str]) -> None:
         frozen.proceed(
@@ -131,7 +138,7 @@ def plan_approved(
     if frozen.kind != "republish":
         proceed(State.NEW, [])
     seen = _plan_of(frozen)
-    run = RepublishRun(archive.root, seen.key)
+    run = RepublishRun(archive.state, seen.key)
     proceed(_state(run), [])
     request = RepublishRequest(**frozen.asked)
 
@@ -172,6 +179,7 @@ def plan_text(
     times: Mapping[TopicPartition, tuple[int, int]],
     root: str,
     request: RepublishRequest,
+    named: Mapping[str, str],
 ) -> str:
     """Return the plan for people, in Markdown; its length doesn't depend on the archive's.
 
@@ -180,6 +188,7 @@ def plan_text(
         times: First and last timestamp of the files by source partition, in Unix ms.
         root: The archive's folder.
         request: The requested republish.
+        named: Addresses and id of the cluster that gets them.
     """
     takes = duration_text(plan.seconds(request.records_per_second, request.bytes_per_second))
     whole = [ms for pair in times.values() for ms in pair]
@@ -189,7 +198,7 @@ def plan_text(
         ("timestamps", _between((min(whole), max(whole))) if whole else "unknown"),
         ("from", root),
         ("to", ", ".join(_target(target) for target in plan.targets) or "nowhere"),
-        ("Kafka cluster", plan.cluster_id),
+        ("Kafka", cluster_text(named)),
         ("keeps", f"{plan.keeps} ({plan.delivery})"),
         ("takes", f"about {takes}, engine {plan.engine}"),
     ]

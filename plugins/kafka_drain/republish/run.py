@@ -68,7 +68,7 @@ from kafka_drain.republish.planning.plan import (
     change_summary,
 )
 from kafka_drain.republish.planning.planner import make_plan
-from kafka_drain.republish.planning.previous_runs import sent
+from kafka_drain.republish.planning.previous_runs import refuse_repeated, sent
 from kafka_drain.republish.planning.request import RepublishRequest
 from kafka_drain.republish.planning.runs import RepublishRun, run_key
 from kafka_drain.republish.planning.targets import remove_made
@@ -127,7 +127,7 @@ def plan_republish(
     snapshot = archive.snapshot()
     pipeline = snapshot.document.pipeline
     name = request.name(pipeline)
-    folder = RepublishRun(archive.root, run_key(name))
+    folder = RepublishRun(archive.state, run_key(name))
     since = NOTHING
     asked: Mapping[str, Any] | None = None
     bound = Binding()
@@ -194,6 +194,7 @@ def plan_republish(
                 change=change,
                 before_creation=folder.require_writable,
                 made=made,
+                runs={archive.root, archive.state},
             )
         except BaseException:
             remove_made(cluster, made, say)
@@ -413,10 +414,11 @@ class Republish:
         seconds = time.monotonic() - began
         # Verify before writing the receipt: until then a retry sends nothing and verifies again.
         self._check_targets(plan)
-        root = str(self.archive.root)
+        root, state = str(self.archive.root), str(self.archive.state)
         change = self._change_of(plan)
         jobs = [
-            VerifyJob(root, plan.key, tps, self.settings, change) for tps in verified_together(plan)
+            VerifyJob(root, state, plan.key, tps, self.settings, change)
+            for tps in verified_together(plan)
         ]
         matches = engine.verify(plan, jobs, self._tell)
         verification, offset_map = summarize(plan, matches)
@@ -558,7 +560,9 @@ class Republish:
             is_asked=self.request.into_source,
             follows=plan.through is not None,
         )
-        return claim_opening(self.archive.root, plan, repeat=self.request.repeat)
+        if not self.request.repeat:
+            refuse_repeated(self.archive.root, plan)
+        return claim_opening(self.archive.state, plan, repeat=self.request.repeat)
 
     def _check_targets(self, plan: RepublishPlan) -> None:
         """Refuse a target that was recreated: the records already sent to it are gone.

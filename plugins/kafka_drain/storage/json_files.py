@@ -16,7 +16,7 @@ from typing import Any, Literal
 
 from upath import UPath
 
-from kafka_drain.errors import ArchiveError, StoreUnavailableError
+from kafka_drain.errors import ArchiveError, NotWritableError, StoreUnavailableError
 from kafka_drain.storage.conditional_writes import create_object, is_refused, replace_object
 from kafka_drain.storage.immutability import Retention
 from kafka_drain.storage.paths import (
@@ -108,7 +108,7 @@ def write_text(path: UPath, text: str) -> None:
     Locally and on HDFS this is a rename; an object store shows an object only when it is complete.
 
     Raises:
-        ArchiveError: When the folder can't be written.
+        ArchiveError: When the folder can't be written; NotWritableError if this user may not.
     """
     try:
         make_folder(path.parent, durable=True)
@@ -242,7 +242,9 @@ def _beside(path: UPath) -> UPath:
 
 def _not_written(path: UPath, error: Exception) -> ArchiveError:
     why = getattr(error, "strerror", None) or error
-    return ArchiveError(f"{path} can't be written: {why}; {_remedy(error)}")
+    is_refused = isinstance(error, PermissionError) or getattr(error, "errno", 0) == errno.EROFS
+    kind = NotWritableError if is_refused else ArchiveError
+    return kind(f"{path} can't be written: {why}; {_remedy(error)}")
 
 
 def _remedy(error: Exception) -> str:

@@ -10,6 +10,7 @@ import errno
 import os
 from collections.abc import Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import Any
 
 from upath import UPath
@@ -49,9 +50,9 @@ def locate(path: str | os.PathLike[str] | UPath, access: Mapping[str, Any] | Non
         ConfigError: When the URL's store isn't supported.
         MachineError: When the package for the URL's store isn't installed.
     """
-    if not isinstance(path, UPath) and (not str(path) or str(path).startswith("file:")):
+    if not isinstance(path, UPath) and (not str(path) or str(path).startswith(("file:", "//"))):
         path = normalised(str(path))
-    scheme = str(path).partition("://")[0]
+    scheme = "" if str(path).startswith("/") else str(path).partition("://")[0]
     if scheme in (HDFS, *ALIASES):
         path = normalised(str(path))
     try:
@@ -59,8 +60,11 @@ def locate(path: str | os.PathLike[str] | UPath, access: Mapping[str, Any] | Non
             from kafka_drain.storage.hdfs import HdfsPath
 
             return HdfsPath(path)
-        if isinstance(path, UPath) or "://" not in str(path):
-            found = UPath(path)
+        if isinstance(path, UPath):
+            found = path
+        elif str(path).startswith("/") or "://" not in str(path):
+            # Java takes `..` out by its name, which is another folder behind a symbolic link.
+            found = UPath(os.path.realpath(path) if ".." in Path(path).parts else path)
         else:
             found = UPath(path, **_options(scheme), **(access or {}))
         if is_local(found):
@@ -234,6 +238,21 @@ def hadoop_path(path: UPath) -> str:
     """Return a path in Hadoop's form: s3 URLs become s3a."""
     text = str(path)
     return "s3a://" + text.removeprefix("s3://") if text.startswith("s3://") else text
+
+
+def why_not_writable(folder: UPath) -> str:
+    """Return why this user can't write to an existing folder; empty if nothing is known.
+
+    Only a file system of this machine tells before something is written.
+    """
+    if not is_local(folder):
+        return ""
+    effective = os.access in os.supports_effective_ids
+    if os.access(str(folder), os.W_OK | os.X_OK, effective_ids=effective):
+        return ""
+    if os.statvfs(str(folder)).f_flag & os.ST_RDONLY:
+        return "its file system is read-only"
+    return f"this user may not write to {folder}"
 
 
 def require_reachable(root: UPath) -> None:

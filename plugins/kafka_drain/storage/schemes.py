@@ -22,6 +22,9 @@ HDFS = "hdfs"
 #: What stands before the path in a file's URL.
 _FILE = re.compile(r"file:(//(localhost)?)?(?=/(?!/))")
 
+#: Bytes of a folder's name, and of an archive's path: Linux takes 4096 with what lies in it.
+_NAME_BYTES, _PATH_BYTES = 255, 3_500
+
 #: Other ways to the same files: an archive has one URL, which Spark and Python both open.
 ALIASES = {
     **dict.fromkeys(
@@ -31,6 +34,47 @@ ALIASES = {
     ),
     "viewfs": "a mount table is each client's own; write the hdfs:// URL that it leads to",
 }
+
+
+def refuse_ambiguous(location: str) -> None:
+    """Refuse an archive's path that Python, Java or a file system takes for another, or can't have.
+
+    Args:
+        location: The path or URL, as `normalised` has returned it.
+
+    Raises:
+        ConfigError: Names the character, or what is too long.
+    """
+    encoded = location.encode()
+    if "\0" in location:
+        raise ConfigError(f"{location!r} has the character '\\0', which ends a path; leave it out")
+    scheme, _, path = location.rpartition("://") if "://" in location[:10] else ("", "", location)
+    names = path.split("/")
+    if "://" in path or "://" in scheme:
+        raise ConfigError(
+            f"{location} has '://' in its path, which begins a URL elsewhere; write it with one "
+            "slash"
+        )
+    if ".." in names:
+        raise ConfigError(
+            f"{location} has '..' in it, which leads elsewhere in Java than in Python behind a "
+            "symbolic link; write the folder's own path"
+        )
+    if scheme and "" in names[1:]:
+        raise ConfigError(
+            f"{location} has '//' in its path, which Spark takes for '/': another folder; write '/'"
+        )
+    if "_spark_metadata" in names:
+        raise ConfigError(
+            f"{location} has '_spark_metadata' in it, Spark's own folder; rename the folder"
+        )
+    longest = max(names, key=lambda name: len(name.encode()))
+    if len(longest.encode()) > _NAME_BYTES or len(encoded) > _PATH_BYTES:
+        raise ConfigError(
+            f"{location[:60]}… is too long: {len(encoded):,} bytes, the longest name "
+            f"{len(longest.encode()):,}; accepted: names of {_NAME_BYTES} bytes, in all "
+            f"{_PATH_BYTES:,}"
+        )
 
 
 def normalised(location: str) -> str:
@@ -48,12 +92,15 @@ def normalised(location: str) -> str:
         )
     if (url := _FILE.match(location)) is not None:
         location = location[url.end() :]
+    elif location.startswith("//"):
+        # Java takes what follows for a host.
+        location = "/" + location.lstrip("/")
     elif location.startswith("file:") and not location.startswith("file://"):
         raise ConfigError(f"{location} isn't absolute; accepted: an absolute path, file:///…")
     scheme, found, rest = location.partition("://")
     if scheme == HDFS and found:
         _check_authority(location, rest.partition("/")[0])
-    if not found or scheme in PACKAGES:
+    if not found or scheme in PACKAGES or location.startswith("/"):
         return location if location.endswith("://") else location.rstrip("/") or "/"
     if scheme in ALIASES:
         raise ConfigError(f"{location} can't be an archive's URL: {ALIASES[scheme]}")

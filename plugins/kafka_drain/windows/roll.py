@@ -33,7 +33,7 @@ from kafka_drain.errors import (
 )
 from kafka_drain.findings import errors
 from kafka_drain.kafka.cluster import KafkaCluster, Topic
-from kafka_drain.kafka.identity import is_other_cluster, next_incarnation
+from kafka_drain.kafka.identity import next_incarnation, refuse_other_cluster
 from kafka_drain.metadata_log.manifest import SinkFile
 from kafka_drain.offsets import OffsetRange, TopicPartition, to_spark_json
 from kafka_drain.outages import REPEAT_SECONDS
@@ -189,12 +189,7 @@ def plan_roll(
     snapshot = archive.snapshot()
     if snapshot.open_generation is None:
         raise ArchiveError(f"{archive.root} has no generation yet; drain first")
-    cluster_id = cluster.cluster_id()
-    if is_other_cluster(snapshot.document.cluster_id, cluster_id):
-        raise ArchiveError(
-            f"{archive.root} was drained from Kafka cluster {snapshot.document.cluster_id}, but "
-            f"the connection leads to cluster {cluster_id}; correct the connection"
-        )
+    refuse_other_cluster(archive.root, snapshot.document.cluster_id, cluster.asked())
     # If the receipts end earlier than recorded, the newest may be lost.
     sealed = check_sealed_state(snapshot, windows=False, asked=Asked())
     refuse_damage(sealed.findings, archive.root)

@@ -11,6 +11,7 @@ from airflow.providers.common.compat.sdk import Asset, AssetAlias
 from airflow.providers.common.compat.version_compat import AIRFLOW_V_3_0_PLUS
 
 from kafka_drain.config.pipeline import Pipeline
+from kafka_drain.errors import ConfigError
 from kafka_drain_airflow.connections import is_true
 
 #: Entries of an asset's extra: the pipeline, by which the pages find the archive, and the
@@ -33,7 +34,14 @@ def archive_asset(pipeline: Pipeline) -> Asset:
         REGISTRY: pipeline.schemas_conn_id,
     }
     connections = {name: conn_id for name, conn_id in named.items() if conn_id}
-    return Asset(archive_uri(pipeline.archive), extra={PIPELINE: pipeline.name, **connections})
+    uri = archive_uri(pipeline.archive)
+    if len(uri) > _LONGEST:
+        raise ConfigError(
+            f"pipeline {pipeline.name!r}: the archive's path makes an asset URI of {len(uri):,} "
+            f"characters, in which each other than ASCII's takes 6 to 12: {uri[:60]}…; accepted: "
+            f"{_LONGEST:,}. Shorten the path"
+        )
+    return Asset(uri, extra={PIPELINE: pipeline.name, **connections})
 
 
 def archive_uri(archive: str) -> str:
@@ -42,7 +50,7 @@ def archive_uri(archive: str) -> str:
     Airflow cuts a URI's fragment off, sorts its query, and takes ASCII only; what it takes as it is
     stays as it is.
     """
-    scheme, found, path = archive.rpartition("://")
+    scheme, found, path = ("", "", archive) if archive[:1] == "/" else archive.partition("://")
     return f"{scheme if found else 'file'}://{quote(path, safe=_AS_IT_IS)}"
 
 
@@ -50,6 +58,9 @@ def archive_of(uri: str) -> str:
     """Return the archive whose asset has a URI; see `archive_uri`."""
     return unquote(uri.removeprefix("file://"))
 
+
+#: Airflow's limit (`airflow.models.asset`).
+_LONGEST = 1_500
 
 #: Printable characters of ASCII but those that begin a query, a fragment or an encoded byte.
 _AS_IT_IS = "".join(chr(code) for code in range(0x20, 0x7F) if chr(code) not in "#?%")

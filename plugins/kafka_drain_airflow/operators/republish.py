@@ -161,7 +161,9 @@ class RepublishToKafkaOperator(ApplyOperator):
             )
             if not applies:
                 self.say_dry_run(frozen)
-                return bounded(republish.plan.summary()) | (frozen.summary() if frozen else {})
+                return bounded(republish.plan.summary() | cluster.named()) | (
+                    frozen.summary() if frozen else {}
+                )
             self._engines = Engines(
                 self.pipeline.archive,
                 cluster,
@@ -178,7 +180,7 @@ class RepublishToKafkaOperator(ApplyOperator):
             servers = cluster.config.bootstrap_servers
             sent = _records_of_targets(republish.plan.shards)
             self._lineage = republish_lineage(servers, self.pipeline.archive, sent)
-            return bounded(republish.plan.summary() | written)
+            return bounded(republish.plan.summary() | cluster.named() | written)
 
     def on_kill(self) -> None:
         """Stop the senders and abort open transactions, so that consumers don't have to wait."""

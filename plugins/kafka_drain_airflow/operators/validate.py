@@ -165,6 +165,7 @@ class ValidateManifestOperator(SparkJobOperator):
             for line in report_lines(alone):
                 self.log.info("%s", line)
             raise
+        report.kafka = cluster.named()
         path = write_report(archive, report, context.get("run_id"), self._reach())
         # A failed task returns nothing, and its report is the one users need most.
         self._push(context, REPORT_KEY, path)

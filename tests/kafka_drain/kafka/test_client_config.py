@@ -710,3 +710,11 @@ def test_for_client_everywhere() -> None:
         # Has no brokers: only its name is asked for.
         "progress_store: {'group.id': group, 'log_level': 2}",
     ]
+
+
+def test_config_two_names() -> None:
+    """Brokers under both names of the setting must be the same: each client would take others."""
+    named = {"bootstrap.servers": "a:1", "metadata.broker.list": "b:1"}
+    with pytest.raises(ConfigError, match=r"a:1.*b:1.*two names of one setting"):
+        KafkaConfig(named)
+    assert KafkaConfig({**named, "metadata.broker.list": "a:1"}).bootstrap_servers == "a:1"

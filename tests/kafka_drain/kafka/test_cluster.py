@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import gc
 import weakref
+from types import SimpleNamespace
 
 import pytest
 
-from kafka_drain.errors import MachineError, TopicError
+from kafka_drain.errors import ArchiveError, MachineError, TopicError
 from kafka_drain.kafka.client_config import KafkaConfig
 from kafka_drain.kafka.cluster import KafkaCluster
+from kafka_drain.kafka.identity import refuse_other_cluster
 
 
 class Named(KafkaCluster):
@@ -67,3 +69,21 @@ def test_kerberos_not_built_in() -> None:
 
     with pytest.raises(MachineError, match=r"No provider for SASL mechanism GSSAPI.*--no-binary"):
         KafkaCluster(config).cluster_id()
+
+
+def test_cluster_told_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Which cluster it is, is said when it is first known; nothing is asked for that alone."""
+    said: list[str] = []
+    cluster = KafkaCluster(KafkaConfig({"bootstrap.servers": "k:1"}), tell=said.append)
+    listed = SimpleNamespace(cluster_id="abc", topics={})
+    monkeypatch.setattr(cluster.admin, "ask", lambda _: listed)
+    assert cluster.named() == {"bootstrap_servers": "k:1"}
+    counting = cluster.counting({"orders": "1"})
+
+    assert (counting.topic_names(), cluster.cluster_id()) == ([], "abc")
+
+    assert said == ["Kafka: cluster abc at k:1"]
+    assert cluster.named() == counting.asked() == {"bootstrap_servers": "k:1", "cluster_id": "abc"}
+    refuse_other_cluster("/a", "abc", cluster.named())
+    with pytest.raises(ArchiveError, match=r"from Kafka cluster xyz, .* cluster abc at k:1"):
+        refuse_other_cluster("/a", "xyz", cluster.named())

@@ -20,6 +20,7 @@ from kafka_drain.maintenance.approved_erasure import (
 )
 from kafka_drain.maintenance.erase import run_erasure
 from kafka_drain.maintenance.erasure_request import ErasureRequest
+from tests.kafka_drain.fake_cluster import FakeCluster
 from tests.kafka_drain.made_archive import MadeArchive, dense
 from tests.kafka_drain.maintenance.test_erase import (
     GONE,
@@ -183,3 +184,15 @@ def test_seen_changes(was: dict[str, Any], now: dict[str, Any], changes: list[st
 
     assert seen.changes(dataclasses.replace(SEEN, **now)) == changes
     assert Seen.from_dict(seen.to_dict()) == seen
+
+
+def test_run_approved_other_cluster(made: MadeArchive) -> None:
+    """A plan isn't carried out with a connection that leads elsewhere; both are named."""
+    frozen = freeze(made)
+    other: Any = FakeCluster({}, id="other")
+
+    with pytest.raises(ArchiveError, match=r"from Kafka cluster cluster-1, .* cluster other at "):
+        run_approved(pipeline_of(made.root), other, rewrite, frozen, run="t", say=print)
+
+    assert read_erasures(made.root) == []
+    assert carry_out(made, frozen)["erased"] == 4

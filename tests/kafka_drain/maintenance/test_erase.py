@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,14 +13,20 @@ import pyarrow.parquet as pq
 import pytest
 
 from kafka_drain.archive.archive import Archive
-from kafka_drain.archive.erasures import changed_done, read_erasures
+from kafka_drain.archive.erasures import changed_done, in_force, read_erasures
 from kafka_drain.archive.files import archive_files
 from kafka_drain.archive.fold import WindowKind
 from kafka_drain.archive.window import Window
 from kafka_drain.config.pipeline import Pipeline
 from kafka_drain.data_files.reader import read_records
 from kafka_drain.data_files.xxhash64 import batch_fingerprint
-from kafka_drain.errors import ArchiveError, ConfigError, LockedError, ManifestInvalidError
+from kafka_drain.errors import (
+    ArchiveError,
+    ConfigError,
+    LockedError,
+    ManifestInvalidError,
+    SparkJobError,
+)
 from kafka_drain.evidence.keys import SigningKey
 from kafka_drain.evidence.signing import Signer, sign
 from kafka_drain.evidence.verifying import Verified, compare_with_archive, verify_evidence
@@ -27,7 +34,9 @@ from kafka_drain.findings import Reason, summary
 from kafka_drain.gaps import GapReason
 from kafka_drain.maintenance import compact as compacting
 from kafka_drain.maintenance import erase as erasing
+from kafka_drain.maintenance import erasure_plan
 from kafka_drain.maintenance.erase import (
+    ErasurePlan,
     lift_erasure,
     make_plan,
     plan_erasure,
@@ -231,7 +240,7 @@ def test_run_erasure_loses_another(made: MadeArchive) -> None:
 
     live = {file.path for file in archive_files(made.archive.snapshot())}
     assert all(path.startswith("generations/") for path in live)
-    erase(made.root, None)
+    erase(made.root)
     refuse_inexact(made.root, left())
 
 
@@ -286,6 +295,128 @@ def test_lift_erasure(made: MadeArchive) -> None:
     assert erasure.lifted.by == "c"
     # The same request is a new one from now on.
     assert erase(made.root)["erased"] == 1
+
+
+def fails(application: SparkApplication) -> None:
+    """Do what Spark does when it can't read a file."""
+    raise SparkJobError("Path does not exist")
+
+
+def run_with(made: MadeArchive, runner: Any, request: ErasureRequest | None = REQUEST) -> None:
+    """Erase with another Spark; waits for nobody."""
+    kafka = cluster()
+    run_erasure(pipeline_of(made.root), kafka, runner, request, run="t", say=print, wait_seconds=0)
+
+
+def refuse_blocked(made: MadeArchive) -> None:
+    """A republish of everything isn't refused."""
+    snapshot = made.archive.snapshot()
+    refuse_unerased(snapshot, archive_files(snapshot), print)
+
+
+def test_run_erasure_spark_fails(made: MadeArchive, capsys: pytest.CaptureFixture[str]) -> None:
+    """A request whose first run fails before it erases anything is withdrawn, and blocks nothing.
+
+    The same command is a new request; the journal knows of both.
+    """
+    for number in (1, 2):
+        with pytest.raises(SparkJobError):
+            run_with(made, fails)
+
+        assert f"erasure {number} (r) is withdrawn: it failed before" in capsys.readouterr().out
+        refuse_blocked(made)
+        assert in_force(read_erasures(made.root)) == []
+        assert prove(made.archive).complete
+
+    assert erase(made.root)["erased"] == 4
+    refuse_inexact(made.root, left())
+
+
+def test_run_erasure_refused(made: MadeArchive, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What can be refused is refused before the request is accepted."""
+    monkeypatch.setattr(erasing, "_obstacles", lambda *_: ["a republish still needs the files"])
+
+    with pytest.raises(ArchiveError, match=r"Nothing was accepted, and nothing was erased"):
+        erase(made.root)
+
+    assert read_erasures(made.root) == []
+    refuse_blocked(made)
+
+
+def test_run_erasure_cannot_roll(made: MadeArchive, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing is accepted as long as drains leave no opportunity to close the generation."""
+
+    def rolls(*args: Any, **kwargs: Any) -> ErasurePlan:
+        return replace(make_plan(*args, **kwargs), rolls=True)
+
+    monkeypatch.setattr(erasing, "make_plan", rolls)
+    monkeypatch.setattr(erasing, "roll_between_drains", lambda *_, **__: None)
+
+    with pytest.raises(LockedError, match="couldn't be closed"):
+        erase(made.root)
+
+    assert read_erasures(made.root) == []
+
+
+class Killed(BaseException):
+    """As a signal: nothing handles it."""
+
+
+def kills(application: SparkApplication) -> None:
+    """Die while Spark writes."""
+    raise Killed
+
+
+def test_lift_erasure_killed(made: MadeArchive) -> None:
+    """What was killed before it erased anything is in force; a refusal names both ways out."""
+    with pytest.raises(Killed):
+        run_with(made, kills)
+
+    command = f"kafka-drain erase {made.root}"
+    with pytest.raises(ArchiveError) as raised:
+        refuse_blocked(made)
+    assert f"`{command} --apply`" in str(raised.value)
+    assert f"`{command} --lift 1 --by WHO --apply`" in str(raised.value)
+    assert "drained after" not in str(raised.value)
+
+    with pytest.raises(SparkJobError):
+        run_with(made, fails)
+    # It was accepted by another run, which may have been told that it is in force.
+    assert len(in_force(read_erasures(made.root))) == 1
+
+    lift_erasure(made.archive, 1, "c", run="t", say=print)
+
+    refuse_blocked(made)
+    assert prove(made.archive).complete
+    assert lying(made.root) == left(but=frozenset())
+
+
+def test_lift_erasure_begun(made: MadeArchive, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One that was carried out in part has to be finished: it can't be taken back."""
+    # A window of its own for each segment.
+    monkeypatch.setattr(erasure_plan, "GROUP_FILES", 0)
+    runs: list[int] = []
+
+    def second_fails(application: SparkApplication) -> None:
+        runs.append(1)
+        if len(runs) == 2:
+            raise SparkJobError("no space left")
+        rewrite(application)
+
+    with pytest.raises(SparkJobError):
+        run_with(made, second_fails)
+
+    assert lying(made.root)[3] == 0
+    assert lying(made.root)[12] == 1
+    with pytest.raises(ArchiveError, match=r"1 of its windows are sealed.*--apply"):
+        lift_erasure(made.archive, 1, "c", run="t", say=print)
+    with pytest.raises(ArchiveError, match="can't be withdrawn any more"):
+        refuse_blocked(made)
+
+    erase(made.root, None)
+    refuse_blocked(made)
+    refuse_inexact(made.root, left())
+    lift_erasure(made.archive, 1, "c", run="t", say=print)
 
 
 def test_run_erasure_other_cluster(made: MadeArchive) -> None:
@@ -464,6 +595,7 @@ def test_erase_while_draining(made: MadeArchive) -> None:
         erase(made.root)
 
     assert lying(made.root) == left(but=frozenset())
+    assert read_erasures(made.root) == []
     erase(made.root)
     assert lying(made.root) == left()
 

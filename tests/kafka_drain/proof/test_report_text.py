@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from kafka_drain.findings import Finding, Reason
+from kafka_drain.pages.report import report_page
 from kafka_drain.progress import Level, level_of
 from kafka_drain.proof.report import Report
 from kafka_drain.proof.report_text import report_lines
@@ -30,3 +31,23 @@ def test_report_lines_complete() -> None:
 
     assert lines[-1] == "verdict: complete"
     assert [level_of(line) for line in lines] == [Level.PLAIN, Level.PLAIN, Level.GOOD]
+
+
+@pytest.mark.parametrize(
+    ("named", "said"),
+    [
+        ({"bootstrap_servers": "k:1", "cluster_id": "abc"}, "cluster abc at k:1"),
+        ({"bootstrap_servers": "k:1"}, "k:1"),
+    ],
+)
+def test_report_names_cluster(named: dict[str, str], said: str) -> None:
+    """A report says in each form which cluster was asked, and nothing if none was."""
+    report = Report("/archive", "flights")
+    assert not any("Kafka" in line for line in report_lines(report))
+    assert "Kafka: " not in report_page(report.to_dict())
+
+    report.kafka = named
+
+    assert f"Kafka: {said}" in report_lines(report)
+    assert report.to_dict()["kafka"] == named
+    assert f"Kafka: {said}" in report_page(report.to_dict())

@@ -315,7 +315,7 @@ def test_roll_voids_other_records(archive: Archive, how: str) -> None:
     assert plan_roll(archive, cluster, replace_changed=[where]).voided == ["repair_1"]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Earlier(Archive):
     """An archive whose first snapshot was begun some time ago."""
 
@@ -343,7 +343,7 @@ def test_plan_roll_sealed_meanwhile(archive: Archive) -> None:
     shutil.rmtree(str(generation.checkpoint))
     validate_archive(archive, cluster)
 
-    plan = plan_roll(Earlier(archive.root, begun), cluster)
+    plan = plan_roll(Earlier(archive.root, begun=begun), cluster)
 
     assert plan.closed.receipt_names() == generation.receipt_names()
     assert plan.starting_offsets == {P0: 50, P1: 50}

@@ -10,6 +10,7 @@ from airflow.providers.common.compat.sdk import Asset, AssetAlias
 from airflow.providers.common.compat.version_compat import AIRFLOW_V_3_0_PLUS
 
 from kafka_drain.config.pipeline import Pipeline
+from kafka_drain.errors import ConfigError
 from kafka_drain_airflow.observability.archive_events import (
     archive_asset,
     archive_of,
@@ -18,6 +19,7 @@ from kafka_drain_airflow.observability.archive_events import (
     tell_replaced,
     tell_validated,
 )
+from tests.odd_paths import WORKS
 
 PIPELINE = Pipeline(name="orders", topics=["orders"], archive="/archives/orders")
 
@@ -125,3 +127,22 @@ def test_tell_without_events() -> None:
     """A task that runs without Airflow's events emits nothing, and doesn't fail."""
     tell_validated([archive_asset(PIPELINE)], {}, PIPELINE, {"segments": []})
     tell_replaced([replaced_alias(PIPELINE)], {}, PIPELINE, {})
+
+
+@pytest.mark.parametrize("what", WORKS)
+def test_archive_asset_odd_path(what: str) -> None:
+    """Airflow takes the URI of each path, keeps it as it is, and leads back to one archive."""
+    path = f"/data/{WORKS[what]}/a"
+    asset = archive_asset(Pipeline(name="p", topics=["t"], archive=path))
+
+    assert asset.uri.isascii()
+    assert asset.uri.isprintable()
+    assert archive_of(asset.uri) == path
+    assert Asset(asset.uri).uri == asset.uri
+
+
+def test_archive_asset_too_long() -> None:
+    """A path whose URI Airflow's database doesn't take is refused with the pipeline's name."""
+    path = "/data" + f"/{'日' * 80}" * 3
+    with pytest.raises(ConfigError, match=r"pipeline 'p': .* URI of 2,\d\d\d characters"):
+        archive_asset(Pipeline(name="p", topics=["t"], archive=path))

@@ -5,12 +5,15 @@ from __future__ import annotations
 import argparse
 import json
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
-from kafka_drain.cli.console import say_lines
-from kafka_drain.errors import ConfigError
+from kafka_drain.archive.archive import Archive
+from kafka_drain.cli.console import say, say_lines
+from kafka_drain.errors import ConfigError, NotWritableError
 from kafka_drain.kafka.client_config import KafkaConfig
 from kafka_drain.kafka.cluster import KafkaCluster, watched
 from kafka_drain.schemas.registry import SchemaRegistry
@@ -26,6 +29,49 @@ _BOOTSTRAP_NAMES = {"bootstrap.servers", "metadata.broker.list"}
 def add_archive(parser: argparse.ArgumentParser) -> None:
     """Add the archive, which every command takes."""
     parser.add_argument("archive", type=os.path.expanduser, help="the archive's folder")
+
+
+def add_state(parser: argparse.ArgumentParser) -> None:
+    """Add another place for what runs keep in the archive."""
+    parser.add_argument(
+        "--state",
+        metavar="FOLDER",
+        type=os.path.expanduser,
+        help="keep plans, progress and results in this folder, an empty or a new one at first, for "
+        "an archive that this user may only read (default: the archive's folder)",
+    )
+
+
+def archive_from(options: argparse.Namespace) -> Archive:
+    """Return the archive, with the place that `add_state` names for what runs keep.
+
+    Raises:
+        ConfigError: When that place has something else in it, or results are to be signed.
+        ArchiveError: When it belongs to another archive.
+    """
+    archive = Archive.at(options.archive)
+    if options.state is None:
+        return archive
+    if getattr(options, "evidence_key", None) is not None:
+        raise ConfigError(
+            "--evidence-key signs what lies in the archive, and --state keeps it elsewhere; leave "
+            "one of them out"
+        )
+    return archive.keeping_state_in(options.state)
+
+
+@contextmanager
+def naming_state(options: argparse.Namespace) -> Iterator[None]:
+    """Name `--state` where an archive can't be written."""
+    try:
+        yield
+    except NotWritableError as error:
+        if options.state is not None:
+            raise
+        raise NotWritableError(
+            f"{error}. For an archive that this user may only read, give a place for what a run "
+            "keeps: --state FOLDER"
+        ) from error
 
 
 def add_kafka(parser: argparse.ArgumentParser) -> None:
@@ -205,14 +251,23 @@ def names_kafka(options: argparse.Namespace) -> bool:
 
 
 def connection_settings(
-    bootstrap_servers: str | None, file: Mapping[str, Any], environment: Mapping[str, str]
+    bootstrap_servers: str | None,
+    file: Mapping[str, Any],
+    environment: Mapping[str, str] = MappingProxyType({}),
 ) -> dict[str, Any]:
     """Return librdkafka's settings: the command line's over the file's over the environment's.
 
     A file's logins go to the brokers that the file names, whatever the environment says.
+
+    Args:
+        bootstrap_servers: The brokers that the command line names; None for none.
+        file: What the file has that it names; empty for none.
+        environment: The environment's variables; none for a cluster that they don't mean.
     """
     settings = dict(file)
     if bootstrap_servers:
+        for name in _BOOTSTRAP_NAMES:
+            settings.pop(name, None)
         settings["bootstrap.servers"] = bootstrap_servers
     elif not settings.keys() & _BOOTSTRAP_NAMES and environment.get(_BOOTSTRAP_VARIABLE):
         settings["bootstrap.servers"] = environment[_BOOTSTRAP_VARIABLE]
@@ -221,8 +276,9 @@ def connection_settings(
 
 def cluster_from(options: argparse.Namespace) -> KafkaCluster:
     """Return the cluster that the options name."""
-    file = json_file(options.kafka_config) if options.kafka_config else {}
-    settings = connection_settings(options.bootstrap_servers, file, os.environ)
+    settings = connection_settings(
+        options.bootstrap_servers, file_or_nothing(options.kafka_config), os.environ
+    )
     if not settings:
         raise ConfigError(
             f"no Kafka given; pass --bootstrap-servers or --kafka-config, or set "
@@ -230,7 +286,8 @@ def cluster_from(options: argparse.Namespace) -> KafkaCluster:
         )
     config = KafkaConfig(settings)
     say_lines(f"Kafka connection: {warning}" for warning in config.warnings)
-    return watched(config)
+    cluster = options.cluster = watched(config, say)
+    return cluster
 
 
 def target_from(options: argparse.Namespace, why: str) -> KafkaCluster:
@@ -240,20 +297,22 @@ def target_from(options: argparse.Namespace, why: str) -> KafkaCluster:
         options: The command's arguments.
         why: Why it has to be named, for the error message.
     """
-    settings: dict[str, Any] = {}
-    if options.to_kafka_config:
-        settings |= json_file(options.to_kafka_config)
-    if options.to_bootstrap:
-        settings["bootstrap.servers"] = options.to_bootstrap
+    settings = connection_settings(options.to_bootstrap, file_or_nothing(options.to_kafka_config))
     if not settings:
         raise ConfigError(f"no target given; pass --to-bootstrap or --to-kafka-config: {why}")
-    return watched(KafkaConfig(settings))
+    cluster = options.cluster = watched(KafkaConfig(settings), say)
+    return cluster
 
 
 def registry_from(options: argparse.Namespace) -> SchemaRegistry | None:
     """Return the Schema Registry that the options name; None without one."""
     path = options.registry_config
     return SchemaRegistry(json_file(path)) if path else None
+
+
+def file_or_nothing(path: str | None) -> dict[str, Any]:
+    """Read a JSON object from a file, if an option names one."""
+    return json_file(path) if path else {}
 
 
 def json_file(path: str) -> dict[str, Any]:

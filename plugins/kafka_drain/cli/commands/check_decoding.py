@@ -4,8 +4,13 @@ from __future__ import annotations
 
 import argparse
 
-from kafka_drain.archive.archive import Archive
-from kafka_drain.cli.commands.arguments import add_archive, add_kafka, cluster_from
+from kafka_drain.cli.commands.arguments import (
+    add_archive,
+    add_kafka,
+    add_state,
+    archive_from,
+    cluster_from,
+)
 from kafka_drain.cli.commands.registry_arguments import add_registry, required_registry
 from kafka_drain.cli.console import answer, print_fields, say, say_lines
 from kafka_drain.cli.exit_codes import FAILED, OK
@@ -16,6 +21,7 @@ from kafka_drain.republish.verifying.decoding import check_run
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the command's arguments."""
     add_archive(parser)
+    add_state(parser)
     add_kafka(parser)
     add_registry(parser, "the target's Schema Registry")
     parser.add_argument(
@@ -26,7 +32,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> int:
     """Read a finished run's records back, and decode them on both sides."""
     registry = required_registry(options)
-    archive = Archive.at(options.archive)
+    archive = archive_from(options)
     check = check_run(archive, options.run, cluster_from(options), registry, say)
     say_lines(Line(line, level_of(line)) for line in check.lines())
     document = {"run": options.run, **check.content()}

@@ -13,7 +13,10 @@ from kafka_drain.cli.commands.arguments import (
     add_archive,
     add_dry_run,
     add_evidence,
+    add_state,
     add_target,
+    archive_from,
+    naming_state,
     pairs,
     signer_from,
     target_from,
@@ -62,13 +65,19 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--max-age",
     )
     parser.add_argument("--max-age", metavar="DAYS", help="age at which a drill is too old (never)")
+    add_state(parser)
     add_evidence(parser)
     add_dry_run(parser)
 
 
 def run(options: argparse.Namespace) -> int:
     """Run a drill, show what it would restore, or check the newest ones."""
-    archive = Archive.at(options.archive)
+    with naming_state(options):
+        return _run(options)
+
+
+def _run(options: argparse.Namespace) -> int:
+    archive = archive_from(options)
     archive.require()
     if options.check:
         return _check(options, archive)
@@ -100,14 +109,15 @@ def run(options: argparse.Namespace) -> int:
         )
     document = result.content()
     shown = {k: v for k, v in document.items() if v is not None and not isinstance(v, (dict, list))}
-    answer(options, document, print_fields(shown))
+    named = cluster.named()
+    answer(options, document | named, print_fields(shown | named))
     return OK if result.verdict == "passed" else FAILED
 
 
 def _check(options: argparse.Namespace, archive: Archive) -> int:
     days = _max_age(options)
     max_age = None if days is None else timedelta(days=days)
-    status = DrillStatus.of(read_drills(archive.root), max_age, utc_now())
+    status = DrillStatus.of(read_drills(archive.state), max_age, utc_now())
     document: dict[str, Any] = {
         "state": status.state.value,
         "detail": status.words,

@@ -17,7 +17,7 @@ from kafka_drain.config.pipeline import Pipeline
 from kafka_drain.errors import ConfigError
 from kafka_drain.intervals import milliseconds, parse_time
 from kafka_drain.maintenance.approved_erasure import freeze_erasure, plan_approved, run_approved
-from kafka_drain.maintenance.erase import lift_erasure, plan_erasure, run_erasure
+from kafka_drain.maintenance.erase import lift_erasure, liftable, plan_erasure, run_erasure
 from kafka_drain.maintenance.erasure_request import ErasureRequest, read_headers, read_keys
 
 _NAMING = ("keys", "headers", "topic", "from_time", "to_time", "for_ever")
@@ -91,7 +91,7 @@ def _request(options: argparse.Namespace) -> ErasureRequest | None:
 def _lift(archive: Archive, options: argparse.Namespace) -> int:
     if any(getattr(options, name) for name in (*_NAMING, "request", "plan_id", "freeze")):
         raise ConfigError("--lift ends an erasure; omit what to erase, and plans")
-    say(f"erase {archive.root}: lifts erasure {options.lift}")
+    say(f"erase {archive.root}: lifts {liftable(archive, options.lift)}")
     if acts(options):
         lift_erasure(archive, options.lift, options.by or "", run="terminal", say=say)
     return answer_fields(options, {"archive": str(archive.root), "lift": options.lift})
@@ -127,7 +127,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--lift",
         type=int,
         metavar="NUMBER",
-        help="no longer apply this erasure to other records; what was erased stays erased",
+        help="withdraw this erasure if it has erased nothing yet; otherwise no longer apply it to "
+        "other records: what was erased stays erased",
     )
     parser.add_argument("--pipeline", metavar="FILE", help="JSON file with pipeline keys")
     add_frozen(parser)

@@ -32,11 +32,14 @@ FLAGS = (
 
 
 def pipeline_from(options: argparse.Namespace) -> Pipeline:
-    """Build a pipeline from the archive, then the file, then the flags; later ones win."""
-    keys = _keys_of(Archive.at(options.archive))
+    """Build a pipeline from the archive, then the file, then the command line; later ones win."""
+    archive = Archive.at(options.archive)
+    keys = _keys_of(archive)
     given: dict[str, Any] = {}
     if getattr(options, "pipeline", None):
         given |= json_file(options.pipeline)
+    # A file that is also a DAG's may name another folder than the copy that this is about.
+    given["archive"] = str(archive.root)
     if options.name == "drain" and options.topic:
         given["topics"] = options.topic
     for flag in FLAGS:

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from kafka_drain.cli.console import answer, print_fields, say, say_lines
 from kafka_drain.cli.exit_codes import OK
 from kafka_drain.progress import Level, Line
+
+if TYPE_CHECKING:
+    from kafka_drain.kafka.cluster import KafkaCluster
 
 
 class Plan(Protocol):
@@ -42,7 +45,13 @@ def answer_plan(
 
 
 def answer_fields(options: argparse.Namespace, document: Mapping[str, Any]) -> int:
-    """Print the fields of a plan or of its result, and return the exit code."""
+    """Print the fields of a plan or of its result, and return the exit code.
+
+    They name the Kafka cluster, if there is one.
+    """
+    cluster: KafkaCluster | None = getattr(options, "cluster", None)
+    if cluster is not None:
+        document = {**document, **cluster.named()}
     answer(options, document, print_fields(document))
     say_dry_run(options)
     return OK

@@ -12,6 +12,7 @@ from kafka_drain.archive.archive import Archive
 from kafka_drain.cli.console import answer, fits_screen, new_table, print_lines, print_table
 from kafka_drain.cli.exit_codes import FAILED, OK
 from kafka_drain.clock import utc_now
+from kafka_drain.errors import NotWritableError
 from kafka_drain.findings import errors
 from kafka_drain.gaps import gaps_text
 from kafka_drain.pages.commands import Reach
@@ -30,18 +31,24 @@ def answer_report(
     report: Report,
     *,
     writes: bool = True,
+    unwritten: str = "",
     signer: Signer | None = None,
 ) -> int:
     """Write the report into the archive if `writes`, print it and return the exit code.
 
-    With a signer, the report is signed as well, and the witness told.
+    With a signer, the report is signed as well, and the witness told. If the archive can't be
+    written (`unwritten` says why), that is said with the verdict, which decides the exit code.
     """
     path = evidence = None
-    if writes:
-        path = write_report(archive, report, reach=_reach(options, archive))
-        note_overview(archive, report, path)
-        if signer is not None:
-            evidence = sign_report(archive, report, path, signer, utc_now())
+    if writes and not unwritten:
+        try:
+            path = write_report(archive, report, reach=_reach(options, archive))
+            note_overview(archive, report, path)
+            if signer is not None:
+                evidence = sign_report(archive, report, path, signer, utc_now())
+        except NotWritableError as error:
+            unwritten = str(error)
+    left = " and evidence" if signer is not None and evidence is None else ""
 
     def show(console: Console) -> None:
         if fits_screen(console):
@@ -50,11 +57,15 @@ def answer_report(
             print_lines(console, report_lines(report))
         if path is not None:
             print_lines(console, [f"report: {path}"])
+        if unwritten:
+            print_lines(console, [f"report{left}: not written: {unwritten}"])
         if evidence is not None:
             print_lines(console, [f"evidence: {evidence}"])
 
-    signed = {} if evidence is None else {"evidence": evidence}
-    answer(options, report.to_dict() | {"report": path} | signed, show)
+    more = {"report": path}
+    more |= {"not_written": unwritten} if unwritten else {}
+    more |= {"evidence": evidence} if evidence is not None else {}
+    answer(options, report.to_dict() | more, show)
     return FAILED if errors(report.findings) else OK
 
 

@@ -14,7 +14,10 @@ from kafka_drain.cli.commands.arguments import (
     add_apply,
     add_evidence,
     add_job,
+    add_state,
+    archive_from,
     cluster_from,
+    naming_state,
     pairs,
     signer_from,
 )
@@ -44,16 +47,21 @@ from kafka_drain.spark.job import private_folder
 
 def run(options: argparse.Namespace) -> int:
     """Show what a republish would send; with --apply, send an archive's records to Kafka."""
+    with naming_state(options):
+        return _run(options)
+
+
+def _run(options: argparse.Namespace) -> int:
     if options.processes is not None:
         integer(1)("--processes", options.processes)
-    archive = Archive.at(options.archive)
+    archive = archive_from(options)
     if options.abandon:
         return _abandon(archive, options)
     signer, cluster = signer_from(options), cluster_from(options)
     republish, frozen = _planned(archive, cluster, options)
     plan = republish.plan
     _say_plan(plan, republish.request)
-    result = plan.summary()
+    result = plan.summary() | cluster.named()
     if frozen is not None:
         result |= answer_of(options, frozen)
     if acts(options):
@@ -150,6 +158,7 @@ def add_arguments(republish: argparse.ArgumentParser) -> None:
         help="send nothing, but end a run that won't be resumed: maintenance may then remove its "
         "files; end its processes first",
     )
+    add_state(republish)
     add_evidence(republish)
     add_frozen(republish)
     add_apply(republish, "send; without it, only the plan is shown and nothing is sent")

@@ -13,8 +13,11 @@ from kafka_drain.cli.commands.arguments import (
     add_apply,
     add_archive,
     add_kafka,
+    add_state,
+    archive_from,
     cluster_from,
-    json_file,
+    connection_settings,
+    file_or_nothing,
 )
 from kafka_drain.cli.commands.plan_answer import acts, say_dry_run
 from kafka_drain.cli.console import answer, new_table, print_table, say
@@ -38,6 +41,7 @@ def add_arguments(added: argparse.ArgumentParser) -> None:
     # argparse can't wrap the usage between options that exclude each other.
     added.usage = "%(prog)s [-h] [options] --group GROUP archive"
     add_archive(added)
+    add_state(added)
     add_kafka(added)
     added.add_argument(
         "--run", metavar="KEY", help="the republish's run; can be omitted if there is only one"
@@ -85,7 +89,7 @@ def add_arguments(added: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Plan a group's offsets in the target; commit them, or restore the previous ones."""
-    archive, cluster = Archive.at(options.archive), cluster_from(options)
+    archive, cluster = archive_from(options), cluster_from(options)
     archive.require()
     to_group = options.to_group or options.group
     if not to_group or not options.group:
@@ -141,11 +145,10 @@ def _archived(options: argparse.Namespace, archive: Archive) -> ArchivedOffsets 
 
 
 def _source_cluster(options: argparse.Namespace) -> KafkaCluster | None:
-    if options.source_kafka_config:
-        return watched(KafkaConfig(json_file(options.source_kafka_config)))
-    if options.source_bootstrap_servers:
-        return watched(KafkaConfig({"bootstrap.servers": options.source_bootstrap_servers}))
-    return None
+    settings = connection_settings(
+        options.source_bootstrap_servers, file_or_nothing(options.source_kafka_config)
+    )
+    return watched(KafkaConfig(settings), say) if settings else None
 
 
 def _answer_undo(

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Callable
+from functools import partial
 
 from kafka_drain.archive.archive import Archive
 from kafka_drain.cli.commands.arguments import (
@@ -21,12 +23,15 @@ from kafka_drain.cli.commands.plan_answer import acts, say_dry_run
 from kafka_drain.cli.commands.report_answer import answer_report
 from kafka_drain.cli.console import say
 from kafka_drain.config.checks import refuse
-from kafka_drain.errors import KafkaUnavailableError
+from kafka_drain.errors import KafkaUnavailableError, NotWritableError
 from kafka_drain.kafka.cluster import KafkaCluster
 from kafka_drain.kafka.cluster_state import ASKED
+from kafka_drain.progress import Level, Line
 from kafka_drain.proof.cluster_capture import Describe, describe_with, parts_before
 from kafka_drain.proof.committed_files import ReadFiles
+from kafka_drain.proof.report import Report
 from kafka_drain.proof.validation import validate_archive, validate_files_alone
+from kafka_drain.storage.paths import why_not_writable
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -65,22 +70,36 @@ def run(options: argparse.Namespace) -> int:
         "read_many": lambda *asked: _by_spark(options)(*asked),  # noqa: PLW0108
         "signer": signer,
     }
+    described = _describe(options, archive, cluster)
+    validate = partial(validate_archive, archive, cluster, say, describe=described, **how)
     try:
-        report = validate_archive(
-            archive,
-            cluster,
-            say,
-            describe=_describe(options, archive, cluster),
-            writes=acts(options),
-            **how,
-        )
+        report, unwritten = _validated(options, archive, validate)
     except KafkaUnavailableError as error:
         report = validate_files_alone(archive, error, say, **how)
         answer_report(options, archive, report, writes=False)
         raise
-    code = answer_report(options, archive, report, writes=acts(options), signer=signer)
+    report.kafka = cluster.named() if cluster is not None else None
+    code = answer_report(
+        options, archive, report, writes=acts(options), unwritten=unwritten, signer=signer
+    )
     say_dry_run(options, "seal what is proven and write the report")
     return code
+
+
+def _validated(
+    options: argparse.Namespace, archive: Archive, validate: Callable[..., Report]
+) -> tuple[Report, str]:
+    """Return the report, and why it can't be written; empty if it can."""
+    unwritten = why_not_writable(archive.root) if acts(options) else ""
+    if not unwritten:
+        try:
+            return validate(writes=acts(options)), ""
+        except NotWritableError as error:
+            unwritten = str(error)
+    # Whoever may only read an archive gets the same verdict.
+    text = f"validate {archive.root}: nothing is sealed or noted: {unwritten}"
+    say(Line(text, Level.WARNING))
+    return validate(writes=False), unwritten
 
 
 def _describe(

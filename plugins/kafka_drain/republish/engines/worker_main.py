@@ -31,6 +31,7 @@ class VerifyJob:
 
     Attributes:
         root: The archive's folder, a path or a URL.
+        state: The folder that has the run; mostly the archive's.
         key: The key of the run whose plan is read.
         tps: The target partitions, of one topic.
         settings: librdkafka settings for the target cluster, secrets included.
@@ -38,6 +39,7 @@ class VerifyJob:
     """
 
     root: str
+    state: str
     key: str
     tps: tuple[TopicPartition, ...]
     settings: Mapping[str, Any] = field(repr=False)
@@ -51,6 +53,7 @@ class VerifyJob:
         """Return the job as JSON types."""
         return {
             "root": self.root,
+            "state": self.state,
             "key": self.key,
             "verify": [[tp.topic, tp.partition] for tp in self.tps],
             "settings": dict(self.settings),
@@ -73,15 +76,15 @@ def run_job(job: Job, stopped: Callable[[], bool]) -> dict[str, Any]:
     """
     if isinstance(job, SendJob):
         return {"records": send_shard(job, stopped)}
-    plan = _plan(job.root, job.key)
+    plan = _plan(job.state, job.key)
     found = dict(verify_partitions(job.root, plan, job.settings, job.tps, change=job.change))
     return {"matches": [found[tp].to_dict() for tp in job.tps]}
 
 
 @lru_cache(maxsize=1)
-def _plan(root: str, key: str) -> RepublishPlan:
+def _plan(state: str, key: str) -> RepublishPlan:
     """Read a run's plan once for all its target partitions; a plan never changes."""
-    return RepublishRun(locate(root), key).require_plan()
+    return RepublishRun(locate(state), key).require_plan()
 
 
 def _read_job(document: dict[str, Any]) -> Job:
@@ -90,7 +93,9 @@ def _read_job(document: dict[str, Any]) -> Job:
     tps = tuple(TopicPartition(topic, number) for topic, number in document["verify"])
     changed = document["change"]
     change = None if changed is None else Change.from_dict(changed)
-    return VerifyJob(document["root"], document["key"], tps, document["settings"], change)
+    return VerifyJob(
+        document["root"], document["state"], document["key"], tps, document["settings"], change
+    )
 
 
 def main() -> int:

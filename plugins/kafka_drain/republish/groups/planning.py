@@ -37,11 +37,11 @@ def find_run(archive: Archive, name: str | None) -> RepublishRun:
         ConfigError: When there is none, or several and no name was given; lists them.
     """
     if name:
-        named = [RepublishRun(archive.root, key) for key in (name, run_key(name))]
+        named = [RepublishRun(archive.state, key) for key in (name, run_key(name))]
         for run in named:
             if run.offset_map() is not None:
                 return run
-    made = (run for run in list_runs(archive.root) if not run.is_of_drill)
+    made = (run for run in list_runs(archive.state) if not run.is_of_drill)
     runs = [run for run in made if run.offset_map() is not None]
     if len(runs) == 1 and not name:
         return runs[0]
@@ -224,7 +224,7 @@ def _other_maps(
     placements = {chosen.placement}
     begun: list[tuple[str, OffsetMap]] = []
     found: list[tuple[str, OffsetMap]] = []
-    for other in list_runs(archive.root):
+    for other in list_runs(archive.state):
         if not (other.is_opened or other.has_ended):
             continue
         plan = other.require_plan()

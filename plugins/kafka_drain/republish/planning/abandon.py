@@ -18,13 +18,13 @@ def unfinished_run(archive: Archive, name: str) -> RepublishRun:
     Raises:
         ConfigError: When there is no such run, or it has finished.
     """
-    runs = {run.key: run for run in list_runs(archive.root)}
+    runs = {run.key: run for run in list_runs(archive.state)}
     mirror = [key for key in runs if key.rpartition(".")[0] == follower_key(name)]
     found = [runs[key] for key in (name, run_key(name), *mirror[-1:]) if key in runs]
     if not found:
         raise ConfigError(
             f"{archive.root} has no run {name!r}; expected the name given with --run-name, or the "
-            f"name of a folder in {archive.root / 'republish'}"
+            f"name of a folder in {archive.state / 'republish'}"
         )
     run = found[0]
     if run.has_ended:

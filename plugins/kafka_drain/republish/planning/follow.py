@@ -44,7 +44,7 @@ def runs_of(archive: Archive, follower: str) -> list[RepublishRun]:
         archive: The archive.
         follower: The prefix of the keys of its runs.
     """
-    return [run for run in list_runs(archive.root) if _is_run_of(run.key, follower)]
+    return [run for run in list_runs(archive.state) if _is_run_of(run.key, follower)]
 
 
 def next_run(archive: Archive, follower: str) -> tuple[RepublishRun, ThroughJson]:
@@ -64,7 +64,7 @@ def next_run(archive: Archive, follower: str) -> tuple[RepublishRun, ThroughJson
     if unfinished:
         return unfinished[-1], since
     number = int(runs[-1].key.rpartition(".")[2]) + 1 if runs else 1
-    return RepublishRun(archive.root, f"{follower}.{number:0{_DIGITS}d}"), since
+    return RepublishRun(archive.state, f"{follower}.{number:0{_DIGITS}d}"), since
 
 
 def _through(run: RepublishRun, receipt: ReceiptJson) -> ThroughJson:
@@ -108,7 +108,7 @@ def previous_binding(archive: Archive, follower: str, since: ThroughJson) -> Bin
         return Binding.from_dict(since["bound"])
     # Runs of an older release record only their own topics.
     bound = Binding()
-    for run in list_runs(archive.root):
+    for run in list_runs(archive.state):
         receipt = run.receipt() if _is_run_of(run.key, follower) else None
         bound = bound if receipt is None else bound.plus(Binding.of_receipt(receipt))
     return bound

@@ -7,6 +7,8 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import cast
 
+from upath import UPath
+
 from kafka_drain.archive.files import ArchiveFile, archive_files
 from kafka_drain.archive.generation import list_data_files
 from kafka_drain.archive.index import Index
@@ -136,6 +138,7 @@ def make_plan(
     accept: Callable[[Outline], None] | None = None,
     change: Change | None = None,
     before_creation: Callable[[], None] = lambda: None,
+    runs: Collection[UPath] = (),
     made: dict[str, str] | None = None,
 ) -> RepublishPlan:
     """Plan a republish of sealed files; sends nothing.
@@ -160,6 +163,7 @@ def make_plan(
             refuse it.
         change: What is dropped and changed on the way; None to send the records as they are.
         before_creation: Called before topics are created; raises an error to refuse it.
+        runs: Folders with runs that may have sent the same records; empty for the archive's.
         made: Receives the id of each topic that was created, even if planning then fails.
 
     Raises:
@@ -271,7 +275,8 @@ def make_plan(
         change=changed,
     )
     if not request.repeat:
-        refuse_repeated(snapshot.root, plan)
+        for place in sorted(runs or [snapshot.root], key=str):
+            refuse_repeated(place, plan)
     return replace(plan, sha256=RepublishPlan.from_bytes(plan.to_bytes()).sha256)
 
 

@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import hashlib
 import re
-import shlex
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass
@@ -22,7 +21,8 @@ from datetime import datetime
 
 from upath import UPath
 
-from kafka_drain.errors import ArchiveError
+from kafka_drain.archive.state_folder import arguments_of
+from kafka_drain.errors import ArchiveError, NotWritableError
 from kafka_drain.republish.planning.documents import (
     AbandonedJson,
     OpenedJson,
@@ -65,7 +65,7 @@ class RepublishRun:
     """One republish, across all of its attempts.
 
     Attributes:
-        root: The archive's folder.
+        root: The archive's folder, or the one with its runs' state.
         key: Name of the run's folder.
     """
 
@@ -85,8 +85,7 @@ class RepublishRun:
     @property
     def abandoning(self) -> str:
         """The command that abandons the run, in backquotes."""
-        root = shlex.quote(str(self.root))
-        return f"`kafka-drain republish {root} --abandon {self.key} --apply`"
+        return f"`kafka-drain republish {arguments_of(self.root)} --abandon {self.key} --apply`"
 
     def plan(self) -> RepublishPlan | None:
         """Read the plan; None when the run hasn't been planned yet.
@@ -157,8 +156,8 @@ class RepublishRun:
             # A store that locks what is written keeps it: it says nothing.
             with suppress(OSError):
                 probe.unlink()
-        except OSError as error:
-            raise ArchiveError(
+        except (OSError, NotWritableError) as error:
+            raise NotWritableError(
                 f"{self.folder} can't be written ({error}), where a republish keeps its plan and "
                 "its receipt; make it writable. Nothing was created or sent"
             ) from error

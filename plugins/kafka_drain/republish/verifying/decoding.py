@@ -116,7 +116,7 @@ def check_run(
     Raises:
         ConfigError: When there is no finished run of this key.
     """
-    run = RepublishRun(archive.root, key)
+    run = RepublishRun(archive.state, key)
     plan, written = run.plan(), run.offset_map()
     if plan is None or written is None or not run.has_ended:
         raise ConfigError(

@@ -9,9 +9,16 @@ from typing import Any
 
 import pytest
 
-from kafka_drain.cli.commands.arguments import cluster_from, connection_settings, names_kafka
+from kafka_drain.cli.commands.arguments import (
+    cluster_from,
+    connection_settings,
+    names_kafka,
+    target_from,
+)
+from kafka_drain.cli.commands.translate_group import _source_cluster
 from kafka_drain.cli.main import COMMANDS, main, parser
 from kafka_drain.config.pipeline import Pipeline
+from kafka_drain.errors import ConfigError
 from tests.kafka_drain.golden import P0, golden_cluster, golden_copy, sealed_copy
 
 PLANS_FIRST = {
@@ -202,6 +209,7 @@ def test_cluster_from_warns(tmp_path: Path, capsys: pytest.CaptureFixture[str]) 
         ("option:1", {}, "env:1", "option:1"),
         (None, {"sasl.password": "hunter2"}, "env:1", "env:1"),
         (None, {"bootstrap.servers": "file:1"}, None, "file:1"),
+        ("option:1", {"metadata.broker.list": "file:1"}, "env:1", "option:1"),
     ],
 )
 def test_connection_settings_precedence(
@@ -213,7 +221,10 @@ def test_connection_settings_precedence(
     settings = connection_settings(option, file, environment)
 
     assert settings.get("bootstrap.servers") == expected
-    assert settings.keys() - {"bootstrap.servers"} == file.keys() - {"bootstrap.servers"}
+    # One setting has two names, and the file's other one must not count beside the option.
+    named = {"bootstrap.servers", "metadata.broker.list"}
+    assert settings.keys() - named == file.keys() - named
+    assert "metadata.broker.list" not in settings
 
 
 def test_connection_settings_other_name() -> None:
@@ -233,6 +244,28 @@ def test_cluster_from_file_before_environment(
     options = argparse.Namespace(kafka_config=str(config), bootstrap_servers=None)
 
     assert cluster_from(options).config.bootstrap_servers == "target:9092"
+
+
+def test_clusters_of_options_before_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each cluster's option counts before its file; the environment means the command's own."""
+    monkeypatch.setenv("KAFKA_BOOTSTRAP_SERVERS", "environment:9092")
+    config = tmp_path / "kafka.json"
+    config.write_text(json.dumps({"bootstrap.servers": "file:9092", "client.id": "c"}))
+    names = ("bootstrap_servers", "to_bootstrap", "source_bootstrap_servers")
+    files = ("kafka_config", "to_kafka_config", "source_kafka_config")
+    makers = (cluster_from, lambda options: target_from(options, "why"), _source_cluster)
+    for name, file, make in zip(names, files, makers, strict=True):
+        for servers in (None, "option:9092"):
+            options = argparse.Namespace(**{name: servers, file: str(config)})
+            found = make(options)
+            assert found is not None
+            assert found.config.settings == {
+                "bootstrap.servers": servers or "file:9092",
+                "client.id": "c",
+            }
+    neither = argparse.Namespace(to_bootstrap=None, to_kafka_config=None)
+    with pytest.raises(ConfigError, match="no target given"):
+        target_from(neither, "why")
 
 
 @pytest.mark.parametrize("variable", [None, "source:9092"])

@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 
 from kafka_drain.archive.archive import Archive
-from kafka_drain.cli.commands.pipeline_arguments import pipeline_from
+from kafka_drain.cli.commands import pipeline_arguments
+from kafka_drain.cli.commands.pipeline_arguments import FLAGS, pipeline_from
 from kafka_drain.config.pipeline import Pipeline
 from kafka_drain.errors import ConfigError
 from kafka_drain.storage.immutability import Immutability
@@ -35,6 +36,7 @@ def test_pipeline_from_immutable(
     flags: dict[str, Any],
     expected: Immutability | None,
     tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Files are locked as the archive says, unless a file or a flag says otherwise."""
     made = MadeArchive(tmp_path / "archive", {"t": "id"})
@@ -47,9 +49,14 @@ def test_pipeline_from_immutable(
         immutable=LOCKS,
         known=document,
     )
-    (tmp_path / "pipeline.json").write_text(json.dumps({"archive": "s3://b/a", **file}))
+    (tmp_path / "pipeline.json").write_text(json.dumps(file))
     options = argparse.Namespace(
         name="validate", archive=str(made.root), pipeline=str(tmp_path / "pipeline.json"), **flags
+    )
+
+    # Only a store locks files, and this archive is on a disk.
+    monkeypatch.setattr(
+        pipeline_arguments, "Pipeline", lambda **keys: Pipeline(**{**keys, "archive": "s3://b/a"})
     )
 
     found: Pipeline = pipeline_from(options)
@@ -118,3 +125,50 @@ def test_pipeline_from_source_option_without_effect(option: str, tmp_path: Path)
 
     with pytest.raises(ConfigError, match="no effect on backfill, which reads given offsets"):
         pipeline_from(options)
+
+
+#: For each flag: what the file has, and what the command line has.
+SETTINGS: dict[str, tuple[Any, Any]] = {
+    "topic_pattern": ("f.*", "c.*"),
+    "format": ("avro", "json"),
+    "compression": ("snappy", "gzip"),
+    "partition_by": (["topic"], ["hour"]),
+    "target_file_bytes": (1 << 20, 1 << 21),
+    "retention_days": (1, 2),
+    "max_future_days": (3, 4),
+    "max_manifest_lines": (5, 6),
+    "max_generation_days": (7, 8),
+    "source_options": ({"maxOffsetsPerTrigger": "1"}, ["maxOffsetsPerTrigger=2"]),
+    "sink_options": ({"maxRecordsPerFile": "1"}, ["maxRecordsPerFile=2"]),
+    "spark_conf": ({"spark.task.cpus": "1"}, ["spark.task.cpus=2"]),
+}
+
+
+def test_settings_of_each_flag() -> None:
+    """Locks have a test of their own: only a store has them."""
+    assert set(SETTINGS) >= set(FLAGS) - {"immutable_days", "immutable_mode"}
+
+
+@pytest.mark.parametrize("flag", SETTINGS)
+def test_pipeline_from_order(flag: str, tmp_path: Path) -> None:
+    """The command line wins over the file, which wins over what the archive has."""
+    of_file, of_line = SETTINGS[flag]
+    made = MadeArchive(tmp_path / "archive", {"t": "id"})
+    made.open_generation()
+    keys = {"topic_pattern": "t", "retention_days": 9, flag: of_file, "archive": "/elsewhere"}
+    (tmp_path / "pipeline.json").write_text(json.dumps(keys))
+    given = {"name": "drain", "archive": str(made.root), "topic": []}
+
+    def found(**more: Any) -> Any:
+        options = argparse.Namespace(**given, **{"pipeline": None, **more})
+        pipeline = pipeline_from(options)
+        assert pipeline.archive == str(made.root)
+        return getattr(pipeline, flag)
+
+    expected = of_line
+    if flag in ("source_options", "sink_options", "spark_conf"):
+        expected = dict(pair.split("=") for pair in of_line)
+    file = {"pipeline": str(tmp_path / "pipeline.json")}
+    with_line = {flag: of_line, **({"compression": None} if flag == "format" else {})}
+    assert found(**file) == of_file
+    assert found(**file, **with_line) == expected

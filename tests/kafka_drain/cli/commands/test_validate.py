@@ -6,11 +6,15 @@ import json
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from kafka_drain.cli.main import main
+from kafka_drain.errors import NotWritableError
+from kafka_drain.proof import validation
 from tests.kafka_drain.golden import sealed_copy
+from tests.read_only import WAYS
 
 _RUN = """
 import json, sys
@@ -50,3 +54,73 @@ def test_validate_without_kafka(tmp_path: Path, capsys: pytest.CaptureFixture[st
     assert "kafka-drain validate: no response from Kafka at 127.0.0.1:1 within 1 s" in err
     assert "127.0.0.1:1 refuses connections" in err
     assert snapshot_of(tmp_path / "archive") == before
+
+
+def validated(
+    capsys: pytest.CaptureFixture[str], root: Any, *options: str
+) -> tuple[int, dict[str, Any], str]:
+    """Return the exit code of a validation, its answer, and what it said."""
+    code = main(["validate", str(root), *options, "--json"])
+    out, err = capsys.readouterr()
+    return code, json.loads(out), err
+
+
+@pytest.mark.parametrize("options", [(), ("--deep",)])
+@pytest.mark.parametrize("way", WAYS)
+def test_validate_read_only(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], way: str, options: tuple[str, ...]
+) -> None:
+    """Whoever may only read an archive gets the verdict that its owner gets, and its exit code."""
+    archive = sealed_copy(tmp_path / "archive")
+    code, owners, _ = validated(capsys, archive.root, *options, "--dry-run")
+    assert (code, owners["verdict"]) == (0, "complete")
+    before = {path: path.stat().st_mtime_ns for path in tmp_path.rglob("*")}
+
+    with WAYS[way](tmp_path / "archive"):
+        code, told, said = validated(capsys, archive.root, *options)
+
+    assert (code, told["verdict"], told["records"]) == (0, "complete", owners["records"])
+    reason = "its file system is read-only" if way == "mounted" else "this user may not write"
+    assert told["report"] is None
+    assert told["not_written"].startswith(reason)
+    assert f"nothing is sealed or noted: {reason}" in said
+    assert {path: path.stat().st_mtime_ns for path in tmp_path.rglob("*")} == before
+    # A damage is one for everybody.
+    receipt = min(Path(str(archive.root)).glob("generations/*/receipts/*.json"))
+    receipt.write_text(receipt.read_text().replace("1", "2", 1))
+    code, owners, _ = validated(capsys, archive.root, *options, "--dry-run")
+    assert (code, owners["verdict"]) == (1, "findings")
+    with WAYS[way](tmp_path / "archive"):
+        code, told, _ = validated(capsys, archive.root, *options)
+    assert (code, told["findings"]) == (1, owners["findings"])
+
+
+def test_validate_store_refuses(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What only a write tells, as in a store, is told the same way."""
+    archive = sealed_copy(tmp_path / "archive")
+
+    def refuse(*_: object, **__: object) -> None:
+        raise NotWritableError("s3://b/reports can't be written: Access Denied")
+
+    monkeypatch.setattr("kafka_drain.cli.commands.report_answer.write_report", refuse)
+    code, told, _ = validated(capsys, archive.root)
+    assert (code, told["report"]) == (0, None)
+    assert "Access Denied" in told["not_written"]
+
+    monkeypatch.setattr(validation, "_validate_generations", once(validation, refuse))
+    code, told, _ = validated(capsys, archive.root)
+    assert (code, told["report"]) == (0, None)
+
+
+def once(module: Any, refuse: Any) -> Any:
+    """Return the module's function, which is refused if it writes."""
+    real = module._validate_generations
+
+    def validate(*args: Any, writes: bool, **more: Any) -> None:
+        if writes:
+            refuse()
+        real(*args, writes=writes, **more)
+
+    return validate

@@ -17,7 +17,7 @@ from kafka_drain.republish.engines.worker import Worker
 from kafka_drain.republish.engines.worker_main import VerifyJob
 from kafka_drain.republish.engines.worker_process import Child
 
-JOB = VerifyJob("/archives/none", "run", (TopicPartition("t", 0),), {})
+JOB = VerifyJob("/archives/none", "/archives/none", "run", (TopicPartition("t", 0),), {})
 
 
 def leave(*_: Any) -> None:

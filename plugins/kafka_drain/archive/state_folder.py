@@ -1,0 +1,109 @@
+"""A folder outside an archive in which runs keep what they otherwise keep in the archive.
+
+For archives that can't be written: a read-only copy, or somebody else's. It has `republish/`,
+`drills/` and `plans/`, laid out as in an archive, and `state.json`, which names the archive.
+"""
+
+from __future__ import annotations
+
+import shlex
+import uuid
+from dataclasses import dataclass
+
+from upath import UPath
+
+from kafka_drain.errors import ArchiveError, ConfigError
+from kafka_drain.storage.json_files import create_document, is_unfinished, read_document, read_note
+from kafka_drain.storage.paths import is_of_volume, list_folder
+
+#: Names the archive that the folder belongs to.
+BINDING = "state.json"
+
+_KEYS = ("id", "archive", "pipeline", "cluster_id")
+
+
+@dataclass(frozen=True, slots=True)
+class StateFolder:
+    """A folder outside an archive with the state of its runs.
+
+    Attributes:
+        folder: The folder; it need not exist.
+        root: The archive's folder.
+        pipeline: The archive's pipeline.
+        cluster_id: Id of the cluster that it was drained from.
+        known_id: The archive's own id; None if it has none.
+    """
+
+    folder: UPath
+    root: UPath
+    pipeline: str
+    cluster_id: str
+    known_id: str | None
+
+    def check(self) -> None:
+        """Refuse a folder with something else in it; writes nothing.
+
+        Raises:
+            ConfigError: When it is an archive, or holds other files.
+            ArchiveError: When it belongs to another archive.
+        """
+        names = list_folder(self.folder)
+        if "archive.json" in names:
+            raise ConfigError(
+                f"{self.folder} is an archive; name a folder of its own for the state of the runs"
+            )
+        if BINDING in names:
+            self._bound_id()
+        elif others := [n for n in names if not is_of_volume(n) and not is_unfinished(n)]:
+            raise ConfigError(
+                f"{self.folder} isn't empty (it has {min(others)}), and has no {BINDING} of "
+                "earlier runs; name an empty or a new folder"
+            )
+
+    def identity(self) -> str | None:
+        """Return the archive's id, its own or the one that it got here; None for none yet."""
+        if self.known_id is not None:
+            return self.known_id
+        return self._bound_id() if (self.folder / BINDING).is_file() else None
+
+    def identify(self) -> str:
+        """Bind the folder to the archive, and return the archive's id.
+
+        Raises:
+            ArchiveError: When it belongs to another archive, or can't be written.
+        """
+        document = {
+            "format_version": 1,
+            "id": self.known_id or uuid.uuid4().hex,
+            "archive": str(self.root),
+            "pipeline": self.pipeline,
+            "cluster_id": self.cluster_id,
+        }
+        create_document(self.folder / BINDING, document)
+        return self._bound_id()
+
+    def _bound_id(self) -> str:
+        path = self.folder / BINDING
+        bound = read_document(path, *_KEYS)
+        there = (bound["pipeline"], bound["cluster_id"], bound["id"])
+        here = (self.pipeline, self.cluster_id, self.known_id or bound["id"])
+        # Without an id of its own, a copy elsewhere can't be told from another archive.
+        is_elsewhere = self.known_id is None and bound["archive"] != str(self.root)
+        if there != here or is_elsewhere:
+            raise ArchiveError(
+                f"{path} is of the archive {bound['archive']} (pipeline {bound['pipeline']}), "
+                f"expected {self.root} (pipeline {self.pipeline}); give each archive a folder of "
+                "its own. Nothing was changed"
+            )
+        return str(bound["id"])
+
+
+def arguments_of(folder: UPath) -> str:
+    """Return an archive as commands take it, with its state's folder if that isn't its own.
+
+    Args:
+        folder: An archive's folder, or one with the state of its runs.
+    """
+    bound = read_note(folder / BINDING, "archive")
+    place = shlex.quote(str(folder))
+    return place if bound is None else f"{shlex.quote(str(bound['archive']))} --state {place}"
