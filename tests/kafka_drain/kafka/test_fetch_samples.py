@@ -49,7 +49,7 @@ def test_sample_lines() -> None:
 
 @pytest.fixture
 def servers() -> Iterator[str]:
-    """librdkafka's own broker, with 60 MB in a partition: batches of a megabyte in 250 bytes."""
+    """A broker of librdkafka, with 60 MB in a partition: batches of a megabyte in 250 bytes."""
     producer = Producer(
         {
             "test.mock.num.brokers": 1,
