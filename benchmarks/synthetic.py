@@ -31,6 +31,7 @@ from kafka_drain.data_files.file_offsets import CommittedFile, FileOffsets
 from kafka_drain.intervals import Interval
 from kafka_drain.kafka.client_config import KafkaConfig
 from kafka_drain.kafka.cluster import KafkaCluster, Topic
+from kafka_drain.kafka.fetch_samples import FetchSample
 from kafka_drain.kafka.identity import SeenRecord
 from kafka_drain.maintenance.compaction_plan import plan_groups
 from kafka_drain.metadata_log.crc import crc_name
@@ -573,6 +574,10 @@ class SyntheticCluster(KafkaCluster):
             ]
             for tp, at in offsets.items()
         }
+
+    def fetch_samples(self, places: Iterable[Mapping[TopicPartition, int]]) -> list[FetchSample]:
+        """Return nothing: its records aren't compressed."""
+        return []
 
     def single_records(
         self, offsets: Mapping[TopicPartition, int]

@@ -117,6 +117,8 @@ def next_messages(
         offsets: Where to begin in each partition.
         count: The number of messages.
     """
+    # A partition that was paused stays so when it is assigned again.
+    consumer.resume(consumer.assignment())
     consumer.assign([KafkaTopicPartition(tp.topic, tp.partition, at) for tp, at in offsets.items()])
     left, until = dict.fromkeys(offsets, count), time.monotonic() + QUIET_SECONDS
     while left:

@@ -3,8 +3,13 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Iterator
 
-from kafka_drain.kafka.fetch_samples import FetchSample, SampleLines
+import pytest
+from confluent_kafka import Producer
+
+from kafka_drain.kafka.client_config import KafkaConfig
+from kafka_drain.kafka.fetch_samples import FetchSample, SampleLines, sample_fetches
 from kafka_drain.offsets import TopicPartition
 
 A0, A1 = TopicPartition("a.b-1", 0), TopicPartition("a.b-1", 1)
@@ -40,3 +45,38 @@ def test_sample_lines() -> None:
     assert lines.take(A0, 3) == FetchSample(A0, 327, 10, 1_000_030)
     assert lines.take(A0, 3) is None
     assert lines.take(A1, 0) == FetchSample(A1, 90, 1, 80)
+
+
+@pytest.fixture
+def servers() -> Iterator[str]:
+    """A broker of librdkafka, with 60 MB in a partition: batches of a megabyte in 250 bytes."""
+    producer = Producer(
+        {
+            "test.mock.num.brokers": 1,
+            "bootstrap.servers": "replaced:1",
+            "compression.type": "zstd",
+            "linger.ms": 60_000,
+            "queue.buffering.max.kbytes": 100_000,
+            "log_level": 0,
+        }
+    )
+    for number in range(600):
+        producer.produce(A0.topic, b"%010d" % number + b"x" * 99_990, partition=A0.partition)
+    assert producer.flush(60) == 0
+    [broker] = producer.list_topics(A0.topic).brokers.values()
+    yield f"{broker.host}:{broker.port}"
+    # The broker ends with its producer.
+    del producer
+
+
+def test_sample_fetches(servers: str) -> None:
+    """Several places of a partition are looked at one after another; behind its end is none."""
+    config = KafkaConfig({"bootstrap.servers": servers})
+
+    samples = sample_fetches(config, [{A0: 0}, {A0: 300}, {A0: 599}, {A0: 600}])
+
+    assert [sample.tp for sample in samples] == [A0] * 3
+    for sample in samples:
+        assert sample.unpacked == sample.records * 100_000
+        assert 100 < sample.fetched < 20_000
+    assert samples[0].records >= samples[2].records >= 1
