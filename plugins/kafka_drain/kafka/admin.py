@@ -181,13 +181,13 @@ class Admin:
             KafkaException: When librdkafka refuses the settings.
             KafkaDrainError: When the login is refused, or waiting for an answer can't help.
         """
+        client = admin_client(self.config, error_cb=self.note_refusal)
         until = time.monotonic() + min(PATIENCE_SECONDS, self.timeout)
         while not self._is_contacted and is_lasting(reached := self._reach()):
             # A name may become known, and a port be taken over, while services start.
             if time.monotonic() >= until:
                 raise self._silence(reached)
             time.sleep(BACKOFF_SECONDS)
-        client = admin_client(self.config, error_cb=self.note_refusal)
         if not self._is_contacted and self._protocol != "plaintext":
             self._await_login(client)
         self._is_contacted = True

@@ -245,7 +245,7 @@ def why_not_writable(folder: UPath) -> str:
 
     Only a file system of this machine tells before something is written.
     """
-    if not is_local(folder):
+    if not is_local(folder) or not folder.is_dir():
         return ""
     effective = os.access in os.supports_effective_ids
     if os.access(str(folder), os.W_OK | os.X_OK, effective_ids=effective):
