@@ -22,8 +22,15 @@ from kafka_drain.archive.archive import Archive
 from kafka_drain.archive.files import ArchiveFile, archive_files, columns_of
 from kafka_drain.archive.keys import refuse_encrypted
 from kafka_drain.config.sink_options import PARTITION_COLUMNS
+from kafka_drain.data_files.parquet_footer import KeptReads, check_footer
 from kafka_drain.data_files.records import SCHEMA
-from kafka_drain.errors import ConfigError, MachineError, ManifestInvalidError, TransientError
+from kafka_drain.errors import (
+    ConfigError,
+    DataFileError,
+    MachineError,
+    ManifestInvalidError,
+    TransientError,
+)
 from kafka_drain.storage.paths import is_local
 
 try:
@@ -300,11 +307,17 @@ def _footer(io: FileIO, item: tuple[str, ArchiveFile]) -> pq.FileMetaData:
     place, file = item
     try:
         with io.new_input(place).open() as stream:
-            footer = pq.read_metadata(stream)
+            source = KeptReads(stream)
+            footer = pq.read_metadata(source)
+            check_footer(source, footer.schema)
     except FileNotFoundError as error:
         raise ManifestInvalidError(
             f"{place} is sealed but missing; run again if maintenance was running, otherwise run "
             "`kafka-drain validate`"
+        ) from error
+    except DataFileError as error:
+        raise ManifestInvalidError(
+            f"{place}: {error}; run `kafka-drain validate --deep`"
         ) from error
     if footer.num_rows != file.records:
         raise ManifestInvalidError(

@@ -26,7 +26,7 @@ NUMBERS = [
     *range(355, 360),
     *range(375, 380),
     *range(385, 389),
-    *range(390, 402),
+    *range(390, 403),
     *range(404, 427),
     *range(430, 438),
     *range(440, 447),

@@ -17,17 +17,27 @@ import pytest
 pytest.importorskip("sqlalchemy", minversion="2")
 
 from pyiceberg.catalog.sql import SqlCatalog
+from pyiceberg.io.pyarrow import PyArrowFileIO
 from pyiceberg.table import Table
 
 from kafka_drain.archive.archive import Archive
-from kafka_drain.archive.files import ArchiveFile
+from kafka_drain.archive.files import ArchiveFile, archive_files
 from kafka_drain.archive.generation import Generation
 from kafka_drain.archive.receipts import SealedContent, SealedFile
 from kafka_drain.errors import ConfigError, MachineError, ManifestInvalidError, TransientError
-from kafka_drain.iceberg import Registration, _partition, register_archive
+from kafka_drain.iceberg import Registration, _footer, _partition, register_archive
 from kafka_drain.offsets import TopicPartition
 from kafka_drain.reading import archive_dataset
 from kafka_drain.storage.paths import locate
+from tests.kafka_drain.data_files.footers import (
+    FILES,
+    field,
+    footer_of,
+    put,
+    set_field,
+    taken,
+    with_footer,
+)
 from tests.kafka_drain.golden import END, add_batch, golden_copy, open_next, seal, sealed_copy
 from tests.kafka_drain.made_archive import MadeArchive, dense
 from tests.s3_server import CREDENTIALS
@@ -379,6 +389,19 @@ def test_register_archive_file_changed(archive: Archive, catalog: SqlCatalog) ->
 
     with pytest.raises(ManifestInvalidError, match=r"file_size: "):
         register_archive(archive, catalog, NAME)
+
+
+def test_footer_damaged(tmp_path: Path) -> None:
+    """A footer that pyarrow would end the process for is an error that says what to run."""
+    content = FILES[0].read_bytes()
+    tree = taken(footer_of(content))
+    set_field(field(tree, 4, 0, 1, 0, 3), 1, [5, 2])
+    path = tmp_path / "part-0.parquet"
+    path.write_bytes(with_footer(content, put(tree)))
+    [file, *_] = archive_files(sealed_copy(tmp_path / "archive").snapshot())
+
+    with pytest.raises(ManifestInvalidError, match=r"footer is damaged: .*`kafka-drain validate -"):
+        _footer(PyArrowFileIO(), (f"file://{path}", file))
 
 
 def test_register_archive_unsealed(tmp_path: Path, catalog: SqlCatalog) -> None:

@@ -23,6 +23,7 @@ from kafka_drain.data_files.batch_sizes import (
 )
 from kafka_drain.data_files.bloom_filter import BloomFilter
 from kafka_drain.data_files.decryption import Decryption
+from kafka_drain.data_files.parquet_footer import KeptReads, check_footer
 from kafka_drain.data_files.records import (
     COLUMN_ROWS,
     SCHEMA,
@@ -323,6 +324,9 @@ def _opened(
 
     Without keys, columns that aren't encrypted can be read, but pyarrow ends the process when it is
     asked for an encrypted column's metadata.
+
+    Raises:
+        DataFileError: When the footer is damaged in a way that pyarrow ends the process for.
     """
     decryption = Decryption(path)
     properties = decryption.properties() if with_keys else None
@@ -331,16 +335,20 @@ def _opened(
             file = pq.ParquetFile(
                 source, buffer_size=_BUFFER, pre_buffer=False, decryption_properties=properties
             )
+            check_footer(source, file.schema)
             yield file, source, decryption.was_needed
         return
     # fsspec would read 50 MiB ahead at each jump to another column.
     with cast(Any, path).open("rb", cache_type="none") as source:
         # As a whole, a small file takes a single request instead of one for each column.
         is_small = getattr(source, "size", _STORE_BUFFER + 1) <= _STORE_BUFFER
-        whole = pa.BufferReader(source.read()) if is_small else source
+        whole: Any = pa.BufferReader(source.read()) if is_small else KeptReads(source)
         file = pq.ParquetFile(
             whole, buffer_size=_STORE_BUFFER, pre_buffer=False, decryption_properties=properties
         )
+        check_footer(whole, file.schema)
+        if not is_small:
+            whole.forget()
         yield file, whole, decryption.was_needed
 
 
