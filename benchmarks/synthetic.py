@@ -31,8 +31,8 @@ from kafka_drain.data_files.file_offsets import CommittedFile, FileOffsets
 from kafka_drain.intervals import Interval
 from kafka_drain.kafka.client_config import KafkaConfig
 from kafka_drain.kafka.cluster import KafkaCluster, Topic
-from kafka_drain.kafka.fetch_samples import FetchSample
 from kafka_drain.kafka.identity import SeenRecord
+from kafka_drain.kafka.record_samples import RecordSample
 from kafka_drain.maintenance.compaction_plan import plan_groups
 from kafka_drain.metadata_log.crc import crc_name
 from kafka_drain.offsets import OffsetRange, TopicPartition, to_spark_json
@@ -575,7 +575,7 @@ class SyntheticCluster(KafkaCluster):
             for tp, at in offsets.items()
         }
 
-    def fetch_samples(self, places: Iterable[Mapping[TopicPartition, int]]) -> list[FetchSample]:
+    def sample_records(self, places: Iterable[Mapping[TopicPartition, int]]) -> list[RecordSample]:
         """Return nothing: its records aren't compressed."""
         return []
 

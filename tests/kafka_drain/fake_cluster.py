@@ -19,8 +19,8 @@ from kafka_drain.errors import TopicError
 from kafka_drain.kafka.acls import TARGET, require_access
 from kafka_drain.kafka.client_config import KafkaConfig
 from kafka_drain.kafka.cluster import Topic
-from kafka_drain.kafka.fetch_samples import FetchSample
 from kafka_drain.kafka.identity import SeenRecord, counted_as
+from kafka_drain.kafka.record_samples import RecordSample
 from kafka_drain.kafka.topics import MAX_MESSAGE_BYTES, TopicSettings
 from kafka_drain.offsets import OffsetRange, TopicPartition
 from kafka_drain.spark.submit import SparkApplication
@@ -69,7 +69,7 @@ class FakeCluster:
         #: What new topics inherit, and why which of their settings are refused.
         self.broker: dict[str, str] = {"message.max.bytes": str(MAX_MESSAGE_BYTES)}
         self.words: dict[str, str] = {}
-        self.samples: list[FetchSample] = []
+        self.samples: list[RecordSample] = []
         self.config = KafkaConfig({"bootstrap.servers": "fake:9092"})
 
     def look(self) -> None:
@@ -185,7 +185,7 @@ class FakeCluster:
             for tp, at in offsets.items()
         }
 
-    def fetch_samples(self, places: Iterable[Mapping[TopicPartition, int]]) -> list[FetchSample]:
+    def sample_records(self, places: Iterable[Mapping[TopicPartition, int]]) -> list[RecordSample]:
         """Kafka has the samples that a test has put there, of the partitions that are asked for."""
         asked = {tp for each in places for tp in each}
         return [sample for sample in self.samples if sample.tp in asked]

@@ -39,7 +39,6 @@ from kafka_drain.errors import (
 from kafka_drain.kafka.acls import missing_acls, require_access
 from kafka_drain.kafka.admin import BACKOFF_SECONDS, Admin, answer_of
 from kafka_drain.kafka.client_config import KafkaConfig
-from kafka_drain.kafka.fetch_samples import FetchSample, sample_fetches
 from kafka_drain.kafka.identity import (
     NO_TOPIC_ID,
     SeenRecord,
@@ -48,6 +47,7 @@ from kafka_drain.kafka.identity import (
     is_other_topic,
 )
 from kafka_drain.kafka.keeping import KEEPING
+from kafka_drain.kafka.record_samples import RecordSample, sample_records
 from kafka_drain.kafka.records import WITHOUT_REASON, read_records
 from kafka_drain.kafka.single_records import read_single_records, read_times
 from kafka_drain.kafka.topics import TopicSettings
@@ -546,8 +546,8 @@ class KafkaCluster:
         """
         return read_times(self.config, offsets, count)
 
-    def fetch_samples(self, places: Iterable[Mapping[TopicPartition, int]]) -> list[FetchSample]:
-        """Return the sizes of a response from each of some places, where Kafka has records.
+    def sample_records(self, places: Iterable[Mapping[TopicPartition, int]]) -> list[RecordSample]:
+        """Return the sizes of a record from each of some places, where Kafka has any.
 
         Args:
             places: Offsets, of each partition one at a time.
@@ -555,7 +555,7 @@ class KafkaCluster:
         Raises:
             AuthorizationError: When an ACL on a topic is missing.
         """
-        return sample_fetches(self.config, places)
+        return sample_records(self.config, places)
 
     def topic_config(self, name: str) -> dict[str, str]:
         """Return a topic's configuration."""

@@ -66,7 +66,7 @@ def read_single_records(
         AuthorizationError: When an ACL on a topic is missing.
         KafkaUnavailableError: When Kafka doesn't respond.
     """
-    return {tp: _seen(message) for tp, message in _messages(config, offsets, 1)}
+    return {tp: _seen(message) for tp, message in messages(config, offsets, 1)}
 
 
 def read_times(
@@ -87,12 +87,12 @@ def read_times(
         KafkaUnavailableError: When Kafka doesn't respond.
     """
     found: dict[TopicPartition, list[tuple[int, int]]] = {tp: [] for tp in offsets}
-    for tp, message in _messages(config, offsets, count):
+    for tp, message in messages(config, offsets, count):
         found[tp].append((message.offset(), message.timestamp()[1]))
     return found
 
 
-def _messages(
+def messages(
     config: KafkaConfig, offsets: Mapping[TopicPartition, int], count: int
 ) -> Iterator[tuple[TopicPartition, Any]]:
     """Yield so many messages of each partition from an offset on, or as many as it has."""

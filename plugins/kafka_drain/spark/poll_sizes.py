@@ -1,7 +1,6 @@
-"""How much Spark's Kafka consumers take at a time, by what the records to be read unpack to.
+"""How many records Spark's Kafka consumers take at a time, by how large those to be read are.
 
-A task holds the records of a poll (`max.poll.records`), unpacked, of one response
-(`max.partition.fetch.bytes`, as it was sent; one batch at least). Kafka's Java client unpacks them
+A task holds the records of a poll (`max.poll.records`), unpacked. Kafka's Java client unpacks them
 one by one, so a batch of any size fits.
 """
 
@@ -12,17 +11,14 @@ from itertools import zip_longest
 
 from kafka_drain.config.source_options import DEFAULTS
 from kafka_drain.kafka.cluster import KafkaCluster
-from kafka_drain.kafka.fetch_samples import FetchSample
-from kafka_drain.kafka.single_records import PARTITION_BYTES
+from kafka_drain.kafka.record_samples import RecordSample
 from kafka_drain.offsets import OffsetRange, TopicPartition, count
 
-POLL_RECORDS, FETCH_BYTES = "kafka.max.poll.records", "kafka.max.partition.fetch.bytes"
+POLL_RECORDS = "kafka.max.poll.records"
 
 #: What a poll is to unpack to, in bytes. Each costs two requests for the partition's bounds, which
 #: is little for so many bytes.
 POLL_BYTES = 16 << 20
-#: Least size of a response to ask for, in bytes: smaller ones take longer than polls of less.
-LEAST_FETCH_BYTES = 128 << 10
 
 #: Partitions with so many offsets or fewer aren't looked at: they are taken at once.
 FEW = 100
@@ -46,10 +42,10 @@ def poll_options(
         AuthorizationError: When an ACL on a topic is missing.
         KafkaUnavailableError: When Kafka doesn't respond.
     """
-    if given.keys() >= {POLL_RECORDS, FETCH_BYTES}:
+    if POLL_RECORDS in given:
         return {}
     looked_at = places(ranges)
-    return options_for(cluster.fetch_samples(looked_at), given) if looked_at else {}
+    return options_for(cluster.sample_records(looked_at)) if looked_at else {}
 
 
 def places(
@@ -83,33 +79,15 @@ def _spread(parts: Sequence[OffsetRange], number: int) -> Iterable[int]:
             at -= len(part)
 
 
-def options_for(samples: Iterable[FetchSample], given: Mapping[str, object]) -> dict[str, str]:
+def options_for(samples: Iterable[RecordSample]) -> dict[str, str]:
     """Return the options with which no poll of such records unpacks to more than `POLL_BYTES`.
 
-    A response is limited first, because a limit of records slows all topics down, those with small
-    records most.
-
     Args:
-        samples: Responses with some of them.
-        given: The options that stay as they are.
+        samples: Some of the records.
     """
-    samples = [sample for sample in samples if sample.unpacked]
-    fetch = int(str(given.get(FETCH_BYTES, DEFAULTS[FETCH_BYTES])))
-    if FETCH_BYTES not in given:
-        wanted = [POLL_BYTES * sample.fetched // sample.unpacked for sample in samples]
-        fetch = min(fetch, max(LEAST_FETCH_BYTES, min(wanted, default=fetch)))
-    records = int(DEFAULTS[POLL_RECORDS])
-    for sample in samples:
-        # A batch comes whole.
-        response = max(fetch, sample.fetched if sample.fetched > PARTITION_BYTES else 0)
-        if response * sample.unpacked > POLL_BYTES * sample.fetched:
-            records = min(records, POLL_BYTES * sample.records // sample.unpacked)
-    options = {FETCH_BYTES: str(fetch), POLL_RECORDS: str(max(1, records))}
-    return {
-        name: value
-        for name, value in options.items()
-        if name not in given and value != DEFAULTS[name]
-    }
+    largest = max((sample.unpacked for sample in samples), default=0)
+    records = max(1, POLL_BYTES // max(1, largest))
+    return {POLL_RECORDS: str(records)} if records < int(DEFAULTS[POLL_RECORDS]) else {}
 
 
 def records_polled(options: Mapping[str, str]) -> int | None:

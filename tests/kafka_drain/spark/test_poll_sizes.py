@@ -9,13 +9,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kafka_drain.config.source_options import DEFAULTS
-from kafka_drain.kafka.fetch_samples import FetchSample
-from kafka_drain.kafka.single_records import PARTITION_BYTES
+from kafka_drain.kafka.record_samples import RecordSample
 from kafka_drain.offsets import OffsetRange, TopicPartition, count
 from kafka_drain.spark.poll_sizes import (
-    FETCH_BYTES,
     FEW,
-    LEAST_FETCH_BYTES,
     PLACES,
     PLACES_OF_TOPIC,
     POLL_BYTES,
@@ -31,68 +28,40 @@ R = OffsetRange
 A0, A1, B0 = TopicPartition("a", 0), TopicPartition("a", 1), TopicPartition("b", 0)
 
 
-def sample(fetched: int, records: int, record_bytes: int) -> FetchSample:
-    return FetchSample(A0, fetched, records, records * record_bytes)
+def sample(size: int) -> RecordSample:
+    return RecordSample(A0, size)
 
 
 @pytest.mark.parametrize(
-    ("samples", "fetch", "records"),
+    ("sizes", "records"),
     [
         # Nothing is known: Kafka has no records there, or they are few.
-        ([], None, None),
-        ([sample(100, 5, 0)], None, None),
-        # As they are sent, and four times as large: what was always asked for fits.
-        ([sample(16_000, 80, 200)], None, None),
-        ([sample(1_000_000, 1, 1_000_000)], None, None),
-        ([sample(16_000, 320, 200)], None, None),
-        # Ten times: a smaller response. Small records beside them are taken as before.
-        ([sample(16_000, 1, 160_000)], POLL_BYTES // 10, None),
-        ([sample(16_000, 1, 160_000), sample(16_000, 80, 200)], POLL_BYTES // 10, None),
-        # A thousand times: the smallest response is too large, so records are counted.
-        ([sample(10_000, 100, 100_000)], LEAST_FETCH_BYTES, POLL_BYTES // 100_000),
-        # Few records in a batch that comes whole.
-        ([sample(500_000, 1_000, 100_000)], LEAST_FETCH_BYTES, POLL_BYTES // 100_000),
+        ([], None),
+        ([0], None),
+        ([200], None),
+        ([838], None),
+        ([839], 19_996),
+        ([100_000], POLL_BYTES // 100_000),
         # One record alone is more than fits.
-        ([sample(500_000, 2, 100_000_000)], LEAST_FETCH_BYTES, 1),
+        ([100_000_000], 1),
         # The largest decides, wherever it was found.
-        ([sample(10_000, 100, 100_000), sample(10_000, 10, 1_000_000)], LEAST_FETCH_BYTES, 16),
+        ([200, 1_000_000, 100_000], 16),
     ],
 )
-def test_options_for(samples: list[FetchSample], fetch: int | None, records: int | None) -> None:
-    """Responses are limited first, and records where that isn't enough."""
-    wanted = {FETCH_BYTES: fetch, POLL_RECORDS: records}
+def test_options_for(sizes: list[int], records: int | None) -> None:
+    """So many records are polled as take their share of memory, but no more than always."""
+    found = options_for(map(sample, sizes))
 
-    found = options_for(samples, {})
-
-    assert found == {name: str(value) for name, value in wanted.items() if value is not None}
+    assert found == ({} if records is None else {POLL_RECORDS: str(records)})
 
 
-def test_options_for_given() -> None:
-    """What a user has set stays, and the other option is chosen to match."""
-    samples = [sample(10_000, 100, 100_000)]
+@given(st.lists(st.integers(0, 10**9)))
+def test_options_for_property(sizes: list[int]) -> None:
+    """No poll unpacks to more than its share, or to a single record if that is larger."""
+    records = int((DEFAULTS | options_for(map(sample, sizes)))[POLL_RECORDS])
 
-    assert options_for(samples, {POLL_RECORDS: "7"}) == {FETCH_BYTES: str(LEAST_FETCH_BYTES)}
-    assert options_for(samples, {FETCH_BYTES: "9000"}) == {}
-    assert options_for(samples, {FETCH_BYTES: "90000"}) == {POLL_RECORDS: "167"}
-
-
-@given(
-    st.lists(
-        st.builds(sample, st.integers(60, 10**7), st.integers(1, 10**5), st.integers(0, 10**8))
-    )
-)
-def test_options_for_property(samples: list[FetchSample]) -> None:
-    """No poll unpacks to more than its share, and to no more than one record if that is larger."""
-    options = DEFAULTS | options_for(samples, {})
-    fetch, records = int(options[FETCH_BYTES]), int(options[POLL_RECORDS])
-
-    assert LEAST_FETCH_BYTES <= fetch <= int(DEFAULTS[FETCH_BYTES])
     assert 1 <= records <= int(DEFAULTS[POLL_RECORDS])
-    for each in samples:
-        size = each.unpacked / each.records
-        whole = each.fetched if each.fetched > PARTITION_BYTES else 0
-        response = max(fetch, whole) * each.unpacked / each.fetched
-        assert min(records * size, response) <= max(POLL_BYTES, size)
+    assert all(records * size <= max(POLL_BYTES, size) for size in sizes)
 
 
 def test_places() -> None:
@@ -128,17 +97,16 @@ def test_places_property(ranges: dict[TopicPartition, list[OffsetRange]]) -> Non
 
 
 def test_poll_options() -> None:
-    """Kafka is asked about what is read, and not at all where the user has set both."""
+    """Kafka is asked about what is read, and not at all where the user has set the number."""
     cluster: Any = FakeCluster({})
-    cluster.samples = [sample(10_000, 100, 100_000)]
+    cluster.samples = [sample(100_000)]
 
     found = poll_options(cluster, {A0: [R(0, 1_000)]}, {})
 
-    assert found == {FETCH_BYTES: str(LEAST_FETCH_BYTES), POLL_RECORDS: "167"}
+    assert found == {POLL_RECORDS: "167"}
     assert records_polled(DEFAULTS | found) == 167
     assert poll_options(cluster, {B0: [R(0, 1_000)]}, {}) == {}
     del cluster.samples
-    both = {FETCH_BYTES: "1", POLL_RECORDS: "1"}
-    assert poll_options(cluster, {A0: [R(0, 1_000)]}, both) == {}
+    assert poll_options(cluster, {A0: [R(0, 1_000)]}, {POLL_RECORDS: "1"}) == {}
     assert poll_options(cluster, {A0: [R(0, FEW)]}, {}) == {}
     assert records_polled({}) is None
