@@ -171,20 +171,3 @@ def test_drain_in_small_heap(cluster: KafkaCluster, thousandfold: str, tmp_path:
     assert validated.code == 0, validated.err
     [receipt] = Archive.at(str(archive)).generation(1).receipts()
     assert sum(part.records for part in receipt.partitions) == RECORDS
-
-
-def test_drain_says_what_helps(cluster: KafkaCluster, thousandfold: str, tmp_path: Path) -> None:
-    """With a user's own options, the heap isn't enough, and the cheap remedy is named first."""
-    pipeline, archive = tmp_path / "pipeline.json", tmp_path / "archive"
-    own = {POLL_RECORDS: 20_000}
-    pipeline.write_text(json.dumps({"driver_memory": HEAP, "source_options": own}))
-
-    ended = kafka_drain(
-        *("drain", archive, "--topic", thousandfold, "--pipeline", pipeline),
-        *("--bootstrap-servers", cluster.config.bootstrap_servers, "--master", "local[2]"),
-    )
-
-    assert ended.code == 1
-    assert "--source-option kafka.max.poll.records=2000`" in ended.err
-    said = ended.err
-    assert said.index("max.poll.records=2000") < said.index(f"driver_memory, currently {HEAP}")
