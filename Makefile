@@ -129,7 +129,7 @@ pictures: setup ## take the pictures of docs/images again, in a real Chromium; t
 test-fab: setup ## run the tests of rights with Airflow's FAB auth manager, in .venv-fab: 2 minutes
 	@sh scripts/setup.sh .venv-fab requirements.lock without-jars
 	@.venv-fab/bin/uv pip install --quiet --python .venv-fab apache-airflow-providers-fab
-	@.venv-fab/bin/python -m pytest tests/kafka_drain_airflow/pages/test_fab.py
+	@.venv-fab/bin/python -m pytest tests/kafka_drain_airflow/pages/test_rights_fab.py
 
 test-recipes: class-archive ## run the recipes that need Airflow's scheduler: 3 minutes
 	@$(PYTHON_ENV) -m pytest -m recipes tests/integration

@@ -24,7 +24,8 @@ PUBLIC = {
         ArchiveError AuthenticationError AuthorizationError CheckpointError ConfigError
         CutOverError DataFileError DataLossError DeliveryError EvidenceError GroupError
         GroupInUseError KafkaDrainError KafkaUnavailableError KeyUnavailableError LagError
-        LockedError MachineError ManifestInvalidError NotSealedError OpenTransactionError Pipeline
+        LockedError MachineError ManifestInvalidError NotSealedError NotWritableError
+        OpenTransactionError Pipeline
         PlanChangedError
         ProgressError RegistryUnavailableError SourceRecordError SparkJobError StoreUnavailableError
         SupersededError TerminalError TopicError TransientError VerifyError __version__

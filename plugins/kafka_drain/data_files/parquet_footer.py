@@ -2,7 +2,7 @@
 
 pyarrow ends the process when it is asked for the metadata of a column chunk that don't fit the
 schema: what its C++ code throws there isn't translated into an exception. A footer is
-`FileMetaData` of parquet.thrift, in Thrift's compact protocol. Opens nothing itself.
+`FileMetaData` of parquet.thrift, in Thrift's compact protocol.
 """
 
 from __future__ import annotations

@@ -706,7 +706,7 @@ def test_for_client_everywhere() -> None:
                 made.append("for_client" if is_ours else f"{path.stem}: {ast.unparse(argument)}")
 
     assert sorted(made) == [
-        *["for_client"] * 9,
+        *["for_client"] * 8,
         # Has no brokers: only its name is asked for.
         "progress_store: {'group.id': group, 'log_level': 2}",
     ]
