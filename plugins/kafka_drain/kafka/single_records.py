@@ -29,8 +29,7 @@ TOGETHER = 100
 #: What a response has at most of a partition, and of all, in bytes, unless a batch is larger.
 PARTITION_BYTES, RESPONSE_BYTES = FIRST_BYTES, 4 * FIRST_BYTES
 
-#: Settings of a consumer that reads few records of each partition.
-SETTINGS = {
+_SETTINGS = {
     "group.id": GROUP,
     "enable.auto.commit": False,
     "enable.partition.eof": True,
@@ -98,27 +97,18 @@ def messages(
     """Yield so many messages of each partition from an offset on, or as many as it has."""
     if not offsets:
         return
-    consumer = Consumer(for_client(config.for_librdkafka(), SETTINGS))
+    consumer = Consumer(for_client(config.for_librdkafka(), _SETTINGS))
     try:
         left = iter(sorted(offsets.items()))
         while together := dict(islice(left, TOGETHER)):
-            yield from next_messages(consumer, together, count)
+            yield from _first_of_each(consumer, together, count)
     finally:
         consumer.close()
 
 
-def next_messages(
+def _first_of_each(
     consumer: Consumer, offsets: Mapping[TopicPartition, int], count: int
 ) -> Iterator[tuple[TopicPartition, Any]]:
-    """Yield so many messages of each of a few partitions, or as many as it has.
-
-    Args:
-        consumer: A consumer with `SETTINGS`.
-        offsets: Where to begin in each partition.
-        count: The number of messages.
-    """
-    # A partition that was paused stays so when it is assigned again.
-    consumer.resume(consumer.assignment())
     consumer.assign([KafkaTopicPartition(tp.topic, tp.partition, at) for tp, at in offsets.items()])
     left, until = dict.fromkeys(offsets, count), time.monotonic() + QUIET_SECONDS
     while left:
