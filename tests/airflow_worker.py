@@ -27,6 +27,7 @@ import pytest
 
 from demo.local_airflow import LocalAirflow
 from kafka_drain.config.pipeline import Pipeline
+from kafka_drain_airflow.connections import PROBLEM_KEY
 
 __all__ = ["HOUR", "NOON", "ApiServer", "Drained", "Task", "Worker", "airflow_worker", "at"]
 
@@ -77,8 +78,8 @@ def at(milliseconds: int) -> str:
     return datetime.fromtimestamp(milliseconds / 1000, timezone.utc).isoformat()
 
 
-#: XComs of a running task: its archive, its progress and its buttons.
-SHOWN = ("archive", "progress", "spark_ui", "_link_ArchiveLink")
+#: XComs that the UI shows: a task's archive, its progress, its buttons, and why it failed.
+SHOWN = ("archive", "progress", "spark_ui", "_link_ArchiveLink", PROBLEM_KEY)
 
 
 class ApiServer(ThreadingHTTPServer):

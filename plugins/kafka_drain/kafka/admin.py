@@ -173,9 +173,10 @@ class Admin:
         return Admin(self.config, LOOK_SECONDS)
 
     def _contact(self) -> AdminClient:
-        """Return a new client; the first time, find out early whether it can get an answer at all.
+        """Return a new client that a broker has answered, or that waited for that for seconds.
 
-        Clients try again until the timeout of a request, whatever they hear meanwhile.
+        The first time, find out early whether it can get an answer at all: clients try again until
+        the timeout of a request, whatever they hear meanwhile.
 
         Raises:
             KafkaException: When librdkafka refuses the settings.
@@ -188,16 +189,19 @@ class Admin:
             if time.monotonic() >= until:
                 raise self._silence(reached)
             time.sleep(BACKOFF_SECONDS)
-        if not self._is_contacted and self._protocol != "plaintext":
-            self._await_login(client)
+        self._await_answer(client)
         self._is_contacted = True
         return client
 
-    def _await_login(self, client: AdminClient) -> None:
+    def _await_answer(self, client: AdminClient) -> None:
         """Wait a moment for a client's first answer, or for hearing that it isn't let in.
 
+        If librdkafka is asked for offsets within a few milliseconds of its start, it looks for
+        their leaders while it connects, and again only after up to three seconds. For which
+        brokers there are, it asks as soon as it is connected.
+
         Raises:
-            KafkaDrainError: When it isn't, by any broker that it reaches.
+            KafkaDrainError: The first time, when it isn't let in by any broker that it reaches.
         """
         asked = client.describe_cluster(request_timeout=self.timeout)
         until = time.monotonic() + min(PATIENCE_SECONDS, self.timeout)
@@ -206,7 +210,8 @@ class Admin:
             client.poll(0)
             if is_answered:
                 break
-        if self._refusals and not (asked.done() and asked.exception() is None):
+        is_let_in = self._is_contacted or (asked.done() and asked.exception() is None)
+        if self._refusals and not is_let_in:
             raise self._silence([])
 
     def _reach(self) -> list[Reached]:
