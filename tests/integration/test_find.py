@@ -198,9 +198,9 @@ def test_find_bloom_filters(
     opened: list[str] = []
     read_records = search.read_records
 
-    def noting(path: Any, *rest: Any) -> Any:
+    def noting(path: Any, *rest: Any, **named: Any) -> Any:
         opened.append(str(path))
-        return read_records(path, *rest)
+        return read_records(path, *rest, **named)
 
     monkeypatch.setattr(search, "read_records", noting)
     keyed = [row for row in rows if row["key"]]

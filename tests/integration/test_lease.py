@@ -136,15 +136,27 @@ def test_drain_while_another_drains(
 
 
 def test_drain_beside_another_without_lease(
-    pipeline: Pipeline, arguments: Any, cluster: Any, drain: Any, tmp_path: Path
+    pipeline: Pipeline,
+    arguments: Any,
+    cluster: Any,
+    drain: Any,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Of two drains without a lease, Spark fails the later one; each offset is there once."""
+    """Of two drains without a lease, Spark fails the later one; each offset is there once.
+
+    On one machine, the second is refused as long as the first runs.
+    """
     archive, log = Path(pipeline.archive), tmp_path / "log"
     planned = archive / "generations" / "0001" / "checkpoint" / "offsets" / "1"
 
     with drain_started(arguments, log, planned) as first:
         os.killpg(first.pid, signal.SIGSTOP)
         (archive / "lock.json").unlink()
+        with pytest.raises(LockedError, match="is being drained without its lease"):
+            drain(pipeline)
+        # From here on, the first drain counts as another machine's.
+        monkeypatch.setattr("kafka_drain.drain.drain.refuse_orphans", lambda _: None)
         second = drain(pipeline)
         os.killpg(first.pid, signal.SIGCONT)
         first.wait(PATIENCE)

@@ -31,6 +31,7 @@ def main(arguments: Arguments[str] | None = None) -> int:
     parser.add_argument("--sequences", type=int, default=200, metavar="N")
     parser.add_argument("--steps", type=int, default=10, metavar="N")
     parser.add_argument("--seed", type=int, default=random.randrange(1 << 30), metavar="N")
+    parser.add_argument("--first", type=int, default=0, metavar="N", help="number of the first one")
     parser.add_argument("--histories", action="store_true", help="print those that pass as well")
     options = parser.parse_args(arguments)
     failed: list[int] = []
@@ -40,7 +41,7 @@ def main(arguments: Arguments[str] | None = None) -> int:
         broker = stack.enter_context(KafkaCluster(folder / "kafka", java_options=SHORT_LIVED))
         spark = stack.enter_context(spark_session(folder / "warehouse"))
         stack.callback(hurry_cleaner(broker.bootstrap_servers, "100"))
-        for number in range(options.sequences):
+        for number in range(options.first, options.first + options.sequences):
             seed = options.seed + number
             chance = random.Random(seed)
             name, is_compacted = f"s-{number}", number % 5 == 4
@@ -57,7 +58,7 @@ def main(arguments: Arguments[str] | None = None) -> int:
             green += sequence.ended_green
             killed += sequence.killed
             commands += sequence.commands
-            say(f"sequence {number + 1} of {options.sequences}, seed {seed}: {sequence.summary()}")
+            say(f"sequence {number}, seed {seed}: {sequence.summary()}")
             sequence.discard()
     say(
         f"{options.sequences} sequences of {options.steps} steps: {len(failed)} failed "
