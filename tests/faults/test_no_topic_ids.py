@@ -15,6 +15,8 @@ from kafka_drain.errors import DataLossError
 from kafka_drain.findings import summary
 from kafka_drain.kafka.client_config import KafkaConfig
 from kafka_drain.kafka.cluster import KafkaCluster
+from kafka_drain.kafka.cluster_state import ASKED, Outcome
+from kafka_drain.kafka.describing import ClusterDescriber
 from kafka_drain.kafka.identity import NO_TOPIC_ID
 from kafka_drain.proof.validation import validate_archive
 from kafka_drain.windows.roll import plan_roll, roll
@@ -90,3 +92,12 @@ def test_drain_topic_made_again_without_ids(
     assert (report.complete, report.records, report.receipts_written) == (True, 55, 1)
     assert summary(report.findings) == {"identity_untold": 2}
     assert drain(pipeline)["batches"] == 0
+
+
+def test_look_without_ids(cluster: KafkaCluster) -> None:
+    """A cluster without an id can be watched; confluent-kafka would crash on describing it."""
+    state = ClusterDescriber(cluster.config).describe([])
+
+    assert (cluster.look(), cluster.look()) == (None, None)
+    assert state.cluster_id == ""
+    assert {state.parts[part].outcome for part in ASKED} == {Outcome.UNANSWERED}

@@ -38,7 +38,7 @@ BACKOFF_SECONDS = 0.2
 #: Time that a first contact has before it is taken for hopeless.
 PATIENCE_SECONDS = 2.0
 
-#: How often a client that waits is asked what it has heard of its connections.
+#: Time until a new client is asked what it has heard of its connections; then twice that.
 _LISTEN_SECONDS = 0.25
 
 #: How long a look whether Kafka answers may take.
@@ -94,6 +94,7 @@ class Admin:
         self.config = config
         self.timeout = timeout_seconds or _socket_timeout(config) or TIMEOUT_SECONDS
         self._is_contacted = False
+        self._tells_id = False
         #: Reasons why brokers closed the connection, if they gave one.
         refusals: dict[int, str] = {}
         self._refusals = refusals
@@ -155,18 +156,21 @@ class Admin:
     def look(self) -> KafkaDrainError | None:
         """Return why Kafka doesn't answer within seconds; None if it does.
 
-        Asks with the connection's login which brokers there are: any of them knows, and it takes no
-        ACL. The connection stays open until the next look.
+        Asks with the connection's login for the cluster: any broker knows it, and it takes no ACL.
+        The connection stays open until the next look.
         """
         try:
-            self._quick.ask(
-                lambda client: answer_of(
-                    client.describe_cluster(request_timeout=LOOK_SECONDS), LOOK_SECONDS
-                )
-            )
+            self._quick.ask(self._quick._ping)
         except KafkaDrainError as error:
             return error
         return None
+
+    def _ping(self, client: AdminClient) -> None:
+        if self._tells_id:
+            answer_of(client.describe_cluster(request_timeout=self.timeout), self.timeout)
+        else:
+            # confluent-kafka 2.16 ends the process when it is to describe a cluster without an id.
+            client.list_topics(timeout=self.timeout)
 
     @cached_property
     def _quick(self) -> Admin:
@@ -197,21 +201,24 @@ class Admin:
         """Wait a moment for a client's first answer, or for hearing that it isn't let in.
 
         If librdkafka is asked for offsets within a few milliseconds of its start, it looks for
-        their leaders while it connects, and again only after up to three seconds. For which
-        brokers there are, it asks as soon as it is connected.
+        their leaders while it connects, and again only after up to three seconds.
 
         Raises:
             KafkaDrainError: The first time, when it isn't let in by any broker that it reaches.
         """
-        asked = client.describe_cluster(request_timeout=self.timeout)
         until = time.monotonic() + min(PATIENCE_SECONDS, self.timeout)
-        while time.monotonic() < until:
-            is_answered = bool(concurrent.futures.wait([asked], _LISTEN_SECONDS).done)
-            client.poll(0)
-            if is_answered:
-                break
-        is_let_in = self._is_contacted or (asked.done() and asked.exception() is None)
-        if self._refusals and not is_let_in:
+        seconds = _LISTEN_SECONDS
+        while (left := until - time.monotonic()) > 0:
+            try:
+                listed = client.list_topics(timeout=min(seconds, left))
+            except KafkaException:
+                # Who wants an answer asks again, for longer.
+                client.poll(0)
+                seconds *= 2
+            else:
+                self._tells_id = bool(listed.cluster_id)
+                return
+        if self._refusals and not self._is_contacted:
             raise self._silence([])
 
     def _reach(self) -> list[Reached]:

@@ -197,6 +197,10 @@ class ClusterDescriber:
     def _identity(self) -> tuple[str, bool]:
         """Return the cluster's id, and whether this user may describe the cluster."""
         try:
+            self.cost.requests += 1
+            if not self._admin.list_topics(timeout=REQUEST_SECONDS).cluster_id:
+                # confluent-kafka 2.16 ends the process when it is to describe such a cluster.
+                return "", False
             described = self._described
         except KafkaException:
             return "", False

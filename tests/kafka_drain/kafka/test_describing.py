@@ -75,6 +75,9 @@ def answered(answer: Any) -> Future[Any]:
 class AclsOnly:
     """A cluster with an ACL on a topic and one on a group."""
 
+    def list_topics(self, timeout: float) -> Any:
+        return SimpleNamespace(cluster_id="c")
+
     def describe_cluster(self, **_: object) -> Future[Any]:
         allowed = [AclOperation.DESCRIBE]
         return answered(SimpleNamespace(cluster_id="c", authorized_operations=allowed))
