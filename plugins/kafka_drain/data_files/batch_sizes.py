@@ -1,4 +1,4 @@
-"""Batches of rows, bounded by what the rows take unpacked, whatever a file says about its size.
+"""Batches of rows, bounded by what the rows take unpacked.
 
 A file can't say how large its rows are: a dictionary holds a value once for thousands of rows, and
 zstd packs 3 GB of the same value into 1 MB. So files are read in steps of a few rows. How many is
@@ -71,11 +71,12 @@ def in_steps(
 
     Args:
         scan: Reads the rows. Without `resize`, it is called again, and rows that have been yielded
-            are skipped, when steps should be much smaller or, near the beginning, larger.
+            are skipped, when steps should be much smaller or larger; larger ones begin near the
+            beginning, and then whenever four times as many rows have been read.
         batch_bytes: Memory that a step should take at most.
         resize: Sets the number of rows of the scan's next step.
     """
-    steps, done = Steps(batch_bytes), 0
+    steps, done, grows_from = Steps(batch_bytes), 0, 0
     while True:
         rows, at = steps.rows, 0
         try:
@@ -89,7 +90,11 @@ def in_steps(
                 done = at
                 if resize is not None:
                     resize(steps.rows)
-                elif steps.rows <= rows // 4 or (done < STEP_ROWS and steps.rows >= 2 * rows):
+                elif steps.rows <= rows // 4:
+                    break
+                elif steps.rows >= 2 * rows and done >= grows_from:
+                    # Near the beginning, little is read again.
+                    grows_from = 4 * done if done >= STEP_ROWS else 0
                     break
             else:
                 return

@@ -1,6 +1,6 @@
-"""Whether a Parquet file's footer fits its schema: what pyarrow asserts too late.
+"""Whether a Parquet file's footer fits its schema: what pyarrow checks too late.
 
-pyarrow ends the process when it is asked for the metadata of a column chunk that don't fit the
+pyarrow ends the process when it is asked for the metadata of a column chunk that doesn't fit the
 schema: what its C++ code throws there isn't translated into an exception. A footer is
 `FileMetaData` of parquet.thrift, in Thrift's compact protocol.
 """
@@ -137,6 +137,9 @@ class KeptReads:
         self._kept = None
 
     def __getattr__(self, name: str) -> Any:
+        if name == "read_buffer":
+            # pyarrow prefers it to `read`.
+            raise AttributeError(name)
         return getattr(self._source, name)
 
 

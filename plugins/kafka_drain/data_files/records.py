@@ -116,21 +116,21 @@ def batches_of_rows(
 
     Args:
         rows: Rows with the named columns at most; others would be held for nothing.
-        batch_bytes: What key, value and headers of a batch take at most, besides those of its last
-            row.
+        batch_bytes: What key, value and headers of a batch take at most, unless it is a single row.
         names: The columns of a batch.
     """
     schema = pa.schema([SCHEMA.field(name) for name in names])
     held: list[dict[str, Any]] = []
     size = 0
     for row in rows:
-        held.append(row)
-        size += len(row.get("value") or b"") + len(row.get("key") or b"")
+        more = len(row.get("value") or b"") + len(row.get("key") or b"")
         for header in row.get("headers") or ():
-            size += len(header.get("key") or "") + len(header.get("value") or b"")
-        if len(held) >= BATCH_ROWS or size >= batch_bytes:
+            more += len(header.get("key") or "") + len(header.get("value") or b"")
+        if held and (len(held) >= BATCH_ROWS or size + more > batch_bytes):
             yield pa.RecordBatch.from_pylist(held, schema=schema)
             held, size = [], 0
+        held.append(row)
+        size += more
     if held:
         yield pa.RecordBatch.from_pylist(held, schema=schema)
 

@@ -547,7 +547,7 @@ class KafkaCluster:
         return read_times(self.config, offsets, count)
 
     def sample_records(self, places: Iterable[Mapping[TopicPartition, int]]) -> list[RecordSample]:
-        """Return the sizes of a record from each of some places, where Kafka has any.
+        """Return the size of a record from each of some places, where Kafka has any.
 
         Args:
             places: Offsets, of each partition one at a time.

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 
-from kafka_drain.errors import SourceRecordError
+from kafka_drain.errors import KafkaUnavailableError, SourceRecordError
 from kafka_drain.kafka.client_config import KafkaConfig
 from kafka_drain.kafka.message_headers import header_bytes
 from kafka_drain.kafka.single_records import messages
@@ -28,7 +29,9 @@ class RecordSample:
 def sample_records(
     config: KafkaConfig, places: Iterable[Mapping[TopicPartition, int]]
 ) -> list[RecordSample]:
-    """Return a record from each of some places, where Kafka has any.
+    """Return the size of a record from each of some places, where Kafka has any.
+
+    What can't be read ends the search: whoever reads it all comes to it, and says what to do.
 
     Args:
         config: Connection settings.
@@ -36,15 +39,10 @@ def sample_records(
 
     Raises:
         AuthorizationError: When an ACL on a topic is missing.
-        KafkaUnavailableError: When Kafka doesn't respond.
     """
     found: list[RecordSample] = []
-    for offsets in places:
-        try:
-            for tp, message in messages(config, offsets, 1):
-                size = len(message.key() or b"") + len(message.value() or b"")
-                found.append(RecordSample(tp, size + header_bytes(message)))
-        except SourceRecordError:
-            # Whoever reads it all comes to it, and says what to do.
-            continue
+    with suppress(KafkaUnavailableError, SourceRecordError):
+        for tp, message in messages(config, places, 1):
+            size = len(message.key() or b"") + len(message.value() or b"")
+            found.append(RecordSample(tp, size + header_bytes(message)))
     return found

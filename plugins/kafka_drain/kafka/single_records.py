@@ -7,7 +7,7 @@ because a client unpacks all that it gets.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from functools import partial
 from itertools import islice
 from typing import Any
@@ -42,7 +42,6 @@ _SETTINGS = {
     "fetch.queue.backoff.ms": 0,
     "fetch.message.max.bytes": PARTITION_BYTES,
     "fetch.max.bytes": RESPONSE_BYTES,
-    # librdkafka accepts no response that is smaller than what it would send.
     "message.max.bytes": RESPONSE_BYTES,
     "fetch.wait.max.ms": 10,
     "log_level": 2,
@@ -65,7 +64,7 @@ def read_single_records(
         AuthorizationError: When an ACL on a topic is missing.
         KafkaUnavailableError: When Kafka doesn't respond.
     """
-    return {tp: _seen(message) for tp, message in messages(config, offsets, 1)}
+    return {tp: _seen(message) for tp, message in messages(config, [offsets], 1)}
 
 
 def read_times(
@@ -86,30 +85,41 @@ def read_times(
         KafkaUnavailableError: When Kafka doesn't respond.
     """
     found: dict[TopicPartition, list[tuple[int, int]]] = {tp: [] for tp in offsets}
-    for tp, message in messages(config, offsets, count):
+    for tp, message in messages(config, [offsets], count):
         found[tp].append((message.offset(), message.timestamp()[1]))
     return found
 
 
 def messages(
-    config: KafkaConfig, offsets: Mapping[TopicPartition, int], count: int
+    config: KafkaConfig, places: Iterable[Mapping[TopicPartition, int]], count: int
 ) -> Iterator[tuple[TopicPartition, Any]]:
-    """Yield so many messages of each partition from an offset on, or as many as it has."""
-    if not offsets:
-        return
-    consumer = Consumer(for_client(config.for_librdkafka(), _SETTINGS))
+    """Yield so many messages of each partition from an offset on, or as many as it has.
+
+    Args:
+        config: Connection settings.
+        places: Offsets, of each partition one at a time.
+        count: Number of messages from each place.
+    """
+    consumer: Consumer | None = None
     try:
-        left = iter(sorted(offsets.items()))
-        while together := dict(islice(left, TOGETHER)):
-            yield from _first_of_each(consumer, together, count)
+        for offsets in places:
+            left = iter(sorted(offsets.items()))
+            while together := dict(islice(left, TOGETHER)):
+                if consumer is None:
+                    consumer = Consumer(for_client(config.for_librdkafka(), _SETTINGS))
+                yield from _first_of_each(consumer, together, count)
     finally:
-        consumer.close()
+        if consumer is not None:
+            consumer.close()
 
 
 def _first_of_each(
     consumer: Consumer, offsets: Mapping[TopicPartition, int], count: int
 ) -> Iterator[tuple[TopicPartition, Any]]:
-    consumer.assign([KafkaTopicPartition(tp.topic, tp.partition, at) for tp, at in offsets.items()])
+    assigned = [KafkaTopicPartition(tp.topic, tp.partition, at) for tp, at in offsets.items()]
+    consumer.assign(assigned)
+    # A partition stays paused when it is assigned again.
+    consumer.resume(assigned)
     left, until = dict.fromkeys(offsets, count), time.monotonic() + QUIET_SECONDS
     while left:
         message: Any = consumer.poll(max(0.0, until - time.monotonic()))

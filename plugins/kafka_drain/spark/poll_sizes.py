@@ -20,10 +20,10 @@ POLL_RECORDS = "kafka.max.poll.records"
 #: is little for so many bytes.
 POLL_BYTES = 16 << 20
 
-#: Partitions with so many offsets or fewer aren't looked at: they are taken at once.
-FEW = 100
-#: Number of places to look at, and the number of them in a topic.
-PLACES, PLACES_OF_TOPIC = 64, 16
+#: Number of places to look at, and of those in a topic.
+PLACES, PLACES_OF_TOPIC = 256, 16
+#: Number of places in a partition. They are looked at one after another, each for 60 ms.
+PLACES_OF_PARTITION = 4
 
 
 def poll_options(
@@ -51,32 +51,39 @@ def poll_options(
 def places(
     ranges: Mapping[TopicPartition, Sequence[OffsetRange]],
 ) -> list[dict[TopicPartition, int]]:
-    """Return offsets to look at: evenly in the largest partition of each topic, the largest topics.
+    """Return offsets to look at: of each topic, places in its largest partitions.
+
+    With more topics than `PLACES`, those with the most offsets are looked at.
 
     Returns:
         Offsets that can be looked at at a time, one of each partition.
     """
     sizes = {tp: count(parts) for tp, parts in ranges.items()}
-    largest: dict[str, TopicPartition] = {}
+    partitions: dict[str, list[TopicPartition]] = {}
     for tp in sorted(sizes, key=lambda tp: (-sizes[tp], tp)):
-        if sizes[tp] > FEW:
-            largest.setdefault(tp.topic, tp)
-    chosen = list(largest.values())[:PLACES]
+        if sizes[tp]:
+            partitions.setdefault(tp.topic, []).append(tp)
+    chosen = list(partitions.values())[:PLACES]
     each = min(PLACES_OF_TOPIC, PLACES // max(1, len(chosen)))
-    columns = [[(tp, at) for at in _spread(ranges[tp], each)] for tp in chosen]
+    columns: list[list[tuple[TopicPartition, int]]] = []
+    for largest in (tps[:each] for tps in chosen):
+        for number, tp in enumerate(largest):
+            # The places of a topic are at different depths of its partitions.
+            deep = range(number, each, max(len(largest), -(-each // PLACES_OF_PARTITION)))
+            columns.append([(tp, at) for at in _at(ranges[tp], deep, each)])
     return [dict(filter(None, row)) for row in zip_longest(*columns)]
 
 
-def _spread(parts: Sequence[OffsetRange], number: int) -> Iterable[int]:
-    """Return offsets at equal distances, the first one included."""
-    total = count(parts)
-    for place in range(number):
-        at = total * place // number
+def _at(parts: Sequence[OffsetRange], numbers: Iterable[int], of: int) -> list[int]:
+    """Return the offsets at some of so many equal distances, each once, in order."""
+    total, found = count(parts), list[int]()
+    for at in sorted({total * number // of for number in numbers}):
         for part in parts:
             if at < len(part):
-                yield part.start + at
+                found.append(part.start + at)
                 break
             at -= len(part)
+    return found
 
 
 def options_for(samples: Iterable[RecordSample]) -> dict[str, str]:

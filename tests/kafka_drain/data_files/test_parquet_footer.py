@@ -272,6 +272,20 @@ def test_kept_reads(columns: int) -> None:
     assert content.requests == needed + 1
 
 
+def test_kept_reads_of_native_file(tmp_path: Path) -> None:
+    """What pyarrow reads of a file of its own is kept as well, such as of one in a store."""
+    pq.write_table(pa.table({"column": [1, 2]}), tmp_path / "a.parquet")
+    with pa.OSFile(str(tmp_path / "a.parquet")) as file:
+        source = KeptReads(file)
+        footer = pq.read_metadata(source)
+        read_by_pyarrow = dict(source._kept or {})
+
+        check_footer(source, footer.schema)
+
+        assert read_by_pyarrow
+        assert source._kept == read_by_pyarrow
+
+
 def test_kept_reads_elsewhere() -> None:
     """What wasn't read is read, from where it was sought."""
     source = KeptReads(io.BytesIO(b"0123456789"))

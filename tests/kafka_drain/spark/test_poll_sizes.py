@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import Any
 
 import pytest
@@ -12,8 +13,8 @@ from kafka_drain.config.source_options import DEFAULTS
 from kafka_drain.kafka.record_samples import RecordSample
 from kafka_drain.offsets import OffsetRange, TopicPartition, count
 from kafka_drain.spark.poll_sizes import (
-    FEW,
     PLACES,
+    PLACES_OF_PARTITION,
     PLACES_OF_TOPIC,
     POLL_BYTES,
     POLL_RECORDS,
@@ -65,35 +66,38 @@ def test_options_for_property(sizes: list[int]) -> None:
 
 
 def test_places() -> None:
-    """Each topic's largest partition is looked at, at equal distances, also over gaps."""
+    """Each topic is looked at in its largest partitions, at equal distances, also over gaps."""
     ranges = {
         A0: [R(1_000, 1_200)],
         A1: [R(0, 400), R(10_000, 11_200)],
-        B0: [R(5, 5 + FEW)],
+        B0: [R(5, 7)],
     }
 
     found = places(ranges)
 
-    assert [set(each) for each in found] == [{A1}] * PLACES_OF_TOPIC
-    assert [each[A1] for each in found[:6]] == [0, 100, 200, 300, 10_000, 10_100]
-    assert places({B0: [R(5, 5 + FEW)]}) == places({}) == places({A0: []}) == []
+    assert [each[A1] for each in found] == [0, 10_000, 10_400, 10_800]
+    assert [each[A0] for each in found] == [1_012, 1_062, 1_112, 1_162]
+    assert [each[B0] for each in found if B0 in each] == [5, 6]
+    assert places({}) == places({A0: []}) == []
 
 
 @given(
     st.dictionaries(
-        st.builds(TopicPartition, st.integers(0, 200).map("t{}".format), st.integers(0, 3)),
+        st.builds(TopicPartition, st.integers(0, 400).map("t{}".format), st.integers(0, 3)),
         st.integers(0, 3_000).map(lambda size: [R(7, 7 + size), R(10**6, 10**6 + size // 2)]),
-        max_size=300,
+        max_size=400,
     )
 )
 def test_places_property(ranges: dict[TopicPartition, list[OffsetRange]]) -> None:
-    """Places are within what is read, few, and of all topics if these are few."""
+    """Places are within what is read, few, each once, and of all topics if these are few."""
     found = [pair for each in places(ranges) for pair in each.items()]
 
     assert all(any(at in part for part in ranges[tp]) for tp, at in found)
-    assert len(found) <= PLACES
-    large = {tp.topic for tp, parts in ranges.items() if count(parts) > FEW}
-    assert len({tp.topic for tp, _ in found}) == min(PLACES, len(large))
+    assert len(found) == len(set(found)) <= PLACES
+    assert len(places(ranges)) <= PLACES_OF_PARTITION
+    assert all(n <= PLACES_OF_TOPIC for n in Counter(tp.topic for tp, _ in found).values())
+    topics = {tp.topic for tp, parts in ranges.items() if count(parts)}
+    assert len({tp.topic for tp, _ in found}) == min(PLACES, len(topics))
 
 
 def test_poll_options() -> None:
@@ -108,5 +112,5 @@ def test_poll_options() -> None:
     assert poll_options(cluster, {B0: [R(0, 1_000)]}, {}) == {}
     del cluster.samples
     assert poll_options(cluster, {A0: [R(0, 1_000)]}, {POLL_RECORDS: "1"}) == {}
-    assert poll_options(cluster, {A0: [R(0, FEW)]}, {}) == {}
+    assert poll_options(cluster, {A0: []}, {}) == {}
     assert records_polled({}) is None

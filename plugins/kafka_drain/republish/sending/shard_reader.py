@@ -25,6 +25,8 @@ from kafka_drain.republish.sending.checked_file import checked_file
 
 #: Approximate memory limit for the batches of one group of files.
 GROUP_BYTES = 128 << 20
+#: Least size of the parts in which a file with unordered rows is read: each part reads all of it.
+LEAST_PART_BYTES = 8 << 20
 
 
 def read_shard(
@@ -82,7 +84,10 @@ def _stream(
                 yield rows
 
     # Unordered rows can't be merged as a stream.
-    yield from read() if file.ascending else _in_order(read, GROUP_BYTES // 2 // sharers)
+    if file.ascending:
+        yield from read()
+    else:
+        yield from _in_order(read, max(GROUP_BYTES // 2 // sharers, LEAST_PART_BYTES))
 
 
 def _in_order(
@@ -96,7 +101,10 @@ def _in_order(
     places: list[pa.Table] = []
     size = 0
     for batch in read():
-        places.append(pa.table({"offset": batch["offset"], "size": row_sizes(batch)}))
+        # Columns besides these take about the same in each row.
+        sizes = row_sizes(batch)
+        more = max(0, batch.nbytes - (pc.sum(sizes).as_py() or 0)) // batch.num_rows
+        places.append(pa.table({"offset": batch["offset"], "size": pc.add(sizes, number(more))}))
         size += batch.nbytes
         held = [*held, batch] if size <= most_bytes else []
     if size <= most_bytes:

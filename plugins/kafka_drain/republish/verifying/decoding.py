@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping
+from contextlib import closing
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -20,7 +21,7 @@ from kafka_drain.progress import Progress, Ticker
 from kafka_drain.republish.planning.plan import RepublishPlan
 from kafka_drain.republish.planning.runs import RepublishRun
 from kafka_drain.republish.verifying.offset_map import OffsetMap
-from kafka_drain.republish.verifying.target_reader import TargetReader
+from kafka_drain.republish.verifying.target_reader import TargetReader, target_client
 from kafka_drain.republish.verifying.verify import END_TIMEOUT_SECONDS
 from kafka_drain.schemas.capture import read_document
 from kafka_drain.schemas.decoders import Decoders, kept_schemas, registered_schemas
@@ -163,26 +164,30 @@ def check_decoding(
     )
     spans = _spans(offset_map)
     ticker = Ticker("decode", Progress("records", plan.records), say)
-    for tp, (first, end, topics) in sorted(spans.items()):
-        reader = TargetReader(
-            cluster,
-            tp,
-            first=first,
-            end=end,
-            with_keys=False,
-            timeout_seconds=END_TIMEOUT_SECONDS,
-        )
-        # The source's topic decides which parts have ids; a target may have several.
-        parts = [part for part in HEADERS if any(part in translation.parts_of(t) for t in topics)]
-        kept = {
-            part: frozenset().union(*(translation.kept_ids(topic, part) for topic in topics))
-            for part in parts
-        }
-        for messages in reader.messages(lambda: False):
-            for message in messages:
-                check.records += 1
-                _check(check, message, kept, back, target, source)
-            ticker.at(check.records)
+    with closing(target_client(cluster, len(spans))) as client:
+        for tp, (first, end, topics) in sorted(spans.items()):
+            reader = TargetReader(
+                cluster,
+                tp,
+                first=first,
+                end=end,
+                with_keys=False,
+                timeout_seconds=END_TIMEOUT_SECONDS,
+                client=client,
+            )
+            # The source's topic decides which parts have ids; a target may have several.
+            parts = [
+                part for part in HEADERS if any(part in translation.parts_of(t) for t in topics)
+            ]
+            kept = {
+                part: frozenset().union(*(translation.kept_ids(topic, part) for topic in topics))
+                for part in parts
+            }
+            for messages in reader.messages(lambda: False):
+                for message in messages:
+                    check.records += 1
+                    _check(check, message, kept, back, target, source)
+                ticker.at(check.records)
     return check
 
 

@@ -248,7 +248,8 @@ def test_read_shard_not_ascending(tmp_path: Path, from_offset: int) -> None:
 
 def test_read_shard_not_ascending_large(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """More rows out of order than memory has room for are sorted a part at a time."""
-    monkeypatch.setattr(shard_reader, "GROUP_BYTES", 200_000)
+    monkeypatch.setattr(shard_reader, "GROUP_BYTES", 220_000)
+    monkeypatch.setattr(shard_reader, "LEAST_PART_BYTES", 1)
     rows = [row(o) | {"value": b"%d" % o * 5_000} for o in reversed(range(10, 50))]
     write(tmp_path, "topic=t/a", rows, row_group_size=7)
     unordered = hashed(tmp_path, file("topic=t/a", 10, 49, ascending=False))

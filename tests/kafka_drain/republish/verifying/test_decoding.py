@@ -10,6 +10,8 @@ from uuid import UUID
 
 import pytest
 
+from kafka_drain.kafka.client_config import KafkaConfig
+from kafka_drain.kafka.cluster import KafkaCluster
 from kafka_drain.offsets import TopicPartition
 from kafka_drain.republish.verifying import decoding
 from kafka_drain.republish.verifying.decoding import DecodingCheck, check_decoding
@@ -86,7 +88,7 @@ def check(
     blocks = (Block(0, 2, 3, 5, 2), Block(2, 4, 7, 9, 2))
     offset_map = OffsetMap("r", "p", "c", (PartitionMap(SOURCE, "", TARGET, blocks),))
     source = {5: CITY, G1: CITY}
-    cluster: Any = None
+    cluster = KafkaCluster(KafkaConfig({"bootstrap.servers": "never-asked:1"}))
     return check_decoding(plan, offset_map, cluster, of(target), of(source))
 
 
