@@ -9,7 +9,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 
@@ -18,6 +18,8 @@ from kafka_drain.progress import Level, Line, duration_text
 
 #: Time between two looks.
 LOOK_SECONDS = 4.0
+#: Time that a look has to end when it isn't needed any more. What it calls may never return.
+END_SECONDS = 15.0
 #: Time between two lines about one outage.
 REPEAT_SECONDS = 60.0
 
@@ -91,27 +93,31 @@ class Watch:
         after: float = float("inf"),
         end: Callable[[KafkaDrainError], object] = lambda _: None,
     ) -> None:
-        """Watch a server.
+        """Watch a server, unless one of this name is watched.
 
         Args:
-            name: Its name and address, for messages.
+            name: Its name and address.
             look: Returns why it doesn't answer; None if it does. It should take seconds at most.
             after: For how long it may not answer, in seconds.
             end: Called once when it hasn't for longer, with the last error; ends what waits for it.
         """
+        if any(watched.name == name for watched in self._watched):
+            return
         self._watched.append(_Watched(name, look, after=after, end=end))
         if self._thread is None:
             self._thread = threading.Thread(target=self._keep, name="outages", daemon=True)
             self._thread.start()
 
     def close(self) -> None:
-        """Say nothing any more, and wait for the end of a look that has begun: some seconds.
+        """Say nothing any more, and wait for the end of a look that has begun: seconds at most.
 
         A client that is in use while the process ends may crash it.
         """
         self._closed.set()
         if self._thread is not None:
-            self._thread.join()
+            # How the command ended is decided.
+            with suppress(KeyboardInterrupt):
+                self._thread.join(END_SECONDS)
 
     def _keep(self) -> None:
         while not self._closed.wait(LOOK_SECONDS):

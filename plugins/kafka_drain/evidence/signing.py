@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any
 
@@ -18,7 +18,7 @@ from kafka_drain.errors import ConfigError
 from kafka_drain.evidence.heads import compare_heads, heads_of
 from kafka_drain.evidence.keys import PublicKey, SigningKey
 from kafka_drain.evidence.statement import Kind, Statement
-from kafka_drain.evidence.witness import Witness
+from kafka_drain.evidence.witness import TOPIC, Witness
 from kafka_drain.evidence.witness_lines import (
     WitnessLine,
     check_lines,
@@ -47,6 +47,11 @@ class Signer:
     key: SigningKey
     former: Sequence[PublicKey] = field(default=())
     witness: Witness | None = None
+
+    def without_kafka(self) -> Signer:
+        """Return the same signer, without a witness that is a topic."""
+        is_topic = self.witness is not None and self.witness.name.startswith(TOPIC)
+        return replace(self, witness=None) if is_topic else self
 
     def lines(self, archive_id: str, pipeline: str, lines: Sequence[bytes]) -> list[WitnessLine]:
         """Return those of a witness's lines that are about an archive."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import concurrent.futures
+import threading
 import time
 from collections.abc import Callable, Sequence
 from functools import cached_property
@@ -24,7 +25,7 @@ from kafka_drain.errors import (
 from kafka_drain.kafka.client_config import KafkaConfig, for_client
 from kafka_drain.kafka.error_codes import PASSING, UNAVAILABLE
 from kafka_drain.kafka.logins import Login
-from kafka_drain.kafka.reaching import Reached, is_lasting, reach, reasons, remedy
+from kafka_drain.kafka.reaching import STEP_SECONDS, Reached, is_lasting, reach, reasons, remedy
 
 T = TypeVar("T")
 
@@ -93,6 +94,8 @@ class Admin:
         """
         self.config = config
         self.timeout = timeout_seconds or _socket_timeout(config) or TIMEOUT_SECONDS
+        self._making = threading.RLock()
+        self._client: AdminClient | None = None
         self._is_contacted = False
         self._tells_id = False
         #: Reasons why brokers closed the connection, if they gave one.
@@ -108,10 +111,14 @@ class Admin:
         #: The `error_cb` of clients whose refused logins are to be told apart.
         self.note_refusal = note_refusal
 
-    @cached_property
+    @property
     def client(self) -> AdminClient:
-        """The client."""
-        return self._contact()
+        """The client; it is made when it is needed."""
+        # Up to Python 3.11, cached properties of all instances wait for one another.
+        with self._making:
+            if self._client is None:
+                self._client = self._contact()
+            return self._client
 
     def ask(
         self,
@@ -139,7 +146,10 @@ class Admin:
             client: AdminClient | None = None
             try:
                 client = self.client
-                return question(client)
+                answer = question(client)
+                # Whoever is let in now was refused for a passing reason.
+                self._refusals.clear()
+                return answer
             except KafkaException as error:
                 is_passing = error.args[0].code() in PASSING | {KafkaError._TIMED_OUT}
                 # librdkafka retries a rejected login endlessly, and reports it in this call.
@@ -148,7 +158,7 @@ class Admin:
                 if is_passing:
                     # A broker was restarted or is gone: a new client requests everything afresh,
                     # and doesn't wait for a former partition leader.
-                    self.__dict__.pop("client", None)
+                    self._client = None
                 if not is_passing or time.monotonic() >= deadline:
                     raise self._explain(error.args[0], explain or self._answered, about) from error
             time.sleep(BACKOFF_SECONDS)
@@ -179,6 +189,9 @@ class Admin:
     def _contact(self) -> AdminClient:
         """Return a new client that a broker has answered, or that waited for that for seconds.
 
+        If librdkafka is asked for offsets within a few milliseconds of its start, it looks for
+        their leaders while it connects, and again only after up to three seconds.
+
         The first time, find out early whether it can get an answer at all: clients try again until
         the timeout of a request, whatever they hear meanwhile.
 
@@ -188,41 +201,29 @@ class Admin:
         """
         client = admin_client(self.config, error_cb=self.note_refusal)
         until = time.monotonic() + min(PATIENCE_SECONDS, self.timeout)
-        while not self._is_contacted and is_lasting(reached := self._reach()):
-            # A name may become known, and a port be taken over, while services start.
-            if time.monotonic() >= until:
-                raise self._silence(reached)
-            time.sleep(BACKOFF_SECONDS)
-        self._await_answer(client)
-        self._is_contacted = True
-        return client
-
-    def _await_answer(self, client: AdminClient) -> None:
-        """Wait a moment for a client's first answer, or for hearing that it isn't let in.
-
-        If librdkafka is asked for offsets within a few milliseconds of its start, it looks for
-        their leaders while it connects, and again only after up to three seconds.
-
-        Raises:
-            KafkaDrainError: The first time, when it isn't let in by any broker that it reaches.
-        """
-        until = time.monotonic() + min(PATIENCE_SECONDS, self.timeout)
         seconds = _LISTEN_SECONDS
+        # A name may become known, and a port be taken over, while services start.
         while (left := until - time.monotonic()) > 0:
             try:
                 listed = client.list_topics(timeout=min(seconds, left))
             except KafkaException:
-                # Who wants an answer asks again, for longer.
                 client.poll(0)
                 seconds *= 2
             else:
                 self._tells_id = bool(listed.cluster_id)
-                return
-        if self._refusals and not self._is_contacted:
-            raise self._silence([])
+                self._is_contacted = True
+                self._refusals.clear()
+                return client
+        if not self._is_contacted:
+            reached = [] if self._refusals else self._reach()
+            if self._refusals or is_lasting(reached):
+                raise self._silence(reached)
+        self._is_contacted = True
+        return client
 
     def _reach(self) -> list[Reached]:
-        return reach(self.config.bootstrap_servers, self._protocol)
+        step_seconds = min(STEP_SECONDS, self.timeout / 3)
+        return reach(self.config.bootstrap_servers, self._protocol, step_seconds)
 
     @property
     def _protocol(self) -> str:

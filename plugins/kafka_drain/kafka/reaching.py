@@ -112,6 +112,9 @@ def remedy(reached: Sequence[Reached], protocol: str) -> str:
         )
     if said & {Answer.UNKNOWN_HOST, Answer.OTHER}:
         found.append("correct bootstrap.servers")
+    if not said <= _LASTING:
+        # Others may answer again.
+        found.append(_CHECK_SERVERS)
     return "; ".join(found) or _CHECK_SERVERS
 
 
@@ -146,6 +149,9 @@ def _reach(address: str, with_tls: bool, seconds: float) -> Reached:
         passes = error.errno == socket.EAI_AGAIN
         answer = Answer.UNREACHABLE if passes else Answer.UNKNOWN_HOST
         return Reached(address, answer, error.strerror or "")
+    except UnicodeError:
+        # A label of the name is empty or too long.
+        return Reached(address, Answer.UNKNOWN_HOST)
     except ConnectionRefusedError:
         return Reached(address, Answer.REFUSED)
     except TimeoutError:
@@ -168,9 +174,14 @@ def _over_tls(place: tuple[str, int], seconds: float) -> Answer:
     said = _shake(place, seconds)
     if said is Answer.TLS:
         return Answer.ANSWERS
-    if said is Answer.CLOSES and _asked(place, seconds) is Answer.ANSWERS:
+    if said not in (Answer.CLOSES, Answer.OTHER):
+        return said
+    # Only an answer in plaintext shows that it doesn't speak TLS: this machine's own library may
+    # refuse what the client's accepts, such as old ciphers.
+    plain = _asked(place, seconds)
+    if plain is Answer.ANSWERS:
         return Answer.PLAINTEXT
-    return said
+    return Answer.ANSWERS if said is Answer.OTHER and plain is not Answer.OTHER else said
 
 
 def _asked(place: tuple[str, int], seconds: float) -> Answer:
@@ -218,7 +229,7 @@ def _shake(place: tuple[str, int], seconds: float) -> Answer:
             return Answer.CLOSES
         except ssl.SSLError as error:
             # An alert is an answer of somebody who speaks TLS, such as one who wants a certificate.
-            return Answer.TLS if "ALERT" in (error.reason or "") else Answer.PLAINTEXT
+            return Answer.TLS if "ALERT" in (error.reason or "") else Answer.OTHER
         except OSError:
             return Answer.CLOSES
     return Answer.TLS

@@ -299,7 +299,15 @@ def validate_files_alone(
     """
     say(Line(f"validate: {error}", Level.WARNING))
     say(Line(f"validate: {_FILES_ALONE}", Level.WARNING))
-    return validate_archive(archive, None, say, writes=False, **how)
+    signer: Signer | None = how.pop("signer", None)
+    return validate_archive(
+        archive,
+        None,
+        say,
+        writes=False,
+        signer=signer.without_kafka() if signer is not None else None,
+        **how,
+    )
 
 
 def _validate_generations(validation: _Validation, *, whole: bool, writes: bool) -> None:

@@ -126,7 +126,11 @@ def run_server(
         environment.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
     began = time.monotonic()
     with subprocess.Popen(command, env=environment, stdout=sys.stderr) as process:
-        watcher = EndsWithParent(process.pid)
+        try:
+            watcher = EndsWithParent(process.pid)
+        except BaseException:
+            _end(process)
+            raise
         try:
             while not _accepts(options.address):
                 if process.poll() is not None:

@@ -164,6 +164,7 @@ class ValidateManifestOperator(SparkJobOperator):
             alone = validate_files_alone(archive, error, self._say, **how)
             for line in report_lines(alone):
                 self.log.info("%s", line)
+            self._alert(context, alerts_of(alone.findings, {}, utc_now()))
             raise
         report.kafka = cluster.named()
         path = write_report(archive, report, context.get("run_id"), self._reach())

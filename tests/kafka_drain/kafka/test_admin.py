@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from concurrent.futures import Future
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from confluent_kafka import OFFSET_INVALID, ConsumerGroupState, KafkaError, KafkaException
@@ -95,11 +95,11 @@ def test_cluster_client_stuck(monkeypatch: pytest.MonkeyPatch) -> None:
     """A client that never answers is an error that a retry may help; it is asked only once."""
     monkeypatch.setattr(admin_module, "GRACE_SECONDS", 0.0)
     cluster = KafkaCluster(KafkaConfig({"bootstrap.servers": "broker:9092"}), 0.01)
-    cluster.admin.__dict__["client"] = StuckClient()
+    cluster.admin._client = cast(Any, StuckClient())
 
     with pytest.raises(KafkaUnavailableError, match="no response from Kafka at broker:9092"):
         cluster.latest([ORDERS], "read_uncommitted")
-    assert "client" not in cluster.admin.__dict__
+    assert cluster.admin._client is None
 
 
 def test_cluster_client_held() -> None:
@@ -109,7 +109,7 @@ def test_cluster_client_held() -> None:
 
     class Answer(Future[Any]):
         def result(self, timeout: float | None = None) -> Any:
-            cluster.admin.__dict__.pop("client", None)
+            cluster.admin._client = None
             assert not ended
             return SimpleNamespace(offset=7, timestamp=-1)
 
@@ -120,7 +120,7 @@ def test_cluster_client_held() -> None:
         def __del__(self) -> None:
             ended.append("client")
 
-    cluster.admin.__dict__["client"] = Forgotten(7)
+    cluster.admin._client = cast(Any, Forgotten(7))
 
     assert cluster.latest([ORDERS], "read_uncommitted") == {ORDERS: 7}
     assert ended == ["client"]
@@ -151,7 +151,7 @@ def test_cluster_answer_without_reason() -> None:
             return {tp: failed if tp.topic == "orders" else futures[tp] for tp in wanted}
 
     cluster = KafkaCluster(KafkaConfig({"bootstrap.servers": "broker:9092"}), 5)
-    cluster.admin.__dict__["client"] = Failing(7)
+    cluster.admin._client = cast(Any, Failing(7))
     other = TopicPartition("apples", 0)
 
     with pytest.raises(KafkaUnavailableError, match=r"an offset of orders-0; .*remote store"):
@@ -189,7 +189,7 @@ def test_login_refused(settings: dict[str, str], correct: str) -> None:
     def refuse(_: Any) -> None:
         raise KafkaException(KafkaError(KafkaError.SASL_AUTHENTICATION_FAILED, "no"))
 
-    admin.__dict__["client"] = FakeClient(None)
+    admin._client = cast(Any, FakeClient(None))
     with pytest.raises(AuthenticationError) as raised:
         admin.ask(refuse)
 
@@ -304,6 +304,18 @@ def test_ask_refused(
         assert client.asked == 1
         if ask in (add_acl, set_config):
             assert f"Kafka at k:1 refused {ABOUT[ask]}" in str(raised.value)
+
+
+def test_refused_login_that_passed() -> None:
+    """Who has been let in since a refusal isn't told of it when brokers are away later."""
+    client = FakeClient(ANSWER)
+    admin = FakeAdmin(client, 0.01)
+    admin.note_refusal(KafkaError(KafkaError._AUTHENTICATION, "not yet"))
+    of_cluster(admin)
+    client._codes = [KafkaError._TRANSPORT]
+
+    with pytest.raises(KafkaUnavailableError, match="no response from Kafka at k:1"):
+        of_cluster(admin)
 
 
 def test_refused_login_of_tls() -> None:

@@ -68,6 +68,14 @@ def web(connection: socket.socket) -> None:
     connection.sendall(b"HTTP/1.1 400 Bad Request\r\n\r\n")
 
 
+def old_tls(connection: socket.socket) -> None:
+    """Speak TLS in a way that Python's library refuses; librdkafka's may not."""
+    if connection.recv(1000)[:1] == b"\x16":
+        # A ServerHello that ends early.
+        connection.sendall(b"\x16\x03\x03\0\x06\x02\0\0\x02\x03\x03")
+        connection.recv(1000)
+
+
 def silent(connection: socket.socket) -> None:
     while connection.recv(1000):
         pass
@@ -99,9 +107,10 @@ def of_kind(context: ssl.SSLContext) -> Iterator[dict[str, str]]:
         yield {
             "refused": f"127.0.0.1:{unused.getsockname()[1]}",
             "unknown": "no-such-host.invalid:9092",
+            "label": "kafka..svc:9092",
             **{
                 handle.__name__: f"127.0.0.1:{stack.enter_context(listener(handle))}"
-                for handle in (kafka, web, silent, closing, tls)
+                for handle in (kafka, web, old_tls, silent, closing, tls)
             },
         }
 
@@ -124,7 +133,10 @@ def of_kind(context: ssl.SSLContext) -> Iterator[dict[str, str]]:
         ("kafka", "SSL", Answer.PLAINTEXT, True, "set security.protocol to PLAINTEXT "),
         ("kafka", "sasl_ssl", Answer.PLAINTEXT, True, "set security.protocol to SASL_PLAINTEXT "),
         ("web", "plaintext", Answer.OTHER, True, "correct bootstrap.servers"),
-        ("web", "ssl", Answer.PLAINTEXT, True, "set security.protocol to PLAINTEXT "),
+        ("web", "ssl", Answer.OTHER, True, "correct bootstrap.servers"),
+        ("old_tls", "ssl", Answer.ANSWERS, False, CHECK),
+        ("old_tls", "plaintext", Answer.CLOSES, False, CHECK),
+        ("label", "plaintext", Answer.UNKNOWN_HOST, True, "correct bootstrap.servers"),
     ],
 )
 def test_reach(

@@ -32,12 +32,14 @@ def answer_report(
     *,
     writes: bool = True,
     unwritten: str = "",
+    unasked: str = "",
     signer: Signer | None = None,
 ) -> int:
     """Write the report into the archive if `writes`, print it and return the exit code.
 
     With a signer, the report is signed as well, and the witness told. If the archive can't be
     written (`unwritten` says why), that is said with the verdict, which decides the exit code.
+    JSON also has why Kafka wasn't asked (`unasked`).
     """
     path = evidence = None
     if writes and not unwritten:
@@ -64,6 +66,7 @@ def answer_report(
 
     more = {"report": path}
     more |= {"not_written": unwritten} if unwritten else {}
+    more |= {"kafka_unavailable": unasked} if unasked else {}
     more |= {"evidence": evidence} if evidence is not None else {}
     answer(options, report.to_dict() | more, show)
     return FAILED if errors(report.findings) else OK

@@ -76,7 +76,7 @@ def run(options: argparse.Namespace) -> int:
         report, unwritten = _validated(options, archive, validate)
     except KafkaUnavailableError as error:
         report = validate_files_alone(archive, error, say, **how)
-        answer_report(options, archive, report, writes=False)
+        answer_report(options, archive, report, writes=False, unasked=str(error))
         raise
     report.kafka = cluster.named() if cluster is not None else None
     code = answer_report(

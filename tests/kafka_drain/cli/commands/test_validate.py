@@ -38,18 +38,32 @@ def snapshot_of(folder: Path) -> dict[str, bytes]:
     return {str(path): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
 
 
-def test_validate_without_kafka(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """If Kafka doesn't answer, the verdict on the files is given, and what it leaves open."""
+@pytest.mark.parametrize("with_witness", [False, True])
+def test_validate_without_kafka(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], with_witness: bool
+) -> None:
+    """If Kafka doesn't answer, the verdict on the files is given, and what it leaves open.
+
+    A witness that is a topic isn't asked for again.
+    """
     archive = sealed_copy(tmp_path / "archive")
+    more: list[str] = []
+    if with_witness:
+        key = tmp_path / "key.pem"
+        assert main(["evidence-key", str(key)]) == 0
+        more = ["--evidence-key", str(key), "--witness", "kafka:seen"]
+        capsys.readouterr()
     config = tmp_path / "kafka.json"
     config.write_text('{"bootstrap.servers": "127.0.0.1:1", "socket.timeout.ms": 1000}')
     before = snapshot_of(tmp_path / "archive")
 
-    code = main(["validate", str(archive.root), "--kafka-config", str(config), "--json"])
+    code = main(["validate", str(archive.root), "--kafka-config", str(config), "--json", *more])
 
     out, err = capsys.readouterr()
     assert code == 1
-    assert json.loads(out)["verdict"] == "complete"
+    told = json.loads(out)
+    assert told["verdict"] == "complete"
+    assert told["kafka_unavailable"].startswith("no response from Kafka at 127.0.0.1:1")
     assert "what follows is what the files alone prove" in err
     assert "kafka-drain validate: no response from Kafka at 127.0.0.1:1 within 1 s" in err
     assert "127.0.0.1:1 refuses connections" in err
