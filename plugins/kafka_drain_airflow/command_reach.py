@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from airflow.providers.common.compat.sdk import BaseHook
 
-from kafka_drain.errors import KafkaDrainError
 from kafka_drain.pages.commands import Reach
 from kafka_drain_airflow.connections import spark_connection
 
@@ -51,7 +50,7 @@ def _spark(conn_id: str, notes: list[str]) -> tuple[str, str]:
         return "", "client"
     try:
         found = spark_connection(conn_id)
-    except KafkaDrainError as error:
+    except Exception as error:
         notes.append(f"The Spark master isn't known here: {_plain(error)}")
         return "", "client"
     if found.token:

@@ -71,7 +71,8 @@ def backfill(args: argparse.Namespace) -> None:
     _create(args, (start, end), at_once, still)
     if args.dry_run:
         return
-    created = _newest(args.dag_id)
+    with _database(f"look for the backfill in Airflow's UI{still}"):
+        created = _newest(args.dag_id)
     if created is None or created == before:
         _end(1, f"Airflow created no backfill for {args.dag_id}{still}")
     print(f"backfill {args.dag_id}: created with id {created}, {at_once} at a time", flush=True)

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import shlex
-
 from kafka_drain.archive.erasures import Erasure
 from kafka_drain.archive.fold import WindowKind
 from kafka_drain.archive.snapshot import Snapshot
+from kafka_drain.storage.paths import quoted
 
 
 def unfinished_windows(snapshot: Snapshot, erasure: Erasure) -> list[str]:
@@ -25,7 +24,7 @@ def unfinished_windows(snapshot: Snapshot, erasure: Erasure) -> list[str]:
 
 def finishing(root: object) -> str:
     """Return the command that carries out what is in force, in backquotes."""
-    return f"`kafka-drain erase {shlex.quote(str(root))} --apply`"
+    return f"`kafka-drain erase {quoted(root)} --apply`"
 
 
 def ways_out(snapshot: Snapshot, erasure: Erasure) -> str:
@@ -33,8 +32,7 @@ def ways_out(snapshot: Snapshot, erasure: Erasure) -> str:
     finish = f"Carry it out with {finishing(snapshot.root)}"
     if unfinished_windows(snapshot, erasure):
         return f"{finish}; it was begun, and can't be withdrawn any more"
-    place = shlex.quote(str(snapshot.root))
     return (
-        f"{finish}, or withdraw it with `kafka-drain erase {place} --lift {erasure.number} --by "
-        "WHO --apply`"
+        f"{finish}, or withdraw it with `kafka-drain erase {quoted(snapshot.root)} --lift "
+        f"{erasure.number} --by WHO --apply`"
     )

@@ -30,6 +30,7 @@ from kafka_drain.storage.sealed_json import SealError, check_seal, seal
 FOLDER = ERASURES
 
 _NAME = re.compile(r"(\d{4,})\.json")
+_NUMBERED = re.compile(r"(\d{4,})\.")
 _DONE = re.compile(r"(\d{4,})\.done\.json")
 #: What is written once.
 _NOTED = re.compile(r"\d{4,}(\.lifted)?\.json")
@@ -205,5 +206,7 @@ def in_force(erasures: Iterable[Erasure]) -> list[Erasure]:
 
 def next_erasure(root: UPath, document: ErasureDocument) -> Erasure:
     """Return a new request with the next number; it isn't written before `accept`."""
-    number = 1 + max((erasure.number for erasure in read_erasures(root)), default=0)
+    # A number of which only the end was written isn't free either.
+    taken = map(_NUMBERED.match, list_folder(root / FOLDER))
+    number = 1 + max((int(match[1]) for match in taken if match), default=0)
     return Erasure(root, number, document)

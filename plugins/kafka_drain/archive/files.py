@@ -27,7 +27,7 @@ from kafka_drain.findings import Finding, Reason, errors
 from kafka_drain.intervals import TimeRange
 from kafka_drain.metadata_log.manifest import SinkFile
 from kafka_drain.offsets import OffsetRange, TopicPartition, overlapping
-from kafka_drain.storage.paths import is_local, size_of
+from kafka_drain.storage.paths import is_local, quoted, size_of
 
 # A concurrent run may seal something that replaces files while they are listed.
 ATTEMPTS = 5
@@ -282,8 +282,8 @@ def _refuse_twice(
         if twice:
             raise ManifestInvalidError(
                 f"{file.path}, which isn't sealed, and a window both hold some of {twice}: readers "
-                f"would get them twice. `kafka-drain roll {generation.root} --leave-unsealed` lets "
-                "the next generation drain them"
+                f"would get them twice. `kafka-drain roll {quoted(generation.root)} "
+                "--leave-unsealed` lets the next generation drain them"
             )
 
 

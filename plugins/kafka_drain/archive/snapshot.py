@@ -26,7 +26,7 @@ from kafka_drain.archive.receipts import Receipt, ReceiptError
 from kafka_drain.archive.window import Window, is_key
 from kafka_drain.errors import ArchiveError
 from kafka_drain.offsets import TopicPartition
-from kafka_drain.storage.paths import list_folder, read_bytes, require_reachable
+from kafka_drain.storage.paths import list_folder, quoted, read_bytes, require_reachable
 from kafka_drain.storage.typed_json import VersionError
 
 #: Number of a generation's newest receipts that are kept in memory: what a validation charts.
@@ -83,7 +83,7 @@ def _stand_in(root: UPath, where: str, error: ArchiveError, copies: Copies | Non
     if copies is None and copy_path(root, where).is_file():
         what = str(error).removesuffix("; restore it from a copy")
         raise ArchiveError(
-            f"{what}; run `kafka-drain repair {root} --apply`, which restores it from the "
+            f"{what}; run `kafka-drain repair {quoted(root)} --apply`, which restores it from the "
             "archive's own copy"
         ) from error
     raise error

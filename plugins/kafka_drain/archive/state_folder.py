@@ -62,9 +62,7 @@ class StateFolder:
 
     def identity(self) -> str | None:
         """Return the archive's id, its own or the one that it got here; None for none yet."""
-        if self.known_id is not None:
-            return self.known_id
-        return self._bound_id() if (self.folder / BINDING).is_file() else None
+        return self._bound_id() if (self.folder / BINDING).is_file() else self.known_id
 
     def identify(self) -> str:
         """Bind the folder to the archive, and return the archive's id.
@@ -78,6 +76,7 @@ class StateFolder:
             "archive": str(self.root),
             "pipeline": self.pipeline,
             "cluster_id": self.cluster_id,
+            "is_own_id": self.known_id is not None,
         }
         create_document(self.folder / BINDING, document)
         return self._bound_id()
@@ -85,11 +84,12 @@ class StateFolder:
     def _bound_id(self) -> str:
         path = self.folder / BINDING
         bound = read_document(path, *_KEYS)
-        there = (bound["pipeline"], bound["cluster_id"], bound["id"])
-        here = (self.pipeline, self.cluster_id, self.known_id or bound["id"])
-        # Without an id of its own, a copy elsewhere can't be told from another archive.
-        is_elsewhere = self.known_id is None and bound["archive"] != str(self.root)
-        if there != here or is_elsewhere:
+        there = (bound["pipeline"], bound["cluster_id"])
+        # An archive gets an id of its own with its first run or frozen plan, perhaps meanwhile.
+        # Before that, a copy elsewhere can't be told from another archive.
+        by_id = self.known_id is not None and bound.get("is_own_id", True)
+        is_same = self.known_id == bound["id"] if by_id else bound["archive"] == str(self.root)
+        if there != (self.pipeline, self.cluster_id) or not is_same:
             raise ArchiveError(
                 f"{path} is of the archive {bound['archive']} (pipeline {bound['pipeline']}), "
                 f"expected {self.root} (pipeline {self.pipeline}); give each archive a folder of "

@@ -63,7 +63,7 @@ from kafka_drain.spark.submit import (
 )
 from kafka_drain.storage.json_files import clear_unfinished
 from kafka_drain.storage.lease import hold_lease, refuse_while_held
-from kafka_drain.storage.paths import hadoop_path
+from kafka_drain.storage.paths import hadoop_path, quoted
 
 #: Returns the application that an earlier process started with the same jobs.
 FindAgain = Callable[[SparkApplication], "Found | None"]
@@ -131,13 +131,14 @@ class DrainJob(SparkJob):
 
     def watch(self) -> TopicWatch:
         """Return the drained topics."""
+        place = quoted(self.plan.archive.root)
         return TopicWatch(
             self.cluster,
             {name: topic.id for name, topic in self.plan.topics.items()},
             "while it was being drained. What was committed before stays in the archive and can be "
-            f"sealed (`kafka-drain validate {self.plan.archive.root}`); the rest went with the "
-            "topic. Find out who deleted it; to go on, make it again and run `kafka-drain roll "
-            f"{self.plan.archive.root}`, or take it out of the pipeline's topics",
+            f"sealed (`kafka-drain validate {place}`); the rest went with the topic. Find out who "
+            f"deleted it; to go on, make it again and run `kafka-drain roll {place}`, or take it "
+            "out of the pipeline's topics",
         )
 
     def too_far(self) -> list[str]:
@@ -493,7 +494,7 @@ def _confirm_topics(job: DrainJob, last_batch: int) -> None:
         raise ArchiveError(
             f"the connection led to Kafka cluster {plan.cluster_id} before Spark read, but leads "
             f"to {cluster_id} now: what was read can't be sealed. Correct the connection, then run "
-            f"`kafka-drain validate {plan.archive.root}` to see what to do with the archive"
+            f"`kafka-drain validate {quoted(plan.archive.root)}` to see what to do with the archive"
         )
     meant = {name: topic.id for name, topic in plan.topics.items()}
     refuse_other_incarnations(

@@ -20,6 +20,7 @@ from kafka_drain.progress import duration_text
 from kafka_drain.proof.gap_probe import classify_gaps
 from kafka_drain.proof.log_tails import Tails, compare_with_logs, first_rewritten
 from kafka_drain.proof.rewritten_log import NAMED, rewritten_text
+from kafka_drain.storage.paths import quoted
 
 Offsets = Mapping[TopicPartition, int]
 Classify = Callable[[KafkaCluster, dict[TopicPartition, list[OffsetRange]]], list[Gap]]
@@ -99,8 +100,8 @@ def refuse_rewritten(
 def way_on(root: UPath) -> str:
     """Say how to archive what a rewritten log has now, beside what was archived of it."""
     return (
-        f"To archive what Kafka has now beside it, run `kafka-drain roll {root} --rewritten`: the "
-        "next generation starts at the first offset that has another record now"
+        f"To archive what Kafka has now beside it, run `kafka-drain roll {quoted(root)} "
+        "--rewritten`: the next generation starts at the first offset that has another record now"
     )
 
 

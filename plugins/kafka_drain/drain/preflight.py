@@ -57,7 +57,7 @@ from kafka_drain.storage.immutability import weakened
 from kafka_drain.storage.json_files import is_unfinished
 from kafka_drain.storage.lease_store import NAME as LEASE
 from kafka_drain.storage.object_retention import require_lockable
-from kafka_drain.storage.paths import is_local, is_of_volume, require_reachable
+from kafka_drain.storage.paths import is_local, is_of_volume, quoted, require_reachable
 
 
 @dataclass(frozen=True)
@@ -477,8 +477,8 @@ def _check_drained_topics(
         raise CheckpointError(
             f"the checkpoint has drained {', '.join(map(str, gone))}, which pipeline "
             f"{pipeline.name!r} no longer names; name it again, or continue without it: "
-            f"`kafka-drain roll {snapshot.root} {' '.join(f'--leave-out {name}' for name in left)}`"
-            " (what was drained stays sealed)"
+            f"`kafka-drain roll {quoted(snapshot.root)} "
+            f"{' '.join(f'--leave-out {name}' for name in left)}` (what was drained stays sealed)"
         )
     added = [tp for tp in partitions if tp not in start]
     before = _drained_before(snapshot, generation, added, topics)
@@ -486,6 +486,7 @@ def _check_drained_topics(
         shown = ", ".join(f"{tp} to {offset}" for tp, offset in sorted(before.items()))
         raise CheckpointError(
             f"earlier generations drained {shown}, but the open one doesn't include them, so Spark "
-            f"would read them from their beginning; run `kafka-drain roll {snapshot.root}`: the "
-            "next generation resumes where they ended"
+            "would read them from their beginning; run "
+            f"`kafka-drain roll {quoted(snapshot.root)}`: the next generation resumes where they "
+            "ended"
         )

@@ -59,10 +59,10 @@ from kafka_drain.offsets import TopicPartition
 from kafka_drain.progress import Level, Line
 from kafka_drain.proof.erased_records import FoundRecords, find_records, to_search
 from kafka_drain.republish.planning.follow import followers, has_sent
-from kafka_drain.republish.planning.runs import list_runs
+from kafka_drain.republish.planning.runs import RepublishRun, list_runs
 from kafka_drain.spark.engine import SparkRunner
 from kafka_drain.storage.immutability import Locked
-from kafka_drain.storage.lease import hold_lease, wait_for_lease
+from kafka_drain.storage.lease import Lease, hold_lease, wait_for_lease
 from kafka_drain.storage.object_retention import StoreLocks, can_lock
 from kafka_drain.storage.paths import is_local
 from kafka_drain.storage.schemes import HDFS
@@ -77,6 +77,9 @@ from kafka_drain.windows.superseded_files import (
     still_locked,
 )
 from kafka_drain.windows.window_jobs import now_text
+
+#: How the note of a withdrawal by a run ends, rather than by a person.
+_FAILED = ", which failed before it erased anything"
 
 
 @dataclass(frozen=True)
@@ -238,6 +241,14 @@ def _with_document(archive: Archive, document: ErasureDocument | None) -> list[E
     erasures = read_erasures(archive.root)
     if document is None:
         return erasures
+    for erasure in erasures:
+        if erasure.lifted is not None and erasure.document.content() == document.content():
+            if erasure.lifted.by.endswith(_FAILED):
+                continue
+            raise PlanChangedError(
+                f"{erasure} was withdrawn by {erasure.lifted.by} after its plan was approved. "
+                "Nothing was done; make a new plan"
+            )
     if erasures and erasures[0].document.salt != document.salt:
         raise PlanChangedError(
             f"request {document.request} was planned before the archive's first erasure, "
@@ -407,7 +418,7 @@ def _obstacles(archive: Archive, rewrites: Sequence[Compaction], left: Sequence[
         if not replaced.isdisjoint(needed):
             found.append(
                 f"republish {run} still needs some of the files; let it finish, or end it with "
-                f"`kafka-drain republish {archive.root} --abandon {run} --apply`"
+                f"{RepublishRun(archive.root, run).abandoning}"
             )
     if left:
         found.append(
@@ -499,7 +510,7 @@ def run_erasure(
     """
     archive = Archive.at(pipeline.archive)
     archive.require()
-    with hold_lease(archive.root / "maintenance", run=run, say=say):
+    with hold_lease(archive.root / "maintenance", run=run, say=say) as lease:
         # Before a number is given: that of a lost request must not be taken again.
         refuse_unsound(archive.snapshot())
         if isinstance(request, ErasureRequest):
@@ -523,14 +534,14 @@ def run_erasure(
                 )
         # Before anything is erased: a release that doesn't know erasures would bring it back.
         _shut_out_older_releases(archive, run=run, say=say, wait_seconds=wait_seconds)
-        with _withdrawn_if_failed(archive, erasures, new, run=run, say=say):
-            if new is not None:
-                new.accept()
+        if new is not None:
+            new.accept()
+        with _withdrawn_if_failed(archive, new, lease, run=run, say=say):
             # From now on, it is found if one is lost or changed.
             note_sealed(archive.root, note_of_erasures(archive.root))
             # Again: from now on no republish begins that needs the old files.
             plan = make_plan(archive, erasures, target, say=say, seen=seen, locks=locks)
-            _refuse(plan, new)
+            _refuse(plan, None)
             for line in plan.lines():
                 say(line)
             return carry_out(plan, pipeline, runner, locks, run=run, say=say)
@@ -539,37 +550,43 @@ def run_erasure(
 @contextmanager
 def _withdrawn_if_failed(
     archive: Archive,
-    erasures: Sequence[Erasure],
     new: Erasure | None,
+    lease: Lease | None,
     *,
     run: str,
     say: Callable[[str], None],
 ) -> Iterator[None]:
-    """Withdraw the request that this run accepts if it fails before anything is sealed for it.
+    """Withdraw the request that this run has accepted if it fails before it seals anything for it.
 
     Otherwise its records could be neither erased nor republished. What an earlier run has accepted
     stays in force. Either way it is said, and the error is raised.
 
     Args:
         archive: The archive.
-        erasures: Those that are carried out.
-        new: The one that this run accepts; None for none.
+        new: The one that this run has accepted; None for none.
+        lease: That of maintenance; once it is lost, others may carry the request out.
         run: Name of this run.
         say: Called with what becomes of each.
     """
     try:
         yield
     except Exception:
-        for erasure in erasures:
-            try:
-                if erasure is new and not unfinished_windows(archive.snapshot(), erasure):
-                    _lift(archive, erasure, f"run {run}, which failed before it erased anything")
+        try:
+            snapshot = archive.snapshot()
+            for erasure in in_force(read_erasures(archive.root)):
+                begun = unfinished_windows(snapshot, erasure)
+                is_new = new is not None and erasure.number == new.number
+                if is_new and not begun and lease and not lease.lost.is_set():
+                    _lift(archive, erasure, f"run {run}{_FAILED}")
                     text = "is withdrawn: it failed before it erased anything, and blocks nothing"
+                elif is_new or begun or erasure.done is None:
+                    text = f"stays in force. {ways_out(snapshot, erasure)}"
                 else:
-                    text = f"stays in force. {ways_out(archive.snapshot(), erasure)}"
-            except Exception as error:
-                text = f"may be in force: it couldn't be withdrawn: {error}"
-            say(Line(f"erase {archive.root}: {erasure} {text}", Level.WARNING))
+                    continue
+                say(Line(f"erase {archive.root}: {erasure} {text}", Level.WARNING))
+        except Exception as error:
+            asked = f"{new} may be in force: it couldn't be withdrawn: {error}"
+            say(Line(f"erase {archive.root}: {asked if new else error}", Level.WARNING))
         raise
 
 
@@ -693,7 +710,7 @@ def sweep(
         for text in plan.obstacles:
             say(Line(f"erase {archive.root}: WARNING skipped this time: {text}", Level.WARNING))
         return []
-    with _withdrawn_if_failed(archive, erasures, None, run=run, say=say):
+    with _withdrawn_if_failed(archive, None, None, run=run, say=say):
         windows: list[str] = carry_out(plan, pipeline, runner, locks, run=run, say=say)["windows"]
     return windows
 

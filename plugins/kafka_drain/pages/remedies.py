@@ -104,6 +104,10 @@ class Ended:
         return f"{at}{self.problem or 'failed, and its log says why'}" if at or self.problem else ""
 
 
+#: Stands for what a run said.
+_FAILURE = "\0"
+
+
 def standing_remedy(words: str, reach: Reach, last: Ended) -> str:
     """Return what to do about an archive's status; empty if it has findings, or needs nothing.
 
@@ -112,7 +116,10 @@ def standing_remedy(words: str, reach: Reach, last: Ended) -> str:
         reach: How commands reach the archive.
         last: The run that ended last.
     """
-    return pasteable(_standing(words, last), reach)
+    # What a task said has its commands whole already, and may end in the middle of one.
+    said = last.failure
+    said = said if said.count("`") % 2 == 0 else said.replace("`", "'")
+    return pasteable(_standing(words, last), reach).replace(_FAILURE, said)
 
 
 def _standing(words: str, last: Ended) -> str:
@@ -129,7 +136,7 @@ def _standing(words: str, last: Ended) -> str:
     if words in ("was complete, last run failed", "not validated, last run failed"):
         task = f"`{last.task}`" if last.task and "`" not in last.task else "the failed task"
         said = (
-            f"Mend what {last._run} says ({last.failure})"
+            f"Mend what {last._run} says ({_FAILURE})"
             if last.failure
             else (f"Read the log of {last._run}")
         )

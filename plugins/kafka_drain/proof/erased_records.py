@@ -24,8 +24,6 @@ if TYPE_CHECKING:
 
     from kafka_drain.proof.erasure_selection import Named
 
-#: Memory limit of a batch of whole records, in bytes; roughly.
-
 Ranges = Mapping[TopicPartition, Sequence[OffsetRange]]
 
 

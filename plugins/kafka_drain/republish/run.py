@@ -194,7 +194,7 @@ def plan_republish(
                 change=change,
                 before_creation=folder.require_writable,
                 made=made,
-                runs={archive.root, archive.state},
+                state=archive.state,
             )
         except BaseException:
             remove_made(cluster, made, say)
@@ -561,7 +561,8 @@ class Republish:
             follows=plan.through is not None,
         )
         if not self.request.repeat:
-            refuse_repeated(self.archive.root, plan)
+            is_elsewhere = self.archive.state != self.archive.root
+            refuse_repeated(self.archive.root, plan, is_elsewhere=is_elsewhere)
         return claim_opening(self.archive.state, plan, repeat=self.request.repeat)
 
     def _check_targets(self, plan: RepublishPlan) -> None:

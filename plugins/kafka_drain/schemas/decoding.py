@@ -24,6 +24,7 @@ from kafka_drain.config.values import Values
 from kafka_drain.errors import ConfigError, RegistryUnavailableError
 from kafka_drain.schemas.avro import parse_schema, self_contained, why_no_columns
 from kafka_drain.schemas.registry import SchemaRegistry, WriterSchema
+from kafka_drain.storage.paths import quoted
 
 
 @dataclass(frozen=True)
@@ -130,8 +131,9 @@ def plan_values(
             what = "aren't decoded in" if frozen is None else "are decoded with the old settings in"
             warnings.append(
                 f"values {what} generation {generation.number}, which was opened before the "
-                f"pipeline's settings changed; run `kafka-drain roll {archive.root}`: the next "
-                "generation uses the new settings"
+                "pipeline's settings changed; run "
+                f"`kafka-drain roll {quoted(archive.root)}`: the next generation uses the new "
+                "settings"
             )
         if frozen is None:
             return ValuePlan(warnings=warnings)

@@ -14,6 +14,7 @@ from upath import UPath
 from kafka_drain.archive.documents import SchemaMapDocument
 from kafka_drain.errors import ConfigError
 from kafka_drain.schemas.schema_ids import SchemaId, SchemaIds
+from kafka_drain.storage.paths import quoted
 
 FOLDER = "schema-maps"
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,99}")
@@ -72,8 +73,8 @@ def read_map(root: UPath, name: str) -> SchemaMap:
         document = SchemaMapDocument.read(path)
     except (FileNotFoundError, NotADirectoryError) as error:
         raise ConfigError(
-            f"{root} has no schema map {name}; `kafka-drain restore-schemas {root} --map {name} "
-            "--apply` makes one"
+            f"{root} has no schema map {name}; `kafka-drain restore-schemas {quoted(root)} --map "
+            f"{name} --apply` makes one"
         ) from error
     subjects: dict[int, set[str]] = {}
     for row in document.schemas:

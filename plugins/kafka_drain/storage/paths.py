@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import errno
 import os
+import shlex
 from collections.abc import Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -37,6 +38,11 @@ _OF_VOLUMES_BEGIN = (".Trash-", ".nfs", "._")
 
 #: botocore's exceptions for missing or incomplete credentials.
 _NO_LOGIN = ("NoCredentialsError", "PartialCredentialsError", "ProfileNotFound")
+
+
+def quoted(path: object) -> str:
+    """Return a path as one word of a shell, for commands in messages."""
+    return shlex.quote(str(path))
 
 
 def locate(path: str | os.PathLike[str] | UPath, access: Mapping[str, Any] | None = None) -> UPath:

@@ -48,7 +48,8 @@ def refuse_ambiguous(location: str) -> None:
     encoded = location.encode()
     if "\0" in location:
         raise ConfigError(f"{location!r} has the character '\\0', which ends a path; leave it out")
-    scheme, _, path = location.rpartition("://") if "://" in location[:10] else ("", "", location)
+    is_url = "://" in location[:10] and not location.startswith("/")
+    scheme, _, path = location.rpartition("://") if is_url else ("", "", location)
     names = path.split("/")
     if "://" in path or "://" in scheme:
         raise ConfigError(

@@ -48,6 +48,7 @@ from kafka_drain.proof.sealing import Identity
 from kafka_drain.proof.topic_ids import read_from
 from kafka_drain.storage.lease import hold_lease, wait_for_lease
 from kafka_drain.storage.object_retention import locked_in
+from kafka_drain.storage.paths import quoted
 from kafka_drain.windows.roll_decisions import (
     WindowFate,
     given_up,
@@ -467,22 +468,22 @@ def _check_unsealed(
     seen = read_from(state.generation)
     last_read = seen.last_batch if seen else None
     anyway = (
-        f"`kafka-drain roll {archive.root} --leave-unsealed` excludes them from what readers get, "
-        "and names what Kafka can no longer deliver"
+        f"`kafka-drain roll {quoted(archive.root)} --leave-unsealed` excludes them from what "
+        "readers get, and names what Kafka can no longer deliver"
     )
     if only_copies:
         raise DataLossError(
             f"{len(state.new):,} files without a receipt may be the only copy of records of "
             f"{', '.join(map(str, sorted(only_copies)))} that Kafka no longer has: run "
-            f"`kafka-drain validate {archive.root}` first, which seals them if they are whole; "
-            f"otherwise, {anyway}"
+            f"`kafka-drain validate {quoted(archive.root)}` first, which seals them if they are "
+            f"whole; otherwise, {anyway}"
         )
     is_never_sealed = is_rewritten or never_sealed(recreated, last_read, state.last_sealed)
     if unsealed and not damaged and not is_never_sealed:
         raise CheckpointError(
             f"{state.generation.folder} has batches after {state.last_sealed} without a receipt; "
-            f"run `kafka-drain validate {archive.root}` first, then roll. Validation names the "
-            f"batches that it can't seal: {anyway}"
+            f"run `kafka-drain validate {quoted(archive.root)}` first, then roll. Validation names "
+            f"the batches that it can't seal: {anyway}"
         )
     if state.new and gone:
         raise DataLossError(

@@ -17,7 +17,7 @@ from kafka_drain.errors import DataFileError, KeyUnavailableError
 from kafka_drain.progress import Level, Line, Progress, Ticker
 from kafka_drain.proof.replacement import NAMED, Replacement
 from kafka_drain.proof.window_checks import check_files_of
-from kafka_drain.republish.planning.runs import list_runs
+from kafka_drain.republish.planning.runs import RepublishRun, list_runs
 from kafka_drain.storage.immutability import Locked
 from kafka_drain.storage.object_retention import StoreLocks, can_lock, locked_in
 from kafka_drain.storage.paths import has_folders, is_local
@@ -84,8 +84,8 @@ def remove_superseded(
         if kept:
             say(
                 f"remove {archive.root}: keeping {kept:,} files for now: republish {run} still "
-                "needs them; if it won't be resumed, end it with `kafka-drain republish "
-                f"{archive.root} --abandon {run} --apply`"
+                "needs them; if it won't be resumed, end it with "
+                f"{RepublishRun(archive.root, run).abandoning}"
             )
     if len(free) < len(there):
         say(

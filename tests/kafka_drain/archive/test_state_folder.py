@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -51,6 +52,16 @@ def test_identify_bound(made: MadeArchive, tmp_path: Path, has_id: bool) -> None
     assert archive.identity() == archive.identify() == named
     assert made.archive.keeping_state_in(str(tmp_path / "state")).identity() == named
     assert content(tmp_path / "archive") == before
+
+
+def test_identify_before_the_archive(made: MadeArchive, tmp_path: Path) -> None:
+    """An archive that gets its id later leaves a run elsewhere the one that it has begun with."""
+    named = made.archive.keeping_state_in(tmp_path / "state").identify()
+
+    own = made.archive.identify()
+
+    later = made.archive.keeping_state_in(tmp_path / "state")
+    assert later.identity() == later.identify() == named != own
 
 
 @pytest.mark.parametrize("has_id", [True, False])
@@ -103,7 +114,7 @@ def test_plan_republish_other_place(
     asked: list[str] = []
     monkeypatch.setattr(
         "kafka_drain.republish.planning.planner.refuse_repeated",
-        lambda root, plan: (asked.append(str(root)), refuse_repeated(root, plan)),
+        lambda root, plan, **how: (asked.append(str(root)), refuse_repeated(root, plan, **how)),
     )
 
     run = plan_republish(
@@ -118,3 +129,24 @@ def test_plan_republish_other_place(
     assert asked == [str(made.root), str(archive.state)]
     assert run.run.root == archive.state
     assert content(tmp_path / "archive") == before
+
+
+def test_plan_republish_sent_by_owner(made: MadeArchive, tmp_path: Path) -> None:
+    """What a run of the same name in the archive has sent isn't sent again by one elsewhere."""
+    cluster: Any = FakeCluster(
+        {TP: Log(end=10), TopicPartition("copy", 0): Log()},
+        topic_ids={"flights": "id-1", "copy": "id-2"},
+    )
+    plan = partial(
+        plan_republish,
+        cluster=cluster,
+        request=RepublishRequest(target_topic="copy", engine="worker"),
+        now=utc_now(),
+        say=print,
+        apply=True,
+    )
+    owners = plan(made.archive)
+    owners.run.mark_opened(owners.run.write_plan(owners.plan))
+
+    with pytest.raises(ConfigError, match=f"run {owners.plan.key} started to send"):
+        plan(made.archive.keeping_state_in(tmp_path / "state"))

@@ -5,15 +5,20 @@ from __future__ import annotations
 import json
 import re
 from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
+from threading import Event
+from types import SimpleNamespace
 from typing import Any
 
 import pyarrow.parquet as pq
 import pytest
 
 from kafka_drain.archive.archive import Archive
-from kafka_drain.archive.erasures import changed_done, in_force, read_erasures
+from kafka_drain.archive.documents import ErasureDocument, ErasureLiftedDocument
+from kafka_drain.archive.erasures import Erasure, changed_done, in_force, read_erasures
 from kafka_drain.archive.files import archive_files
 from kafka_drain.archive.fold import WindowKind
 from kafka_drain.archive.window import Window
@@ -25,6 +30,7 @@ from kafka_drain.errors import (
     ConfigError,
     LockedError,
     ManifestInvalidError,
+    PlanChangedError,
     SparkJobError,
 )
 from kafka_drain.evidence.keys import SigningKey
@@ -37,6 +43,7 @@ from kafka_drain.maintenance import erase as erasing
 from kafka_drain.maintenance import erasure_plan
 from kafka_drain.maintenance.erase import (
     ErasurePlan,
+    erasure_document,
     lift_erasure,
     make_plan,
     plan_erasure,
@@ -302,7 +309,9 @@ def fails(application: SparkApplication) -> None:
     raise SparkJobError("Path does not exist")
 
 
-def run_with(made: MadeArchive, runner: Any, request: ErasureRequest | None = REQUEST) -> None:
+def run_with(
+    made: MadeArchive, runner: Any, request: ErasureRequest | ErasureDocument | None = REQUEST
+) -> None:
     """Erase with another Spark; waits for nobody."""
     kafka = cluster()
     run_erasure(pipeline_of(made.root), kafka, runner, request, run="t", say=print, wait_seconds=0)
@@ -356,6 +365,68 @@ def test_run_erasure_cannot_roll(made: MadeArchive, monkeypatch: pytest.MonkeyPa
         erase(made.root)
 
     assert read_erasures(made.root) == []
+
+
+def test_run_erasure_number_taken(made: MadeArchive, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What another run has accepted under the same number isn't withdrawn by one that couldn't."""
+
+    def other_first(self: Erasure) -> None:
+        accept(self)
+        raise LockedError("another run accepted it at the same time")
+
+    accept = Erasure.accept
+    monkeypatch.setattr(Erasure, "accept", other_first)
+
+    with pytest.raises(LockedError, match="at the same time"):
+        erase(made.root)
+
+    assert [erasure.number for erasure in in_force(read_erasures(made.root))] == [1]
+
+
+def test_run_erasure_number_half_written(made: MadeArchive) -> None:
+    """A number whose request couldn't be written, but its withdrawal, isn't given again."""
+    lifted = ErasureLiftedDocument(format_version=1, by="run t", lifted_at="2026-01-10T12:00:00Z")
+    lifted.create(made.root / "erasures" / "0001.lifted.json")
+
+    assert erase(made.root)["erased"] == 4
+
+    assert [erasure.number for erasure in in_force(read_erasures(made.root))] == [2]
+
+
+def test_run_erasure_lease_lost(made: MadeArchive, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Who has lost the lease withdraws nothing: others may be carrying it out."""
+    lost = Event()
+
+    @contextmanager
+    def hold_lost_lease(*args: Any, **kwargs: Any) -> Iterator[Any]:
+        with hold_lease(*args, **kwargs):
+            yield SimpleNamespace(lost=lost)
+
+    def fails_later(application: SparkApplication) -> None:
+        lost.set()
+        fails(application)
+
+    monkeypatch.setattr(erasing, "hold_lease", hold_lost_lease)
+
+    with pytest.raises(SparkJobError):
+        run_with(made, fails_later)
+
+    assert [erasure.number for erasure in in_force(read_erasures(made.root))] == [1]
+
+
+def test_run_erasure_withdrawn_plan(made: MadeArchive) -> None:
+    """An approved plan that a person has withdrawn isn't carried out by a retry; a new one is."""
+    document = erasure_document(made.archive, cluster(), REQUEST)
+    with pytest.raises(Killed):
+        run_with(made, kills, document)
+    lift_erasure(made.archive, 1, "somebody", run="t", say=print)
+
+    with pytest.raises(PlanChangedError, match="was withdrawn by somebody"):
+        run_with(made, rewrite, document)
+
+    assert lying(made.root) == left(but=frozenset())
+    run_with(made, rewrite)
+    refuse_inexact(made.root, left())
 
 
 class Killed(BaseException):

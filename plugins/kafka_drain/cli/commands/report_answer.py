@@ -38,8 +38,9 @@ def answer_report(
     """Write the report into the archive if `writes`, print it and return the exit code.
 
     With a signer, the report is signed as well, and the witness told. If the archive can't be
-    written (`unwritten` says why), that is said with the verdict, which decides the exit code.
-    JSON also has why Kafka wasn't asked (`unasked`).
+    written (`unwritten` says why), that is said with the verdict, which decides the exit code; a
+    report without the signature that was asked for is a failure. JSON also has why Kafka wasn't
+    asked (`unasked`).
     """
     path = evidence = None
     if writes and not unwritten:
@@ -50,7 +51,8 @@ def answer_report(
                 evidence = sign_report(archive, report, path, signer, utc_now())
         except NotWritableError as error:
             unwritten = str(error)
-    left = " and evidence" if signer is not None and evidence is None else ""
+    is_unsigned = signer is not None and evidence is None
+    left = ["report"] * (path is None) + ["evidence"] * is_unsigned or ["overview"]
 
     def show(console: Console) -> None:
         if fits_screen(console):
@@ -60,7 +62,7 @@ def answer_report(
         if path is not None:
             print_lines(console, [f"report: {path}"])
         if unwritten:
-            print_lines(console, [f"report{left}: not written: {unwritten}"])
+            print_lines(console, [f"{' and '.join(left)}: not written: {unwritten}"])
         if evidence is not None:
             print_lines(console, [f"evidence: {evidence}"])
 
@@ -69,7 +71,8 @@ def answer_report(
     more |= {"kafka_unavailable": unasked} if unasked else {}
     more |= {"evidence": evidence} if evidence is not None else {}
     answer(options, report.to_dict() | more, show)
-    return FAILED if errors(report.findings) else OK
+    is_left_unsigned = path is not None and is_unsigned
+    return FAILED if errors(report.findings) or is_left_unsigned else OK
 
 
 def _reach(options: argparse.Namespace, archive: Archive) -> Reach:

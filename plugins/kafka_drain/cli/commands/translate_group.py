@@ -68,7 +68,8 @@ def add_arguments(added: argparse.ArgumentParser) -> None:
         metavar="HOST:PORT",
         help="brokers of the cluster that was drained (default: the same ones)",
     )
-    source.add_argument(
+    # With or without --source-bootstrap-servers, which counts before it.
+    added.add_argument(
         "--source-kafka-config",
         metavar="FILE",
         help="JSON file with librdkafka settings for the cluster that was drained",
@@ -89,6 +90,12 @@ def add_arguments(added: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Plan a group's offsets in the target; commit them, or restore the previous ones."""
+    elsewhere = "--offsets-file" if options.offsets_file else "--from-archive"
+    if options.source_kafka_config and (options.offsets_file or options.from_archive):
+        raise ConfigError(
+            f"--source-kafka-config and {elsewhere} both say where the group's offsets are; give "
+            "one of them"
+        )
     archive, cluster = archive_from(options), cluster_from(options)
     archive.require()
     to_group = options.to_group or options.group

@@ -91,13 +91,15 @@ def _validated(
 ) -> tuple[Report, str]:
     """Return the report, and why it can't be written; empty if it can."""
     unwritten = why_not_writable(archive.root) if acts(options) else ""
+    nothing = "nothing is sealed or noted"
     if not unwritten:
         try:
             return validate(writes=acts(options)), ""
         except NotWritableError as error:
             unwritten = str(error)
+            nothing = "not everything is sealed and noted"
     # Whoever may only read an archive gets the same verdict.
-    text = f"validate {archive.root}: nothing is sealed or noted: {unwritten}"
+    text = f"validate {archive.root}: {nothing}: {unwritten}"
     say(Line(text, Level.WARNING))
     return validate(writes=False), unwritten
 

@@ -138,7 +138,7 @@ def make_plan(
     accept: Callable[[Outline], None] | None = None,
     change: Change | None = None,
     before_creation: Callable[[], None] = lambda: None,
-    runs: Collection[UPath] = (),
+    state: UPath | None = None,
     made: dict[str, str] | None = None,
 ) -> RepublishPlan:
     """Plan a republish of sealed files; sends nothing.
@@ -163,7 +163,7 @@ def make_plan(
             refuse it.
         change: What is dropped and changed on the way; None to send the records as they are.
         before_creation: Called before topics are created; raises an error to refuse it.
-        runs: Folders with runs that may have sent the same records; empty for the archive's.
+        state: The folder that keeps the run; None for the archive's.
         made: Receives the id of each topic that was created, even if planning then fails.
 
     Raises:
@@ -275,8 +275,9 @@ def make_plan(
         change=changed,
     )
     if not request.repeat:
-        for place in sorted(runs or [snapshot.root], key=str):
-            refuse_repeated(place, plan)
+        home = state or snapshot.root
+        for place in sorted({snapshot.root, home}, key=str):
+            refuse_repeated(place, plan, is_elsewhere=place != home)
     return replace(plan, sha256=RepublishPlan.from_bytes(plan.to_bytes()).sha256)
 
 

@@ -43,8 +43,14 @@ def _spans(shard: Shard) -> list[tuple[int, int]]:
     return [(first, end) for first, end in clipped if first < end]
 
 
-def refuse_repeated(root: UPath, plan: RepublishPlan) -> None:
+def refuse_repeated(root: UPath, plan: RepublishPlan, *, is_elsewhere: bool = False) -> None:
     """Refuse a plan with records that another run has sent, or is sending, to the same topic.
+
+    Args:
+        root: The folder of the other runs.
+        plan: The plan.
+        is_elsewhere: Whether the plan's own run is kept in another folder, so that one of the same
+            name here is another run.
 
     Raises:
         ConfigError: Names the run and the records.
@@ -52,7 +58,7 @@ def refuse_repeated(root: UPath, plan: RepublishPlan) -> None:
     """
     planned = sent(plan)
     for run in list_runs(root):
-        if is_of_same_run(plan, run.key):
+        if not is_elsewhere and is_of_same_run(plan, run.key):
             continue
         receipt = run.receipt()
         if receipt is not None:

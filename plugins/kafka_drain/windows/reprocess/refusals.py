@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from kafka_drain.config.offset_ranges import range_name
 from kafka_drain.errors import ArchiveError, DataLossError
+from kafka_drain.storage.paths import quoted
 
 if TYPE_CHECKING:
     from kafka_drain.archive.snapshot import Snapshot
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
 
 def abandoning(root: object) -> str:
     """Return the command that abandons an unfinished reprocess."""
-    return f"`kafka-drain reprocess {root} --abandon --apply`"
+    return f"`kafka-drain reprocess {quoted(root)} --abandon --apply`"
 
 
 def refuse_expired(plan: ReprocessPlan, cluster: KafkaCluster) -> None:

@@ -123,6 +123,16 @@ def test_validate_store_refuses(
     assert (code, told["report"]) == (0, None)
     assert "Access Denied" in told["not_written"]
 
+    monkeypatch.undo()
+    key = tmp_path / "key.pem"
+    assert main(["evidence-key", str(key)]) == 0
+    capsys.readouterr()
+    monkeypatch.setattr("kafka_drain.cli.commands.report_answer.sign_report", refuse)
+    code, told, _ = validated(capsys, archive.root, "--evidence-key", str(key))
+    # Who asked for a signature must not take a report without one for it.
+    assert (code, "evidence" in told) == (1, False)
+    assert told["report"] is not None
+
     monkeypatch.setattr(validation, "_validate_generations", once(validation, refuse))
     code, told, _ = validated(capsys, archive.root)
     assert (code, told["report"]) == (0, None)
