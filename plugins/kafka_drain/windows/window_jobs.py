@@ -140,21 +140,19 @@ def open_window(
 
     Args:
         archive: The archive.
-        key: Name for a new window.
+        key: Name for a new window, with a number after it if another window has it.
         ranges: Its offsets, sorted and disjoint for each partition.
         pipeline: How files are written.
         replaces: Damaged files, relative to the archive, that it replaces.
-
-    Raises:
-        ArchiveError: When a window of that name has another plan.
     """
     plan = _plan(ranges, replaces, pipeline.format, pipeline.partition_by)
     begun = archive.snapshot().continuing(plan)
     if begun is not None:
         return Window(archive.root, begun.key)
-    window = Window(archive.root, key)
-    if not _create(window, {"kind": WindowKind.REPAIR.value} | plan):
-        raise ArchiveError(f"{window.folder} already exists with another plan; choose another name")
+    window, number = Window(archive.root, key), 1
+    while not _create(window, {"kind": WindowKind.REPAIR.value} | plan):
+        number += 1
+        window = Window(archive.root, f"{key}_{number}")
     return window
 
 

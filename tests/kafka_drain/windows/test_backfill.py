@@ -289,6 +289,22 @@ def test_prepare_window_selects(
     assert from_spark_json(spec.reader_options["endingOffsets"]) == ends
 
 
+def test_open_window_of_the_same_second(backfilled: Backfilled) -> None:
+    """Another plan in the same second gets another name; the same plan is gone on with."""
+    keys = [
+        open_window(
+            backfilled.made.archive,
+            "repair_1",
+            {P0: [OffsetRange(0, end)]},
+            pipeline=backfilled.pipeline,
+            replaces=[],
+        ).key
+        for end in (10, 5, 10, 4)
+    ]
+
+    assert keys == ["repair_1", "repair_1_2", "repair_1", "repair_1_3"]
+
+
 @pytest.mark.parametrize("times", [1, 2])
 def test_finish_window_replaced(
     backfilled: Backfilled, lost: str, tmp_path: Path, times: int
