@@ -72,7 +72,9 @@ class Tiered:
         def is_moved() -> bool:
             return all(self.segments(topic, partition) == [active] for partition in (0, 1))
 
-        wait_for(is_moved, f"segments of {topic} before {active} in the remote store")
+        what = f"segments of {topic} before {active} in the remote store"
+        # After objects were missing, a broker tries again ever later.
+        wait_for(is_moved, what, patience=90)
 
     @contextmanager
     def without(self, topic: str, partition: int, start: int) -> Iterator[None]:

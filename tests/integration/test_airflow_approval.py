@@ -43,6 +43,10 @@ pipeline = Pipeline(
     erase_conn_id="erase_{{request}}",
 )
 globals().update(create_dags(pipeline, approval=Approval(), default_args={{"retries": 0}}))
+
+eyes = Pipeline(name="eyes", topics=["{name}"], archive="{archive}-eyes")
+asks = Approval(kinds=["republish"], four_eyes=True)
+globals().update(create_dags(eyes, approval=asks, default_args={{"retries": 0}}))
 """
 
 
@@ -86,6 +90,7 @@ def approvals(
     with LocalAirflow(folder, bootstrap_servers, port, dags) as airflow:
         airflow.run("db", "migrate", log="migrate")
         airflow.test_dag(f"drain_{NAME}", "drain", print)
+        airflow.test_dag("drain_eyes", "drain", print)
         with airflow.running():
             running = Approvals(airflow, Archive.at(str(archive)), AirflowApi.login(airflow))
             for kind in ("republish", "reprocess", "erase"):
@@ -121,6 +126,26 @@ def test_republish_rejected(approvals: Approvals, make_topic: Any, read: Any) ->
 
     assert approvals.answer("republish", "rejected", "Reject") == {**DONE, "republish": "skipped"}
     assert not any(read(target).values())
+
+
+def test_republish_approved_by_its_starter(
+    approvals: Approvals, make_topic: Any, read: Any
+) -> None:
+    """With four eyes, who has started a run can't approve it, but may reject it."""
+    api, target = approvals.api, make_topic(partitions=PARTITIONS)
+    api.unpause("republish_eyes")
+    for option, state in (("Approve", "failed"), ("Reject", "success")):
+        api.trigger("republish_eyes", option, target_topic=target)
+        api.question("republish_eyes", option)
+
+        states = api.answer("republish_eyes", option, option)
+
+        assert (states["approve"], states["republish"] == "success") == (state, False)
+    assert not any(read(target).values())
+    logs = "".join(
+        path.read_text() for path in approvals.airflow.home.glob("logs/*republish_eyes*/**/*.log")
+    )
+    assert "has started this run, and may not approve it (four_eyes)" in logs
 
 
 def test_republish_changed(

@@ -6,7 +6,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
-from airflow.providers.common.compat.sdk import AirflowException
+from airflow.providers.common.compat.sdk import AirflowException, AirflowFailException
 
 from kafka_drain.config.checks import refuse
 from kafka_drain.config.places import calling_line
@@ -32,6 +32,7 @@ class Approval:
         plan_hours: How long a plan may be started after it was made.
         options: Arguments of Airflow's `ApprovalOperator`, such as `assigned_users`, `notifiers`,
             `response_timeout`, `defaults` and `fail_on_reject`.
+        four_eyes: Whether nobody may approve what a run does that they have started themselves.
 
     Raises:
         ConfigError: If a kind is unknown.
@@ -40,6 +41,7 @@ class Approval:
     kinds: Collection[str] = KINDS
     plan_hours: float = 24
     options: Mapping[str, Any] = field(default_factory=dict)
+    four_eyes: bool = False
 
     def __post_init__(self) -> None:
         """Refuse a text, which is a collection too, and kinds that there aren't."""
@@ -56,12 +58,15 @@ def can_approve() -> bool:
     return _operator() is not None
 
 
-def approval_task(*, subject: str, body: str, **options: Any) -> BaseOperator:
+def approval_task(
+    *, subject: str, body: str, four_eyes: bool = False, **options: Any
+) -> BaseOperator:
     """Return a task that waits until a person approves; if they reject, what follows is skipped.
 
     Args:
         subject: What is asked, in one line (templated).
         body: What it is about, in Markdown (templated).
+        four_eyes: Whether it fails if who approves has started the run, too.
         options: Other arguments of Airflow's `ApprovalOperator`, such as `task_id`.
 
     Raises:
@@ -73,8 +78,38 @@ def approval_task(*, subject: str, body: str, **options: Any) -> BaseOperator:
             "an approval needs Airflow 3.1 or later and apache-airflow-providers-standard 1.9 or "
             "later; on earlier ones, approve a plan by its id (plan_id)"
         )
-    task: BaseOperator = operator(subject=subject, body=body, **options)
+    kind = _with_four_eyes(operator) if four_eyes else operator
+    task: BaseOperator = kind(subject=subject, body=body, **options)
     return task
+
+
+def is_own_approval(starter: str | None, event: Mapping[str, Any], approve: str) -> bool:
+    """Return whether who started a run has approved what it does.
+
+    Args:
+        starter: Name of the user who started it; None for a scheduled one.
+        event: The answer, as Airflow's operator gets it.
+        approve: The option that approves.
+    """
+    user = event.get("responded_by_user") or {}
+    is_approved = list(event.get("chosen_options") or ()) == [approve]
+    return is_approved and starter is not None and starter == user.get("name")
+
+
+def _with_four_eyes(operator: Any) -> Any:
+    class FourEyesApprovalOperator(operator):  # type: ignore[misc]
+        """Airflow's `ApprovalOperator`, which fails if who approves has started the run."""
+
+        def execute_complete(self, context: Any, event: dict[str, Any]) -> Any:
+            starter = context["dag_run"].triggering_user_name
+            if is_own_approval(starter, event, self.APPROVE):
+                raise AirflowFailException(
+                    f"{starter} has started this run, and may not approve it (four_eyes). Nothing "
+                    f"was done; clear task {self.task_id}, and let somebody else answer"
+                )
+            return super().execute_complete(context, event)
+
+    return FourEyesApprovalOperator
 
 
 def _operator() -> Any:

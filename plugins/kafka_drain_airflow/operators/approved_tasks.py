@@ -10,6 +10,7 @@ from typing import Any, Protocol, TypeVar
 from airflow.providers.common.compat.sdk import BaseOperator, Param
 
 from kafka_drain.config.pipeline import Pipeline
+from kafka_drain.errors import ConfigError
 from kafka_drain_airflow.operators.apply import ApplyOperator
 from kafka_drain_airflow.operators.approval import Approval, Kind, approval_task, can_approve
 from kafka_drain_airflow.run_conf import PLAN_ID
@@ -132,6 +133,7 @@ class Way:
             task_id="approve",
             subject=f"{self.kind.capitalize()} {pipeline.name}?",
             body=_PLANNED.format("approval"),
+            four_eyes=self.approval.four_eyes,
             **self.approval.options,
         )
         planned = _PLANNED.format("plan_id")
@@ -145,4 +147,9 @@ def way_of(approval: Approval | None, kind: Kind) -> Way:
     needs = approval is not None and kind in approval.kinds
     # Airflow's operator is imported only if it is needed.
     can_ask = needs and can_approve()
+    if approval is not None and approval.four_eyes and needs and not can_ask:
+        raise ConfigError(
+            "Approval(four_eyes=True) needs Airflow 3.1 or later and "
+            "apache-airflow-providers-standard 1.9 or later: earlier ones don't say who answers"
+        )
     return Way(kind, asks(needs_approval=needs, can_ask=can_ask), approval or Approval())

@@ -12,7 +12,13 @@ from typing import Any
 import pytest
 
 from kafka_drain.errors import ConfigError
-from kafka_drain_airflow.operators.approval import KINDS, Approval, approval_task, can_approve
+from kafka_drain_airflow.operators.approval import (
+    KINDS,
+    Approval,
+    approval_task,
+    can_approve,
+    is_own_approval,
+)
 
 ROOT = Path(__file__).resolve().parents[3]
 IS_ABLE = tuple(map(int, version("apache-airflow").split(".")[:2])) >= (3, 1)
@@ -29,6 +35,26 @@ def test_approval() -> None:
     """By default, each of them asks."""
     assert list(Approval().kinds) == list(KINDS)
     assert Approval(kinds=("maintain",)).kinds == ("maintain",)
+
+
+@pytest.mark.parametrize(
+    ("starter", "answer", "user", "expected"),
+    [
+        ("ann", "Approve", {"id": "1", "name": "ann"}, True),
+        ("ann", "Approve", {"id": "2", "name": "bob"}, False),
+        ("ann", "Reject", {"id": "1", "name": "ann"}, False),
+        # Nobody has started it, or nobody has answered it in time.
+        (None, "Approve", {"id": "1", "name": "ann"}, False),
+        ("ann", "Approve", None, False),
+    ],
+)
+def test_is_own_approval(
+    starter: str | None, answer: str, user: dict[str, str] | None, expected: bool
+) -> None:
+    """It is one's own if the same user has started the run and approves it."""
+    event = {"chosen_options": [answer], "responded_by_user": user}
+
+    assert is_own_approval(starter, event, "Approve") is expected
 
 
 def test_can_approve() -> None:
