@@ -325,8 +325,7 @@ class CutOver:
                 apply=True,
             )
             apply_plan(plan, records, groups, self.say)
-            again = f"at most {plan.read_again:,} records are read again"
-            self._tell(Step.GROUPS, f"{name}: {again if plan.read_again else 'exact'}")
+            self._tell(Step.GROUPS, f"{name}: {plan.summary()}")
             rows.append(
                 CutOverGroupRow(group=name, read_again=plan.read_again, offsets=_rows(plan.after))
             )

@@ -79,6 +79,7 @@ def in_steps(
     steps, done, grows_from = Steps(batch_bytes), 0, 0
     while True:
         rows, at = steps.rows, 0
+        asked = rows
         try:
             for batch in scan(rows):
                 at += batch.num_rows
@@ -89,7 +90,8 @@ def in_steps(
                 yield batch.slice(known) if known else batch
                 done = at
                 if resize is not None:
-                    resize(steps.rows)
+                    asked = steps.rows
+                    resize(asked)
                 elif steps.rows <= rows // 4:
                     break
                 elif steps.rows >= 2 * rows and done >= grows_from:
@@ -99,7 +101,8 @@ def in_steps(
             else:
                 return
         except _TOO_LARGE:
-            if steps.rows == 1:
+            # The next step may be meant to be smaller than this one was.
+            if asked == 1:
                 raise
             steps.fail()
 

@@ -39,6 +39,7 @@ from kafka_drain.errors import ArchiveError, KafkaDrainError, TransientError
 from kafka_drain.findings import errors
 from kafka_drain.kafka.cluster import KafkaCluster
 from kafka_drain.kafka.consumer_groups import ConsumerGroups
+from kafka_drain.kafka.topics import TopicSettings
 from kafka_drain.offsets import OffsetRange, TopicPartition
 from kafka_drain.republish.planning.request import RepublishRequest
 from kafka_drain.republish.planning.runs import drill_run, run_key
@@ -277,8 +278,10 @@ def _prepare(drill: _Drill, groups: ConsumerGroups) -> Scratch:
     )
     scratch = Scratch(archive, cluster, started)
     try:
-        # Of any name, as none of these topics exists.
-        keeping = cluster.keeping_settings(next(iter(drill.topics.values()), drill.name))
+        # Any of them will do, as none exists.
+        topic, name = next(iter(drill.topics.items()), ("", drill.name))
+        shape = known.get(topic) or TopicSettings(1, 1)
+        keeping = cluster.keeping_settings(name, shape)
         scratch.create(
             {
                 drill.topics[topic]: scratch_settings(

@@ -46,7 +46,7 @@ from kafka_drain.kafka.identity import (
     counted_as,
     is_other_topic,
 )
-from kafka_drain.kafka.keeping import KEEPING
+from kafka_drain.kafka.keeping import EVERYWHERE, KEEPING
 from kafka_drain.kafka.record_samples import RecordSample, sample_records
 from kafka_drain.kafka.records import WITHOUT_REASON, read_records
 from kafka_drain.kafka.single_records import read_single_records, read_times
@@ -370,19 +370,24 @@ class KafkaCluster:
         }
         return {setting: words for setting, words in answers.items() if words is not None}
 
-    def keeping_settings(self, name: str) -> dict[str, str]:
+    def keeping_settings(self, name: str, shape: TopicSettings) -> dict[str, str]:
         """Return what a new topic needs to take and keep restored records; creates nothing.
 
         Args:
             name: Name of a topic that doesn't exist.
+            shape: Its partitions and replicas.
 
         Returns:
-            Of `keeping.KEEPING`, what this cluster takes.
+            Of `keeping.KEEPING`, what this cluster takes; what every release knows, if it refuses
+            the topic whatever is set.
 
         Raises:
             AuthorizationError: When this user may not create the topic.
         """
-        refused = self.refused_settings(name, TopicSettings(1, 1, config=KEEPING))
+        asked = replace(shape, config=KEEPING)
+        refused = self.refused_settings(name, asked)
+        if not refused and self._refusal(name, asked) is not None:
+            return dict(EVERYWHERE)
         return {setting: value for setting, value in KEEPING.items() if setting not in refused}
 
     def _refusal(self, name: str, settings: TopicSettings) -> str | None:

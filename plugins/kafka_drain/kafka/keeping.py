@@ -33,6 +33,11 @@ _TAKEN = {
 #: All of them; no cluster knows every one.
 KEEPING: Mapping[str, str] = {**_KEPT, **_TAKEN}
 
+#: Those that every release of Kafka knows.
+EVERYWHERE: Mapping[str, str] = {
+    name: value for name, value in KEEPING.items() if name not in (BEFORE, AFTER, DIFFERENCE)
+}
+
 
 def is_keeping(config: Mapping[str, str]) -> bool:
     """Return whether a topic has what a restore needs, so that it was created for one.

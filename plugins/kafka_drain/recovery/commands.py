@@ -25,13 +25,14 @@ class Commands:
     connection: Sequence[str] = ()
     at: str = ""
 
-    def republish(self) -> str:
-        """Return what sends all records."""
-        return self._drain("republish", "--same-topics", "--run-name", "restore", "--apply")
+    def republish(self, run: str = "restore") -> str:
+        """Return what sends all records, as a run of a name."""
+        return self._drain("republish", "--same-topics", "--run-name", run, "--apply")
 
     def apply_configs(self) -> str:
         """Return what sets settings of topics, as safe as before or not."""
-        return self._drain("plan-recovery", "--apply", "configs", "--accept-lower-safety")
+        at = ["--at", self.at] if self.at else []
+        return self._drain("plan-recovery", *at, "--apply", "configs", "--accept-lower-safety")
 
     def translate(self, group: str, run: str) -> str:
         """Return what commits a group's offsets.

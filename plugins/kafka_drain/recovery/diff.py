@@ -303,14 +303,18 @@ def _configs(
     }
     refusals = {**unknown, **target.refusals.get(topic.name, {})}
     fitted = fit(topic.effective, refusals, there.replication_factor)
-    awaits = (
-        topic.name in archived.held
-        and is_other_topic(topic.id, there.id)
-        and not target.restored.is_verified(there)
-    )
+    # Where ids aren't told, its settings say that it was made for a restore.
+    is_restored = is_other_topic(topic.id, there.id) or is_keeping(there.config)
+    awaits = topic.name in archived.held and is_restored and not target.restored.is_verified(there)
     kept = {}
     if is_keeping(there.config):
-        kept = {name: v for name, v in there.config.items() if KEEPING.get(name) == v}
+        # What the target refuses stays as it is.
+        refused = {each.name for each in fitted if each.fate == Fate.REFUSED}
+        kept = {
+            name: v
+            for name, v in there.config.items()
+            if KEEPING.get(name) == v and name not in refused
+        }
         yield from _set_back(topic.name, kept, config_of(fitted), awaits, target, there, commands)
     for each in fitted:
         if each.name not in kept:
@@ -358,7 +362,7 @@ def _set_back(
     if brokers:
         own.append(f"the brokers' own {', '.join(brokers)}")
     run = target.restored.verified_by(there)
-    note = f"set for the restore; run {run} has verified its records"
+    note = f"set for the restore; run {run} has verified what it sent"
     if awaits:
         note = (
             "set for the restore; once its records are republished and verified, and read where "
@@ -408,7 +412,8 @@ def _changed(
                 Kind.CONFIGS, topic.name, Action.LEAVE, value, now, "; ".join(notes), setting=name
             )
             continue
-        is_needed = awaits and KEEPING.get(name) == now
+        lowered = lowered_by(name, now, value)
+        is_needed = awaits and (KEEPING.get(name) == now or bool(name in KEEPING and lowered))
         if awaits and name == _TYPE and not is_needed:
             continue
         if is_needed:
@@ -423,7 +428,7 @@ def _changed(
             now,
             "; ".join(notes),
             setting=name,
-            lowers=lowered_by(name, now, value),
+            lowers=lowered,
             sets={name: value},
         )
 
@@ -522,8 +527,9 @@ def _group(
     for topic in to_do:
         run = target.restored.newest_run(topic, ids)
         if run is None:
-            commanded["republish first: " + commands.republish()] = None
-        commanded[commands.translate(group.name, run or "restore")] = None
+            run = target.restored.unfinished_run(topic, ids) or "restore"
+            commanded["republish first: " + commands.republish(run)] = None
+        commanded[commands.translate(group.name, run)] = None
     for topic in empty:
         commanded[
             f"the archive has no record of {topic}: {commands.from_start(group.name, topic)}"

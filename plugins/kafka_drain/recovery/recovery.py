@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import datetime
 
@@ -20,7 +21,7 @@ from kafka_drain.kafka.cluster_state import ASKED, Acl, Outcome, Part, Settings,
 from kafka_drain.kafka.describing import ClusterDescriber
 from kafka_drain.kafka.fitting import THROTTLES
 from kafka_drain.kafka.identity import is_other_cluster
-from kafka_drain.kafka.keeping import KEEPING
+from kafka_drain.kafka.keeping import EVERYWHERE, KEEPING, is_keeping
 from kafka_drain.kafka.topics import TopicSettings
 from kafka_drain.offsets import TopicPartition
 from kafka_drain.recovery.commands import Commands
@@ -81,7 +82,7 @@ def read_archived(archive: Archive, at: datetime | None) -> Archived:
     snapshot = archive.snapshot()
     held = held_topics(snapshot, described | snapshot.document.topics.keys())
     gone = _described_before(snapshot, {name: held[name] for name in held.keys() - described})
-    topics = (*(settings.topics or ()), *(topic for topic, _ in gone))
+    topics = (*_before_restores(snapshot, settings.topics or ()), *(topic for topic, _ in gone))
     return Archived(
         replace(settings, topics=tuple(sorted(topics, key=lambda topic: topic.name))),
         groups,
@@ -122,6 +123,16 @@ def held_topics(snapshot: Snapshot, topics: Collection[str]) -> dict[str, int]:
     return held
 
 
+def _before_restores(snapshot: Snapshot, topics: Collection[TopicState]) -> tuple[TopicState, ...]:
+    """Return topics as they were before they were created for a restore, where that was described.
+
+    One that was restored to its own cluster is described with what the restore needs.
+    """
+    kept = {topic.name: topic.partitions for topic in topics if is_keeping(topic.config)}
+    before = {topic.name: topic for topic, _ in _described_before(snapshot, kept)}
+    return tuple(before.get(topic.name, topic) for topic in topics)
+
+
 def _described_before(
     snapshot: Snapshot, partitions: Mapping[str, int]
 ) -> list[tuple[TopicState, str]]:
@@ -137,6 +148,8 @@ def _described_before(
         if moment.parts[Part.TOPICS].outcome != Outcome.CAPTURED:
             continue
         for topic in read_settings(root, moment).topics or ():
+            if is_keeping(topic.config):
+                continue
             if wanted.pop(topic.name, None) is not None:
                 found.append((topic, f"the description of {moment.answered_at}"))
         if not wanted:
@@ -144,6 +157,8 @@ def _described_before(
     noted = noted_topic_settings(root) if wanted else {}
     for name in wanted.keys() & noted.keys():
         each = noted[name]
+        if is_keeping(each.config):
+            continue
         count = max(each.partitions, wanted[name])
         id = snapshot.document.topics.get(name, "")
         topic = TopicState(name, id, count, each.replication_factor, each.config, {})
@@ -218,7 +233,8 @@ def plan_recovery(
     )
     if not state.cluster_id:
         raise KafkaUnavailableError(
-            f"Kafka at {cluster.config.bootstrap_servers} doesn't describe itself; try again"
+            f"Kafka at {cluster.config.bootstrap_servers} tells no cluster id, or doesn't describe "
+            "itself now; a recovery needs both"
         )
     missing = [topic for topic in topics if topic.name not in existing]
     values = {name: cluster.topic_config(name) for name in names}
@@ -263,10 +279,11 @@ def _refused_changes(
 
 def _keeping(cluster: KafkaCluster, missing: list[TopicState]) -> Mapping[str, str]:
     """Return what the target takes of the settings that a restore needs."""
-    try:
-        return cluster.keeping_settings(missing[0].name) if missing else KEEPING
-    except AuthorizationError:
-        return KEEPING
+    for topic in missing:
+        replicas = min(topic.replication_factor, cluster.brokers())
+        with suppress(AuthorizationError):
+            return cluster.keeping_settings(topic.name, TopicSettings(topic.partitions, replicas))
+    return EVERYWHERE if missing else KEEPING
 
 
 def apply_rows(

@@ -79,6 +79,16 @@ class Restored:
         runs = [each.run for each in self._to(there) if each.is_verified]
         return runs[-1] if runs else ""
 
+    def unfinished_run(self, source: str, ids: Mapping[str, str]) -> str | None:
+        """Return the newest run that is sending a topic's records; None for none.
+
+        Args:
+            source: Name of the topic.
+            ids: Ids of the target's topics now.
+        """
+        runs = [each.run for each in self._of(source, ids) if not each.is_verified]
+        return runs[-1] if runs else None
+
     def newest_run(self, source: str, ids: Mapping[str, str]) -> str | None:
         """Return the newest finished run that has sent a topic's records; None for none.
 
@@ -86,11 +96,14 @@ class Restored:
             source: Name of the topic.
             ids: Ids of the target's topics now; records in one that was recreated are gone.
         """
-        runs = [
-            each.run
+        runs = [each.run for each in self._of(source, ids) if each.is_verified]
+        return runs[-1] if runs else None
+
+    def _of(self, source: str, ids: Mapping[str, str]) -> list[SentTo]:
+        return [
+            each
             for each in self.sent
             if each.source == source
-            and each.is_verified
-            and not is_other_topic(each.topic_id, ids.get(each.topic, ""))
+            and each.topic in ids
+            and not is_other_topic(each.topic_id, ids[each.topic])
         ]
-        return runs[-1] if runs else None

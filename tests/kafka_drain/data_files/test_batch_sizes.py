@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from kafka_drain.data_files.batch_sizes import (
@@ -88,6 +88,7 @@ _SIZES = st.lists(
 
 
 @settings(max_examples=30)
+@example(sizes=[0, 0, *[3000] * 3, *[0] * 4, *[250_000] * 3], can_resize=False, capacity=250_000)
 @given(sizes=_SIZES, can_resize=st.booleans(), capacity=st.sampled_from([250_000, 1 << 31]))
 def test_in_steps_property(sizes: list[int], can_resize: bool, capacity: int) -> None:
     """Each row comes once and in order, however often a scan starts again or fails."""

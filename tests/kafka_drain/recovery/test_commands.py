@@ -40,7 +40,8 @@ def test_others() -> None:
         *("republish", *DRAIN, "--same-topics", "--run-name", "restore", "--apply")
     ]
     assert as_read(COMMANDS.apply_configs()) == [
-        *("plan-recovery", *DRAIN, "--apply", "configs", "--accept-lower-safety")
+        *("plan-recovery", *DRAIN, "--at", COMMANDS.at),
+        *("--apply", "configs", "--accept-lower-safety"),
     ]
     assert as_read(COMMANDS.create_topic("t", 3)) == [
         *(*server, "--create", "--topic", "t", "--partitions", "3")

@@ -20,6 +20,7 @@ from kafka_drain.kafka.cluster_state import (
     Settings,
     TopicState,
 )
+from kafka_drain.kafka.identity import NO_TOPIC_ID
 from kafka_drain.kafka.keeping import KEEPING
 from kafka_drain.offsets import TopicPartition
 from kafka_drain.recovery.commands import Commands
@@ -260,7 +261,13 @@ def restored_to(
         ),
         # Records of a topic that was recreated are gone.
         (restored_to(replace(SENT, topic_id="older")), "by hand", "republish first: "),
-        (restored_to(replace(SENT, is_verified=False)), "by hand", "republish first: "),
+        # That run goes on.
+        (
+            restored_to(replace(SENT, is_verified=False)),
+            "by hand",
+            "republish first: kafka-drain republish '/my archive' --bootstrap-servers new:9092 "
+            "--same-topics --run-name restore-1 --apply",
+        ),
         (
             restored_to(SENT, offset=9),
             "by hand",
@@ -333,6 +340,38 @@ def test_compare_restoring(sent: tuple[SentTo, ...], held: dict[str, int], actio
     assert row.lowers
     assert row.can_apply is (action == "change")
     assert ("--apply configs --accept-lower-safety" in row.note) is (action == "later")
+
+
+@pytest.mark.parametrize("id", ["id", NO_TOPIC_ID])
+def test_compare_restoring_without_ids(id: str) -> None:
+    """Where no id tells that the topic is another one, its settings tell what it was made for."""
+    there = replace(RESTORING, id=id)
+    ours = archived((replace(TOPIC, id=id),), held={"orders": 3})
+
+    for sent, action in (((), "later"), ((replace(SENT, topic_id=id),), "change")):
+        row = next(r for r in rows(ours, restored_to(*sent, there=there)) if len(r.sets) > 1)
+        assert str(row.action) == action
+
+
+def test_compare_restoring_refused_value() -> None:
+    """A value that the target refuses isn't replaced by its brokers' own, but named."""
+    theirs = restored_to(SENT, there=RESTORING)
+    theirs = replace(theirs, refusals={"orders": {"retention.ms": "no policy"}})
+
+    found = {row.setting: row for row in rows(archived((TOPIC,), held={"orders": 3}), theirs)}
+
+    assert "retention.ms" not in found[""].sets
+    assert found["retention.ms"].action == Action.BY_HAND
+
+
+@pytest.mark.parametrize(("sent", "action"), [((), "later"), ((SENT,), "change")])
+def test_compare_restoring_longer_retention(sent: tuple[SentTo, ...], action: str) -> None:
+    """What would delete restored records waits until they are verified, whoever has set it."""
+    there = replace(THERE, config={"retention.ms": "31536000000"})
+
+    found = rows(archived((TOPIC,), held={"orders": 3}), restored_to(*sent, there=there))
+
+    assert [str(row.action) for row in found if row.setting == "retention.ms"] == [action]
 
 
 def test_compare_restoring_same() -> None:

@@ -13,6 +13,7 @@ from kafka_drain.archive.cluster_moments import note_moment
 from kafka_drain.archive.topic_settings import write_topic_settings
 from kafka_drain.kafka.cluster_state import Settings, TopicState
 from kafka_drain.kafka.consumer_groups import Committed
+from kafka_drain.kafka.keeping import KEEPING
 from kafka_drain.kafka.topics import TopicSettings
 from kafka_drain.offsets import TopicPartition
 from kafka_drain.recovery.recovery import held_topics, read_archived, read_restored
@@ -35,8 +36,9 @@ def made(tmp_path: Path) -> MadeArchive:
     return made
 
 
-def describe(made: MadeArchive, hour: int, *topics: str) -> None:
-    listed = tuple(TopicState(name, f"id-{name}", 4, 1, {"hour": str(hour)}, {}) for name in topics)
+def describe(made: MadeArchive, hour: int, *topics: str, **settings: str) -> None:
+    config = {"hour": str(hour)} | settings
+    listed = tuple(TopicState(name, f"id-{name}", 4, 1, config, {}) for name in topics)
     at = f"2026-01-01T{hour:02}:00:00.000+00:00"
     note_moment(made.root, state(hour, Settings(topics=listed)), asked_at=at, answered_at=at)
 
@@ -60,6 +62,26 @@ def test_read_archived_gone(made: MadeArchive) -> None:
     assert topics == {"orders": {"hour": "3"}, "lost": {"hour": "2"}}
     assert found.gone == {"lost": "the description of 2026-01-01T02:00:00.000+00:00"}
     assert found.held == {"orders": 1, "lost": 3}
+
+
+def test_read_archived_restored_to_its_own_cluster(made: MadeArchive) -> None:
+    """What was described while a restore needed it isn't what the topic had."""
+    describe(made, 1, "orders")
+    for hour in (2, 3):
+        describe(made, hour, "orders", **KEEPING)
+
+    (found,) = read_archived(made.archive, None).settings.topics or ()
+
+    assert found.config == {"hour": "1"}
+
+
+def test_read_archived_kept_for_ever(made: MadeArchive) -> None:
+    """A topic that never had anything else had this."""
+    describe(made, 1, "orders", **KEEPING)
+
+    (found,) = read_archived(made.archive, None).settings.topics or ()
+
+    assert found.config == {"hour": "1", **KEEPING}
 
 
 @pytest.mark.parametrize("is_noted", [True, False])

@@ -52,7 +52,8 @@ class ArchivedOffsets:
         newest = next(filter(None, receipts), None)
         if newest is None or newest.cluster is None:
             return False
-        return newest.cluster.number > self.moment.number or not newest.described
+        drained, described = newest.cluster.number, self.moment.number
+        return drained > described or (drained == described and not newest.described)
 
     def check_topics(self, drained: Mapping[TopicPartition, str]) -> None:
         """Check that the offsets are of the topics that were drained.
