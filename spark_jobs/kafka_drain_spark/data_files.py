@@ -25,6 +25,10 @@ COLUMNS = {
     "topic": "string",
 }
 
+#: Number of rows that Spark's readers of columns hold at a time, each with its whole value. By
+#: default it is 4,096: of records of 100 kB, more than a drain's heap.
+BATCH_ROWS = 64
+
 _NONE: Mapping[str, str] = MappingProxyType({})
 
 
@@ -39,6 +43,8 @@ def read_files(
         columns: Types in Spark's DDL of further columns, which come from the files or their folder
             names; null if from neither.
     """
+    for file_format in ("parquet", "orc"):
+        spark.conf.set(f"spark.sql.{file_format}.columnarReaderBatchSize", str(BATCH_ROWS))
     types = {**COLUMNS, **columns}
     parts = [_read(spark, source, types) for source in sources]
     schema = ", ".join(f"`{name}` {kind}" for name, kind in types.items())

@@ -171,3 +171,26 @@ def test_drain_in_small_heap(cluster: KafkaCluster, thousandfold: str, tmp_path:
     assert validated.code == 0, validated.err
     [receipt] = Archive.at(str(archive)).generation(1).receipts()
     assert sum(part.records for part in receipt.partitions) == RECORDS
+
+
+@pytest.mark.soak
+def test_erase_in_small_heap(
+    cluster: KafkaCluster, make_topic: Any, send: Any, tmp_path: Path
+) -> None:
+    """What a heap drains, it also rewrites: Spark's readers hold a few rows at a time."""
+    topic = make_topic(partitions=1)
+    pipeline, archive, keys = tmp_path / "pipeline.json", tmp_path / "archive", tmp_path / "keys"
+    pipeline.write_text(json.dumps({"driver_memory": HEAP}))
+    keys.write_text("17\n")
+    for first in range(0, 3_000, 500):
+        send(topic, [(b"%d" % n, os.urandom(100_000), None, n) for n in range(first, first + 500)])
+    servers = ("--bootstrap-servers", cluster.config.bootstrap_servers)
+    job = ("--pipeline", pipeline, "--master", "local[2]")
+
+    assert kafka_drain("drain", archive, "--topic", topic, *servers, *job).code == 0
+    assert kafka_drain("validate", archive, *servers).code == 0
+    asked = ("--request", "r", "--by", "b", "--keys", keys, "--apply")
+    erased = kafka_drain("erase", archive, *servers, *job, *asked)
+
+    assert erased.code == 0, erased.err[-3000:]
+    assert kafka_drain("validate", archive, *servers, "--deep").code == 0
