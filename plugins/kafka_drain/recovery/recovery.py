@@ -144,26 +144,27 @@ def _described_before(
     """
     root, wanted = snapshot.root, dict(partitions)
     found: list[tuple[TopicState, str]] = []
+    # What a restore needs may be what the topic always had.
+    kept: dict[str, tuple[TopicState, str]] = {}
     for moment in MOMENTS.links(root) if wanted else ():
         if moment.parts[Part.TOPICS].outcome != Outcome.CAPTURED:
             continue
         for topic in read_settings(root, moment).topics or ():
+            each = topic, f"the description of {moment.answered_at}"
             if is_keeping(topic.config):
-                continue
-            if wanted.pop(topic.name, None) is not None:
-                found.append((topic, f"the description of {moment.answered_at}"))
+                kept.setdefault(topic.name, each)
+            elif wanted.pop(topic.name, None) is not None:
+                found.append(each)
         if not wanted:
             break
     noted = noted_topic_settings(root) if wanted else {}
-    for name in wanted.keys() & noted.keys():
-        each = noted[name]
-        if is_keeping(each.config):
-            continue
-        count = max(each.partitions, wanted[name])
+    for name in wanted.keys() & noted.keys() - kept.keys():
+        settings = noted[name]
+        count = max(settings.partitions, wanted[name])
         id = snapshot.document.topics.get(name, "")
-        topic = TopicState(name, id, count, each.replication_factor, each.config, {})
+        topic = TopicState(name, id, count, settings.replication_factor, settings.config, {})
         found.append((topic, "the last drain that saw it"))
-    return found
+    return [*found, *(kept[name] for name in wanted if name in kept)]
 
 
 def read_restored(root: UPath, cluster_id: str) -> Restored:

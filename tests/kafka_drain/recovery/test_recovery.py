@@ -84,6 +84,16 @@ def test_read_archived_kept_for_ever(made: MadeArchive) -> None:
     assert found.config == {"hour": "1", **KEEPING}
 
 
+def test_read_archived_gone_kept_for_ever(made: MadeArchive) -> None:
+    """Nor is one that was deleted left out because it had what a restore needs."""
+    describe(made, 1, "orders", "lost", **KEEPING)
+    describe(made, 2, "orders")
+
+    found = read_archived(made.archive, None)
+
+    assert found.gone == {"lost": "the description of 2026-01-01T01:00:00.000+00:00"}
+
+
 @pytest.mark.parametrize("is_noted", [True, False])
 def test_read_archived_never_described(made: MadeArchive, is_noted: bool) -> None:
     """Else it is as the last drain saw it, if one has noted that."""
