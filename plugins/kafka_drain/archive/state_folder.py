@@ -6,7 +6,6 @@ For archives that can't be written: a read-only copy, or somebody else's. It has
 
 from __future__ import annotations
 
-import shlex
 import uuid
 from dataclasses import dataclass
 
@@ -14,7 +13,7 @@ from upath import UPath
 
 from kafka_drain.errors import ArchiveError, ConfigError
 from kafka_drain.storage.json_files import create_document, is_unfinished, read_document, read_note
-from kafka_drain.storage.paths import is_of_volume, list_folder
+from kafka_drain.storage.paths import is_of_volume, list_folder, quoted
 
 #: Names the archive that the folder belongs to.
 BINDING = "state.json"
@@ -105,5 +104,5 @@ def arguments_of(folder: UPath) -> str:
         folder: An archive's folder, or one with the state of its runs.
     """
     bound = read_note(folder / BINDING, "archive")
-    place = shlex.quote(str(folder))
-    return place if bound is None else f"{shlex.quote(str(bound['archive']))} --state {place}"
+    place = quoted(folder)
+    return place if bound is None else f"{quoted(bound['archive'])} --state {place}"

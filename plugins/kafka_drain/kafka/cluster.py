@@ -385,8 +385,10 @@ class KafkaCluster:
             AuthorizationError: When this user may not create the topic.
         """
         asked = replace(shape, config=KEEPING)
+        if self._refusal(name, asked) is None:
+            return dict(KEEPING)
         refused = self.refused_settings(name, asked)
-        if not refused and self._refusal(name, asked) is not None:
+        if not refused:
             return dict(EVERYWHERE)
         return {setting: value for setting, value in KEEPING.items() if setting not in refused}
 
