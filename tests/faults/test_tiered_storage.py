@@ -72,9 +72,7 @@ class Tiered:
         def is_moved() -> bool:
             return all(self.segments(topic, partition) == [active] for partition in (0, 1))
 
-        what = f"segments of {topic} before {active} in the remote store"
-        # After objects were missing, a broker tries again ever later.
-        wait_for(is_moved, what, patience=90)
+        wait_for(is_moved, f"segments of {topic} before {active} in the remote store")
 
     @contextmanager
     def without(self, topic: str, partition: int, start: int) -> Iterator[None]:
@@ -130,10 +128,17 @@ def cluster(bootstrap_servers: str) -> KafkaCluster:
 def moved(tiered: Tiered, make_topic: Callable[..., str], send: Any) -> str:
     """A topic of two partitions with 40 records each: the broker itself has the last ten."""
     topic = make_topic(2, **REMOTE)
-    for partition in (0, 1):
-        send(topic, records(0, 40), partition)
+    send_segments(send, topic, 0, 40)
     tiered.wait_moved(topic, 30)
     return topic
+
+
+def send_segments(send: Any, topic: str, first: int, end: int) -> None:
+    """Send records to both partitions, so that each segment begins at a multiple of ten."""
+    for partition in (0, 1):
+        for start in range(first, end, PER_SEGMENT):
+            # All at once, the first batch may hold one record; a segment would begin at 1.
+            send(topic, records(start, start + PER_SEGMENT), partition)
 
 
 def records(first: int, end: int) -> list[Any]:
@@ -345,8 +350,7 @@ def test_drain_local_retention(
     pipeline = Pipeline(name="p", topics=[moved], archive=archive_folder)
     drain(pipeline)
     for end in (80, 120):
-        for partition in (0, 1):
-            send(moved, records(end - 40, end), partition)
+        send_segments(send, moved, end - 40, end)
         tiered.wait_moved(moved, end - 10)
         if end == 80:
             assert preflight(pipeline, cluster).warnings == []
