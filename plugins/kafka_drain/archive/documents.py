@@ -312,30 +312,30 @@ class WindowPlan(VersionedDocument):
     """`plan.json`: the contents of a window, fixed before it is written.
 
     Attributes:
+        kind: Why the window is written; None in a plan of an earlier release.
         interval: Data interval of a backfill: start (inclusive) and end (exclusive).
         topics: Topic ids by topic, for a backfill.
         before: Time before which all records of a deletion are.
+        replaced: Contents of the replaced files, for a window that replaces intact files.
         erasures: The erasures that it carries out, with the number of records; None otherwise.
         hashes: SHA-256 of the files that an erasure replaces, by path.
-        replaced: Contents of the replaced files, for a window that replaces intact files.
         ranges: Its offsets, sorted and disjoint for each partition.
         replaces: Files, relative to the archive, that it replaces.
         format: Format of its files.
-        kind: Why the window is written; None in a plan of an earlier release.
         partition_by: Columns named by its folders.
         opened_at: Time of opening, in ISO 8601.
     """
 
+    kind: str | None = None
     interval: Annotated[list[str], AfterValidator(_interval)] | None = None
     topics: dict[str, str] = {}
     before: str = ""
+    replaced: Replaced | None = None
     erasures: list[ErasureRow] | None = None
     hashes: dict[str, str] = {}
-    replaced: Replaced | None = None
     ranges: list[OffsetRow]
     replaces: list[str]
     format: FileFormat
-    kind: str | None = None
     partition_by: list[str] = []
     opened_at: str = ""
 
