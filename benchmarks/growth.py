@@ -11,8 +11,8 @@ from benchmarks.marks import Mark, Say
 from benchmarks.processes import Measured, measured, median_of
 from benchmarks.synthetic import Linker, SyntheticArchive, SyntheticCluster, unseal_newest
 from kafka_drain.archive.archive import Archive
-from kafka_drain.archive.journal.checks import check_sealed_state
 from kafka_drain.archive.journal.files import note_sealed
+from kafka_drain.archive.soundness import check_sealed_state
 from kafka_drain.proof.validation import Scope, validate_archive
 
 __all__ = ["measure_growth"]

@@ -17,8 +17,8 @@ from benchmarks.marks import Mark, Say
 from benchmarks.processes import measured
 from benchmarks.synthetic import TOPIC, Linker, SyntheticArchive, SyntheticCluster
 from kafka_drain.archive.archive import Archive
-from kafka_drain.archive.journal.checks import check_sealed_state
 from kafka_drain.archive.journal.files import note_sealed
+from kafka_drain.archive.soundness import check_sealed_state
 from kafka_drain.archive.topic_settings import write_topic_settings
 from kafka_drain.config.pipeline import Pipeline
 from kafka_drain.drain.drain import compile_spec

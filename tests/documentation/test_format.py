@@ -66,12 +66,12 @@ from kafka_drain.archive.generation_state import read_state
 from kafka_drain.archive.generation_summary import parse_summary
 from kafka_drain.archive.index_files import make_index, write_index
 from kafka_drain.archive.journal import entries
-from kafka_drain.archive.journal.checks import note_of_holes
 from kafka_drain.archive.journal.entries import Noted, parse_entry
 from kafka_drain.archive.journal.files import note_sealed
 from kafka_drain.archive.receipts import KafkaBounds, parse_receipt
 from kafka_drain.archive.schema_seals import parse_schema_seal
 from kafka_drain.archive.segment_overlaps import Hole
+from kafka_drain.archive.soundness import note_of_holes
 from kafka_drain.archive.topic_settings import write_topic_settings
 from kafka_drain.archive.watermarks import observe, write_observations
 from kafka_drain.config.pipeline import Pipeline

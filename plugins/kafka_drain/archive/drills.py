@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import re
 from contextlib import suppress
+from datetime import datetime, timedelta
 
 from upath import UPath
 
+from kafka_drain.archive.archive import Archive
 from kafka_drain.archive.documents import DrillDocument, DrillStarted
+from kafka_drain.archive.drill_status import DrillStatus
+from kafka_drain.config.pipeline import Pipeline
 from kafka_drain.errors import ArchiveError
 from kafka_drain.storage.json_files import write_document
 from kafka_drain.storage.paths import list_folder
@@ -45,6 +49,14 @@ def read_drills(root: UPath, newest: int = NEWEST) -> list[DrillDocument]:
 
 def _started_at(result: DrillDocument) -> str:
     return result.started_at
+
+
+def drill_status(pipeline: Pipeline, now: datetime) -> DrillStatus | None:
+    """Return the status of a pipeline's drills; None if it declares none."""
+    if pipeline.drill is None:
+        return None
+    max_age = timedelta(days=pipeline.drill.max_age_days)
+    return DrillStatus.of(read_drills(Archive.at(pipeline.archive).root), max_age, now)
 
 
 def unfinished_drills(root: UPath) -> list[DrillStarted]:

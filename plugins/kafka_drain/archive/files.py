@@ -16,10 +16,10 @@ from kafka_drain.archive.generation import Generation, list_data_files
 from kafka_drain.archive.generation_state import GenerationState, read_state
 from kafka_drain.archive.generation_summary import SummaryRow
 from kafka_drain.archive.index import Asked
-from kafka_drain.archive.journal.checks import SealedState, refuse_unsound
 from kafka_drain.archive.journal.files import read_journal
 from kafka_drain.archive.receipts import Receipt, ReceiptError, SealedFile
 from kafka_drain.archive.snapshot import Snapshot, SnapshotGeneration, SnapshotWindow
+from kafka_drain.archive.soundness import SealedState, refuse_unsound
 from kafka_drain.archive.summary_files import receipts_between
 from kafka_drain.archive.window import Window
 from kafka_drain.errors import DataFileError, ManifestInvalidError

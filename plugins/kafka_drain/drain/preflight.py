@@ -16,10 +16,10 @@ from upath import UPath
 from kafka_drain.archive.archive import Archive
 from kafka_drain.archive.generation_state import GenerationState, read_state
 from kafka_drain.archive.index import Asked
-from kafka_drain.archive.journal.checks import check_sealed_state
 from kafka_drain.archive.moved import moved_from
 from kafka_drain.archive.receipts import SealedTail
 from kafka_drain.archive.snapshot import Snapshot, SnapshotGeneration
+from kafka_drain.archive.soundness import check_sealed_state
 from kafka_drain.archive.watermarks import Observations, expiry_warnings, read_observations
 from kafka_drain.clock import Clock, utc_now
 from kafka_drain.config.offset_ranges import parse_acknowledgements

@@ -32,10 +32,10 @@ from kafka_drain.archive.files import ArchiveFile, archive_files
 from kafka_drain.archive.fold import WindowKind
 from kafka_drain.archive.format_version import ERASED_VERSION
 from kafka_drain.archive.generation import Generation, list_data_files
-from kafka_drain.archive.journal.checks import note_of_erasures, refuse_unsound
 from kafka_drain.archive.journal.files import note_sealed
 from kafka_drain.archive.receipts import Receipt, ReceiptError
 from kafka_drain.archive.snapshot import Snapshot
+from kafka_drain.archive.soundness import note_of_erasures, refuse_unsound
 from kafka_drain.config.pipeline import Pipeline
 from kafka_drain.errors import (
     ArchiveError,

@@ -19,8 +19,8 @@ from typing import Any
 from kafka_drain.archive.archive import Archive
 from kafka_drain.archive.generation import list_data_files
 from kafka_drain.archive.index import Asked
-from kafka_drain.archive.journal.checks import refuse_unsound
 from kafka_drain.archive.receipts import ReceiptError
+from kafka_drain.archive.soundness import refuse_unsound
 from kafka_drain.archive.summary_files import write_missing_summaries
 from kafka_drain.clock import Clock, utc_now
 from kafka_drain.config.pipeline import Pipeline

@@ -18,7 +18,6 @@ from kafka_drain.archive.erasures import read_erasures
 from kafka_drain.archive.generation import Generation
 from kafka_drain.archive.incarnations import LogEnds, log_ends
 from kafka_drain.archive.index import Asked
-from kafka_drain.archive.journal.checks import narrowed
 from kafka_drain.archive.receipts import (
     Receipt,
     ReceiptError,
@@ -26,6 +25,7 @@ from kafka_drain.archive.receipts import (
     SealedTail,
 )
 from kafka_drain.archive.snapshot import Snapshot, SnapshotGeneration, SnapshotWindow
+from kafka_drain.archive.soundness import narrowed
 from kafka_drain.config.source_options import INTERNAL_TOPICS
 from kafka_drain.errors import (
     ArchiveError,

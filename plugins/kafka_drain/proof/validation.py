@@ -21,13 +21,6 @@ from kafka_drain.archive.generation import Generation
 from kafka_drain.archive.generation_summary import Summary
 from kafka_drain.archive.index import Asked
 from kafka_drain.archive.index_files import check_index, index_to_write, write_index
-from kafka_drain.archive.journal.checks import (
-    SealedState,
-    check_sealed_state,
-    note_of_holes,
-    note_of_segment,
-    unreadable_document,
-)
 from kafka_drain.archive.journal.files import note_sealed
 from kafka_drain.archive.keys import damaged_keys
 from kafka_drain.archive.notes import unreadable_notes
@@ -36,6 +29,13 @@ from kafka_drain.archive.receipts import KafkaBounds, ReceiptError, SealedTail
 from kafka_drain.archive.schema_seals import SEALS, check_schemas
 from kafka_drain.archive.segment_overlaps import Hole
 from kafka_drain.archive.snapshot import Snapshot, SnapshotGeneration
+from kafka_drain.archive.soundness import (
+    SealedState,
+    check_sealed_state,
+    note_of_holes,
+    note_of_segment,
+    unreadable_document,
+)
 from kafka_drain.archive.summary_files import check_summary
 from kafka_drain.archive.topic_settings import noted_compaction
 from kafka_drain.archive.watermarks import (

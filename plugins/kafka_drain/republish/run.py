@@ -15,8 +15,8 @@ from typing import Any, Protocol, cast
 
 from kafka_drain.archive.archive import Archive
 from kafka_drain.archive.files import ArchiveFile, archive_files
-from kafka_drain.archive.journal.checks import refuse_unsound
 from kafka_drain.archive.snapshot import Snapshot
+from kafka_drain.archive.soundness import refuse_unsound
 from kafka_drain.errors import (
     ArchiveError,
     ConfigError,

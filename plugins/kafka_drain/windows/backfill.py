@@ -10,11 +10,11 @@ from typing import Any
 from kafka_drain.archive.coverage import read_owned
 from kafka_drain.archive.fold import WindowKind, is_of_interval
 from kafka_drain.archive.index import Asked
-from kafka_drain.archive.journal.checks import narrowed
 from kafka_drain.archive.journal.entries import REMOVED, Noted
 from kafka_drain.archive.journal.files import note_sealed
 from kafka_drain.archive.receipts import Receipt
 from kafka_drain.archive.snapshot import Snapshot
+from kafka_drain.archive.soundness import narrowed
 from kafka_drain.archive.window import Window
 from kafka_drain.config.offset_ranges import range_name
 from kafka_drain.config.pipeline import Pipeline

@@ -20,9 +20,9 @@ from kafka_drain.archive.coverage import Owned, read_owned
 from kafka_drain.archive.fold import WindowKind, is_of_interval
 from kafka_drain.archive.incarnations import log_ends
 from kafka_drain.archive.index import Asked, Index
-from kafka_drain.archive.journal.checks import refuse_unsound
 from kafka_drain.archive.receipts import SealedFile, records_of
 from kafka_drain.archive.snapshot import Snapshot, SnapshotWindow
+from kafka_drain.archive.soundness import refuse_unsound
 from kafka_drain.archive.window import Window
 from kafka_drain.clock import Clock, utc_now
 from kafka_drain.config.offset_ranges import parse_acknowledgements, range_name

@@ -17,8 +17,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from kafka_drain.archive.archive import Archive
-from kafka_drain.archive.journal.checks import recreate_journal, refuse_unsound
 from kafka_drain.archive.receipts import Receipt
+from kafka_drain.archive.soundness import recreate_journal, refuse_unsound
 from kafka_drain.config.pipeline import Pipeline
 from kafka_drain.errors import CheckpointError, KafkaDrainError
 from kafka_drain.findings import errors

@@ -14,11 +14,11 @@ from kafka_drain.archive.documents import ArchiveDocument
 from kafka_drain.archive.generation import Generation
 from kafka_drain.archive.generation_state import GenerationState, read_state
 from kafka_drain.archive.index import Asked
-from kafka_drain.archive.journal.checks import check_sealed_state, narrowed
 from kafka_drain.archive.journal.entries import REMOVED, Noted
 from kafka_drain.archive.journal.files import note_sealed
 from kafka_drain.archive.moved import moved_from
 from kafka_drain.archive.snapshot import Snapshot, SnapshotGeneration, SnapshotWindow
+from kafka_drain.archive.soundness import check_sealed_state, narrowed
 from kafka_drain.archive.window import Window, range_rows
 from kafka_drain.config.offset_ranges import parse_ranges
 from kafka_drain.data_files.file_offsets import CommittedFile

@@ -10,8 +10,8 @@ from upath import UPath
 from kafka_drain.archive.archive import Archive
 from kafka_drain.archive.fold import WindowKind
 from kafka_drain.archive.generation import Generation, list_data_files
-from kafka_drain.archive.journal.checks import refuse_unsound
 from kafka_drain.archive.snapshot import Snapshot, SnapshotWindow
+from kafka_drain.archive.soundness import refuse_unsound
 from kafka_drain.clock import utc_now
 from kafka_drain.errors import DataFileError, KeyUnavailableError
 from kafka_drain.progress import Level, Line, Progress, Ticker

@@ -23,17 +23,17 @@ from kafka_drain.archive.generation import list_data_files
 from kafka_drain.archive.incarnations import log_ends, offsets_in_log
 from kafka_drain.archive.index import Asked
 from kafka_drain.archive.index_files import add_to_index
-from kafka_drain.archive.journal.checks import (
-    SealedState,
-    narrowed,
-    note_of_window,
-    refuse_unsound,
-)
 from kafka_drain.archive.journal.files import note_sealed
 from kafka_drain.archive.keys import keys_for_writing
 from kafka_drain.archive.receipts import Receipt
 from kafka_drain.archive.segment_overlaps import claims_of, find_overlaps
 from kafka_drain.archive.snapshot import Snapshot
+from kafka_drain.archive.soundness import (
+    SealedState,
+    narrowed,
+    note_of_window,
+    refuse_unsound,
+)
 from kafka_drain.archive.topic_settings import noted_compaction
 from kafka_drain.archive.window import Window, range_rows
 from kafka_drain.clock import utc_now

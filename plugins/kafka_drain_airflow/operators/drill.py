@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 from airflow.providers.common.compat.sdk import AirflowFailException
 
 from kafka_drain.config.drill import Drill
-from kafka_drain.config.pipeline import Pipeline
 from kafka_drain.errors import DeliveryError
 from kafka_drain_airflow.connections import terminal_errors_fail
 from kafka_drain_airflow.evidence_connection import evidence_signer
@@ -21,20 +19,7 @@ from kafka_drain_airflow.store_connection import archive_access
 if TYPE_CHECKING:
     from airflow.providers.common.compat.sdk import Context
 
-    from kafka_drain.archive.drill_status import DrillStatus
     from kafka_drain.republish.engines.select import Engines
-
-
-def drill_status(pipeline: Pipeline, now: datetime) -> DrillStatus | None:
-    """Return the status of a pipeline's drills; None if it declares none."""
-    from kafka_drain.archive.archive import Archive
-    from kafka_drain.archive.drill_status import DrillStatus
-    from kafka_drain.archive.drills import read_drills
-
-    if pipeline.drill is None:
-        return None
-    max_age = timedelta(days=pipeline.drill.max_age_days)
-    return DrillStatus.of(read_drills(Archive.at(pipeline.archive).root), max_age, now)
 
 
 class DrillOperator(SparkJobOperator):
@@ -131,6 +116,7 @@ class DrillCheckOperator(PipelineOperator):
             AirflowFailException: If they aren't as they should be; says why.
         """
         from kafka_drain.archive.drill_status import DrillState
+        from kafka_drain.archive.drills import drill_status
         from kafka_drain.clock import utc_now
         from kafka_drain_airflow.observability.metrics import tell_drills
 

@@ -202,9 +202,9 @@ class ValidateManifestOperator(SparkJobOperator):
 
     def _drills(self) -> DrillStatus | None:
         """Return how the pipeline's restores that are tried went, and tell their metrics."""
+        from kafka_drain.archive.drills import drill_status
         from kafka_drain.clock import utc_now
         from kafka_drain_airflow.observability.metrics import tell_drills
-        from kafka_drain_airflow.operators.drill import drill_status
 
         drills = drill_status(self.pipeline, utc_now())
         if drills is not None:

@@ -9,7 +9,7 @@ import pytest
 
 from kafka_drain.archive.archive import Archive
 from kafka_drain.archive.generation import Generation
-from kafka_drain.archive.journal.checks import check_sealed_state
+from kafka_drain.archive.soundness import check_sealed_state
 from kafka_drain.errors import ArchiveError
 from kafka_drain.findings import Reason
 from kafka_drain.offsets import TopicPartition

@@ -31,9 +31,9 @@ from kafka_drain.archive.generation import Generation
 from kafka_drain.archive.history import History, read_history
 from kafka_drain.archive.index import Asked, Index, parse_index
 from kafka_drain.archive.index_files import index_to_write, write_index
-from kafka_drain.archive.journal.checks import check_sealed_state, note_of_window
 from kafka_drain.archive.journal.files import note_sealed
 from kafka_drain.archive.snapshot import Snapshot
+from kafka_drain.archive.soundness import check_sealed_state, note_of_window
 from kafka_drain.archive.summary_files import write_missing_summaries
 from kafka_drain.archive.window import Window
 from kafka_drain.config.pipeline import Pipeline

@@ -17,9 +17,9 @@ import kafka_drain
 from kafka_drain.archive.archive import Archive
 from kafka_drain.archive.files import archive_files
 from kafka_drain.archive.fold import WindowKind
-from kafka_drain.archive.journal.checks import note_of_segment
 from kafka_drain.archive.receipts import ReceiptError
 from kafka_drain.archive.snapshot import Snapshot
+from kafka_drain.archive.soundness import note_of_segment
 from kafka_drain.clock import utc_now
 from kafka_drain.config.pipeline import Pipeline
 from kafka_drain.drain.preflight import preflight

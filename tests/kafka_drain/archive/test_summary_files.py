@@ -15,9 +15,9 @@ from kafka_drain.archive.files import archive_files
 from kafka_drain.archive.generation import Generation
 from kafka_drain.archive.generation_summary import summarized
 from kafka_drain.archive.history import History, read_history
-from kafka_drain.archive.journal.checks import check_sealed_state
 from kafka_drain.archive.journal.files import note_sealed
 from kafka_drain.archive.receipts import ReceiptError
+from kafka_drain.archive.soundness import check_sealed_state
 from kafka_drain.archive.summary_files import receipts_between, write_missing_summaries
 from kafka_drain.errors import ManifestInvalidError
 from kafka_drain.findings import Reason

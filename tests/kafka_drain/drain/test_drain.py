@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from kafka_drain.archive.archive import Archive
-from kafka_drain.archive.journal.checks import check_sealed_state
+from kafka_drain.archive.soundness import check_sealed_state
 from kafka_drain.config.pipeline import Pipeline
 from kafka_drain.config.sink_options import writer_defaults
 from kafka_drain.drain import drain as draining

@@ -13,15 +13,15 @@ from upath import UPath
 
 from kafka_drain.archive.archive import Archive
 from kafka_drain.archive.copies import KEPT, copied_paths
-from kafka_drain.archive.journal.checks import check_sealed_state
 from kafka_drain.archive.journal.digests import digest_of
 from kafka_drain.archive.journal.entries import REMOVED
 from kafka_drain.archive.journal.files import read_journal
+from kafka_drain.archive.soundness import check_sealed_state
 from kafka_drain.findings import Finding, Reason
 from kafka_drain.proof.copy_checks import check_copies, copy_problem
 from kafka_drain.proof.validation import validate_archive
 from kafka_drain.windows.receipt_repair import repair_documents
-from tests.kafka_drain.archive.journal.test_checks_sealed_state import BACKFILL, G1, make_sealed
+from tests.kafka_drain.archive.test_soundness import BACKFILL, G1, make_sealed
 from tests.kafka_drain.golden import golden_cluster
 
 RECEIPT = f"{G1}/receipts/000000000012.json"

@@ -13,8 +13,8 @@ import pytest
 from benchmarks.synthetic import AnyHash
 from kafka_drain.archive.archive import Archive
 from kafka_drain.archive.copies import KEPT
-from kafka_drain.archive.journal.checks import recreate_journal
 from kafka_drain.archive.receipts import parse_receipt
+from kafka_drain.archive.soundness import recreate_journal
 from kafka_drain.archive.window import Window
 from kafka_drain.cli.main import main
 from kafka_drain.config.pipeline import Pipeline
@@ -29,7 +29,7 @@ from kafka_drain.windows.repair_steps import Seen, Step
 from kafka_drain.windows.roll import plan_roll
 from tests.forks import run_forked
 from tests.integration.killed_steps import kill_at_change
-from tests.kafka_drain.archive.journal.test_checks_sealed_state import (
+from tests.kafka_drain.archive.test_soundness import (
     BACKFILL,
     G1,
     G2,

@@ -11,11 +11,11 @@ import pytest
 from upath import UPath
 
 from kafka_drain.archive.documents import DrillDocument
-from kafka_drain.archive.drills import write_result
+from kafka_drain.archive.drills import drill_status, write_result
 from kafka_drain.clock import utc_now
 from kafka_drain.config.pipeline import Pipeline
 from kafka_drain.drills import drill as drills
-from kafka_drain_airflow.operators.drill import DrillCheckOperator, DrillOperator, drill_status
+from kafka_drain_airflow.operators.drill import DrillCheckOperator, DrillOperator
 from tests.kafka_drain.archive.test_drill_status import drill
 from tests.kafka_drain.golden import sealed_copy
 

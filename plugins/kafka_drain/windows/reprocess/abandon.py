@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from kafka_drain.archive.archive import Archive
-from kafka_drain.archive.journal.checks import refuse_unsound
+from kafka_drain.archive.soundness import refuse_unsound
 from kafka_drain.archive.window import Window
 from kafka_drain.errors import ConfigError
 from kafka_drain.storage.lease import hold_lease

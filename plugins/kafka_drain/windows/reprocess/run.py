@@ -18,9 +18,9 @@ from pathlib import Path
 from kafka_drain.archive.archive import Archive
 from kafka_drain.archive.files import archive_files
 from kafka_drain.archive.fold import WindowKind
-from kafka_drain.archive.journal.checks import refuse_unsound
 from kafka_drain.archive.receipts import Receipt
 from kafka_drain.archive.snapshot import Snapshot
+from kafka_drain.archive.soundness import refuse_unsound
 from kafka_drain.archive.window import Window
 from kafka_drain.config.pipeline import Pipeline
 from kafka_drain.drain.preflight import check_identity, find_partitions

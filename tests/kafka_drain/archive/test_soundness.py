@@ -21,10 +21,10 @@ from kafka_drain.archive.archive import Archive
 from kafka_drain.archive.files import archive_files
 from kafka_drain.archive.fold import WindowKind
 from kafka_drain.archive.generation import Generation
-from kafka_drain.archive.journal.checks import check_sealed_state, recreate_journal
 from kafka_drain.archive.journal.files import start_journal_anew
 from kafka_drain.archive.journal.identity import note_of_settings
 from kafka_drain.archive.receipts import Receipt, parse_receipt
+from kafka_drain.archive.soundness import check_sealed_state, recreate_journal
 from kafka_drain.archive.window import Window
 from kafka_drain.cli.main import main as run_command
 from kafka_drain.config.pipeline import Pipeline

@@ -20,7 +20,7 @@ from kafka_drain.findings import errors
 from kafka_drain.offsets import OffsetRange, TopicPartition
 from kafka_drain.proof.validation import validate_archive
 from kafka_drain.windows.receipt_repair import repair_documents
-from tests.kafka_drain.archive.journal.test_checks_sealed_state import (
+from tests.kafka_drain.archive.test_soundness import (
     BACKFILL,
     WINDOWS,
     make_sealed,
