@@ -223,11 +223,7 @@ class Admin:
 
     def _reach(self) -> list[Reached]:
         step_seconds = min(STEP_SECONDS, self.timeout / 3)
-        return reach(self.config.bootstrap_servers, self._protocol, step_seconds)
-
-    @property
-    def _protocol(self) -> str:
-        return str(self.config.settings.get("security.protocol", "plaintext")).lower()
+        return reach(self.config.bootstrap_servers, self.config.protocol, step_seconds)
 
     def _explain(
         self, error: KafkaError, answered: Callable[[KafkaError], KafkaDrainError], about: str
@@ -270,7 +266,7 @@ class Admin:
         why = reasons(reached) or said
         return KafkaUnavailableError(
             f"no response{about} from Kafka at {servers}{waited}: {why}; "
-            f"{remedy(reached, self._protocol)}"
+            f"{remedy(reached, self.config.protocol)}"
         )
 
     def _refused(self, seen: str) -> AuthenticationError:

@@ -119,6 +119,11 @@ class KafkaConfig:
         return str(self.settings["bootstrap.servers"])
 
     @property
+    def protocol(self) -> str:
+        """The security protocol in lower case: `plaintext` unless it is given."""
+        return str(self.settings.get("security.protocol", "plaintext")).lower()
+
+    @property
     def login(self) -> Login:
         """How clients show who they are."""
         return login_of(self.settings)

@@ -18,12 +18,16 @@ class Commands:
         servers: The target's brokers, `HOST:PORT`.
         connection: How `kafka-drain` was told where the target is.
         at: The time as of which the archive's descriptions count; empty for the newest.
+        state: The folder in which runs keep their state instead of in the archive; empty for there.
+        is_secured: Whether the target wants TLS or a login, so that Kafka's own tools need a file.
     """
 
     archive: str
     servers: str
     connection: Sequence[str] = ()
     at: str = ""
+    state: str = ""
+    is_secured: bool = False
 
     def republish(self, run: str = "restore") -> str:
         """Return what sends all records, as a run of a name."""
@@ -74,8 +78,13 @@ class Commands:
         return f"{self._kafka('configs', '--alter', *named)} {added}"
 
     def _drain(self, command: str, *arguments: str) -> str:
-        return shlex.join(["kafka-drain", command, self.archive, *self.connection, *arguments])
+        state = ["--state", self.state] if self.state else []
+        given = (*self.connection, *state, *arguments)
+        return shlex.join(["kafka-drain", command, self.archive, *given])
 
     def _kafka(self, tool: str, *arguments: object) -> str:
         given = map(str, arguments)
-        return shlex.join([f"kafka-{tool}.sh", "--bootstrap-server", self.servers, *given])
+        command = shlex.join([f"kafka-{tool}.sh", "--bootstrap-server", self.servers, *given])
+        # The shell refuses it while the variable isn't set.
+        file = ' --command-config "${CLIENT_PROPERTIES:?}"' if self.is_secured else ""
+        return f"{command}{file}"

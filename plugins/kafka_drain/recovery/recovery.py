@@ -170,6 +170,10 @@ def _described_before(
 def read_restored(root: UPath, cluster_id: str) -> Restored:
     """Read what an archive's republishes have restored to a cluster; those of drills don't count.
 
+    Args:
+        root: Where the runs keep their state: the archive's folder, or another.
+        cluster_id: Id of the cluster.
+
     Raises:
         ArchiveError: When the document of a run was changed.
     """
@@ -218,7 +222,7 @@ def plan_recovery(
         KafkaUnavailableError: When the target doesn't answer.
     """
     archived = read_archived(archive, at)
-    restored = read_restored(archive.root, cluster.cluster_id())
+    restored = read_restored(archive.state, cluster.cluster_id())
     existing = set(cluster.topic_names())
     topics = archived.settings.topics or ()
     names = [topic.name for topic in topics if topic.name in existing]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import subprocess
+from dataclasses import replace
 
 import pytest
 
@@ -67,5 +68,23 @@ def test_add_user() -> None:
         *("--entity-name", HOSTILE, "--add-config"),
         "SCRAM-SHA-512=[iterations=4096,password=my secret]",
     ]
+    with pytest.raises(subprocess.CalledProcessError):
+        as_read(command)
+
+
+def test_state() -> None:
+    """What runs keep elsewhere is looked for there, by each command that reads or writes it."""
+    commands = replace(COMMANDS, at="", state="/my state")
+
+    for command in (commands.republish(), commands.apply_configs(), commands.translate("g", "r")):
+        words = as_read(command)
+        assert words[1:6] == [*DRAIN, "--state", "/my state"]
+
+
+def test_secured() -> None:
+    """Kafka's own tools need a file for a login, which the shell has to have."""
+    command = replace(COMMANDS, is_secured=True).create_topic("t", 3)
+
+    assert as_read(command, CLIENT_PROPERTIES="/my file")[-2:] == ["--command-config", "/my file"]
     with pytest.raises(subprocess.CalledProcessError):
         as_read(command)

@@ -7,8 +7,13 @@ from collections import Counter
 
 from rich.console import Console
 
-from kafka_drain.archive.archive import Archive
-from kafka_drain.cli.commands.arguments import add_archive, add_kafka, cluster_from
+from kafka_drain.cli.commands.arguments import (
+    add_archive,
+    add_kafka,
+    add_state,
+    archive_from,
+    cluster_from,
+)
 from kafka_drain.cli.console import answer, complain, new_table, print_table, say
 from kafka_drain.cli.exit_codes import FAILED, OK
 from kafka_drain.config.checks import refuse
@@ -23,6 +28,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the command's arguments."""
     add_archive(parser)
     add_kafka(parser)
+    add_state(parser)
     parser.add_argument(
         "--at",
         metavar="TIME",
@@ -54,21 +60,31 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Show the differences; apply those of the chosen kinds."""
-    archive, cluster = Archive.at(options.archive), cluster_from(options)
+    archive, cluster = archive_from(options), cluster_from(options)
     archive.require()
     kinds = _kinds(options.apply)
     at = parse_time("--at", options.at) if options.at else None
     servers = cluster.config.bootstrap_servers
-    commands = Commands(str(archive.root), servers, _connection(options, servers), options.at or "")
+    commands = Commands(
+        str(archive.root),
+        servers,
+        _connection(options, servers),
+        options.at or "",
+        options.state or "",
+        cluster.config.protocol != "plaintext",
+    )
     plan = plan_recovery(archive, cluster, commands, at)
     rows, held = chosen(plan.rows, kinds, accept_lower_safety=options.accept_lower_safety)
     applied, refused = apply_rows(rows, cluster, say)
+    # A topic that was created has settings that are to be set back later.
+    now = plan_recovery(archive, cluster, commands, at) if applied else plan
+    left = [row for row in now.rows if row.action in LEFT]
     document = {
         "archive": str(archive.root),
         "as_of": {str(part): when for part, when in plan.archived.as_of.items()},
         "target": plan.target_id,
         "rows": [row.to_dict() for row in plan.rows],
-        "left": sum(row.action in LEFT for row in plan.rows),
+        "left": len(left),
         "not_compared": dict(plan.not_compared),
         "actions": dict(Counter(str(row.action) for row in plan.rows)),
         "applied": applied,
@@ -93,10 +109,9 @@ def run(options: argparse.Namespace) -> int:
         say(Line(f"plan-recovery: not applied: {what} {row.lowers}", Level.WARNING))
     if held:
         say(Line("plan-recovery: pass --accept-lower-safety to apply these too", Level.WARNING))
-    if not kinds:
-        left = Counter(str(row.action) for row in plan.rows if row.action in LEFT)
-        counted = ", ".join(f"{count:,} {action}" for action, count in left.items())
-        say(f"plan-recovery: what is left: {counted or 'nothing'}")
+    actions = Counter(str(row.action) for row in left).items()
+    counted = ", ".join(f"{count:,} {action}" for action, count in actions)
+    say(f"plan-recovery: what is left: {counted or 'nothing'}")
     for why in refused:
         complain(f"kafka-drain plan-recovery: {why}")
     if not kinds:
