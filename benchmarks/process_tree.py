@@ -23,7 +23,8 @@ class Cost:
         seconds: Duration of the part that is compared, such as only the query.
         process_seconds: Duration of the whole process.
         cpu_seconds: CPU time of its process tree.
-        peak_mib: Peak memory of the process tree (RSS, sampled).
+        peak_mib: Peak memory of the process tree (PSS, sampled): as a container counts it, what
+            processes share counts once.
     """
 
     seconds: float
@@ -33,7 +34,9 @@ class Cost:
 
 
 class PeakMemory:
-    """Samples the memory of a process tree (RSS).
+    """Samples the memory of a process tree (PSS).
+
+    A process that Java or Python has just forked shares all of its parent's memory.
 
     Attributes:
         by_program: Peak of all processes of each program, in MiB, by the program's name.
@@ -59,8 +62,8 @@ class PeakMemory:
             held: Counter[str] = Counter()
             for process in _tree(self._root):
                 try:
-                    held[process.name()] += process.memory_info().rss
-                except psutil.NoSuchProcess:
+                    held[process.name()] += process.memory_full_info().pss
+                except (psutil.NoSuchProcess, psutil.AccessDenied):
                     continue
             self._peak_mib = max(self._peak_mib, held.total() / (1 << 20))
             for name, size in held.items():

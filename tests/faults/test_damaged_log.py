@@ -27,6 +27,7 @@ from kafka_drain.gaps import Gap
 from kafka_drain.kafka.client_config import KafkaConfig
 from kafka_drain.kafka.cluster import KafkaCluster
 from kafka_drain.kafka.records import read_records
+from kafka_drain.kafka.single_records import read_single_records, read_times
 from kafka_drain.offsets import OffsetRange, TopicPartition
 from kafka_drain.proof.gap_probe import classify_gaps
 from kafka_drain.proof.report import Report
@@ -214,3 +215,7 @@ def test_read_corrupt_batch(cluster: KafkaCluster) -> None:
         list(read_records(cluster.config, tp, OffsetRange(0, 100), "read_uncommitted"))
     with pytest.raises(SourceRecordError, match=says):
         classify_gaps(cluster, {tp: [OffsetRange(45, 46)]})
+    with pytest.raises(SourceRecordError, match=says):
+        read_single_records(cluster.config, {tp: 45})
+    with pytest.raises(SourceRecordError, match=says):
+        read_times(cluster.config, {tp: 0}, 100)

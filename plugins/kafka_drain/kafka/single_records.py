@@ -37,6 +37,8 @@ _SETTINGS = {
     "auto.offset.reset": "error",
     # What is there, whether committed or not.
     "isolation.level": "read_uncommitted",
+    # A damaged batch isn't to count as another record than the archived one.
+    "check.crcs": True,
     **BOUNDED,
     "queued.min.messages": 1,
     "fetch.queue.backoff.ms": 0,
@@ -62,6 +64,7 @@ def read_single_records(
 
     Raises:
         AuthorizationError: When an ACL on a topic is missing.
+        SourceRecordError: When a batch is damaged in Kafka's log.
         KafkaUnavailableError: When Kafka doesn't respond.
     """
     return {tp: _seen(message) for tp, message in messages(config, [offsets], 1)}
@@ -82,6 +85,7 @@ def read_times(
 
     Raises:
         AuthorizationError: When an ACL on a topic is missing.
+        SourceRecordError: When a batch is damaged in Kafka's log.
         KafkaUnavailableError: When Kafka doesn't respond.
     """
     found: dict[TopicPartition, list[tuple[int, int]]] = {tp: [] for tp in offsets}
