@@ -108,12 +108,16 @@ class Watch:
             self._thread = threading.Thread(target=self._keep, name="outages", daemon=True)
             self._thread.start()
 
+    def hush(self) -> None:
+        """Say nothing any more."""
+        self._closed.set()
+
     def close(self) -> None:
         """Say nothing any more, and wait for the end of a look that has begun: seconds at most.
 
         A client that is in use while the process ends may crash it.
         """
-        self._closed.set()
+        self.hush()
         if self._thread is not None:
             # How the command ended is decided.
             with suppress(KeyboardInterrupt):
@@ -158,3 +162,10 @@ def watch(name: str, look: Look) -> None:
     opened = _WATCH.get()
     if opened is not None:
         opened.add(name, look)
+
+
+def hush() -> None:
+    """Let the context that `told_of_outages` made say nothing any more; nothing without one."""
+    opened = _WATCH.get()
+    if opened is not None:
+        opened.hush()

@@ -95,13 +95,16 @@ def _counted(method: Callable[..., Any], change: Callable[[], None]) -> Callable
     return call
 
 
-def start_kafka_drain(folder: Path, *arguments: object) -> BaseProcess:
+def start_kafka_drain(
+    folder: Path, *arguments: object, environment: Mapping[str, str | None] | None = None
+) -> BaseProcess:
     """Start `kafka-drain` in a separate process; what it says goes to `out` and `err` in a folder.
 
     The process is the command's own: a signal to it is a signal to `kafka-drain`.
     """
     said = [folder / "out", folder / "err"]
-    return fork(_command, [str(argument) for argument in arguments], _variables(None), said)
+    command = [str(argument) for argument in arguments]
+    return fork(_command, command, _variables(environment), said)
 
 
 def _command(command: Sequence[str], variables: Mapping[str, str], said: Sequence[Path]) -> None:

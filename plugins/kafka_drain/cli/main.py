@@ -29,7 +29,7 @@ from kafka_drain.cli.exit_codes import (
 )
 from kafka_drain.config.checks import nearest
 from kafka_drain.errors import ArchiveError, ConfigError, KafkaDrainError
-from kafka_drain.outages import told_of_outages
+from kafka_drain.outages import hush, told_of_outages
 
 #: What each command does. Its module has the same name, in `kafka_drain.cli.commands`.
 COMMANDS = {
@@ -90,10 +90,10 @@ def _run(options: argparse.Namespace, terminal: ModuleType) -> int:
             code: int = options.command(options)
         return code
     except (ConfigError, ArchiveError) as error:
-        terminal.complain(f"kafka-drain {options.name}: {error}")
+        _complain(terminal, f"kafka-drain {options.name}: {error}")
         return USAGE
     except KafkaDrainError as error:
-        terminal.complain(f"kafka-drain {options.name}: {error}")
+        _complain(terminal, f"kafka-drain {options.name}: {error}")
         return FAILED
     except BrokenPipeError:
         # The reader (such as `head`) wants no more of answers that are printed one by one.
@@ -102,29 +102,38 @@ def _run(options: argparse.Namespace, terminal: ModuleType) -> int:
         return OK
     except OSError as error:
         # A file that this user may not read, a folder in its place, a disk that fails.
-        terminal.complain(
+        _complain(
+            terminal,
             f"kafka-drain {options.name}: {error.filename or 'the system'}: "
             f"{error.strerror or error}; check that this user may read and write the archive, and "
-            "the machine's disks"
+            "the machine's disks",
         )
         return FAILED
     except SystemExit as error:
-        terminal.complain(
+        _complain(
+            terminal,
             f"kafka-drain {options.name}: something that it called ended it by "
-            f"sys.exit({error.code!r}) before it was done"
+            f"sys.exit({error.code!r}) before it was done",
         )
         return FAILED
     except KeyboardInterrupt as error:
         ended = error.code if isinstance(error, _Ended) else INTERRUPTED
         # A terminal that was closed takes nothing any more.
         with suppress(OSError):
-            terminal.complain(
+            _complain(
+                terminal,
                 f"kafka-drain {options.name}: {_ENDED[ended]}; what it had started has ended. Run "
-                "the same command again to continue"
+                "the same command again to continue",
             )
         return ended
     finally:
         terminal.end_progress(keep=True)
+
+
+def _complain(terminal: ModuleType, line: str) -> None:
+    """Print why a command failed, as the last that is said: its clients may take a while to go."""
+    hush()
+    terminal.complain(line)
 
 
 def _open_closed_streams() -> None:

@@ -382,7 +382,7 @@ def _result(drill: _Drill) -> DrillDocument:
         "started_at": drill.started_at.isoformat(timespec="milliseconds"),
         "finished_at": drill.clock().isoformat(timespec="milliseconds"),
         "sample": _sample_row(plan.sample) if plan is not None else None,
-        "cluster_id": _cluster_id(drill.cluster),
+        "cluster_id": _cluster_id(drill),
         "topics": drill.topics,
         "records": drill.records,
         "rto_seconds": drill.rto_seconds,
@@ -417,9 +417,13 @@ def _decoded_row(decoding: Decoding) -> dict[str, Any]:
     }
 
 
-def _cluster_id(cluster: KafkaCluster) -> str:
+def _cluster_id(drill: _Drill) -> str:
+    """Return the cluster's id; empty if it isn't known, and asking may take long."""
+    told = drill.cluster.named().get("cluster_id")
+    if told is not None or any(problem.transient for problem in drill.problems):
+        return told or ""
     try:
-        return cluster.cluster_id()
+        return drill.cluster.cluster_id()
     except KafkaDrainError:
         # The reason why the drill failed.
         return ""

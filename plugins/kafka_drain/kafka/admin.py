@@ -169,18 +169,20 @@ class Admin:
         Asks with the connection's login for the cluster: any broker knows it, and it takes no ACL.
         The connection stays open until the next look.
         """
+        ends = time.monotonic() + self._quick.timeout
         try:
-            self._quick.ask(self._quick._ping)
+            self._quick.ask(lambda client: self._quick._ping(client, ends - time.monotonic()))
         except KafkaDrainError as error:
             return error
         return None
 
-    def _ping(self, client: AdminClient) -> None:
+    def _ping(self, client: AdminClient, seconds: float) -> None:
+        seconds = max(seconds, BACKOFF_SECONDS)
         if self._tells_id:
-            answer_of(client.describe_cluster(request_timeout=self.timeout), self.timeout)
+            answer_of(client.describe_cluster(request_timeout=seconds), seconds)
         else:
             # confluent-kafka 2.16 ends the process when it is to describe a cluster without an id.
-            client.list_topics(timeout=self.timeout)
+            client.list_topics(timeout=seconds)
 
     @cached_property
     def _quick(self) -> Admin:
@@ -197,16 +199,19 @@ class Admin:
 
         Raises:
             KafkaException: When librdkafka refuses the settings.
-            KafkaDrainError: When the login is refused, or waiting for an answer can't help.
+            KafkaDrainError: When the login is refused, waiting for an answer can't help, or the
+                time for one is over.
         """
         client = admin_client(self.config, error_cb=self.note_refusal)
-        until = time.monotonic() + min(PATIENCE_SECONDS, self.timeout)
+        began, said = time.monotonic(), ""
+        until = began + min(PATIENCE_SECONDS, self.timeout)
         seconds = _LISTEN_SECONDS
         # A name may become known, and a port be taken over, while services start.
         while (left := until - time.monotonic()) > 0:
             try:
                 listed = client.list_topics(timeout=min(seconds, left))
-            except KafkaException:
+            except KafkaException as error:
+                said = error.args[0].str()
                 client.poll(0)
                 seconds *= 2
             else:
@@ -218,6 +223,8 @@ class Admin:
             reached = [] if self._refusals else self._reach()
             if self._refusals or is_lasting(reached):
                 raise self._silence(reached)
+            if time.monotonic() - began >= self.timeout:
+                raise self._silence(reached, said=said)
         self._is_contacted = True
         return client
 

@@ -19,12 +19,16 @@ from kafka_drain.background import Background
 #: Time that an address has for each step: to accept a connection, and to answer on it.
 STEP_SECONDS = 3.0
 
+#: Time for an answer in plaintext where nobody answers TLS.
+_PLAIN_SECONDS = 1.0
+
 #: Number of addresses that are looked at: any of them would do for a client.
 _MOST = 10
 
 #: Kafka's first request on a connection, ApiVersions, in its first version: key, version, id, and
-#: the name of the client (https://kafka.apache.org/protocol).
-_ID = 1_263_551_073
+#: the name of the client (https://kafka.apache.org/protocol). The id are two ends of lines: servers
+#: that read lines, such as web servers, answer too.
+_ID = int.from_bytes(b"\r\n\r\n", "big")
 _NAME = b"kafka-drain"
 _BODY = struct.pack(f">hhih{len(_NAME)}s", 18, 0, _ID, len(_NAME), _NAME)
 _REQUEST = struct.pack(">i", len(_BODY)) + _BODY
@@ -173,18 +177,20 @@ def _over_tls(place: tuple[str, int], seconds: float) -> Answer:
     """Return what an address says to a client that speaks TLS."""
     said = _shake(place, seconds)
     if said is Answer.TLS:
-        return Answer.ANSWERS
-    if said not in (Answer.CLOSES, Answer.OTHER):
-        return said
+        # A broker may want a certificate first, and not answer.
+        is_other = _asked(place, seconds, with_tls=True) is Answer.OTHER
+        return Answer.OTHER if is_other else Answer.ANSWERS
     # Only an answer in plaintext shows that it doesn't speak TLS: this machine's own library may
     # refuse what the client's accepts, such as old ciphers.
-    plain = _asked(place, seconds)
+    plain = _asked(place, min(seconds, _PLAIN_SECONDS) if said is Answer.SILENT else seconds)
     if plain is Answer.ANSWERS:
         return Answer.PLAINTEXT
-    return Answer.ANSWERS if said is Answer.OTHER and plain is not Answer.OTHER else said
+    if plain is Answer.OTHER:
+        return plain
+    return Answer.ANSWERS if said is Answer.OTHER else said
 
 
-def _asked(place: tuple[str, int], seconds: float) -> Answer:
+def _asked(place: tuple[str, int], seconds: float, *, with_tls: bool = False) -> Answer:
     """Ask which requests a broker understands.
 
     Raises:
@@ -192,8 +198,11 @@ def _asked(place: tuple[str, int], seconds: float) -> Answer:
     """
     with socket.create_connection(place, seconds) as connection:
         try:
-            connection.sendall(_REQUEST)
-            said = _read(connection, 8)
+            if with_tls:
+                with _context().wrap_socket(connection, server_hostname=place[0]) as wrapped:
+                    said = _answer(wrapped)
+            else:
+                said = _answer(connection)
         except TimeoutError:
             return Answer.SILENT
         except OSError:
@@ -205,9 +214,11 @@ def _asked(place: tuple[str, int], seconds: float) -> Answer:
     return Answer.ANSWERS if struct.unpack(">i", said[4:])[0] == _ID else Answer.OTHER
 
 
-def _read(connection: socket.socket, size: int) -> bytes:
+def _answer(connection: socket.socket) -> bytes:
+    """Return how the answer to the request begins: its size and its id."""
+    connection.sendall(_REQUEST)
     said = b""
-    while len(said) < size and (more := connection.recv(size - len(said))):
+    while len(said) < 8 and (more := connection.recv(8 - len(said))):
         said += more
     return said
 
@@ -218,11 +229,9 @@ def _shake(place: tuple[str, int], seconds: float) -> Answer:
     Raises:
         OSError: When there is no connection.
     """
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
     with socket.create_connection(place, seconds) as connection:
         try:
-            context.wrap_socket(connection, server_hostname=place[0]).close()
+            _context().wrap_socket(connection, server_hostname=place[0]).close()
         except TimeoutError:
             return Answer.SILENT
         except ssl.SSLEOFError:
@@ -233,3 +242,10 @@ def _shake(place: tuple[str, int], seconds: float) -> Answer:
         except OSError:
             return Answer.CLOSES
     return Answer.TLS
+
+
+def _context() -> ssl.SSLContext:
+    """Return what begins TLS with anybody."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+    return context

@@ -46,7 +46,7 @@ from kafka_drain.archive.watermarks import (
 )
 from kafka_drain.clock import Clock, utc_now
 from kafka_drain.config.offset_ranges import parse_acknowledgements
-from kafka_drain.errors import ArchiveError, KafkaUnavailableError, TopicError
+from kafka_drain.errors import ArchiveError, KafkaDrainError, TopicError
 from kafka_drain.findings import (
     OF_SEALED,
     OF_WITNESS,
@@ -200,6 +200,7 @@ def validate_archive(
         EvidenceError: When the witness can't be read.
         ArchiveError: When the folder isn't an archive, or belongs to another Kafka cluster.
         KafkaUnavailableError: When Kafka has to be asked and doesn't answer.
+        AuthenticationError: When it refuses the login.
     """
     began, now = time.monotonic(), clock()
     acknowledged = parse_acknowledgements(acknowledge_expired)
@@ -231,6 +232,9 @@ def validate_archive(
         report.add_index(left_out.index)
     report.add_windows(checked, left_out.index if left_out is not None else None)
     is_asked = cluster is not None and writes
+    if cluster is not None and writes and describe is not None:
+        # A description fails for nothing, so it would only be waited for.
+        cluster.cluster_id()
     described = capture(snapshot, describe if is_asked else None, clock)
     receipts = [*sealed.newest.values()]
     report.findings += check_descriptions(snapshot, described.moment, receipts, whole=whole)
@@ -285,15 +289,15 @@ def validate_archive(
 
 
 def validate_files_alone(
-    archive: Archive, error: KafkaUnavailableError, say: Callable[[str], None], **how: Any
+    archive: Archive, error: KafkaDrainError, say: Callable[[str], None], **how: Any
 ) -> Report:
-    """Say what the files of an archive prove without Kafka, which didn't answer.
+    """Say what the files of an archive prove without Kafka, which didn't answer or let nobody in.
 
     Seals and notes nothing.
 
     Args:
         archive: The archive.
-        error: Why Kafka didn't answer.
+        error: Why.
         say: Takes lines of progress.
         how: Further arguments of `validate_archive`.
     """

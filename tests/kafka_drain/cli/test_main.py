@@ -16,8 +16,10 @@ from typing import Any
 import pytest
 
 import kafka_drain
+from kafka_drain import outages
 from kafka_drain.cli import commands
 from kafka_drain.cli.main import COMMANDS, main, parser
+from kafka_drain.errors import KafkaUnavailableError
 from tests.kafka_drain.golden import MANIFEST, sealed_copy
 
 #: Modules that commands share.
@@ -134,6 +136,37 @@ def test_main_document_unreadable(
     assert main([command, str(archive.root)]) == 1
 
     assert f"{document}: Is a directory; check that" in capsys.readouterr().err
+
+
+def test_main_outage_seen_after_the_end(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """What a command says last is why it failed, also if its clients take a while to go."""
+    away, let_go = KafkaUnavailableError("b:9092 refuses connections"), threading.Event()
+
+    class Client:
+        def __del__(self) -> None:
+            let_go.set()
+            for thread in threading.enumerate():
+                if thread.name == "outages":
+                    thread.join(2)
+
+    def look() -> KafkaUnavailableError:
+        let_go.wait(10)
+        return away
+
+    def run(_: object) -> int:
+        # The error's traceback keeps it until the command has said how it ended.
+        client = Client()
+        outages.watch("Kafka at b", look)
+        raise KafkaUnavailableError(f"{client.__class__.__name__}: no response")
+
+    monkeypatch.setattr(outages, "LOOK_SECONDS", 0.01)
+    monkeypatch.setattr("kafka_drain.cli.commands.inspect.run", run)
+
+    assert main(["inspect", "folder"]) == 1
+
+    assert capsys.readouterr().err == "kafka-drain inspect: Client: no response\n"
 
 
 @pytest.mark.parametrize(

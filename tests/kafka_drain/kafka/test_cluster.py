@@ -49,9 +49,10 @@ def test_matching_nothing(named: Named, pattern: str, remedy: str) -> None:
     assert f"matches no topic at 127.0.0.1:1; {remedy}" in str(caught.value)
 
 
-def test_client_freed_at_once() -> None:
+def test_client_freed_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """A dropped cluster's client is freed by whoever drops it, not by the garbage collector."""
-    cluster = KafkaCluster(KafkaConfig({"bootstrap.servers": "127.0.0.1:1"}), 0.1)
+    monkeypatch.setattr("kafka_drain.kafka.admin.PATIENCE_SECONDS", 0.1)
+    cluster = KafkaCluster(KafkaConfig({"bootstrap.servers": "127.0.0.1:1"}), 10)
     assert cluster.admin.client is cluster.admin.client
     gone = weakref.ref(cluster)
 

@@ -68,6 +68,15 @@ def web(connection: socket.socket) -> None:
     connection.sendall(b"HTTP/1.1 400 Bad Request\r\n\r\n")
 
 
+def web_by_line(connection: socket.socket) -> None:
+    """Answer as a web server does that waits for the end of what it is asked."""
+    asked = b""
+    while b"\r\n\r\n" not in asked and (more := connection.recv(1000)):
+        asked += more
+    if asked:
+        connection.sendall(b"HTTP/1.1 400 Bad Request\r\n\r\n")
+
+
 def old_tls(connection: socket.socket) -> None:
     """Speak TLS in a way that Python's library refuses; librdkafka's may not."""
     if connection.recv(1000)[:1] == b"\x16":
@@ -102,6 +111,15 @@ def of_kind(context: ssl.SSLContext) -> Iterator[dict[str, str]]:
         with context.wrap_socket(connection, server_side=True) as wrapped:
             wrapped.recv(1000)
 
+    def web_tls(connection: socket.socket) -> None:
+        with context.wrap_socket(connection, server_side=True) as wrapped:
+            web(wrapped)
+
+    def kafka_tls(connection: socket.socket) -> None:
+        with context.wrap_socket(connection, server_side=True) as wrapped:
+            kafka(wrapped)
+
+    kinds = (kafka, web, web_by_line, old_tls, silent, closing, tls, web_tls, kafka_tls)
     with ExitStack() as stack, socket.socket() as unused:
         unused.bind(("127.0.0.1", 0))
         yield {
@@ -110,7 +128,7 @@ def of_kind(context: ssl.SSLContext) -> Iterator[dict[str, str]]:
             "label": "kafka..svc:9092",
             **{
                 handle.__name__: f"127.0.0.1:{stack.enter_context(listener(handle))}"
-                for handle in (kafka, web, old_tls, silent, closing, tls)
+                for handle in kinds
             },
         }
 
@@ -134,6 +152,11 @@ def of_kind(context: ssl.SSLContext) -> Iterator[dict[str, str]]:
         ("kafka", "sasl_ssl", Answer.PLAINTEXT, True, "set security.protocol to SASL_PLAINTEXT "),
         ("web", "plaintext", Answer.OTHER, True, "correct bootstrap.servers"),
         ("web", "ssl", Answer.OTHER, True, "correct bootstrap.servers"),
+        ("web_by_line", "plaintext", Answer.OTHER, True, "correct bootstrap.servers"),
+        ("web_by_line", "ssl", Answer.OTHER, True, "correct bootstrap.servers"),
+        ("web_tls", "ssl", Answer.OTHER, True, "correct bootstrap.servers"),
+        ("web_tls", "plaintext", Answer.TLS, True, "set security.protocol to SSL "),
+        ("kafka_tls", "ssl", Answer.ANSWERS, False, CHECK),
         ("old_tls", "ssl", Answer.ANSWERS, False, CHECK),
         ("old_tls", "plaintext", Answer.CLOSES, False, CHECK),
         ("label", "plaintext", Answer.UNKNOWN_HOST, True, "correct bootstrap.servers"),
@@ -211,10 +234,13 @@ def test_ask_refused_address(of_kind: dict[str, str]) -> None:
 
 @pytest.mark.parametrize(("kind", "why"), [("refused", "refuses"), ("silent", "doesn't answer")])
 def test_look(kind: str, why: str, of_kind: dict[str, str], monkeypatch: Any) -> None:
-    """A look takes seconds, and returns what a request would raise."""
-    monkeypatch.setattr("kafka_drain.kafka.admin.LOOK_SECONDS", 0.5)
+    """A look takes as long as it says, and returns what a request would raise."""
+    monkeypatch.setattr("kafka_drain.kafka.admin.LOOK_SECONDS", 1.5)
+    began = time.monotonic()
 
     missed = Admin(KafkaConfig({"bootstrap.servers": of_kind[kind]})).look()
 
+    assert time.monotonic() - began < 2.5
     assert isinstance(missed, KafkaUnavailableError)
+    assert f"{of_kind[kind]} within 1.5 s: " in str(missed)
     assert why in str(missed)

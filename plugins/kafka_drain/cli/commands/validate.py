@@ -23,7 +23,7 @@ from kafka_drain.cli.commands.plan_answer import acts, say_dry_run
 from kafka_drain.cli.commands.report_answer import answer_report
 from kafka_drain.cli.console import say
 from kafka_drain.config.checks import refuse
-from kafka_drain.errors import KafkaUnavailableError, NotWritableError
+from kafka_drain.errors import AuthenticationError, KafkaUnavailableError, NotWritableError
 from kafka_drain.kafka.cluster import KafkaCluster
 from kafka_drain.kafka.cluster_state import ASKED
 from kafka_drain.progress import Level, Line
@@ -74,7 +74,7 @@ def run(options: argparse.Namespace) -> int:
     validate = partial(validate_archive, archive, cluster, say, describe=described, **how)
     try:
         report, unwritten = _validated(options, archive, validate)
-    except KafkaUnavailableError as error:
+    except (AuthenticationError, KafkaUnavailableError) as error:
         report = validate_files_alone(archive, error, say, **how)
         answer_report(options, archive, report, writes=False, unasked=str(error))
         raise

@@ -105,6 +105,14 @@ def others_gone(cluster: KafkaCluster, bound: Binding, needed: Collection[str]) 
     ]
 
 
+def contradiction_of(cluster: KafkaCluster, bound: Binding) -> str | None:
+    """Return how a cluster differs from what a run is bound to; None when it doesn't."""
+    here = cluster.cluster_id()
+    there = sorted(bound.topics.keys() & set(cluster.topic_names()))
+    found = {name: topic.id for name, topic in cluster.topics(there).items()}
+    return bound.contradicted_by(Binding(here, found))
+
+
 def refuse_other_target(cluster: KafkaCluster, bound: Binding, run: str, *, said: str) -> None:
     """Refuse to resume a run whose target is no longer the one it started with.
 
@@ -117,10 +125,7 @@ def refuse_other_target(cluster: KafkaCluster, bound: Binding, run: str, *, said
     Raises:
         TopicError: Names both clusters, or both topic ids, and what to do.
     """
-    here = cluster.cluster_id()
-    there = sorted(bound.topics.keys() & set(cluster.topic_names()))
-    found = {name: topic.id for name, topic in cluster.topics(there).items()}
-    contradiction = bound.contradicted_by(Binding(here, found))
+    contradiction = contradiction_of(cluster, bound)
     if contradiction is not None:
         raise TopicError(
             f"run {run} {contradiction}. {said}; resume it with the original target, or name "

@@ -14,10 +14,11 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from kafka_drain.archive.archive import Archive
-from kafka_drain.errors import ConfigError
+from kafka_drain.errors import ConfigError, TopicError
 from kafka_drain.kafka.cluster import KafkaCluster
 from kafka_drain.offsets import TopicPartition
 from kafka_drain.progress import Progress, Ticker
+from kafka_drain.republish.planning.binding import Binding, contradiction_of
 from kafka_drain.republish.planning.plan import RepublishPlan
 from kafka_drain.republish.planning.runs import RepublishRun
 from kafka_drain.republish.verifying.offset_map import OffsetMap
@@ -116,12 +117,18 @@ def check_run(
 
     Raises:
         ConfigError: When there is no finished run of this key.
+        TopicError: When it sent to another cluster, or to a topic that is gone.
     """
     run = RepublishRun(archive.state, key)
     plan, written = run.plan(), run.offset_map()
     if plan is None or written is None or not run.has_ended:
         raise ConfigError(
             f"{archive.root} has no finished run {key}; expected the name of a folder in republish/"
+        )
+    contradiction = contradiction_of(cluster, Binding.of_plan(plan))
+    if contradiction is not None:
+        raise TopicError(
+            f"run {key} {contradiction}. Nothing was read; name the cluster that it sent to"
         )
     return check_decoding(
         plan,

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from kafka_drain.cli.main import main
-from kafka_drain.errors import NotWritableError
+from kafka_drain.errors import AuthenticationError, NotWritableError
 from kafka_drain.proof import validation
 from tests.kafka_drain.golden import sealed_copy
 from tests.read_only import WAYS
@@ -67,6 +67,30 @@ def test_validate_without_kafka(
     assert "what follows is what the files alone prove" in err
     assert "kafka-drain validate: no response from Kafka at 127.0.0.1:1 within 1 s" in err
     assert "127.0.0.1:1 refuses connections" in err
+    # A cluster that doesn't answer isn't asked to describe itself.
+    assert "unanswered" not in err
+    assert snapshot_of(tmp_path / "archive") == before
+
+
+def test_validate_login_refused(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """If Kafka refuses the login, the verdict on the files is given too."""
+    archive = sealed_copy(tmp_path / "archive")
+    before = snapshot_of(tmp_path / "archive")
+
+    def refuse(*_: object, **__: object) -> None:
+        raise AuthenticationError("Kafka at k:1 rejects the credentials")
+
+    monkeypatch.setattr("kafka_drain.kafka.admin.Admin.ask", refuse)
+
+    code = main(["validate", str(archive.root), "--bootstrap-servers=127.0.0.1:1", "--json"])
+
+    out, err = capsys.readouterr()
+    told = json.loads(out)
+    assert (code, told["verdict"]) == (1, "complete")
+    assert told["kafka_unavailable"] == "Kafka at k:1 rejects the credentials"
+    assert err.endswith("kafka-drain validate: Kafka at k:1 rejects the credentials\n")
     assert snapshot_of(tmp_path / "archive") == before
 
 

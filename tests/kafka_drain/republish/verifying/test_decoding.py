@@ -2,25 +2,32 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Sequence
 from dataclasses import replace
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 from uuid import UUID
 
 import pytest
 
+from kafka_drain.archive.archive import Archive
+from kafka_drain.errors import TopicError
 from kafka_drain.kafka.client_config import KafkaConfig
 from kafka_drain.kafka.cluster import KafkaCluster
 from kafka_drain.offsets import TopicPartition
 from kafka_drain.republish.verifying import decoding
-from kafka_drain.republish.verifying.decoding import DecodingCheck, check_decoding
+from kafka_drain.republish.verifying.decoding import DecodingCheck, check_decoding, check_run
 from kafka_drain.republish.verifying.offset_map import Block, OffsetMap, PartitionMap
 from kafka_drain.schemas.decoders import Decoders, SchemaText
+from kafka_drain.schemas.registry import SchemaRegistry
 from kafka_drain.schemas.schema_ids import SchemaId
 from tests.fake_registry import in_wire_format
+from tests.kafka_drain.fake_cluster import FakeCluster, Log
 from tests.kafka_drain.republish.planning.test_plan import PLAN
 
+DATA = Path(__file__).parents[3] / "data"
 CITY = '{"type": "record", "name": "City", "fields": [{"name": "name", "type": "string"}]}'
 #: Decodes the same bytes to other names.
 TOWN = '{"type": "record", "name": "Town", "fields": [{"name": "town", "type": "string"}]}'
@@ -164,3 +171,26 @@ def test_check_decoding_counts(monkeypatch: pytest.MonkeyPatch, number: int) -> 
 
     assert found.failed == 0
     assert not found.is_exact
+
+
+@pytest.mark.parametrize(
+    ("cluster_id", "topic_id", "says"),
+    [
+        ("another", "id-of-copy", "sends to Kafka cluster elsewhere, but this is another"),
+        ("elsewhere", "new", "sends to topic copy with id id-of-copy, which has been recreated"),
+    ],
+)
+def test_check_run_elsewhere(cluster_id: str, topic_id: str, says: str, tmp_path: Path) -> None:
+    """Records of another cluster, or another topic of this name, aren't those that were sent."""
+    archive = Archive.at(str(shutil.copytree(DATA / "archive_0_1", tmp_path / "archive")))
+    cluster: Any = FakeCluster(
+        {TopicPartition("copy", number): Log() for number in range(2)},
+        id=cluster_id,
+        topic_ids={"copy": topic_id},
+    )
+    registry = SchemaRegistry({"url": "http://never-asked:1"})
+
+    with pytest.raises(TopicError, match=says) as raised:
+        check_run(archive, "copy-6f5a6034e770", cluster, registry, print)
+
+    assert "Nothing was read; name the cluster that it sent to" in str(raised.value)
