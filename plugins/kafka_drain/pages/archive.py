@@ -120,7 +120,7 @@ def archive_page(
         refresh=BUSY if any(one.state in ACTIVE for one in doing) else REFRESH,
         row=row,
         verdict_class=verdict_class(status.kind),
-        remedies=remedies(overview, row.reach),
+        remedies=remedies(overview, row.reach, placed.values),
         what_to_do=standing_remedy(status.words, row.reach, row.last),
         verdict_text=verdict_text(row, now),
         seen=Seen.of(row.overview, now) if row.overview else None,

@@ -23,6 +23,7 @@ class _Needs(Enum):
 #: What each command that a remedy may name has to reach.
 _COMMANDS: Mapping[str, Sequence[_Needs]] = {
     "capture-schemas": (_Needs.REGISTRY,),
+    "files": (),
     "repair": (_Needs.KAFKA, _Needs.SPARK),
     "reprocess": (_Needs.KAFKA, _Needs.SPARK),
     # Only to abandon a run, which happens in the archive.
@@ -30,7 +31,6 @@ _COMMANDS: Mapping[str, Sequence[_Needs]] = {
     "roll": (_Needs.KAFKA,),
     # Java is needed only for very many files, but then on the same machine.
     "validate": (_Needs.KAFKA, _Needs.SPARK),
-    "verify-evidence": (),
 }
 _COMMAND = re.compile(rf"`kafka-drain ({'|'.join(_COMMANDS)})( [^`]*)?`")
 #: Kafka's own tools, with the rest of the command.
@@ -82,10 +82,10 @@ def pasteable(text: str, reach: Reach) -> str:
     def whole(found: re.Match[str]) -> str:
         command, rest = found[1], found[2] or ""
         place = _word(reach.archive, "ARCHIVE")
-        if command == "verify-evidence":
-            place = f"--archive {place}"
+        # What a task has said names the archive already.
+        rest = rest if f"{rest} ".startswith(f" {place} ") else f" {place}{rest}"
         options = "".join(f" {_word(word, 'VALUE')}" for word in reach.options_of(command))
-        return f"`kafka-drain {command} {place}{rest}{options}`"
+        return f"`kafka-drain {command}{rest}{options}`"
 
     def kafkas(found: re.Match[str]) -> str:
         servers = _word(reach.servers or "HOST:PORT", "HOST:PORT")
