@@ -197,8 +197,8 @@ class Reason(str, Enum):
         "error",
         "offsets that the checkpoint says were drained are in no committed file",
         "lost offsets: `kafka-drain repair --apply` drains them again; expired offsets: restore "
-        "the file that held them, or accept the loss: `kafka-drain validate --acknowledge-expired "
-        "TOPIC:PARTITION:START-END`",
+        "the file that held them, or accept the loss: `kafka-drain repair --acknowledge-expired "
+        "TOPIC:PARTITION:START-END --apply`, which drains what Kafka still has beside them",
     )
     OFFSET_UNEXPLAINED = (
         "offset_unexplained",

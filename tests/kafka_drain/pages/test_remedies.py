@@ -144,7 +144,7 @@ def test_report_commands_each_finding(reason: Reason) -> None:
         ([], [(1, 3, "lost", False)], "offset_missing", "lost offsets: `X` drains them again"),
         ([], [(1, 3, "expired", True)], "offset_missing", "lost offsets: `X` drains them again"),
         ([], [(1, 3, "expired", False), (5, 6, "expired", False)], "offset_missing",
-         "`kafka-drain validate --acknowledge-expired t-x:0:1-3 --acknowledge-expired t-x:0:5-6`"),
+         "repair --acknowledge-expired t-x:0:1-3 --acknowledge-expired t-x:0:5-6 --apply`"),
         ([], [(1, 3, "unexplained", False)], "offset_unexplained", "expired t-x:0:1-3`"),
         ([HOLE.finding()], [(1, 3, "expired", False)], "segment_hole", "still has them"),
         ([Finding(Reason.STALLED, TopicPartition("t-x", 0), "d")], [], "stalled", "--topic t-x`"),
@@ -336,6 +336,21 @@ def test_page_damaged_document() -> None:
     assert "The server of these pages must be able to read" not in page
     assert f"kafka-drain validate {shlex.quote(ARCHIVE)}".replace("'", "&#39;") in page
     assert row.status(NOW).words == "damaged"
+
+
+def test_page_damaged_receipt() -> None:
+    """What the last validation has found of it is said, with what mends it."""
+    overview = OVERVIEW | {"findings": {"receipt_corrupt": 1}}
+    row = ArchiveRow("flights", ARCHIVE, "/dag", overview=overview, problem="a receipt: bad")
+
+    pages = [
+        archive_page(replace(row, is_damaged=is_damaged), History(), NOW, "/receipts")
+        for is_damaged in (True, False)
+    ]
+
+    assert ["<code>receipt_corrupt</code>, 1 finding" in page for page in pages] == [True, False]
+    wanted = ["kafka-drain", "repair", ARCHIVE, "--apply"]
+    assert wanted in commands_of(pages[0])
 
 
 def test_status_contents_unknown() -> None:
