@@ -72,7 +72,7 @@ class Reach:
         return [*file, *(["--bootstrap-servers", self.servers] if self.servers else [])]
 
     def options_of(self, command: str) -> list[str]:
-        """Return the options with which a command reaches what it works with."""
+        """Return the options with which a command reaches what it works with, each with a value."""
         return [word for needs in _COMMANDS[command] for word in self._options(needs)]
 
 
@@ -82,9 +82,14 @@ def pasteable(text: str, reach: Reach) -> str:
     def whole(found: re.Match[str]) -> str:
         command, rest = found[1], found[2] or ""
         place = _word(reach.archive, "ARCHIVE")
-        # What a task has said names the archive already.
+        # What a task has said names the archive already, and may have its options.
         rest = rest if f"{rest} ".startswith(f" {place} ") else f" {place}{rest}"
-        options = "".join(f" {_word(word, 'VALUE')}" for word in reach.options_of(command))
+        words = reach.options_of(command)
+        options = "".join(
+            f" {name} {_word(value, 'VALUE')}"
+            for name, value in zip(words[::2], words[1::2], strict=True)
+            if f" {name} " not in rest
+        )
         return f"`kafka-drain {command}{rest}{options}`"
 
     def kafkas(found: re.Match[str]) -> str:

@@ -326,6 +326,18 @@ def test_page_of_run_with_commands() -> None:
             assert options.rewritten
 
 
+def test_page_of_failed_validation() -> None:
+    """The command of a validation's own error, which is whole, stays as it is."""
+    reach = REACHES["servers and master"]
+    [one] = remedies({"findings": {"file_missing": 1}}, reach)
+    row = row_of(Run("failed", "", "/r", BEGAN, ENDED, False, "r1", "", "v", one.what_to_do))
+
+    page = archive_page(replace(row, reached=reach), History(), NOW, "/receipts")
+
+    [command] = commands_of(page)
+    assert f"`{shlex.join(command)}`" in one.what_to_do
+
+
 def test_page_damaged_document() -> None:
     """A damaged document is called damaged; nobody is sent to look for access."""
     row = ArchiveRow("flights", ARCHIVE, "/dag", problem="overview.json: bad", is_damaged=True)
