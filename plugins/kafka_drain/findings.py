@@ -5,12 +5,17 @@ Opens nothing.
 
 from __future__ import annotations
 
+import re
+import shlex
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from enum import Enum
 
 from kafka_drain.offsets import TopicPartition
+
+#: A command in a remedy.
+_COMMAND = re.compile("`kafka-drain [a-z-]+")
 
 
 class Reason(str, Enum):
@@ -192,8 +197,8 @@ class Reason(str, Enum):
         "error",
         "offsets that the checkpoint says were drained are in no committed file",
         "lost offsets: `kafka-drain repair --apply` drains them again; expired offsets: restore "
-        "the file that held them, or accept the loss: `kafka-drain validate --acknowledge-expired "
-        "TOPIC:PARTITION:START-END`",
+        "the file that held them, or accept the loss: `kafka-drain repair --acknowledge-expired "
+        "TOPIC:PARTITION:START-END --apply`, which drains what Kafka still has beside them",
     )
     OFFSET_UNEXPLAINED = (
         "offset_unexplained",
@@ -244,7 +249,7 @@ class Reason(str, Enum):
         "only the offsets of a batch are proven: a killed drain left no record of what Spark read, "
         "or some of the records have expired since, and Kafka no longer holds all of them",
         "the warning stays as long as the records do; if Kafka still has them, `kafka-drain "
-        "reprocess --from-offset TOPIC:PARTITION:OFFSET --apply` drains them again",
+        "reprocess --from-batch GENERATION:BATCH --apply` drains them again",
     )
     KEY_UNAVAILABLE = (
         "key_unavailable",
@@ -362,7 +367,7 @@ class Reason(str, Enum):
         "in the archive",
         "restore the later generation's generation.json, or the missing receipts of the earlier "
         "one, from a copy; without a copy, `kafka-drain repair --apply` drains the offsets while "
-        "Kafka still has them, and `kafka-drain validate --acknowledge-expired "
+        "Kafka still has them; `kafka-drain validate --acknowledge-expired "
         "TOPIC:PARTITION:START-END` accepts the loss of expired ones",
     )
     SEGMENT_EARLY = (
@@ -391,8 +396,8 @@ class Reason(str, Enum):
         "doesn't have, or has with another hash: the archive was rewritten, or replaced by an "
         "older copy",
         "find out who wrote to the archive, and restore it from a copy that agrees with the "
-        "witness; `kafka-drain verify-evidence --public-key KEY.pub STATEMENT` shows what the "
-        "witness holds. If receipts were given up deliberately, name a new witness and keep the "
+        "witness; `verify-evidence`, given the witness and its public key, shows what that holds. "
+        "If receipts were given up deliberately, name a new witness and keep the "
         "old one. Until then nothing is sealed",
     )
     WITNESS_DAMAGED = (
@@ -420,9 +425,9 @@ class Reason(str, Enum):
         "error",
         "the summary of a closed generation, or the index, says something else than the "
         "receipts: a restore or a search by time may have missed records since it was changed",
-        "validate everything while Kafka can be reached: that rewrites it from the receipts, and "
-        "the next validation no longer reports it. Repeat the restores and searches by time since "
-        "the last validation of everything",
+        "run `kafka-drain validate` while Kafka can be reached: that rewrites it from the "
+        "receipts, and the next validation no longer reports it. Repeat the restores and searches "
+        "by time since the last validation of everything",
     )
     COPY_DAMAGED = (
         "copy_damaged",
@@ -437,8 +442,8 @@ class Reason(str, Enum):
         "error",
         "the archive's newest description of its cluster is missing or was changed; no record is "
         "affected, but a recovery would take older offsets of groups, and older settings",
-        "restore the file from a copy, or validate once more while Kafka is reachable, which "
-        "describes the cluster anew",
+        "restore the file from a copy, or run `kafka-drain validate` while Kafka can be reached, "
+        "which describes the cluster anew",
     )
     CLUSTER_STATE_DAMAGED = (
         "cluster_state_damaged",
@@ -492,6 +497,11 @@ class Reason(str, Enum):
 
     def __str__(self) -> str:
         return str(self.value)
+
+    def remedy_of(self, archive: object) -> str:
+        """Return the remedy with an archive's place in its commands, for messages."""
+        place = shlex.quote(str(archive))
+        return _COMMAND.sub(lambda found: f"{found[0]} {place}", self.remedy)
 
 
 #: Findings that leave it unclear what was sealed: it must be restored before anything else.

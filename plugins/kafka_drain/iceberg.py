@@ -31,7 +31,7 @@ from kafka_drain.errors import (
     ManifestInvalidError,
     TransientError,
 )
-from kafka_drain.storage.paths import is_local
+from kafka_drain.storage.paths import is_local, quoted
 
 try:
     from pyiceberg.catalog import Catalog
@@ -135,7 +135,7 @@ def register_archive(archive: str | Archive, catalog: Catalog, table: str) -> Re
             footers = list(pool.map(partial(_footer, found.io), missing.items()))
         try:
             with found.transaction() as transaction:
-                _fit_columns(transaction, footers, columns_of(sealed))
+                _fit_columns(archive, transaction, footers, columns_of(sealed))
                 new = _describe(transaction.table_metadata, missing, footers)
                 _replace(transaction, new, gone)
         except CommitFailedException as error:
@@ -210,13 +210,16 @@ def _require_parquet(archive: Archive, files: Iterable[ArchiveFile]) -> None:
     if others:
         raise ConfigError(
             f"{archive.root} holds {' and '.join(others)} files, but an Iceberg table takes only "
-            "Parquet files; drain it again as Parquet with `kafka-drain reprocess`, or read it "
-            "with kafka_drain_spark.reader.read_archive"
+            "Parquet files; drain it again as Parquet with `kafka-drain reprocess "
+            f"{quoted(archive.root)}`, or read it with kafka_drain_spark.reader.read_archive"
         )
 
 
 def _fit_columns(
-    transaction: Transaction, footers: Iterable[pq.FileMetaData], folders: Collection[str]
+    archive: Archive,
+    transaction: Transaction,
+    footers: Iterable[pq.FileMetaData],
+    folders: Collection[str],
 ) -> None:
     """Add the columns of new files to the table, and those of their folders as partitions."""
     schemas = [footer.schema.to_arrow_schema().remove_metadata() for footer in footers]
@@ -228,8 +231,8 @@ def _fit_columns(
         except (ValidationError, ValueError) as error:
             raise ConfigError(
                 f"a column's type has changed in a way that Iceberg doesn't support: {error}; "
-                "compact the closed generations (`kafka-drain maintain --apply`), which rewrites "
-                "them, and register the archive as a new table"
+                f"compact the closed generations (`kafka-drain maintain {quoted(archive.root)} "
+                "--apply`), which rewrites them, and register the archive as a new table"
             ) from error
     metadata = transaction.table_metadata
     schema = metadata.schema()
@@ -313,16 +316,16 @@ def _footer(io: FileIO, item: tuple[str, ArchiveFile]) -> pq.FileMetaData:
     except FileNotFoundError as error:
         raise ManifestInvalidError(
             f"{place} is sealed but missing; run again if maintenance was running, otherwise run "
-            "`kafka-drain validate`"
+            f"`kafka-drain validate {quoted(file.owner.root)}`"
         ) from error
     except DataFileError as error:
         raise ManifestInvalidError(
-            f"{place}: {error}; run `kafka-drain validate --deep`"
+            f"{place}: {error}; run `kafka-drain validate {quoted(file.owner.root)} --deep`"
         ) from error
     if footer.num_rows != file.records:
         raise ManifestInvalidError(
             f"{place} holds {footer.num_rows:,} records, but its receipt says {file.records:,}; "
-            "run `kafka-drain validate --deep`"
+            f"run `kafka-drain validate {quoted(file.owner.root)} --deep`"
         )
     return footer
 

@@ -22,7 +22,7 @@ from kafka_drain.config.sink_options import MILLISECONDS
 from kafka_drain.data_files.records import SCHEMA
 from kafka_drain.errors import ArchiveError, ConfigError
 from kafka_drain.offsets import OffsetRange, TopicPartition, merge
-from kafka_drain.storage.paths import is_local, list_folder, read_bytes
+from kafka_drain.storage.paths import is_local, list_folder, quoted, read_bytes
 
 __all__ = ["archive_dataset", "archive_paths", "sealed_paths", "segments_filter"]
 
@@ -58,7 +58,9 @@ def archive_dataset(archive: str | Archive, *, include_unsealed: bool = True) ->
     """
     archive, files = _files(archive, include_unsealed)
     refuse_encrypted(
-        archive.root, "a dataset doesn't decrypt; use `kafka-drain find`, or republish them"
+        archive.root,
+        f"a dataset doesn't decrypt; use `kafka-drain find {quoted(archive.root)}`, or republish "
+        "them",
     )
     formats = dict.fromkeys(file.file_format for file in files)
     unknown = [name for name in formats if name not in _FORMATS]

@@ -100,7 +100,7 @@ def test_checkpoint_garbage(
     path.write_bytes(b"\x00{")
     send_more(5)
 
-    with pytest.raises(CheckpointError, match=f"checkpoint/{name}: .+run `kafka-drain roll`"):
+    with pytest.raises(CheckpointError, match=f"checkpoint/{name}: .+run `kafka-drain roll "):
         drain(pipeline)
     for _ in range(2):
         report = validate()

@@ -112,7 +112,7 @@ def archive_files(
     if wrong is not None:
         raise ManifestInvalidError(
             f"{snapshot.root}: {wrong}. That means: {wrong.reason.meaning}. What to do: "
-            f"{wrong.reason.remedy}"
+            f"{wrong.reason.remedy_of(snapshot.root)}"
         )
     return files
 
@@ -144,8 +144,8 @@ def _list(
         return state, fold.live([*files, *files_of_windows(windows)])
     except ReceiptError as error:
         raise ManifestInvalidError(
-            f"{snapshot.root}: a receipt is damaged ({error}); run `kafka-drain validate` to see "
-            "which"
+            f"{snapshot.root}: a receipt is damaged ({error}); run `kafka-drain validate "
+            f"{quoted(snapshot.root)}` to see which"
         ) from error
 
 
@@ -236,7 +236,9 @@ def _new_files(snapshot: Snapshot, generation: SnapshotGeneration) -> list[Archi
     state = read_state(snapshot, generation)
     bad = errors(state.findings)
     if bad:
-        raise ManifestInvalidError(f"{bad[0]}; run `kafka-drain validate` to see all findings")
+        raise ManifestInvalidError(
+            f"{bad[0]}; run `kafka-drain validate {quoted(snapshot.root)}` to see all findings"
+        )
     live = snapshot.fold.live(files_of_manifest(snapshot, generation, state.new))
     _refuse_twice(state, live, snapshot.topic_ids(generation), snapshot.fold.held)
     return live

@@ -584,7 +584,7 @@ def receipt_at(content: bytes, where: str) -> Receipt:
     if receipt.where != where:
         raise MisplacedError(
             f"{where} is a copy of {receipt.where}, expected the receipt that was sealed there; "
-            "`kafka-drain repair --apply` restores that one, or moves the copy aside",
+            "a repair restores that one, or moves the copy aside",
             receipt,
         )
     return receipt

@@ -193,7 +193,7 @@ def refuse_unsound(
         more = f" (and {len(found) - 3} more)" if len(found) > 3 else ""
         raise ManifestInvalidError(
             f"{snapshot.root}: {shown}{more}. That means: {found[0].reason.meaning}. "
-            f"What to do: {found[0].reason.remedy}. Nothing was changed"
+            f"What to do: {found[0].reason.remedy_of(snapshot.root)}. Nothing was changed"
         )
     return state
 
@@ -244,7 +244,8 @@ def recreate_journal(archive: Archive, say: Callable[[str], None], *, dry_run: b
     if left:
         raise ManifestInvalidError(
             f"{archive.root}: {'; '.join(map(str, left[:3]))}; a journal of this state would "
-            f"prove nothing. What to do: {left[0].reason.remedy}. Nothing was changed"
+            f"prove nothing. What to do: {left[0].reason.remedy_of(archive.root)}. Nothing was "
+            "changed"
         )
     for where in lost:
         say(f"journal {archive.root}: drops the predecessor of {where}")

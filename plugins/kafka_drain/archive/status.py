@@ -83,10 +83,12 @@ def make_overview(
 
 
 def _missing(gaps: Iterable[Mapping[str, Any]]) -> Counter[str]:
-    """Count the offsets of gaps that make an archive incomplete, by the reason of their finding."""
+    """Count the offsets of gaps that have a finding, by its reason."""
     found: Counter[str] = Counter()
     for gap in gaps:
-        if not is_harmless(gap["reason"]) and not gap["acknowledged"]:
+        if gap["acknowledged"]:
+            found[Reason.OFFSET_EXPIRED.value] += gap["end"] - gap["start"]
+        elif not is_harmless(gap["reason"]):
             is_unexplained = gap["reason"] == GapReason.UNEXPLAINED
             reason = Reason.OFFSET_UNEXPLAINED if is_unexplained else Reason.OFFSET_MISSING
             found[reason.value] += gap["end"] - gap["start"]

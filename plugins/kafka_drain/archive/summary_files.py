@@ -10,6 +10,7 @@ from kafka_drain.archive.receipts import Receipt, ReceiptError
 from kafka_drain.archive.snapshot import Snapshot
 from kafka_drain.findings import Finding, Reason
 from kafka_drain.intervals import TimeRange
+from kafka_drain.storage.paths import quoted
 
 
 def receipts_between(
@@ -45,8 +46,8 @@ def receipts_between(
             if receipt.sha256 != row.sha256:
                 raise ReceiptError(
                     f"receipt {row.name} of generation {generation.number} isn't the one that "
-                    f"{generation.summary_where} names; run `kafka-drain validate` to see which "
-                    "was changed"
+                    f"{generation.summary_where} names; run `kafka-drain validate "
+                    f"{quoted(generation.root)}` to see which was changed"
                 )
             yield receipt
 

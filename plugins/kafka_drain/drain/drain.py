@@ -501,7 +501,7 @@ def _confirm_topics(job: DrainJob, last_batch: int) -> None:
         job.cluster,
         meant,
         "its new batches will never be sealed. Run `kafka-drain roll "
-        f"{plan.archive.root}`: the next generation leaves them out and starts at the beginning of "
-        "the new topic",
+        f"{quoted(plan.archive.root)}`: the next generation leaves them out and starts at the "
+        "beginning of the new topic",
     )
     write_read_from(job.generation, ReadFrom(last_batch, meant))

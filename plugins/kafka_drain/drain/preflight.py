@@ -381,7 +381,8 @@ def check_identity(
                 f"topic {name} was deleted and recreated after it was drained (topic id "
                 f"{topics[name].id}, the archive has {topic_id}): its offsets start at 0 again, so "
                 "Spark would skip its first records. What was drained is kept; run `kafka-drain "
-                f"roll {root}`: the next generation starts at the beginning of the new topic"
+                f"roll {quoted(root)}`: the next generation starts at the beginning of the new "
+                "topic"
             )
 
 
@@ -401,11 +402,12 @@ def _check_state(snapshot: Snapshot, generation: SnapshotGeneration) -> Generati
     refuse_damage(errors(state.findings), generation.root)
     written = moved_from(state)
     if written:
+        place = quoted(generation.root)
         raise CheckpointError(
             f"{generation.root} was moved: Spark's manifest refers to {written}. Spark would keep "
             "listing files there, and Spark's own readers wouldn't find them. Validation, "
-            "republish and `kafka-drain files` still work; to resume draining, run `kafka-drain "
-            f"roll {generation.root}`: the next generation starts here, where this one ends"
+            f"republish and `kafka-drain files {place}` still work; to resume draining, run "
+            f"`kafka-drain roll {place}`: the next generation starts here, where this one ends"
         )
     return state
 
@@ -422,7 +424,7 @@ def refuse_damage(findings: list[Finding], root: UPath) -> None:
     more = f" (and {len(findings) - 5} more)" if len(findings) > 5 else ""
     raise CheckpointError(
         f"{root}: {shown}{more}. That means: {findings[0].reason.meaning}. "
-        f"What to do: {findings[0].reason.remedy}"
+        f"What to do: {findings[0].reason.remedy_of(root)}"
     )
 
 

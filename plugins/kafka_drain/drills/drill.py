@@ -327,7 +327,7 @@ def _decode(drill: _Drill) -> None:
     root = drill.archive.root
     changed = errors(check_schemas(root, {}, SEALS.newest(root), whole=False))
     if changed:
-        drill.fail("decode", "SchemaError", f"{changed[0]}; {changed[0].reason.remedy}")
+        drill.fail("decode", "SchemaError", f"{changed[0]}; {changed[0].reason.remedy_of(root)}")
         return
     decoding = _decoding_of(drill.plan.snapshot)
     if decoding is None:

@@ -36,7 +36,7 @@ from kafka_drain.schemas.capture import read_document
 from kafka_drain.schemas.decoders import Headers, archived_schemas
 from kafka_drain.schemas.decoding import read_schemas
 from kafka_drain.schemas.payloads import Payload, Payloads, plain
-from kafka_drain.storage.paths import is_local
+from kafka_drain.storage.paths import is_local, quoted
 
 #: Approximate size of the records that are read at a time.
 #: Number of files whose statistics are read at once; in a store, the latency of requests dominates.
@@ -323,4 +323,7 @@ def _named(file: ArchiveFile) -> Iterator[None]:
             "it; search again"
         ) from error
     except DataFileError as error:
-        raise DataFileError(f"{file.path}: {error}; run `kafka-drain validate --deep`") from error
+        place = quoted(file.owner.root)
+        raise DataFileError(
+            f"{file.path}: {error}; run `kafka-drain validate {place} --deep`"
+        ) from error

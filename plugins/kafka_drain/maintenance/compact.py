@@ -259,7 +259,7 @@ def _refuse_changed(archive: Archive, compaction: Compaction) -> None:
     if changed:
         raise ManifestInvalidError(
             f"{compaction.name} isn't compacted: {'; '.join(changed[:5])}. What to do: "
-            f"{Reason.FILE_CHANGED.remedy}. Nothing was sealed"
+            f"{Reason.FILE_CHANGED.remedy_of(archive.root)}. Nothing was sealed"
         )
 
 

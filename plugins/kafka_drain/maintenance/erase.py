@@ -64,7 +64,7 @@ from kafka_drain.spark.engine import SparkRunner
 from kafka_drain.storage.immutability import Locked
 from kafka_drain.storage.lease import Lease, hold_lease, wait_for_lease
 from kafka_drain.storage.object_retention import StoreLocks, can_lock
-from kafka_drain.storage.paths import is_local
+from kafka_drain.storage.paths import is_local, quoted
 from kafka_drain.storage.schemes import HDFS
 from kafka_drain.windows.removal import held_before
 from kafka_drain.windows.reprocess.refusals import abandoning
@@ -326,8 +326,8 @@ def make_plan(
         )
     except ReceiptError as error:
         raise ManifestInvalidError(
-            f"{archive.root}: a receipt is damaged ({error}); run `kafka-drain validate` to see "
-            "which. Nothing was changed"
+            f"{archive.root}: a receipt is damaged ({error}); run `kafka-drain validate "
+            f"{quoted(archive.root)}` to see which. Nothing was changed"
         ) from error
 
 

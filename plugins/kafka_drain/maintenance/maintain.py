@@ -42,6 +42,7 @@ from kafka_drain.republish.planning.follow import followers, has_sent
 from kafka_drain.spark.engine import SparkRunner
 from kafka_drain.storage.lease import hold_lease
 from kafka_drain.storage.object_retention import StoreLocks
+from kafka_drain.storage.paths import quoted
 from kafka_drain.windows.reprocess.refusals import abandoning
 from kafka_drain.windows.reprocess.state import unfinished_reprocess
 from kafka_drain.windows.roll import WAIT_SECONDS, due_for_roll, roll_between_drains
@@ -147,8 +148,8 @@ def plan_maintenance(
         found = plan_compactions(snapshot, closed, pipeline.target_file_bytes, going)
     except ReceiptError as error:
         raise ManifestInvalidError(
-            f"{archive.root}: a receipt is damaged ({error}); run `kafka-drain validate` to see "
-            "which. Nothing was changed"
+            f"{archive.root}: a receipt is damaged ({error}); run `kafka-drain validate "
+            f"{quoted(archive.root)}` to see which. Nothing was changed"
         ) from error
     compactions, held = _without_half_sent(archive, found)
     held += future

@@ -26,6 +26,7 @@ from kafka_drain.gaps import Gap, GapReason
 from kafka_drain.intervals import from_iso, in_utc, milliseconds, time_text
 from kafka_drain.offsets import OffsetRange, TopicPartition, merge
 from kafka_drain.proof.sealing import Identity, seal_deletion
+from kafka_drain.storage.paths import quoted
 from kafka_drain.windows.rewrite_groups import FileGroup
 from kafka_drain.windows.window_jobs import freeze_window, now_text, seal_superseding
 
@@ -329,8 +330,9 @@ def _held(
             ):
                 held.setdefault(found.tp, []).extend(found.ranges)
         except (DataFileError, FileNotFoundError) as error:
+            place = quoted(archive.root)
             raise ManifestInvalidError(
-                f"{file.path} can't be read ({error}); run `kafka-drain validate` and `kafka-drain "
-                "repair --apply` first. Nothing was deleted"
+                f"{file.path} can't be read ({error}); run `kafka-drain validate {place}` and "
+                f"`kafka-drain repair {place} --apply` first. Nothing was deleted"
             ) from error
     return {tp: merge(ranges) for tp, ranges in held.items()}

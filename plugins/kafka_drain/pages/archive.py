@@ -111,7 +111,8 @@ def archive_page(
     runs = history.runs[-COLUMNS:]
     by_run, by_day = _by_run(runs, proofs), _by_day(history, runs, proofs)
     status = row.status(now)
-    overview = row.overview if row.overview and not row.problem else {}
+    # Of an archive with a damaged document, the last validation may have said which.
+    overview = row.overview if row.overview and (row.is_damaged or not row.problem) else {}
     return render(
         "archive.html",
         script_file="charts.js",
@@ -120,7 +121,7 @@ def archive_page(
         refresh=BUSY if any(one.state in ACTIVE for one in doing) else REFRESH,
         row=row,
         verdict_class=verdict_class(status.kind),
-        remedies=remedies(overview, row.reach),
+        remedies=remedies(overview, row.reach, placed.values),
         what_to_do=standing_remedy(status.words, row.reach, row.last),
         verdict_text=verdict_text(row, now),
         seen=Seen.of(row.overview, now) if row.overview else None,

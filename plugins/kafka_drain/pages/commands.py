@@ -23,6 +23,7 @@ class _Needs(Enum):
 #: What each command that a remedy may name has to reach.
 _COMMANDS: Mapping[str, Sequence[_Needs]] = {
     "capture-schemas": (_Needs.REGISTRY,),
+    "files": (),
     "repair": (_Needs.KAFKA, _Needs.SPARK),
     "reprocess": (_Needs.KAFKA, _Needs.SPARK),
     # Only to abandon a run, which happens in the archive.
@@ -30,7 +31,6 @@ _COMMANDS: Mapping[str, Sequence[_Needs]] = {
     "roll": (_Needs.KAFKA,),
     # Java is needed only for very many files, but then on the same machine.
     "validate": (_Needs.KAFKA, _Needs.SPARK),
-    "verify-evidence": (),
 }
 _COMMAND = re.compile(rf"`kafka-drain ({'|'.join(_COMMANDS)})( [^`]*)?`")
 #: Kafka's own tools, with the rest of the command.
@@ -72,7 +72,7 @@ class Reach:
         return [*file, *(["--bootstrap-servers", self.servers] if self.servers else [])]
 
     def options_of(self, command: str) -> list[str]:
-        """Return the options with which a command reaches what it works with."""
+        """Return the options with which a command reaches what it works with, each with a value."""
         return [word for needs in _COMMANDS[command] for word in self._options(needs)]
 
 
@@ -82,10 +82,15 @@ def pasteable(text: str, reach: Reach) -> str:
     def whole(found: re.Match[str]) -> str:
         command, rest = found[1], found[2] or ""
         place = _word(reach.archive, "ARCHIVE")
-        if command == "verify-evidence":
-            place = f"--archive {place}"
-        options = "".join(f" {_word(word, 'VALUE')}" for word in reach.options_of(command))
-        return f"`kafka-drain {command} {place}{rest}{options}`"
+        # What a task has said names the archive already, and may have its options.
+        rest = rest if f"{rest} ".startswith(f" {place} ") else f" {place}{rest}"
+        words = reach.options_of(command)
+        options = "".join(
+            f" {name} {_word(value, 'VALUE')}"
+            for name, value in zip(words[::2], words[1::2], strict=True)
+            if f" {name} " not in rest
+        )
+        return f"`kafka-drain {command}{rest}{options}`"
 
     def kafkas(found: re.Match[str]) -> str:
         servers = _word(reach.servers or "HOST:PORT", "HOST:PORT")

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 from kafka_drain.archive.receipts import Receipt
 from kafka_drain.findings import Reason
 from kafka_drain.gaps import is_harmless
 from kafka_drain.offsets import TopicPartition
+from kafka_drain.pages.finding_values import values_of
 
 #: A partition in a receipt: generation, the receipt's name, partition.
 Place = tuple[int, str, TopicPartition]
@@ -27,10 +28,12 @@ class Placed:
     Attributes:
         damaged: The places that the findings are known to be about.
         is_complete: Whether all findings could be placed; if not, any place may be affected.
+        values: What the commands of remedies take, by the reason's code; see `values_of`.
     """
 
     damaged: frozenset[Place] = frozenset()
     is_complete: bool = True
+    values: Mapping[str, Sequence[str]] = field(default_factory=dict, compare=False)
 
 
 NOTHING = Placed()
@@ -62,7 +65,7 @@ def place_findings(report: Mapping[str, Any], receipts: Iterable[Receipt]) -> Pl
             damaged |= _overlapping(known, where, gaps)
         else:
             is_complete = False
-    return Placed(frozenset(damaged), is_complete)
+    return Placed(frozenset(damaged), is_complete, values_of(report))
 
 
 def _all(receipt: Receipt) -> set[Place]:

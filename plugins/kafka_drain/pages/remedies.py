@@ -5,15 +5,26 @@ Opens nothing.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Any
 
 from kafka_drain.findings import Reason
 from kafka_drain.pages.commands import Reach, pasteable
+from kafka_drain.pages.finding_values import filled
 from kafka_drain.pages.humanize import many
 
 _REASONS = {reason.value: reason for reason in Reason}
+
+#: What findings are about, by their reason's code, as far as it is known: see `values_of`.
+Values = Mapping[str, Sequence[str]]
+NOT_KNOWN: Values = MappingProxyType({})
+
+
+def what_to_do(reason: Reason, reach: Reach, values: Values = NOT_KNOWN) -> str:
+    """Return what mends findings of a reason, with commands that can be pasted into a shell."""
+    return pasteable(filled(reason.remedy, values.get(reason.value)), reach)
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +55,14 @@ class Remedy:
         return many(self.offsets, "offset")
 
     @classmethod
-    def of(cls, code: str, number: int, offsets: int | None, reach: Reach) -> Remedy:
+    def of(
+        cls,
+        code: str,
+        number: int,
+        offsets: int | None,
+        reach: Reach,
+        values: Values = NOT_KNOWN,
+    ) -> Remedy:
         """Return a kind of finding in an archive, with its commands as they can be pasted."""
         reason = _REASONS.get(code)
         if reason is None:
@@ -55,21 +73,26 @@ class Remedy:
             number,
             offsets,
             reason.severity == "error",
-            reason.meaning,
-            pasteable(reason.remedy, reach),
+            pasteable(reason.meaning, reach),
+            what_to_do(reason, reach, values),
         )
 
 
-def remedies(overview: Mapping[str, Any], reach: Reach) -> list[Remedy]:
+def remedies(
+    overview: Mapping[str, Any],
+    reach: Reach,
+    values: Values = NOT_KNOWN,
+) -> list[Remedy]:
     """Return what is wrong with an archive, errors first.
 
     Args:
         overview: The overview of its last validation.
         reach: How commands reach the archive.
+        values: What the findings are about, by reason, as far as it is known.
     """
     offsets = overview.get("missing") or {}
     found = [
-        Remedy.of(code, number, offsets.get(code), reach)
+        Remedy.of(code, number, offsets.get(code), reach, values)
         for code, number in overview.get("findings", {}).items()
     ]
     return sorted(found, key=lambda one: not one.is_error)
@@ -104,10 +127,6 @@ class Ended:
         return f"{at}{self.problem or 'failed, and its log says why'}" if at or self.problem else ""
 
 
-#: Stands for what a run said.
-_FAILURE = "\0"
-
-
 def standing_remedy(words: str, reach: Reach, last: Ended) -> str:
     """Return what to do about an archive's status; empty if it has findings, or needs nothing.
 
@@ -116,13 +135,13 @@ def standing_remedy(words: str, reach: Reach, last: Ended) -> str:
         reach: How commands reach the archive.
         last: The run that ended last.
     """
-    # What a task said has its commands whole already, and may end in the middle of one.
+    # What a task said may end in the middle of a command.
     said = last.failure
     said = said if said.count("`") % 2 == 0 else said.replace("`", "'")
-    return pasteable(_standing(words, last), reach).replace(_FAILURE, said)
+    return pasteable(_standing(words, last, said), reach)
 
 
-def _standing(words: str, last: Ended) -> str:
+def _standing(words: str, last: Ended, failure: str) -> str:
     if words == "unreadable":
         return (
             "The server of these pages must be able to read the archive: the same path, or the "
@@ -136,8 +155,8 @@ def _standing(words: str, last: Ended) -> str:
     if words in ("was complete, last run failed", "not validated, last run failed"):
         task = f"`{last.task}`" if last.task and "`" not in last.task else "the failed task"
         said = (
-            f"Mend what {last._run} says ({_FAILURE})"
-            if last.failure
+            f"Mend what {last._run} says ({failure})"
+            if failure
             else (f"Read the log of {last._run}")
         )
         return f"{said}, and clear {task}: it resumes where it stopped"

@@ -15,7 +15,9 @@ from kafka_drain.gaps import NOT_ARCHIVED, GapReason, is_harmless
 from kafka_drain.kafka.identity import cluster_text
 from kafka_drain.pages.commands import Reach, pasteable
 from kafka_drain.pages.drawings import Bar, Box, Drawing, Figure, bar_chart
+from kafka_drain.pages.finding_values import values_of
 from kafka_drain.pages.humanize import many, size_text, time_text
+from kafka_drain.pages.remedies import what_to_do
 from kafka_drain.pages.rendering import render
 
 #: Maximum number of rows shown of a list; the JSON document has all of them.
@@ -32,6 +34,7 @@ class _Findings:
     """The findings of one reason, with what mends them, and with those that are shown."""
 
     reason: Reason
+    meaning: str
     remedy: str
     number: int
     shown: Sequence[Mapping[str, Any]]
@@ -130,8 +133,15 @@ def _findings(report: dict[str, Any], reach: Reach) -> list[_Findings]:
     groups: dict[Reason, list[dict[str, Any]]] = {}
     for finding in sorted(report["findings"], key=lambda finding: finding["severity"] != "error"):
         groups.setdefault(_REASONS[finding["reason"]], []).append(finding)
+    values = values_of(report)
     return [
-        _Findings(reason, pasteable(reason.remedy, reach), len(found), found[:ROWS])
+        _Findings(
+            reason,
+            pasteable(reason.meaning, reach),
+            what_to_do(reason, reach, values),
+            len(found),
+            found[:ROWS],
+        )
         for reason, found in groups.items()
     ]
 

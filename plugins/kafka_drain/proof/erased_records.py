@@ -18,6 +18,7 @@ from kafka_drain.archive.window import Window
 from kafka_drain.errors import ArchiveError, DataFileError, ManifestInvalidError
 from kafka_drain.offsets import OffsetRange, TopicPartition, count, merge
 from kafka_drain.progress import Progress, Ticker
+from kafka_drain.storage.paths import quoted
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -134,8 +135,8 @@ def find_records(
             found = _of_file(root, file, erasures)
         except (DataFileError, FileNotFoundError) as error:
             raise ManifestInvalidError(
-                f"{file.path} can't be read ({error}); run `kafka-drain validate` and "
-                "`kafka-drain repair --apply` first. Nothing was changed"
+                f"{file.path} can't be read ({error}); run `kafka-drain validate {quoted(root)}` "
+                f"and `kafka-drain repair {quoted(root)} --apply` first. Nothing was changed"
             ) from error
         if found.ranges:
             yield found
@@ -214,8 +215,8 @@ def refuse_unerased(
         wanted = to_search(snapshot, files, erasures)
     except ReceiptError as error:
         raise ManifestInvalidError(
-            f"{snapshot.root}: a receipt is damaged ({error}); run `kafka-drain validate` to see "
-            "which"
+            f"{snapshot.root}: a receipt is damaged ({error}); run `kafka-drain validate "
+            f"{quoted(snapshot.root)}` to see which"
         ) from error
     for found in find_records(snapshot.root, wanted, say):
         named = [erasure for erasure in erasures if found.records.get(erasure.number)]

@@ -36,6 +36,7 @@ from kafka_drain.proof.hash_blocks import BLOCK, HashBlocks, Offsets, rows_of, w
 from kafka_drain.proof.note_files import is_noted
 from kafka_drain.proof.replacement import Match, Replacement, judge_lost, rest_of
 from kafka_drain.proof.sealed_files import damage_of
+from kafka_drain.storage.paths import quoted
 
 #: Number of runs of differing blocks whose bounds are looked for record by record.
 NARROWED = 100
@@ -155,8 +156,8 @@ def _segments(snapshot: Snapshot, paths: frozenset[str]) -> Iterator[_Segment]:
                 yield _Segment(window, window.receipt, window.plan.format, files)
     except ReceiptError as error:
         raise ManifestInvalidError(
-            f"{snapshot.root}: a receipt is damaged ({error}); run `kafka-drain validate` to see "
-            "which"
+            f"{snapshot.root}: a receipt is damaged ({error}); run `kafka-drain validate "
+            f"{quoted(snapshot.root)}` to see which"
         ) from error
 
 

@@ -24,6 +24,8 @@ from kafka_drain.findings import Finding, errors, summary
 from kafka_drain.gaps import NOT_ARCHIVED, Gap, GapReason
 from kafka_drain.offsets import OffsetRange, TopicPartition, count, merge, subtract
 from kafka_drain.pages.commands import Reach
+from kafka_drain.pages.finding_values import values_of
+from kafka_drain.pages.remedies import what_to_do
 from kafka_drain.pages.report import report_page
 from kafka_drain.proof.offset_checks import Segment
 from kafka_drain.proof.window_checks import CheckedWindows
@@ -390,8 +392,13 @@ class Report:
         }
 
 
-def raise_findings(report: Report, report_path: str) -> None:
+def raise_findings(report: Report, report_path: str, reach: Reach | None = None) -> None:
     """Raise one error for everything that makes an archive invalid.
+
+    Args:
+        report: The report.
+        report_path: The path that `write_report` returned.
+        reach: How the message's commands reach the archive; None if only its place is known.
 
     Raises:
         ManifestInvalidError: With the count of each reason and the first five findings.
@@ -402,9 +409,10 @@ def raise_findings(report: Report, report_path: str) -> None:
     counts = ", ".join(f"{reason} {number}" for reason, number in summary(bad).items())
     first = "\n".join(f"  {finding}" for finding in bad[:5])
     more = f"\n  … and {len(bad) - 5} more" if len(bad) > 5 else ""
+    remedy = what_to_do(bad[0].reason, reach or Reach(report.archive), values_of(report.to_dict()))
     raise ManifestInvalidError(
         f"{report.archive} is not complete: {counts}\n{first}{more}\n"
-        f"{bad[0].reason.remedy}. All findings: {report_path}"
+        f"{remedy}. All findings: {report_path}"
     )
 
 

@@ -60,8 +60,8 @@ class Capture:
     missing: tuple[SchemaId, ...] = ()
     unsealed: bool = False
 
-    def lines(self) -> list[str]:
-        """Return it as text for the user."""
+    def lines(self, archive: object) -> list[str]:
+        """Return it as text for the user, with the archive in its commands."""
         subjects = self.document.subjects
         versions = sum(len(subject.versions) for subject in subjects)
         lines = [
@@ -70,7 +70,7 @@ class Capture:
         ]
         notes = [*self.document.notes]
         if self.unsealed:
-            notes.append(f"nothing was sealed: {Reason.SCHEMA_SEAL_LOST.remedy}")
+            notes.append(f"nothing was sealed: {Reason.SCHEMA_SEAL_LOST.remedy_of(archive)}")
         return lines + [f"WARNING schemas: {note}" for note in notes]
 
 

@@ -34,6 +34,7 @@ from kafka_drain.schemas.restore_order import (
 from kafka_drain.schemas.schema_ids import Found
 from kafka_drain.schemas.schema_map import map_path
 from kafka_drain.schemas.subjects import IMPORT, READWRITE, Subjects
+from kafka_drain.storage.paths import quoted
 
 NO_CHECK = "NONE"
 
@@ -161,7 +162,7 @@ class Restore:
         if not document.subjects:
             raise ArchiveError(
                 f"{self.archive.root} keeps no schemas; run `kafka-drain capture-schemas "
-                f"{self.archive.root}` while their registry still responds"
+                f"{quoted(self.archive.root)}` while their registry still responds"
             )
         return document, wanted_versions(document.subjects, seen_ids(document))
 
@@ -217,7 +218,7 @@ def _set(subjects: Subjects, document: RegistryDocument, name: str) -> None:
 def _changed(root: UPath) -> list[str]:
     """Say whether the archive keeps other schemas than it had sealed."""
     findings = check_schemas(root, {}, SEALS.newest(root), whole=False, documents=[REGISTRY])
-    return [f"{finding}; {finding.reason.remedy}" for finding in findings]
+    return [f"{finding}; {finding.reason.remedy_of(root)}" for finding in findings]
 
 
 def _held(subjects: Subjects, name: str) -> Held:

@@ -27,6 +27,7 @@ from kafka_drain.spark.engine import SparkRunner
 from kafka_drain.spark.job import private_folder
 from kafka_drain.storage.lease import wait_for_lease
 from kafka_drain.storage.object_retention import locked_in
+from kafka_drain.storage.paths import quoted
 from kafka_drain.windows.backfill_plan import BackfillPlan
 from kafka_drain.windows.superseded_files import held_back
 from kafka_drain.windows.window_jobs import (
@@ -215,5 +216,5 @@ def refuse_incomplete(plan: BackfillPlan) -> None:
     if found:
         raise ManifestInvalidError(
             f"{plan.interval}: {'; '.join(map(str, found[:5]))}; run `kafka-drain repair "
-            f"{plan.archive.root} --apply`, or the interval's backfill with force"
+            f"{quoted(plan.archive.root)} --apply`, or the interval's backfill with force"
         )

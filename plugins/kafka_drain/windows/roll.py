@@ -223,7 +223,7 @@ def plan_roll(
             name: replace(there[name], id=next_incarnation(there[name].id)) for name in others
         }
     first = cluster.earliest(same)
-    _refuse_short(cluster, same)
+    _refuse_short(archive, cluster, same)
     lost = _given_up(state, same, first)
     if not leave_unsealed:
         gone_parts = [tp for tp in ends if tp.topic in gone]
@@ -501,15 +501,17 @@ def _check_unsealed(
         )
 
 
-def _refuse_short(cluster: KafkaCluster, ends: Mapping[TopicPartition, int]) -> None:
+def _refuse_short(
+    archive: Archive, cluster: KafkaCluster, ends: Mapping[TopicPartition, int]
+) -> None:
     last = cluster.latest(ends, "read_uncommitted")
     short = [tp for tp in ends if last[tp] < ends[tp]]
     if short:
         shown = ", ".join(f"{tp} ends at {last[tp]}, sealed to {ends[tp]}" for tp in sorted(short))
         raise DataLossError(
             f"Kafka's log is shorter than what was drained: {shown}. Offsets from there on refer "
-            "to other records now: what is there can be archived beside what was, by `kafka-drain "
-            "roll --rewritten`"
+            "to other records now: what is there can be archived beside what was, by "
+            f"`kafka-drain roll {quoted(archive.root)} --rewritten`"
         )
 
 

@@ -79,7 +79,7 @@ from kafka_drain.spark.submit import (
 from kafka_drain.storage.json_files import create_document
 from kafka_drain.storage.lease import wait_for_lease
 from kafka_drain.storage.object_retention import retain
-from kafka_drain.storage.paths import hadoop_path, sync_files
+from kafka_drain.storage.paths import hadoop_path, quoted, sync_files
 
 Ranges = Mapping[TopicPartition, Sequence[OffsetRange]]
 
@@ -551,7 +551,7 @@ def _refuse_other_incarnations(job: WindowJob, cluster: KafkaCluster, identity: 
         cluster,
         meant,
         f"window {job.window.key} isn't sealed. If the topic was recreated, `kafka-drain roll "
-        f"{job.window.root}` starts a generation at its beginning",
+        f"{quoted(job.window.root)}` starts a generation at its beginning",
     )
 
 

@@ -225,7 +225,7 @@ class ValidateManifestOperator(SparkJobOperator):
                 self.log.info("evidence: %s", sign_report(archive, report, path, signer, utc_now()))
         finally:
             # What is wrong with the archive comes before what is wrong with its witness.
-            raise_findings(report, path)
+            raise_findings(report, path, self._reach())
 
     def _keep_schemas(self, archive: Archive) -> None:
         """Keep the schemas of newly drained records; a failure never stops the validation.
@@ -248,7 +248,7 @@ class ValidateManifestOperator(SparkJobOperator):
             # Such as an answer that isn't a Schema Registry's: records are sealed all the same.
             self.log.exception("schemas weren't kept")
             return
-        for line in found.lines():
+        for line in found.lines(archive.root):
             self.log.log(WARNING if line.startswith("WARNING ") else INFO, "%s", line)
 
     def _alert(self, context: Context, alerts: list[dict[str, str]]) -> None:

@@ -179,7 +179,7 @@ def placed_findings(root: UPath, overview: Mapping[str, Any] | None, history: Hi
     Raises:
         ReceiptError: If a receipt is damaged.
     """
-    if not overview or overview["verdict"] == "complete":
+    if not overview or not overview["findings"]:
         return NOTHING
     name = str(overview.get("report"))
     try:
@@ -187,10 +187,12 @@ def placed_findings(root: UPath, overview: Mapping[str, Any] | None, history: Hi
         found = page_beside(f"{root}/{name}", root) and ReportDocument.read(root / name).content()
     except (KafkaDrainError, OSError):
         found = None
+    is_sound = overview["verdict"] == "complete"
     if not found:
-        return Placed(is_complete=False)
+        return Placed(is_complete=is_sound)
     archive = Archive.at(root)
-    receipts = (archive.generation(r.generation).read_receipt(r.receipt) for r in history.runs)
+    runs = () if is_sound else history.runs
+    receipts = (archive.generation(r.generation).read_receipt(r.receipt) for r in runs)
     return place_findings(found, receipts)
 
 

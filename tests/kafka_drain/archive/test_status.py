@@ -132,6 +132,23 @@ def test_make_overview_unknown() -> None:
     assert [found[key] for key in ("lag", "sealed_at", "newest_record", "expires_at")] == [None] * 4
 
 
+def test_make_overview_missing() -> None:
+    """What findings of offsets are about is counted in offsets, also what was accepted."""
+    place = {"topic": "a", "partition": 0}
+    gaps = [
+        place | {"start": 0, "end": 3, "reason": "lost", "acknowledged": False},
+        place | {"start": 3, "end": 5, "reason": "expired", "acknowledged": False},
+        place | {"start": 5, "end": 12, "reason": "expired", "acknowledged": True},
+        place | {"start": 12, "end": 13, "reason": "unexplained", "acknowledged": True},
+        place | {"start": 13, "end": 24, "reason": "unexplained", "acknowledged": False},
+        place | {"start": 24, "end": 99, "reason": "control", "acknowledged": False},
+    ]
+
+    found = make_overview(REPORT | {"gaps": gaps}, None, {}, {}, "r.json")["missing"]
+
+    assert found == {"offset_missing": 5, "offset_expired": 8, "offset_unexplained": 11}
+
+
 @pytest.mark.parametrize("timestamp", [-1, 2**62])
 def test_make_overview_odd_timestamp(timestamp: int) -> None:
     """A timestamp beyond the calendar is unknown, and stops nothing."""

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import os
+import re
+import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -265,16 +267,22 @@ def test_validate_at_terminal(tmp_path: Path) -> None:
 @pytest.mark.parametrize("columns", [80, 45])
 def test_validate_findings_at_terminal(columns: int, tmp_path: Path) -> None:
     """Findings are a table that fits the terminal, then what to do, then a red verdict."""
-    without_a_file(tmp_path / "archive")
-    seen = validated(tmp_path / "archive", columns=columns)
+    archive = tmp_path / "it's mine"
+    without_a_file(archive)
+    seen = validated(archive, columns=columns)
 
     assert seen.code == 1
-    # The lines above the tables are wrapped by the terminal, as is the path below.
-    assert all(len(line) <= columns for line in seen.lines[2:-1])
+    # The lines above the tables are wrapped by the terminal, as are those with paths below: it
+    # copies them whole, and a command is pasted as it is.
+    said = [line for line in seen.lines if re.match("[a-z]+_missing: ", line)]
+    tables = [line for line in seen.lines[2:-1] if line not in said]
+    assert all(len(line) <= columns for line in tables)
     assert "\x1b[31mfile_missing" in seen.sent
     assert "\x1b[31mverdict: findings\x1b[0m" in seen.sent
-    together = "".join(seen.lines).replace(" ", "")
-    assert "file_missing:restorethefilefromacopy" in together
+    assert said[0].startswith("file_missing: restore the file from a copy, or run `kafka-drain")
+    for line in said:
+        [command] = re.findall("`([^`]*)`", line)
+        assert shlex.split(command) == ["kafka-drain", "repair", str(archive), "--apply"]
 
 
 def test_validate_in_pipe(tmp_path: Path) -> None:

@@ -5,22 +5,35 @@ from __future__ import annotations
 import html
 import re
 import shlex
+from dataclasses import replace
 from datetime import datetime, timezone
 from itertools import product
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
+from kafka_drain.archive.archive import Archive
 from kafka_drain.archive.history import History
+from kafka_drain.archive.segment_overlaps import Hole
 from kafka_drain.cli.main import parser
-from kafka_drain.findings import Reason
+from kafka_drain.config.offset_ranges import parse_acknowledgements
+from kafka_drain.findings import Finding, Reason
+from kafka_drain.gaps import Gap, GapReason
+from kafka_drain.offsets import OffsetRange, TopicPartition
 from kafka_drain.pages.archive import archive_page
 from kafka_drain.pages.archive_status import LastRun, archive_status
 from kafka_drain.pages.commands import Reach, pasteable
+from kafka_drain.pages.finding_values import filled, values_of
 from kafka_drain.pages.overview import ArchiveRow, Run, overview_page
+from kafka_drain.pages.placing import place_findings
 from kafka_drain.pages.remedies import Ended, remedies, standing_remedy
 from kafka_drain.pages.report import report_page
 from kafka_drain.pages.restores import ArchiveRestores, Restore, restores_page
+from kafka_drain.proof.note_files import note_name
+from kafka_drain.proof.report import Report
+from kafka_drain.proof.sealed_files import unknown_contents
+from kafka_drain.windows.reprocess.plan import parse_cut
 
 NOW = datetime(2026, 11, 22, 12, tzinfo=timezone.utc)
 ARCHIVE = "/data/flights of today"
@@ -51,12 +64,34 @@ def commands_of(page: str) -> list[list[str]]:
     return [shlex.split(command) for command in shown]
 
 
+HOLE = Hole("generations/0002", "generations/0001", "id", TopicPartition("t", 1), OffsetRange(3, 9))
+
+
+def report_of(reason: Reason) -> dict[str, Any]:
+    """Return a report with a finding, in the words of those that find it, and its gaps."""
+    archive = Archive.at("/nowhere")
+    gone = (GapReason.EXPIRED, GapReason.UNEXPLAINED)
+    gaps = [Gap(TopicPartition("t", 1), OffsetRange(3, 7), why) for why in gone]
+    found = Finding(reason, TopicPartition("t-x", 0), "d")
+    if reason is Reason.SEGMENT_HOLE:
+        found = HOLE.finding()
+    if reason is Reason.CONTENT_UNKNOWN:
+        found = Finding(reason, note_name(archive.generation(2), 7), "d")
+    report = Report(ARCHIVE, "flights", findings=[found])
+    report.add_gaps(gaps, {})
+    return report.to_dict()
+
+
 def run_of(command: list[str], reach: Reach) -> Any:
     """Parse a command of a page as the command line does, and check that it can be carried out."""
     if command[0] != "kafka-drain":
         assert command[1:3] == ["--bootstrap-server", reach.servers or "HOST:PORT"]
         return None
     options = parser().parse_args(command[1:])
+    # As the command does at its start.
+    parse_acknowledgements(getattr(options, "acknowledge_expired", ()))
+    if command[1] == "reprocess":
+        assert parse_cut(options.from_batch, None, (), newest_generation=lambda: 1)
     named = options.archive if hasattr(options, "archive") else None
     assert named == reach.archive, command
     if command[1] in ("repair", "roll", "reprocess", "validate"):
@@ -76,15 +111,15 @@ def test_page_commands_each_finding(reason: Reason, reach: Reach) -> None:
     """The page of each kind of finding says it in its own sentence, and its commands are whole."""
     overview = OVERVIEW | {"findings": {reason.value: 3}}
     row = ArchiveRow("flights", reach.archive, "/dag", overview=overview, reached=reach)
+    placed = place_findings(report_of(reason), [])
 
-    page = archive_page(row, History(), NOW, "/receipts")
+    page = archive_page(row, History(), NOW, "/receipts", placed=placed)
     commands = commands_of(page)
 
     assert html.escape(reason.meaning[1:]).split("`")[0].replace("&#x27;", "&#39;") in page
-    assert len(commands) >= len(re.findall("`kafka-[a-z.]+ ", reason.remedy))
+    assert len(commands) == len(re.findall("`kafka-", f"{reason.meaning}{reason.remedy}"))
     for command in commands:
-        if command[:2] != ["kafka-drain", "files"]:
-            run_of(command, reach)
+        run_of(command, reach)
     for note in reach.notes:
         assert note in page
 
@@ -93,28 +128,63 @@ def test_page_commands_each_finding(reason: Reason, reach: Reach) -> None:
 def test_report_commands_each_finding(reason: Reason) -> None:
     """The commands of a report are those of the archive's page."""
     reach = REACHES["servers and master"]
-    finding = {"reason": reason.value, "severity": reason.severity, "where": "w", "detail": "d"}
-    report = {
-        **OVERVIEW,
-        "archive": ARCHIVE,
-        "scope": "open",
-        "deep": False,
-        "seconds": 1.0,
-        "findings": [finding],
-        "gaps": [],
-        "partitions": [],
-        "batches": [],
-        "generations": [],
-        "windows": [],
-        "receipts": {"total": 0, "written": 0, "unsealed": 0},
-    }
+    report = report_of(reason)
 
     page = report_page(report, "r.json", reach)
 
-    [one] = remedies({"findings": {reason.value: 1}}, reach)
-    wanted = [shlex.split(each) for each in re.findall("`(kafka-[^`]*)`", one.what_to_do)]
-    found = [each for each in commands_of(page) if each[:2] != ["kafka-drain", "files"]]
-    assert found == wanted
+    [one] = remedies({"findings": {reason.value: 1}}, reach, values_of(report))
+    said = f"{one.meaning} {one.what_to_do}"
+    wanted = [shlex.split(each) for each in re.findall("`(kafka-[^`]*)`", said)]
+    assert commands_of(page) == wanted
+
+
+@pytest.mark.parametrize(
+    ("findings", "gaps", "code", "expected"),
+    [
+        ([], [(1, 3, "lost", False)], "offset_missing", "lost offsets: `X` drains them again"),
+        ([], [(1, 3, "expired", True)], "offset_missing", "lost offsets: `X` drains them again"),
+        ([], [(1, 3, "expired", False), (5, 6, "expired", False)], "offset_missing",
+         "repair --acknowledge-expired t-x:0:1-3 --acknowledge-expired t-x:0:5-6 --apply`"),
+        ([], [(1, 3, "unexplained", False)], "offset_unexplained", "expired t-x:0:1-3`"),
+        ([HOLE.finding()], [(1, 3, "expired", False)], "segment_hole", "still has them"),
+        ([Finding(Reason.STALLED, TopicPartition("t-x", 0), "d")], [], "stalled", "--topic t-x`"),
+        ([Finding(Reason.CONTENT_UNKNOWN, "generations/0012/receipts",
+                  "9 records of 2 sealed segments can't be verified: it isn't known what Spark "
+                  "read; up to batch 31, 44, …")], [], "content_unknown", "--from-batch 12:31 "),
+    ],
+)  # fmt: skip
+def test_filled(findings: list[Finding], gaps: list[Any], code: str, expected: str) -> None:
+    """A command is given what the finding is about; what has nothing of it isn't said."""
+    rows = [
+        {"topic": "t-x", "partition": 0, "start": start, "end": end, "reason": reason,
+         "acknowledged": acknowledged}
+        for start, end, reason, acknowledged in gaps
+    ]  # fmt: skip
+    values = values_of({"findings": [each.to_dict() for each in findings], "gaps": rows})
+
+    told = filled(Reason(code).remedy, values[code])  # type: ignore[call-arg]
+
+    told = told.replace("kafka-drain repair --apply", "X")
+    assert told == expected if expected.startswith("lost") else expected in told
+    assert not re.search("[A-Z]{4,}", told)
+
+
+def test_filled_unknown() -> None:
+    """Without a report, the form of the values is said; no value can end a command."""
+    remedy = Reason.OFFSET_MISSING.remedy
+
+    assert filled(remedy, None) == remedy
+    assert filled(remedy, ["a`b; c d"]).count("`") == remedy.count("`")
+
+
+def test_unknown_contents_are_found() -> None:
+    """The batch in the command is that of the finding's words."""
+    receipt = SimpleNamespace(last_batch=31, files=[])
+    generation = Archive.at("/nowhere").generation(12)
+    found = unknown_contents(generation, [receipt, receipt])  # type: ignore[list-item]
+
+    report = {"findings": [each.to_dict() for each in found]}
+    assert values_of(report)["content_unknown"] == ["12:31"]
 
 
 def test_restore_commands() -> None:
@@ -154,7 +224,9 @@ def test_pages_count_offsets() -> None:
     [
         ("run `kafka-drain roll`", "run `kafka-drain roll /a`"),
         ("`kafka-drain repair --deep --apply`!", "`kafka-drain repair /a --deep --apply`!"),
-        ("`kafka-drain files` and `repair`", "`kafka-drain files` and `repair`"),
+        ("`kafka-drain files` and `repair`", "`kafka-drain files /a` and `repair`"),
+        ("`kafka-drain roll /a`", "`kafka-drain roll /a`"),
+        ("`kafka-drain drain` /b", "`kafka-drain drain` /b"),
         ("`kafka-x.sh a`", "`kafka-x.sh --bootstrap-server HOST:PORT a`"),
     ],
 )
@@ -239,6 +311,33 @@ def test_page_of_run(run: Run, more: tuple[Run, ...], words: str) -> None:
         assert f"{run.task}: {run.problem}" in overview_page([row], NOW)
 
 
+def test_page_of_run_with_commands() -> None:
+    """A command that a task has named reaches Kafka as the page's own commands do."""
+    reach = REACHES["servers and master"]
+    for said in (f"run `kafka-drain roll {shlex.quote(ARCHIVE)} --rewritten`", "`kafka-drain roll"):
+        run = Run("failed", "", "/r", BEGAN, ENDED, False, "r1", "", "drain", said)
+        row = replace(row_of(run), reached=reach)
+
+        commands = commands_of(archive_page(row, History(), NOW, "/receipts"))
+
+        assert len(commands) == said.count("rewritten")
+        for command in commands:
+            options = run_of(command, reach)
+            assert options.rewritten
+
+
+def test_page_of_failed_validation() -> None:
+    """The command of a validation's own error, which is whole, stays as it is."""
+    reach = REACHES["servers and master"]
+    [one] = remedies({"findings": {"file_missing": 1}}, reach)
+    row = row_of(Run("failed", "", "/r", BEGAN, ENDED, False, "r1", "", "v", one.what_to_do))
+
+    page = archive_page(replace(row, reached=reach), History(), NOW, "/receipts")
+
+    [command] = commands_of(page)
+    assert f"`{shlex.join(command)}`" in one.what_to_do
+
+
 def test_page_damaged_document() -> None:
     """A damaged document is called damaged; nobody is sent to look for access."""
     row = ArchiveRow("flights", ARCHIVE, "/dag", problem="overview.json: bad", is_damaged=True)
@@ -249,6 +348,21 @@ def test_page_damaged_document() -> None:
     assert "The server of these pages must be able to read" not in page
     assert f"kafka-drain validate {shlex.quote(ARCHIVE)}".replace("'", "&#39;") in page
     assert row.status(NOW).words == "damaged"
+
+
+def test_page_damaged_receipt() -> None:
+    """What the last validation has found of it is said, with what mends it."""
+    overview = OVERVIEW | {"findings": {"receipt_corrupt": 1}}
+    row = ArchiveRow("flights", ARCHIVE, "/dag", overview=overview, problem="a receipt: bad")
+
+    pages = [
+        archive_page(replace(row, is_damaged=is_damaged), History(), NOW, "/receipts")
+        for is_damaged in (True, False)
+    ]
+
+    assert ["<code>receipt_corrupt</code>, 1 finding" in page for page in pages] == [True, False]
+    wanted = ["kafka-drain", "repair", ARCHIVE, "--apply"]
+    assert wanted in commands_of(pages[0])
 
 
 def test_status_contents_unknown() -> None:

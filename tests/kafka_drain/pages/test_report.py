@@ -153,7 +153,8 @@ def test_report_page_of_all_reasons() -> None:
     text = Page(report_page(found)).text
 
     for reason in Reason:
-        assert f"{reason.meaning[:1].upper()}{reason.meaning[1:]}".replace("`", "") in text
+        meaning = pasteable(reason.meaning, Reach("/archives/p")).replace("`", "")
+        assert f"{meaning[:1].upper()}{meaning[1:]}" in text
     for gap_reason in GapReason:
         assert gap_reason.meaning in text
     assert "brand_new" in text

@@ -181,7 +181,7 @@ def test_validate_checkpoint_damaged(
         new = content.replace(old, new, 1)
     write(folder / name, new)
 
-    with pytest.raises(CheckpointError, match=f"{name}: .+run `kafka-drain roll`"):
+    with pytest.raises(CheckpointError, match=f"{name}: .+run `kafka-drain roll /"):
         refuse_damage(errors(state_of(archive.generation(1)).findings), archive.root)
     report = validate_twice(archive, scope)
     plan = plan_roll(archive, golden_cluster())

@@ -148,7 +148,7 @@ def test_capture_schemas_registry_fails(
     assert found.document.subjects == []
     assert len(found.document.notes) == 1
     assert str(fails) in found.document.notes[0]
-    assert found.lines()[1].startswith("WARNING ")
+    assert found.lines("/a")[1].startswith("WARNING ")
     registry.fails = 0
     again = capture(made, registry)
     assert versions_of(again.document) == ALL
@@ -209,7 +209,7 @@ def test_capture_schemas_seal_lost(made: MadeArchive, registry: FakeRegistry) ->
     found = capture(made, registry)
 
     assert found.unsealed
-    assert "WARNING schemas: nothing was sealed" in found.lines()[-1]
+    assert "WARNING schemas: nothing was sealed" in found.lines("/a")[-1]
     assert findings(made) == [Reason.SCHEMA_SEAL_LOST]
 
 

@@ -50,7 +50,7 @@ def run(options: argparse.Namespace) -> int:
         subjects=options.subjects,
         writes=acts(options),
     )
-    say_lines(Line(line, level_of(line)) for line in found.lines())
+    say_lines(Line(line, level_of(line)) for line in found.lines(archive.root))
     versions = [version for subject in found.document.subjects for version in subject.versions]
     document = {
         "archive": str(archive.root),

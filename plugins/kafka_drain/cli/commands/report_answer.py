@@ -16,6 +16,8 @@ from kafka_drain.errors import NotWritableError
 from kafka_drain.findings import errors
 from kafka_drain.gaps import gaps_text
 from kafka_drain.pages.commands import Reach
+from kafka_drain.pages.finding_values import values_of
+from kafka_drain.pages.remedies import what_to_do
 from kafka_drain.proof.report import Report, note_overview, sign_report, write_report
 from kafka_drain.proof.report_text import SHOWN, report_ending, report_heading, report_lines
 
@@ -43,9 +45,10 @@ def answer_report(
     asked (`unasked`).
     """
     path = evidence = None
+    reach = _reach(options, archive)
     if writes and not unwritten:
         try:
-            path = write_report(archive, report, reach=_reach(options, archive))
+            path = write_report(archive, report, reach=reach)
             note_overview(archive, report, path)
             if signer is not None:
                 evidence = sign_report(archive, report, path, signer, utc_now())
@@ -56,7 +59,7 @@ def answer_report(
 
     def show(console: Console) -> None:
         if fits_screen(console):
-            _show_tables(console, report)
+            _show_tables(console, report, reach)
         else:
             print_lines(console, report_lines(report))
         if path is not None:
@@ -86,7 +89,7 @@ def _reach(options: argparse.Namespace, archive: Archive) -> Reach:
     )
 
 
-def _show_tables(console: Console, report: Report) -> None:
+def _show_tables(console: Console, report: Report, reach: Reach) -> None:
     print_lines(console, report_heading(report))
     partitions = new_table(
         console,
@@ -105,6 +108,10 @@ def _show_tables(console: Console, report: Report) -> None:
             code = Text(str(finding.reason), _COLOURS[finding.reason.severity])
             findings.add_row(code, Text(finding.where), Text(finding.detail))
         print_table(console, findings)
+    values = values_of(report.to_dict())
     for reason in dict.fromkeys(finding.reason for finding in shown):
-        console.print(Text(str(reason), _COLOURS[reason.severity]).append(f": {reason.remedy}", ""))
+        said = Text(str(reason), _COLOURS[reason.severity])
+        said.append(f": {what_to_do(reason, reach, values)}", "")
+        # A command that is broken into lines can't be pasted.
+        console.print(said, soft_wrap=True)
     print_lines(console, report_ending(report))

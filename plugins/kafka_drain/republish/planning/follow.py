@@ -23,6 +23,7 @@ from kafka_drain.offsets import OffsetRange, TopicPartition, count, subtract
 from kafka_drain.republish.planning.binding import Binding
 from kafka_drain.republish.planning.documents import ChangeReceiptJson, ReceiptJson, ThroughJson
 from kafka_drain.republish.planning.runs import RepublishRun, list_runs, run_key
+from kafka_drain.storage.paths import quoted
 
 #: What a follower has sent before its first run.
 NOTHING: ThroughJson = {"generations": {}, "windows": []}
@@ -203,8 +204,8 @@ def _damage_explained(snapshot: Snapshot) -> Iterator[None]:
         yield
     except ReceiptError as error:
         raise ManifestInvalidError(
-            f"{snapshot.root}: a receipt is damaged ({error}); run `kafka-drain validate` to find "
-            "out which one"
+            f"{snapshot.root}: a receipt is damaged ({error}); run `kafka-drain validate "
+            f"{quoted(snapshot.root)}` to find out which one"
         ) from error
 
 
@@ -221,8 +222,8 @@ def _new_files(snapshot: Snapshot, since: ThroughJson, through: ThroughJson) -> 
             raise ManifestInvalidError(
                 f"{generation.receipt_where(after)}, up to which this follower has sent, doesn't "
                 "exist any more, and its records may be sealed elsewhere. Nothing was sent; run "
-                "`kafka-drain validate`, which seals its batch again; otherwise follow with "
-                "another target topic"
+                f"`kafka-drain validate {quoted(snapshot.root)}`, which seals its batch again; "
+                "otherwise follow with another target topic"
             )
         names = [name for name in sealed if after < name <= last]
         digest = since.get("files", {}).get(number)

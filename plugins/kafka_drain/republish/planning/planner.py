@@ -88,6 +88,7 @@ from kafka_drain.schemas.capture import read_document
 from kafka_drain.schemas.decoders import archived_schemas
 from kafka_drain.schemas.decoding import read_schemas
 from kafka_drain.schemas.schema_map import read_map
+from kafka_drain.storage.paths import quoted
 
 #: Limits up to which `auto` chooses the worker: Spark takes ten seconds to start, and several
 #: machines are faster only above them.
@@ -289,8 +290,9 @@ def _sealed(
     if waiting and not (request.sealed_only or request.follow):
         raise NotSealedError(
             f"{snapshot.root}: {len(waiting):,} files are committed but not sealed yet, the first "
-            f"is {waiting[0].path}; run `kafka-drain validate`, which proves and seals them, or "
-            "leave them out (--sealed-only; sealed_only in Airflow). Nothing was sent"
+            f"is {waiting[0].path}; run `kafka-drain validate {quoted(snapshot.root)}`, which "
+            "proves and seals them, or leave them out (--sealed-only; sealed_only in Airflow). "
+            "Nothing was sent"
         )
     return [(file, file.sealed) for file in files if file.sealed is not None]
 
@@ -308,7 +310,8 @@ def _refuse_damaged(snapshot: Snapshot, files: list[tuple[ArchiveFile, SealedFil
         raise ManifestInvalidError(
             f"{snapshot.root} is damaged, nothing was sent: "
             + "; ".join(str(finding) for finding in bad[:5])
-            + f". Run `kafka-drain validate`; {bad[0].reason.remedy}"
+            + f". Run `kafka-drain validate {quoted(snapshot.root)}`; "
+            f"{bad[0].reason.remedy_of(snapshot.root)}"
         )
 
 
