@@ -14,7 +14,7 @@ from contextvars import ContextVar
 from dataclasses import dataclass, field
 
 from kafka_drain.errors import KafkaDrainError
-from kafka_drain.progress import Level, Line, duration_text
+from kafka_drain.progress import OutageLine, duration_text
 
 #: Time between two looks.
 LOOK_SECONDS = 4.0
@@ -51,7 +51,7 @@ class _Watched:
         """Return whether it has been missed for too long."""
         return self.since is not None and now - self.since >= self.after
 
-    def news(self, now: float, missed: KafkaDrainError | None) -> Line | None:
+    def news(self, now: float, missed: KafkaDrainError | None) -> OutageLine | None:
         """Return what to say after a look; None for nothing new.
 
         Args:
@@ -62,14 +62,15 @@ class _Watched:
             since, self.since, self.said = self.since, None, float("-inf")
             if since is None:
                 return None
-            return Line(f"{self.name} answers again, after {duration_text(now - since)}")
+            again = f"{self.name} answers again, after {duration_text(now - since)}"
+            return OutageLine(again, is_over=True)
         self.since = now if self.since is None else self.since
         if now - self.said < REPEAT_SECONDS:
             return None
         self.said = now
         waited = now - self.since
         still = f"still waiting after {duration_text(waited)}" if waited else "waiting"
-        return Line(f"{still}: {missed}", Level.WARNING)
+        return OutageLine(f"{still}: {missed}", is_over=False)
 
 
 class Watch:
