@@ -14,7 +14,7 @@ from contextvars import ContextVar
 from dataclasses import dataclass, field
 
 from kafka_drain.errors import KafkaDrainError
-from kafka_drain.progress import Level, Line, duration_text
+from kafka_drain.progress import OutageLine, duration_text
 
 #: Time between two looks.
 LOOK_SECONDS = 4.0
@@ -28,30 +28,24 @@ Look = Callable[[], "KafkaDrainError | None"]
 
 
 @dataclass
-class _Watched:
-    """A server that is watched.
+class Outages:
+    """What is to be said of a server that is asked again and again.
 
     Attributes:
         name: Its name.
-        look: Asks it.
         since: When it was first missed, in seconds of the clock; None while it answers.
         said: When that was last said.
-        after: For how long it may be missed, in seconds.
-        end: Called once when it was missed for longer, with what the last look returned.
     """
 
     name: str
-    look: Look
-    since: float | None = None
-    said: float = field(default=float("-inf"))
-    after: float = float("inf")
-    end: Callable[[KafkaDrainError], object] = lambda _: None
+    since: float | None = field(default=None, init=False)
+    said: float = field(default=float("-inf"), init=False)
 
-    def is_over(self, now: float) -> bool:
-        """Return whether it has been missed for too long."""
-        return self.since is not None and now - self.since >= self.after
+    def lasts(self, now: float) -> float:
+        """Return for how many seconds it has been missed."""
+        return 0.0 if self.since is None else now - self.since
 
-    def news(self, now: float, missed: KafkaDrainError | None) -> Line | None:
+    def news(self, now: float, missed: KafkaDrainError | None) -> OutageLine | None:
         """Return what to say after a look; None for nothing new.
 
         Args:
@@ -62,14 +56,30 @@ class _Watched:
             since, self.since, self.said = self.since, None, float("-inf")
             if since is None:
                 return None
-            return Line(f"{self.name} answers again, after {duration_text(now - since)}")
+            again = f"{self.name} answers again, after {duration_text(now - since)}"
+            return OutageLine(again, is_over=True)
         self.since = now if self.since is None else self.since
         if now - self.said < REPEAT_SECONDS:
             return None
         self.said = now
         waited = now - self.since
         still = f"still waiting after {duration_text(waited)}" if waited else "waiting"
-        return Line(f"{still}: {missed}", Level.WARNING)
+        return OutageLine(f"{still}: {missed}", is_over=False)
+
+
+@dataclass
+class _Watched(Outages):
+    """A server that is watched.
+
+    Attributes:
+        look: Asks it.
+        after: For how long it may be missed, in seconds.
+        end: Called once when it was missed for longer, with what the last look returned.
+    """
+
+    look: Look
+    after: float = float("inf")
+    end: Callable[[KafkaDrainError], object] = lambda _: None
 
 
 class Watch:
@@ -133,7 +143,7 @@ class Watch:
                     return
                 if line is not None:
                     self._say(line)
-                if missed is not None and watched.is_over(now):
+                if missed is not None and watched.lasts(now) >= watched.after:
                     self._watched.remove(watched)
                     watched.end(missed)
 

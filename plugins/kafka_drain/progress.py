@@ -73,6 +73,23 @@ class SparkUiLine(Line):
         return line
 
 
+class OutageLine(Line):
+    """A line about a server that something waits for.
+
+    Attributes:
+        is_over: Whether it answers again.
+    """
+
+    is_over: bool
+
+    def __new__(cls, text: str, *, is_over: bool) -> OutageLine:
+        """Make the line: a warning, until it is over."""
+        line = str.__new__(cls, text)
+        line.is_over = is_over
+        line.level = Level.PLAIN if is_over else Level.WARNING
+        return line
+
+
 class ProgressLine(Line):
     """A progress line that carries its values, so that this process needn't parse it.
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from base64 import b64decode
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
@@ -18,6 +18,7 @@ from airflow.providers.common.compat.sdk import (
 
 from kafka_drain.errors import ConfigError, KafkaDrainError, TerminalError
 from kafka_drain.outages import told_of_outages
+from kafka_drain.progress import OutageLine
 
 if TYPE_CHECKING:
     from kafka_drain.config.pipeline import Pipeline
@@ -28,6 +29,8 @@ log = logging.getLogger(__name__)
 
 #: XCom of a task that has failed: why, in the words of its log, and how long it may be.
 PROBLEM_KEY, PROBLEM_LENGTH = "problem", 1000
+#: XCom of a running task: which server it waits for, as `said` in its log; empty if it answers.
+WAITING_KEY = "waiting"
 #: Programs that a Spark connection may name, looked up on the PATH; the first is the default.
 SPARK_BINARIES = ("spark-submit", "spark2-submit", "spark3-submit")
 
@@ -251,10 +254,9 @@ def _told() -> Iterator[None]:
 
 
 def _tell(problem: str) -> None:
-    try:
-        task_instance = get_current_context()["ti"]
-    except (AirflowException, RuntimeError):
-        return  # Nobody's task.
+    task_instance = _task_instance()
+    if task_instance is None:
+        return
     try:
         task_instance.xcom_push(key=PROBLEM_KEY, value=problem[:PROBLEM_LENGTH])
     except Exception as error:
@@ -262,16 +264,56 @@ def _tell(problem: str) -> None:
         log.warning("can't store why this failed: %s: %s", type(error).__name__, error)
 
 
+def _task_instance() -> Any:
+    """Return the task instance that runs here; None if it is nobody's task."""
+    try:
+        return get_current_context()["ti"]
+    except (AirflowException, RuntimeError):
+        return None
+
+
+def store_waiting(task_instance: Any, line: str) -> None:
+    """Store for the pages which server a task waits for, if a line says so."""
+    if not isinstance(line, OutageLine):
+        return
+    try:
+        said = {} if line.is_over else {"said": line[:PROBLEM_LENGTH]}
+        task_instance.xcom_push(key=WAITING_KEY, value=said)
+    except Exception as error:
+        # It may be Airflow that is away as well.
+        log.warning("can't store what this waits for: %s: %s", type(error).__name__, error)
+
+
+def waiting_said(value: object) -> str:
+    """Return what an XCom's value says that a task waits for: any task may write any XCom."""
+    said = value.get("said") if isinstance(value, dict) else None
+    return said[:PROBLEM_LENGTH] if isinstance(said, str) else ""
+
+
+def _hear_outages() -> Callable[[str], None]:
+    """Return what logs a line about an outage, and stores it for the pages, from any thread."""
+    # Another thread has no context of a task.
+    task_instance = _task_instance()
+
+    def hear(line: str) -> None:
+        log.warning("%s", line)
+        if task_instance is not None:
+            store_waiting(task_instance, line)
+
+    return hear
+
+
 @contextmanager
 def terminal_errors_fail() -> Iterator[None]:
     """Fail the task without retries if a retry can't help, and log the reason in one line.
 
-    Logs also what the task waits for while Kafka or a Spark Connect server doesn't answer.
+    Logs also what the task waits for while Kafka or a Spark Connect server doesn't answer, and
+    stores it for the pages.
 
     Raises:
         AirflowFailException: Instead of a TerminalError, with its name and message, and of an exit.
     """
-    with told_of_outages(log.warning):
+    with told_of_outages(_hear_outages()):
         try:
             with _told():
                 yield

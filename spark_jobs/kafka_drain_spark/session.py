@@ -180,6 +180,7 @@ def close_session(spark: SparkSession) -> None:
         return
     from pyspark.sql.connect.proto import ReleaseSessionRequest
 
+    _release_answers()
     client: Any = getattr(spark, "client")  # noqa: B009 - classic sessions have none
     # pyspark's own call doesn't allow the session's id to be used again.
     request = ReleaseSessionRequest(
@@ -197,7 +198,18 @@ def stop(spark: SparkSession) -> None:
         _retry(spark, max_retries=1)
         with suppress(*SPARK_ERRORS):
             spark.interruptAll()
+        _release_answers()
     spark.stop()
+
+
+def _release_answers() -> None:
+    """Wait until the server has released the answers that were read.
+
+    pyspark asks for it in threads of its own, and the server logs an error if the session is gone.
+    """
+    from pyspark.sql.connect.client.reattach import ExecutePlanResponseReattachableIterator
+
+    ExecutePlanResponseReattachableIterator.shutdown()
 
 
 def _retry(spark: Any, **policy: Any) -> None:

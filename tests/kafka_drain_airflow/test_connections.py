@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 from airflow.providers.common.compat.sdk import AirflowFailException, AirflowSkipException
 
+from kafka_drain import outages
 from kafka_drain.config.pipeline import Pipeline
 from kafka_drain.errors import ConfigError, KafkaUnavailableError, MachineError, TopicError
 from kafka_drain.spark.place import Place, SparkConnection
@@ -24,6 +25,7 @@ from kafka_drain_airflow.connections import (
     spark_engine,
     terminal_errors_fail,
 )
+from tests.faults.injection import wait_for
 
 
 @pytest.mark.parametrize("code", [0, None, 1])
@@ -69,6 +71,23 @@ def test_terminal_errors_fail_told(
         raise error
 
     assert task.stored.get(connections.PROBLEM_KEY) == told
+
+
+def test_terminal_errors_fail_shows_outages(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """What a task waits for is in its log, and stored for the pages."""
+    task = FakeTask()
+    monkeypatch.setattr(connections, "get_current_context", lambda: {"ti": task})
+    monkeypatch.setattr(outages, "LOOK_SECONDS", 0.01)
+    away = KafkaUnavailableError("k1:9092 refuses connections, 100 % of the time")
+
+    with terminal_errors_fail():
+        outages.watch("Kafka at k1:9092", lambda: away)
+        wait_for(lambda: "waiting" in task.stored, "a line")
+
+    assert task.stored["waiting"] == {"said": f"waiting: {away}"}
+    assert f"waiting: {away}" in caplog.messages
 
 
 def test_schema_registry(monkeypatch: pytest.MonkeyPatch) -> None:

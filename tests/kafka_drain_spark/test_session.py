@@ -7,12 +7,13 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from kafka_drain.errors import ConfigError
-from kafka_drain_spark.session import check_conf, plain_report, refusal
+from kafka_drain_spark.session import check_conf, close_session, plain_report, refusal
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -134,3 +135,23 @@ print(type(found[0]).__name__, "pandas" in sys.modules)
     )
 
     assert (ended.stdout.split(), ended.stderr) == (["MapConverter", "False"], "")
+
+
+def test_close_session_after_its_answers(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What pyspark releases in threads of its own is released before the session it belongs to."""
+    pytest.importorskip("grpc")
+    reattach = pytest.importorskip("pyspark.sql.connect.client.reattach")
+    released: list[str] = []
+    iterator = reattach.ExecutePlanResponseReattachableIterator
+    monkeypatch.setattr(iterator, "shutdown", lambda: released.append("answers"))
+
+    class Client:
+        _session_id, _user_id = "s", "kafka-drain"
+        _builder = SimpleNamespace(userAgent="", metadata=list)
+        _stub = SimpleNamespace(ReleaseSession=lambda *_, **__: released.append("session"))
+
+    remote = type("SparkSession", (), {"__module__": "pyspark.sql.connect.session"})()
+    remote.client = Client()
+    close_session(remote)
+
+    assert released == ["answers", "session"]

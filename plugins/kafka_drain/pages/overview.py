@@ -73,6 +73,7 @@ class Doing:
         link: The run's page in Airflow.
         progress: What it last reported: done, total, unit, percent, rate, left, at; empty if
             nothing yet.
+        waiting: What it said last about a server that doesn't answer; empty if it answers again.
     """
 
     dag_id: str
@@ -80,6 +81,7 @@ class Doing:
     state: str
     link: str
     progress: Mapping[str, Any]
+    waiting: str = ""
 
 
 def shown_task(tasks: Sequence[Doing]) -> Doing | None:

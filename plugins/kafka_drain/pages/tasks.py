@@ -23,6 +23,7 @@ class ShownTask:
         words: State and progress.
         percent: Whole percent; None if it has reported nothing.
         spark_ui: Address of a running Spark application's UI; the UI ends with the application.
+        waiting: What a running task waits for, because a server doesn't answer; else empty.
     """
 
     name: str
@@ -31,14 +32,17 @@ class ShownTask:
     words: str
     percent: int | None = None
     spark_ui: str = ""
+    waiting: str = ""
 
     @classmethod
     def of(cls, one: Doing) -> ShownTask:
         """Return how a task is shown."""
         name, seen = f"{one.dag_id}, {one.task_id}", one.progress
+        # A task that has ended says itself why.
+        waiting = one.waiting if one.state == "running" else ""
         if not seen:
             words = f"{one.state}, no progress yet" if one.state in ACTIVE else one.state
-            return cls(name, one.link, one.state, words)
+            return cls(name, one.link, one.state, words, waiting=waiting)
         end = ended_of(one.state, seen["done"], seen["total"], seen["percent"])
         words = f"{end.done:,} of {seen['total']:,} {seen['unit']} ({end.percent} %)"
         if end.has_rate:
@@ -47,4 +51,5 @@ class ShownTask:
         words = f"{one.state}, {words}, as of {time_text(seen.get('at'))}"
         address = str(seen.get("spark_ui", ""))
         is_there = one.state == "running" and is_web_address(address)
-        return cls(name, one.link, one.state, words, end.percent, address if is_there else "")
+        address = address if is_there else ""
+        return cls(name, one.link, one.state, words, end.percent, address, waiting)

@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from kafka_drain.errors import ConfigError, LockedError, SparkJobError
+from kafka_drain.outages import Outages
 from kafka_drain.progress import Level, Line
 from kafka_drain.spark.client_mode import SparkSubmit, read_spark_line
 from kafka_drain.spark.cluster_manager import ClusterApplication, ClusterManager, NoAnswerError
@@ -110,7 +111,7 @@ class SparkCluster(SparkSubmit):
         self._rest: list[Job] = []
         self._heard = 0
         self._waits_for = ""
-        self._silent_since: float | None = None
+        self._outages: Outages | None = None
 
     @property
     def _manager(self) -> ClusterManager:
@@ -273,14 +274,12 @@ class SparkCluster(SparkSubmit):
             return True
         try:
             app = self._manager.application(application_id)
-            self._silent_since = None
-        except NoAnswerError:
-            now = time.monotonic()
-            self._silent_since = self._silent_since or now
-            if now - self._silent_since > PATIENCE_SECONDS:
+        except NoAnswerError as error:
+            if self._is_away(error) > PATIENCE_SECONDS:
                 raise
             time.sleep(self.poll_seconds)
             return False
+        self._is_away(None)
         self._hear_progress()
         if app.waits_for != self._waits_for:
             self._waits_for = app.waits_for
@@ -296,6 +295,20 @@ class SparkCluster(SparkSubmit):
             self._say(Line(why, Level.ERROR))
             raise SparkJobError(why)
         return True
+
+    def _is_away(self, missed: NoAnswerError | None) -> float:
+        """Say when the cluster manager stops answering and when it answers again.
+
+        Returns:
+            For how many seconds it hasn't answered.
+        """
+        now = time.monotonic()
+        if self._outages is None:
+            self._outages = Outages(self._manager.name)
+        line = self._outages.news(now, missed)
+        if line is not None:
+            self._say(line)
+        return self._outages.lasts(now)
 
     def cancel(self, application_id: str) -> None:
         """Kill the application, and wait until it has ended."""

@@ -19,7 +19,7 @@ from kafka_drain.errors import ConfigError, MachineError
 from kafka_drain.spark.cluster_manager import NoAnswerError
 from kafka_drain.spark.place import SparkConnection
 
-_SECONDS = 10.0
+_SECONDS = 7.0
 #: The name of the driver's container, unless a pod template gives it another one.
 _CONTAINER = "spark-kubernetes-driver"
 #: A label is `kafka-drain/<tag>`, with this value.
@@ -358,6 +358,8 @@ def _api(master: str, conf: Mapping[str, str]) -> Any:
                 f"{_LOGIN}caCertFile in spark_conf"
             ) from error
     _point_at(found, address)
+    # By default three, each with the time of the first: of a server that hangs, 40 s in silence.
+    found.retries = 1
     for name, path in files.items():
         setattr(found, _LOGIN_FILES[name], path)
     if not (path := conf.get(f"{_LOGIN}oauthTokenFile")):

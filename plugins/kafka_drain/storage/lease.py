@@ -14,6 +14,7 @@ In that case, Spark's checkpoint and manifest let only one of the two commit a b
 from __future__ import annotations
 
 import getpass
+import math
 import os
 import socket
 import threading
@@ -29,6 +30,7 @@ from upath import UPath
 
 from kafka_drain.clock import Clock, utc_now
 from kafka_drain.errors import ArchiveError, LockedError
+from kafka_drain.outages import REPEAT_SECONDS
 from kafka_drain.progress import duration_text
 from kafka_drain.storage.lease_store import lease_store
 from kafka_drain.storage.lease_takeover import Takeover, clock_ahead, may_take_over
@@ -38,6 +40,8 @@ from kafka_drain.storage.typed_json import Row, Shape
 SECONDS = 60.0
 # How long to wait for a lease that is held only briefly; the lease of a killed holder expires.
 WAIT_SECONDS = 180.0
+# Of a wait that is over sooner, nothing is said.
+SHORT_SECONDS = 4.0
 # Maximum number of attempts, in case the lease is released and taken again in between.
 TRIES = 100
 # Number of times a lease is checked while it is watched.
@@ -146,18 +150,25 @@ def wait_for_lease(
 ) -> Iterator[Lease]:
     """Take a lease as `hold_lease` does, but wait while another process briefly holds it.
 
+    Says whom it waits for, and how long at most, if that isn't over soon.
+
     Raises:
         LockedError: When another process still holds it after `wait_seconds`.
     """
-    deadline = time.monotonic() + wait_seconds
+    began, said = time.monotonic(), -math.inf
+    deadline = began + wait_seconds
     with ExitStack() as stack:
         while True:
             try:
                 lease = stack.enter_context(hold_lease(root, run=run, say=say))
                 break
-            except LockedError:
-                if time.monotonic() >= deadline:
+            except LockedError as error:
+                now = time.monotonic()
+                if now >= deadline:
                     raise
+                if now - began >= SHORT_SECONDS and now - said >= REPEAT_SECONDS:
+                    said = now
+                    say(f"waiting, for {duration_text(deadline - now)} at most: {error}")
             time.sleep(0.2)
         yield lease
 

@@ -9,6 +9,7 @@ from datetime import datetime, timezone
 from typing import Any, TypeGuard
 
 from kafka_drain.progress import ProgressLine, SparkUiLine
+from kafka_drain_airflow.connections import store_waiting
 
 #: XCom of a running task: job, name, done, total, unit, percent, rate, left, spark_ui, at.
 PROGRESS_KEY = "progress"
@@ -57,6 +58,7 @@ class TaskProgress:
         if isinstance(line, SparkUiLine):
             self._spark_ui = line.address
             self._push(SPARK_UI_KEY, self._spark_ui)
+        store_waiting(self._task_instance, line)
         if not isinstance(line, ProgressLine) or line.job not in _JOBS or not line.name:
             return
         now = self._clock()

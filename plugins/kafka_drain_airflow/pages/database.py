@@ -26,7 +26,12 @@ from kafka_drain.pages.commands import Reach
 from kafka_drain.pages.overview import Doing, Run, shown_task
 from kafka_drain_airflow.addresses import run_url
 from kafka_drain_airflow.command_reach import reach_of
-from kafka_drain_airflow.connections import PROBLEM_KEY, PROBLEM_LENGTH
+from kafka_drain_airflow.connections import (
+    PROBLEM_KEY,
+    PROBLEM_LENGTH,
+    WAITING_KEY,
+    waiting_said,
+)
 from kafka_drain_airflow.dag_tags import TAG, kind_tag
 from kafka_drain_airflow.observability.report_link import REPORT_KEY
 from kafka_drain_airflow.observability.task_links import ARCHIVE_KEY, is_told
@@ -278,17 +283,18 @@ def progress_of(session: Any, dag_ids: Collection[str]) -> list[Doing]:
         .where(DagRun.dag_id.in_(dag_ids), DagRun.state != "queued")
         .subquery()
     )
-    of_task = (*_written_by_task(XComModel), XComModel.key == PROGRESS_KEY)
+    progress, waiting = aliased(XComModel), aliased(XComModel)
     query = (
-        select(*_TASK, XComModel.value)
+        select(*_TASK, progress.value.label("progress"), waiting.value.label("waiting"))
         .join(runs, _are_of(runs))
-        .join(XComModel, and_(*of_task), isouter=True)
+        .join(progress, _written_as(progress, PROGRESS_KEY), isouter=True)
+        .join(waiting, _written_as(waiting, WAITING_KEY), isouter=True)
         .where(runs.c.age == 1)
         .order_by(TaskInstance.dag_id, TaskInstance.start_date, TaskInstance.task_id)
     )
     found: dict[str, list[Doing]] = {}
     for row in session.execute(query):
-        found.setdefault(row.dag_id, []).append(_doing(row, row.value))
+        found.setdefault(row.dag_id, []).append(_doing(row))
     shown = (shown_task(tasks) for tasks in found.values())
     return [task for task in shown if task]
 
@@ -306,15 +312,17 @@ def working_on(
     Returns:
         The tasks by archive, in the order in which they started.
     """
-    told, progress = aliased(XComModel), aliased(XComModel)
+    told, progress, waiting = (aliased(XComModel) for _ in range(3))
+    said_of_itself = (
+        told.value.label("told"),
+        progress.value.label("progress"),
+        waiting.value.label("waiting"),
+    )
     query = (
-        select(*_TASK, told.value.label("told"), progress.value.label("progress"))
-        .join(told, and_(*_written_by_task(told), told.key == ARCHIVE_KEY))
-        .join(
-            progress,
-            and_(*_written_by_task(progress), progress.key == PROGRESS_KEY),
-            isouter=True,
-        )
+        select(*_TASK, *said_of_itself)
+        .join(told, _written_as(told, ARCHIVE_KEY))
+        .join(progress, _written_as(progress, PROGRESS_KEY), isouter=True)
+        .join(waiting, _written_as(waiting, WAITING_KEY), isouter=True)
         .where(TaskInstance.state.in_(ACTIVE))
         .order_by(TaskInstance.start_date, TaskInstance.dag_id, TaskInstance.task_id)
     )
@@ -324,7 +332,7 @@ def working_on(
         if not is_told(said) or said["archive"] not in found:
             continue
         if not restores or said.get("is_restore"):
-            found[said["archive"]].append(_doing(row, row.progress))
+            found[said["archive"]].append(_doing(row))
     return found
 
 
@@ -336,15 +344,26 @@ def _written_by_task(xcom: Any) -> tuple[Any, ...]:
     )
 
 
+def _written_as(xcom: Any, key: str) -> Any:
+    """Return the join condition for the XCom of a task instance with a key."""
+    return and_(*_written_by_task(xcom), xcom.key == key)
+
+
 #: What is shown of a task instance.
 _TASK = (TaskInstance.dag_id, TaskInstance.run_id, TaskInstance.task_id, TaskInstance.state)
 
 
-def _doing(task: Any, progress: object) -> Doing:
+def _doing(task: Any) -> Doing:
     """Return a task instance's progress; any task may write any XCom."""
-    said = plain(progress)
-    state, link = str(task.state or "none"), run_url(task.dag_id, task.run_id)
-    return Doing(task.dag_id, task.task_id, state, link, said if is_progress(said) else {})
+    said = plain(task.progress)
+    return Doing(
+        task.dag_id,
+        task.task_id,
+        str(task.state or "none"),
+        run_url(task.dag_id, task.run_id),
+        said if is_progress(said) else {},
+        waiting_said(plain(task.waiting)),
+    )
 
 
 def drains_of(session: Any, page: str, groups: Sequence[str] = ()) -> list[Drained]:

@@ -491,6 +491,20 @@ def test_archive_page_task_shows_its_end(
         assert f'width="{bar}' in page.split(f": {words}")[1]
 
 
+@pytest.mark.parametrize("said", [SAID, {}])
+@pytest.mark.parametrize(("state", "is_shown"), [("running", True), ("failed", False)])
+def test_archive_page_task_waits(state: str, is_shown: bool, said: dict[str, Any]) -> None:
+    """What a running task waits for is on the page; one that has ended says why elsewhere."""
+    waiting = "waiting: k1:9092 refuses connections <b>"
+    doing = Doing("drain_orders", "drain", state, "/runs/1", said, waiting)
+
+    page = archive_page(ROW, History(), NOW, "/r", [doing])
+
+    shown = '<p class="warning">waiting: k1:9092 refuses connections &lt;b&gt;</p>'
+    assert (shown in page) is is_shown
+    assert ("refuses connections" in page) is is_shown
+
+
 def doing(task_id: str, state: str, said: dict[str, Any]) -> Doing:
     return Doing("drain_orders", task_id, state, "/runs/1", said)
 

@@ -368,6 +368,7 @@ def test_poll_silence(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     engine, _ = world.engine(NoAnswerError("silence"), NoAnswerError("silence"), RUNNING)
     engine.submit(world.application())
     assert [engine.poll("a_1"), engine.poll("a_1"), engine.poll("a_1")] == [False] * 3
+    assert world.heard[-2:] == ["waiting: silence", "YARN answers again, after 0 s"]
 
     engine, yarn = world.engine(NoAnswerError("silence"))
     monkeypatch.setattr("kafka_drain.spark.cluster_mode.PATIENCE_SECONDS", -1.0)

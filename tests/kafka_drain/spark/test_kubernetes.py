@@ -5,8 +5,10 @@ from __future__ import annotations
 import base64
 import json
 import os
+import socket
 import sys
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -303,6 +305,25 @@ def test_api_silent(fake: FakeKubernetes) -> None:
 
     with pytest.raises(NoAnswerError, match=r"doesn't answer: .*refused"):
         known.application(NAME)
+
+
+def test_api_hangs(fake: FakeKubernetes, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A server that accepts connections and never answers is given up after two requests."""
+    monkeypatch.setattr("kafka_drain.spark.kubernetes._SECONDS", 0.2)
+    with socket.create_server(("127.0.0.1", 0)) as hanging:
+        master = f"k8s://http://127.0.0.1:{hanging.getsockname()[1]}"
+        known = Kubernetes.of(SparkConnection(master, deploy_mode="cluster"), {})
+
+        with pytest.raises(NoAnswerError, match=r"doesn't answer: .*timed out"):
+            known.application(NAME)
+
+        hanging.settimeout(0.2)
+        connections = 0
+        with suppress(TimeoutError):
+            while True:
+                hanging.accept()[0].close()
+                connections += 1
+    assert connections == 2
 
 
 def test_namespace(fake: FakeKubernetes) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import threading
 import uuid
 from datetime import datetime, timedelta, timezone
@@ -20,8 +21,9 @@ from kafka_drain.errors import ArchiveError, LockedError, TopicError
 from kafka_drain.kafka.client_config import KafkaConfig
 from kafka_drain.maintenance.unlock import list_leases, remove_lease
 from kafka_drain.offsets import TopicPartition
+from kafka_drain.storage import lease as lease_module
 from kafka_drain.storage.json_files import create_document
-from kafka_drain.storage.lease import Lease, hold_lease, refuse_while_held
+from kafka_drain.storage.lease import Lease, hold_lease, refuse_while_held, wait_for_lease
 from tests.kafka_drain.fake_cluster import FakeCluster, Log, fake_application
 from tests.racing import take_at_once
 
@@ -382,6 +384,43 @@ def test_hold_lease_lost(root: UPath, said: list[str]) -> None:
 
 
 # --- drains ---------------------------------------------------------------------------------
+
+
+def test_wait_for_lease_says_for_whom(
+    monkeypatch: pytest.MonkeyPatch, root: UPath, said: list[str]
+) -> None:
+    """A wait that isn't short names the holder, once, and how long it lasts at most."""
+    monkeypatch.setattr(lease_module, "SHORT_SECONDS", 0.2)
+
+    with (
+        hold_lease(root, run="nightly", say=said.append),
+        pytest.raises(LockedError, match="nightly"),
+        wait_for_lease(root, run="erase", say=said.append, wait_seconds=1.0),
+    ):
+        pass
+
+    [waiting] = said
+    assert re.match(r"waiting, for [01] s at most: .* is being drained by .*nightly", waiting)
+
+
+def test_wait_for_lease_short(root: UPath, said: list[str]) -> None:
+    """Nothing is said of a wait that is over within seconds."""
+    holding, released = threading.Event(), threading.Event()
+
+    def hold() -> None:
+        with hold_lease(root, run="nightly", say=said.append):
+            holding.set()
+            released.wait(30)
+
+    thread = threading.Thread(target=hold)
+    thread.start()
+    assert holding.wait(30)
+    threading.Timer(0.3, released.set).start()
+    with wait_for_lease(root, run="erase", say=said.append, wait_seconds=30):
+        assert lock(root)["run"] == "erase"
+    thread.join()
+
+    assert said == []
 
 
 @pytest.fixture

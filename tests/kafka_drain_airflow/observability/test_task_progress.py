@@ -9,8 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kafka_drain.progress import Progress, ProgressLine
+from kafka_drain.progress import OutageLine, Progress, ProgressLine
 from kafka_drain.spark.client_mode import read_spark_line
+from kafka_drain_airflow.connections import waiting_said
 from kafka_drain_airflow.observability.task_progress import SECONDS, TaskProgress, is_progress
 
 WORDS = {"spark_ui": "", "at": ""}
@@ -22,11 +23,14 @@ class Task:
     def __init__(self, fails: bool = False) -> None:
         self.pushed: list[dict[str, Any]] = []
         self.spark_ui = ""
+        self.waiting: list[str] = []
         self.fails = fails
 
     def xcom_push(self, key: str, value: Any) -> None:
         if key == "spark_ui":
             self.spark_ui = value
+        elif key == "waiting":
+            self.waiting.append(waiting_said(value))
         else:
             assert key == "progress"
             self.pushed.append(value)
@@ -122,6 +126,36 @@ def test_hear_api_server_gone(caplog: pytest.LogCaptureFixture) -> None:
 def test_hear_without_task() -> None:
     """Outside of a task, nothing is stored."""
     TaskProgress(None).hear("drain a: 1 of 2 offsets (50 %)")
+
+
+def test_hear_outages() -> None:
+    """What a task waits for is stored at once, until it is over; no other line is."""
+    task = Task()
+    progress = TaskProgress(task)
+
+    for line in (
+        OutageLine("waiting: no response", is_over=False),
+        "waiting: for a friend",
+        OutageLine("Kafka answers again, after 9 s", is_over=True),
+    ):
+        progress.hear(line)
+
+    assert task.waiting == ["waiting: no response", ""]
+
+
+@pytest.mark.parametrize(
+    ("value", "said"),
+    [
+        (None, ""),
+        ("text", ""),
+        ({"said": 1}, ""),
+        ({}, ""),
+        ({"said": "x" * 5000}, "x" * 1000),
+    ],
+)
+def test_waiting_said_by_others(value: object, said: str) -> None:
+    """Any task may write a value under that key."""
+    assert waiting_said(value) == said
 
 
 def test_hear_spark_ui() -> None:

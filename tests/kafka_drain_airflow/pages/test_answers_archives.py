@@ -33,6 +33,8 @@ PROGRESS = {
     "spark_ui": "http://driver:4040",
     "at": "2026-11-22T11:00:00+00:00",
 }
+#: What a task has said of a server that doesn't answer.
+AWAY = "waiting: no response from Kafka at k:9092 within 3 s"
 RESTORED = PROGRESS | {"job": "republish", "unit": "records", "done": 77}
 RUN = "/dags/drain_a/runs/run%2B" if AIRFLOW_V_3_0_PLUS else "/dags/drain_a/grid?dag_run_id=run%2B"
 PAGE = "/kafka-drain/archives"
@@ -164,7 +166,10 @@ def answers(tmp_path_factory: pytest.TempPathFactory) -> dict[str, PageAnswer]:
     told = {"pipeline": "a", "archive": str(validated), "is_restore": True}
     for task, key, value in (
         *(("send", "archive", told), ("send", "progress", RESTORED)),
+        ("send", "waiting", {"said": AWAY}),
         *(("tidy", "archive", told | {"is_restore": False}), ("tidy", "progress", PROGRESS)),
+        # It answers again.
+        ("tidy", "waiting", {}),
         *(("odd", "archive", [told]), ("far", "archive", told | {"archive": "/other"})),
         *(("done", "archive", told), ("text", "archive", told | {"is_restore": "no"})),
     ):
@@ -569,6 +574,7 @@ def test_restores_of_own_dag(answers: dict[str, PageAnswer]) -> None:
 
     assert "elt, send</a>: running, 77 of 5,000 records (24 %), 60/s, 1 min 3 s left" in text
     assert 'http-equiv="refresh" content="3"' in text
+    assert f'<p class="warning">{AWAY}</p>' in text
     for other in ("tidy", "odd", "far", "done", "text"):
         assert f"elt, {other}" not in text
 
@@ -579,6 +585,7 @@ def test_archive_progress_of_own_dag(answers: dict[str, PageAnswer]) -> None:
 
     assert "elt, send</a>: running, 77 of 5,000 records" in text
     assert "elt, tidy</a>: running, 1,200 of 5,000 offsets" in text
+    assert text.count(AWAY) == 1
     assert "elt, done" not in text
     assert "elt, " not in answers["viewer /kafka-drain/archives/drain_golden"].text
     for page in ("archives/drain_a", "restores"):
