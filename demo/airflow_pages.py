@@ -99,6 +99,7 @@ class Scene(TypedDict, total=False):
     Attributes:
         dag_files: Folder of DAG files, which are parsed as Airflow parses them.
         dags: URIs of archives by further DAGs, whose task `validate` has the archive as outlet.
+        extras: Extra of the archives' assets, by DAG, as `archive_asset` makes it.
         groups: The DAGs among these that a group's DAG drains for, by the group's DAG.
         runs: States of runs, by DAG and run, oldest first.
         times: Start and end of runs (ISO 8601), by DAG and run; other runs have neither.
@@ -108,6 +109,7 @@ class Scene(TypedDict, total=False):
 
     dag_files: str
     dags: Mapping[str, str]
+    extras: Mapping[str, Mapping[str, Any]]
     groups: Mapping[str, list[str]]
     runs: Mapping[str, Mapping[str, str]]
     times: Mapping[str, Mapping[str, tuple[str, str]]]
@@ -313,7 +315,8 @@ def _fill(scene: Scene) -> None:
             )
             add(DagTag, name="kafka-drain", dag_id=dag_id)
         for number, (dag_id, uri) in enumerate(scene.get("dags", {}).items(), start=1):
-            add(AssetModel, id=number, name=uri, uri=uri, group="asset")
+            more = {"extra": scene["extras"][dag_id]} if dag_id in scene.get("extras", {}) else {}
+            add(AssetModel, id=number, name=uri, uri=uri, group="asset", **more)
             outlet = {"asset_id": number, "dataset_id": number}
             add(TaskOutletAssetReference, dag_id=dag_id, task_id="validate", **outlet)
         numbers = {dag_id: n for n, dag_id in enumerate(scene.get("dags", {}), start=1)}

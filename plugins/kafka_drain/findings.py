@@ -45,7 +45,9 @@ class Reason(str, Enum):
         "manifest_empty",
         "error",
         "a manifest file is empty; readers of the sink fail on it",
-        "restore the file from a copy, or run `kafka-drain repair --apply`; don't drain until then",
+        "restore the file from a copy, or run `kafka-drain repair --apply`; don't drain until "
+        "then. If the batch has no receipt, `kafka-drain roll --leave-unsealed` lets the next "
+        "generation drain it again",
     )
     MANIFEST_TRUNCATED = (
         "manifest_truncated",
@@ -53,13 +55,15 @@ class Reason(str, Enum):
         "a manifest file doesn't list all the files that its batches wrote; readers "
         "miss their records",
         "restore the file from a copy, or run `kafka-drain repair --apply`; the data files are in "
-        "the sink",
+        "the sink. If the batch has no receipt, `kafka-drain roll --leave-unsealed` lets the next "
+        "generation drain it again",
     )
     MANIFEST_CORRUPT = (
         "manifest_corrupt",
         "error",
         "a manifest file holds something that Spark doesn't write",
-        "restore the file from a copy, or run `kafka-drain repair --apply`",
+        "restore the file from a copy, or run `kafka-drain repair --apply`. If the batch has no "
+        "receipt, `kafka-drain roll --leave-unsealed` lets the next generation drain it again",
     )
     MANIFEST_HOLE = (
         "manifest_hole",
@@ -78,7 +82,9 @@ class Reason(str, Enum):
         "manifest_duplicate",
         "error",
         "the manifest lists a data file twice; some readers count its records twice",
-        "restore the manifest file from a copy, or run `kafka-drain repair --apply`",
+        "restore the manifest file from a copy, or run `kafka-drain repair --apply`. If the batch "
+        "has no receipt, `kafka-drain roll --leave-unsealed` lets the next generation drain it "
+        "again",
     )
     MANIFEST_BEHIND = (
         "manifest_behind",
@@ -198,7 +204,8 @@ class Reason(str, Enum):
         "offsets that the checkpoint says were drained are in no committed file",
         "lost offsets: `kafka-drain repair --apply` drains them again; expired offsets: restore "
         "the file that held them, or accept the loss: `kafka-drain repair --acknowledge-expired "
-        "TOPIC:PARTITION:START-END --apply`, which drains what Kafka still has beside them",
+        "TOPIC:PARTITION:START-END --apply`, which drains what Kafka still has beside them, and "
+        "says what else is to be accepted",
     )
     OFFSET_UNEXPLAINED = (
         "offset_unexplained",
@@ -265,9 +272,9 @@ class Reason(str, Enum):
         "error",
         "a topic was deleted or recreated while a batch was drained, or before it could be "
         "determined which incarnation the batch was read from; the batch is never sealed",
-        "run `kafka-drain roll`: the next generation leaves the batch out and starts at the "
-        "beginning of the new topic; if the topic is gone for good, run `kafka-drain roll "
-        "--leave-unsealed`, which lists what Kafka can no longer provide",
+        "run `kafka-drain roll --apply`: the next generation leaves the batch out and starts at "
+        "the beginning of the new topic; if the topic is gone for good, run `kafka-drain roll "
+        "--leave-unsealed --apply`. Without --apply, both say what Kafka can no longer provide",
     )
     LOG_REWRITTEN = (
         "log_rewritten",
