@@ -11,7 +11,9 @@ import time
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
+from multiprocessing.connection import wait
 from pathlib import Path
+from threading import Lock
 from typing import Any
 
 import pytest
@@ -41,6 +43,8 @@ KNOWN_SECONDS = 10.0
 WAITED_SECONDS = 30.0
 
 AT_ONCE = 12
+#: Held to start a process, and to ask whether it has ended: each looks at all of them.
+_PROCESSES = Lock()
 
 
 @dataclass(frozen=True)
@@ -53,6 +57,7 @@ class Row:
         option: The option that gets the wrong address.
         says: What its last line begins with; … stands for anything.
         keeps: A folder of the archive where it keeps also what failed.
+        way: How it is told the address: by `option`, by `environment`, or by a setting in a file.
     """
 
     command: str
@@ -60,6 +65,7 @@ class Row:
     option: str = "--bootstrap-servers"
     says: str = ""
     keeps: str = "-"
+    way: str = "option"
 
     @property
     def name(self) -> str:
@@ -237,45 +243,36 @@ class Cell:
         return [what for what, is_right in checks.items() if not is_right]
 
 
-def run(
-    made: Made, row: Row, mistake: Mistake, folder: Path, way: str = "option", **settings: Any
-) -> Cell:
-    """Give a command a mistake.
-
-    Args:
-        made: What commands are given.
-        row: The command.
-        mistake: The mistake.
-        folder: Where it works.
-        way: How it is told the address: by `option`, by `environment`, or by a setting in a file.
-        settings: Further settings of the connection.
-    """
+def run(made: Made, row: Row, mistake: Mistake, folder: Path, **settings: Any) -> Cell:
+    """Give a command a mistake."""
     folder.mkdir()
     archive = Path(shutil.copytree(made.archive, folder / "archive"))
     values = {**made.values, "archive": str(archive), "new": str(folder / "new")}
     given = [each.format(**values) for each in row.arguments.split()]
     environment = {"JAVA_HOME": str(made.java)}
     settings = {**mistake.settings, **settings}
-    if way == "option":
+    if row.way == "option":
         # In one word: the name of a host may begin like an option.
         given.append(f"{row.option}={mistake.address}")
-    elif way == "environment":
+    elif row.way == "environment":
         environment["KAFKA_BOOTSTRAP_SERVERS"] = mistake.address
     else:
-        settings[way] = mistake.address
+        settings[row.way] = mistake.address
     if settings:
         config = folder / "kafka.json"
         config.write_text(json.dumps(settings))
         given += [WHERE[row.option], str(config)]
     before = contents(archive)
     began, said = time.monotonic(), None
-    process = start_kafka_drain(folder, row.command, *given, environment=environment)
+    with _PROCESSES:
+        process = start_kafka_drain(folder, row.command, *given, environment=environment)
     err = folder / "err"
     is_alive = True
     while is_alive:
-        process.join(0.05)
+        wait([process.sentinel], 0.05)
         # Before its words are read, of which the last come at its end.
-        is_alive = process.is_alive()
+        with _PROCESSES:
+            is_alive = process.is_alive()
         lines = err.read_text().splitlines() if err.exists() else []
         if said is None and any(map(mistake.is_said_in, lines)):
             said = round(time.monotonic() - began, 1)
@@ -364,15 +361,14 @@ def test_addresses_sample(made: Made, tmp_path: Path) -> None:
     check(made, cells)
 
 
-@pytest.mark.parametrize(
-    "way", ["option", "environment", "bootstrap.servers", "metadata.broker.list"]
-)
-def test_addresses_each_way(way: str, made: Made, tmp_path: Path) -> None:
+def test_addresses_each_way(made: Made, tmp_path: Path) -> None:
     """However a command is told an address, it says the same of it."""
     row = next(row for row in ROWS if row.command == "republish")
-    pairs = [(row, made.mistake(name)) for name in ("kafka:x", "not Kafka")]
+    ways = ("environment", "bootstrap.servers", "metadata.broker.list")
+    names = ("kafka:x", "not Kafka")
+    pairs = [(replace(row, way=way), made.mistake(name)) for way in ways for name in names]
 
-    check(made, run_all(made, pairs, tmp_path, way=way))
+    check(made, run_all(made, pairs, tmp_path))
 
 
 def test_addresses_one_of_two_is_good(made: Made, tmp_path: Path) -> None:
