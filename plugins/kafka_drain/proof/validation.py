@@ -58,7 +58,7 @@ from kafka_drain.findings import (
 from kafka_drain.gaps import Gap
 from kafka_drain.kafka.cluster import KafkaCluster
 from kafka_drain.kafka.identity import untold
-from kafka_drain.offsets import TopicPartition
+from kafka_drain.offsets import TopicPartition, merge
 from kafka_drain.progress import Level, Line
 from kafka_drain.proof.cluster_capture import (
     Describe,
@@ -706,12 +706,15 @@ def _explain(
 ) -> list[Gap]:
     """Say why offsets are missing: today, or for offsets that drains have read, when they did."""
     compacted = noted_compaction(validation.archive.root)
+    accepted = validation.windows.accepted(identity)
+    for tp, ranges in validation.acknowledged.items():
+        accepted[tp] = merge([*accepted.get(tp, []), *ranges])
     return explain_gaps(
         missing,
         identity=identity,
         cluster=validation.cluster,
         windows=validation.windows.ranges(identity),
-        acknowledged=validation.acknowledged,
+        acknowledged=accepted,
         were_read=were_read,
         erased=validation.windows.erased(identity),
         compacted={name: was for name, was in compacted.items() if was or as_read},

@@ -13,7 +13,7 @@ from kafka_drain.archive.journal.entries import REMOVED, Noted
 from kafka_drain.archive.receipts import Receipt, SealedFile, records_of
 from kafka_drain.archive.snapshot import Snapshot, SnapshotWindow
 from kafka_drain.archive.window import Window
-from kafka_drain.config.offset_ranges import range_name
+from kafka_drain.config.offset_ranges import parse_acknowledgements, range_name
 from kafka_drain.data_files.file_offsets import CommittedFile
 from kafka_drain.encryption.data_keys import list_keys
 from kafka_drain.errors import (
@@ -73,6 +73,19 @@ class HeldByWindows:
     def ranges(self, identity: Identity) -> dict[TopicPartition, list[OffsetRange]]:
         """Return the offsets that windows hold or explain, for topics with the same ids."""
         return self.whole.held_of(identity.topics)
+
+    def accepted(self, identity: Identity) -> dict[TopicPartition, list[OffsetRange]]:
+        """Return the offsets whose loss was accepted when windows were sealed, for the same topics.
+
+        Kafka no longer had them when a repair drained the rest of a lost file again.
+        """
+        found: dict[TopicPartition, list[OffsetRange]] = {}
+        for window in self.of_same_topics(identity):
+            receipt = window.receipt
+            for tp, ranges in parse_acknowledgements(receipt.acknowledged).items():
+                if receipt.topics.get(tp.topic) == identity.topics.get(tp.topic):
+                    found.setdefault(tp, []).extend(ranges)
+        return {tp: merge(ranges) for tp, ranges in found.items()}
 
     def of_same_topics(self, identity: Identity) -> Sequence[SnapshotWindow]:
         """Return the windows that hold a topic with the same id."""

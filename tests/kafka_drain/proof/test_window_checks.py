@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -11,17 +11,27 @@ import pytest
 
 from kafka_drain.archive.receipts import FileSet, Receipt, SealedContent, SealedFile
 from kafka_drain.archive.window import Window
+from kafka_drain.config.offset_ranges import range_name
 from kafka_drain.data_files.file_offsets import CommittedFile
 from kafka_drain.errors import DataLossError
 from kafka_drain.findings import Finding, Reason
+from kafka_drain.gaps import Gap, GapReason
 from kafka_drain.offsets import OffsetRange, TopicPartition
 from kafka_drain.proof.sealing import Identity
+from kafka_drain.proof.validation import validate_archive
 from kafka_drain.proof.window_checks import (
     CheckedWindows,
     check_files,
     check_windows,
     refuse_fewer,
 )
+from tests.kafka_drain.archive.journal.test_checks_sealed_state import (
+    offsets_of,
+    sealed_files,
+    write_window,
+)
+from tests.kafka_drain.golden import P0 as GOLDEN_P0
+from tests.kafka_drain.golden import golden_cluster, sealed_copy
 from tests.kafka_drain.made_archive import MadeArchive, dense
 
 P0, P1 = TopicPartition("t", 0), TopicPartition("t", 1)
@@ -322,3 +332,31 @@ def test_refuse_fewer_many(made: MadeArchive) -> None:
 
     assert str(raised.value).count(" instead of ") == 5
     assert str(raised.value).endswith("Nothing was replaced")
+
+
+def all_expired(_: object, missing: Mapping[TopicPartition, Sequence[OffsetRange]]) -> list[Gap]:
+    return [Gap(tp, r, GapReason.EXPIRED) for tp, ranges in missing.items() for r in ranges]
+
+
+@pytest.mark.parametrize("is_accepted", [True, False])
+def test_validate_accepted_by_repair(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_accepted: bool
+) -> None:
+    """What was given up of a lost file, when the rest was drained again, stays accepted."""
+    archive = sealed_copy(tmp_path / "archive")
+    [lost, *_] = sealed_files(archive.generation(1), GOLDEN_P0)
+    first, *rest = offsets_of([lost])
+    (archive.root / lost.path).unlink()
+    receipt = write_window(archive, "repair_20130102T000000Z", {GOLDEN_P0: rest}, replaces=[lost])
+    accepted = (range_name(GOLDEN_P0, OffsetRange(first, first + 1)),) if is_accepted else ()
+    receipt = replace(receipt, acknowledged=accepted)
+    assert Window(archive.root, "repair_20130102T000000Z").write_receipt(receipt)
+    monkeypatch.setattr("kafka_drain.proof.gap_explanation.classify_gaps", all_expired)
+
+    for scope in ("all", "open"):
+        report = validate_archive(archive, golden_cluster(), scope=scope)  # type: ignore[arg-type]
+
+        found = {str(finding.reason) for finding in report.findings}
+        offsets = "offset_expired" if is_accepted else "offset_missing"
+        assert found == {"file_replaced", offsets}
+        assert report.complete is is_accepted
