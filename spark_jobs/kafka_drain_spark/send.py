@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 from pyspark.sql import SparkSession
 
 from kafka_drain.background import Background
-from kafka_drain.errors import KafkaDrainError, TerminalError
+from kafka_drain.errors import KafkaDrainError, TerminalError, TransientError
 from kafka_drain.progress import Progress
 from kafka_drain.republish.sending.progress_store import ProgressStore
 from kafka_drain.republish.sending.shard_sender import SendJob, send_shard
@@ -23,6 +23,8 @@ from kafka_drain_spark.job import secret_options
 from kafka_drain_spark.session import cores_of
 
 PROGRESS_SECONDS = 2.0
+#: How long the progress may take to read.
+TICK_SECONDS = 5.0
 
 #: Number of groups that a task sends at once: one is sent while another waits for Kafka.
 LANES = 2
@@ -45,11 +47,21 @@ def run_send(spark: SparkSession, spec: SendSpec) -> dict[str, Any]:
     groups = [[_job(job, settings, key) for job in jobs] for jobs in spec.groups]
     slots = [job.shard.progress for jobs in groups for job in jobs]
     store = ProgressStore(settings, waits=False)
-    progress = Progress("records", spec.records)
+    progress, what = Progress("records", spec.records), f"republish {spec.run}"
+    is_quiet = False
 
     def tick() -> None:
-        sent = sum(at.records for at in store.read(slots).values() if at is not None)
-        print(progress.line(f"republish {spec.run}", sent), flush=True)
+        nonlocal is_quiet
+        try:
+            found = store.read(slots, TICK_SECONDS)
+        except TransientError as error:
+            # The senders handle outages themselves.
+            if not is_quiet:
+                print(f"{what}: the progress is unknown: {error}", flush=True)
+            is_quiet = True
+            return
+        is_quiet = False
+        print(progress.line(what, sum(at.records for at in found.values() if at)), flush=True)
 
     try:
         return send_groups(spark, groups, tick)

@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kafka_drain_spark.send import LANES, configured_cores, most_at_once, shared_out
+from kafka_drain.errors import KafkaUnavailableError
+from kafka_drain.republish.sending.progress_store import ProgressStore
+from kafka_drain.spark.job_spec import SendSpec
+from kafka_drain_spark.send import LANES, configured_cores, most_at_once, run_send, shared_out
 
 
 @given(st.integers(1, 60), st.integers(1, 40), st.booleans())
@@ -70,3 +77,46 @@ def test_most_at_once_any_slots(groups: int, known: int, there: int, is_limited:
 def test_configured_cores_settings(settings: dict[str, str], cores: int) -> None:
     """What the application asks the cluster for: standalone by cores, others by executors."""
     assert configured_cores(lambda name, default: settings.get(name, default)) == cores
+
+
+@pytest.mark.parametrize("error", [KafkaUnavailableError("no answer"), None])
+def test_run_send_progress_unknown(
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    error: Exception | None,
+) -> None:
+    """An outage that the senders survive doesn't end them; it is said once."""
+    reads: list[float] = []
+
+    def read(_: object, slots: object, timeout: float = 60.0) -> dict[Any, Any]:
+        reads.append(timeout)
+        if error is not None:
+            raise error
+        return {}
+
+    def send(_: object, groups: object, tick: Callable[[], None]) -> dict[str, int]:
+        tick()
+        tick()
+        return {"records": 7}
+
+    monkeypatch.setattr(ProgressStore, "read", read)
+    monkeypatch.setattr("kafka_drain_spark.send.send_groups", send)
+    secrets = tmp_path / "secrets.json"
+    secrets.write_text("{}")
+    spec = SendSpec(
+        run="orders",
+        groups=[],
+        records=9,
+        result_path="",
+        secrets_path=str(secrets),
+        log_levels={},
+    )
+
+    assert run_send(None, spec) == {"records": 7}  # type: ignore[arg-type]
+
+    said = capsys.readouterr().out
+    assert said.count("republish orders: 0 of 9 records (0 %)") == (0 if error else 2)
+    assert said.count("republish orders: the progress is unknown: no answer") == bool(error)
+    # Two seconds pass between two of them.
+    assert max(reads) <= 5
