@@ -25,7 +25,7 @@ from kafka_drain.proof.window_checks import (
     check_windows,
     refuse_fewer,
 )
-from tests.kafka_drain.archive.journal.test_checks_sealed_state import (
+from tests.kafka_drain.archive.test_soundness import (
     offsets_of,
     sealed_files,
     write_window,
