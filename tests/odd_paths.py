@@ -47,6 +47,13 @@ WORKS: dict[str, str] = {
     "long in bytes": "é" * 127,
 }
 
+#: Several of them in one name, for tests that take too long for each.
+TOGETHER: dict[str, str] = {
+    "patterns and URLs": "[p] {a,b} st*r? #1 ?x=1&y=2 p%20q",
+    "colon and backslash": "co:lon \\back\\slash $HOME 'it\"s'",
+    "not ASCII": "gro\u0308ße größe 日本語 🚀",
+}
+
 #: By what it is: what stands in front of the archive's own folder, and a part of the refusal.
 REFUSED: dict[str, tuple[str, str]] = {
     "NUL": ("/data/a\0b", r"'\\0'"),

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from functools import reduce
 from types import MappingProxyType
 from typing import Any
 
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import DataFrame, DataFrameReader, SparkSession
 from pyspark.sql import functions as F
 
 from kafka_drain.config.sink_options import MILLISECONDS
@@ -56,13 +56,13 @@ def _read(spark: SparkSession, source: Mapping[str, Any], types: Mapping[str, st
     in_files = dict(types)
     if source["file_format"] == "orc":
         in_files[MILLISECONDS] = "bigint"
-    records = (
+    reader = (
         spark.read.format(source["file_format"])
         # Without a schema, a topic named 2024 would become a number.
         .schema(", ".join(f"`{name}` {kind}" for name, kind in in_files.items()))
         .option("basePath", source["data_folder"])
-        .load([as_pattern(file) for file in source["files"]])
     )
+    records = _load(reader, source["files"])
     if source["file_format"] == "orc":
         exact = F.expr(f"coalesce(timestamp_millis({MILLISECONDS}), timestamp)")
         records = records.withColumn("timestamp", exact)
@@ -70,11 +70,33 @@ def _read(spark: SparkSession, source: Mapping[str, Any], types: Mapping[str, st
     return records.select(*types)
 
 
-def as_pattern(path: str) -> str:
-    """Return the pattern that matches one path alone: Spark takes each path for a pattern.
+def _load(reader: DataFrameReader, files: Sequence[str]) -> DataFrame:
+    """Load exactly the given files, each once.
 
-    Without patterns (`__globPaths__`), Spark 4.1 reads N paths that look like one N times.
+    Without patterns (`__globPaths__`), Spark 4.1 reads N paths that look like one N times, unless
+    each is loaded alone.
     """
+    if not any(matches_nothing(file) for file in files):
+        return reader.load([as_pattern(file) for file in files])
+    reader = reader.option("__globPaths__", "false")
+    parts = [reader.load(file) for file in files]
+    while len(parts) > 1:
+        # In pairs: a chain of thousands is too deep for Spark.
+        parts = [reduce(DataFrame.union, parts[n : n + 2]) for n in range(0, len(parts), 2)]
+    return parts[0]
+
+
+def matches_nothing(path: str) -> bool:
+    """Return whether no pattern matches a path: Hadoop takes a name with a colon for a URI.
+
+    Only where it compares names: a path without a pattern's characters is opened as it is.
+    """
+    names = path.partition("://")[2] or path
+    return ":" in names and as_pattern(names) != names
+
+
+def as_pattern(path: str) -> str:
+    """Return the pattern that matches one path alone: Spark takes each path for a pattern."""
     return re.sub(r"([][{}*?\\])", r"\\\1", path)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from kafka_drain_spark.data_files import as_pattern
+from kafka_drain_spark.data_files import as_pattern, matches_nothing
 
 
 @pytest.mark.parametrize(
@@ -18,3 +18,20 @@ from kafka_drain_spark.data_files import as_pattern
 def test_as_pattern(path: str, pattern: str) -> None:
     """What a pattern would take for more than itself is escaped, nothing else."""
     assert as_pattern(path) == pattern
+
+
+@pytest.mark.parametrize(
+    ("path", "expected"),
+    [
+        ("/data/co:lon/part-0.parquet", False),
+        ("/data/[prod]/part-0.parquet", False),
+        ("/data/[prod]/co:lon/part-0.parquet", True),
+        ("/data/co:lon\\back/part-0.parquet", True),
+        # The colon of a store's URL is none of a name.
+        ("s3a://bucket/[prod]/part-0.parquet", False),
+        ("s3a://bucket/[prod]/co:lon/part-0.parquet", True),
+    ],
+)
+def test_matches_nothing(path: str, expected: bool) -> None:
+    """A colon is in the way only of a path that Hadoop compares names for."""
+    assert matches_nothing(path) is expected

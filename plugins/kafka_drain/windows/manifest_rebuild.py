@@ -16,7 +16,7 @@ from kafka_drain.archive.receipts import Receipt
 from kafka_drain.errors import ArchiveError
 from kafka_drain.metadata_log.manifest import log_name, logs_to_read, parse_log
 from kafka_drain.storage.json_files import write_text
-from kafka_drain.storage.paths import hadoop_path, is_local, read_bytes
+from kafka_drain.storage.paths import hadoop_path, is_local, list_folder, read_bytes
 
 #: spark.sql.streaming.fileSink.log.compactInterval
 COMPACT_INTERVAL = 10
@@ -50,7 +50,7 @@ def rebuild_manifest(
             "copy"
         )
     folder = generation.data / "_spark_metadata"
-    damaged = folder if folder.is_dir() else _newest_damaged(generation)
+    damaged = folder if folder.is_dir() else newest_damaged(generation.data)
     later = _later_logs(damaged, receipts[-1].last_batch) if damaged is not None else {}
     logs = _logs(generation, receipts, later)
     stamp = datetime.now(timezone.utc).strftime("%Y%m%dT%H%M%S%fZ")
@@ -88,9 +88,11 @@ def _replace_objects(folder: UPath, logs: Mapping[str, str], aside: UPath) -> No
             entry.unlink()
 
 
-def _newest_damaged(generation: Generation) -> UPath | None:
+def newest_damaged(data: UPath) -> UPath | None:
     """Return the damaged manifest that a killed rebuild has already moved aside."""
-    return max(generation.data.glob(f"{DAMAGED}*"), key=lambda path: path.name, default=None)
+    # By its listing: in a store, a pattern would also be that of the archive's own path.
+    moved = [name for name in list_folder(data) if name.startswith(DAMAGED)]
+    return data / max(moved) if moved else None
 
 
 def _later_logs(folder: UPath, last_sealed: int) -> dict[str, bytes]:

@@ -9,6 +9,7 @@ from typing import Any
 from urllib.parse import unquote
 
 import pytest
+from upath import UPath
 
 from kafka_drain.archive.archive import Archive
 from kafka_drain.archive.files import archive_files
@@ -16,7 +17,7 @@ from kafka_drain.archive.generation import Generation
 from kafka_drain.archive.receipts import ReceiptError
 from kafka_drain.errors import ArchiveError
 from kafka_drain.findings import summary
-from kafka_drain.windows.manifest_rebuild import rebuild_manifest
+from kafka_drain.windows.manifest_rebuild import newest_damaged, rebuild_manifest
 from tests.kafka_drain.golden import (
     END,
     MANIFEST,
@@ -137,6 +138,21 @@ def test_rebuild_manifest_killed(generation: Generation, manifest: Path, killed:
     assert sizes(generation) == before
     assert state_of(generation).findings == []
     assert set(generation.list_data_files()) == set(before)
+
+
+@pytest.mark.parametrize("store", ["memory://bucket", ""])
+def test_newest_damaged_odd_path(tmp_path: Path, store: str) -> None:
+    """A folder that looks like a pattern has a damaged manifest, in a store too."""
+    data = UPath(store or tmp_path) / f"{tmp_path.name} [prod] st*r" / "data"
+    assert newest_damaged(data) is None
+    for name in ("_spark_metadata.damaged-2", "_spark_metadata.damaged-1", "topic=t"):
+        (data / name).mkdir(parents=True)
+        (data / name / "0").write_text("v1")
+
+    found = newest_damaged(data)
+
+    assert found is not None
+    assert found.name == "_spark_metadata.damaged-2"
 
 
 def test_rebuild_manifest_unsealed(archive: Archive, manifest: Path) -> None:
