@@ -14,7 +14,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from tests.faults.injection import wait_for
@@ -57,11 +57,13 @@ class Server:
     Attributes:
         port: Its port on 127.0.0.1.
         log: What it prints.
+        cores: Number of tasks that it runs side by side.
         process: The command that runs it, once started.
     """
 
     port: int
     log: Path
+    cores: int = field(default=2, kw_only=True)
     process: subprocess.Popen[bytes] | None = None
 
     @property
@@ -72,7 +74,8 @@ class Server:
     def start(self, *more: str, **variables: str) -> None:
         """Start it, with further options and environment variables, and wait until it is ready."""
         command = [sys.executable, "-m", "kafka_drain.cli", "spark-server"]
-        command += ["--port", str(self.port), "--master", "local[2]", "--memory", "1g", *more]
+        command += ["--port", str(self.port), "--memory", "1g", *more]
+        command += ["--master", f"local[{self.cores}]"]
         self.log.unlink(missing_ok=True)
         with self.log.open("wb") as log:
             self.process = subprocess.Popen(

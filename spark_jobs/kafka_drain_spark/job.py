@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -26,6 +27,9 @@ from kafka_drain_spark.session import (
 )
 
 S = TypeVar("S", bound=JobSpec)
+
+# How a task raises one of our errors: the last line of a Python traceback within Java's message.
+_RAISED_BY_TASK = re.compile(r"RuntimeError: (\w+Error: .+)")
 
 
 class JobFailed(Exception):
@@ -149,6 +153,8 @@ def explain(error: Exception) -> str:
     if lines and lines[0].startswith("An error occurred while calling "):
         # This line is Py4J's; Java's message follows after a colon.
         lines = [line.removeprefix(": ") for line in lines[1:]]
+    if raised := [found[1] for line in lines if (found := _RAISED_BY_TASK.fullmatch(line))]:
+        return raised[-1]
     causes = [line.removeprefix("Caused by: ") for line in lines if line.startswith("Caused by: ")]
     # Spark wraps errors of tasks; the innermost cause is the reason.
     first = next((line for line in lines if line), type(error).__name__)

@@ -145,5 +145,5 @@ def _send_group(jobs: list[SendJob]) -> dict[str, Any]:
         # Returned instead of raised: Spark would retry the task in vain.
         return {"shard_error": type(error).__name__, "message": str(error)}
     except KafkaDrainError as error:
-        # Spark uses the error's last line as the message of a failed task.
+        # `explain` finds it in the message of a failed task.
         raise RuntimeError(f"{type(error).__name__}: {error}") from error

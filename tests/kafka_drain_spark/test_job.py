@@ -144,3 +144,34 @@ def test_run_jobs_without_session(tmp_path: Path) -> None:
 
     expected = {"error": "no kafka", "error_type": "MachineError"}
     assert [read_result(Path(spec.result_path)) for spec in specs] == [expected, expected]
+
+
+TRACEBACK = """Traceback (most recent call last):
+  File "/app/kafka_drain_spark/send.py", line 155, in _send_group
+    return {"records": sum(send_shard(job) for job in jobs)}
+kafka_drain.errors.KafkaUnavailableError: sending orders-0: no answer from Kafka
+
+The above exception was the direct cause of the following exception:
+
+Traceback (most recent call last):
+  File "/spark/worker.py", line 9, in process
+RuntimeError: KafkaUnavailableError: sending orders-0: no answer from Kafka
+
+\tat org.apache.spark.api.python.BasePythonRunner$ReaderIterator.handlePythonException(P.scala:1)
+"""
+
+
+@pytest.mark.parametrize(
+    "begin",
+    [
+        "org.apache.spark.SparkException: Job aborted due to stage failure: Lost task 1.0: "
+        "org.apache.spark.api.python.PythonException: ",
+        "An exception was thrown from the Python worker. Please see the stack trace below.\n",
+    ],
+    ids=["here", "on a server"],
+)
+def test_explain_task_in_python(begin: str) -> None:
+    """Of a task that raised one of our errors, that is said, and not that Python raised one."""
+    said = explain(RuntimeError(begin + TRACEBACK))
+
+    assert said == "KafkaUnavailableError: sending orders-0: no answer from Kafka"
