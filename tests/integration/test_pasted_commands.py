@@ -43,7 +43,7 @@ from tests.integration.command_line import kafka_drain
 from tests.pseudo_terminal import at_terminal
 from tests.spark_connect import Server, environment
 
-pytestmark = [pytest.mark.integration, pytest.mark.connect, pytest.mark.soak]
+pytestmark = [pytest.mark.integration, pytest.mark.soak]
 
 NOON = 1_357_041_600_000  # 2013-01-01 12:00 UTC, in milliseconds
 G1, G2 = "generations/0001", "generations/0002"
