@@ -64,8 +64,8 @@ from kafka_drain.storage.lease import LeaseDocument
 from kafka_drain.storage.sealed_json import seal
 from kafka_drain.storage.typed_json import Row, Shape
 
-DATA = Path(__file__).parents[1] / "data" / "documents"
-SCHEMAS = Path(__file__).parents[2] / "docs" / "format"
+DATA = Path(__file__).parent / "data" / "documents"
+SCHEMAS = Path(__file__).parents[1] / "docs" / "format"
 
 Again = Callable[[bytes, Path], bytes]
 

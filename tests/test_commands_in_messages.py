@@ -12,7 +12,7 @@ import pytest
 from kafka_drain.cli.main import COMMANDS
 from kafka_drain.findings import Reason
 
-PLUGINS = Path(__file__).parents[2] / "plugins"
+PLUGINS = Path(__file__).parents[1] / "plugins"
 #: What quotes a path, and names of variables that hold one quoted.
 QUOTING = {"quoted", "arguments_of"}
 QUOTED = {"place"}
