@@ -653,10 +653,11 @@ def test_map_changed(restored: Restored) -> None:
 def test_no_broker() -> None:
     """If no broker responds, the error comes within the time limit."""
     groups = ConsumerGroups(KafkaConfig({"bootstrap.servers": "127.0.0.1:1"}), 1.0)
+    refused = "no response from Kafka at 127.0.0.1:1 within 1 s: 127.0.0.1:1 refuses connections"
 
-    with pytest.raises(KafkaUnavailableError, match="no response about group g"):
+    with pytest.raises(KafkaUnavailableError, match=refused):
         groups.describe("g")
-    with pytest.raises(KafkaUnavailableError, match="no response about group g"):
+    with pytest.raises(KafkaUnavailableError, match=refused):
         groups.committed("g", [TopicPartition("t", 0)])
 
 
