@@ -230,12 +230,13 @@ def packages_above(module: str) -> Iterator[str]:
         yield ".".join(parts[:length])
 
 
-def reached(start: set[str], *, later: bool) -> set[str]:
+def reached(start: set[str], *, later: bool, packages: bool = True) -> set[str]:
     """Return everything that importing some modules leads to, ours followed module by module.
 
     Args:
         start: The modules.
         later: Whether what is imported inside functions counts as well.
+        packages: Whether a module's packages count, which run before it.
     """
     seen: set[str] = set()
     waiting = set(start)
@@ -246,7 +247,8 @@ def reached(start: set[str], *, later: bool) -> set[str]:
         if path is not None:
             found = imports_of(path)
             waiting |= found.when_run if later else found.at_import
-            waiting |= set(packages_above(module))
+            if packages:
+                waiting |= set(packages_above(module))
         waiting -= seen
     return seen
 

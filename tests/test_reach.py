@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from scripts.code_lines import code_lines
-from tests.test_import_direction import imports_of, path_of
+from tests.test_import_direction import path_of, reached
 
 _HOURLY = "kafka_drain_airflow.operators."
 #: Modules and lines of code that an entrance leads to at most. Whoever lowers one writes it here.
@@ -23,15 +23,7 @@ def led_to(start: set[str]) -> set[str]:
 
     A package's `__init__` counts if it is named, and not for what it offers beside.
     """
-    seen: set[str] = set()
-    waiting = set(start)
-    while waiting:
-        module = waiting.pop()
-        seen.add(module)
-        path = path_of(module)
-        if path is not None:
-            waiting |= imports_of(path).when_run
-        waiting -= seen
+    seen = reached(start, later=True, packages=False)
     return {module for module in seen if path_of(module)}
 
 
