@@ -1,7 +1,8 @@
 """Find drivers of drains that run on this machine, by their command lines.
 
 One whose command was killed ends by itself within seconds (`kafka_drain_spark.application`). Until
-then, or if it hangs, it may write without the archive's lease.
+then, or if it is suspended, it may write without the archive's lease. A client of a Spark Connect
+server writes nothing itself, and the next drain follows its query.
 """
 
 from __future__ import annotations
@@ -13,6 +14,9 @@ from contextlib import suppress
 from pathlib import Path
 
 from kafka_drain.errors import LockedError
+
+#: The class that spark-submit starts.
+SPARK = "org.apache.spark.deploy.SparkSubmit"
 
 
 def drivers_of(archive: str) -> list[int]:
@@ -45,13 +49,15 @@ def refuse_orphans(archive: str) -> None:
         named = " ".join(map(str, found))
         raise LockedError(
             f"{archive} is being drained without its lease by what a killed command has left: "
-            f"process {named} on this machine. It ends by itself soon; if it doesn't, end it with "
-            f"`kill {named}`, then run the same command again"
+            f"process {named} on this machine. It ends within seconds, unless it or its command is "
+            f"suspended; then end it with `kill -KILL {named}`. Run the same command again after it"
         )
 
 
 def specs_in(words: list[str]) -> list[str]:
-    """Return the paths of the job specs in a command line of a drain's driver; else none."""
+    """Return the paths of the job specs in a command line of a drain's Spark; else none."""
+    if SPARK not in words:
+        return []
     for at, word in enumerate(words[:-1]):
         if word.endswith("/main.py") and words[at + 1] == "drain":
             return words[at + 2 :]

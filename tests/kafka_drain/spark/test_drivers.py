@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from kafka_drain.errors import LockedError
-from kafka_drain.spark.drivers import drivers_of, refuse_orphans, specs_in
+from kafka_drain.spark.drivers import SPARK, drivers_of, refuse_orphans, specs_in
 
 #: Starts a process, tells its id, and waits for the end of its own input.
 LEAVES = """
@@ -30,10 +30,9 @@ WAITS = "print('ready', flush=True)\nimport sys\nsys.stdin.read()\n"
 @contextmanager
 def driver(folder: Path, kind: str, archive: str) -> Iterator[int]:
     """Run what looks like a driver, started by another process; return its process id."""
-    (folder / "main.py").write_text(WAITS)
     spec = folder / "drain.json"
     spec.write_text(json.dumps({"archive": archive}))
-    left = [sys.executable, str(folder / "main.py"), kind, str(spec)]
+    left = [sys.executable, "-c", WAITS, SPARK, str(folder / "main.py"), kind, str(spec)]
     with subprocess.Popen(
         [sys.executable, "-c", LEAVES, *left], stdin=subprocess.PIPE, stdout=subprocess.PIPE
     ) as starter:
@@ -46,9 +45,11 @@ def driver(folder: Path, kind: str, archive: str) -> Iterator[int]:
 @pytest.mark.parametrize(
     ("command", "specs"),
     [
-        ("python /x/main.py drain /tmp/a.json", ["/tmp/a.json"]),
-        ("java SparkSubmit --name d /x/main.py drain /tmp/a.json /b", ["/tmp/a.json", "/b"]),
-        ("python /x/main.py window /tmp/a.json", []),
+        (f"java {SPARK} /x/main.py drain /tmp/a.json", ["/tmp/a.json"]),
+        (f"java {SPARK} --name d /x/main.py drain /tmp/a.json /b", ["/tmp/a.json", "/b"]),
+        (f"java {SPARK} /x/main.py window /tmp/a.json", []),
+        # A client of a Spark Connect server, or the Python of a local Spark.
+        ("python /x/main.py drain /tmp/a.json", []),
         ("vim /x/main.py", []),
         ("drain /x/main.py", []),
         ("", []),
@@ -63,7 +64,7 @@ def test_refuse_orphans_left(tmp_path: Path) -> None:
     """A driver that another process started is named, with what ends it."""
     with (
         driver(tmp_path, "drain", "/archives/orders") as left,
-        pytest.raises(LockedError, match=rf"process {left} on this machine.*`kill {left}`"),
+        pytest.raises(LockedError, match=rf"process {left} on this machine.*`kill -KILL {left}`"),
     ):
         refuse_orphans("/archives/orders")
 
@@ -79,9 +80,9 @@ def test_refuse_orphans_others(kind: str, archive: str, tmp_path: Path) -> None:
 
 def test_drivers_of_own(tmp_path: Path) -> None:
     """What this process has started itself isn't left by anybody."""
-    (tmp_path / "main.py").write_text(WAITS)
     (tmp_path / "drain.json").write_text(json.dumps({"archive": "/archives/orders"}))
-    command = [sys.executable, str(tmp_path / "main.py"), "drain", str(tmp_path / "drain.json")]
+    job = [str(tmp_path / "main.py"), "drain", str(tmp_path / "drain.json")]
+    command = [sys.executable, "-c", WAITS, SPARK, *job]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as own:
         assert own.stdout is not None
         own.stdout.readline()
