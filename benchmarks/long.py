@@ -190,7 +190,6 @@ def restore_hour(folder: str, age: Age) -> dict[str, Any]:
         SyntheticCluster(partitions(age.wide)),
         request,
         now=datetime.now(timezone.utc),
-        say=lambda line: None,
         apply=False,
     )
     return {"files": sum(len(shard.files) for shard in planned.plan.shards)}
@@ -241,7 +240,7 @@ def backfill_hour(folder: str, age: Age) -> dict[str, Any]:
         result = {"records": plan.left, "fingerprint": f"{value:016x}"}
         write_private(Path(spec["result_path"]), result)
 
-    sealed = run_backfill(plan, drained, cluster, write, run="bench", say=lambda line: None)
+    sealed = run_backfill(plan, drained, cluster, write, run="bench")
     again = plan_backfill(drained, cluster, interval)
     refuse_incomplete(again)
     return {

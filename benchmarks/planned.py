@@ -125,7 +125,6 @@ def plan_restore(folder: str, count: int) -> str:
         Cluster(partitions(count)),
         RepublishRequest(target_topic="restored"),
         now=datetime.now(timezone.utc),
-        say=lambda line: None,
         apply=False,
     )
     if len(planned.plan.shards) != count:

@@ -88,7 +88,7 @@ def _partitions(servers: str, folder: str, partitions: int) -> list[tuple[str, s
 def _plan(pipeline: Pipeline, cluster: KafkaCluster) -> list[tuple[str, str]]:
     with tempfile.TemporaryDirectory() as private:
         began = time.perf_counter()
-        with open_drain(pipeline, cluster, Path(private), run="benchmark", say=print):
+        with open_drain(pipeline, cluster, Path(private), run="benchmark"):
             planned = time.perf_counter() - began
             size = (Path(private) / "drain.json").stat().st_size
     return [
@@ -135,7 +135,7 @@ def _group(servers: str, folder: Path) -> list[tuple[str, str]]:
 
 def _renewals(folder: Path) -> str:
     root = Archive.at(str(folder / "lease")).root
-    with hold_lease(root, run="benchmark", say=print) as lease:
+    with hold_lease(root, run="benchmark") as lease:
         size = len(json.dumps(json.loads((root / "lock.json").read_text())))
         began = time.perf_counter()
         for _ in range(100):

@@ -38,7 +38,7 @@ def run_session(pipelines: Sequence[Pipeline], servers: str, nowhere: str = "") 
     clusters = {"kafka_default": KafkaCluster(KafkaConfig({"bootstrap.servers": servers}))}
     with (
         tempfile.TemporaryDirectory() as private,
-        open_group(pipelines, clusters, Path(private), run="benchmark", say=print) as group,
+        open_group(pipelines, clusters, Path(private), run="benchmark") as group,
     ):
         raise_failures(group)
         assert group.application is not None

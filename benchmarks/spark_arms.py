@@ -106,7 +106,7 @@ class SparkEngine:
         send_groups(self.spark, groups, lambda: None)
 
     def verify(
-        self, plan: RepublishPlan, jobs: list[VerifyJob], say: Callable[[str], None]
+        self, plan: RepublishPlan, jobs: list[VerifyJob]
     ) -> dict[TopicPartition, PartitionMatch]:
         """Verify target partitions in this process, one after another."""
         return {

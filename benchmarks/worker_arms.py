@@ -56,7 +56,6 @@ def planned(
         ),
         hash_key=HASH_KEY,
         now=utc_now(),
-        say=_quiet,
         apply=True,
     )
 
@@ -89,10 +88,10 @@ class Sending:
             self.engine(plan, groups, tick)
 
     def verify(
-        self, plan: RepublishPlan, jobs: list[VerifyJob], say: Callable[[str], None]
+        self, plan: RepublishPlan, jobs: list[VerifyJob]
     ) -> dict[TopicPartition, PartitionMatch]:
         """Verify target partitions."""
-        return self.engine.verify(plan, jobs, say)
+        return self.engine.verify(plan, jobs)
 
 
 def sent(republish: Republish, engine: Engine, pid: int) -> Cost:
@@ -172,10 +171,6 @@ def _produce(producer: Producer, target: str, batch: pa.RecordBatch) -> None:
             except BufferError:
                 producer.poll(0.005)
     producer.poll(0)
-
-
-def _quiet(line: str) -> None:
-    """Ignore progress, which isn't measured."""
 
 
 def _no_spark(*_: Any) -> None:

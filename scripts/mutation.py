@@ -101,7 +101,6 @@ DECIDING = {
     "schemas.schema_ids": "",
     "sizing": "",
     "spark.splitting": "",
-    "storage.endpoints": "",
     "storage.gcs": "",
     "storage.hdfs_settings": "",
     "storage.immutability": "",

@@ -97,7 +97,7 @@ def _unpacked() -> Path:
         fcntl.flock(lock, fcntl.LOCK_EX)
         if not (folder / "done").exists():
             folder.mkdir(exist_ok=True)
-            maven.download([SERVER], folder, "registry", print)
+            maven.download([SERVER], folder, "registry")
             with tarfile.open(folder / SERVER.name) as packed:
                 packed.extractall(folder, filter="data")
             (folder / SERVER.name).unlink()

@@ -22,6 +22,7 @@ from kafka_drain.drain.drain import nothing_new, open_drain
 from kafka_drain.intervals import Interval
 from kafka_drain.kafka.client_config import KafkaConfig
 from kafka_drain.kafka.cluster import KafkaCluster
+from kafka_drain.output import heard_by
 from kafka_drain.proof.sealing import Identity
 from kafka_drain.proof.validation import validate_archive
 from kafka_drain.spark.job_spec import DrainSpec, WindowSpec, write_private
@@ -94,6 +95,14 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
                 item.add_marker(marker)
 
 
+@pytest.fixture
+def said() -> Iterator[list[str]]:
+    """The lines of output, while the test runs."""
+    lines: list[str] = []
+    with heard_by(lines.append):
+        yield lines
+
+
 @pytest.fixture(autouse=True)
 def clean_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     """No test sees what the machine's user has set for himself."""
@@ -142,7 +151,7 @@ def drain(spark: Any, cluster: KafkaCluster) -> Drain:
     ) -> dict[str, Any]:
         with (
             tempfile.TemporaryDirectory() as folder,
-            open_drain(pipeline, cluster, Path(folder), run="tests", say=print, **options) as job,
+            open_drain(pipeline, cluster, Path(folder), run="tests", **options) as job,
         ):
             if job.plan.nothing_new:
                 return nothing_new(job.plan)
@@ -197,7 +206,7 @@ def repair(spark: Any, cluster: KafkaCluster) -> Callable[[Archive, Pipeline], R
                 job.result_path, run_window(session, WindowSpec.read(Path(folder) / "window.json"))
             )
             after()
-            return finish_window(job, cluster, identity, run="tests", say=print)
+            return finish_window(job, cluster, identity, run="tests")
 
     return run
 
@@ -234,7 +243,7 @@ def backfill(spark: Any, cluster: KafkaCluster) -> Callable[..., BackfillPlan]:
                     result = failed_result(error)
                 write_private(job.result_path, result)
                 after()
-                finish_backfill(plan, job, cluster, run="tests", say=print)
+                finish_backfill(plan, job, cluster, run="tests")
         return plan
 
     return run
@@ -263,7 +272,6 @@ def republish(cluster: KafkaCluster) -> Callable[..., dict[str, Any]]:
             cluster,
             RepublishRequest(target_topic=target_topic, **asked),
             now=utc_now(),
-            say=print,
             apply=True,
         )
         # Without Spark, so without its configuration.

@@ -21,7 +21,7 @@ ROOTS = {
 # below. Names with a dot are inner rooms of a package; what isn't in one comes after them.
 FLOORS = {
     "kafka_drain": (
-        "errors offsets findings gaps progress intervals clock user_code background outages "
+        "errors offsets findings gaps output progress intervals clock user_code background outages "
         "child_process",
         "storage",
         "config",

@@ -14,7 +14,8 @@ from contextvars import ContextVar
 from dataclasses import dataclass, field
 
 from kafka_drain.errors import KafkaDrainError
-from kafka_drain.progress import OutageLine, duration_text
+from kafka_drain.output import OutageLine
+from kafka_drain.progress import duration_text
 
 #: Time between two looks.
 LOOK_SECONDS = 4.0

@@ -6,7 +6,8 @@ import re
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from enum import Enum
+
+from kafka_drain.output import Line, say
 
 _LINE = re.compile(
     r"(?P<what>\S.*): (?P<done>[\d,]+) of (?P<total>[\d,]+) (?P<unit>[a-z ]+) "
@@ -25,69 +26,6 @@ def duration_text(seconds: float) -> str:
     if whole < 2 * 86400:
         return f"{whole // 3600} h {whole % 3600 // 60} min"
     return f"{whole // 86400:,} days {whole % 86400 // 3600} h"
-
-
-class Level(Enum):
-    """What a line means to its reader; the values of a finding's severity are among them."""
-
-    PLAIN = "plain"
-    GOOD = "good"
-    WARNING = "warning"
-    ERROR = "error"
-
-
-class Line(str):
-    """A line of output that carries what it means: its words decide nothing.
-
-    Attributes:
-        level: What it means to its reader.
-    """
-
-    level: Level = Level.PLAIN
-
-    def __new__(cls, text: str, level: Level = Level.PLAIN) -> Line:
-        """Make the line."""
-        line = super().__new__(cls, text)
-        line.level = level
-        return line
-
-
-def level_of(line: str) -> Level:
-    """Return what a line means; text that carries nothing is plain."""
-    return line.level if isinstance(line, Line) else Level.PLAIN
-
-
-class SparkUiLine(Line):
-    """A line that says where the UI of a Spark application is.
-
-    Attributes:
-        address: Its URL.
-    """
-
-    address: str
-
-    def __new__(cls, text: str, address: str) -> SparkUiLine:
-        """Make the line."""
-        line = str.__new__(cls, text)
-        line.address = address
-        return line
-
-
-class OutageLine(Line):
-    """A line about a server that something waits for.
-
-    Attributes:
-        is_over: Whether it answers again.
-    """
-
-    is_over: bool
-
-    def __new__(cls, text: str, *, is_over: bool) -> OutageLine:
-        """Make the line: a warning, until it is over."""
-        line = str.__new__(cls, text)
-        line.is_over = is_over
-        line.level = Level.PLAIN if is_over else Level.WARNING
-        return line
 
 
 class ProgressLine(Line):
@@ -183,19 +121,17 @@ class Ticker:
     Args:
         what: Prefix of each line.
         progress: The work.
-        say: Receives the lines.
     """
 
     SECONDS = 2.0
 
-    def __init__(self, what: str, progress: Progress, say: Callable[[str], None]) -> None:
+    def __init__(self, what: str, progress: Progress) -> None:
         self._what = what
         self._progress = progress
-        self._say = say
         self._shown = progress.clock()
 
     def at(self, done: int) -> None:
         """Record how much is done."""
         if self._progress.clock() - self._shown >= self.SECONDS:
             self._shown = self._progress.clock()
-            self._say(self._progress.line(self._what, done))
+            say(self._progress.line(self._what, done))

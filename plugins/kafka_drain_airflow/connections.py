@@ -18,7 +18,7 @@ from airflow.providers.common.compat.sdk import (
 
 from kafka_drain.errors import ConfigError, KafkaDrainError, TerminalError
 from kafka_drain.outages import told_of_outages
-from kafka_drain.progress import OutageLine
+from kafka_drain.output import OutageLine
 
 if TYPE_CHECKING:
     from kafka_drain.config.pipeline import Pipeline

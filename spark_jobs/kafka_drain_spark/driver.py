@@ -82,7 +82,7 @@ def keep_lease(run: RunDocument, lost: Callable[[], object]) -> Iterator[Lease]:
     found = find_lease(root)
     if found is None:
         raise LockedError(f"{root}: the lease of this run was released: nobody waits for it")
-    lease = Lease(root, run=found.run or "driver", say=_say, token=run.lease)
+    lease = Lease(root, run=found.run or "driver", token=run.lease)
     lease.acquire()
     ended = threading.Event()
 

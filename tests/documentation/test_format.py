@@ -434,13 +434,7 @@ def with_schemas(folder: Path) -> Archive:
     function = find_function(request.wanted.function)
     change = Change(ChangeSpec(request.wanted, function.id, key_id(b"k")), key=b"k")
     plan = make_plan(
-        made.archive.snapshot(),
-        cluster,
-        request,
-        run="r",
-        now=NOW,
-        files=made.files,
-        change=change,
+        made.archive.snapshot(), cluster, request, run="r", now=NOW, files=made.files, change=change
     )
     RepublishRun(made.root, plan.key).write_plan(plan)
     return made.archive
@@ -456,7 +450,7 @@ def maintained(folder: Path) -> Archive:
     made.open_generation()
     closed_ones = made.archive.snapshot().generations[:-1]
     deletions = plan_deletions(made.archive.snapshot(), closed_ones, 30, NOW)
-    seal_deletions(made.archive, deletions, run="tests", say=print)
+    seal_deletions(made.archive, deletions, run="tests")
     pipeline = Pipeline(name="made", topics=["flights"], archive=str(made.root))
     _, frozen = freeze_maintenance(pipeline, now=NOW)
     with carrying_out(made.root, frozen, "tests", lambda: NOW):
@@ -496,7 +490,7 @@ def reprocessed(folder: Path) -> Archive:
     cluster: Any = golden_cluster()
     freeze_reprocess(pipeline, cluster, Cut(batch=(1, 12)), now=NOW)
     plan = plan_reprocess(pipeline, cluster, Cut(batch=(1, 12)), offsets_per_group=1)
-    open_reprocess(plan, cluster, run="tests", say=print)
+    open_reprocess(plan, cluster, run="tests")
     spec = folder.parent / "reprocess"
     spec.mkdir(mode=0o700)
     prepare_group(plan, next(iter(plan.groups)), pipeline, cluster, spec)
@@ -509,9 +503,7 @@ class Engine:
     def __call__(self, plan: RepublishPlan, groups: object, tick: object) -> None:
         """Send nothing."""
 
-    def verify(
-        self, plan: RepublishPlan, jobs: object, say: Callable[[str], None]
-    ) -> dict[TopicPartition, PartitionMatch]:
+    def verify(self, plan: RepublishPlan, jobs: object) -> dict[TopicPartition, PartitionMatch]:
         """Find every record."""
         found = {}
         for shard in plan.shards:
@@ -539,9 +531,7 @@ def republished(folder: Path) -> Archive:
             run_name=target,
             follow=follow,
         )
-        planned: Republish = plan_republish(
-            archive, cluster, request, now=NOW, say=print, apply=True
-        )
+        planned: Republish = plan_republish(archive, cluster, request, now=NOW, apply=True)
         planned.execute(Engine(), lambda: NOW)
         folder_of_run = planned.run
     by_key = RepublishRequest(
@@ -562,9 +552,7 @@ def republished(folder: Path) -> Archive:
     first = run.write_plan(part)
     again = make_plan(archive.snapshot(), cluster, by_key, run="part", now=NOW)
     run.write_plan(again, replacing=first)
-    freeze_republish(
-        archive, cluster, RepublishRequest(target_topic="copy", repeat=True), now=NOW, say=print
-    )
+    freeze_republish(archive, cluster, RepublishRequest(target_topic="copy", repeat=True), now=NOW)
     claim_opening(archive.root, part, repeat=True).withdraw("copy")
     run.abandon(NOW)
     translate(folder_of_run, cluster.cluster_id())
@@ -725,7 +713,7 @@ def leave_lease(root: UPath) -> None:
     """Leave what a lease leaves on HDFS when it is released."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(lease, "lease_store", lambda root: NumberedFiles(root / ".lock"))
-        with hold_lease(root, run="tests", say=print):
+        with hold_lease(root, run="tests"):
             pass
 
 
@@ -741,9 +729,9 @@ def documents(tmp_path_factory: pytest.TempPathFactory) -> Documents:
             leave_run(root)
             leave_lease(root)
             with (
-                hold_lease(root, run="tests", say=print),
-                hold_lease(root / "windows", run="tests", say=print),
-                hold_lease(root / "maintenance" / "reprocess", run="tests", say=print),
+                hold_lease(root, run="tests"),
+                hold_lease(root / "windows", run="tests"),
+                hold_lease(root / "maintenance" / "reprocess", run="tests"),
             ):
                 found += [
                     (name, path, json.loads(file.read_bytes()))

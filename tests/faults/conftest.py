@@ -165,7 +165,7 @@ def sealed(
     pipeline = Pipeline(name="faults", topics=[topic], archive=str(root))
     with (
         tempfile.TemporaryDirectory() as folder,
-        open_drain(pipeline, cluster, Path(folder), run="faults", say=print) as job,
+        open_drain(pipeline, cluster, Path(folder), run="faults") as job,
     ):
         result = run_drain(spark, DrainSpec.read(Path(folder) / "drain.json"))
         write_private(job.result_path, result)

@@ -116,9 +116,7 @@ class Case:
         request = RepublishRequest(
             target_topic=self.target, run_name=self.name or self.target, **self.request
         )
-        return plan_republish(
-            self.archive, self.cluster, request, now=now or utc_now(), say=print, apply=True
-        )
+        return plan_republish(self.archive, self.cluster, request, now=now or utc_now(), apply=True)
 
     def run(self, send: Any = None, clock: Callable[[], datetime] = utc_now) -> dict[str, Any]:
         """Make an attempt.

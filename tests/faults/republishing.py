@@ -28,6 +28,7 @@ from confluent_kafka.admin import (
 
 from demo.broker.processes import command_line
 from kafka_drain.archive.archive import Archive
+from kafka_drain.output import say
 from kafka_drain.republish.planning.plan import RepublishPlan
 from kafka_drain.republish.planning.runs import RepublishRun, run_key
 from kafka_drain.republish.planning.shards import ProgressSlot
@@ -325,14 +326,13 @@ class Torment:
     """
 
     def __init__(
-        self, run: Run, records: int, kills: int, zombies: int, chance: random.Random, say: Say
+        self, run: Run, records: int, kills: int, zombies: int, chance: random.Random
     ) -> None:
         self.kills = kills
         self.zombies = zombies
         self._run = run
         self._records = records
         self._chance = chance
-        self._say = say
         self._sleeping: list[Attempt] = []
         self._running: Attempt | None = None
 
@@ -344,7 +344,7 @@ class Torment:
             else:
                 self._pause()
         self._run.finish(self._current())
-        self._say("an attempt ended by itself")
+        say("an attempt ended by itself")
         for zombie in self._sleeping:
             self._wake(zombie)
         assert self._run.progress() == self._records
@@ -394,7 +394,7 @@ class Torment:
             return
         self._running = None
         self.kills -= 1
-        self._say(f"killed an attempt {at}")
+        say(f"killed an attempt {at}")
 
     def _pause(self) -> None:
         """Pause an attempt, let a successor run, and wake it alongside the successor or later."""
@@ -405,7 +405,7 @@ class Torment:
         zombie.signal(signal.SIGSTOP)
         self._running = None
         self.zombies -= 1
-        self._say(f"paused an attempt {at}")
+        say(f"paused an attempt {at}")
         counted, successor = self._run.counted(), self._current()
         if self._chance.random() < 0.4:
             self._sleeping.append(zombie)
@@ -431,10 +431,10 @@ class Torment:
         """Check that the older of two concurrent attempts ends, well only if all was sent."""
         if older.code(2 * PATIENCE) == 0:
             assert self._run.progress() == self._records, f"{older.log}:\n{older.tail()}"
-            self._say("woke an attempt: it found all sent")
+            say("woke an attempt: it found all sent")
         else:
             assert "took over from this one" in older.tail(), f"{older.log}:\n{older.tail()}"
-            self._say("woke an attempt: a later one had taken over from it")
+            say("woke an attempt: a later one had taken over from it")
 
 
 def pace(records: int, events: int) -> tuple[int, int]:
@@ -450,7 +450,6 @@ def torment(
     kills: int,
     zombies: int,
     chance: random.Random,
-    say: Say,
     arguments: Sequence[object] = (),
 ) -> list[Run]:
     """Send an archive with the worker engine, with kills and pauses.
@@ -463,7 +462,6 @@ def torment(
         kills: Number of attempts to kill.
         zombies: Number of attempts to pause, and to wake alongside or after a successor.
         chance: Chooses the moments.
-        say: Called with lines of progress.
         arguments: Further arguments of the command.
 
     Returns:
@@ -499,7 +497,6 @@ def torment_executors(
     workers: list[int],
     kills: int,
     chance: random.Random,
-    say: Say,
     packed: Path | None = None,
 ) -> None:
     """Send an archive with Spark, whose executors and their Python processes are killed.

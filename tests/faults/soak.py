@@ -97,7 +97,6 @@ def soak(
             kills=half(kills, number),
             zombies=half(zombies, number),
             chance=chance,
-            say=say,
         )
         for run in runs:
             audited(run.target)
@@ -111,7 +110,6 @@ def soak(
             workers=workers,
             kills=max(1, kills // 2),
             chance=chance,
-            say=say,
         )
         audited("spark")
         restarts["spark"] += run.restarts(by_process=True)

@@ -86,7 +86,7 @@ def test_drain_topic_made_again_without_ids(
     report = validate_archive(archive, cluster, deep=True)
     assert summary(report.findings) == {"identity_untold": 2, "log_rewritten": 1}
 
-    roll(plan_roll(archive, cluster, rewritten=True), print)
+    roll(plan_roll(archive, cluster, rewritten=True))
     drain(pipeline)
     report = validate_archive(archive, cluster, deep=True)
     assert (report.complete, report.records, report.receipts_written) == (True, 55, 1)

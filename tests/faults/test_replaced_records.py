@@ -162,7 +162,7 @@ def test_log_rewritten(
     [lost] = [file.path for file in archive_files(archives["repair"].snapshot())]
     (tmp_path / "repair" / lost).unlink()
     reprocess = plan_reprocess(pipelines["reprocess"], cluster, Cut(batch=(1, 0)))
-    open_reprocess(reprocess, cluster, run="tests", say=print)
+    open_reprocess(reprocess, cluster, run="tests")
     forced = plan_backfill(pipelines["backfill"], cluster, HOUR, force=True)
     repair = plan_repair(archives["repair"], validate_archive(archives["repair"], cluster))
 
@@ -201,16 +201,16 @@ def test_log_rewritten(
     for name, seal in finish.items():
         where = f"{topics[name]}:0:{differing[name]}"
         with pytest.raises(DataLossError, match=f"other records at {where} than the archive"):
-            seal(run="tests", say=print)
+            seal(run="tests")
         assert listing(tmp_path / name) == before[name], "something was removed, or sealed"
         with pytest.raises(DataLossError, match="other records"):
-            seal(run="tests", say=print, replace_changed=[f"{topics[name]}:0:0-{FIRST_CHANGED}"])
+            seal(run="tests", replace_changed=[f"{topics[name]}:0:0-{FIRST_CHANGED}"])
     assert values_in(archives["reprocess"]) == values_in(archives["backfill"]) == OLD
 
     for name, seal in finish.items():
         where = f"{topics[name]}:0:{differing[name]}"
-        assert seal(run="tests", say=print, replace_changed=[where]).changed == (where,)
-    finish_reprocess(reprocess, run="tests", say=print)
+        assert seal(run="tests", replace_changed=[where]).changed == (where,)
+    finish_reprocess(reprocess, run="tests")
     for name, archive in archives.items():
         assert values_in(archive) == NEW, name
         assert errors(validate_archive(archive, None, deep=True).findings) == []

@@ -86,7 +86,6 @@ def test_republish_changed_killed_ten_times(bootstrap_servers: str, tmp_path: Pa
         kills=KILLS,
         zombies=0,
         chance=random.Random(seed),
-        say=print,
         arguments=asked,
     )
     again = torment(
@@ -96,7 +95,6 @@ def test_republish_changed_killed_ten_times(bootstrap_servers: str, tmp_path: Pa
         kills=0,
         zombies=0,
         chance=random.Random(seed),
-        say=print,
         arguments=asked,
     )
 

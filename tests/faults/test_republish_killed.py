@@ -59,7 +59,6 @@ def test_republish_killed_and_paused(
         kills=kills,
         zombies=zombies,
         chance=random.Random(seed),
-        say=print,
     )
 
     targets = [read_topic(bootstrap_servers, run.target) for run in runs]
@@ -93,7 +92,6 @@ def test_republish_executors_killed(
         workers=workers,
         kills=2,
         chance=random.Random(seed),
-        say=print,
         packed=packed_python,
     )
 

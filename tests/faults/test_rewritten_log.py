@@ -147,7 +147,7 @@ def test_drain_log_rewritten(
 
     for name, (some, _) in cases.items():
         # The way on: what Kafka has now, beside what was archived, and each record once.
-        roll(plan_roll(archives[name], cluster, rewritten=True), print)
+        roll(plan_roll(archives[name], cluster, rewritten=True))
         assert drain(pipelines[name])["records"] == len(some)
         report = validate_archive(archives[name], cluster, deep=True)
         assert (report.complete, report.findings) == (True, [])
@@ -202,7 +202,7 @@ def test_drain_log_rewritten_below_generations(
             backfill(pipeline, interval)
     assert summary(validate_archive(archive, cluster).findings) == {"log_rewritten": 1}
 
-    roll(plan_roll(archive, cluster, rewritten=True), print)
+    roll(plan_roll(archive, cluster, rewritten=True))
     for again in (hours[0], Interval(hours[0].start, hours[1].end)):
         assert backfill(pipeline, again).left == 0
     with pytest.raises(TopicError, match="or its log rewritten, after the offsets of window"):
@@ -251,7 +251,7 @@ def test_drain_disk_restored(
     with pytest.raises(DataLossError, match=f"{tp} from offset 13 on"):
         preflight(pipeline, cluster)
 
-    roll(plan_roll(archive, cluster, rewritten=True), print)
+    roll(plan_roll(archive, cluster, rewritten=True))
     assert drain(pipeline)["records"] == 15
     report = validate_archive(archive, cluster, deep=True)
     assert (report.complete, report.findings) == (True, [])
@@ -294,7 +294,7 @@ def test_drain_log_rewritten_before_seal(
     assert report.receipts_written == (0 if is_lost else 1)
     assert plan_repair(archive, report).ranges == ({tp: [OffsetRange(0, 20)]} if is_lost else {})
 
-    roll(plan_roll(archive, cluster, rewritten=True, leave_unsealed=is_lost), print)
+    roll(plan_roll(archive, cluster, rewritten=True, leave_unsealed=is_lost))
     assert drain(pipeline)["records"] == (28 if is_lost else 15)
     report = validate_archive(archive, cluster, deep=True)
     assert (report.complete, errors(report.findings)) == (True, [])

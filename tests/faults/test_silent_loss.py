@@ -106,7 +106,7 @@ def test_checkpoint_garbage(
         report = validate()
         assert summary(errors(report.findings)) == {"checkpoint_corrupt": 1}
         assert report.receipts_written == 0
-    roll(plan_roll(archive, cluster), print)
+    roll(plan_roll(archive, cluster))
     assert drain(pipeline)["offsets"] == 5
     report = validate()
 
@@ -132,7 +132,7 @@ def test_checkpoint_deleted(
 
     with pytest.raises(CheckpointError, match=r"checkpoint_missing.*kafka-drain roll"):
         drain(pipeline)
-    roll(plan_roll(archive, cluster), lambda line: None)
+    roll(plan_roll(archive, cluster))
     assert drain(pipeline)["offsets"] == 10
 
     report = validate()

@@ -207,7 +207,7 @@ def test_republish_target_made_again_by_sink(
         assert java.flush(30) == 0
 
     request = RepublishRequest(target_topic=target, delivery="at_least_once")
-    planned = plan_republish(made.archive, there, request, now=utc_now(), say=print, apply=True)
+    planned = plan_republish(made.archive, there, request, now=utc_now(), apply=True)
 
     with pytest.raises(TopicError) as raised:
         planned.execute(sink, utc_now)  # type: ignore[arg-type]

@@ -148,7 +148,7 @@ def test_drain_topic_made_again_meanwhile(
     with pytest.raises(TopicError, match="kafka-drain roll"):
         drain(pipeline)
 
-    roll(plan_roll(archive, cluster), print)
+    roll(plan_roll(archive, cluster))
     drain(pipeline)
 
     report = validate_archive(archive, cluster)

@@ -106,7 +106,7 @@ def test_drain_unclean_election(
         preflight(pipeline, cluster)
     assert not validate_archive(archive, cluster).complete
 
-    roll(plan_roll(archive, cluster, rewritten=True), print)
+    roll(plan_roll(archive, cluster, rewritten=True))
     assert drain(pipeline)["records"] == 15
     report = validate_archive(archive, cluster, deep=True)
     assert (report.complete, report.findings, report.records) == (True, [], 35)

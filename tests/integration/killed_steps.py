@@ -67,7 +67,7 @@ def maintain_until(pipeline: Pipeline, number: int, written: Path) -> None:
         written: Folder with Spark's output: `data` and `result.json`.
     """
     kill_at_change(pipeline.archive, number)
-    run_maintenance(pipeline, None, _rewritten(written), run="killed", say=print)
+    run_maintenance(pipeline, None, _rewritten(written), run="killed")
 
 
 def _rewritten(written: Path) -> SparkRunner:
@@ -86,7 +86,7 @@ def open_reprocess_until(pipeline: Pipeline, number: int, cut: Cut, bootstrap_se
     cluster = KafkaCluster(KafkaConfig({"bootstrap.servers": bootstrap_servers}))
     plan = plan_reprocess(pipeline, cluster, cut)
     kill_at_change(pipeline.archive, number)
-    open_reprocess(plan, cluster, run="killed", say=print)
+    open_reprocess(plan, cluster, run="killed")
 
 
 def finish_reprocess_until(pipeline: Pipeline, number: int) -> None:
@@ -94,4 +94,4 @@ def finish_reprocess_until(pipeline: Pipeline, number: int) -> None:
     plan = unfinished_reprocess(Archive.at(pipeline.archive))
     assert plan is not None
     kill_at_change(pipeline.archive, number)
-    finish_reprocess(plan, run="killed", say=print)
+    finish_reprocess(plan, run="killed")

@@ -290,7 +290,7 @@ def test_backfill_old_attempt_ends_later(
 
     write_private(old.result_path, run_window(spark, WindowSpec.read(tmp_path / "window.json")))
     with pytest.raises(LockedError, match="another run has sealed"):
-        finish_backfill(plan, old, cluster, run="old", say=print)
+        finish_backfill(plan, old, cluster, run="old")
 
     assert retried.window.read_receipt() == sealed
     assert offsets_in_files(archive) == counted

@@ -629,7 +629,6 @@ def sink_job(
         cluster,
         RepublishRequest(target_topic=target, delivery="at_least_once"),
         now=utc_now(),
-        say=print,
         apply=True,
     )
     (folder / "run").mkdir()

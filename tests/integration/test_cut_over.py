@@ -110,7 +110,7 @@ class Move:
     def drained(self) -> None:
         """Drain and validate, as the DAG's tasks do."""
         self.drain(self.pipeline)
-        describe = describe_with(self.source.config, ASKED, print)
+        describe = describe_with(self.source.config, ASKED)
         assert validate_archive(self.archive, self.source, describe=describe).complete
 
     def commit(self, offset: int) -> None:

@@ -123,7 +123,7 @@ class Example:
         """
         self.target = self.topic
         self.has_group(f"billing{self.page_name(page)}")
-        describe = describe_with(self.cluster.config, ASKED, print)
+        describe = describe_with(self.cluster.config, ASKED)
         validate_archive(Archive.at(self.archive), self.cluster, describe=describe)
         self.cluster = other
 

@@ -63,7 +63,7 @@ def drain_group(
         folder = next(folders)
         folder.mkdir()
         clusters = {"kafka_default": cluster}
-        with open_group(pipelines, clusters, folder, run="tests", say=print) as group:
+        with open_group(pipelines, clusters, folder, run="tests") as group:
             if group.application is not None:
                 specs = [DrainSpec.read(path) for path in group.application.specs]
                 run_jobs(specs, run_drain)
@@ -154,7 +154,7 @@ def test_group_with_a_locked_archive(
     """An archive that another drain is writing is skipped; the retry finds it free."""
     locked, free = pipeline("locked"), pipeline("free")
 
-    with hold_lease(Archive.at(locked.archive).root, run="another", say=print):
+    with hold_lease(Archive.at(locked.archive).root, run="another"):
         group = drain_group([locked, free])
 
     assert set(group.results) == {"free"}

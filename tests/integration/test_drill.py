@@ -272,7 +272,7 @@ def test_drill_beside_another(drilled: Drilled) -> None:
     done = kafka_drain("drill", str(drilled.archive.root), "--check")
     assert done.code == 1
     assert "no drill has passed yet" in done.out
-    with hold_lease(drilled.archive.root / "drills", run="first", say=print):
+    with hold_lease(drilled.archive.root / "drills", run="first"):
         done = kafka_drain("drill", str(drilled.archive.root), "--to-bootstrap", drilled.servers)
     assert done.code == 1
     assert "first" in done.err

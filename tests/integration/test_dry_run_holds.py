@@ -67,7 +67,7 @@ def made(tmp_path: Path) -> MadeArchive:
 
 def planned(made: MadeArchive, cluster: KafkaCluster, *, apply: bool, **asked: Any) -> Republish:
     request = RepublishRequest(engine="worker", **asked)
-    return plan_republish(made.archive, cluster, request, now=utc_now(), say=print, apply=apply)
+    return plan_republish(made.archive, cluster, request, now=utc_now(), apply=apply)
 
 
 def create(cluster: KafkaCluster, name: str, **config: str) -> str:

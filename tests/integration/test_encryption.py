@@ -113,7 +113,7 @@ def test_encrypted_archive(
     # Files that are written again are encrypted too, with the new key.
     rotated = pipeline.model_copy(update={"encryption": NEW})
     request = ErasureRequest("req-1", "privacy@example.com", keys=frozenset({b"private-key-7"}))
-    run_erasure(rotated, cluster, runner, request, run="tests", say=print)
+    run_erasure(rotated, cluster, runner, request, run="tests")
     assert validate_archive(archive, cluster, deep=True).complete
     assert not [secret for secret in SECRETS if secret in _bytes_of(archive_folder)]
 

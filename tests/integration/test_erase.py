@@ -127,9 +127,7 @@ def erase(cluster: KafkaCluster, runner: SparkRunner) -> Erase:
     """Erase records as the command does, but in the shared Spark session."""
 
     def run(pipeline: Pipeline, request: ErasureRequest | None = REQUEST) -> dict[str, Any]:
-        return run_erasure(
-            pipeline, cluster, runner, request, run="tests", say=print, wait_seconds=0
-        )
+        return run_erasure(pipeline, cluster, runner, request, run="tests", wait_seconds=0)
 
     return run
 
@@ -141,14 +139,14 @@ def reprocess(spark: Any, cluster: KafkaCluster) -> Callable[[Pipeline], None]:
 
     def run(pipeline: Pipeline) -> None:
         plan = plan_reprocess(pipeline, cluster, Cut(batch=(1, 0)))
-        open_reprocess(plan, cluster, run="tests", say=print)
+        open_reprocess(plan, cluster, run="tests")
         for key in plan.waiting:
             with tempfile.TemporaryDirectory() as folder:
                 job = prepare_group(plan, key, pipeline, cluster, Path(folder))
                 spec = WindowSpec.read(Path(folder) / "window.json")
                 write_private(job.result_path, run_window(spark, spec))
-                finish_group(plan, job, cluster, run="tests", say=print)
-        finish_reprocess(plan, run="tests", say=print)
+                finish_group(plan, job, cluster, run="tests")
+        finish_reprocess(plan, run="tests")
 
     return run
 
@@ -167,7 +165,7 @@ def test_erase(
     """
     archive, left = Archive.at(pipeline.archive), sent(but=GONE)
     old = {file.path: file.sealed for file in archive_files(archive.snapshot())}
-    planned = plan_erasure(pipeline, cluster, REQUEST, say=print)
+    planned = plan_erasure(pipeline, cluster, REQUEST)
     assert (planned.records, planned.rolls, planned.obstacles) == (12, True, [])
     assert lying(archive) == sent()
     assert not read_erasures(archive.root)
@@ -261,8 +259,8 @@ def test_erase_drained_later(
         republish(archive, make_topic(2))
 
     later = utc_now() + timedelta(days=10)
-    run_maintenance(pipeline, cluster, runner, run="tests", say=print, clock=lambda: later)
-    run_maintenance(pipeline, cluster, runner, run="tests", say=print, clock=lambda: later)
+    run_maintenance(pipeline, cluster, runner, run="tests", clock=lambda: later)
+    run_maintenance(pipeline, cluster, runner, run="tests", clock=lambda: later)
 
     kept = sent(3) - sent(3 if for_ever else 2) + sent(3 if for_ever else 2, but=GONE)
     refuse_inexact(archive, cluster, kept)
@@ -270,7 +268,7 @@ def test_erase_drained_later(
     [erasure] = read_erasures(archive.root)
     assert erasure.done is not None
     assert erasure.done.records == sent(3).total() - kept.total()
-    lift_erasure(archive, 1, "the same", run="tests", say=print)
+    lift_erasure(archive, 1, "the same", run="tests")
     send_hour(send, pipeline, 3)
     drain(pipeline)
     assert validate_archive(archive, cluster).complete
@@ -321,7 +319,7 @@ def test_erase_followed(
         assert validate_archive(archive, cluster).complete
         if number == 0:
             assert republish(archive, target, follow=True)["records"] == 2 * KEYS
-    plan = plan_erasure(pipeline, cluster, REQUEST, say=print)
+    plan = plan_erasure(pipeline, cluster, REQUEST)
     assert f"topics that they were republished to: {target}" in plan.copies
 
     assert len(erase(pipeline)["windows"]) == 2

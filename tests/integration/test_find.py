@@ -129,18 +129,13 @@ def archive_and_rows(
         drain(pipeline)
         validated()
     run_maintenance(
-        pipeline,
-        cluster,
-        runner,
-        run="tests",
-        say=print,
-        clock=lambda: utc_now() + timedelta(days=10),
+        pipeline, cluster, runner, run="tests", clock=lambda: utc_now() + timedelta(days=10)
     )
     for hour in EARLY:
         backfill(pipeline, Interval(DAY + hour * HOUR, DAY + (hour + 1) * HOUR))
     keys = frozenset(rows[number]["key"] for number in GONE)
     request = ErasureRequest("req-1", "privacy@example.com", keys=keys)
-    erased = run_erasure(pipeline, cluster, runner, request, run="tests", say=print, wait_seconds=0)
+    erased = run_erasure(pipeline, cluster, runner, request, run="tests", wait_seconds=0)
     assert erased["erased"] == len(GONE)
     send_hour(DRAINED[2])
     drain(pipeline)
@@ -285,16 +280,16 @@ def test_find_pages(archive_and_rows: tuple[Archive, list[Row]]) -> None:
 
 
 def test_find_scan(
-    archive_and_rows: tuple[Archive, list[Row]], monkeypatch: pytest.MonkeyPatch
+    archive_and_rows: tuple[Archive, list[Row]], monkeypatch: pytest.MonkeyPatch, said: list[str]
 ) -> None:
     """A scan has to be asked for, and ends with how many records it has read, of how many."""
     archive, rows = archive_and_rows
-    criteria, said = Criteria.of(value_contains="no such value"), []
+    criteria = Criteria.of(value_contains="no such value")
     monkeypatch.setattr(plan, "SCAN_BYTES", 1_000_000)
 
     with pytest.raises(ConfigError, match=r"MB in .* files would have to be read"):
         list(Search(archive, criteria).matches())
-    assert list(Search(archive, criteria, scan=True, say=said.append).matches()) == []
+    assert list(Search(archive, criteria, scan=True).matches()) == []
     assert f"{len(rows):,} of {len(rows):,} records" in said[-1]
 
 

@@ -46,7 +46,7 @@ def test_compaction_bloom_filters(tmp_path: Path, runner: SparkRunner) -> None:
     snapshot = made.archive.snapshot()
     pipeline = Pipeline(name="made", topics=topics, archive=str(made.root))
     for compaction in plan_compactions(snapshot, snapshot.generations[:1], 1 << 20):
-        run_compaction(made.archive, compaction, pipeline, runner, run="tests", say=print)
+        run_compaction(made.archive, compaction, pipeline, runner, run="tests")
 
     has_filter = {}
     for file in archive_files(made.archive.snapshot()):

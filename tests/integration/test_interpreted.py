@@ -150,7 +150,6 @@ def drained(
             {"kafka_default": cluster},
             folder,
             run="tests",
-            say=print,
             registry_of=lambda pipeline: client if pipeline.values.encoding == "avro" else None,
         ) as group:
             assert group.application is not None

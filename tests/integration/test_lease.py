@@ -107,14 +107,13 @@ def check_exact(pipeline: Pipeline, cluster: Any) -> None:
 
 
 def test_drain_while_another_drains(
-    pipeline: Pipeline, arguments: Any, cluster: Any, spark: Any, tmp_path: Path
+    pipeline: Pipeline, arguments: Any, cluster: Any, spark: Any, tmp_path: Path, said: list[str]
 ) -> None:
     """The second drain names the lease's holder and gives up; the first one finishes."""
     from kafka_drain_spark.drain import run_drain
 
     archive = Path(pipeline.archive)
-    said: list[str] = []
-    with open_drain(pipeline, cluster, tmp_path, run="scheduled__1", say=said.append) as job:
+    with open_drain(pipeline, cluster, tmp_path, run="scheduled__1") as job:
         before = {name: at for name, at in listing(archive).items() if name != "lock.json"}
 
         second = kafka_drain(*arguments)
@@ -205,7 +204,7 @@ def group_lives(number: int) -> bool:
 
 
 def test_drain_after_kill(
-    pipeline: Pipeline, arguments: Any, cluster: Any, spark: Any, tmp_path: Path
+    pipeline: Pipeline, arguments: Any, cluster: Any, spark: Any, tmp_path: Path, said: list[str]
 ) -> None:
     """The lease of a killed drain refuses others only until it expires."""
     from kafka_drain_spark.drain import run_drain
@@ -217,12 +216,9 @@ def test_drain_after_kill(
         killed.wait()
     left = json.loads((archive / "lock.json").read_text())
     expires_at = datetime.fromisoformat(left["expires_at"])
-    said: list[str] = []
 
     def start(at: datetime) -> Any:
-        return open_drain(
-            pipeline, cluster, tmp_path, run="retry", say=said.append, clock=lambda: at
-        )
+        return open_drain(pipeline, cluster, tmp_path, run="retry", clock=lambda: at)
 
     early = kafka_drain(*arguments)
     with pytest.raises(LockedError), start(expires_at - timedelta(milliseconds=1)):
@@ -240,7 +236,7 @@ def test_drain_after_kill(
 
 
 def test_drain_after_clock_was_ahead(
-    pipeline: Pipeline, cluster: Any, drain: Any, tmp_path: Path
+    pipeline: Pipeline, cluster: Any, drain: Any, tmp_path: Path, said: list[str]
 ) -> None:
     """A lease that a wrong clock dated into the future is shown, and locks the archive no longer.
 
@@ -249,20 +245,19 @@ def test_drain_after_clock_was_ahead(
     archive = Archive.at(pipeline.archive)
     ahead = timedelta(days=1_200)
     waited: list[float] = []
-    said: list[str] = []
 
     def left() -> None:
         clock = lambda: utc_now() + ahead  # noqa: E731 - of a machine that is years ahead
-        Lease(archive.root, run="scheduled__1", say=print, clock=clock).acquire()
+        Lease(archive.root, run="scheduled__1", clock=clock).acquire()
 
     left()
     shown = kafka_drain("unlock", pipeline.archive, "--json")
     (lease,) = json.loads(shown.out)["leases"]
     (held,) = list_leases(archive.root)
-    remove_lease(held, say=said.append, wait=waited.append)
+    remove_lease(held, wait=waited.append)
     first = drain(pipeline)
     left()
-    with hold_lease(archive.root, run="next", say=said.append, wait=waited.append):
+    with hold_lease(archive.root, run="next", wait=waited.append):
         pass
     none = kafka_drain("unlock", pipeline.archive)
 

@@ -108,7 +108,6 @@ def maintain(cluster: KafkaCluster, runner: SparkRunner) -> Maintain:
             cluster,
             runner,
             run="tests",
-            say=print,
             clock=lambda: utc_now() + timedelta(days=days),
         )
 
@@ -269,26 +268,23 @@ def test_maintain_leaves_open_generation(
 
 @pytest.mark.parametrize("is_drained", [False, True])
 def test_maintain_cannot_roll(
-    pipeline: Pipeline, cluster: KafkaCluster, runner: SparkRunner, is_drained: bool
+    pipeline: Pipeline,
+    cluster: KafkaCluster,
+    runner: SparkRunner,
+    is_drained: bool,
+    said: list[str],
 ) -> None:
     """While a drain runs or isn't validated yet, its generation isn't closed, even if due."""
     archive = Archive.at(pipeline.archive)
-    said: list[str] = []
     with ExitStack() as stack:
         if is_drained:
             unseal_newest(Path(pipeline.archive), 1)
         else:
-            stack.enter_context(hold_lease(archive.root, run="a drain", say=print))
+            stack.enter_context(hold_lease(archive.root, run="a drain"))
         before = data_files(pipeline.archive)
 
         figures = run_maintenance(
-            pipeline,
-            cluster,
-            runner,
-            run="tests",
-            say=said.append,
-            wait_seconds=0.5,
-            clock=later,
+            pipeline, cluster, runner, run="tests", wait_seconds=0.5, clock=later
         )
 
         assert data_files(pipeline.archive) == before
@@ -367,14 +363,7 @@ def test_maintain_refuses_other_content(
         pq.write_table(table.slice(1), path)
 
     with pytest.raises(ManifestInvalidError, match="offset_missing") as raised:
-        run_maintenance(
-            pipeline,
-            cluster,
-            loses,
-            run="tests",
-            say=print,
-            clock=later,
-        )
+        run_maintenance(pipeline, cluster, loses, run="tests", clock=later)
 
     assert "holds 23 records, the old files held 24" in str(raised.value)
     assert live_files(pipeline) == before
@@ -404,7 +393,7 @@ def test_maintain_refuses_changed_source(
 
     for _ in range(2):
         with pytest.raises(ManifestInvalidError, match=r"content_changed: .+ have fingerprint"):
-            run_maintenance(pipeline, cluster, changes, run="tests", say=print, clock=later)
+            run_maintenance(pipeline, cluster, changes, run="tests", clock=later)
         assert {
             file.path for file in archive_files(Archive.at(pipeline.archive).snapshot())
         } == before
@@ -426,7 +415,7 @@ def test_maintain_spark_fails(
         write_private(Path(spec.result_path), {"error": "no space left"})
 
     with pytest.raises(SparkJobError, match="no space left"):
-        run_maintenance(pipeline, cluster, fails, run="tests", say=print, clock=later)
+        run_maintenance(pipeline, cluster, fails, run="tests", clock=later)
     refuse_changed(pipeline, cluster)
 
     maintain(pipeline)
@@ -472,7 +461,7 @@ def test_maintain_while_another_replaces(
         )
 
     with pytest.raises(LockedError, match="reprocess_0009 has replaced 1 of the same files"):
-        run_maintenance(pipeline, cluster, beaten, run="tests", say=print, clock=later)
+        run_maintenance(pipeline, cluster, beaten, run="tests", clock=later)
 
     assert [window.key for window in archive.snapshot().windows if window.is_sealed] == [
         "reprocess_0009"
@@ -710,7 +699,7 @@ def test_maintain_killed(
         raise SparkJobError("killed")
 
     with pytest.raises(SparkJobError):
-        run_maintenance(pipeline, cluster, keeps, run="tests", say=print, clock=later)
+        run_maintenance(pipeline, cluster, keeps, run="tests", clock=later)
     kept = changed(pipeline, retention_days=retention_days)
     for number in count(1):
         copy = tmp_path / f"killed-{number}"

@@ -227,13 +227,7 @@ def test_odd_path(
 
     with noted("compact"):
         figures = run_maintenance(
-            pipeline,
-            cluster,
-            runner,
-            run="tests",
-            say=print,
-            # When the generation is due.
-            clock=lambda: utc_now() + timedelta(days=10),
+            pipeline, cluster, runner, run="tests", clock=lambda: utc_now() + timedelta(days=10)
         )
         assert (figures["files_before"], figures["rolled"]) == (4, True)
         assert files_in(folder) < 4
@@ -243,9 +237,7 @@ def test_odd_path(
     left = expected(2, but=GONE)
     with noted("erase"):
         request = ErasureRequest("req-1", "privacy@example.com", keys=frozenset({GONE}))
-        erased = run_erasure(
-            pipeline, cluster, runner, request, run="tests", say=print, wait_seconds=0
-        )
+        erased = run_erasure(pipeline, cluster, runner, request, run="tests", wait_seconds=0)
         assert erased["erased"] == len(everything) - len(left) == 4
         assert held(folder) == left
         refuse_unproven(pipeline, cluster, len(left))

@@ -138,7 +138,7 @@ def test_readers(
     """Both readers return exactly the records sent, each once, even after repairs."""
     sent.more()
     sent.more()
-    roll(plan_roll(sent.archive, cluster), lambda line: None)
+    roll(plan_roll(sent.archive, cluster))
     sent.more()
     Path(committed_files(sent.archive)[1]["path"]).unlink()
     # To folders other than the generations'.

@@ -232,7 +232,7 @@ def test_drain_moved(drained_thrice: Drained, tmp_path: Path, drain: Any) -> Non
     with pytest.raises(CheckpointError, match=r"was moved.*kafka-drain roll"):
         drain(pipeline)
 
-    roll(plan_roll(archive, drained_thrice.cluster), lambda line: None)
+    roll(plan_roll(archive, drained_thrice.cluster))
     assert drain(pipeline)["offsets"] == 0
     generation = archive.snapshot().open_generation
     assert generation is not None
@@ -329,7 +329,7 @@ def test_roll(drained: Drained, make_topic: Any, read: Any, republish: Any) -> N
     """The next generation resumes at the exact offset; readers see both, each offset once."""
     drained.sealed(2)
 
-    roll(plan_roll(drained.archive, drained.cluster), lambda line: None)
+    roll(plan_roll(drained.archive, drained.cluster))
     drained.sealed(2)
 
     report = drained.validate()
@@ -366,7 +366,7 @@ def test_drain_checkpoint_older_than_receipts(drained: Drained, tmp_path: Path) 
     with pytest.raises(CheckpointError, match=r"checkpoint_behind.*kafka-drain roll"):
         drained.more()
 
-    roll(plan_roll(drained.archive, drained.cluster), lambda line: None)
+    roll(plan_roll(drained.archive, drained.cluster))
     # Records sent before the refusal are drained now.
     assert drained.more()["offsets"] == 40
     report = drained.validate()

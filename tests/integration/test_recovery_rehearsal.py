@@ -181,7 +181,7 @@ def rehearsal(
     made.content = {short: read_topic(servers, name) for short, name in names.items()}
     drain(pipeline)
     commit(made, cluster)
-    describe = describe_with(cluster.config, ASKED, print)
+    describe = describe_with(cluster.config, ASKED)
     assert validate_archive(archive, cluster, describe=describe).complete
     (first,) = MOMENTS.links(archive.root)
     made.first = first.answered_at

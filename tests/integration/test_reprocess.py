@@ -79,7 +79,7 @@ def drain_file_group(spark: Any, cluster: KafkaCluster) -> Callable[..., None]:
             spec = WindowSpec.read(Path(folder) / "window.json")
             write_private(job.result_path, run_window(spark, spec))
             if seal:
-                finish_group(plan, job, cluster, run="tests", say=print)
+                finish_group(plan, job, cluster, run="tests")
 
     return run
 
@@ -90,10 +90,10 @@ def reprocess(cluster: KafkaCluster, drain_file_group: Callable[..., None]) -> C
 
     def run(pipeline: Pipeline, cut: Cut | None, **options: Any) -> ReprocessPlan:
         plan = plan_reprocess(pipeline, cluster, cut, **options)
-        open_reprocess(plan, cluster, run="tests", say=print)
+        open_reprocess(plan, cluster, run="tests")
         for key in plan.waiting:
             drain_file_group(plan, key, pipeline)
-        finish_reprocess(plan, run="tests", say=print)
+        finish_reprocess(plan, run="tests")
         return plan
 
     return run
@@ -191,9 +191,9 @@ def test_reprocess_killed_between_steps(
     plan = plan_reprocess(pipeline, cluster, cut, offsets_per_group=10)
     first, second, third = plan.groups
 
-    open_reprocess(plan, cluster, run="killed", say=print)
+    open_reprocess(plan, cluster, run="killed")
     refuse_changed(archive, cluster)
-    open_reprocess(plan, cluster, run="again", say=print)
+    open_reprocess(plan, cluster, run="again")
     assert [each.number for each in archive.snapshot().generations] == [1, 2]
     drain_file_group(plan, first, pipeline)
     drain_file_group(plan, second, pipeline, seal=False)
@@ -220,7 +220,7 @@ def test_reprocess_same_batch_again(
         return parse_cut("1", None, [], newest_generation=lambda: newest_generation(archive))
 
     plan = plan_reprocess(pipeline, cluster, asked())
-    open_reprocess(plan, cluster, run="killed", say=print)
+    open_reprocess(plan, cluster, run="killed")
     assert [each.number for each in archive.snapshot().generations] == [1, 2]
 
     again = reprocess(pipeline, asked())
@@ -237,7 +237,7 @@ def test_reprocess_killed_while_removing(
 ) -> None:
     """If killed at any file system change, the archive is intact, and the next run finishes."""
     plan = plan_reprocess(pipeline, cluster, Cut(batch=(1, 0)))
-    open_reprocess(plan, cluster, run="tests", say=print)
+    open_reprocess(plan, cluster, run="tests")
     for key in plan.groups:
         drain_file_group(plan, key, pipeline)
     for number in count(1):
@@ -321,7 +321,7 @@ def test_reprocess_compacted(
     (key,) = plan.groups
     # As if the files held a record that Kafka has compacted since.
     plan.groups[key].records[TopicPartition(topic, 0)] += 1
-    open_reprocess(plan, cluster, run="tests", say=print)
+    open_reprocess(plan, cluster, run="tests")
 
     with pytest.raises(DataLossError, match=rf"{topic}-0 6 instead of 7.*only copy"):
         drain_file_group(plan, key, pipeline)
@@ -361,16 +361,16 @@ def test_reprocess_abandoned_half_way(
     """Sealed windows remain valid on their own, and another reprocess may start."""
     archive = Archive.at(pipeline.archive)
     plan = plan_reprocess(pipeline, cluster, Cut(batch=(1, 0)), offsets_per_group=1)
-    open_reprocess(plan, cluster, run="tests", say=print)
+    open_reprocess(plan, cluster, run="tests")
     first, second, _ = plan.groups
     drain_file_group(plan, first, pipeline)
     drain_file_group(plan, second, pipeline, seal=False)
 
-    abandon_reprocess(plan_abandon(archive), run="tests", say=print)
+    abandon_reprocess(plan_abandon(archive), run="tests")
 
     assert list(archive.snapshot().folders) == [first]
     refuse_changed(archive, cluster)
-    remove_superseded(archive, print)
+    remove_superseded(archive)
     refuse_changed(archive, cluster)
     assert not plan_reprocess(pipeline, cluster, Cut(batch=(1, 0))).begun
 
@@ -381,7 +381,7 @@ def test_reprocess_abandoned_meanwhile(
     """A window drained while its reprocess is abandoned isn't sealed."""
     archive = Archive.at(pipeline.archive)
     plan = plan_reprocess(pipeline, cluster, Cut(batch=(1, 2)))
-    open_reprocess(plan, cluster, run="tests", say=print)
+    open_reprocess(plan, cluster, run="tests")
     (key,) = plan.groups
     (archive.root / "maintenance" / "reprocess.json").unlink()
 

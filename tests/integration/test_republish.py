@@ -474,7 +474,6 @@ def by_spark(
             cluster,
             RepublishRequest(target_topic=target_topic, **asked),
             now=utc_now(),
-            say=print,
             apply=True,
         )
         run_folder = tmp_path / planned.plan.key
@@ -545,10 +544,10 @@ def test_republish_planned_before_another(
     request = RepublishRequest(
         target_topic=target, **only(source.one), engine="worker", run_name="planned-first"
     )
-    planned = plan_republish(archive, cluster, request, now=utc_now(), say=print, apply=True)
+    planned = plan_republish(archive, cluster, request, now=utc_now(), apply=True)
     planned.run.write_plan(planned.plan)
     receipt = republish(archive, target, **only(source.one), run_name="sent-second")
-    resumed = plan_republish(archive, cluster, request, now=utc_now(), say=print, apply=True)
+    resumed = plan_republish(archive, cluster, request, now=utc_now(), apply=True)
     no_engine: Any = None
 
     with pytest.raises(ConfigError, match=r"run sent-second-.* has sent records"):

@@ -120,9 +120,7 @@ def test_group_and_validation_by_executors(
 
     with (
         for_master(server.master),
-        open_group(
-            pipelines, {"kafka_default": cluster}, tmp_path / "run", run="tests", say=print
-        ) as group,
+        open_group(pipelines, {"kafka_default": cluster}, tmp_path / "run", run="tests") as group,
     ):
         run_group(group, runner)
     raise_failures(group)
@@ -136,7 +134,7 @@ def test_group_and_validation_by_executors(
     listed = [*read_state(snapshot, snapshot.open_generation).manifest.files.values()]
     with for_master(server.master):
         read = read_by_spark(pipelines[0], runner)
-        files, findings = read(archive.generation(1), listed, "parquet", print)
+        files, findings = read(archive.generation(1), listed, "parquet")
     assert (len(files), findings) == (len(listed), [])
     assert_exact(tmp_path / "0", cluster)
 

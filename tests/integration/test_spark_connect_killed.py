@@ -445,7 +445,7 @@ clusters = {"kafka_default": KafkaCluster(KafkaConfig({"bootstrap.servers": serv
 hear = lambda line: print(line, file=sys.stderr, flush=True)
 runner = SparkConnect(SparkConnection(master), hear)
 with for_master(master), tempfile.TemporaryDirectory() as run:
-    with open_group(pipelines, clusters, Path(run), run="tests", say=print) as group:
+    with open_group(pipelines, clusters, Path(run), run="tests") as group:
         run_group(group, runner)
     raise_failures(group)
     print({name: result.get("adopted") for name, result in group.results.items()})

@@ -105,7 +105,7 @@ def restore(
         pipeline = Pipeline(name="restored", topics=[topic], archive=str(tmp_path / "archive"))
         drain(pipeline)
         archive = Archive.at(pipeline.archive)
-        describe = describe_with(cluster.config, ASKED, print)
+        describe = describe_with(cluster.config, ASKED)
         report = validate_archive(archive, cluster, describe=describe)
         assert report.complete
         assert all(receipt.cluster for receipt in archive.generation(1).receipts())

@@ -48,7 +48,7 @@ def test_drain_past_unkept_record(
 
     for limit in ("10", "1"):
         validate_archive(archive, cluster)
-        roll(plan_roll(archive, cluster), print)
+        roll(plan_roll(archive, cluster))
         small = pipeline.model_copy(update={"source_options": {"maxOffsetsPerTrigger": limit}})
         with pytest.raises(SourceRecordError, match=f"{topic}-1 offset {OFFSET}: "):
             drain(small)

@@ -12,6 +12,7 @@ from kafka_drain.archive.archive import Archive
 from kafka_drain.config.pipeline import Pipeline
 from kafka_drain.errors import SparkJobError
 from kafka_drain.kafka.cluster import KafkaCluster
+from kafka_drain.output import heard_by
 from kafka_drain.proof import open_generation
 from kafka_drain.proof.committed_files import ReadFiles, read_committed_files
 from kafka_drain.proof.executor_reading import read_by_spark
@@ -50,9 +51,10 @@ def validate(
 ) -> tuple[Report, list[str]]:
     """Validate an archive, always in the same way; return the output too."""
     said: list[str] = []
-    report = validate_archive(
-        archive, cluster, said.append, run="run", clock=lambda: NOW, read_many=read_many
-    )
+    with heard_by(said.append):
+        report = validate_archive(
+            archive, cluster, run="run", clock=lambda: NOW, read_many=read_many
+        )
     return report, said
 
 

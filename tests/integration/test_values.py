@@ -204,8 +204,8 @@ def test_drain_avro_registry_gone(
 
     # It is back, and the next generation has the newest columns.
     registry.fails = 0
-    with hold_lease(archive.root, run="tests", say=print):
-        roll(plan_roll(archive, cluster), print)
+    with hold_lease(archive.root, run="tests"):
+        roll(plan_roll(archive, cluster))
     send(topic, [(None, newer, None, START)])
     assert drain(pipeline, registry=client)["values"]["decoded"] == 1
     validate_archive(archive, cluster)
@@ -240,7 +240,7 @@ def compact(spark: Any, archive: Archive, pipeline: Pipeline) -> None:
         job = prepare_compaction(archive, compaction, pipeline, Path(folder))
         spec = CompactSpec.read(Path(folder) / "compact.json")
         write_private(job.result_path, run_compact(spark, spec))
-        finish_compaction(archive, compaction, job, run="tests", say=print)
+        finish_compaction(archive, compaction, job, run="tests")
 
 
 def test_drain_json_values(

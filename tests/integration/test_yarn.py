@@ -380,12 +380,7 @@ def test_group_and_validation_by_executors(
     with (
         for_master("yarn", "cluster"),
         open_group(
-            pipelines,
-            {"kafka_default": cluster},
-            tmp_path / "run",
-            run="tests",
-            say=print,
-            find=runner.find,
+            pipelines, {"kafka_default": cluster}, tmp_path / "run", run="tests", find=runner.find
         ) as group,
     ):
         run_group(group, runner)
@@ -401,7 +396,7 @@ def test_group_and_validation_by_executors(
     listed = [*read_state(snapshot, snapshot.open_generation).manifest.files.values()]
     with for_master("yarn", "cluster"):
         read = read_by_spark(pipelines[0], runner)
-        files, findings = read(archive.generation(1), listed, "parquet", print)
+        files, findings = read(archive.generation(1), listed, "parquet")
     assert (len(files), findings) == (len(listed), [])
     for pipeline in pipelines:
         assert not run_folders(Path(pipeline.archive))

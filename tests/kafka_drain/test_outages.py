@@ -9,7 +9,7 @@ import pytest
 from kafka_drain import outages
 from kafka_drain.errors import KafkaDrainError, KafkaUnavailableError
 from kafka_drain.outages import Watch, _Watched, told_of_outages, watch
-from kafka_drain.progress import Level, Line
+from kafka_drain.output import Level, Line
 from tests.faults.injection import wait_for
 
 AWAY = KafkaUnavailableError("b:9092 refuses connections")

@@ -23,7 +23,7 @@ def run_of(archive: Path, lease: str) -> RunDocument:
 def lease_of(archive: Path, token: str, *, ago: float = 0) -> Lease:
     """A lease that was taken some seconds ago."""
     then = datetime.now(timezone.utc) - timedelta(seconds=ago)
-    lease = Lease(locate(archive), run="r", say=print, token=token, clock=lambda: then)
+    lease = Lease(locate(archive), run="r", token=token, clock=lambda: then)
     lease.acquire()
     return lease
 

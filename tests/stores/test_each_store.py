@@ -91,7 +91,7 @@ def test_require_lockable_refused(root: UPath) -> None:
     with pytest.raises(ArchiveError, match=r"can't lock files.*immutable_days.*was drained"):
         require_lockable(root, Immutability("governance", 1))
 
-    assert StoreLocks(root, "look", print).held(["x", "gone"]) == {"x": Held(1)}
+    assert StoreLocks(root, "look").held(["x", "gone"]) == {"x": Held(1)}
 
 
 def test_create_text_no_bucket(root: UPath) -> None:
@@ -111,7 +111,7 @@ def test_lease_many_at_once(root: UPath, is_stale: bool) -> None:
     now = datetime(2026, 1, 1, tzinfo=timezone.utc)
 
     def taker(name: str, at: datetime) -> Lease:
-        return Lease(root, run=name, say=lambda line: None, seconds=60, clock=lambda: at)
+        return Lease(root, run=name, seconds=60, clock=lambda: at)
 
     if is_stale:
         taker("dead", now - timedelta(minutes=5)).acquire()
@@ -125,12 +125,11 @@ def test_lease_many_at_once(root: UPath, is_stale: bool) -> None:
     assert len(refused) == len(takers) - 1
 
 
-def test_lease_shared(root: UPath) -> None:
+def test_lease_shared(root: UPath, said: list[str]) -> None:
     """A driver and its caller that renew their lease at the same moment both keep it."""
-    said = list[str]()
-    caller = Lease(root, run="r", say=said.append)
+    caller = Lease(root, run="r")
     caller.acquire()
-    driver = Lease(root, run="r", say=said.append, token=caller.token)
+    driver = Lease(root, run="r", token=caller.token)
     driver.acquire()
 
     def renew(lease: Lease) -> None:

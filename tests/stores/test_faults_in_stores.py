@@ -78,7 +78,7 @@ def test_checkpoint_deleted(
         drain(drained)
 
     assert sorted(archive.root.fs.find(archive.root.path)) == before
-    roll(plan_roll(archive, cluster), print)
+    roll(plan_roll(archive, cluster))
     if store == "azure":
         return
     assert drain(drained)["records"] == RECORDS
@@ -135,7 +135,7 @@ def test_second_drain(
     """While one drain holds the lease, the second one is told who it is (fault 22)."""
     send(topic, numbered(RECORDS), partition=0)
     with (
-        open_drain(drained, cluster, tmp_path, run="first", say=lambda line: None),
+        open_drain(drained, cluster, tmp_path, run="first"),
         pytest.raises(LockedError, match="run first"),
     ):
         drain(drained)

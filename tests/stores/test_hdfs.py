@@ -225,7 +225,7 @@ def test_settings_damaged(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> No
 
 def test_lease_damaged(root: UPath) -> None:
     """A newest file that can't be parsed is reported; `unlock` shows it."""
-    lease = Lease(root, run="r", say=print)
+    lease = Lease(root, run="r")
     lease.acquire()
     (root / ".lock" / "000000000001.json").write_text('{"hol')
 
@@ -235,13 +235,13 @@ def test_lease_damaged(root: UPath) -> None:
     [held] = list_leases(root)
     assert held.to_dict()["lease"] == f"{root}/.lock"
     with pytest.raises(ArchiveError, match="expected the lease of a drain"):
-        Lease(root, run="r", say=print).acquire()
+        Lease(root, run="r").acquire()
 
 
 def test_lease_released(root: UPath) -> None:
     """One small file stays, whatever is taken and released."""
     for _ in range(5):
-        with hold_lease(root, run="r", say=print):
+        with hold_lease(root, run="r"):
             pass
 
     assert list_folder(root / ".lock") == {"000000000010.json": False}
@@ -259,7 +259,7 @@ def test_safe_mode(root: UPath, in_safe_mode: Hdfs) -> None:
     for write in (
         lambda: write_text(path, "after"),
         lambda: create_text(root / "y.json", "y"),
-        lambda: Lease(root, run="r", say=print).acquire(),
+        lambda: Lease(root, run="r").acquire(),
     ):
         with pytest.raises(StoreUnavailableError, match=r"safe mode.*dfsadmin -safemode get"):
             write()

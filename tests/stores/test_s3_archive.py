@@ -206,12 +206,12 @@ def test_unlock_on_s3(bucket: str, ahead: timedelta) -> None:
     """A lease that nobody renews is shown, then removed; the next writer finds none."""
     root = locate(f"{bucket}/archive")
     now = datetime.now(timezone.utc)
-    left = Lease(root, run="left", say=print, seconds=60, clock=lambda: now + ahead)
+    left = Lease(root, run="left", seconds=60, clock=lambda: now + ahead)
     left.acquire()
     (held,) = list_leases(root)
     shown = held.to_dict()
 
-    remove_lease(held, say=print, wait=lambda _: None)
+    remove_lease(held, wait=lambda _: None)
 
     assert (shown["run"], shown["lease"]) == ("left", f"{bucket}/archive/lock.json")
     assert shown["seconds_left"] == pytest.approx(ahead.total_seconds() + 60, abs=60)
@@ -227,17 +227,13 @@ def test_unlock_on_s3_holder_alive(bucket: str, ahead: timedelta) -> None:
     moments = iter(range(100))
     now = datetime.now(timezone.utc)
     holder = Lease(
-        root,
-        run="alive",
-        say=print,
-        seconds=60,
-        clock=lambda: now + ahead + timedelta(seconds=next(moments)),
+        root, run="alive", seconds=60, clock=lambda: now + ahead + timedelta(seconds=next(moments))
     )
     holder.acquire()
     (held,) = list_leases(root)
 
     with pytest.raises(LockedError, match="alive"):
-        remove_lease(held, say=print, wait=lambda _: holder.renew())
+        remove_lease(held, wait=lambda _: holder.renew())
 
     assert json.loads((root / "lock.json").read_text())["token"] == holder.token
     assert not holder.lost.is_set()
@@ -247,14 +243,14 @@ def test_takers_of_lease_from_future_on_s3(bucket: str) -> None:
     """Of many takers of a lease from the future exactly one gets it."""
     root = locate(f"{bucket}/archive")
     now = datetime.now(timezone.utc)
-    Lease(root, run="left", say=print, seconds=60, clock=lambda: now + YEARS).acquire()
+    Lease(root, run="left", seconds=60, clock=lambda: now + YEARS).acquire()
     watched = threading.Barrier(4)
 
     def wait(_: float) -> None:
         # All have seen the same lease when the first one takes it.
         watched.wait(20)
 
-    takers = [Lease(root, run=str(n), say=print, seconds=60, wait=wait) for n in range(4)]
+    takers = [Lease(root, run=str(n), seconds=60, wait=wait) for n in range(4)]
     won, refused = take_at_once(takers)
 
     assert won == [json.loads((root / "lock.json").read_text())["token"]]

@@ -6,7 +6,7 @@ or only those that are asked for, and some in turn, where the index says enough 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 
@@ -60,6 +60,7 @@ from kafka_drain.config.offset_ranges import parse_ranges, range_name
 from kafka_drain.errors import ArchiveError, ManifestInvalidError
 from kafka_drain.findings import Finding, Reason
 from kafka_drain.offsets import OffsetRange, merge
+from kafka_drain.output import say
 from kafka_drain.storage.paths import list_folder, read_bytes
 
 # Concurrent runs may seal something, or remove a receipt deliberately, during the check.
@@ -217,14 +218,13 @@ def _accepted_holes(noted: Noted) -> dict[Partition, list[OffsetRange]]:
     return found
 
 
-def recreate_journal(archive: Archive, say: Callable[[str], None], *, dry_run: bool) -> None:
+def recreate_journal(archive: Archive, *, dry_run: bool) -> None:
     """Start the journal anew from what exists; what is missing, without a copy, is dropped.
 
     The caller holds the leases of the archive, of its maintenance and of its windows.
 
     Args:
         archive: The archive.
-        say: Receives what is dropped, and the number of the new entry.
         dry_run: Whether to change nothing.
 
     Raises:

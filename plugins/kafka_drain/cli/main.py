@@ -30,6 +30,7 @@ from kafka_drain.cli.exit_codes import (
 from kafka_drain.config.checks import nearest
 from kafka_drain.errors import ArchiveError, ConfigError, KafkaDrainError
 from kafka_drain.outages import hush, told_of_outages
+from kafka_drain.output import heard_by
 
 #: What each command does. Its module has the same name, in `kafka_drain.cli.commands`.
 COMMANDS = {
@@ -79,7 +80,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     # By name, like the commands, which have loaded it: `--help` must not need its library.
     terminal = import_module("kafka_drain.cli.console")
     # Until its end is said: what is watched may take a moment to end.
-    with told_of_outages(terminal.say):
+    with heard_by(terminal.say), told_of_outages(terminal.say):
         return _run(options, terminal)
 
 

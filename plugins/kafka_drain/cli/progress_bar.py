@@ -14,7 +14,8 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
-from kafka_drain.progress import Level, ProgressLine, level_of
+from kafka_drain.output import Level, level_of
+from kafka_drain.progress import ProgressLine
 
 _STYLES = {
     Level.PLAIN: "",

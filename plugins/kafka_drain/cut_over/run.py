@@ -40,7 +40,7 @@ from kafka_drain.kafka.cluster import KafkaCluster
 from kafka_drain.kafka.cluster_state import Part
 from kafka_drain.kafka.consumer_groups import ConsumerGroups
 from kafka_drain.offsets import TopicPartition
-from kafka_drain.progress import Level, Line
+from kafka_drain.output import Level, Line, say
 from kafka_drain.proof.cluster_capture import capture, describe_with, parts_before
 from kafka_drain.republish.evidence import sign_run
 from kafka_drain.republish.groups.applying import apply_plan, undo
@@ -77,7 +77,6 @@ class CutOver:
         target: The cluster that they move to.
         request: How.
         run: What takes the steps: an Airflow run, or `terminal`.
-        say: Called with progress lines.
         clock: Returns the current time.
         signer: Signs what the steps saw, and the mirror's runs; None for nobody.
         pause: Waits for a number of seconds; replaced in tests.
@@ -89,7 +88,6 @@ class CutOver:
     target: KafkaCluster
     request: CutOverRequest
     run: str
-    say: Callable[[str], None]
     clock: Callable[[], datetime]
     signer: Signer | None = None
     pause: Callable[[float], None] = field(default=time.sleep, repr=False)
@@ -183,7 +181,7 @@ class CutOver:
             for run in reversed(runs):
                 records = GroupRecords(run.folder, name)
                 while records.newest_open() is not None:
-                    undone = undo(records, groups, name, self.say, apply=apply)
+                    undone = undo(records, groups, name, apply=apply)
                     notes.append(f"group {name}: {undone.result}, {len(undone.left):,} left")
                     if not apply:
                         break
@@ -270,24 +268,19 @@ class CutOver:
         """Send what is sealed; a run that was killed is finished first."""
         for _ in range(PASSES):
             republish = plan_republish(
-                self.archive,
-                self.target,
-                self.request.mirror,
-                now=self.clock(),
-                say=self.say,
-                apply=True,
+                self.archive, self.target, self.request.mirror, now=self.clock(), apply=True
             )
             republish.execute(engine, self.clock)
             if self.signer is not None and republish.run.has_ended:
                 path = sign_run(self.archive, republish.run, self.signer, self.clock())
-                self.say(f"cut-over {self.request.run_name}: evidence: {path}")
+                say(f"cut-over {self.request.run_name}: evidence: {path}")
             if not look_at_mirror(self.archive, self.follower).unsent:
                 return
 
     def _described_names(self) -> list[str]:
         """Describe the source's groups once more, and return those that move."""
         root = self.archive.root
-        describe = describe_with(self.source.config, parts_before(root), self.say)
+        describe = describe_with(self.source.config, parts_before(root))
         if describe is not None:
             capture(self.archive.snapshot(), describe, self.clock)
         names = self._names()
@@ -324,7 +317,7 @@ class CutOver:
                 archived=archived_offsets(self.archive.root, name, None),
                 apply=True,
             )
-            apply_plan(plan, records, groups, self.say)
+            apply_plan(plan, records, groups)
             self._tell(Step.GROUPS, f"{name}: {plan.summary()}")
             rows.append(
                 CutOverGroupRow(group=name, read_again=plan.read_again, offsets=_rows(plan.after))
@@ -369,7 +362,7 @@ class CutOver:
         document = CutOverDocument.model_validate(content)
         where = write_step(self.archive.root, self.key, document, finished)
         level = Level.ERROR if found else Level.GOOD
-        self.say(Line(f"cut-over {self.request.run_name}: {summary(document)}", level))
+        say(Line(f"cut-over {self.request.run_name}: {summary(document)}", level))
         for line in [*found, *back]:
             self._tell(step, line)
         self._tell(step, f"noted in {where}")
@@ -390,7 +383,7 @@ class CutOver:
 
     def _tell(self, step: str, line: str) -> None:
         name = step.value if isinstance(step, Step) else step
-        self.say(f"cut-over {self.request.run_name}: {name}: {line}")
+        say(f"cut-over {self.request.run_name}: {name}: {line}")
 
 
 def summary(document: CutOverDocument) -> str:

@@ -161,7 +161,6 @@ def open_drain(
     folder: Path,
     *,
     run: str,
-    say: Callable[[str], None],
     acknowledge_expired: Collection[str] = (),
     registry: SchemaRegistry | None = None,
     clock: Clock = utc_now,
@@ -179,7 +178,6 @@ def open_drain(
         cluster: The cluster to drain from.
         folder: A private folder for this run (mode 0700); receives the spec and the secrets.
         run: Name of the run to show to the user: Airflow's run id, or `terminal`.
-        say: Receives messages about the lease: taken over, or lost.
         acknowledge_expired: Offsets acknowledged as expired, as `topic:partition:start-end`.
         registry: The registry of the values' schemas.
         clock: Returns the current time; replaced in tests.
@@ -207,7 +205,7 @@ def open_drain(
     with ExitStack() as stack:
         if found is None and not checked.plan.nothing_new:
             stack.enter_context(early(checked.application))
-        lease = stack.enter_context(hold_lease(root, run=run, say=say, clock=clock, token=shared))
+        lease = stack.enter_context(hold_lease(root, run=run, clock=clock, token=shared))
         if found is None:
             refuse_orphans(hadoop_path(root))
         job = prepare_drain(pipeline, cluster, folder, acknowledge_expired, registry, base)
@@ -429,7 +427,6 @@ def run_drain(
     runner: SparkRunner,
     *,
     run: str,
-    say: Callable[[str], None],
     show: Callable[[list[str]], None],
     acknowledge_expired: Collection[str] = (),
     registry: SchemaRegistry | None = None,
@@ -441,7 +438,6 @@ def run_drain(
         cluster: The cluster to drain from.
         runner: Runs Spark applications.
         run: Name of the run to show to the user: Airflow's run id, or `terminal`.
-        say: Receives messages about the lease: taken over, or lost.
         show: Receives the plan's lines before anything is drained.
         acknowledge_expired: Offsets acknowledged as expired, as `topic:partition:start-end`.
         registry: The registry of the values' schemas.
@@ -460,7 +456,6 @@ def run_drain(
             cluster,
             folder,
             run=run,
-            say=say,
             acknowledge_expired=acknowledge_expired,
             registry=registry,
             find=partial(find_again, runner),

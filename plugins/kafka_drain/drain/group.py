@@ -48,7 +48,6 @@ def open_group(
     folder: Path,
     *,
     run: str,
-    say: Callable[[str], None],
     registry_of: Callable[[Pipeline], SchemaRegistry | None] = lambda pipeline: None,
     find: FindAgain = lambda _: None,
     check: Callable[[Pipeline], None] = lambda pipeline: None,
@@ -60,7 +59,6 @@ def open_group(
         clusters: The clusters to drain from, by the pipeline's `kafka_conn_id`.
         folder: A private folder for this run (mode 0700).
         run: Name of the run to show to the user.
-        say: Receives messages about leases.
         registry_of: Returns the registry of the schemas of a pipeline's values.
         find: See `open_drain`.
         check: Raises what keeps a pipeline from being drained.
@@ -81,7 +79,6 @@ def open_group(
                     clusters[pipeline.kafka_conn_id],
                     own,
                     run=run,
-                    say=say,
                     registry=registry_of(pipeline),
                     find=find,
                 )

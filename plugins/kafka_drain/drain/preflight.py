@@ -50,7 +50,7 @@ from kafka_drain.kafka.identity import (
 )
 from kafka_drain.metadata_log.checkpoint import Checkpoint
 from kafka_drain.offsets import OffsetRange, TopicPartition, count, ranges_between, to_spark_json
-from kafka_drain.progress import Level, Line
+from kafka_drain.output import Level, Line
 from kafka_drain.proof.gap_probe import classify_gaps
 from kafka_drain.proof.log_tails import archived_tails, unsealed_tails
 from kafka_drain.storage.immutability import weakened

@@ -41,6 +41,7 @@ from kafka_drain.kafka.cluster import KafkaCluster
 from kafka_drain.kafka.consumer_groups import ConsumerGroups
 from kafka_drain.kafka.topics import TopicSettings
 from kafka_drain.offsets import OffsetRange, TopicPartition
+from kafka_drain.output import say
 from kafka_drain.republish.planning.request import RepublishRequest
 from kafka_drain.republish.planning.runs import drill_run, run_key
 from kafka_drain.republish.run import Engine, plan_republish
@@ -164,7 +165,6 @@ class _Drill:
     archive: Archive
     cluster: KafkaCluster
     request: DrillRequest
-    say: Callable[[str], None]
     clock: Clock
     name: str
     started_at: datetime
@@ -188,7 +188,7 @@ class _Drill:
             return None
 
     def fail(self, step: Step, error: str, detail: str, transient: bool = False) -> None:
-        self.say(f"drill {self.name}: {step.replace('_', ' ')} failed: {detail}")
+        say(f"drill {self.name}: {step.replace('_', ' ')} failed: {detail}")
         self.problems.append(ProblemRow(step=step, error=error, detail=detail, transient=transient))
 
 
@@ -199,7 +199,6 @@ def run_drill(
     request: DrillRequest,
     *,
     run: str,
-    say: Callable[[str], None],
     clock: Clock,
     signer: Signer | None = None,
 ) -> DrillDocument:
@@ -211,7 +210,6 @@ def run_drill(
         engine: Sends and verifies.
         request: What to restore.
         run: Name of the run, for the lease.
-        say: Called with progress lines.
         clock: Returns the time.
         signer: Signs the result; None for nobody.
 
@@ -225,10 +223,10 @@ def run_drill(
     archive.require()
     if archive.own is not None:
         archive.identify()
-    with hold_lease(archive.state / FOLDER, run=run, say=say, clock=clock):
+    with hold_lease(archive.state / FOLDER, run=run, clock=clock):
         now = clock()
         name = f"{now:%Y%m%dT%H%M%SZ}-{secrets.token_hex(4)}"
-        drill = _Drill(archive, cluster, request, say, clock, name, now)
+        drill = _Drill(archive, cluster, request, clock, name, now)
         _run(drill, engine)
         result = _result(drill)
         where = write_result(archive.state, result)
@@ -262,9 +260,9 @@ def _prepare(drill: _Drill, groups: ConsumerGroups) -> Scratch:
     """Remove leftovers, and create the scratch topics."""
     archive, cluster, plan = drill.archive, drill.cluster, drill.plan
     assert plan is not None
-    remove_leftovers(archive, cluster, groups, drill.clock(), drill.say)
+    remove_leftovers(archive, cluster, groups, drill.clock())
     for line in plan.lines():
-        drill.say(line)
+        say(line)
     prefix = drill.request.prefix
     drill.topics = {topic: scratch_name(prefix, drill.name, topic) for topic in plan.partitions}
     known = noted_topic_settings(archive.root)
@@ -310,9 +308,7 @@ def _restore(drill: _Drill, engine: Engine, began: float) -> None:
         run_name=drill_run(drill.name),
         engine="worker",
     )
-    republish = plan_republish(
-        drill.archive, drill.cluster, request, now=drill.clock(), say=drill.say, apply=True
-    )
+    republish = plan_republish(drill.archive, drill.cluster, request, now=drill.clock(), apply=True)
     drill.records = republish.plan.records
     if not drill.records:
         raise ArchiveError(f"{sample} has no records; nothing was restored")

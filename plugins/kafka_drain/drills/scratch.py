@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import datetime
@@ -16,7 +16,7 @@ from kafka_drain.kafka.cluster import KafkaCluster
 from kafka_drain.kafka.consumer_groups import ConsumerGroups
 from kafka_drain.kafka.identity import is_other_cluster
 from kafka_drain.kafka.topics import TopicSettings
-from kafka_drain.progress import Level, Line
+from kafka_drain.output import Level, Line, say
 from kafka_drain.republish.planning.runs import RepublishRun
 from kafka_drain.republish.planning.targets import LONGEST_NAME
 
@@ -125,11 +125,7 @@ def _remove_progress(run: RepublishRun, groups: ConsumerGroups) -> None:
 
 
 def remove_leftovers(
-    archive: Archive,
-    cluster: KafkaCluster,
-    groups: ConsumerGroups,
-    now: datetime,
-    say: Callable[[str], None],
+    archive: Archive, cluster: KafkaCluster, groups: ConsumerGroups, now: datetime
 ) -> None:
     """Remove what killed drills have left in a cluster; the caller must hold the drills' lease."""
     cluster_id = cluster.cluster_id()

@@ -30,6 +30,7 @@ from kafka_drain.find.plan import (
 from kafka_drain.find.rows import bounds_of, rows_inside
 from kafka_drain.intervals import time_text
 from kafka_drain.offsets import TopicPartition
+from kafka_drain.output import say
 from kafka_drain.progress import Progress, Ticker
 from kafka_drain.republish.planning.row_filter import wanted_rows
 from kafka_drain.schemas.capture import read_document
@@ -117,7 +118,6 @@ class Search:
         limit: Number of records after which it ends.
         after: Only records after this position; None for all.
         scan: Whether files may be read as a whole, however large they are.
-        say: Receives a line of progress every two seconds.
         should_stop: Asked between files; ends the search.
         through: The position up to which everything was found so far.
         is_complete: Whether it has ended because everything was searched.
@@ -130,7 +130,6 @@ class Search:
     limit: int = 100
     after: Position | None = None
     scan: bool = False
-    say: Callable[[str], None] = lambda line: None
     should_stop: Callable[[], bool] = lambda: False
     through: Position | None = None
     is_complete: bool = False
@@ -142,7 +141,7 @@ class Search:
     def payloads(self) -> Payloads:
         """Return what decodes the records, with the schemas that the archive keeps."""
         root = self.archive.root
-        return Payloads(archived_schemas(read_document(root), read_schemas(root)), self.say)
+        return Payloads(archived_schemas(read_document(root), read_schemas(root)))
 
     def matches(self) -> Iterator[Match]:
         """Yield the records that match, by topic, partition and offset.
@@ -165,7 +164,7 @@ class Search:
         steps = steps_of(self._without_ruled_out(parts))
         payloads = self.payloads() if self.criteria.path is not None else None
         progress = Progress("records", sum(step.records() for step in steps))
-        self._ticker = Ticker("find", progress, self.say)
+        self._ticker = Ticker("find", progress)
         of_file: dict[str, list[Part]] = {}
         for step in steps:
             for part in step.parts:
@@ -188,7 +187,7 @@ class Search:
             self.through = step.through()
             self._done += step.records()
         if progress.total:
-            self.say(progress.line("find", self._done))
+            say(progress.line("find", self._done))
         self.is_complete = True
 
     def _contents(self, file: ArchiveFile) -> Sequence[Content]:
@@ -283,7 +282,7 @@ class Search:
         by_file: dict[str, list[Part]] = {}
         for part in parts:
             by_file.setdefault(part.file.path, []).append(part)
-        ticker = Ticker("find statistics", Progress("files", len(by_file)), self.say)
+        ticker = Ticker("find statistics", Progress("files", len(by_file)))
         root = self.archive.root
         sizes: dict[str, int] = {}
 

@@ -183,13 +183,7 @@ def plan_approved(
 
 
 def run_approved(
-    pipeline: Pipeline,
-    cluster: KafkaCluster,
-    runner: SparkRunner,
-    frozen: FrozenPlan,
-    *,
-    run: str,
-    say: Callable[[str], None],
+    pipeline: Pipeline, cluster: KafkaCluster, runner: SparkRunner, frozen: FrozenPlan, *, run: str
 ) -> dict[str, Any]:
     """Carry out a frozen plan that `plan_approved` has accepted, or what is left of it.
 
@@ -207,7 +201,6 @@ def run_approved(
             cluster,
             runner,
             run=run,
-            say=say,
             clock=_clock(frozen),
             choose=Seen.from_dict(frozen.seen).choose,
         )

@@ -6,7 +6,7 @@ What is frozen has the hashes of what is erased, and no more: who carries it out
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
@@ -105,7 +105,6 @@ def freeze_erasure(
     request: ErasureRequest | None,
     *,
     now: datetime,
-    say: Callable[[str], None],
     lifetime: timedelta = LIFETIME,
 ) -> tuple[ErasurePlan, FrozenPlan]:
     """Plan an erasure and freeze the plan in the archive's `plans/`.
@@ -115,7 +114,6 @@ def freeze_erasure(
         cluster: The Kafka cluster that it was drained from.
         request: What to erase; None for what was asked for before.
         now: The current time.
-        say: Called with progress lines.
         lifetime: How long it may be started.
 
     Raises:
@@ -125,7 +123,7 @@ def freeze_erasure(
     archive = Archive.at(pipeline.archive)
     archive.require()
     document = None if request is None else erasure_document(archive, cluster, request)
-    plan = plan_document(pipeline, document, say=say)
+    plan = plan_document(pipeline, document)
     if plan.obstacles:
         raise ArchiveError(f"{archive.root}: {'; '.join(plan.obstacles)}. Nothing was planned")
     created_at, expires_at = expiry(now, lifetime)
@@ -143,7 +141,7 @@ def freeze_erasure(
 
 
 def plan_approved(
-    pipeline: Pipeline, plan_id: str, *, now: datetime, say: Callable[[str], None]
+    pipeline: Pipeline, plan_id: str, *, now: datetime
 ) -> tuple[ErasurePlan, FrozenPlan, Decision]:
     """Load a frozen plan, if it would still do what was seen; changes nothing.
 
@@ -166,20 +164,14 @@ def plan_approved(
     }
     state = state_of(archive.root, frozen.id)
     frozen.proceed(state, **here)
-    plan = plan_document(pipeline, _document(archive, frozen), say=say)
+    plan = plan_document(pipeline, _document(archive, frozen))
     changes = Seen.from_dict(frozen.seen).changes(Seen.of(plan))
     decision = frozen.proceed(state, **here, changes=[*plan.obstacles, *changes])
     return plan, frozen, decision
 
 
 def run_approved(
-    pipeline: Pipeline,
-    cluster: KafkaCluster,
-    runner: SparkRunner,
-    frozen: FrozenPlan,
-    *,
-    run: str,
-    say: Callable[[str], None],
+    pipeline: Pipeline, cluster: KafkaCluster, runner: SparkRunner, frozen: FrozenPlan, *, run: str
 ) -> dict[str, Any]:
     """Carry out a frozen plan that `plan_approved` has accepted, or what is left of it.
 
@@ -192,7 +184,7 @@ def run_approved(
     archive = Archive.at(pipeline.archive)
     refuse_other_if_known(archive, cluster)
     with carrying_out(archive.root, frozen, run):
-        return run_erasure(pipeline, cluster, runner, _document(archive, frozen), run=run, say=say)
+        return run_erasure(pipeline, cluster, runner, _document(archive, frozen), run=run)
 
 
 def _document(archive: Archive, frozen: FrozenPlan) -> ErasureDocument | None:

@@ -10,7 +10,7 @@ If killed before the seal, the new files are unused copies, which the next run r
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
@@ -83,13 +83,7 @@ def plan_compactions(
 
 
 def run_compaction(
-    archive: Archive,
-    compaction: Compaction,
-    pipeline: Pipeline,
-    runner: SparkRunner,
-    *,
-    run: str,
-    say: Callable[[str], None],
+    archive: Archive, compaction: Compaction, pipeline: Pipeline, runner: SparkRunner, *, run: str
 ) -> Receipt:
     """Rewrite small files as large ones, prove and seal these; the old files stay.
 
@@ -102,7 +96,7 @@ def run_compaction(
     with private_folder() as folder:
         job = prepare_compaction(archive, compaction, pipeline, folder)
         job.run(runner)
-        return finish_compaction(archive, compaction, job, run=run, say=say)
+        return finish_compaction(archive, compaction, job, run=run)
 
 
 def prepare_compaction(
@@ -199,15 +193,10 @@ def row_groups(size: int, records: int, block: str | None = None) -> dict[str, s
 
 
 def finish_compaction(
-    archive: Archive,
-    compaction: Compaction,
-    job: WindowJob,
-    *,
-    run: str,
-    say: Callable[[str], None],
+    archive: Archive, compaction: Compaction, job: WindowJob, *, run: str
 ) -> Receipt:
     """Prove that the new files hold what the old receipts say, each once, and seal them."""
-    result, files, findings = read_written(job, say)
+    result, files, findings = read_written(job)
     snapshot = archive.snapshot()
     group, window = compaction.group, job.window
     topics = {name: id_ for receipt in group.receipts for name, id_ in receipt.topics.items()}
@@ -236,7 +225,7 @@ def finish_compaction(
         provenance={receipt.where: receipt.sha256 for receipt in group.receipts},
         sealed_at=now_text(),
     )
-    return seal_superseding(archive, window, receipt, run=run, say=say)
+    return seal_superseding(archive, window, receipt, run=run)
 
 
 def _all_read(result: Mapping[str, Any]) -> str:

@@ -14,7 +14,7 @@ anything is withdrawn: an erasure in force keeps its records from being republis
 from __future__ import annotations
 
 import secrets
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
@@ -56,7 +56,7 @@ from kafka_drain.maintenance.erasure_request import (
     scope_of,
 )
 from kafka_drain.offsets import TopicPartition
-from kafka_drain.progress import Level, Line
+from kafka_drain.output import Level, Line, say
 from kafka_drain.proof.erased_records import FoundRecords, find_records, to_search
 from kafka_drain.republish.planning.follow import followers, has_sent
 from kafka_drain.republish.planning.runs import RepublishRun, list_runs
@@ -174,11 +174,7 @@ def _figures_of(locked: Locked) -> dict[str, Any]:
 
 
 def plan_erasure(
-    pipeline: Pipeline,
-    cluster: KafkaCluster,
-    request: ErasureRequest | None,
-    *,
-    say: Callable[[str], None],
+    pipeline: Pipeline, cluster: KafkaCluster, request: ErasureRequest | None
 ) -> ErasurePlan:
     """Plan an erasure, and what is left of those before it, without changing anything.
 
@@ -186,7 +182,6 @@ def plan_erasure(
         pipeline: The pipeline, with its archive.
         cluster: The Kafka cluster that it was drained from.
         request: What to erase; None for what was asked for before.
-        say: Called with progress lines.
 
     Raises:
         ConfigError: When the request names nothing, or nothing was asked for.
@@ -197,16 +192,14 @@ def plan_erasure(
     archive = Archive.at(pipeline.archive)
     archive.require()
     document = None if request is None else erasure_document(archive, cluster, request)
-    return plan_document(pipeline, document, say=say)
+    return plan_document(pipeline, document)
 
 
-def plan_document(
-    pipeline: Pipeline, document: ErasureDocument | None, *, say: Callable[[str], None]
-) -> ErasurePlan:
+def plan_document(pipeline: Pipeline, document: ErasureDocument | None) -> ErasurePlan:
     """Plan an erasure whose document was made already; arguments and errors as `plan_erasure`."""
     archive = Archive.at(pipeline.archive)
     erasures = _with_document(archive, document)
-    return make_plan(archive, _required(erasures), pipeline.target_file_bytes, say=say)
+    return make_plan(archive, _required(erasures), pipeline.target_file_bytes)
 
 
 def _required(erasures: Iterable[Erasure]) -> list[Erasure]:
@@ -293,7 +286,6 @@ def make_plan(
     erasures: Sequence[Erasure],
     target_bytes: int,
     *,
-    say: Callable[[str], None],
     closed_only: bool = False,
     seen: dict[str, FoundRecords | None] | None = None,
     locks: StoreLocks | None = None,
@@ -304,7 +296,6 @@ def make_plan(
         archive: The archive.
         erasures: The erasures in force.
         target_bytes: Target size of a file.
-        say: Called with progress lines.
         closed_only: Whether to leave the open generation's files alone.
         seen: What files hold that a plan for the same erasures has searched; added to.
         locks: What the store locks, if it was asked in this run already.
@@ -319,10 +310,9 @@ def make_plan(
             snapshot,
             erasures,
             target_bytes,
-            say,
             closed_only,
             {} if seen is None else seen,
-            locks or _locks(archive, say),
+            locks or _locks(archive),
         )
     except ReceiptError as error:
         raise ManifestInvalidError(
@@ -336,7 +326,6 @@ def _make_plan(
     snapshot: Snapshot,
     erasures: Sequence[Erasure],
     target_bytes: int,
-    say: Callable[[str], None],
     closed_only: bool,
     seen: dict[str, FoundRecords | None],
     locks: StoreLocks,
@@ -347,7 +336,7 @@ def _make_plan(
     wanted = to_search(snapshot, files, erasures)
     new = [(file, due) for file, due in wanted if file.path not in seen]
     seen.update(dict.fromkeys(file.path for file, _ in new))
-    seen.update((each.file.path, each) for each in find_records(archive.root, new, say))
+    seen.update((each.file.path, each) for each in find_records(archive.root, new))
     found = {f.path: each for f, _ in wanted if (each := seen[f.path]) is not None}
     rolls = not opened.isdisjoint(found)
     closed = snapshot.generations if rolls else snapshot.generations[:-1]
@@ -398,8 +387,8 @@ def _old_files(archive: Archive, locks: StoreLocks, replaced: Collection[str] = 
     return still_locked(archive, locks, among=held_before({*erased, *replaced}, by_folder))
 
 
-def _locks(archive: Archive, say: Callable[[str], None]) -> StoreLocks:
-    return StoreLocks(archive.root, f"erase {archive.root}", say)
+def _locks(archive: Archive) -> StoreLocks:
+    return StoreLocks(archive.root, f"erase {archive.root}")
 
 
 def _is_of(file: ArchiveFile, generation: Generation) -> bool:
@@ -479,7 +468,6 @@ def run_erasure(
     request: ErasureRequest | ErasureDocument | None,
     *,
     run: str,
-    say: Callable[[str], None],
     wait_seconds: float = WAIT_SECONDS,
 ) -> dict[str, Any]:
     """Accept an erasure and carry it out, with what is left of those before it.
@@ -491,7 +479,6 @@ def run_erasure(
         request: What to erase, or what `erasure_document` has made of it; None for what was asked
             for before.
         run: Name of this run, for display.
-        say: Called with each output line.
         wait_seconds: How long to wait for a drain and its validation, to close its generation.
 
     Returns:
@@ -510,7 +497,7 @@ def run_erasure(
     """
     archive = Archive.at(pipeline.archive)
     archive.require()
-    with hold_lease(archive.root / "maintenance", run=run, say=say) as lease:
+    with hold_lease(archive.root / "maintenance", run=run) as lease:
         # Before a number is given: that of a lost request must not be taken again.
         refuse_unsound(archive.snapshot())
         if isinstance(request, ErasureRequest):
@@ -519,42 +506,35 @@ def run_erasure(
         erasures = _required(_with_document(archive, request))
         new = next((erasure for erasure in erasures if erasure.number not in known), None)
         target, seen = pipeline.target_file_bytes, dict[str, FoundRecords | None]()
-        locks = _locks(archive, say)
-        _finish_previous(archive, say, locks)
-        plan = make_plan(archive, erasures, target, say=say, seen=seen, locks=locks)
+        locks = _locks(archive)
+        _finish_previous(archive, locks)
+        plan = make_plan(archive, erasures, target, seen=seen, locks=locks)
         _refuse(plan, new)
         if plan.rolls:
-            rolled = roll_between_drains(
-                archive, cluster, run=run, say=say, wait_seconds=wait_seconds
-            )
+            rolled = roll_between_drains(archive, cluster, run=run, wait_seconds=wait_seconds)
             if rolled is None:
                 raise LockedError(
                     f"{archive.root}: the open generation holds records to be erased and couldn't "
                     "be closed, as said above; nothing of it was erased. A retry may help"
                 )
         # Before anything is erased: a release that doesn't know erasures would bring it back.
-        _shut_out_older_releases(archive, run=run, say=say, wait_seconds=wait_seconds)
+        _shut_out_older_releases(archive, run=run, wait_seconds=wait_seconds)
         if new is not None:
             new.accept()
-        with _withdrawn_if_failed(archive, new, lease, run=run, say=say):
+        with _withdrawn_if_failed(archive, new, lease, run=run):
             # From now on, it is found if one is lost or changed.
             note_sealed(archive.root, note_of_erasures(archive.root))
             # Again: from now on no republish begins that needs the old files.
-            plan = make_plan(archive, erasures, target, say=say, seen=seen, locks=locks)
+            plan = make_plan(archive, erasures, target, seen=seen, locks=locks)
             _refuse(plan, None)
             for line in plan.lines():
                 say(line)
-            return carry_out(plan, pipeline, runner, locks, run=run, say=say)
+            return carry_out(plan, pipeline, runner, locks, run=run)
 
 
 @contextmanager
 def _withdrawn_if_failed(
-    archive: Archive,
-    new: Erasure | None,
-    lease: Lease | None,
-    *,
-    run: str,
-    say: Callable[[str], None],
+    archive: Archive, new: Erasure | None, lease: Lease | None, *, run: str
 ) -> Iterator[None]:
     """Withdraw the request that this run has accepted if it fails before it seals anything for it.
 
@@ -566,7 +546,6 @@ def _withdrawn_if_failed(
         new: The one that this run has accepted; None for none.
         lease: That of maintenance; once it is lost, others may carry the request out.
         run: Name of this run.
-        say: Called with what becomes of each.
     """
     try:
         yield
@@ -590,9 +569,7 @@ def _withdrawn_if_failed(
         raise
 
 
-def _shut_out_older_releases(
-    archive: Archive, *, run: str, say: Callable[[str], None], wait_seconds: float
-) -> None:
+def _shut_out_older_releases(archive: Archive, *, run: str, wait_seconds: float) -> None:
     """Raise the archive's format, so that releases without erasures refuse it.
 
     Raises:
@@ -600,14 +577,14 @@ def _shut_out_older_releases(
             nothing was erased, and a retry may help.
     """
     if archive.snapshot().document.format_version < ERASED_VERSION:
-        with wait_for_lease(archive.root, run=run, say=say, wait_seconds=wait_seconds):
+        with wait_for_lease(archive.root, run=run, wait_seconds=wait_seconds):
             archive.raise_format(ERASED_VERSION)
 
 
-def _finish_previous(archive: Archive, say: Callable[[str], None], locks: StoreLocks) -> None:
+def _finish_previous(archive: Archive, locks: StoreLocks) -> None:
     """Discard what a killed run hasn't sealed, and remove what it hasn't removed."""
-    remove_unsealed(archive, say)
-    remove_superseded(archive, say, locks)
+    remove_unsealed(archive)
+    remove_superseded(archive, locks)
 
 
 def _refuse(plan: ErasurePlan, new: Erasure | None) -> None:
@@ -619,13 +596,7 @@ def _refuse(plan: ErasurePlan, new: Erasure | None) -> None:
 
 
 def carry_out(
-    plan: ErasurePlan,
-    pipeline: Pipeline,
-    runner: SparkRunner,
-    locks: StoreLocks,
-    *,
-    run: str,
-    say: Callable[[str], None],
+    plan: ErasurePlan, pipeline: Pipeline, runner: SparkRunner, locks: StoreLocks, *, run: str
 ) -> dict[str, Any]:
     """Rewrite what a plan names, remove the old files, and note what was searched.
 
@@ -637,14 +608,14 @@ def carry_out(
     archive = plan.archive
     sealed = []
     for rewrite in plan.rewrites:
-        receipt = run_compaction(archive, rewrite, pipeline, runner, run=run, say=say)
+        receipt = run_compaction(archive, rewrite, pipeline, runner, run=run)
         sealed.append(receipt.window)
         say(
             f"erase {archive.root}: window {receipt.window} holds the other {receipt.records:,} "
             f"records of {len(rewrite.files):,} files"
         )
         # After each group: there may not be space for two copies of everything.
-        remove_superseded(archive, say, locks)
+        remove_superseded(archive, locks)
     _note_done(plan, sealed)
     say(f"erase {archive.root}: erased {plan.records:,} records")
     locked = _old_files(archive, locks)
@@ -677,13 +648,7 @@ def _note_done(plan: ErasurePlan, sealed: Sequence[str]) -> None:
 
 
 def sweep(
-    archive: Archive,
-    pipeline: Pipeline,
-    runner: SparkRunner,
-    locks: StoreLocks,
-    *,
-    run: str,
-    say: Callable[[str], None],
+    archive: Archive, pipeline: Pipeline, runner: SparkRunner, locks: StoreLocks, *, run: str
 ) -> list[str]:
     """Carry out erasures on closed segments that were sealed since; maintenance does it first.
 
@@ -695,7 +660,7 @@ def sweep(
     known = read_erasures(archive.root)
     if known:
         try:
-            _shut_out_older_releases(archive, run=run, say=say, wait_seconds=0)
+            _shut_out_older_releases(archive, run=run, wait_seconds=0)
         except LockedError as error:
             say(Line(f"erase {archive.root}: WARNING skipped this time: {error}", Level.WARNING))
             return []
@@ -705,13 +670,13 @@ def sweep(
     # A run that accepted one may have been killed before it noted it.
     note_sealed(archive.root, note_of_erasures(archive.root))
     target = pipeline.target_file_bytes
-    plan = make_plan(archive, erasures, target, say=say, closed_only=True, locks=locks)
+    plan = make_plan(archive, erasures, target, closed_only=True, locks=locks)
     if plan.obstacles and plan.found:
         for text in plan.obstacles:
             say(Line(f"erase {archive.root}: WARNING skipped this time: {text}", Level.WARNING))
         return []
-    with _withdrawn_if_failed(archive, None, None, run=run, say=say):
-        windows: list[str] = carry_out(plan, pipeline, runner, locks, run=run, say=say)["windows"]
+    with _withdrawn_if_failed(archive, None, None, run=run):
+        windows: list[str] = carry_out(plan, pipeline, runner, locks, run=run)["windows"]
     return windows
 
 
@@ -735,9 +700,7 @@ def liftable(archive: Archive, number: int) -> Erasure:
     return found[0]
 
 
-def lift_erasure(
-    archive: Archive, number: int, by: str, *, run: str, say: Callable[[str], None]
-) -> None:
+def lift_erasure(archive: Archive, number: int, by: str, *, run: str) -> None:
     """Record that an erasure is no longer applied to other records; erased ones stay erased.
 
     One that has erased nothing yet is withdrawn by it.
@@ -750,7 +713,7 @@ def lift_erasure(
     archive.require()
     if not by.strip():
         raise ConfigError("lifting an erasure needs who asked: --by")
-    with hold_lease(archive.root / "maintenance", run=run, say=say):
+    with hold_lease(archive.root / "maintenance", run=run):
         erasure = liftable(archive, number)
         refuse_unsound(archive.snapshot())
         _lift(archive, erasure, by)

@@ -37,6 +37,7 @@ from kafka_drain.maintenance.retention import (
     seal_deletions,
     without_locked,
 )
+from kafka_drain.output import say
 from kafka_drain.progress import Progress
 from kafka_drain.republish.planning.follow import followers, has_sent
 from kafka_drain.spark.engine import SparkRunner
@@ -140,7 +141,7 @@ def plan_maintenance(
             age = (pipeline.retention_days, clock(), pipeline.max_future_days)
             deletions = plan_deletions(snapshot, closed, *age)
             future = held_by_future(snapshot, closed, *age)
-        locks = locks or _locks(archive, lambda line: None, clock)
+        locks = locks or _locks(archive, clock)
         old = [file.path for deletion in deletions for file in deletion.files]
         deletions, left = without_locked(deletions, locks.locked(old))
         # What is kept although it is old isn't rewritten either: it would be kept twice.
@@ -165,8 +166,8 @@ def _too_old(pipeline: Pipeline, clock: Clock) -> TimeRange | None:
     return TimeRange(to_ms=milliseconds(clock() - timedelta(days=pipeline.retention_days)))
 
 
-def _locks(archive: Archive, say: Callable[[str], None], clock: Clock) -> StoreLocks:
-    return StoreLocks(archive.root, f"maintain {archive.root}", say, clock)
+def _locks(archive: Archive, clock: Clock) -> StoreLocks:
+    return StoreLocks(archive.root, f"maintain {archive.root}", clock)
 
 
 def _without_half_sent(
@@ -194,7 +195,6 @@ def run_maintenance(
     runner: SparkRunner,
     *,
     run: str,
-    say: Callable[[str], None],
     wait_seconds: float = WAIT_SECONDS,
     clock: Clock = utc_now,
     choose: Callable[[MaintenancePlan], MaintenancePlan] = lambda plan: plan,
@@ -206,7 +206,6 @@ def run_maintenance(
         cluster: The Kafka cluster that it was drained from; only a roll connects to it.
         runner: Runs Spark applications.
         run: Name of this run, for display.
-        say: Called with lines of progress.
         wait_seconds: How long a roll waits for a drain and its validation to finish.
         clock: Returns the time at which things are due; the current one.
         choose: Returns the part of a plan that is carried out; all of it by default.
@@ -225,31 +224,29 @@ def run_maintenance(
     """
     archive = Archive.at(pipeline.archive)
     archive.require()
-    with hold_lease(archive.root / "maintenance", run=run, say=say):
+    with hold_lease(archive.root / "maintenance", run=run):
         before = list_data_files(archive.root)
-        locks = _locks(archive, say, clock)
+        locks = _locks(archive, clock)
         plan = choose(plan_maintenance(pipeline, clock=clock, locks=locks))
         rolled = None
         if plan.roll:
             say(f"maintain {archive.root}: {plan.roll}")
-            rolled = roll_between_drains(
-                archive, cluster, run=run, say=say, wait_seconds=wait_seconds
-            )
+            rolled = roll_between_drains(archive, cluster, run=run, wait_seconds=wait_seconds)
         for number in write_missing_summaries(archive.snapshot()):
             say(f"maintain {archive.root}: summarized the receipts of generation {number}")
         sealed: list[str] = []
         if not plan.waits_for:
-            remove_unsealed(archive, say)
-            remove_superseded(archive, say, locks)
+            remove_unsealed(archive)
+            remove_superseded(archive, locks)
             # First: what should be erased must not be compacted with the rest.
-            sealed += sweep(archive, pipeline, runner, locks, run=run, say=say)
+            sealed += sweep(archive, pipeline, runner, locks, run=run)
             # Plan again: superseded files were just removed, and the roll may have waited. Without
             # the roll: a generation that couldn't be closed belongs to drains.
             plan = choose(plan_maintenance(pipeline, will_roll=False, clock=clock, locks=locks))
             for line in plan.lines():
                 say(line)
-            sealed += _delete(plan, run, say, locks)
-            sealed += _compact(plan, pipeline, runner, run, say, locks)
+            sealed += _delete(plan, run, locks)
+            sealed += _compact(plan, pipeline, runner, run, locks)
         after = list_data_files(archive.root)
         locked = still_locked(archive, locks, after.keys())
     figures = {
@@ -272,28 +269,21 @@ def run_maintenance(
     return figures
 
 
-def _delete(
-    plan: MaintenancePlan, run: str, say: Callable[[str], None], locks: StoreLocks
-) -> list[str]:
-    receipts = seal_deletions(plan.archive, plan.deletions, run=run, say=say)
+def _delete(plan: MaintenancePlan, run: str, locks: StoreLocks) -> list[str]:
+    receipts = seal_deletions(plan.archive, plan.deletions, run=run)
     if receipts:
-        remove_superseded(plan.archive, say, locks)
+        remove_superseded(plan.archive, locks)
     return [receipt.window for receipt in receipts]
 
 
 def _compact(
-    plan: MaintenancePlan,
-    pipeline: Pipeline,
-    runner: SparkRunner,
-    run: str,
-    say: Callable[[str], None],
-    locks: StoreLocks,
+    plan: MaintenancePlan, pipeline: Pipeline, runner: SparkRunner, run: str, locks: StoreLocks
 ) -> list[str]:
     archive = plan.archive
     progress = Progress("bytes", sum(found.group.bytes for found in plan.compactions))
     done, sealed = 0, list[str]()
     for found in plan.compactions:
-        receipt = run_compaction(archive, found, pipeline, runner, run=run, say=say)
+        receipt = run_compaction(archive, found, pipeline, runner, run=run)
         sealed.append(receipt.window)
         done += found.group.bytes
         say(
@@ -302,5 +292,5 @@ def _compact(
         )
         say(progress.line(f"maintain {archive.root}", done))
         # After each group: there may not be space for two copies of everything.
-        remove_superseded(archive, say, locks)
+        remove_superseded(archive, locks)
     return sealed

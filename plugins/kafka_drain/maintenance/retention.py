@@ -9,7 +9,7 @@ from then on readers skip them. Then the files are deleted. The receipts that pr
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
@@ -272,23 +272,17 @@ def is_too_old(contents: Sequence[SealedContent], before_ms: int) -> bool:
     )
 
 
-def seal_deletions(
-    archive: Archive,
-    deletions: Iterable[Deletion],
-    *,
-    run: str,
-    say: Callable[[str], None],
-) -> list[Receipt]:
+def seal_deletions(archive: Archive, deletions: Iterable[Deletion], *, run: str) -> list[Receipt]:
     """Seal the deletion of files, so that readers skip them; deletes nothing yet.
 
     Raises:
         ManifestInvalidError: When the offsets of a file can't be read from it.
         LockedError: When another run has replaced some of the files in the meantime.
     """
-    return [_seal(archive, deletion, run=run, say=say) for deletion in deletions]
+    return [_seal(archive, deletion, run=run) for deletion in deletions]
 
 
-def _seal(archive: Archive, deletion: Deletion, *, run: str, say: Callable[[str], None]) -> Receipt:
+def _seal(archive: Archive, deletion: Deletion, *, run: str) -> Receipt:
     ranges, snapshot = _held(archive, deletion.files), archive.snapshot()
     window = Window(archive.root, f"retention_{snapshot.next_number:04d}")
     paths = sorted(file.path for file in deletion.files)
@@ -310,7 +304,7 @@ def _seal(archive: Archive, deletion: Deletion, *, run: str, say: Callable[[str]
         replaces=paths,
         sealed_at=now_text(),
     )
-    return seal_superseding(archive, window, receipt, run=run, say=say)
+    return seal_superseding(archive, window, receipt, run=run)
 
 
 def _held(

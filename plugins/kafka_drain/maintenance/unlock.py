@@ -12,6 +12,7 @@ from upath import UPath
 
 from kafka_drain.clock import Clock, utc_now
 from kafka_drain.errors import LockedError
+from kafka_drain.output import say
 from kafka_drain.progress import duration_text
 from kafka_drain.storage.lease import SECONDS, FoundLease, Lease, find_lease, is_renewed_since
 from kafka_drain.storage.lease_store import lease_store
@@ -86,11 +87,7 @@ def list_leases(root: UPath, clock: Clock = utc_now) -> Iterator[HeldLease]:
 
 
 def remove_lease(
-    held: HeldLease,
-    *,
-    say: Callable[[str], None],
-    clock: Clock = utc_now,
-    wait: Callable[[float], object] = time.sleep,
+    held: HeldLease, *, clock: Clock = utc_now, wait: Callable[[float], object] = time.sleep
 ) -> None:
     """Remove a lease that isn't renewed: take it over as a drain would, and release it.
 
@@ -98,7 +95,6 @@ def remove_lease(
 
     Args:
         held: The lease.
-        say: Called with each output line.
         clock: Returns the current time; replaced in tests.
         wait: Waits for a number of seconds between looks at the lease.
 
@@ -117,7 +113,7 @@ def remove_lease(
                 f"{held.folder} is held: the lease of {held.found} changed while it was being "
                 "watched, though it expired by this machine's clock; correct the wrong clock"
             )
-    lease = Lease(held.folder, run="unlock", say=say, clock=clock, wait=wait)
+    lease = Lease(held.folder, run="unlock", clock=clock, wait=wait)
     lease.acquire()
     lease.release()
     if lease.lost.is_set():

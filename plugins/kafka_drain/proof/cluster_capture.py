@@ -23,24 +23,23 @@ from kafka_drain.findings import Finding
 from kafka_drain.kafka.client_config import KafkaConfig
 from kafka_drain.kafka.cluster_state import ASKED, UNAVAILABLE_PARTS, ClusterState, Outcome, Part
 from kafka_drain.kafka.describing import ClusterDescriber, Cost
+from kafka_drain.output import say
 from kafka_drain.storage.sealed_json import SealedName
 
 #: Returns the state of the cluster as far as it concerns some topics.
 Describe = Callable[[Collection[str]], ClusterState]
 
-Say = Callable[[str], None]
 
 #: A description that takes this long is reported.
 SLOW_MILLISECONDS = 2_000
 
 
-def describe_with(config: KafkaConfig, parts: Collection[str], say: Say) -> Describe | None:
+def describe_with(config: KafkaConfig, parts: Collection[str]) -> Describe | None:
     """Return what describes a cluster; None if all parts are switched off.
 
     Args:
         config: Connection settings.
         parts: The parts to ask for.
-        say: Receives what it cost and what couldn't be captured.
     """
     wanted = [part for part in ASKED if part in parts]
     if not wanted:

@@ -19,9 +19,7 @@ if TYPE_CHECKING:
 #: The contents of the readable files, and the findings for the others.
 FilesRead: TypeAlias = "tuple[list[CommittedFile], list[Finding]]"
 #: Reads the files of an owner in a format and reports progress, like `read_committed_files`.
-ReadFiles: TypeAlias = (
-    "Callable[[Generation | Window, Collection[SinkFile], str, Callable[[str], None]], FilesRead]"
-)
+ReadFiles: TypeAlias = "Callable[[Generation | Window, Collection[SinkFile], str], FilesRead]"
 
 #: Number of files read at once: on a disk, one file is decoded while the records of another are
 #: hashed; in an object store, the latency of requests dominates.
@@ -29,10 +27,7 @@ _LANES_ON_DISK, _LANES_IN_STORE = 2, 16
 
 
 def read_committed_files(
-    owner: Generation | Window,
-    sink_files: Collection[SinkFile],
-    file_format: str,
-    say: Callable[[str], None],
+    owner: Generation | Window, sink_files: Collection[SinkFile], file_format: str
 ) -> FilesRead:
     """Read each committed file: check that it exists with its size, and collect its offsets.
 
@@ -40,7 +35,6 @@ def read_committed_files(
         owner: The generation or window that owns the files.
         sink_files: The files.
         file_format: Their format.
-        say: Receives a progress line every two seconds.
 
     Returns:
         The contents of the readable files, and the findings for the others.
@@ -52,7 +46,7 @@ def read_committed_files(
 
     files: list[CommittedFile] = []
     findings: list[Finding] = []
-    ticker = Ticker("validate", Progress("files", len(sink_files)), say)
+    ticker = Ticker("validate", Progress("files", len(sink_files)))
     root, data_name = str(owner.root), owner.data_name
 
     def read(sink_file: SinkFile) -> CommittedFile | Finding:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -115,21 +115,18 @@ def _may_be_in(named: Named, file: ArchiveFile) -> bool:
 
 
 def find_records(
-    root: UPath,
-    wanted: Sequence[tuple[ArchiveFile, Sequence[Erasure]]],
-    say: Callable[[str], None],
+    root: UPath, wanted: Sequence[tuple[ArchiveFile, Sequence[Erasure]]]
 ) -> Iterator[FoundRecords]:
     """Yield the files that hold records of erasures, with these records.
 
     Args:
         root: The archive's folder.
         wanted: The files, each with the erasures whose records are looked for.
-        say: Called with progress lines.
 
     Raises:
         ManifestInvalidError: When a file can't be read.
     """
-    ticker = Ticker(f"erase {root}", Progress("files", len(wanted)), say)
+    ticker = Ticker(f"erase {root}", Progress("files", len(wanted)))
     for number, (file, erasures) in enumerate(wanted, start=1):
         try:
             found = _of_file(root, file, erasures)
@@ -201,9 +198,7 @@ def _add(
                 ranges.setdefault(tp, []).append(OffsetRange(offset, offset + 1))
 
 
-def refuse_unerased(
-    snapshot: Snapshot, files: Iterable[ArchiveFile], say: Callable[[str], None]
-) -> None:
+def refuse_unerased(snapshot: Snapshot, files: Iterable[ArchiveFile]) -> None:
     """Refuse to send files with records that an erasure names and that aren't erased yet.
 
     Raises:
@@ -218,7 +213,7 @@ def refuse_unerased(
             f"{snapshot.root}: a receipt is damaged ({error}); run `kafka-drain validate "
             f"{quoted(snapshot.root)}` to see which"
         ) from error
-    for found in find_records(snapshot.root, wanted, say):
+    for found in find_records(snapshot.root, wanted):
         named = [erasure for erasure in erasures if found.records.get(erasure.number)]
         later = " (drained after it)" if all(each.done for each in named) else ""
         raise ArchiveError(

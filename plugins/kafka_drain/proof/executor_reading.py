@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Collection
+from collections.abc import Collection
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -14,6 +14,7 @@ from kafka_drain.data_files.file_offsets import CommittedFile
 from kafka_drain.errors import SparkJobError
 from kafka_drain.findings import Finding
 from kafka_drain.metadata_log.manifest import SinkFile
+from kafka_drain.output import say
 from kafka_drain.proof.committed_files import FilesRead, ReadFiles
 from kafka_drain.spark.engine import SparkRunner
 from kafka_drain.spark.job import SparkJob, private_folder
@@ -49,10 +50,7 @@ def read_by_spark(pipeline: Pipeline, runner: SparkRunner) -> ReadFiles:
     """
 
     def read(
-        owner: Generation | Window,
-        sink_files: Collection[SinkFile],
-        file_format: str,
-        say: Callable[[str], None],
+        owner: Generation | Window, sink_files: Collection[SinkFile], file_format: str
     ) -> FilesRead:
         say(f"validate: reading {len(sink_files):,} new files with Spark")
         with private_folder() as folder:

@@ -115,7 +115,6 @@ def read_open(
     deep: bool,
     forgotten: Mapping[str, str],
     read_many: ReadFiles,
-    say: Callable[[str], None],
 ) -> Found:
     """Read the generation that drains append to; asks Kafka nothing.
 
@@ -128,7 +127,6 @@ def read_open(
         deep: Whether the bytes of sealed files are read.
         forgotten: Lost receipts that were given up, by path.
         read_many: Reads the new files if there are more than `MANY_FILES`.
-        say: Takes a line of progress every two seconds.
     """
     document = generation.document
     state = read_state(snapshot, generation)
@@ -142,7 +140,6 @@ def read_open(
         sealed = check_all_sealed(
             *(generation, listing, previous),
             deep=deep,
-            say=say,
             forgotten=forgotten,
             drained_again=windows.drained_again,
         )
@@ -152,7 +149,7 @@ def read_open(
         names = generation.receipt_names()[-kept:]
         sealed.findings += check_newest(generation, names, forgotten)
     read = read_many if len(state.new) > MANY_FILES else read_committed_files
-    files, found = read(generation, state.new, document.format, say)
+    files, found = read(generation, state.new, document.format)
     files, replaced = windows.without_replaced(files)
     drained = Drained(
         start=state.sealed_ends,

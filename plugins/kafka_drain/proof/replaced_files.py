@@ -80,11 +80,7 @@ class _Sum:
 
 
 def compare_replaced(
-    snapshot: Snapshot,
-    receipt: Receipt,
-    file_format: str,
-    say: Callable[[str], None],
-    erased: Ranges | None = None,
+    snapshot: Snapshot, receipt: Receipt, file_format: str, erased: Ranges | None = None
 ) -> Replacement:
     """Compare a window's records with those of the files that it replaces.
 
@@ -96,7 +92,6 @@ def compare_replaced(
         snapshot: The archive, with all generations and windows.
         receipt: What the window holds and replaces, sealed or not.
         file_format: Format of its files.
-        say: Receives a line of progress every two seconds.
         erased: Offsets whose records were erased: the window doesn't hold them.
 
     Raises:
@@ -109,7 +104,7 @@ def compare_replaced(
     sealed = {file.path for segment in segments for file in segment.files}
     found = Replacement()
     if segments and not _has_their_fingerprint(receipt, segments):
-        compared = _Comparison(snapshot.root, receipt, file_format, erased or {}, say)
+        compared = _Comparison(snapshot.root, receipt, file_format, erased or {})
         found = compared.of(segments)
     return found.and_unknown(_unnoted(snapshot, {*receipt.replaces} - sealed))
 
@@ -202,14 +197,7 @@ class _Old:
 class _Comparison:
     """Reads both sides of a comparison."""
 
-    def __init__(
-        self,
-        root: UPath,
-        receipt: Receipt,
-        file_format: str,
-        erased: Ranges,
-        say: Callable[[str], None],
-    ) -> None:
+    def __init__(self, root: UPath, receipt: Receipt, file_format: str, erased: Ranges) -> None:
         self._root = root
         self._receipt = receipt
         self._format = file_format
@@ -219,9 +207,7 @@ class _Comparison:
             held.setdefault(part.tp, []).append(part.range)
         self._window = {tp: merge(ranges) for tp, ranges in held.items()}
         total = len(receipt.replaces)
-        self._ticker = Ticker(
-            f"window {receipt.window}", Progress("old files compared", total), say
-        )
+        self._ticker = Ticker(f"window {receipt.window}", Progress("old files compared", total))
 
     def of(self, segments: Sequence[_Segment]) -> Replacement:
         changed: dict[TopicPartition, list[OffsetRange]] = {}

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from kafka_drain.gaps import gaps_text
 from kafka_drain.kafka.identity import cluster_text
 from kafka_drain.offsets import OffsetRange, TopicPartition
-from kafka_drain.progress import Level, Line
+from kafka_drain.output import Level, Line
 from kafka_drain.proof.report import Report
 
 #: Number of findings shown; the report file has all of them.

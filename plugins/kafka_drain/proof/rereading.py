@@ -26,7 +26,6 @@ def compare_with_kafka(
     cluster: KafkaCluster,
     same_topics: Callable[[set[str]], set[str]],
     isolation_level: str,
-    say: Callable[[str], None],
 ) -> Reread:
     """Read again what a segment's files hold, from Kafka, and compare record by record.
 
@@ -36,7 +35,6 @@ def compare_with_kafka(
         same_topics: Returns the topics, of those given, whose ids are still the archive's; asked
             before and after the read.
         isolation_level: The pipeline's.
-        say: Receives a line of progress every two seconds.
 
     Raises:
         DataFileError: When a file can't be read.
@@ -45,7 +43,7 @@ def compare_with_kafka(
         KafkaUnavailableError: When Kafka doesn't respond.
     """
     held = held_ranges(segment.files)
-    comparison = _Comparison(segment, cluster, isolation_level, say)
+    comparison = _Comparison(segment, cluster, isolation_level)
     same = same_topics({tp.topic for tp in held})
     in_kafka = {
         tp: comparison.in_kafka(tp, ranges, BLOCK)
@@ -69,19 +67,13 @@ def compare_with_kafka(
 class _Comparison:
     """Reads both sides of a comparison."""
 
-    def __init__(
-        self,
-        segment: SegmentFiles,
-        cluster: KafkaCluster,
-        isolation_level: str,
-        say: Callable[[str], None],
-    ) -> None:
+    def __init__(self, segment: SegmentFiles, cluster: KafkaCluster, isolation_level: str) -> None:
         self._segment = segment
         self._cluster = cluster
         self._isolation_level = isolation_level
         self._read = 0
         total = sum(file.records for file in segment.files)
-        self._ticker = Ticker("validate", Progress("records read again", total), say)
+        self._ticker = Ticker("validate", Progress("records read again", total))
         self._has_headers = _has_headers(segment)
 
     def in_kafka(self, tp: TopicPartition, ranges: Sequence[OffsetRange], size: int) -> HashBlocks:

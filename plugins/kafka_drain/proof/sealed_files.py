@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
 
@@ -62,7 +62,6 @@ def check_all_sealed(
     previous: str | None,
     *,
     deep: bool,
-    say: Callable[[str], None],
     superseded: Collection[str] = (),
     forgotten: Mapping[str, str] = MappingProxyType({}),
     drained_again: Collection[str] = (),
@@ -75,14 +74,13 @@ def check_all_sealed(
         previous: Hash of the previous generation's last receipt.
         deep: Also compare each file's bytes with the sealed SHA-256, and the records of each
             segment with the fingerprint that Spark computed.
-        say: Receives a progress line every two seconds.
         superseded: Files that a window replaces; they may exist or not.
         forgotten: Lost receipts that the user has given up, as `check_link` takes them.
         drained_again: Files whose records a window has read again from Kafka, or deleted.
     """
     names = generation.receipt_names()
     check = SealedCheck(receipts=len(names), last_hash=previous)
-    ticker = Ticker("validate", Progress("receipts", len(names)), say)
+    ticker = Ticker("validate", Progress("receipts", len(names)))
     before: Receipt | None = None
     unknown = False
     unproven: list[Receipt] = []

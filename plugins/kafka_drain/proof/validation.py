@@ -59,7 +59,7 @@ from kafka_drain.gaps import Gap
 from kafka_drain.kafka.cluster import KafkaCluster
 from kafka_drain.kafka.identity import untold
 from kafka_drain.offsets import TopicPartition, merge
-from kafka_drain.progress import Level, Line
+from kafka_drain.output import Level, Line, say
 from kafka_drain.proof.cluster_capture import (
     Describe,
     Described,
@@ -130,7 +130,6 @@ class _Validation:
         run: Name of the run.
         now: When the validation began.
         clock: The time.
-        say: Takes lines of progress.
         read_many: Reads very many new files.
         described: What is known of the cluster now.
         schemas: The newest seal of schemas; None for none.
@@ -148,7 +147,6 @@ class _Validation:
     run: str
     now: datetime
     clock: Clock
-    say: Callable[[str], None]
     read_many: ReadFiles
     described: Described
     schemas: SealedName | None
@@ -159,7 +157,6 @@ class _Validation:
 def validate_archive(
     archive: Archive,
     cluster: KafkaCluster | None,
-    say: Callable[[str], None] = lambda line: None,
     *,
     scope: Scope = "all",
     deep: bool = False,
@@ -178,7 +175,6 @@ def validate_archive(
         archive: The archive.
         cluster: Where the reasons for gaps are asked; without it, each gap is a finding and nothing
             is sealed.
-        say: Takes a line of progress every two seconds.
         scope: `all` checks every generation and receipt; `open` checks the generation that drains
             append to, and trusts the receipts of the closed ones. In an archive with an index, it
             looks at closed generations and sealed windows in turn, a few each time.
@@ -256,7 +252,6 @@ def validate_archive(
         run=run or now.isoformat(),
         now=now,
         clock=clock,
-        say=say,
         read_many=read_many,
         described=described,
         schemas=schemas,
@@ -288,9 +283,7 @@ def validate_archive(
     return report
 
 
-def validate_files_alone(
-    archive: Archive, error: KafkaDrainError, say: Callable[[str], None], **how: Any
-) -> Report:
+def validate_files_alone(archive: Archive, error: KafkaDrainError, **how: Any) -> Report:
     """Say what the files of an archive prove without Kafka, which didn't answer or let nobody in.
 
     Seals and notes nothing.
@@ -298,7 +291,6 @@ def validate_files_alone(
     Args:
         archive: The archive.
         error: Why.
-        say: Takes lines of progress.
         how: Further arguments of `validate_archive`.
     """
     say(Line(f"validate: {error}", Level.WARNING))
@@ -307,7 +299,6 @@ def validate_files_alone(
     return validate_archive(
         archive,
         None,
-        say,
         writes=False,
         signer=signer.without_kafka() if signer is not None else None,
         **how,
@@ -353,7 +344,6 @@ def _validate_open(
         deep=validation.deep,
         forgotten=sealed.journal.noted.forgotten,
         read_many=validation.read_many,
-        say=validation.say,
     )
     answers = look_closer(
         found,
@@ -471,7 +461,7 @@ def _compare(
         finding = Finding(Reason.LOG_REWRITTEN, tp, f"rewritten{begins}: {why}")
         validation.report.findings.append(finding)
     for line in compared.not_compared():
-        validation.say(f"validate: {line}")
+        say(f"validate: {line}")
     return compared
 
 
@@ -547,7 +537,7 @@ def _report_open(validation: _Validation, found: Found, answers: Answers, proof:
     )
     if answers.contents.pending:
         first = answers.contents.pending[0].part
-        validation.say(
+        say(
             f"validate: {first.name} and later batches aren't sealed yet: a drain holds the "
             "archive's lease, and records what Spark read only when it finishes"
         )
@@ -562,11 +552,7 @@ def _write(validation: _Validation, generation: SnapshotGeneration, proof: Proof
     sync_files(generation.root, paths)
     # Before the receipts: what these say can't be deleted, not even if this is killed in between.
     retention = retain(
-        generation.root,
-        paths,
-        validation.snapshot.document.immutability,
-        now=validation.clock(),
-        say=validation.say,
+        generation.root, paths, validation.snapshot.document.immutability, now=validation.clock()
     )
     for receipt in proof.receipts:
         if not generation.write_receipt(receipt, retention):
@@ -642,7 +628,6 @@ def _validate_closed(
         generation.list_data_files(),
         previous,
         deep=validation.deep,
-        say=validation.say,
         superseded=validation.windows.superseded,
         forgotten=validation.sealed.journal.noted.forgotten,
         drained_again=validation.windows.drained_again,
@@ -735,5 +720,4 @@ def _read_again(
         cluster,
         lambda names: same_topics(identity, names, cluster),
         validation.snapshot.document.isolation_level,
-        validation.say,
     )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import datetime
@@ -24,6 +24,7 @@ from kafka_drain.kafka.identity import is_other_cluster
 from kafka_drain.kafka.keeping import EVERYWHERE, KEEPING, is_keeping
 from kafka_drain.kafka.topics import TopicSettings
 from kafka_drain.offsets import TopicPartition
+from kafka_drain.output import say
 from kafka_drain.recovery.commands import Commands
 from kafka_drain.recovery.diff import Archived, Row, Target, compare, not_compared
 from kafka_drain.recovery.restored import Restored, SentTo, Translated
@@ -291,9 +292,7 @@ def _keeping(cluster: KafkaCluster, missing: list[TopicState]) -> Mapping[str, s
     return EVERYWHERE if missing else KEEPING
 
 
-def apply_rows(
-    rows: Iterable[Row], cluster: KafkaCluster, say: Callable[[str], None]
-) -> tuple[int, list[str]]:
+def apply_rows(rows: Iterable[Row], cluster: KafkaCluster) -> tuple[int, list[str]]:
     """Apply differences to a target; each is one request, and may be applied again.
 
     A row that Kafka refuses doesn't stop the others.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from datetime import datetime, timedelta
 
 from kafka_drain.archive.archive import Archive
@@ -39,7 +39,6 @@ def freeze_republish(
     request: RepublishRequest,
     *,
     now: datetime,
-    say: Callable[[str], None],
     lifetime: timedelta = LIFETIME,
     hash_key: bytes = b"",
 ) -> tuple[Republish, FrozenPlan]:
@@ -52,7 +51,6 @@ def freeze_republish(
         cluster: The cluster to send the records to.
         request: The requested republish.
         now: The current time.
-        say: Called with progress lines.
         lifetime: How long the plan may be started.
         hash_key: The key of pseudonyms, if the request names no file that has it.
 
@@ -69,9 +67,7 @@ def freeze_republish(
     pipeline = archive.snapshot().document.pipeline
     named = f"{pipeline} plan {now.isoformat()} {request.name(pipeline)}"
     request = request.model_copy(update={"run_name": named})
-    republish = plan_republish(
-        archive, cluster, request, now=now, say=say, apply=False, hash_key=hash_key
-    )
+    republish = plan_republish(archive, cluster, request, now=now, apply=False, hash_key=hash_key)
     plan = republish.plan
     created_at, expires_at = expiry(now, lifetime)
     frozen = FrozenPlan(
@@ -99,7 +95,6 @@ def plan_approved(
     plan_id: str,
     *,
     now: datetime,
-    say: Callable[[str], None],
     apply: bool,
     hash_key: bytes = b"",
 ) -> tuple[Republish, FrozenPlan]:
@@ -112,7 +107,6 @@ def plan_approved(
         cluster: The cluster to send the records to.
         plan_id: The frozen plan's id.
         now: The current time.
-        say: Called with progress lines.
         apply: Whether the run will be executed.
         hash_key: The key of pseudonyms, if the request names no file that has it.
 
@@ -150,7 +144,6 @@ def plan_approved(
         cluster,
         request,
         now=now,
-        say=say,
         apply=apply,
         approved=Approved({path for path, _ in Outline.of(seen).files}, accept),
         hash_key=hash_key,

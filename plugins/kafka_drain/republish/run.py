@@ -27,7 +27,8 @@ from kafka_drain.errors import (
 )
 from kafka_drain.kafka.cluster import KafkaCluster
 from kafka_drain.offsets import TopicPartition
-from kafka_drain.progress import Level, Line, Progress, level_of
+from kafka_drain.output import Level, Line, level_of, say
+from kafka_drain.progress import Progress
 from kafka_drain.republish.changing.change import Change, schemas_of_rows
 from kafka_drain.republish.changing.function import find_function
 from kafka_drain.republish.changing.function_id import other_function
@@ -90,7 +91,7 @@ class Engine(Protocol):
         """Send groups of jobs, each group's jobs in sequence; Spark's sink uses only the plan."""
 
     def verify(
-        self, plan: RepublishPlan, jobs: list[VerifyJob], say: Callable[[str], None]
+        self, plan: RepublishPlan, jobs: list[VerifyJob]
     ) -> dict[TopicPartition, PartitionMatch]:
         """Verify target partitions."""
 
@@ -101,7 +102,6 @@ def plan_republish(
     request: RepublishRequest,
     *,
     now: datetime,
-    say: Callable[[str], None],
     apply: bool,
     approved: Approved | None = None,
     hash_key: bytes = b"",
@@ -113,7 +113,6 @@ def plan_republish(
         cluster: The cluster to send the records to.
         request: The requested republish.
         now: The current time.
-        say: Called with progress lines.
         apply: Whether the run will be executed. Only then are missing topics created and the
             archive given an id.
         approved: What the plan must be, unless the run has started with it already.
@@ -182,7 +181,6 @@ def plan_republish(
                 request,
                 run=name,
                 now=now,
-                say=say,
                 key=folder.key,
                 apply=apply,
                 files=files,
@@ -197,11 +195,9 @@ def plan_republish(
                 state=archive.state,
             )
         except BaseException:
-            remove_made(cluster, made, say)
+            remove_made(cluster, made)
             raise
-    return Republish(
-        archive, cluster, folder, plan, say, request, replaced, change=change, made=made
-    )
+    return Republish(archive, cluster, folder, plan, request, replaced, change=change, made=made)
 
 
 def _asked_change(request: RepublishRequest, hash_key: bytes) -> Change | None:
@@ -318,7 +314,6 @@ class Republish:
         cluster: The cluster to send the records to.
         run: The run's folder.
         plan: Which records go where.
-        say: Called with progress lines.
         request: The requested republish.
         replaced: The plan that this one replaces because its run never opened.
         attempt: This attempt's number; 0 before it has started.
@@ -330,7 +325,6 @@ class Republish:
     cluster: KafkaCluster
     run: RepublishRun
     plan: RepublishPlan
-    say: Callable[[str], None]
     request: RepublishRequest
     replaced: RepublishPlan | None = None
     attempt: int = 0
@@ -376,7 +370,7 @@ class Republish:
         except (KafkaDrainError, OSError) as error:
             self._tell(f"its new topics are left, as {self.run.folder} can't be read: {error}")
             return
-        remove_made(self.cluster, self.made, self._tell)
+        remove_made(self.cluster, self.made)
 
     def _execute(self, engine: Engine, clock: Callable[[], datetime]) -> dict[str, Any]:
         receipt = self.run.receipt()
@@ -420,7 +414,7 @@ class Republish:
             VerifyJob(root, state, plan.key, tps, self.settings, change)
             for tps in verified_together(plan)
         ]
-        matches = engine.verify(plan, jobs, self._tell)
+        matches = engine.verify(plan, jobs)
         verification, offset_map = summarize(plan, matches)
         for line in verification.lines():
             self._tell(line)
@@ -483,7 +477,7 @@ class Republish:
             try:
                 if gone := targets.look():
                     raise gone
-                self.say(progress.line(what, self._sent(plan, store, timeout=5.0) - before))
+                say(progress.line(what, self._sent(plan, store, timeout=5.0) - before))
                 is_quiet = False
             except TransientError as error:
                 # The senders handle outages themselves.
@@ -495,7 +489,7 @@ class Republish:
 
         try:
             engine(plan, self._jobs(plan, attempt), tick)
-            self.say(progress.line(what, self._sent(plan, store) - before))
+            say(progress.line(what, self._sent(plan, store) - before))
         except KafkaDrainError as error:
             blamed = targets.blame(error)
             if blamed is error:
@@ -611,4 +605,4 @@ class Republish:
         return self.run.receipt() or receipt
 
     def _tell(self, line: str) -> None:
-        self.say(Line(f"republish {self.plan.pipeline}: {line}", level_of(line)))
+        say(Line(f"republish {self.plan.pipeline}: {line}", level_of(line)))

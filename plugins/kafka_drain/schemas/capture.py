@@ -9,7 +9,7 @@ asked again the next time.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 
@@ -87,7 +87,6 @@ def capture_schemas(
     registry: SchemaRegistry,
     *,
     now: datetime,
-    say: Callable[[str], None] = lambda line: None,
     subjects: Iterable[str] = (),
     writes: bool = True,
 ) -> Capture:
@@ -97,7 +96,6 @@ def capture_schemas(
         archive: The archive.
         registry: The registry of the records' schemas.
         now: The current time.
-        say: Called with progress lines.
         subjects: Subjects to keep in addition to those of the ids, of the topics, and those that
             are kept already.
         writes: Whether to write what was found; False for a dry run.
@@ -109,7 +107,7 @@ def capture_schemas(
     """
     snapshot = archive.snapshot()
     before = read_document(archive.root)
-    seen, through = _read_new(snapshot, before, say)
+    seen, through = _read_new(snapshot, before)
     document = before.model_copy(
         update={
             "format_version": FORMAT_VERSION,
@@ -253,13 +251,11 @@ def _versions(subjects: Iterable[SubjectRow]) -> list[tuple[str, int]]:
     return [(subject.name, row.version) for subject in subjects for row in subject.versions]
 
 
-def _read_new(
-    snapshot: Snapshot, before: RegistryDocument, say: Callable[[str], None]
-) -> tuple[Counter[Seen], ReadThroughRow]:
+def _read_new(snapshot: Snapshot, before: RegistryDocument) -> tuple[Counter[Seen], ReadThroughRow]:
     """Count the ids of records drained since the last time; return how far was read, too."""
     files, through = _new_files(snapshot, before.read_through)
     counts: Counter[Seen] = Counter()
-    ticker = Ticker("read schema ids", Progress("files", len(files)), say)
+    ticker = Ticker("read schema ids", Progress("files", len(files)))
     for number, file in enumerate(files):
         path = path_of(str(snapshot.root), file.path)
         topic = topic_of(file.path)

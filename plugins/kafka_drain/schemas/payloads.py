@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from kafka_drain.errors import KafkaDrainError
+from kafka_drain.output import say
 from kafka_drain.schemas import exact_json
 from kafka_drain.schemas.decoders import Decoders, Headers, SchemaText
 from kafka_drain.schemas.schema_ids import SchemaId
@@ -50,16 +51,10 @@ class Payloads:
 
     Args:
         find: Returns a schema by its id or GUID; None if it is unknown.
-        say: Called once for each reason why a schema can't be used.
     """
 
-    def __init__(
-        self,
-        find: Callable[[SchemaId], SchemaText | None],
-        say: Callable[[str], None] = lambda line: None,
-    ) -> None:
+    def __init__(self, find: Callable[[SchemaId], SchemaText | None]) -> None:
         self._kinds: dict[SchemaId, str] = {}
-        self._say = say
         self._said: set[str] = set()
 
         def noting(id_: SchemaId) -> SchemaText | None:
@@ -86,7 +81,7 @@ class Payloads:
             # The library for Protobuf is missing.
             if str(error) not in self._said:
                 self._said.add(str(error))
-                self._say(f"WARNING {part}s are shown as bytes: {error}")
+                say(f"WARNING {part}s are shown as bytes: {error}")
             decoded = None
         except Exception:  # decoders raise whatever bytes that don't fit lead them to
             # Bytes that only look as if they had an id, or whose schema isn't kept.

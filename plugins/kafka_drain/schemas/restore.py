@@ -6,7 +6,7 @@ comparison, and only the rest is registered.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -17,6 +17,7 @@ from kafka_drain.archive.documents import RegisteredRow, RegistryDocument, Schem
 from kafka_drain.archive.format_version import FORMAT_VERSION
 from kafka_drain.archive.schema_seals import REGISTRY, SEALS, check_schemas
 from kafka_drain.errors import ArchiveError, ConfigError
+from kafka_drain.output import say
 from kafka_drain.schemas.capture import read_document, seen_ids
 from kafka_drain.schemas.registry import SchemaRegistry
 from kafka_drain.schemas.restore_order import (
@@ -99,9 +100,7 @@ class Restore:
         notes += document.notes
         return RestorePlan(self.registry.url, self.ids, steps, held, refusals, notes)
 
-    def apply(
-        self, plan: RestorePlan, *, now: datetime, say: Callable[[str], None] = lambda line: None
-    ) -> SchemaMapDocument:
+    def apply(self, plan: RestorePlan, *, now: datetime) -> SchemaMapDocument:
         """Register what is missing, set the subjects' settings, and write the map.
 
         Raises:

@@ -15,7 +15,8 @@ from typing import ClassVar
 
 from kafka_drain.errors import KafkaDrainError, SparkJobError
 from kafka_drain.outages import Watch
-from kafka_drain.progress import Level, Line, SparkUiLine, read_progress_line
+from kafka_drain.output import Level, Line, SparkUiLine
+from kafka_drain.progress import read_progress_line
 from kafka_drain.spark.connect import TOKEN_VARIABLE, ConnectAddress
 from kafka_drain.spark.connect_reaching import look_at_server, require_server
 from kafka_drain.spark.engine import Found, ServerGoneError, run_on

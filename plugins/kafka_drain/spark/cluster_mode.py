@@ -22,7 +22,7 @@ from typing import Any, ClassVar
 
 from kafka_drain.errors import ConfigError, LockedError, SparkJobError
 from kafka_drain.outages import Outages
-from kafka_drain.progress import Level, Line
+from kafka_drain.output import Level, Line
 from kafka_drain.spark.client_mode import SparkSubmit, read_spark_line
 from kafka_drain.spark.cluster_manager import ClusterApplication, ClusterManager, NoAnswerError
 from kafka_drain.spark.engine import Found, run_on

@@ -14,6 +14,7 @@ from importlib.metadata import version
 from kafka_drain.child_process import EndsWithParent
 from kafka_drain.config.spark_conf import AVRO_LIMITS, DEFAULTS, FIXED, add_java_options
 from kafka_drain.errors import ConfigError, MachineError
+from kafka_drain.output import say
 from kafka_drain.spark import java
 from kafka_drain.spark.cds import archive_name, find_class_archive, sharing_options
 from kafka_drain.spark.connect import DEFAULT_PORT, ConnectAddress
@@ -94,14 +95,11 @@ def server_command(
     ]
 
 
-def run_server(
-    options: ServerOptions, say: Callable[[str], None], ready: Callable[[], None] = lambda: None
-) -> int:
+def run_server(options: ServerOptions, ready: Callable[[], None] = lambda: None) -> int:
     """Run a server until it ends; return its exit code. It ends with this process, however it does.
 
     Args:
         options: How it is started.
-        say: Receives messages.
         ready: Called when it accepts connections.
 
     Raises:

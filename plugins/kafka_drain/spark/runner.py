@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from kafka_drain.progress import Line
+from kafka_drain.output import Line
 from kafka_drain.spark.client_mode import SparkConnect, SparkProcess, SparkSubmit
 from kafka_drain.spark.cluster_mode import SparkCluster
 from kafka_drain.spark.place import Place, SparkConnection

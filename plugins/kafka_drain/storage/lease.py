@@ -31,6 +31,7 @@ from upath import UPath
 from kafka_drain.clock import Clock, utc_now
 from kafka_drain.errors import ArchiveError, LockedError
 from kafka_drain.outages import REPEAT_SECONDS
+from kafka_drain.output import say
 from kafka_drain.progress import duration_text
 from kafka_drain.storage.lease_store import lease_store
 from kafka_drain.storage.lease_takeover import Takeover, clock_ahead, may_take_over
@@ -94,7 +95,6 @@ def hold_lease(
     root: UPath,
     *,
     run: str,
-    say: Callable[[str], None],
     seconds: float = SECONDS,
     clock: Clock = utc_now,
     wait: Callable[[float], object] = time.sleep,
@@ -107,7 +107,6 @@ def hold_lease(
     Args:
         root: The archive's folder; created if missing, and removed again if it stays empty.
         run: Name of the holder for display: Airflow's run id, or `terminal`.
-        say: Receives lines about a lease that was taken over or lost.
         seconds: Duration of the lease without renewal; it is renewed every third of that.
         clock: Returns the time; replaced in tests.
         wait: Waits for a number of seconds, between checks of a lease from the future.
@@ -120,7 +119,7 @@ def hold_lease(
     """
     require_reachable(root)
     made = [folder for folder in (root, *root.parents) if is_local(root) and not folder.exists()]
-    lease = Lease(root, run=run, say=say, seconds=seconds, clock=clock, wait=wait, token=token)
+    lease = Lease(root, run=run, seconds=seconds, clock=clock, wait=wait, token=token)
     try:
         lease.acquire()
         ended = threading.Event()
@@ -141,13 +140,7 @@ def hold_lease(
 
 
 @contextmanager
-def wait_for_lease(
-    root: UPath,
-    *,
-    run: str,
-    say: Callable[[str], None],
-    wait_seconds: float = WAIT_SECONDS,
-) -> Iterator[Lease]:
+def wait_for_lease(root: UPath, *, run: str, wait_seconds: float = WAIT_SECONDS) -> Iterator[Lease]:
     """Take a lease as `hold_lease` does, but wait while another process briefly holds it.
 
     Says whom it waits for, and how long at most, if that isn't over soon.
@@ -160,7 +153,7 @@ def wait_for_lease(
     with ExitStack() as stack:
         while True:
             try:
-                lease = stack.enter_context(hold_lease(root, run=run, say=say))
+                lease = stack.enter_context(hold_lease(root, run=run))
                 break
             except LockedError as error:
                 now = time.monotonic()
@@ -188,7 +181,6 @@ class Lease:
         root: UPath,
         *,
         run: str,
-        say: Callable[[str], None],
         seconds: float = SECONDS,
         clock: Clock = utc_now,
         wait: Callable[[float], object] = time.sleep,
@@ -202,7 +194,6 @@ class Lease:
         self.lost = threading.Event()
         self._root = root
         self._run = run
-        self._say = say
         self._lasts = timedelta(seconds=seconds)
         self._clock = clock
         self._wait = wait
@@ -240,7 +231,7 @@ class Lease:
                 self._expires_at = found.expires_at or now
                 return
             if takeover is Takeover.WATCH:
-                self._say(
+                say(
                     f"{self._root}: {found.in_future(now, self._lasts)}. Watching the lease for "
                     f"{duration_text(self._lasts.total_seconds())}: a live holder would renew it"
                 )
@@ -250,7 +241,7 @@ class Lease:
             if takeover is Takeover.HELD:
                 raise self._refusal(found, now)
             if self._replace(found):
-                self._say(f"{self._root}: took over the lease of {found}, which {_why(takeover)}")
+                say(f"{self._root}: took over the lease of {found}, which {_why(takeover)}")
                 return
         raise ArchiveError(f"{self.path} can neither be created nor read; remove it")
 
@@ -297,7 +288,7 @@ class Lease:
                     self._expires_at = found.expires_at
         except Exception as error:
             # Each store has its own exceptions, and none may kill the renewing thread.
-            self._say(f"{self._root}: the lease couldn't be renewed: {error}")
+            say(f"{self._root}: the lease couldn't be renewed: {error}")
             if self._clock() >= self._expires_at:
                 self._lose(None)
 
@@ -317,7 +308,7 @@ class Lease:
                 if not self.lost.is_set():
                     self._lose(found)
         except Exception as error:
-            self._say(f"{self.path} couldn't be removed ({error}); the lease expires by itself")
+            say(f"{self.path} couldn't be removed ({error}); the lease expires by itself")
 
     def _document(self, expires_at: datetime) -> dict[str, Any]:
         document = LeaseDocument(
@@ -337,7 +328,7 @@ class Lease:
             seen = f"it expired at {_iso(self._expires_at)} before it was renewed"
         else:
             seen = f"it now belongs to {found}"
-        self._say(
+        say(
             f"{self._root}: THE LEASE IS LOST: {seen}. Another drain may write at the same time; "
             "Spark lets only one of them commit a batch and fails the other, so don't start a "
             "third one, and validate when both have finished"

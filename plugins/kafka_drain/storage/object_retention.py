@@ -276,12 +276,7 @@ def require_lockable(root: UPath, wanted: Immutability) -> None:
 
 
 def retain(
-    root: UPath,
-    paths: Iterable[str],
-    asked_for: Immutability | None,
-    *,
-    now: datetime,
-    say: Callable[[str], None],
+    root: UPath, paths: Iterable[str], asked_for: Immutability | None, *, now: datetime
 ) -> Retention | None:
     """Lock files that others wrote; those that are locked already, for as long, are left alone.
 
@@ -292,7 +287,6 @@ def retain(
         paths: The files, relative to it.
         asked_for: How they are locked; None for not at all.
         now: The current time.
-        say: Called with lines of progress.
 
     Returns:
         The lock, which their receipt is to have too; None for none.
@@ -325,7 +319,7 @@ def retain(
                 "lock files (docs/immutable.md says what it needs), then run this again"
             ) from error
 
-    _each(lock, sorted(set(paths)), f"lock {root}", say)
+    _each(lock, sorted(set(paths)), f"lock {root}")
     return wanted
 
 
@@ -335,14 +329,11 @@ class StoreLocks:
     Args:
         root: The archive's folder; no file of a local one is locked.
         what: Prefix of the lines of progress.
-        say: Called with these.
         clock: Returns the time at which a lock counts; None for the current one.
     """
 
-    def __init__(
-        self, root: UPath, what: str, say: Callable[[str], None], clock: Clock | None = None
-    ) -> None:
-        self._root, self._what, self._say = root, what, say
+    def __init__(self, root: UPath, what: str, clock: Clock | None = None) -> None:
+        self._root, self._what = root, what
         self._clock = clock or utc_now
         self._known: dict[str, Held] = {}
 
@@ -358,7 +349,7 @@ class StoreLocks:
             for path in new:
                 self._ask(path)
         else:
-            _each(self._ask, new, self._what, self._say)
+            _each(self._ask, new, self._what)
         return {path: self._known[path] for path in wanted if path in self._known}
 
     def locked(self, paths: Iterable[str]) -> dict[str, Held]:
@@ -381,7 +372,7 @@ class StoreLocks:
                 self._known[path] = Held(int(where.stat().st_size))
 
 
-def locked_in(folder: UPath, say: Callable[[str], None]) -> Locked:
+def locked_in(folder: UPath) -> Locked:
     """Return which files of a folder, that nobody uses, the store refuses to delete or hide now.
 
     In S3's buckets that lock, a deletion hides: the locked version stays behind a marker.
@@ -390,13 +381,11 @@ def locked_in(folder: UPath, say: Callable[[str], None]) -> Locked:
         return Locked()
     prefix = folder.path.rstrip("/") + "/"
     paths = [path.removeprefix(prefix) for path in folder.fs.find(folder.path)]
-    return StoreLocks(folder, f"look {folder}", say).summary(paths)
+    return StoreLocks(folder, f"look {folder}").summary(paths)
 
 
-def _each(
-    act: Callable[[str], None], paths: list[str], what: str, say: Callable[[str], None]
-) -> None:
-    ticker, counting, done = Ticker(what, Progress("files", len(paths)), say), threading.Lock(), 0
+def _each(act: Callable[[str], None], paths: list[str], what: str) -> None:
+    ticker, counting, done = Ticker(what, Progress("files", len(paths))), threading.Lock(), 0
 
     def one(path: str) -> None:
         nonlocal done

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -21,6 +21,7 @@ from kafka_drain.config.pipeline import Pipeline
 from kafka_drain.errors import LockedError, ManifestInvalidError
 from kafka_drain.kafka.cluster import KafkaCluster
 from kafka_drain.offsets import count, subtract
+from kafka_drain.output import say
 from kafka_drain.proof.sealing import Identity
 from kafka_drain.proof.window_checks import check_files_of
 from kafka_drain.spark.engine import SparkRunner
@@ -75,7 +76,6 @@ def run_backfill(
     runner: SparkRunner,
     *,
     run: str,
-    say: Callable[[str], None],
     replace_changed: Sequence[str] = (),
 ) -> dict[str, Any]:
     """Drain, prove and seal what a plan says; it must have something to drain.
@@ -92,9 +92,7 @@ def run_backfill(
     with private_folder() as folder:
         job = open_backfill(plan, pipeline, cluster, folder)
         job.run(runner)
-        receipt = finish_backfill(
-            plan, job, cluster, run=run, say=say, replace_changed=replace_changed
-        )
+        receipt = finish_backfill(plan, job, cluster, run=run, replace_changed=replace_changed)
     return plan.to_dict() | {"records": receipt.records, "receipt": receipt.where}
 
 
@@ -104,7 +102,6 @@ def finish_backfill(
     cluster: KafkaCluster,
     *,
     run: str,
-    say: Callable[[str], None],
     replace_changed: Sequence[str] = (),
 ) -> Receipt:
     """Prove what was drained, and seal it unless another run has sealed some of it in the meantime.
@@ -122,18 +119,17 @@ def finish_backfill(
         job,
         cluster,
         identity,
-        say,
         plan.acknowledged,
         plan.accepts,
         held=plan.held,
         replace_changed=replace_changed,
     )
-    with wait_for_lease(plan.archive.root / "windows", run=run, say=say):
+    with wait_for_lease(plan.archive.root / "windows", run=run):
         if not plan.replaces:
             _refuse_owned(plan)
-        sealed = seal_proven(plan.archive, plan.window, receipt, say=say)
+        sealed = seal_proven(plan.archive, plan.window, receipt)
         if plan.replaces:
-            _remove_replaced(plan, say)
+            _remove_replaced(plan)
     return sealed
 
 
@@ -149,7 +145,7 @@ def _of_interval(plan: BackfillPlan) -> Snapshot:
     return narrowed(snapshot, Asked(names=frozenset(own)))
 
 
-def _remove_replaced(plan: BackfillPlan, say: Callable[[str], None]) -> None:
+def _remove_replaced(plan: BackfillPlan) -> None:
     """Remove windows whose files this one replaces; if killed, the next forced backfill continues.
 
     The oldest goes first: the window that replaces its files must be present as long as it is.
@@ -160,13 +156,13 @@ def _remove_replaced(plan: BackfillPlan, say: Callable[[str], None]) -> None:
     snapshot = plan.archive.snapshot()
     standing = snapshot.fold.standing_for(plan.interval.key)
     going = [receipt for receipt in standing.receipts if not standing.holds_records(receipt)]
-    held = held_back(snapshot, {file.path for receipt in going for file in receipt.files}, say)
+    held = held_back(snapshot, {file.path for receipt in going for file in receipt.files})
     for receipt in standing.by_time:
         if receipt.window == plan.window.key:
             continue
         if receipt in going and held.isdisjoint(file.path for file in receipt.files):
             window = Window(plan.archive.root, receipt.window)
-            if (locked := locked_in(window.folder, say)).files:
+            if (locked := locked_in(window.folder)).files:
                 say(f"backfill {plan.archive.root}: keeping window {window.key}: {locked}")
                 continue
             note_sealed(plan.archive.root, Noted(documents={receipt.where: REMOVED}))

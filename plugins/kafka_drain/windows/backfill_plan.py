@@ -38,7 +38,7 @@ from kafka_drain.intervals import Interval, TimeRange, milliseconds
 from kafka_drain.kafka.cluster import KafkaCluster
 from kafka_drain.kafka.identity import earlier_incarnations
 from kafka_drain.offsets import OffsetRange, TopicPartition, count, merge, subtract
-from kafka_drain.progress import Level, Line
+from kafka_drain.output import Level, Line
 from kafka_drain.proof.log_tails import archived_tails
 from kafka_drain.windows.time_bounds import TimeBounds
 

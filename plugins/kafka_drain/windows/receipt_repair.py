@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import os
 from bisect import insort
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime, timezone
@@ -40,7 +40,7 @@ from kafka_drain.archive.receipts import (
 from kafka_drain.archive.snapshot import Snapshot
 from kafka_drain.clock import utc_now
 from kafka_drain.errors import ArchiveError
-from kafka_drain.progress import Level, Line
+from kafka_drain.output import Level, Line, say
 from kafka_drain.storage.immutability import Retention
 from kafka_drain.storage.json_files import create_text
 from kafka_drain.storage.paths import is_local, list_folder, read_bytes, sync_folder
@@ -129,7 +129,7 @@ def plan_document_repair(root: UPath, *, forget: bool = False) -> DocumentRepair
     return DocumentRepairPlan(root, _Look(root, forget).look())
 
 
-def repair_documents(root: UPath, say: Callable[[str], None], *, forget: bool = False) -> None:
+def repair_documents(root: UPath, *, forget: bool = False) -> None:
     """Restore named documents from their copies, move aside unreadable ones that nothing names.
 
     The caller holds the leases of the archive, of its maintenance and of its windows. If killed, it
@@ -148,10 +148,10 @@ def repair_documents(root: UPath, say: Callable[[str], None], *, forget: bool = 
         if not plan.to_do:
             return
         for repair in plan.to_do:
-            _carry_out(root, repair, say)
+            _carry_out(root, repair)
 
 
-def _carry_out(root: UPath, repair: DocumentRepair, say: Callable[[str], None]) -> None:
+def _carry_out(root: UPath, repair: DocumentRepair) -> None:
     path = root / repair.where
     if repair.seen is not Seen.MISSING:
         say(f"repair {root}: renamed {repair.where} to {_set_aside(path, repair.seen)}")

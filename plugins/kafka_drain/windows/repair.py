@@ -23,6 +23,7 @@ from kafka_drain.config.pipeline import Pipeline
 from kafka_drain.errors import CheckpointError, KafkaDrainError
 from kafka_drain.findings import errors
 from kafka_drain.kafka.cluster import KafkaCluster
+from kafka_drain.output import say
 from kafka_drain.proof.report import Report
 from kafka_drain.proof.sealing import Identity
 from kafka_drain.proof.validation import validate_archive
@@ -61,12 +62,11 @@ class RepairRequest:
     replace_changed: Sequence[str] = ()
     new_journal: bool = False
 
-    def validate(self, say: Callable[[str], None], *, writes: bool) -> Report:
+    def validate(self, *, writes: bool) -> Report:
         """Validate the archive; seal what is proven if `writes`."""
         return validate_archive(
             self.archive,
             self.cluster,
-            say,
             deep=self.deep,
             acknowledge_expired=self.acknowledge_expired,
             writes=writes,
@@ -94,7 +94,7 @@ class RepairPreview:
         return {"archive": str(self.documents.root), "mends": self.documents.lines()}
 
 
-def preview_repair(request: RepairRequest, say: Callable[[str], None]) -> RepairPreview:
+def preview_repair(request: RepairRequest) -> RepairPreview:
     """Find out what a repair would do, and say it, without changing anything.
 
     Raises:
@@ -102,11 +102,11 @@ def preview_repair(request: RepairRequest, say: Callable[[str], None]) -> Repair
     """
     archive = request.archive
     documents = plan_document_repair(archive.root, forget=request.new_journal)
-    _say_all(documents.lines(), say)
+    _say_all(documents.lines())
     if request.new_journal and not documents.to_do:
-        recreate_journal(archive, say, dry_run=True)
+        recreate_journal(archive, dry_run=True)
     try:
-        report = request.validate(say, writes=False)
+        report = request.validate(writes=False)
         plan = plan_repair(archive, report)
     except KafkaDrainError as error:
         # The validation may need the very documents that a repair would restore.
@@ -114,17 +114,12 @@ def preview_repair(request: RepairRequest, say: Callable[[str], None]) -> Repair
             raise
         say(f"repair {archive.root}: any other damage only shows once this is repaired: {error}")
         return RepairPreview(documents, None, is_sound=False)
-    _say_all(plan.lines(), say)
+    _say_all(plan.lines())
     return RepairPreview(documents, plan, is_sound=not errors(report.findings))
 
 
 def run_repair(
-    request: RepairRequest,
-    pipeline: Callable[[], Pipeline],
-    runner: SparkRunner,
-    *,
-    run: str,
-    say: Callable[[str], None],
+    request: RepairRequest, pipeline: Callable[[], Pipeline], runner: SparkRunner, *, run: str
 ) -> Report:
     """Restore, rebuild and drain what can be repaired, and validate the result.
 
@@ -134,7 +129,6 @@ def run_repair(
             documents were restored that it may be read from.
         runner: Runs Spark applications.
         run: Name of this run, for display.
-        say: Called with lines of progress.
 
     Returns:
         The report of the last validation, which isn't written to the archive.
@@ -147,42 +141,42 @@ def run_repair(
         KafkaDrainError: As `validate_archive` and `finish_window` do.
     """
     archive = request.archive
-    _repair_documents(request, run=run, say=say)
-    report = request.validate(say, writes=True)
+    _repair_documents(request, run=run)
+    report = request.validate(writes=True)
     plan = plan_repair(archive, report)
-    _say_all(plan.lines(), say)
+    _say_all(plan.lines())
     if plan.nothing_to_do:
         return report
-    with hold_lease(archive.root, run=run, say=say):
+    with hold_lease(archive.root, run=run):
         if plan.manifest is not None:
             say(f"repair {archive.root}: the manifest lists {repair_manifest(plan):,} files again")
             # Offsets that looked lost may just not have been listed.
-            plan = plan_repair(archive, request.validate(say, writes=True))
+            plan = plan_repair(archive, request.validate(writes=True))
         if plan.ranges:
-            receipt = _drain_lost(plan, request, pipeline(), runner, run=run, say=say)
+            receipt = _drain_lost(plan, request, pipeline(), runner, run=run)
             say(
                 f"repair {archive.root}: window {receipt.window} holds {receipt.records:,} "
                 "records, sealed"
             )
-    return request.validate(say, writes=True)
+    return request.validate(writes=True)
 
 
-def _repair_documents(request: RepairRequest, *, run: str, say: Callable[[str], None]) -> None:
+def _repair_documents(request: RepairRequest, *, run: str) -> None:
     """Restore or move aside damaged sealed documents, then recreate the journal if requested."""
     root = request.archive.root
     # Without a lease: if nothing is wrong, a drain may be running.
     documents = plan_document_repair(root, forget=request.new_journal)
     if not documents.to_do and not request.new_journal:
-        _say_all(documents.lines(), say)
+        _say_all(documents.lines())
         return
     with (
-        hold_lease(root, run=run, say=say),
-        hold_lease(root / "maintenance", run=run, say=say),
-        wait_for_lease(root / "windows", run=run, say=say),
+        hold_lease(root, run=run),
+        hold_lease(root / "maintenance", run=run),
+        wait_for_lease(root / "windows", run=run),
     ):
-        repair_documents(root, say, forget=request.new_journal)
+        repair_documents(root, forget=request.new_journal)
         if request.new_journal:
-            recreate_journal(request.archive, say, dry_run=False)
+            recreate_journal(request.archive, dry_run=False)
 
 
 def repair_manifest(plan: RepairPlan) -> int:
@@ -205,13 +199,7 @@ def repair_manifest(plan: RepairPlan) -> int:
 
 
 def _drain_lost(
-    plan: RepairPlan,
-    request: RepairRequest,
-    pipeline: Pipeline,
-    runner: SparkRunner,
-    *,
-    run: str,
-    say: Callable[[str], None],
+    plan: RepairPlan, request: RepairRequest, pipeline: Pipeline, runner: SparkRunner, *, run: str
 ) -> Receipt:
     archive, cluster = plan.archive, request.cluster
     # Check before draining for hours: with damage like this, the window couldn't be sealed.
@@ -228,12 +216,11 @@ def _drain_lost(
             cluster,
             identity,
             run=run,
-            say=say,
             acknowledged=plan.acknowledged,
             replace_changed=request.replace_changed,
         )
 
 
-def _say_all(lines: Sequence[str], say: Callable[[str], None]) -> None:
+def _say_all(lines: Sequence[str]) -> None:
     for line in lines:
         say(line)

@@ -21,7 +21,7 @@ from kafka_drain.config.offset_ranges import range_name
 from kafka_drain.findings import OF_SEALED, Finding, Reason, errors
 from kafka_drain.gaps import Gap, GapReason
 from kafka_drain.offsets import OffsetRange, TopicPartition, count, merge, overlapping, subtract
-from kafka_drain.progress import Level, Line
+from kafka_drain.output import Level, Line
 from kafka_drain.proof.report import Report
 
 Ranges = dict[TopicPartition, list[OffsetRange]]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any
@@ -37,7 +37,8 @@ from kafka_drain.kafka.identity import next_incarnation, refuse_other_cluster
 from kafka_drain.metadata_log.manifest import SinkFile
 from kafka_drain.offsets import OffsetRange, TopicPartition, to_spark_json
 from kafka_drain.outages import REPEAT_SECONDS
-from kafka_drain.progress import Level, Line, duration_text
+from kafka_drain.output import Level, Line, say
+from kafka_drain.progress import duration_text
 from kafka_drain.proof.committed_files import read_committed_files
 from kafka_drain.proof.content_checks import Reread, SegmentFiles
 from kafka_drain.proof.gap_explanation import same_topics
@@ -279,9 +280,7 @@ def _given_up(
     if not state.new:
         return {}
     generation = state.generation
-    files, _ = read_committed_files(
-        generation, state.new, generation.document.format, lambda line: None
-    )
+    files, _ = read_committed_files(generation, state.new, generation.document.format)
     return given_up({tp: first[tp] for tp in same}, held_ranges(files))
 
 
@@ -385,7 +384,7 @@ def _compared(
     from kafka_drain.proof.rereading import compare_with_kafka
 
     document = snapshot.document
-    files, damage = read_committed_files(owner, listed, file_format, lambda line: None)
+    files, damage = read_committed_files(owner, listed, file_format)
     open_ones = [file for file in files if not file.locked]
     reread = Reread()
     if open_ones:
@@ -395,7 +394,6 @@ def _compared(
             cluster,
             lambda names: same_topics(identity, names, cluster),
             document.isolation_level,
-            lambda line: None,
         )
     return files, reread, not damage and len(open_ones) == len(files)
 
@@ -517,7 +515,6 @@ def _refuse_short(
 
 def roll(
     plan: RollPlan,
-    say: Callable[[str], None],
     *,
     reason: str | None = None,
     file_format: str | None = None,
@@ -527,15 +524,14 @@ def roll(
 
     Args:
         plan: The plan to carry out.
-        say: Called with each output line.
         reason: The reason to note instead of the plan's.
         file_format: Format of the new generation's files; None keeps the closed generation's.
         partition_by: Partition columns of its folders; None keeps the closed generation's.
     """
     document = plan.closed.document
-    _refuse_locked(plan, say)
+    _refuse_locked(plan)
     for key in plan.voided:
-        _void(plan.archive, Window(plan.archive.root, key), say)
+        _void(plan.archive, Window(plan.archive.root, key))
     opened = plan.archive.generation(plan.closed.number + 1)
     opened.write(
         starting_offsets=plan.starting_offsets,
@@ -562,7 +558,6 @@ def run_roll(
     replace_changed: Collection[str] = (),
     may_discard: bool = False,
     run: str,
-    say: Callable[[str], None],
 ) -> RollPlan:
     """Plan a roll and carry it out, while no drain is running.
 
@@ -576,7 +571,6 @@ def run_roll(
         may_discard: Whether it may remove windows and give up records; without it, such a roll is
             refused.
         run: Name of this run, for display.
-        say: Called with each output line.
 
     Returns:
         The plan that was carried out.
@@ -587,7 +581,7 @@ def run_roll(
         KafkaDrainError: As `plan_roll` does.
     """
     archive.require()  # no lease is written to any other folder
-    with hold_lease(archive.root, run=run, say=say):
+    with hold_lease(archive.root, run=run):
         plan = plan_roll(
             archive,
             cluster,
@@ -603,14 +597,14 @@ def run_roll(
                 f"this roll of {archive.root} removes a window or gives up records, as shown "
                 "above; nothing was changed. Pass --apply to carry it out"
             )
-        roll(plan, say)
+        roll(plan)
     return plan
 
 
-def _refuse_locked(plan: RollPlan, say: Callable[[str], None]) -> None:
+def _refuse_locked(plan: RollPlan) -> None:
     """Refuse to remove windows that the store locks, before anything is changed."""
     for key in plan.voided:
-        locked = locked_in(Window(plan.archive.root, key).folder, say)
+        locked = locked_in(Window(plan.archive.root, key).folder)
         if locked.files:
             raise ArchiveError(
                 f"{plan.archive.root}: window {key} can't be removed, as this roll would have to: "
@@ -619,13 +613,13 @@ def _refuse_locked(plan: RollPlan, say: Callable[[str], None]) -> None:
             )
 
 
-def _void(archive: Archive, window: Window, say: Callable[[str], None]) -> None:
+def _void(archive: Archive, window: Window) -> None:
     """Remove a window whose offsets are drained again.
 
     If killed half way, its offsets count as lost: the next validation finds them, and a repair
     drains them.
     """
-    with wait_for_lease(archive.root / "windows", run="roll", say=say):
+    with wait_for_lease(archive.root / "windows", run="roll"):
         gone = {f"{window.name}/{name}": REMOVED for name in ("receipt.json", "plan.json")}
         note_sealed(archive.root, Noted(documents=gone))
         (window.folder / "receipt.json").unlink(missing_ok=True)
@@ -655,12 +649,7 @@ def due_for_roll(snapshot: Snapshot, max_manifest_lines: int, max_days: int, now
 
 
 def roll_between_drains(
-    archive: Archive,
-    cluster: KafkaCluster,
-    *,
-    run: str,
-    say: Callable[[str], None],
-    wait_seconds: float,
+    archive: Archive, cluster: KafkaCluster, *, run: str, wait_seconds: float
 ) -> RollPlan | None:
     """Roll as soon as no drain is running and everything is sealed.
 
@@ -668,7 +657,6 @@ def roll_between_drains(
         archive: The archive.
         cluster: The Kafka cluster that it was drained from.
         run: Name of this run for display: Airflow's run id, or `terminal`.
-        say: Called with the plan's lines, what is waited for, or why nothing is done.
         wait_seconds: How long to wait for a drain and its validation to finish.
 
     Returns:
@@ -680,11 +668,11 @@ def roll_between_drains(
     deadline, said = time.monotonic() + wait_seconds, -math.inf
     while True:
         try:
-            with hold_lease(archive.root, run=run, say=say):
+            with hold_lease(archive.root, run=run):
                 plan = plan_roll(archive, cluster)
                 for line in plan.lines():
                     say(line)
-                roll(plan, say)
+                roll(plan)
                 return plan
         except (LockedError, CheckpointError) as error:
             now = time.monotonic()

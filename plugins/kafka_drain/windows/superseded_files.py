@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Collection
 from dataclasses import replace
 
 from upath import UPath
@@ -14,7 +14,8 @@ from kafka_drain.archive.snapshot import Snapshot, SnapshotWindow
 from kafka_drain.archive.soundness import refuse_unsound
 from kafka_drain.clock import utc_now
 from kafka_drain.errors import DataFileError, KeyUnavailableError
-from kafka_drain.progress import Level, Line, Progress, Ticker
+from kafka_drain.output import Level, Line, say
+from kafka_drain.progress import Progress, Ticker
 from kafka_drain.proof.replacement import NAMED, Replacement
 from kafka_drain.proof.window_checks import check_files_of
 from kafka_drain.republish.planning.runs import RepublishRun, list_runs
@@ -24,7 +25,7 @@ from kafka_drain.storage.paths import has_folders, is_local
 from kafka_drain.windows.removal import removable
 
 
-def remove_unsealed(archive: Archive, say: Callable[[str], None]) -> None:
+def remove_unsealed(archive: Archive) -> None:
     """Remove maintenance windows that were killed before they were sealed; no reader uses them.
 
     Raises:
@@ -33,7 +34,7 @@ def remove_unsealed(archive: Archive, say: Callable[[str], None]) -> None:
     """
     for window in refuse_unsound(archive.snapshot()).snapshot.unsealed:
         if window.is_maintained:
-            if (locked := locked_in(window.folder, say)).files:
+            if (locked := locked_in(window.folder)).files:
                 say(
                     f"remove {archive.root}: keeping window {window.key}, which was never sealed: "
                     f"{locked}; a later maintenance removes it"
@@ -43,9 +44,7 @@ def remove_unsealed(archive: Archive, say: Callable[[str], None]) -> None:
             window.folder.fs.rm(window.folder.path, recursive=True)
 
 
-def remove_superseded(
-    archive: Archive, say: Callable[[str], None], locks: StoreLocks | None = None
-) -> dict[str, int]:
+def remove_superseded(archive: Archive, locks: StoreLocks | None = None) -> dict[str, int]:
     """Delete the intact files that sealed windows replace; if killed, the next run continues.
 
     Files that a republish was planned with stay until it has finished or was abandoned, and files
@@ -59,7 +58,6 @@ def remove_superseded(
 
     Args:
         archive: The archive.
-        say: Called with lines of progress.
         locks: What the store locks, if it was asked in this run already.
 
     Returns:
@@ -72,10 +70,10 @@ def remove_superseded(
     snapshot = refuse_unsound(archive.snapshot()).snapshot
     gone = snapshot.fold.gone
     there = _there(archive, gone)
-    locks = locks or StoreLocks(archive.root, f"remove {archive.root}", say)
+    locks = locks or StoreLocks(archive.root, f"remove {archive.root}")
     # Before the windows are read: all that stand for locked files would be, each day until then.
     free = there - locks.locked(there).keys()
-    free -= held_back(snapshot, free, say)
+    free -= held_back(snapshot, free)
     damage = check_files_of(snapshot.fold.relied_on(free), deep=True, superseded=gone)
     needed = needed_files(archive) if there else {}
     paths = removable(free, frozenset().union(*needed.values()), damage)
@@ -92,7 +90,7 @@ def remove_superseded(
             f"remove {archive.root}: keeping {locks.summary(there)}: the store refuses to delete "
             "them before; no reader gets them, and a later maintenance removes them"
         )
-    ticker = Ticker(f"remove {archive.root}", Progress("files", len(paths)), say)
+    ticker = Ticker(f"remove {archive.root}", Progress("files", len(paths)))
     held = locks.held(paths)
     for number, path in enumerate(held, start=1):
         (archive.root / path).unlink()
@@ -105,9 +103,7 @@ def remove_superseded(
     return {"removed_files": files, "removed_bytes": size}
 
 
-def held_back(
-    snapshot: Snapshot, paths: Collection[str], say: Callable[[str], None]
-) -> frozenset[str]:
+def held_back(snapshot: Snapshot, paths: Collection[str]) -> frozenset[str]:
     """Return the replaced files that may be the only copy of their records.
 
     Releases before this one compared numbers of records only: where the replacing window was sealed
@@ -116,7 +112,6 @@ def held_back(
     Args:
         snapshot: The archive.
         paths: Files that windows replace.
-        say: Called with a line for each window that doesn't hold their records.
 
     Raises:
         ManifestInvalidError: When a receipt is damaged.
@@ -127,7 +122,7 @@ def held_back(
         replaced = frozenset(receipt.replaces).intersection(paths)
         if not replaced or receipt.changed is not None:
             continue
-        found = _compared_now(snapshot, window, replaced, say)
+        found = _compared_now(snapshot, window, replaced)
         if found is None or not found.is_equal:
             held |= replaced
             where = f" at {', '.join(found.names[:NAMED])}" if found else ""
@@ -142,10 +137,7 @@ def held_back(
 
 
 def _compared_now(
-    snapshot: Snapshot,
-    window: SnapshotWindow,
-    replaced: Collection[str],
-    say: Callable[[str], None],
+    snapshot: Snapshot, window: SnapshotWindow, replaced: Collection[str]
 ) -> Replacement | None:
     """Compare a sealed window with files that it replaces; None if its own can't be read."""
     # Not at the top: few windows are of an earlier release, and importing pyarrow takes a while.
@@ -154,7 +146,7 @@ def _compared_now(
     receipt = replace(window.receipt, replaces=tuple(sorted(replaced)))
     erased = snapshot.fold.erased_of(receipt.topics)
     try:
-        return compare_replaced(snapshot, receipt, window.plan.format, say, erased)
+        return compare_replaced(snapshot, receipt, window.plan.format, erased)
     except (DataFileError, KeyUnavailableError, FileNotFoundError):
         return None
 

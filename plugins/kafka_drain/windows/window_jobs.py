@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import uuid
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timezone
 from pathlib import Path
@@ -57,7 +57,7 @@ from kafka_drain.offsets import (
     subtract,
     to_spark_json,
 )
-from kafka_drain.progress import Level, Line
+from kafka_drain.output import Level, Line, say
 from kafka_drain.proof.committed_files import read_committed_files
 from kafka_drain.proof.content_checks import Taken, compare_content, content_of, difference
 from kafka_drain.proof.gap_explanation import explain_gaps, gap_findings
@@ -313,7 +313,6 @@ def finish_window(
     identity: Identity,
     *,
     run: str,
-    say: Callable[[str], None],
     acknowledged: Sequence[str] = (),
     replace_changed: Sequence[str] = (),
 ) -> Receipt:
@@ -323,23 +322,17 @@ def finish_window(
         LockedError: When another window has replaced a file in the meantime; plan again.
         KafkaDrainError: As `prove_window` does.
     """
-    receipt = prove_window(
-        job, cluster, identity, say, acknowledged, replace_changed=replace_changed
-    )
-    return seal_superseding(Archive(job.window.root), job.window, receipt, run=run, say=say)
+    receipt = prove_window(job, cluster, identity, acknowledged, replace_changed=replace_changed)
+    return seal_superseding(Archive(job.window.root), job.window, receipt, run=run)
 
 
-def seal_superseding(
-    archive: Archive, window: Window, receipt: Receipt, *, run: str, say: Callable[[str], None]
-) -> Receipt:
+def seal_superseding(archive: Archive, window: Window, receipt: Receipt, *, run: str) -> Receipt:
     """Take the lease of `windows`, and seal a window; raises what `seal_proven` raises."""
-    with wait_for_lease(archive.root / "windows", run=run, say=say):
-        return seal_proven(archive, window, receipt, say=say)
+    with wait_for_lease(archive.root / "windows", run=run):
+        return seal_proven(archive, window, receipt)
 
 
-def seal_proven(
-    archive: Archive, window: Window, receipt: Receipt, *, say: Callable[[str], None]
-) -> Receipt:
+def seal_proven(archive: Archive, window: Window, receipt: Receipt) -> Receipt:
     """Write a window's receipt and note it; if another attempt was faster, its receipt counts.
 
     The caller holds the lease of `windows`.
@@ -353,7 +346,7 @@ def seal_proven(
     paths = [file.path for file in receipt.files]
     sync_files(archive.root, paths)
     locks = state.snapshot.document.immutability
-    retention = retain(archive.root, paths, locks, now=utc_now(), say=say)
+    retention = retain(archive.root, paths, locks, now=utc_now())
     window.write_receipt(replace(receipt, journal=state.journal.newest), retention)
     sealed = window.read_receipt()
     note_sealed(archive.root, state.there.plus(note_of_window(state.snapshot, window, sealed)))
@@ -432,7 +425,6 @@ def prove_window(
     job: WindowJob,
     cluster: KafkaCluster,
     identity: Identity,
-    say: Callable[[str], None],
     acknowledged: Sequence[str] = (),
     accepts: Mapping[TopicPartition, list[OffsetRange]] = _NOTHING,
     *,
@@ -448,7 +440,6 @@ def prove_window(
         job: The finished job.
         cluster: The Kafka cluster in which gaps are looked up.
         identity: The pipeline, cluster and topics that the offsets belong to.
-        say: Called with lines of progress.
         acknowledged: Expired ranges outside the window that the user has accepted.
         accepts: What the user accepts if it is gone, expired or unexplained.
         held: Number of records in the intact files that it replaces, by partition.
@@ -467,7 +458,7 @@ def prove_window(
     """
     window, ranges, plan = job.window, job.ranges, job.window.read_plan()
     accepted = parse_ranges("replace_changed", replace_changed, "as the error names it")
-    result, files, findings = read_written(job, say)
+    result, files, findings = read_written(job)
     _refuse_other_incarnations(job, cluster, identity)
     left = {
         tp: [rest for r in rs for rest in subtract(r, overlapping(job.erased.get(tp, ()), r))]
@@ -501,7 +492,7 @@ def prove_window(
         sealed_at=now_text(),
     )
     refuse_fewer(window, receipt, held, way_out)
-    return _compared(receipt, window, plan.format, job.erased, accepted, way_out, say)
+    return _compared(receipt, window, plan.format, job.erased, accepted, way_out)
 
 
 def _compared(
@@ -511,7 +502,6 @@ def _compared(
     erased: Ranges,
     accepted: Ranges,
     way_out: str,
-    say: Callable[[str], None],
 ) -> Receipt:
     """Compare a window's records with those of the files that it replaces, and note what differs.
 
@@ -525,7 +515,7 @@ def _compared(
     # Not at the top: few windows replace files, and importing pyarrow takes a while.
     from kafka_drain.proof.replaced_files import compare_replaced
 
-    found = compare_replaced(snapshot, receipt, file_format, say, erased)
+    found = compare_replaced(snapshot, receipt, file_format, erased)
     refuse_unequal(window.key, found.but(accepted), way_out)
     for name in found.names:
         say(
@@ -555,14 +545,11 @@ def _refuse_other_incarnations(job: WindowJob, cluster: KafkaCluster, identity: 
     )
 
 
-def read_written(
-    job: WindowJob, say: Callable[[str], None]
-) -> tuple[dict[str, Any], list[CommittedFile], list[Finding]]:
+def read_written(job: WindowJob) -> tuple[dict[str, Any], list[CommittedFile], list[Finding]]:
     """Read what Spark wrote to a window.
 
     Args:
         job: The finished job.
-        say: Called with lines of progress.
 
     Returns:
         The job's result, the content of the files, and findings: unreadable files, offsets that
@@ -581,7 +568,7 @@ def read_written(
         for path, size in sorted(listing.items())
     ]
     window = job.window
-    files, findings = read_committed_files(window, sink_files, window.read_plan().format, say)
+    files, findings = read_committed_files(window, sink_files, window.read_plan().format)
     who = f"window {window.key}"
     findings += [*check_duplicates(files), *check_within(job.ranges, files, who)]
     if not errors(findings):

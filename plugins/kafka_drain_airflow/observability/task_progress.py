@@ -8,7 +8,8 @@ from collections.abc import Callable
 from datetime import datetime, timezone
 from typing import Any, TypeGuard
 
-from kafka_drain.progress import ProgressLine, SparkUiLine
+from kafka_drain.output import SparkUiLine
+from kafka_drain.progress import ProgressLine
 from kafka_drain_airflow.connections import store_waiting
 
 #: XCom of a running task: job, name, done, total, unit, percent, rate, left, spark_ui, at.

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from kafka_drain.output import say
 from kafka_drain_airflow.connections import is_true
 from kafka_drain_airflow.operators.spark_job import SparkJobOperator
 
@@ -88,18 +89,18 @@ class ApplyOperator(SparkJobOperator):
     def say_dry_run(self, frozen: FrozenPlan | None = None) -> None:
         """Log that nothing was changed, and how to apply the plan."""
         if frozen is None:
-            self.say("dry run: nothing was changed; set apply to apply the plan")
+            say("dry run: nothing was changed; set apply to apply the plan")
             return
         for line in frozen.lines():
-            self.say(line)
-        self.say(f"dry run: nothing was changed; set plan_id {frozen.id} and apply to apply it")
+            say(line)
+        say(f"dry run: nothing was changed; set plan_id {frozen.id} and apply to apply it")
 
     def carries_out(self, frozen: FrozenPlan, decision: Decision) -> bool:
         """Return whether to carry out a frozen plan; log the reason if it isn't."""
         from kafka_drain.archive.frozen_plan import Decision
 
         if decision is Decision.DO_NOTHING:
-            self.say(f"plan {frozen.id} has been carried out already; nothing was changed")
+            say(f"plan {frozen.id} has been carried out already; nothing was changed")
             return False
         if not self.applies():
             self.say_dry_run(frozen)

@@ -102,7 +102,6 @@ class CutOverOperator(SparkJobOperator):
                 target,
                 CutOverRequest.of(settings),
                 run,
-                self.say,
                 utc_now,
                 evidence_signer(self.pipeline),
             )

@@ -118,7 +118,6 @@ class KafkaDrainOperator(SparkJobOperator):
             cluster,
             self.runner,
             run=context["run_id"],
-            say=self.log.warning,
             show=self.say_plan,
             acknowledge_expired=listed(self.acknowledge_expired),
             registry=schema_registry(pipeline),
@@ -145,14 +144,7 @@ class KafkaDrainOperator(SparkJobOperator):
         self.say_plan(plan.lines())
         if plan.nothing_to_do:
             return plan.to_dict() | {"records": 0, "receipt": None}
-        result = run_backfill(
-            plan,
-            pipeline,
-            cluster,
-            self.run_application,
-            run=context["run_id"],
-            say=self.log.info,
-        )
+        result = run_backfill(plan, pipeline, cluster, self.run_application, run=context["run_id"])
         self._lineage = drain_lineage(
             cluster.config.bootstrap_servers,
             {tp.topic for tp in plan.ranges},

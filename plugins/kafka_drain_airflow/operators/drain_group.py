@@ -83,7 +83,6 @@ class KafkaDrainGroupOperator(SparkJobOperator):
                     clusters,
                     folder,
                     run=context["run_id"],
-                    say=self.log.warning,
                     registry_of=schema_registry,
                     find=self.find_application,
                     check=lambda pipeline: refuse_lost(context, pipeline, False),

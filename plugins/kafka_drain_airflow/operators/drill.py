@@ -83,7 +83,6 @@ class DrillOperator(SparkJobOperator):
                 self._engines,
                 request,
                 run=str(context.get("run_id")),
-                say=self.say,
                 clock=utc_now,
                 signer=evidence_signer(self.pipeline),
             )

@@ -117,19 +117,14 @@ class EraseOperator(ApplyOperator):
         cluster = kafka_cluster(self.pipeline.kafka_conn_id)
         if self.applies():
             erased = run_erasure(
-                self.pipeline,
-                cluster,
-                self.run_application,
-                request,
-                run=context["run_id"],
-                say=self.say,
+                self.pipeline, cluster, self.run_application, request, run=context["run_id"]
             )
             return {"archive": self.pipeline.archive} | erased
         if within is None:
-            plan, frozen = plan_erasure(self.pipeline, cluster, request, say=self.say), None
+            plan, frozen = plan_erasure(self.pipeline, cluster, request), None
         else:
             plan, frozen = freeze_erasure(
-                self.pipeline, cluster, request, now=utc_now(), say=self.say, lifetime=within
+                self.pipeline, cluster, request, now=utc_now(), lifetime=within
             )
         self.say_plan(plan.lines())
         self.say_dry_run(frozen)
@@ -140,7 +135,7 @@ class EraseOperator(ApplyOperator):
         from kafka_drain.clock import utc_now
         from kafka_drain.maintenance.approved_erasure import plan_approved, run_approved
 
-        plan, frozen, decision = plan_approved(self.pipeline, plan_id, now=utc_now(), say=self.say)
+        plan, frozen, decision = plan_approved(self.pipeline, plan_id, now=utc_now())
         self.say_plan(plan.lines())
         if not self.carries_out(frozen, decision):
             return plan.to_dict()
@@ -150,7 +145,6 @@ class EraseOperator(ApplyOperator):
             self.run_application,
             frozen,
             run=context["run_id"],
-            say=self.say,
         )
         return {"archive": self.pipeline.archive} | erased
 

@@ -73,7 +73,6 @@ class MaintainOperator(ApplyOperator):
                 kafka_cluster(self.pipeline.kafka_conn_id),
                 self.run_application,
                 run=context["run_id"],
-                say=self.say,
             )
         if within is None:
             plan, frozen = plan_maintenance(self.pipeline), None
@@ -98,5 +97,4 @@ class MaintainOperator(ApplyOperator):
             self.run_application,
             frozen,
             run=context["run_id"],
-            say=self.say,
         )

@@ -110,12 +110,7 @@ class ReprocessOperator(ApplyOperator):
                 self.say_dry_run()
                 return plan.to_dict()
             removed = run_reprocess(
-                plan,
-                self.pipeline,
-                cluster,
-                self.run_application,
-                run=context["run_id"],
-                say=self.say,
+                plan, self.pipeline, cluster, self.run_application, run=context["run_id"]
             )
         return self._replaced(context, plan.to_dict() | removed)
 
@@ -130,13 +125,7 @@ class ReprocessOperator(ApplyOperator):
         if not self.carries_out(frozen, decision):
             return plan.to_dict() | {"removed_files": 0, "removed_bytes": 0}
         removed = run_approved(
-            plan,
-            self.pipeline,
-            cluster,
-            self.run_application,
-            frozen,
-            run=context["run_id"],
-            say=self.say,
+            plan, self.pipeline, cluster, self.run_application, frozen, run=context["run_id"]
         )
         return self._replaced(context, plan.to_dict() | removed)
 
@@ -156,7 +145,7 @@ class ReprocessOperator(ApplyOperator):
         plan = plan_abandon(Archive.at(self.pipeline.archive))
         self.say_plan(plan.lines())
         if self.applies():
-            abandon_reprocess(plan, run=context["run_id"], say=self.say)
+            abandon_reprocess(plan, run=context["run_id"])
         else:
             self.say_dry_run()
         return plan.to_dict()

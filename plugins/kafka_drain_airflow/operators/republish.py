@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from airflow.providers.common.compat.sdk import AirflowFailException
 
 from kafka_drain.errors import TransientError
+from kafka_drain.output import say
 from kafka_drain.republish.planning.request import RepublishRequest
 from kafka_drain_airflow.connections import (
     hash_key,
@@ -176,7 +177,7 @@ class RepublishToKafkaOperator(ApplyOperator):
             written = {k: v for k, v in receipt.items() if k not in ("sent", "through", "request")}
             tell_republish(self.pipeline.name, receipt)
             if signer is not None and republish.run.has_ended:
-                self.say(f"evidence: {sign_run(archive, republish.run, signer, utc_now())}")
+                say(f"evidence: {sign_run(archive, republish.run, signer, utc_now())}")
             servers = cluster.config.bootstrap_servers
             sent = _records_of_targets(republish.plan.shards)
             self._lineage = republish_lineage(servers, self.pipeline.archive, sent)
@@ -201,20 +202,16 @@ class RepublishToKafkaOperator(ApplyOperator):
         now, plan_id, within = utc_now(), self.approved_plan(), self.frozen_for()
         key = hash_key(self.pipeline)
         if plan_id is not None:
-            return plan_approved(
-                archive, cluster, plan_id, now=now, say=self.say, apply=applies, hash_key=key
-            )
+            return plan_approved(archive, cluster, plan_id, now=now, apply=applies, hash_key=key)
         request = self._request(context)
         if within is not None and not applies:
             return freeze_republish(
-                archive, cluster, request, now=now, say=self.say, lifetime=within, hash_key=key
+                archive, cluster, request, now=now, lifetime=within, hash_key=key
             )
         if not request.run_name:
             name = self._run_name(context, request.follow)
             request = request.model_copy(update={"run_name": name})
-        republish = plan_republish(
-            archive, cluster, request, now=now, say=self.say, apply=applies, hash_key=key
-        )
+        republish = plan_republish(archive, cluster, request, now=now, apply=applies, hash_key=key)
         return republish, None
 
     def _request(self, context: Context) -> RepublishRequest:

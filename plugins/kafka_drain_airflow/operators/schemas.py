@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from airflow.providers.common.compat.sdk import AirflowFailException, AirflowSkipException
 
+from kafka_drain.output import say
 from kafka_drain_airflow.connections import target_registry, terminal_errors_fail
 from kafka_drain_airflow.kafka_connection import kafka_cluster
 from kafka_drain_airflow.operators.apply import ApplyOperator
@@ -92,7 +93,7 @@ class RestoreSchemasOperator(ApplyOperator):
             if not applies:
                 self.say_dry_run()
                 return result
-            written = restore.apply(plan, now=utc_now(), say=self.say)
+            written = restore.apply(plan, now=utc_now())
             return result | {"mapped": len(written.schemas)}
 
 
@@ -145,10 +146,9 @@ class CheckDecodingOperator(SparkJobOperator):
                 run["key"],
                 kafka_cluster(self.pipeline.kafka_conn_id),
                 target_registry(self.pipeline, self.registry_conn_id),
-                self.say,
             )
         for line in check.lines():
-            self.say(line)
+            say(line)
         if not check.is_exact:
             raise AirflowFailException("; ".join(check.lines()))
         return check.content()

@@ -6,6 +6,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from kafka_drain.config.pipeline import Pipeline
+from kafka_drain.output import listen, logging_level, say
 from kafka_drain_airflow.connections import spark_connection
 from kafka_drain_airflow.observability.task_links import ArchiveLink, SparkUiLink, show_archive
 from kafka_drain_airflow.observability.task_progress import TaskProgress
@@ -55,19 +56,20 @@ class SparkJobOperator(PipelineOperator):
         super().pre_execute(context)
         show_archive(context, self)
         self._progress = TaskProgress(context.get("ti"))
+        listen(self._hear)
         self._state = context.get("task_state_store")  # since Airflow 3.3
 
     def say_plan(self, lines: Iterable[str]) -> None:
         """Log the task's plan, and keep it for Airflow's UI."""
         said = list(lines)
         for line in said:
-            self.say(line)
+            say(line)
         self.plan = "\n".join(f"- {line}" for line in said)
 
-    def say(self, line: str) -> None:
+    def _hear(self, line: str) -> None:
         """Log a line, and store the progress it reports."""
         self._progress.hear(line)
-        self.log.info("%s", line)
+        self.log.log(logging_level(line), "%s", line)
 
     def get_openlineage_facets_on_complete(self, _: object) -> OperatorLineage[Any, Any] | None:
         """Return what the task read and wrote, for Airflow's OpenLineage provider."""
@@ -116,7 +118,7 @@ class SparkJobOperator(PipelineOperator):
 
         if self._spark is None:
             connection = spark_connection(self.pipeline.spark_conn_id)
-            self._spark = runner_for(connection, self.say, self._remember)
+            self._spark = runner_for(connection, self._hear, self._remember)
         return self._spark
 
     def _remember(self, application: str) -> None:

@@ -155,13 +155,12 @@ class ValidateManifestOperator(SparkJobOperator):
             report = validate_archive(
                 archive,
                 cluster,
-                self._say,
-                describe=describe_with(cluster.config, self.pipeline.describe_cluster, self._say),
+                describe=describe_with(cluster.config, self.pipeline.describe_cluster),
                 keep_schemas=partial(self._keep_schemas, archive),
                 **how,
             )
         except KafkaUnavailableError as error:
-            alone = validate_files_alone(archive, error, self._say, **how)
+            alone = validate_files_alone(archive, error, **how)
             for line in report_lines(alone):
                 self.log.info("%s", line)
             self._alert(context, alerts_of(alone.findings, {}, utc_now()))
@@ -240,7 +239,7 @@ class ValidateManifestOperator(SparkJobOperator):
             registry = kept_registry(self.pipeline)
             if registry is None:
                 return
-            found = capture_schemas(archive, registry, now=utc_now(), say=self._say)
+            found = capture_schemas(archive, registry, now=utc_now())
         except (KafkaDrainError, OSError) as error:
             self.log.warning("schemas weren't kept: %s", error)
             return
@@ -290,6 +289,3 @@ class ValidateManifestOperator(SparkJobOperator):
     def _push(self, context: Context, key: str, value: object) -> None:
         if "ti" in context:
             context["ti"].xcom_push(key=key, value=value)
-
-    def _say(self, line: str) -> None:
-        self.log.info("%s", line)

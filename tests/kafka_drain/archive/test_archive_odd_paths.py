@@ -29,7 +29,7 @@ def refuse_unreadable(path: str, records: int) -> None:
     assert len(list(Search(archive, Criteria.of(), limit=10_000).matches())) == records
     assert archive_dataset(path).count_rows() == records
     assert archive_dataset(archive).count_rows() == records
-    with hold_lease(archive.root, run="t", say=print):
+    with hold_lease(archive.root, run="t"):
         assert "lock.json" in list_folder(archive.root)
     assert Path(write_report(archive, report)).is_file()
 

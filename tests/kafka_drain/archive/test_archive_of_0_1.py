@@ -50,7 +50,7 @@ def planned(archive: Archive, run: str, **more: Any) -> Republish:
     """Plan a republish to a topic, which gives the run its name."""
     now = more.pop("now", NOW)
     request = RepublishRequest(run_name=run, target_topic=run, **more)
-    return plan_republish(archive, target_cluster(), request, now=now, say=print, apply=True)
+    return plan_republish(archive, target_cluster(), request, now=now, apply=True)
 
 
 @pytest.mark.parametrize("scope", ["open", "all"])
@@ -91,7 +91,7 @@ def test_drain_on(archive: Archive) -> None:
     with pytest.raises(CheckpointError, match="was moved"):
         preflight(pipeline, cluster)
 
-    roll(plan_roll(archive, cluster), print)
+    roll(plan_roll(archive, cluster))
 
     plan = preflight(pipeline, cluster)
     assert plan.start == {P0: DRAINED, P1: DRAINED}

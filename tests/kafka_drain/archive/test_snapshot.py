@@ -453,12 +453,7 @@ def republish(archive: Archive) -> None:
     )
     with reads(str(archive.root)) as found:
         plan_republish(
-            archive,
-            cluster,
-            RepublishRequest(target_topic="copy"),
-            now=utc_now(),
-            say=print,
-            apply=False,
+            archive, cluster, RepublishRequest(target_topic="copy"), now=utc_now(), apply=False
         )
     _once(found)
 

@@ -90,7 +90,7 @@ def republish(archive: Archive) -> None:
         configs={"copy": {"retention.ms": "-1"}},
     )
     request = RepublishRequest(target_topic="copy")
-    plan_republish(archive, cluster, request, now=utc_now(), say=print, apply=False)
+    plan_republish(archive, cluster, request, now=utc_now(), apply=False)
 
 
 def list_files(archive: Archive) -> None:

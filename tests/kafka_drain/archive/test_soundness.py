@@ -396,7 +396,7 @@ def test_archive_document_repaired(what: str, copy: Path) -> None:
     before = json.loads((copy / "archive.json").read_text())
     EDITED[what](copy)
 
-    repair_documents(Archive.at(str(copy)).root, print)
+    repair_documents(Archive.at(str(copy)).root)
 
     assert json.loads((copy / "archive.json").read_text()) == before
     assert validated(Archive.at(str(copy))).receipts_written == 0
@@ -559,7 +559,7 @@ def test_newest_receipts_lost_before_journal(
 
     assert_found_twice(copy, HOW[how], "segment_hole")
     for _ in range(2):
-        recreate_journal(Archive.at(str(copy)), print, dry_run=False)
+        recreate_journal(Archive.at(str(copy)), dry_run=False)
         assert_found_twice(copy, HOW[how], "segment_hole")
 
 
@@ -585,7 +585,7 @@ def test_hole_repaired(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     plan = plan_repair(archive, validate_archive(archive, golden_cluster()))
     assert plan.ranges == {P0: [OffsetRange(END, END + 5)]}
     receipt = write_window(archive, "repair_1", {P0: range(END, END + 5)})
-    seal_superseding(archive, Window(archive.root, "repair_1"), receipt, run="test", say=print)
+    seal_superseding(archive, Window(archive.root, "repair_1"), receipt, run="test")
 
     assert validated(archive).receipts_written == 1
     assert validated(archive, deep=True).receipts_written == 0
@@ -693,9 +693,7 @@ def test_window_of_sealed_meanwhile(tmp_path: Path) -> None:
         with pytest.raises(
             LockedError, match=r"repair_1: another run .* which generations/0002 holds too"
         ):
-            seal_superseding(
-                archive, Window(archive.root, "repair_1"), receipt, run="test", say=print
-            )
+            seal_superseding(archive, Window(archive.root, "repair_1"), receipt, run="test")
 
     assert sealed_now(tmp_path / "archive") == before
     assert validated(archive).receipts_written == 0
@@ -710,7 +708,7 @@ def test_window_beside_damaged_receipt(copy: Path) -> None:
     before = sealed_now(copy)
 
     with pytest.raises(ManifestInvalidError, match=f"receipt_corrupt: windows/{BACKFILL}/"):
-        seal_superseding(archive, Window(archive.root, "repair_9"), receipt, run="test", say=print)
+        seal_superseding(archive, Window(archive.root, "repair_9"), receipt, run="test")
 
     assert sealed_now(copy) == before
 
@@ -790,9 +788,9 @@ def test_unsound_archive_refused(what: str, copy: Path) -> None:
     with refused:
         plan_maintenance(pipeline)
     with refused:
-        remove_unsealed(archive, print)
+        remove_unsealed(archive)
     with refused:
-        remove_superseded(archive, print)
+        remove_superseded(archive)
     with refused:
         plan_abandon(archive)
     with refused:
@@ -866,16 +864,15 @@ def test_receipt_after_noted_one_forged(copy: Path) -> None:
 @pytest.mark.parametrize(
     "what", [*(f"folder of {key}" for key in WINDOWS), "newest receipt", *JOURNAL]
 )
-def test_journal_begun_anew(what: str, copy: Path) -> None:
+def test_journal_begun_anew(what: str, copy: Path, said: list[str]) -> None:
     """Without a copy, somebody may say that what is there is all there is; nothing else does."""
     (GONE | JOURNAL)[what](copy)
     before = sealed_now(copy)
     archive = Archive.at(str(copy))
 
-    said: list[str] = []
-    recreate_journal(archive, said.append, dry_run=True)
+    recreate_journal(archive, dry_run=True)
     assert sealed_now(copy) == before
-    recreate_journal(archive, said.append, dry_run=False)
+    recreate_journal(archive, dry_run=False)
     assert ": drops " in said[0]
 
     for _ in range(2):

@@ -110,7 +110,7 @@ def test_receipt_misplaced(copy: Path, what: str, scope: str) -> None:
     with pytest.raises(KafkaDrainError):
         read(copy)
 
-    repair_documents(Archive.at(str(copy)).root, print)
+    repair_documents(Archive.at(str(copy)).root)
     assert found(copy, scope=scope) == []
     assert read(copy) == listed
     hidden = {name: content for name, content in sealed_now(copy).items() if "/." not in name}
@@ -257,7 +257,7 @@ def test_plan_changed(copy: Path, window: str) -> None:
         (copy / where).write_text(json.dumps(json.loads(plan) | {key: value}))
 
         assert {*found(copy)} == {("document_changed", where)}, key
-    repair_documents(Archive.at(str(copy)).root, print)
+    repair_documents(Archive.at(str(copy)).root)
     assert found(copy) == []
 
 
@@ -273,7 +273,7 @@ def test_document_damaged(copy: Path, what: str, scope: str) -> None:
         ("document_changed", where),
         ("receipt_corrupt", f"windows/{BACKFILL}/receipt.json"),
     }
-    repair_documents(Archive.at(str(copy)).root, print)
+    repair_documents(Archive.at(str(copy)).root)
     assert found(copy, scope=scope) == []
 
 
@@ -298,7 +298,7 @@ def test_journal_head_lags(copy: Path, behind: int) -> None:
 
     expected = [] if behind == 1 else [("journal_damaged", "journal")]
     assert found(copy) == expected
-    repair_documents(Archive.at(str(copy)).root, print)
+    repair_documents(Archive.at(str(copy)).root)
     assert found(copy) == []
 
 

@@ -122,7 +122,6 @@ def test_plan_republish_other_place(
         cluster,
         RepublishRequest(target_topic="copy", engine="worker"),
         now=utc_now(),
-        say=print,
         apply=True,
     )
 
@@ -142,7 +141,6 @@ def test_plan_republish_sent_by_owner(made: MadeArchive, tmp_path: Path) -> None
         cluster=cluster,
         request=RepublishRequest(target_topic="copy", engine="worker"),
         now=utc_now(),
-        say=print,
         apply=True,
     )
     owners = plan(made.archive)

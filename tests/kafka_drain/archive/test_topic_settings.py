@@ -135,7 +135,7 @@ def test_prepare_drain_notes_settings(tmp_path: Path, monkeypatch: pytest.Monkey
     cluster.config = KafkaConfig({"bootstrap.servers": "broker:9092"})  # type: ignore[attr-defined]
     pipeline = Pipeline(name="p", topics=["a"], archive=str(tmp_path / "archive"))
 
-    with open_drain(pipeline, cluster, tmp_path, run="r", say=print):  # type: ignore[arg-type]
+    with open_drain(pipeline, cluster, tmp_path, run="r"):  # type: ignore[arg-type]
         document = json.loads((tmp_path / "archive" / "topics.json").read_text())
 
     assert document == {

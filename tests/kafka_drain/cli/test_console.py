@@ -29,7 +29,8 @@ LINES = [
 ]
 SAY = f"""
 from kafka_drain.cli import console
-from kafka_drain.progress import Level, Line, read_progress_line
+from kafka_drain.output import Level, Line
+from kafka_drain.progress import read_progress_line
 levels = {{2: Level.WARNING, 7: Level.GOOD}}
 for n, line in enumerate({LINES!r}):
     console.say(read_progress_line(line) or Line(line, levels.get(n, Level.PLAIN)))

@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 from rich.console import Console
 
 from kafka_drain.cli.progress_bar import bar, styled
-from kafka_drain.progress import Level, Line, ProgressLine
+from kafka_drain.output import Level, Line
+from kafka_drain.progress import ProgressLine
 
 
 def drawn(at: ProgressLine, width: int) -> str:

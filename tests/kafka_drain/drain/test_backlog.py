@@ -199,7 +199,7 @@ def test_look_lease_held(pipeline: Pipeline, minutes_later: int, is_busy: bool) 
     """While a drain holds the lease, wherever it was started, none is to be started; it expires."""
     cluster = FakeCluster({A0: Log(end=30), A1: Log(end=5)})
     root = Archive.at(pipeline.archive).root
-    with hold_lease(root, run="by hand", say=print):
+    with hold_lease(root, run="by hand"):
         now = datetime.now(timezone.utc) + timedelta(minutes=minutes_later)
         busy = look(pipeline, cluster, now).busy
 

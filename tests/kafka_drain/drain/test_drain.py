@@ -331,16 +331,16 @@ def first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
     cluster: Any = FakeCluster({A0: Log(end=10)})
     pipeline = Pipeline(name="p", topics=["a"], archive=str(tmp_path / "archive"))
 
-    def start(find: Any, say: Any = print, **more: Any) -> Any:
-        return open_drain(pipeline, cluster, tmp_path, run="r", say=say, find=find, **more)
+    def start(find: Any, **more: Any) -> Any:
+        return open_drain(pipeline, cluster, tmp_path, run="r", find=find, **more)
 
     return start
 
 
-def test_open_drain_shares_lease(first: Any, tmp_path: Path) -> None:
+def test_open_drain_shares_lease(first: Any, tmp_path: Path, said: list[str]) -> None:
     """A drain that is followed shares the lease of its driver, which another process can't take."""
-    root, said = locate(tmp_path / "archive"), list[str]()
-    driver = Lease(root, run="killed", say=said.append)
+    root = locate(tmp_path / "archive")
+    driver = Lease(root, run="killed")
     driver.acquire()
     with pytest.raises(LockedError), first(lambda _: None):
         pass
@@ -380,7 +380,7 @@ def test_open_drain_assembled_once(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     cluster: Any = FakeCluster({A0: Log(end=10)})
     pipeline = Pipeline(name="p", topics=["a"], archive=str(tmp_path / "archive"))
 
-    with open_drain(pipeline, cluster, tmp_path, run="r", say=print) as job:
+    with open_drain(pipeline, cluster, tmp_path, run="r") as job:
         assert job.plan.offsets == 10
 
     assert made == ["drain_p"]
@@ -406,9 +406,7 @@ def test_open_drain_early(
         yield
         seen.append(find_lease(root) is not None)
 
-    opened = open_drain(
-        pipeline, cluster, tmp_path, run="r", say=print, find=lambda _: found, early=early
-    )
+    opened = open_drain(pipeline, cluster, tmp_path, run="r", find=lambda _: found, early=early)
     with opened as job:
         assert job.is_found is (found is not None)
 
@@ -417,7 +415,7 @@ def test_open_drain_early(
 
 def test_open_drain_early_refused(first: Any, tmp_path: Path) -> None:
     """What was started early is ended where another drain holds the lease."""
-    driver = Lease(locate(tmp_path / "archive"), run="other", say=print)
+    driver = Lease(locate(tmp_path / "archive"), run="other")
     driver.acquire()
     ended: list[str] = []
 
@@ -519,7 +517,7 @@ def open_first_drain(archive: str, run: str, change: int, seconds_later: float) 
     now = datetime.now(timezone.utc) + timedelta(seconds=seconds_later)
     Path(run).mkdir(mode=0o700)
     kill_at_change(archive, change)
-    with open_drain(pipeline, cluster, Path(run), run="r", say=print, clock=lambda: now):
+    with open_drain(pipeline, cluster, Path(run), run="r", clock=lambda: now):
         pass
 
 

@@ -29,7 +29,7 @@ from kafka_drain.errors import (
 from kafka_drain.gaps import Gap, GapReason
 from kafka_drain.kafka.identity import NO_TOPIC_ID
 from kafka_drain.offsets import TopicPartition, to_spark_json
-from kafka_drain.progress import Level, level_of
+from kafka_drain.output import Level, level_of
 from tests.kafka_drain.fake_cluster import FakeCluster, GrowingCluster, Log
 from tests.kafka_drain.made_archive import MadeArchive, dense
 

@@ -54,7 +54,6 @@ def test_drill_without_kafka(answers: int, asked: int, known: str, tmp_path: Pat
         lambda *_: None,
         DrillRequest(),
         run="tests",
-        say=print,
         clock=utc_now,
     )
 

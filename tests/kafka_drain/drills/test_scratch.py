@@ -171,30 +171,28 @@ def test_scratch_create_fails(archive: Archive) -> None:
     assert topics.there == {}
 
 
-def test_remove_leftovers(archive: Archive) -> None:
+def test_remove_leftovers(archive: Archive, said: list[str]) -> None:
     """A killed drill's topics are removed by the next one, whenever it was killed."""
     topics: Any = Topics(flights="id")
-    said: list[str] = []
     # Killed before it knew the ids, and later.
     scratch(archive, topics)._note({"a": "", "b": ""})
     topics.there["a"] = "id of a"
     scratch(archive, topics, drill="20260102T000000Z-00000002").create({"c": SETTINGS})
-    remove_leftovers(archive, topics, GROUPS, NOW, said.append)
+    remove_leftovers(archive, topics, GROUPS, NOW)
 
     assert topics.there == {"flights": "id"}
     assert unfinished_drills(archive.root) == []
     assert [line.partition(": ")[2] for line in said] == ["removed what was left"] * 2
 
 
-def test_remove_leftovers_later(archive: Archive) -> None:
+def test_remove_leftovers_later(archive: Archive, said: list[str]) -> None:
     """What can't be removed, or is in another cluster, stays noted."""
     topics: Any = Topics()
-    said: list[str] = []
     scratch(archive, topics).create({"a": SETTINGS})
     scratch(archive, topics, drill="20260102T000000Z-00000002", cluster_id="other")._note({"b": ""})
     topics.stuck = {"a"}
     topics.there["b"] = "mine"
-    remove_leftovers(archive, topics, GROUPS, NOW, said.append)
+    remove_leftovers(archive, topics, GROUPS, NOW)
 
     assert len(unfinished_drills(archive.root)) == 2
     assert set(topics.there) == {"a", "b"}

@@ -79,7 +79,7 @@ def archive(tmp_path_factory: pytest.TempPathFactory) -> Archive:
         planned = plan_compactions(snapshot, snapshot.generations[:1], 1 << 20)
         [compaction] = [one for one in planned if one.files[0].path.startswith("generations")]
         pipeline = pipeline_of(made.root)
-        run_compaction(made.archive, compaction, pipeline, rewrite, run="t", say=print)
+        run_compaction(made.archive, compaction, pipeline, rewrite, run="t")
         keys = frozenset(b"%d" % offset for offset in GONE)
         erased = erase(made.root, ErasureRequest("r", "b", keys=keys), END)
     assert erased["erased"] == len(GONE)
@@ -147,16 +147,18 @@ def test_search_everywhere_pages(archive: Archive) -> None:
         assert seen == [row.offset for row in ROWS]
 
 
-def test_search_everywhere_scan(archive: Archive, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_search_everywhere_scan(
+    archive: Archive, monkeypatch: pytest.MonkeyPatch, said: list[str]
+) -> None:
     """A scan has to be asked for, ends at its limit, and says how far it got, of how much."""
-    criteria, said = Criteria.of(value_contains="batch"), []
+    criteria = Criteria.of(value_contains="batch")
     monkeypatch.setattr(plan, "SCAN_BYTES", 1000)
 
     with pytest.raises(ConfigError, match=r"MB in .* files would have to be read"):
         list(Search(archive, criteria).matches())
-    one = Search(archive, criteria, limit=20, scan=True, say=said.append)
+    one = Search(archive, criteria, limit=20, scan=True)
     assert len(list(one.matches())) == 20
     assert (one.is_complete, said) == (False, [])
-    one = Search(archive, criteria, after=one.through, scan=True, say=said.append)
+    one = Search(archive, criteria, after=one.through, scan=True)
     assert len(list(one.matches())) == len(ROWS) - 20
     assert "39 of 39 records" in said[-1]

@@ -63,7 +63,7 @@ def frozen_in(made: MadeArchive, **keys: Any) -> tuple[MaintenancePlan, FrozenPl
 
 def run(made: MadeArchive, plan: FrozenPlan, **keys: Any) -> dict[str, Any]:
     cluster: Any = FakeCluster({})
-    return run_approved(pipeline_of(made, **keys), cluster, refuses, plan, run="tests", say=print)
+    return run_approved(pipeline_of(made, **keys), cluster, refuses, plan, run="tests")
 
 
 def refuses(application: SparkApplication) -> None:
@@ -140,7 +140,7 @@ def carry_out_until(folder: str, plan_id: str, change: int) -> None:
     _, frozen, decision = plan_approved(pipeline, plan_id, now=LATER)
     if decision is not Decision.DO_NOTHING:
         cluster: Any = FakeCluster({})
-        run_approved(pipeline, cluster, refuses, frozen, run="tests", say=print)
+        run_approved(pipeline, cluster, refuses, frozen, run="tests")
 
 
 def test_run_approved_killed(made: MadeArchive, tmp_path: Path) -> None:

@@ -43,17 +43,17 @@ NOW = datetime(2026, 1, 2, tzinfo=timezone.utc)
 
 def freeze(made: MadeArchive, request: ErasureRequest | None = REQUEST) -> FrozenPlan:
     """Freeze an erasure."""
-    return freeze_erasure(pipeline_of(made.root), cluster(), request, now=NOW, say=print)[1]
+    return freeze_erasure(pipeline_of(made.root), cluster(), request, now=NOW)[1]
 
 
 def approved(made: MadeArchive, frozen: FrozenPlan, now: datetime = NOW) -> Decision:
     """Return what is decided of a plan."""
-    return plan_approved(pipeline_of(made.root), frozen.id, now=now, say=print)[2]
+    return plan_approved(pipeline_of(made.root), frozen.id, now=now)[2]
 
 
 def carry_out(made: MadeArchive, frozen: FrozenPlan, runner: Any = rewrite) -> dict[str, Any]:
     """Carry out a plan."""
-    return run_approved(pipeline_of(made.root), cluster(), runner, frozen, run="t", say=print)
+    return run_approved(pipeline_of(made.root), cluster(), runner, frozen, run="t")
 
 
 def test_run_approved(made: MadeArchive) -> None:
@@ -134,7 +134,6 @@ def test_plan_approved_other_salt(made: MadeArchive) -> None:
         rewrite,
         ErasureRequest("s", "b", keys=frozenset({b"1"})),
         run="t",
-        say=print,
         wait_seconds=0,
     )
 
@@ -192,7 +191,7 @@ def test_run_approved_other_cluster(made: MadeArchive) -> None:
     other: Any = FakeCluster({}, id="other")
 
     with pytest.raises(ArchiveError, match=r"from Kafka cluster cluster-1, .* cluster other at "):
-        run_approved(pipeline_of(made.root), other, rewrite, frozen, run="t", say=print)
+        run_approved(pipeline_of(made.root), other, rewrite, frozen, run="t")
 
     assert read_erasures(made.root) == []
     assert carry_out(made, frozen)["erased"] == 4

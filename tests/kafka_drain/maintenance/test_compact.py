@@ -77,7 +77,7 @@ def fingerprint_of(made: MadeArchive, files: list[CommittedFile]) -> str:
 
 
 def finish(made: MadeArchive, compaction: Compaction, job: WindowJob) -> Receipt:
-    return finish_compaction(made.archive, compaction, job, run="test", say=print)
+    return finish_compaction(made.archive, compaction, job, run="test")
 
 
 def test_finish_compaction_sound(made: MadeArchive, tmp_path: Path) -> None:
@@ -90,7 +90,7 @@ def test_finish_compaction_sound(made: MadeArchive, tmp_path: Path) -> None:
     receipt = finish(made, compaction, job)
 
     assert receipt.replaces == tuple(file.path for file in compaction.files)
-    assert remove_superseded(made.archive, print)["removed_files"] == 5
+    assert remove_superseded(made.archive)["removed_files"] == 5
 
 
 @pytest.mark.parametrize("change", ["bytes", "records", "gone"])
@@ -119,10 +119,10 @@ def test_finish_compaction_source_changed(
         found = "file_missing" if change == "gone" else "file_changed"
         with pytest.raises(ManifestInvalidError, match=f"{found}: {path}"):
             finish(made, compaction, job)
-        remove_unsealed(made.archive, print)
+        remove_unsealed(made.archive)
 
     assert [w.key for w in made.archive.snapshot().windows if w.is_sealed] == []
-    assert remove_superseded(made.archive, print)["removed_files"] == 0
+    assert remove_superseded(made.archive)["removed_files"] == 0
 
 
 @pytest.mark.parametrize(

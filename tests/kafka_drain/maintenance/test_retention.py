@@ -351,7 +351,7 @@ def plan(made: MadeArchive, closed: int = 1) -> list[Deletion]:
 
 def run(made: MadeArchive, **changes: Any) -> list[str]:
     """Seal what goes, and return the names of the windows."""
-    told = {"run": "tests", "say": print} | changes
+    told = {"run": "tests"} | changes
     return [str(r.window) for r in seal_deletions(made.archive, plan(made), **told)]
 
 
@@ -408,7 +408,7 @@ def test_seal_deletions(tmp_path: Path) -> None:
     # Sealed, not deleted yet; and planned no more.
     assert all((made.root / file.path).is_file() for file in [*files, young])
     assert plan(made) == []
-    assert remove_superseded(made.archive, print)["removed_files"] == 3
+    assert remove_superseded(made.archive)["removed_files"] == 3
     assert (made.root / young.path).is_file()
 
 
@@ -435,4 +435,4 @@ def test_seal_deletions_taken(tmp_path: Path) -> None:
     with pytest.raises(
         LockedError, match="window retention_0002: window compact_0001 has replaced"
     ):
-        seal_deletions(made.archive, deletions, run="tests", say=print)
+        seal_deletions(made.archive, deletions, run="tests")

@@ -162,9 +162,7 @@ def by_republish(root: Path) -> Records:
         configs={"copy": {"retention.ms": "-1"}},
     )
     request = RepublishRequest(target_topic="copy", sealed_only=True)
-    planned = plan_republish(
-        Archive.at(str(root)), cluster, request, now=AT, say=lambda line: None, apply=False
-    )
+    planned = plan_republish(Archive.at(str(root)), cluster, request, now=AT, apply=False)
     found: Records = Counter()
     for shard in planned.plan.shards:
         for file in shard.files:

@@ -161,7 +161,7 @@ def test_parts_before(tmp_path: Path) -> None:
 
 def test_describe_with_nothing() -> None:
     """A pipeline that switches all parts off asks nothing."""
-    assert describe_with(KafkaConfig({"bootstrap.servers": "b:1"}), [], print) is None
+    assert describe_with(KafkaConfig({"bootstrap.servers": "b:1"}), []) is None
 
 
 def test_pipeline_parts() -> None:

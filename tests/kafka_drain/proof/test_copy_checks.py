@@ -145,7 +145,7 @@ def test_validate_copy_damaged(root: Path, where: str, damage: Callable[[Path], 
     assert copy_findings(root, deep=True) == []
     assert copy.read_bytes() == (root / where).read_bytes()
     (root / where).unlink()
-    repair_documents(UPath(root), lambda line: None)
+    repair_documents(UPath(root))
     assert copy.read_bytes() == (root / where).read_bytes()
 
 

@@ -54,7 +54,7 @@ class Case:
             fingerprint=content_of(files).fingerprint if known else None,
             sealed_at="now",
         )
-        return compare_replaced(self.made.archive.snapshot(), receipt, "parquet", print)
+        return compare_replaced(self.made.archive.snapshot(), receipt, "parquet")
 
     def lose(self, number: int, *, changed: bool = False) -> None:
         """Lose a file, or change a byte of it."""
@@ -243,7 +243,7 @@ def test_compare_unsealed_not_noted(tmp_path: Path, batch: int) -> None:
     )
 
     def compare() -> Replacement:
-        return compare_replaced(archive.snapshot(), receipt, "parquet", print)
+        return compare_replaced(archive.snapshot(), receipt, "parquet")
 
     assert compare() == Replacement({}, {P0: [ranges[0][1]]})
     note_batch(generation, batch, files[batch][:1], END + batch, END + batch + 1)

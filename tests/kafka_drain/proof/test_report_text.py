@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from kafka_drain.findings import Finding, Reason
+from kafka_drain.output import Level, level_of
 from kafka_drain.pages.report import report_page
-from kafka_drain.progress import Level, level_of
 from kafka_drain.proof.report import Report
 from kafka_drain.proof.report_text import report_lines
 

@@ -104,7 +104,7 @@ class Sides:
         logs = {tp: Log(end=1 << 20, stable=self.stable) for tp in self.in_kafka}
         cluster: Any = FakeCluster(logs, contents=self.contents)
         segment = SegmentFiles(UPath(self.root), file_format, self.files)
-        return compare_with_kafka(segment, cluster, self.same_topics, level, lambda line: None)
+        return compare_with_kafka(segment, cluster, self.same_topics, level)
 
 
 def compare(root: Path, in_kafka: Mapping[int, dict[str, Any]], held: Rows = HELD) -> Reread:

@@ -358,7 +358,7 @@ def checked(made: MadeArchive, previous: str | None = None, **how: Any) -> Seale
     """Check all receipts of the generation."""
     [generation] = made.archive.snapshot().generations
     listing = generation.list_data_files()
-    options: dict[str, Any] = {"deep": False, "say": lambda line: None, **how}
+    options: dict[str, Any] = {"deep": False, **how}
     return check_all_sealed(generation, listing, previous, **options)
 
 
@@ -523,11 +523,7 @@ def test_check_all_sealed_fingerprint_equal(tmp_path: Path) -> None:
 
     def findings() -> list[Finding]:
         check = check_all_sealed(
-            archive.snapshot().generations[0],
-            generation.list_data_files(),
-            None,
-            deep=True,
-            say=lambda line: None,
+            archive.snapshot().generations[0], generation.list_data_files(), None, deep=True
         )
         return [f for f in check.findings if f.reason is Reason.CONTENT_CHANGED]
 

@@ -62,7 +62,7 @@ def test_validate_first_drain_running(tmp_path: Path) -> None:
     """A validation beside the first drain doesn't miss it."""
     made = MadeArchive(tmp_path / "archive", {"orders": "id"})
 
-    with hold_lease(made.root, run="drain", say=print):
+    with hold_lease(made.root, run="drain"):
         assert validate_archive(made.archive, None).findings == []
     reasons = [finding.reason for finding in validate_archive(made.archive, None).findings]
     assert reasons == [Reason.NOTHING_DRAINED]

@@ -185,7 +185,7 @@ def test_validate_checkpoint_damaged(
         refuse_damage(errors(state_of(archive.generation(1)).findings), archive.root)
     report = validate_twice(archive, scope)
     plan = plan_roll(archive, golden_cluster())
-    roll(plan, lambda line: None)
+    roll(plan)
     after = validate_archive(archive, golden_cluster(), scope=scope)
 
     # An end that is too high makes the next batch begin too late as well.

@@ -160,13 +160,14 @@ def test_validate_repaired_by_changed_window(
 # beside a drain, and after one that was killed
 
 
-def test_validate_beside_drain(archive: Archive, generation: Generation, lost: None) -> None:
+def test_validate_beside_drain(
+    archive: Archive, generation: Generation, lost: None, said: list[str]
+) -> None:
     """Fault 88: a batch waits for what its drain has read, as long as the drain runs."""
     both = add_batch(generation, 14, END, NEXT)
-    said: list[str] = []
 
-    with hold_lease(archive.root, run="scheduled__1", say=print):
-        report = check_twice(archive, {}, say=said.append)
+    with hold_lease(archive.root, run="scheduled__1"):
+        report = check_twice(archive, {})
         assert report.records == 2 * NEXT
         note_batch(generation, 14, both, END, NEXT)
 
@@ -182,7 +183,7 @@ def test_validate_beside_next_drain(archive: Archive, generation: Generation) ->
     note_batch(generation, 14, before, END, NEXT)
     add_batch(generation, 15, NEXT, NEXT + 3)
 
-    with hold_lease(archive.root, run="scheduled__2", say=print):
+    with hold_lease(archive.root, run="scheduled__2"):
         reports = [validate_archive(archive, golden_cluster()) for _ in range(2)]
 
     assert [report.receipts_written for report in reports] == [1, 0]

@@ -55,7 +55,7 @@ def archive(golden: Archive, tmp_path: Path) -> Archive:
 def frozen_in(archive: Archive, cluster: FakeCluster | None = None, **asked: Any) -> FrozenPlan:
     request = RepublishRequest(**{"target_topic": "copy", **asked})
     here: Any = cluster or cluster_with(copy=2)
-    return freeze_republish(archive, here, request, now=NOW, say=print)[1]
+    return freeze_republish(archive, here, request, now=NOW)[1]
 
 
 def approved(
@@ -68,7 +68,7 @@ def approved(
 ) -> Republish:
     here: Any = cluster or cluster_with(copy=2)
     plan_id = plan if isinstance(plan, str) else plan.id
-    return plan_approved(archive, here, plan_id, now=now, say=print, apply=apply)[0]
+    return plan_approved(archive, here, plan_id, now=now, apply=apply)[0]
 
 
 def drain_more(archive: Archive) -> None:
@@ -96,7 +96,7 @@ def test_plan_approved_one_run(archive: Archive) -> None:
     plan, same = frozen_in(archive), frozen_in(archive)
     here: Any = cluster_with(copy=2)
     request = RepublishRequest(target_topic="copy")
-    other = freeze_republish(archive, here, request, now=LATER, say=print)[1]
+    other = freeze_republish(archive, here, request, now=LATER)[1]
 
     assert plan == same
     assert approved(archive, plan).run.key == approved(archive, plan).run.key

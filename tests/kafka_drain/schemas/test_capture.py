@@ -123,11 +123,8 @@ def test_capture_schemas_again(made: MadeArchive, registry: FakeRegistry) -> Non
     registry.register("t-value", 12, CITY | {"name": "New"})
     registry._subjects["com.acme.Outer"].clear()
     registry.asked.clear()
-    lines: list[str] = []
 
-    found = capture_schemas(
-        made.archive, SchemaRegistry(registry.settings), now=NOW, say=lines.append
-    )
+    found = capture_schemas(made.archive, SchemaRegistry(registry.settings), now=NOW)
 
     assert found.new == (("t-value", 3),)
     assert versions_of(found.document) == [*ALL, ("t-value", 3, 12, False)]

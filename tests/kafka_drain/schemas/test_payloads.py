@@ -108,7 +108,7 @@ def test_payloads(payload: bytes | None, expected: Payload) -> None:
     assert Payloads(find).of("value", payload, None) == expected
 
 
-def test_payloads_protobuf(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_payloads_protobuf(monkeypatch: pytest.MonkeyPatch, said: list[str]) -> None:
     """A message of Protobuf is shown without its name; a missing library is named once."""
     monkeypatch.setattr(decoders, "protobuf_reader", lambda text, refs: lambda *_: {"M": {"n": 1}})
     assert Payloads(find).of("value", prefix(3), None) == Payload("protobuf", {"n": 1}, 3)
@@ -117,8 +117,7 @@ def test_payloads_protobuf(monkeypatch: pytest.MonkeyPatch) -> None:
         raise MachineError("install the extra protobuf")
 
     monkeypatch.setattr(decoders, "protobuf_reader", missing)
-    said: list[str] = []
-    payloads = Payloads(find, said.append)
+    payloads = Payloads(find)
 
     assert payloads.of("value", prefix(3), None).format == "hex"
     assert payloads.of("value", prefix(3), None).format == "hex"

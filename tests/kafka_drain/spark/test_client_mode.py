@@ -19,7 +19,8 @@ import pytest
 from kafka_drain import outages
 from kafka_drain.background import Background
 from kafka_drain.errors import ConfigError, MachineError, SparkJobError
-from kafka_drain.progress import Level, Line, ProgressLine, SparkUiLine
+from kafka_drain.output import Level, Line, SparkUiLine
+from kafka_drain.progress import ProgressLine
 from kafka_drain.spark import client_mode
 from kafka_drain.spark.client_mode import SparkConnect, SparkProcess, SparkSubmit, read_spark_line
 from kafka_drain.spark.engine import NoServerError, ServerGoneError

@@ -12,7 +12,7 @@ from typing import Any, ClassVar
 import pytest
 
 from kafka_drain.errors import ConfigError, LockedError, SparkJobError
-from kafka_drain.progress import Line
+from kafka_drain.output import Line
 from kafka_drain.spark.cluster_manager import NoAnswerError
 from kafka_drain.spark.cluster_mode import SparkCluster
 from kafka_drain.spark.place import SparkConnection

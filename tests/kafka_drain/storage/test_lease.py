@@ -53,12 +53,6 @@ def clock() -> Clock:
 
 
 @pytest.fixture
-def said() -> list[str]:
-    """Lines that a lease had to say."""
-    return []
-
-
-@pytest.fixture
 def root(tmp_path: Path) -> UPath:
     """An archive's folder, with something in it."""
     root = UPath(tmp_path / "archive")
@@ -72,7 +66,7 @@ def make_lease(root: UPath, clock: Clock, said: list[str]) -> Any:
     """A lease of 60 s that no thread renews."""
 
     def make(run: str = "first", root: UPath = root) -> Lease:
-        return Lease(root, run=run, say=said.append, seconds=60, clock=clock)
+        return Lease(root, run=run, seconds=60, clock=clock)
 
     return make
 
@@ -91,7 +85,7 @@ def names(root: UPath) -> list[str]:
 
 def test_hold_lease_says_who(root: UPath, clock: Clock, said: list[str]) -> None:
     """While the body runs, lock.json says who holds it and until when; afterwards it is gone."""
-    with hold_lease(root, run="manual__1", say=said.append, clock=clock) as lease:
+    with hold_lease(root, run="manual__1", clock=clock) as lease:
         document = lock(root)
         inside = names(root)
 
@@ -110,7 +104,7 @@ def test_hold_lease_says_who(root: UPath, clock: Clock, said: list[str]) -> None
 
 def test_hold_lease_body_raises(root: UPath) -> None:
     """The lease is released when the body fails, and the failure is what the caller sees."""
-    with pytest.raises(ZeroDivisionError), hold_lease(root, run="r", say=print):
+    with pytest.raises(ZeroDivisionError), hold_lease(root, run="r"):
         raise ZeroDivisionError
 
     assert names(root) == ["archive.json"]
@@ -120,7 +114,7 @@ def test_hold_lease_ends_at_once(root: UPath) -> None:
     """Leaving the context doesn't wait for the next renewal, and no thread is left."""
     before = threading.active_count()
 
-    with hold_lease(root, run="r", say=print, seconds=FOREVER):
+    with hold_lease(root, run="r", seconds=FOREVER):
         assert threading.active_count() == before + 1
 
     assert threading.active_count() == before
@@ -131,7 +125,7 @@ def test_hold_lease_in_new_folder(tmp_path: Path, name: str) -> None:
     """A folder that had to be made for the lease is gone again when nothing else came into it."""
     base = tmp_path / "base"
     base.mkdir()
-    with hold_lease(UPath(base / name), run="r", say=print):
+    with hold_lease(UPath(base / name), run="r"):
         assert (base / name / "lock.json").exists()
 
     assert list(base.rglob("*")) == []
@@ -140,7 +134,7 @@ def test_hold_lease_in_new_folder(tmp_path: Path, name: str) -> None:
 
 def test_hold_lease_folder_filled(tmp_path: Path) -> None:
     """A folder that was filled stays."""
-    with hold_lease(UPath(tmp_path / "new"), run="r", say=print):
+    with hold_lease(UPath(tmp_path / "new"), run="r"):
         (tmp_path / "new" / "archive.json").touch()
 
     assert os.listdir(tmp_path / "new") == ["archive.json"]
@@ -155,7 +149,7 @@ def test_acquire_held(root: UPath, make_lease: Any, clock: Clock, said: list[str
     before = (root / "lock.json").stat().st_mtime_ns
     clock.move(59.999)
 
-    with pytest.raises(LockedError) as error, hold_lease(root, run="r", say=print, clock=clock):
+    with pytest.raises(LockedError) as error, hold_lease(root, run="r", clock=clock):
         pytest.fail("two writers")
 
     for fragment in (
@@ -275,7 +269,7 @@ def test_renew(root: UPath, make_lease: Any, clock: Clock) -> None:
 
 def test_hold_lease_renews(root: UPath, clock: Clock) -> None:
     """A thread renews while the body runs."""
-    with hold_lease(root, run="r", say=print, seconds=0.03, clock=clock):
+    with hold_lease(root, run="r", seconds=0.03, clock=clock):
         before = lock(root)["expires_at"]
         clock.now += timedelta(milliseconds=20)
         while clock.asked.acquire(blocking=False):
@@ -376,7 +370,7 @@ def test_release_of_another(root: UPath, make_lease: Any, clock: Clock, said: li
 
 def test_hold_lease_lost(root: UPath, said: list[str]) -> None:
     """The body of a lost lease goes on to its end, and nothing is raised."""
-    with hold_lease(root, run="r", say=said.append, seconds=0.03) as lease:
+    with hold_lease(root, run="r", seconds=0.03) as lease:
         (root / "lock.json").unlink()
         assert lease.lost.wait(PATIENCE)
 
@@ -393,9 +387,9 @@ def test_wait_for_lease_says_for_whom(
     monkeypatch.setattr(lease_module, "SHORT_SECONDS", 0.2)
 
     with (
-        hold_lease(root, run="nightly", say=said.append),
+        hold_lease(root, run="nightly"),
         pytest.raises(LockedError, match="nightly"),
-        wait_for_lease(root, run="erase", say=said.append, wait_seconds=1.0),
+        wait_for_lease(root, run="erase", wait_seconds=1.0),
     ):
         pass
 
@@ -408,7 +402,7 @@ def test_wait_for_lease_short(root: UPath, said: list[str]) -> None:
     holding, released = threading.Event(), threading.Event()
 
     def hold() -> None:
-        with hold_lease(root, run="nightly", say=said.append):
+        with hold_lease(root, run="nightly"):
             holding.set()
             released.wait(30)
 
@@ -416,7 +410,7 @@ def test_wait_for_lease_short(root: UPath, said: list[str]) -> None:
     thread.start()
     assert holding.wait(30)
     threading.Timer(0.3, released.set).start()
-    with wait_for_lease(root, run="erase", say=said.append, wait_seconds=30):
+    with wait_for_lease(root, run="erase", wait_seconds=30):
         assert lock(root)["run"] == "erase"
     thread.join()
 
@@ -453,7 +447,7 @@ def test_open_drain_first(cluster: Any, tmp_path: Path) -> None:
     """The first drain makes the archive under the lease, and leaves no lease behind."""
     folder = tmp_path / "new" / "archive"
 
-    with open_drain(pipeline_to(folder), cluster, tmp_path, run="r", say=print):
+    with open_drain(pipeline_to(folder), cluster, tmp_path, run="r"):
         inside = names(UPath(folder))
 
     assert inside == ["archive.json", "generations", "lock.json", "topics.json"]
@@ -468,7 +462,7 @@ def test_open_drain_refused(cluster: Any, tmp_path: Path, answers: int) -> None:
 
     with (
         pytest.raises(TopicError),
-        open_drain(pipeline_to(folder), cluster, tmp_path, run="r", say=print),
+        open_drain(pipeline_to(folder), cluster, tmp_path, run="r"),
     ):
         pytest.fail("wasn't refused")
 
@@ -486,7 +480,7 @@ def test_open_drain_looks_damaged(
     """What looks like damage while another drain writes is none; without one it is."""
     folder = tmp_path / "new"
     pipeline = pipeline_to(folder)
-    with open_drain(pipeline, cluster, tmp_path, run="r", say=print):
+    with open_drain(pipeline, cluster, tmp_path, run="r"):
         pass
     (folder / "generations" / "0001" / "generation.json").unlink()
     (folder / "generations" / "0001" / "data").mkdir(exist_ok=True)
@@ -495,7 +489,7 @@ def test_open_drain_looks_damaged(
 
     with (
         pytest.raises(kind, match=says),
-        open_drain(pipeline, cluster, tmp_path, run="r", say=print, clock=clock),
+        open_drain(pipeline, cluster, tmp_path, run="r", clock=clock),
     ):
         pytest.fail("wasn't refused")
 
@@ -506,7 +500,7 @@ def test_open_drain_to_file(cluster: Any, tmp_path: Path) -> None:
 
     with (
         pytest.raises(ArchiveError, match="is a file, not a folder"),
-        open_drain(pipeline_to(tmp_path / "file"), cluster, tmp_path, run="r", say=print),
+        open_drain(pipeline_to(tmp_path / "file"), cluster, tmp_path, run="r"),
     ):
         pytest.fail("wasn't refused")
 
@@ -590,7 +584,7 @@ def watcher(root: UPath, clock: Clock, said: list[str]) -> Any:
     """A lease's taker that calls a function in place of each wait."""
 
     def make(wait: Any) -> Lease:
-        return Lease(root, run="second", say=said.append, seconds=60, clock=clock, wait=wait)
+        return Lease(root, run="second", seconds=60, clock=clock, wait=wait)
 
     return make
 
@@ -693,9 +687,9 @@ def test_acquire_shared(
     root: UPath, clock: Clock, said: list[str], token: str, ago: float, taken: bool
 ) -> None:
     """Who shares a lease gets it for its full duration; another's only when that has run out."""
-    Lease(root, run="r", say=said.append, clock=clock, token=token).acquire()
+    Lease(root, run="r", clock=clock, token=token).acquire()
     clock.move(ago)
-    shared = Lease(root, run="r", say=said.append, clock=clock, token="same")
+    shared = Lease(root, run="r", clock=clock, token="same")
 
     if not taken:
         with pytest.raises(LockedError):
@@ -711,8 +705,8 @@ def test_acquire_shared(
 
 def test_hold_lease_left(root: UPath, said: list[str]) -> None:
     """A lease that is left to a driver stays, and is the driver's to renew."""
-    with hold_lease(root, run="r", say=said.append) as lease:
-        driver = Lease(root, run="r", say=said.append, token=lease.token)
+    with hold_lease(root, run="r") as lease:
+        driver = Lease(root, run="r", token=lease.token)
         driver.acquire()
         lease.left.set()
 
@@ -767,7 +761,7 @@ def test_unlock_removes(
     waited: list[float] = []
     (held,) = list_leases(root, clock)
 
-    remove_lease(held, say=said.append, clock=clock, wait=waited.append)
+    remove_lease(held, clock=clock, wait=waited.append)
 
     assert sum(waited) == pytest.approx(60)
     assert names(root) == ["archive.json"]
@@ -787,6 +781,6 @@ def test_unlock_holder_alive(
         (root / "lock.json").write_text(json.dumps(renewed))
 
     with pytest.raises(LockedError):
-        remove_lease(held, say=said.append, clock=clock, wait=renew)
+        remove_lease(held, clock=clock, wait=renew)
 
     assert lock(root)["run"] == "first"

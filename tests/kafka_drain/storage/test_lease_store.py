@@ -49,16 +49,11 @@ def clock() -> Clock:
 
 
 @pytest.fixture
-def said() -> list[str]:
-    return []
-
-
-@pytest.fixture
 def make_lease(root: UPath, clock: Clock, said: list[str]) -> Any:
     """A lease of 60 s that no thread renews."""
 
     def make(run: str, token: str | None = None) -> Lease:
-        return Lease(root, run=run, say=said.append, seconds=60, clock=clock, token=token)
+        return Lease(root, run=run, seconds=60, clock=clock, token=token)
 
     return make
 
@@ -77,7 +72,7 @@ def test_lease_store() -> None:
 def test_hold_lease(root: UPath) -> None:
     """The newest file says who holds it, then that it was released; older ones are gone."""
     for turn in (1, 3):
-        with hold_lease(root, run="r", say=print) as lease:
+        with hold_lease(root, run="r") as lease:
             assert numbers(root) == [turn]
             found = find_lease(root)
             assert found is not None
@@ -290,7 +285,7 @@ def test_unlock(root: UPath, make_lease: Any, clock: Clock, said: list[str]) -> 
 
     assert held.to_dict()["lease"] == str(root / ".lock")
     waited = list[float]()
-    unlock.remove_lease(held, say=said.append, clock=clock, wait=waited.append)
+    unlock.remove_lease(held, clock=clock, wait=waited.append)
 
     assert sum(waited) == pytest.approx(SECONDS)
     assert list(unlock.list_leases(root, clock)) == []

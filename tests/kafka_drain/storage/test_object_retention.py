@@ -95,7 +95,7 @@ UNLOCKED = {"retention": {"mode": "Unlocked", "retainUntilTime": UNTIL}}
 )
 def test_store_locks_google(said: dict[str, Any], held: Held) -> None:
     """A lock of the object, of its bucket's policy or a hold; the latest counts."""
-    assert StoreLocks(archive(x=said), "look", print).held(["x", "gone"]) == {"x": held}
+    assert StoreLocks(archive(x=said), "look").held(["x", "gone"]) == {"x": held}
 
 
 @pytest.mark.parametrize(("wanted", "mode"), [(WEAK, "Unlocked"), (STRONG, "Locked")])
@@ -103,7 +103,7 @@ def test_retain_google(wanted: Immutability, mode: str) -> None:
     """Files without such a lock are given it by objects.patch; a stronger mode is said."""
     root = archive(free={}, weak=UNLOCKED, strong=LOCKED)
 
-    found = retain(root, ["free", "weak", "strong", "free"], wanted, now=NOW, say=print)
+    found = retain(root, ["free", "weak", "strong", "free"], wanted, now=NOW)
 
     assert found == wanted.from_now(NOW)
     expected = {"retention": {"mode": mode, "retainUntilTime": UNTIL}}
@@ -118,22 +118,22 @@ def test_retain_google(wanted: Immutability, mode: str) -> None:
 def test_retain_missing() -> None:
     """A file that isn't there is named, and that nothing was sealed."""
     with pytest.raises(ArchiveError, match=r"gs://bucket/a/gone can't be locked.*was sealed"):
-        retain(archive(), ["gone"], WEAK, now=NOW, say=print)
+        retain(archive(), ["gone"], WEAK, now=NOW)
 
 
 def test_retain_nothing() -> None:
     """Without the setting, nothing is asked."""
     root = archive(free={})
 
-    assert retain(root, ["free"], None, now=NOW, say=print) is None
+    assert retain(root, ["free"], None, now=NOW) is None
     assert root.fs.asked == []
 
 
 def test_retain_on_a_disk(tmp_path: Any) -> None:
     """A copy of such an archive on a disk isn't sealed as if its files were locked."""
     with pytest.raises(ArchiveError, match="isn't in an object store"):
-        retain(UPath(tmp_path), [], WEAK, now=NOW, say=print)
-    assert locked_in(UPath(tmp_path), print).files == 0
+        retain(UPath(tmp_path), [], WEAK, now=NOW)
+    assert locked_in(UPath(tmp_path)).files == 0
 
 
 @pytest.mark.parametrize("mode", ["governance", "compliance"])
@@ -180,7 +180,7 @@ def test_store_locks_asked_once(monkeypatch: pytest.MonkeyPatch) -> None:
         return google.ask(files, path)
 
     monkeypatch.setitem(object_retention._STORES, "gs", google._replace(ask=ask))
-    locks = StoreLocks(archive(x=LOCKED, y={}), "look", print, clock=lambda: NOW)
+    locks = StoreLocks(archive(x=LOCKED, y={}), "look", clock=lambda: NOW)
 
     assert locks.locked(["x", "y", "gone"]).keys() == {"x"}
     assert locks.summary(["x", "y"]).files == 1

@@ -75,7 +75,7 @@ class Backfilled:
 
     def finish(self, plan: BackfillPlan, job: WindowJob) -> Receipt:
         """Prove and seal what was written."""
-        return finish_backfill(plan, job, self.cluster, run="test", say=print)
+        return finish_backfill(plan, job, self.cluster, run="test")
 
     def read(self) -> list[tuple[TopicPartition, int, int]]:
         """Return what readers take: partition, first and last offset of each file."""
@@ -335,4 +335,4 @@ def test_finish_window_again(backfilled: Backfilled, lost: str, tmp_path: Path) 
 def finish(backfilled: Backfilled, job: WindowJob) -> Receipt:
     """Prove and seal a repair's window."""
     identity = Identity("made", "cluster-1", backfilled.made.topic_ids)
-    return finish_window(job, backfilled.cluster, identity, run="test", say=print)
+    return finish_window(job, backfilled.cluster, identity, run="test")

@@ -139,14 +139,13 @@ COPIED: dict[str, Damage] = {
 
 
 @pytest.mark.parametrize("what", COPIED)
-def test_repair_documents_from_copies(what: str, copy: Path) -> None:
+def test_repair_documents_from_copies(what: str, copy: Path, said: list[str]) -> None:
     """What was sealed and has a copy comes back byte for byte, and is named."""
     before = content_of(copy)
     COPIED[what](copy)
-    said: list[str] = []
 
     planned = plan_document_repair(copy_root(copy))
-    repair_documents(copy_root(copy), said.append)
+    repair_documents(copy_root(copy))
 
     after = content_of(copy)
     assert before.items() <= after.items()
@@ -172,7 +171,9 @@ def copy_root(path: Path) -> Any:
 
 
 @pytest.mark.parametrize("damage", [empty, half, zeros])
-def test_repair_documents_never_sealed(damage: Callable[[str], Damage], copy: Path) -> None:
+def test_repair_documents_never_sealed(
+    damage: Callable[[str], Damage], copy: Path, said: list[str]
+) -> None:
     """Half a receipt that nothing names was never sealed: its batch is proven and sealed again."""
     archive = Archive.at(str(copy))
     add_batch(archive.generation(2), 3, END + 30, END + 40)
@@ -184,8 +185,7 @@ def test_repair_documents_never_sealed(damage: Callable[[str], Damage], copy: Pa
         assert "receipt_corrupt" in {str(finding.reason) for finding in errors(red.findings)}
         assert red.receipts_written == 0
 
-    said: list[str] = []
-    repair_documents(archive.root, said.append)
+    repair_documents(archive.root)
 
     assert "nothing names it" in said[0]
     assert sorted(path.name for path in (copy / torn).parent.glob("*.torn-*"))
@@ -204,7 +204,7 @@ def test_repair_documents_window_never_sealed(copy: Path) -> None:
     seal_rows(archive, key, {})
     empty(f"windows/{key}/receipt.json")(copy)
 
-    repair_documents(archive.root, print)
+    repair_documents(archive.root)
 
     assert [w.key for w in archive.snapshot().windows if not w.is_sealed] == [key]
     assert Window(archive.root, key).read_plan().ranges == []
@@ -220,11 +220,11 @@ def test_repair_documents_window_of_older_release(copy: Path) -> None:
     path.write_bytes(content.replace(b"P", b"Q", 1).replace(b"window", b"windov", 1))
     changed = content_of(copy)
 
-    repair_documents(copy_root(copy), print)
+    repair_documents(copy_root(copy))
     assert content_of(copy) == changed
 
     path.write_bytes(b"")
-    repair_documents(copy_root(copy), print)
+    repair_documents(copy_root(copy))
     assert not path.exists()
 
 
@@ -238,7 +238,7 @@ def test_repair_documents_named_by_compaction(is_named: bool, copy: Path) -> Non
     path.write_bytes(replace(compacted, provenance=provenance).to_bytes())
     both(remove("journal", "journal.json", G2), half(CLOSED[2]))(copy)
 
-    repair_documents(copy_root(copy), print)
+    repair_documents(copy_root(copy))
 
     assert (copy / CLOSED[2]).exists() == is_named
     if is_named:
@@ -259,14 +259,13 @@ REFUSED = {
 
 
 @pytest.mark.parametrize("what", REFUSED)
-def test_repair_documents_without_copy(what: str, copy: Path) -> None:
+def test_repair_documents_without_copy(what: str, copy: Path, said: list[str]) -> None:
     """What is named and has no copy is never set aside: the file to restore is named."""
     without_copies(copy)
     empty(REFUSED[what])(copy)
     before = content_of(copy)
-    said: list[str] = []
 
-    repair_documents(copy_root(copy), said.append)
+    repair_documents(copy_root(copy))
 
     assert content_of(copy) == before
     (line,) = said
@@ -279,16 +278,15 @@ def test_repair_documents_without_copy(what: str, copy: Path) -> None:
         assert report.receipts_written == 0
 
 
-def test_repair_documents_beside_damaged_journal(copy: Path) -> None:
+def test_repair_documents_beside_damaged_journal(copy: Path, said: list[str]) -> None:
     """What a damaged journal doesn't name may have been sealed."""
     without_copies(copy)
     entries(copy)[-1].unlink()
     (copy / "journal.json").unlink()
     empty(NEWEST)(copy)
     before = content_of(copy)
-    said: list[str] = []
 
-    repair_documents(copy_root(copy), said.append)
+    repair_documents(copy_root(copy))
 
     assert content_of(copy) == before
     assert "can't fix" in said[0]
@@ -303,12 +301,12 @@ def test_repair_documents_torn_entry(is_known: bool, copy: Path) -> None:
         shutil.copyfile(newest, torn)
         newest = torn
     half(str(newest.relative_to(copy)))(copy)
-    archive, said = Archive.at(str(copy)), list[str]()
+    archive = Archive.at(str(copy))
     for _ in range(2):
         red = validate_archive(archive, golden_cluster())
         assert {str(finding.reason) for finding in errors(red.findings)} == {"journal_damaged"}
 
-    repair_documents(archive.root, said.append)
+    repair_documents(archive.root)
 
     for _ in range(2):
         report = validate_archive(archive, golden_cluster())
@@ -325,7 +323,7 @@ def test_repair_documents_never_begun(kind: str, copy: Path) -> None:
     path.write_bytes(b"{")
     archive = Archive.at(str(copy))
 
-    repair_documents(archive.root, print)
+    repair_documents(archive.root)
 
     assert [generation.number for generation in archive.snapshot().generations] == [1, 2]
     assert "x" not in {window.key for window in archive.snapshot().windows}
@@ -336,7 +334,7 @@ def test_repair_documents_never_begun(kind: str, copy: Path) -> None:
 def repair_until(folder: str, change: int) -> None:
     """Repair an archive, until the nth change of it."""
     kill_at_change(folder, change)
-    repair_documents(Archive.at(folder).root, print)
+    repair_documents(Archive.at(folder).root)
 
 
 def test_repair_documents_killed(copy: Path, tmp_path: Path) -> None:
@@ -355,7 +353,7 @@ def test_repair_documents_killed(copy: Path, tmp_path: Path) -> None:
         again = shutil.copytree(copy, tmp_path / str(change))
         code = run_forked(repair_until, str(again), change)
 
-        repair_documents(copy_root(again), print)
+        repair_documents(copy_root(again))
         after = content_of(again)
         assert before.items() <= after.items()
         assert plan_document_repair(copy_root(again)).repairs == []
@@ -372,7 +370,7 @@ def test_repair_new_journal_beside_others(
     monkeypatch.setattr("kafka_drain.windows.repair.wait_for_lease", hold_lease)
     before = content_of(copy)
 
-    with hold_lease(copy_root(copy) / folder, run="another", say=print):
+    with hold_lease(copy_root(copy) / folder, run="another"):
         assert repair(copy, monkeypatch, "--new-journal", "--apply") != 0
 
     assert "another" in capsys.readouterr().err
@@ -415,7 +413,7 @@ def test_repair_documents_window_gone(what: str, copy: Path) -> None:
     """Of a window that is gone, plan and receipt come back; its files are missed by name."""
     GONE[what](copy)
 
-    repair_documents(copy_root(copy), print)
+    repair_documents(copy_root(copy))
 
     for _ in range(2):
         # What was in it can be asked of a real Kafka alone.
@@ -434,7 +432,7 @@ def test_roll_beside_damaged_receipt(where: str, copy: Path) -> None:
     for _ in range(2):
         with pytest.raises(CheckpointError, match=r"receipt_corrupt: .*kafka-drain repair"):
             plan_roll(archive, golden_cluster())
-    repair_documents(archive.root, print)
+    repair_documents(archive.root)
 
     # Of a window that it voids, this Kafka no longer has the records.
     gone = [f"flights:{partition}:900-910" for partition in (0, 1)]
@@ -523,8 +521,8 @@ def test_new_journal_closed_generation(damage: Callable[[str], Damage], copy: Pa
     damage(CLOSED[2])(copy)
     archive = Archive.at(str(copy))
 
-    repair_documents(archive.root, print, forget=True)
-    recreate_journal(archive, print, dry_run=False)
+    repair_documents(archive.root, forget=True)
+    recreate_journal(archive, dry_run=False)
 
     for _ in range(2):
         # Whether Kafka still has them, a real one alone can say.
@@ -580,7 +578,7 @@ def test_repair_documents_on_s3(made: Path, bucket: str) -> None:
         (archive.root / where).write_bytes(b"{")
     (archive.root / "archive.json").unlink()
 
-    repair_documents(archive.root, print)
+    repair_documents(archive.root)
 
     for where in (NEWEST, "archive.json"):
         assert (archive.root / where).read_bytes() == (made / where).read_bytes()

@@ -93,9 +93,7 @@ def pipeline_of(archive: Archive) -> Pipeline:
 
 def repaired(archive: Archive, spark: Spark) -> list[str]:
     """Run a repair; return the reasons of the errors that are left."""
-    report = run_repair(
-        request(archive), lambda: pipeline_of(archive), spark, run="test", say=print
-    )
+    report = run_repair(request(archive), lambda: pipeline_of(archive), spark, run="test")
     return [str(finding.reason) for finding in errors(report.findings)]
 
 
@@ -106,13 +104,12 @@ def no_pipeline() -> Pipeline:
 @pytest.mark.parametrize(
     "damaged", ["", f"{MANIFEST}/12", f"{RECEIPTS}/000000000012.json", "archive.json"]
 )
-def test_run_repair_without_drain(archive: Archive, damaged: str) -> None:
+def test_run_repair_without_drain(archive: Archive, damaged: str, said: list[str]) -> None:
     """What receipts and copies tell is restored without Spark, and needs no pipeline."""
     if damaged:
         (archive.root / damaged).unlink()
-    said: list[str] = []
 
-    report = run_repair(request(archive), no_pipeline, Spark(), run="test", say=said.append)
+    report = run_repair(request(archive), no_pipeline, Spark(), run="test")
 
     assert errors(report.findings) == []
     assert not damaged or (archive.root / damaged).is_file()
@@ -160,10 +157,10 @@ def test_run_repair_documents_locked(archive: Archive, folder: str) -> None:
     held = archive.root / folder if folder else archive.root
 
     with (
-        hold_lease(held, run="another", say=print),
+        hold_lease(held, run="another"),
         pytest.raises(LockedError),
     ):
-        run_repair(request(archive), no_pipeline, Spark(), run="test", say=print)
+        run_repair(request(archive), no_pipeline, Spark(), run="test")
 
     assert not (archive.root / where).exists()
 
@@ -180,15 +177,19 @@ def test_run_repair_documents_locked(archive: Archive, folder: str) -> None:
     ],
 )
 def test_preview_repair(
-    archive: Archive, damaged: list[str], new_journal: bool, is_sound: bool, says: str
+    archive: Archive,
+    damaged: list[str],
+    new_journal: bool,
+    is_sound: bool,
+    says: str,
+    said: list[str],
 ) -> None:
     """A preview says what a repair would do and whether the archive has errors; changes nothing."""
     for where in damaged:
         (archive.root / where).unlink()
     before = content_of(archive)
-    said: list[str] = []
 
-    preview = preview_repair(request(archive, new_journal=new_journal), said.append)
+    preview = preview_repair(request(archive, new_journal=new_journal))
 
     assert preview.is_sound is is_sound
     assert any(says in line for line in said)

@@ -10,7 +10,7 @@ from kafka_drain.archive.files import ArchiveFile
 from kafka_drain.findings import Finding, Reason
 from kafka_drain.gaps import Gap, GapReason
 from kafka_drain.offsets import OffsetRange, TopicPartition
-from kafka_drain.progress import Level, level_of
+from kafka_drain.output import Level, level_of
 from kafka_drain.proof.offset_checks import Segment
 from kafka_drain.proof.report import Report
 from kafka_drain.windows.repair_plan import RepairPlan, plan_repair

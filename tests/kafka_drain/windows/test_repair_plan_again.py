@@ -43,7 +43,7 @@ def test_repair_of_repair(
     first = seal_repair(archive, "repair_1", ROWS, [name])
     assert errors(validate_archive(archive, golden_cluster()).findings) == []
     if is_closed:
-        roll(plan_roll(archive, golden_cluster()), lambda line: None)
+        roll(plan_roll(archive, golden_cluster()))
     first.unlink()
 
     for _ in range(2):

@@ -27,7 +27,7 @@ from kafka_drain.errors import (
 )
 from kafka_drain.findings import errors, summary
 from kafka_drain.offsets import OffsetRange, TopicPartition, to_spark_json
-from kafka_drain.progress import Level, level_of
+from kafka_drain.output import Level, level_of
 from kafka_drain.proof.validation import validate_archive
 from kafka_drain.storage.lease import hold_lease
 from kafka_drain.windows.roll import (
@@ -93,7 +93,7 @@ def plan_drain(archive: Archive, cluster: FakeCluster, *topics: str) -> DrainPla
 
 
 def do(plan: RollPlan) -> None:
-    roll(plan, lambda line: None)
+    roll(plan)
 
 
 def test_plan_roll_topic_deleted(archive: Archive) -> None:
@@ -309,7 +309,7 @@ def test_roll_voids_other_records(archive: Archive, how: str) -> None:
     with pytest.raises(DataLossError, match=f"--replace-changed {where}"):
         plan_roll(archive, cluster)
     with pytest.raises(DataLossError, match=f"--replace-changed {where}"):
-        run_roll(archive, cluster, may_discard=True, run="test", say=print)
+        run_roll(archive, cluster, may_discard=True, run="test")
 
     assert archive.snapshot().windows[0].receipt == before
     assert plan_roll(archive, cluster, replace_changed=[where]).voided == ["repair_1"]
@@ -419,7 +419,7 @@ def test_roll_command(
 def test_run_roll_elsewhere(tmp_path: Path) -> None:
     """In a folder that isn't an archive, a roll leaves nothing behind."""
     with pytest.raises(ArchiveError):
-        run_roll(Archive.at(str(tmp_path)), cluster_with(), run="test", say=print)
+        run_roll(Archive.at(str(tmp_path)), cluster_with(), run="test")
 
     assert list(tmp_path.iterdir()) == []
 
@@ -517,13 +517,10 @@ def test_plan_roll_not_rewritten(archive: Archive) -> None:
         plan_roll(archive, cluster_with(gone=Log(end=9)), rewritten=True)
 
 
-def test_roll_between_drains_waits(archive: Archive) -> None:
+def test_roll_between_drains_waits(archive: Archive, said: list[str]) -> None:
     """While a drain holds the lease, it is said which, and how long it is waited for."""
-    said: list[str] = []
-    with hold_lease(archive.root, run="nightly", say=said.append):
-        rolled = roll_between_drains(
-            archive, cluster_with(), run="terminal", say=said.append, wait_seconds=0.5
-        )
+    with hold_lease(archive.root, run="nightly"):
+        rolled = roll_between_drains(archive, cluster_with(), run="terminal", wait_seconds=0.5)
 
     waiting, skipped = said
     assert rolled is None

@@ -14,6 +14,7 @@ from kafka_drain.archive.files import ArchiveFile
 from kafka_drain.clock import utc_now
 from kafka_drain.errors import ManifestInvalidError
 from kafka_drain.offsets import TopicPartition
+from kafka_drain.output import say
 from kafka_drain.republish.planning.runs import RepublishRun
 from kafka_drain.storage.immutability import Held, Locked, Retention
 from kafka_drain.storage.object_retention import StoreLocks
@@ -88,7 +89,7 @@ def case(tmp_path: Path) -> Superseded:
     return Superseded(tmp_path)
 
 
-def test_remove_superseded(case: Superseded) -> None:
+def test_remove_superseded(case: Superseded, said: list[str]) -> None:
     """What a sound window stands for goes, with the manifest that names it; the rest stays."""
     generations = [Path(str(case.made.root), f"generations/000{n}") for n in (1, 2, 3)]
     for generation in generations:
@@ -100,9 +101,8 @@ def test_remove_superseded(case: Superseded) -> None:
         path = case.path(file)
         path.with_name(f".{path.name}.crc").touch()
     size = sum(case.path(file).stat().st_size for file in case.batches)
-    said: list[str] = []
 
-    found = remove_superseded(case.made.archive, said.append)
+    found = remove_superseded(case.made.archive)
 
     assert found == {"removed_files": 4, "removed_bytes": size}
     assert not any(case.there(case.batches))
@@ -117,7 +117,7 @@ def test_remove_superseded(case: Superseded) -> None:
     assert said[-1].endswith(f"removed 4 superseded files, {size:,} bytes")
     # Another run has nothing to do, even where the folder is gone.
     (generations[0] / "data").rmdir()
-    assert remove_superseded(case.made.archive, said.append)["removed_files"] == 0
+    assert remove_superseded(case.made.archive)["removed_files"] == 0
 
 
 def test_remove_superseded_closed_generations(case: Superseded) -> None:
@@ -130,18 +130,19 @@ def test_remove_superseded_closed_generations(case: Superseded) -> None:
     for manifest in manifests:
         manifest.mkdir()
 
-    assert remove_superseded(case.made.archive, print)["removed_files"] == 5
+    assert remove_superseded(case.made.archive)["removed_files"] == 5
 
     assert [manifest.is_dir() for manifest in manifests] == [False, False, True]
 
 
-def test_remove_superseded_in_store(case: Superseded, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_remove_superseded_in_store(
+    case: Superseded, monkeypatch: pytest.MonkeyPatch, said: list[str]
+) -> None:
     """A store is asked once which files are there; of these, the superseded ones go."""
     monkeypatch.setattr(superseding, "is_local", lambda root: False)
     case.path(case.batches[0]).unlink()
-    said: list[str] = []
 
-    found = remove_superseded(case.made.archive, said.append)
+    found = remove_superseded(case.made.archive)
 
     assert found["removed_files"] == 3
     assert len(said) == 1
@@ -160,7 +161,7 @@ def test_remove_superseded_partly(tmp_path: Path) -> None:
     for path in checksums:
         path.touch()
 
-    assert remove_superseded(made.archive, print)["removed_files"] == 1
+    assert remove_superseded(made.archive)["removed_files"] == 1
 
     assert [path.is_file() for path in paths] == [False, True]
     assert [path.is_file() for path in checksums] == [False, True]
@@ -175,7 +176,7 @@ def test_remove_superseded_window_damaged(case: Superseded, number: int, damage:
     for _ in range(2):
         says = "window compact_0001 differs from what was sealed"
         with pytest.raises(ManifestInvalidError, match=says):
-            remove_superseded(case.made.archive, print)
+            remove_superseded(case.made.archive)
         assert all(case.there(case.batches))
 
 
@@ -195,7 +196,7 @@ def test_remove_superseded_newer_window_damaged(
     for _ in range(2):
         says = "window compact_0002 differs from what was sealed"
         with pytest.raises(ManifestInvalidError, match=says):
-            remove_superseded(case.made.archive, print)
+            remove_superseded(case.made.archive)
         assert all(case.there(case.batches))
         assert any(case.there(case.first)) is not is_first_gone
 
@@ -204,7 +205,7 @@ def test_remove_superseded_chain(case: Superseded) -> None:
     """Files of windows go as those of generations do, once a newer window stands for them."""
     second = case.window("reprocess_0002", case.first)
 
-    assert remove_superseded(case.made.archive, print)["removed_files"] == 6
+    assert remove_superseded(case.made.archive)["removed_files"] == 6
     assert all(case.there(second))
 
 
@@ -212,7 +213,7 @@ def test_remove_superseded_unsealed(case: Superseded) -> None:
     """A window without a receipt stands for nothing."""
     Path(str(case.made.root), "windows/compact_0001/receipt.json").unlink()
 
-    assert remove_superseded(case.made.archive, print)["removed_files"] == 0
+    assert remove_superseded(case.made.archive)["removed_files"] == 0
     assert all(case.there(case.batches))
 
 
@@ -222,7 +223,7 @@ def test_remove_superseded_repaired(tmp_path: Path) -> None:
     [file] = made.seal({P0: dense(0, 5)})
     made.seal_window("repair_1", {P0: dense(0, 5)}, [file.path])
 
-    assert remove_superseded(made.archive, print)["removed_files"] == 0
+    assert remove_superseded(made.archive)["removed_files"] == 0
     assert (made.root / file.path).is_file()
     assert made.archive.snapshot().fold.gone == frozenset()
 
@@ -238,7 +239,9 @@ def test_remove_superseded_repaired(tmp_path: Path) -> None:
         (1, "ended", False),
     ],
 )
-def test_remove_superseded_needed(case: Superseded, days: int, state: str, stays: bool) -> None:
+def test_remove_superseded_needed(
+    case: Superseded, days: int, state: str, stays: bool, said: list[str]
+) -> None:
     """Files of a republish that may be resumed stay, until it has ended or was abandoned.
 
     One that never opened is planned again after three days, so that its files may go then.
@@ -260,9 +263,8 @@ def test_remove_superseded_needed(case: Superseded, days: int, state: str, stays
     if state == "ended":
         run.write_receipt(receipt_of(key=run.key))
     RepublishRun(case.made.root, "not-planned").folder.mkdir()
-    said: list[str] = []
 
-    found = remove_superseded(case.made.archive, said.append)
+    found = remove_superseded(case.made.archive)
 
     assert found["removed_files"] == 4 - stays
     assert case.there(case.batches) == [stays, False, False, False]
@@ -277,7 +279,7 @@ class SomeLocks(StoreLocks):
     """Says that some of an archive's files are locked, by path."""
 
     def __init__(self, case: Superseded, held: dict[str, Held]) -> None:
-        super().__init__(case.made.root, "look", print)
+        super().__init__(case.made.root, "look")
         self._locked = held
 
     def locked(self, paths: Iterable[str]) -> dict[str, Held]:
@@ -289,21 +291,18 @@ LOCK = Held(1, Retention("governance", datetime(2999, 1, 2, 3, 4, tzinfo=timezon
 
 
 @pytest.mark.parametrize("number", range(5))
-def test_remove_superseded_locked(case: Superseded, number: int) -> None:
+def test_remove_superseded_locked(case: Superseded, number: int, said: list[str]) -> None:
     """Of four superseded files, those that the store locks stay until they are free."""
     locked = [file.path for file in case.batches[:number]]
-    said: list[str] = []
 
-    found = remove_superseded(
-        case.made.archive, said.append, SomeLocks(case, dict.fromkeys(locked, LOCK))
-    )
+    found = remove_superseded(case.made.archive, SomeLocks(case, dict.fromkeys(locked, LOCK)))
 
     assert found["removed_files"] == 4 - number
     assert case.there(case.batches) == [True] * number + [False] * (4 - number)
     says = f"keeping {number} files, locked until 2999-01-02 03:04 UTC: the store refuses"
     assert any(says in line for line in said) is (number > 0)
     # Then they are free.
-    assert remove_superseded(case.made.archive, print)["removed_files"] == number
+    assert remove_superseded(case.made.archive)["removed_files"] == number
     assert not any(case.there(case.batches))
 
 
@@ -312,13 +311,13 @@ def test_remove_superseded_locked_unread(case: Superseded) -> None:
     cut(case.path(case.first[0]))
     locked = dict.fromkeys([file.path for file in case.batches], LOCK)
 
-    assert remove_superseded(case.made.archive, print, SomeLocks(case, locked)) == {
+    assert remove_superseded(case.made.archive, SomeLocks(case, locked)) == {
         "removed_files": 0,
         "removed_bytes": 0,
     }
     del locked[case.batches[0].path]
     with pytest.raises(ManifestInvalidError, match="compact_0001"):
-        remove_superseded(case.made.archive, print, SomeLocks(case, locked))
+        remove_superseded(case.made.archive, SomeLocks(case, locked))
     assert all(case.there(case.batches))
 
 
@@ -344,20 +343,21 @@ def test_still_locked(case: Superseded, monkeypatch: pytest.MonkeyPatch, is_list
     assert found() == (0 if is_listed else 2)
 
 
-def test_remove_unsealed_locked(case: Superseded, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_remove_unsealed_locked(
+    case: Superseded, monkeypatch: pytest.MonkeyPatch, said: list[str]
+) -> None:
     """What was killed between its locks and its receipt stays as long as it is locked."""
     case.plan("compact_0002")
     folder = Path(str(case.made.root), "windows/compact_0002")
-    said: list[str] = []
     case.plan("compact_0003")
 
-    def locked_in(path: UPath, say: Callable[[str], None]) -> Locked:
+    def locked_in(path: UPath) -> Locked:
         say(f"asking for {path.name}")
         return Locked(2, on_hold=2) if path.name == folder.name else Locked()
 
     monkeypatch.setattr(superseding, "locked_in", locked_in)
 
-    remove_unsealed(case.made.archive, said.append)
+    remove_unsealed(case.made.archive)
 
     assert folder.is_dir()
     assert not folder.with_name("compact_0003").exists()
@@ -367,18 +367,17 @@ def test_remove_unsealed_locked(case: Superseded, monkeypatch: pytest.MonkeyPatc
         "is released; a later maintenance removes it"
     )
     monkeypatch.undo()
-    remove_unsealed(case.made.archive, said.append)
+    remove_unsealed(case.made.archive)
     assert not folder.exists()
 
 
-def test_remove_unsealed(case: Superseded) -> None:
+def test_remove_unsealed(case: Superseded, said: list[str]) -> None:
     """What a killed maintenance left behind goes, and says its name; other windows stay."""
     windows = Path(str(case.made.root), "windows")
     for key in ("compact_0002", "retention_0003", "reprocess_0004", "20130101_20130102"):
         case.plan(key)
-    said: list[str] = []
 
-    remove_unsealed(case.made.archive, said.append)
+    remove_unsealed(case.made.archive)
 
     assert {path.name for path in windows.iterdir()} == {
         "compact_0001",
@@ -401,7 +400,7 @@ def test_superseded_files(case: Superseded) -> None:
 @pytest.mark.parametrize("changed", [None, ()])
 @pytest.mark.parametrize("value", [b"value", b"other"])
 def test_remove_superseded_other_records(
-    tmp_path: Path, value: bytes, changed: tuple[str, ...] | None
+    tmp_path: Path, value: bytes, changed: tuple[str, ...] | None, said: list[str]
 ) -> None:
     """What an earlier release has replaced by as many other records isn't removed."""
     made = MadeArchive(tmp_path / "archive", {"t": "id"})
@@ -411,9 +410,8 @@ def test_remove_superseded_other_records(
     made.seal_window(
         "reprocess_0001_0001", {P0: dense(0, 5)}, [old[0].path], columns, kind=kind, changed=changed
     )
-    said: list[str] = []
 
-    removed = remove_superseded(made.archive, said.append)["removed_files"]
+    removed = remove_superseded(made.archive)["removed_files"]
 
     is_held = value == b"other" and changed is None
     assert (removed, (made.root / old[0].path).is_file()) == (int(not is_held), is_held)

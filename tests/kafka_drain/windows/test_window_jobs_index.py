@@ -317,7 +317,7 @@ def drained(
         write_records(path, tp, ranges[0], FIRST_MS, STEP)
         value ^= file_fingerprint(locate(path), "parquet", TOPIC)
     write_private(job.result_path, {"records": plan.left, "fingerprint": f"{value:016x}"})
-    return plan, finish_backfill(plan, job, cluster, run="test", say=print)
+    return plan, finish_backfill(plan, job, cluster, run="test")
 
 
 def test_backfills_one_by_one(
@@ -546,7 +546,7 @@ def test_plan_republish_same(template: Archive, asked: dict[str, Any], refused: 
     request = RepublishRequest(target_topic=TOPIC, into_source=True, **asked)
 
     def planned() -> Any:
-        how: Any = {"now": FIRST, "say": lambda line: None, "apply": False}
+        how: Any = {"now": FIRST, "apply": False}
         found = plan_republish(template, cluster, request, **how)
         return [shard.files for shard in found.plan.shards]
 

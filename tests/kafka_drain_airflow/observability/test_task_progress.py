@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kafka_drain.progress import OutageLine, Progress, ProgressLine
+from kafka_drain.output import OutageLine
+from kafka_drain.progress import Progress, ProgressLine
 from kafka_drain.spark.client_mode import read_spark_line
 from kafka_drain_airflow.connections import waiting_said
 from kafka_drain_airflow.observability.task_progress import SECONDS, TaskProgress, is_progress

@@ -150,7 +150,7 @@ def test_check_decoding_operator(
         with pytest.raises(AirflowFailException, match="the value is other"):
             check(pipeline, REPUBLISHED)
 
-    [(archive, key, cluster, registry, _)] = checked
+    [(archive, key, cluster, registry)] = checked
     assert (str(archive.root), key) == (pipeline.archive, "run-1")
     assert cluster.config.bootstrap_servers == "127.0.0.1:1"
     assert registry == SchemaRegistry(target.settings)

@@ -149,7 +149,7 @@ def test_watch_due_started_before(
 def test_watch_due_lease_held(pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch) -> None:
     """No drain is started beside one of a group, of a terminal, or of another Airflow."""
     kafka(monkeypatch)
-    with hold_lease(Archive.at(pipeline.archive).root, run="elsewhere", say=print):
+    with hold_lease(Archive.at(pipeline.archive).root, run="elsewhere"):
         arguments = deferred(operator_of(pipeline), context_of())
 
     assert arguments["watched"] == []

@@ -15,7 +15,6 @@ from kafka_drain.cli.commands.arguments import (
 )
 from kafka_drain.cli.commands.pipeline_arguments import pipeline_from
 from kafka_drain.cli.commands.plan_answer import answer_plan
-from kafka_drain.cli.console import say
 from kafka_drain.cli.foreground import runner_of
 from kafka_drain.intervals import Interval
 from kafka_drain.windows.backfill import run_backfill
@@ -42,13 +41,7 @@ def run(options: argparse.Namespace) -> int:
             return {}
         runner = runner_of(options)
         return run_backfill(
-            plan,
-            pipeline,
-            cluster,
-            runner,
-            run="terminal",
-            say=say,
-            replace_changed=options.replace_changed,
+            plan, pipeline, cluster, runner, run="terminal", replace_changed=options.replace_changed
         )
 
     return answer_plan(options, plan, carry_out)

@@ -9,10 +9,10 @@ from kafka_drain.archive.schema_seals import SEALS, accept_schemas, check_schema
 from kafka_drain.cli.commands.arguments import add_archive, add_dry_run
 from kafka_drain.cli.commands.plan_answer import acts, say_dry_run
 from kafka_drain.cli.commands.registry_arguments import add_registry, required_registry
-from kafka_drain.cli.console import answer, print_fields, say, say_lines
+from kafka_drain.cli.console import answer, print_fields, say_lines
 from kafka_drain.cli.exit_codes import FAILED, OK
 from kafka_drain.clock import utc_now
-from kafka_drain.progress import Level, Line, level_of
+from kafka_drain.output import Level, Line, level_of
 from kafka_drain.schemas.capture import capture_schemas
 
 
@@ -43,12 +43,7 @@ def run(options: argparse.Namespace) -> int:
         return _reseal(options, archive)
     registry = required_registry(options)
     found = capture_schemas(
-        archive,
-        registry,
-        now=utc_now(),
-        say=say,
-        subjects=options.subjects,
-        writes=acts(options),
+        archive, registry, now=utc_now(), subjects=options.subjects, writes=acts(options)
     )
     say_lines(Line(line, level_of(line)) for line in found.lines(archive.root))
     versions = [version for subject in found.document.subjects for version in subject.versions]

@@ -12,9 +12,9 @@ from kafka_drain.cli.commands.arguments import (
     cluster_from,
 )
 from kafka_drain.cli.commands.registry_arguments import add_registry, required_registry
-from kafka_drain.cli.console import answer, print_fields, say, say_lines
+from kafka_drain.cli.console import answer, print_fields, say_lines
 from kafka_drain.cli.exit_codes import FAILED, OK
-from kafka_drain.progress import Line, level_of
+from kafka_drain.output import Line, level_of
 from kafka_drain.republish.verifying.decoding import check_run
 
 
@@ -33,7 +33,7 @@ def run(options: argparse.Namespace) -> int:
     """Read a finished run's records back, and decode them on both sides."""
     registry = required_registry(options)
     archive = archive_from(options)
-    check = check_run(archive, options.run, cluster_from(options), registry, say)
+    check = check_run(archive, options.run, cluster_from(options), registry)
     say_lines(Line(line, level_of(line)) for line in check.lines())
     document = {"run": options.run, **check.content()}
     answer(options, document, print_fields(document))

@@ -21,7 +21,7 @@ from kafka_drain.cli.commands.arguments import (
 )
 from kafka_drain.cli.commands.pipeline_arguments import pipeline_from
 from kafka_drain.cli.commands.plan_answer import acts, say_dry_run
-from kafka_drain.cli.console import answer, new_table, print_table, say
+from kafka_drain.cli.console import answer, new_table, print_table
 from kafka_drain.cli.exit_codes import OK
 from kafka_drain.cli.foreground import runner_of
 from kafka_drain.clock import utc_now
@@ -136,7 +136,6 @@ def _cut_over(options: argparse.Namespace, archive: Archive) -> CutOver:
         target_from(options, "clients move to a cluster that you name"),
         CutOverRequest.of(settings),
         "terminal",
-        say,
         utc_now,
         signer_from(options),
     )

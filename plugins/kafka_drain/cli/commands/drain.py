@@ -15,7 +15,7 @@ from kafka_drain.cli.commands.arguments import (
 )
 from kafka_drain.cli.commands.pipeline_arguments import pipeline_from
 from kafka_drain.cli.commands.plan_answer import acts, answer_fields
-from kafka_drain.cli.console import say, say_lines
+from kafka_drain.cli.console import say_lines
 from kafka_drain.cli.foreground import runner_of
 from kafka_drain.drain.drain import run_drain
 from kafka_drain.drain.preflight import preflight
@@ -79,7 +79,6 @@ def run(options: argparse.Namespace) -> int:
         cluster,
         runner_of(options),
         run="terminal",
-        say=say,
         show=say_lines,
         acknowledge_expired=options.acknowledge_expired,
         registry=registry_from(options),

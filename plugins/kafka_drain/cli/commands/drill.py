@@ -23,7 +23,7 @@ from kafka_drain.cli.commands.arguments import (
 )
 from kafka_drain.cli.commands.pipeline_arguments import pipeline_from
 from kafka_drain.cli.commands.plan_answer import acts, answer_plan
-from kafka_drain.cli.console import answer, print_fields, say
+from kafka_drain.cli.console import answer, print_fields
 from kafka_drain.cli.exit_codes import FAILED, OK
 from kafka_drain.clock import utc_now
 from kafka_drain.config.checks import integer
@@ -98,14 +98,7 @@ def _run(options: argparse.Namespace) -> int:
         # Only the worker's engine sends: a drill must not depend on Spark.
         engines = Engines(str(archive.root), cluster, pipeline, folder, _no_spark)
         result = run_drill(
-            archive,
-            cluster,
-            engines,
-            request,
-            run="terminal",
-            say=say,
-            clock=utc_now,
-            signer=signer,
+            archive, cluster, engines, request, run="terminal", clock=utc_now, signer=signer
         )
     document = result.content()
     shown = {k: v for k, v in document.items() if v is not None and not isinstance(v, (dict, list))}

@@ -34,17 +34,15 @@ def run(options: argparse.Namespace) -> int:
         return _approved(pipeline, options)
     request, cluster = _request(options), cluster_from(options)
     if within is not None:
-        plan, frozen = freeze_erasure(
-            pipeline, cluster, request, now=utc_now(), say=say, lifetime=within
-        )
+        plan, frozen = freeze_erasure(pipeline, cluster, request, now=utc_now(), lifetime=within)
         say_lines(plan.lines())
         return answer_fields(options, plan.to_dict() | answer_of(options, frozen))
     if not acts(options):
-        plan = plan_erasure(pipeline, cluster, request, say=say)
+        plan = plan_erasure(pipeline, cluster, request)
         say_lines(plan.lines())
         return answer_fields(options, plan.to_dict())
     # It plans, and says its plan, after it has removed what a killed run left behind.
-    figures = run_erasure(pipeline, cluster, runner_of(options), request, run="terminal", say=say)
+    figures = run_erasure(pipeline, cluster, runner_of(options), request, run="terminal")
     return answer_fields(options, {"archive": str(archive.root)} | figures)
 
 
@@ -52,14 +50,14 @@ def _approved(pipeline: Pipeline, options: argparse.Namespace) -> int:
     """Carry out a plan that was made already; it has what it needs of the keys."""
     given = (name for name in (*_NAMING, "request", "by") if getattr(options, name))
     refuse_beside_plan(f"--{name.replace('_', '-')}" for name in given)
-    plan, frozen, decision = plan_approved(pipeline, options.plan_id, now=utc_now(), say=say)
+    plan, frozen, decision = plan_approved(pipeline, options.plan_id, now=utc_now())
     say_lines(plan.lines())
     answer_of(options, frozen)
     if decision is Decision.DO_NOTHING:
         say(f"plan {frozen.id} has been carried out already; nothing was changed")
     elif acts(options):
         cluster, runner = cluster_from(options), runner_of(options)
-        figures = run_approved(pipeline, cluster, runner, frozen, run="terminal", say=say)
+        figures = run_approved(pipeline, cluster, runner, frozen, run="terminal")
         return answer_fields(options, {"archive": pipeline.archive} | figures)
     return answer_fields(options, plan.to_dict())
 
@@ -93,7 +91,7 @@ def _lift(archive: Archive, options: argparse.Namespace) -> int:
         raise ConfigError("--lift ends an erasure; omit what to erase, and plans")
     say(f"erase {archive.root}: lifts {liftable(archive, options.lift)}")
     if acts(options):
-        lift_erasure(archive, options.lift, options.by or "", run="terminal", say=say)
+        lift_erasure(archive, options.lift, options.by or "", run="terminal")
     return answer_fields(options, {"archive": str(archive.root), "lift": options.lift})
 
 

@@ -124,7 +124,6 @@ def run(options: argparse.Namespace) -> int:
         limit=int(integer(1)("--limit", options.limit)),
         after=None if options.after is None else Position.parse(options.after),
         scan=options.scan,
-        say=say,
     )
     if options.republish:
         found = _print_fields(search)

@@ -21,7 +21,7 @@ def run(options: argparse.Namespace) -> int:
     problem = jars.not_offered(jars.S3)
     confs = [jars.CONNECTOR, *([] if problem else [jars.S3]), jars.ENCRYPTION]
     confs += [*([jars.GCS] if options.gcs else []), *([jars.BROKER] if options.broker else [])]
-    found = {conf: [str(path) for path in jars.fetch(conf, say)] for conf in confs}
+    found = {conf: [str(path) for path in jars.fetch(conf)] for conf in confs}
     folders = {conf: f"{len(paths)} in {Path(paths[0]).parent}" for conf, paths in found.items()}
     if problem:
         say(problem)

@@ -43,9 +43,7 @@ def run(options: argparse.Namespace) -> int:
         say_lines(plan.lines())
         return answer_fields(options, plan.to_dict())
     # It plans, and says its plan, after it has removed what a killed run left behind.
-    figures = run_maintenance(
-        pipeline, cluster_from(options), runner_of(options), run="terminal", say=say
-    )
+    figures = run_maintenance(pipeline, cluster_from(options), runner_of(options), run="terminal")
     return answer_fields(options, figures)
 
 
@@ -63,7 +61,7 @@ def _approved(pipeline: Pipeline, options: argparse.Namespace) -> int:
         say(f"plan {frozen.id} has been carried out already; nothing was changed")
     elif acts(options):
         cluster, runner = cluster_from(options), runner_of(options)
-        figures = run_approved(pipeline, cluster, runner, frozen, run="terminal", say=say)
+        figures = run_approved(pipeline, cluster, runner, frozen, run="terminal")
         return answer_fields(options, figures)
     return answer_fields(options, plan.to_dict())
 

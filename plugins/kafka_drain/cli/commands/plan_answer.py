@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from kafka_drain.cli.console import answer, print_fields, say, say_lines
 from kafka_drain.cli.exit_codes import OK
-from kafka_drain.progress import Level, Line
+from kafka_drain.output import Level, Line
 
 if TYPE_CHECKING:
     from kafka_drain.kafka.cluster import KafkaCluster

@@ -18,7 +18,7 @@ from kafka_drain.cli.console import answer, complain, new_table, print_table, sa
 from kafka_drain.cli.exit_codes import FAILED, OK
 from kafka_drain.config.checks import refuse
 from kafka_drain.intervals import parse_time
-from kafka_drain.progress import Level, Line
+from kafka_drain.output import Level, Line
 from kafka_drain.recovery.commands import Commands
 from kafka_drain.recovery.diff import APPLICABLE, LEFT, Kind, chosen
 from kafka_drain.recovery.recovery import apply_rows, plan_recovery
@@ -75,7 +75,7 @@ def run(options: argparse.Namespace) -> int:
     )
     plan = plan_recovery(archive, cluster, commands, at)
     rows, held = chosen(plan.rows, kinds, accept_lower_safety=options.accept_lower_safety)
-    applied, refused = apply_rows(rows, cluster, say)
+    applied, refused = apply_rows(rows, cluster)
     # A topic that was created has settings that are to be set back later.
     now = plan_recovery(archive, cluster, commands, at) if applied else plan
     left = [row for row in now.rows if row.action in LEFT]

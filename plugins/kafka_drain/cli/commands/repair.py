@@ -17,7 +17,6 @@ from kafka_drain.cli.commands.arguments import (
 from kafka_drain.cli.commands.pipeline_arguments import pipeline_from
 from kafka_drain.cli.commands.plan_answer import acts, answer_fields
 from kafka_drain.cli.commands.report_answer import answer_report
-from kafka_drain.cli.console import say
 from kafka_drain.cli.exit_codes import FAILED
 from kafka_drain.cli.foreground import runner_of
 from kafka_drain.windows.repair import RepairRequest, preview_repair, run_repair
@@ -52,13 +51,9 @@ def run(options: argparse.Namespace) -> int:
     )
     if acts(options):
         report = run_repair(
-            request,
-            lambda: pipeline_from(options),
-            runner_of(options),
-            run="terminal",
-            say=say,
+            request, lambda: pipeline_from(options), runner_of(options), run="terminal"
         )
         return answer_report(options, archive, report)
-    preview = preview_repair(request, say)
+    preview = preview_repair(request)
     shown = answer_fields(options, preview.to_dict())
     return shown if preview.is_sound else FAILED

@@ -65,13 +65,7 @@ def run(options: argparse.Namespace) -> int:
         options,
         plan,
         lambda: run_reprocess(
-            plan,
-            pipeline,
-            cluster,
-            runner,
-            run="terminal",
-            say=say,
-            replace_changed=options.replace_changed,
+            plan, pipeline, cluster, runner, run="terminal", replace_changed=options.replace_changed
         ),
     )
 
@@ -102,7 +96,6 @@ def _approved(options: argparse.Namespace) -> int:
             runner,
             frozen,
             run="terminal",
-            say=say,
             replace_changed=options.replace_changed,
         ),
     )
@@ -112,7 +105,7 @@ def _abandon(archive: Archive, options: argparse.Namespace) -> int:
     if options.from_batch or options.from_time or options.from_offset:
         raise ConfigError("--abandon ends the unfinished reprocess; omit where to start")
     plan = plan_abandon(archive)
-    return answer_plan(options, plan, lambda: abandon_reprocess(plan, run="terminal", say=say))
+    return answer_plan(options, plan, lambda: abandon_reprocess(plan, run="terminal"))
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

@@ -95,13 +95,11 @@ def _planned(
     within, now = frozen_for(options), utc_now()
     if options.plan_id is not None:
         refuse_beside_plan(RepublishRequest.model_fields.keys() & vars(options).keys())
-        return plan_approved(
-            archive, cluster, options.plan_id, now=now, say=say, apply=acts(options)
-        )
+        return plan_approved(archive, cluster, options.plan_id, now=now, apply=acts(options))
     request = request_of(options)
     if within is not None:
-        return freeze_republish(archive, cluster, request, now=now, say=say, lifetime=within)
-    return plan_republish(archive, cluster, request, now=now, say=say, apply=acts(options)), None
+        return freeze_republish(archive, cluster, request, now=now, lifetime=within)
+    return plan_republish(archive, cluster, request, now=now, apply=acts(options)), None
 
 
 def _abandon(archive: Archive, options: argparse.Namespace) -> int:

@@ -11,7 +11,7 @@ from kafka_drain.cli.commands.registry_arguments import add_registry, required_r
 from kafka_drain.cli.console import answer, print_fields, say, say_table
 from kafka_drain.cli.exit_codes import FAILED, OK
 from kafka_drain.clock import utc_now
-from kafka_drain.progress import Level, Line
+from kafka_drain.output import Level, Line
 from kafka_drain.schemas.restore import Restore, rows_of
 from kafka_drain.schemas.restore_order import IDS, NEW, RESTORED
 
@@ -59,7 +59,7 @@ def run(options: argparse.Namespace) -> int:
         "refused": len(plan.refusals),
     }
     if acts(options):
-        written = restore.apply(plan, now=utc_now(), say=say)
+        written = restore.apply(plan, now=utc_now())
         changed = sum(row.id != row.new_id for row in written.schemas)
         document |= {"mapped": len(written.schemas), "other_ids": changed}
     answer(options, document, print_fields(document))

@@ -10,7 +10,7 @@ from kafka_drain.cli.commands.arguments import add_apply, add_archive
 from kafka_drain.cli.console import answer, print_fields, say
 from kafka_drain.cli.exit_codes import OK
 from kafka_drain.config.encryption import KMS_NAMES, Encryption
-from kafka_drain.progress import Level, Line
+from kafka_drain.output import Level, Line
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

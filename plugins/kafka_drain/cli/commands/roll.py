@@ -13,7 +13,7 @@ from kafka_drain.cli.commands.arguments import (
     cluster_from,
 )
 from kafka_drain.cli.commands.plan_answer import acts, answer_fields
-from kafka_drain.cli.console import say, say_lines
+from kafka_drain.cli.console import say_lines
 from kafka_drain.windows.roll import plan_roll, run_roll
 
 
@@ -61,7 +61,6 @@ def run(options: argparse.Namespace) -> int:
             replace_changed=options.replace_changed,
             may_discard=options.apply is True,
             run="terminal",
-            say=say,
         )
     else:
         plan = plan_roll(

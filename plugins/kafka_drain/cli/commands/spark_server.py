@@ -64,7 +64,7 @@ def run(options: argparse.Namespace) -> int:
         with_store=options.with_store,
     )
     try:
-        code = run_server(server, say)
+        code = run_server(server)
     except SystemExit:
         if not stopped:
             raise

@@ -113,7 +113,7 @@ def run(options: argparse.Namespace) -> int:
     groups = ConsumerGroups(cluster.config)
     records = GroupRecords(republish.folder, to_group)
     if options.undo:
-        undone = undo(records, groups, to_group, say, apply=acts(options))
+        undone = undo(records, groups, to_group, apply=acts(options))
         return _answer_undo(options, groups, undone)
     plan = plan_group(
         archive,
@@ -133,7 +133,7 @@ def run(options: argparse.Namespace) -> int:
     for note in plan.notes:
         say(f"translate-group {to_group}: {note}")
     if acts(options):
-        result, record = apply_plan(plan, records, groups, say)
+        result, record = apply_plan(plan, records, groups)
     else:
         result, record = "planned", None
     shown = plan.to_dict() | {"result": result, "record": str(record.path) if record else None}

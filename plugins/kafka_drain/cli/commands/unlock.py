@@ -13,7 +13,7 @@ from kafka_drain.cli.console import answer, complain, print_fields, say
 from kafka_drain.cli.exit_codes import FAILED, OK
 from kafka_drain.errors import ArchiveError, LockedError
 from kafka_drain.maintenance.unlock import list_leases, remove_lease
-from kafka_drain.progress import Level, Line
+from kafka_drain.output import Level, Line
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -36,7 +36,7 @@ def run(options: argparse.Namespace) -> int:
         document = held.to_dict()
         if options.remove:
             try:
-                remove_lease(held, say=say)
+                remove_lease(held)
                 document["state"] = "removed"
             except (ArchiveError, LockedError) as error:
                 complain(f"kafka-drain unlock: {error}")

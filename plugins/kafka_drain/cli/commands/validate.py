@@ -26,7 +26,7 @@ from kafka_drain.config.checks import refuse
 from kafka_drain.errors import AuthenticationError, KafkaUnavailableError, NotWritableError
 from kafka_drain.kafka.cluster import KafkaCluster
 from kafka_drain.kafka.cluster_state import ASKED
-from kafka_drain.progress import Level, Line
+from kafka_drain.output import Level, Line
 from kafka_drain.proof.cluster_capture import Describe, describe_with, parts_before
 from kafka_drain.proof.committed_files import ReadFiles
 from kafka_drain.proof.report import Report
@@ -71,11 +71,11 @@ def run(options: argparse.Namespace) -> int:
         "signer": signer,
     }
     described = _describe(options, archive, cluster)
-    validate = partial(validate_archive, archive, cluster, say, describe=described, **how)
+    validate = partial(validate_archive, archive, cluster, describe=described, **how)
     try:
         report, unwritten = _validated(options, archive, validate)
     except (AuthenticationError, KafkaUnavailableError) as error:
-        report = validate_files_alone(archive, error, say, **how)
+        report = validate_files_alone(archive, error, **how)
         answer_report(options, archive, report, writes=False, unasked=str(error))
         raise
     report.kafka = cluster.named() if cluster is not None else None
@@ -116,7 +116,7 @@ def _describe(
     if unknown:
         accepted = f"any of {', '.join(ASKED)}, separated by commas, or none"
         raise refuse("--describe-cluster", given, accepted)
-    return describe_with(cluster.config, parts, say) if cluster is not None else None
+    return describe_with(cluster.config, parts) if cluster is not None else None
 
 
 def _by_spark(options: argparse.Namespace) -> ReadFiles:

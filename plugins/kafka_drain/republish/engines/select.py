@@ -10,6 +10,7 @@ from kafka_drain.config.pipeline import Pipeline
 from kafka_drain.errors import DeliveryError
 from kafka_drain.kafka.cluster import KafkaCluster
 from kafka_drain.offsets import TopicPartition
+from kafka_drain.output import say
 from kafka_drain.progress import Progress, Ticker
 from kafka_drain.republish.engines.spark import (
     RepublishJob,
@@ -80,7 +81,7 @@ class Engines:
             self._worker.run(shared, processes, tick)
 
     def verify(
-        self, plan: RepublishPlan, jobs: list[VerifyJob], say: Callable[[str], None]
+        self, plan: RepublishPlan, jobs: list[VerifyJob]
     ) -> dict[TopicPartition, PartitionMatch]:
         """Verify target partitions with this machine's processes, whichever engine sent them.
 
@@ -100,9 +101,9 @@ class Engines:
         def done() -> int:
             return sum(match.expected for match in list(matches.values()))
 
-        ticker = Ticker("verify", progress, say)
+        ticker = Ticker(f"verify {plan.pipeline}", progress)
         self._worker.run(groups, processes, lambda: ticker.at(done()), answered)
-        say(progress.line("verify", done()))
+        say(progress.line(f"verify {plan.pipeline}", done()))
         return matches
 
     def _run(self, job: RepublishJob) -> None:

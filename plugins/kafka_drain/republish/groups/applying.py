@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from kafka_drain.errors import GroupError
 from kafka_drain.kafka.consumer_groups import Committed, ConsumerGroups, offsets_of
 from kafka_drain.offsets import TopicPartition
+from kafka_drain.output import say
 from kafka_drain.republish.groups.records import GroupRecord, GroupRecords
 from kafka_drain.republish.groups.translation import TranslationPlan
-
-Say = Callable[[str], None]
 
 
 @dataclass(frozen=True)
@@ -32,7 +31,7 @@ class Undone:
 
 
 def apply_plan(
-    plan: TranslationPlan, records: GroupRecords, groups: ConsumerGroups, say: Say
+    plan: TranslationPlan, records: GroupRecords, groups: ConsumerGroups
 ) -> tuple[str, GroupRecord | None]:
     """Commit a plan's offsets; a plan that was applied before isn't applied again.
 
@@ -59,7 +58,7 @@ def apply_plan(
         say(f"translate-group {group}: these offsets are already committed{since}; no change")
         return "already applied", record
     if record is not None and (record.is_applied or not record.is_between(current)):
-        return _applied_before(record, current, say)
+        return _applied_before(record, current)
     if record is None:
         record = records.write(plan, before, group_existed=described.exists)
     groups.commit(group, {tp: to for tp, to in wanted.items() if before.get(tp) != to})
@@ -72,7 +71,7 @@ def apply_plan(
 
 
 def _applied_before(
-    record: GroupRecord, current: Mapping[TopicPartition, int], say: Say
+    record: GroupRecord, current: Mapping[TopicPartition, int]
 ) -> tuple[str, GroupRecord]:
     """Report that a plan was applied before and that the group has committed since.
 
@@ -94,9 +93,7 @@ def _applied_before(
     )
 
 
-def undo(
-    records: GroupRecords, groups: ConsumerGroups, group: str, say: Say, *, apply: bool
-) -> Undone:
+def undo(records: GroupRecords, groups: ConsumerGroups, group: str, *, apply: bool) -> Undone:
     """Show, and with `apply` restore, what was committed before the newest apply not yet undone.
 
     Raises:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 
 import pyarrow.compute as pc
@@ -51,10 +51,7 @@ class Outcome:
 
 
 def count_outcomes(
-    root: UPath,
-    files: Iterable[tuple[ShardFile, Mapping[TopicPartition, Rows]]],
-    changer: Changer,
-    say: Callable[[str], None],
+    root: UPath, files: Iterable[tuple[ShardFile, Mapping[TopicPartition, Rows]]], changer: Changer
 ) -> dict[tuple[str, TopicPartition], Outcome]:
     """Apply a change to selected records. Reads them all, each file once.
 
@@ -62,7 +59,6 @@ def count_outcomes(
         root: The archive's folder.
         files: Files, each with the rows that are selected, by partition.
         changer: The change.
-        say: Called with progress lines.
 
     Raises:
         SourceRecordError: When a record can't be changed as asked; names it.
@@ -72,7 +68,7 @@ def count_outcomes(
     """
     listed = list(files)
     found: dict[tuple[str, TopicPartition], Outcome] = {}
-    ticker = Ticker("filter and change", Progress("files", len(listed)), say)
+    ticker = Ticker("filter and change", Progress("files", len(listed)))
     for place, (file, selected) in enumerate(listed):
         in_topic_folder = topic_of(file.path) is not None
         try:

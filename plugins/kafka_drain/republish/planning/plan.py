@@ -13,7 +13,8 @@ from functools import cached_property
 from typing import Any
 
 from kafka_drain.offsets import TopicPartition
-from kafka_drain.progress import Level, Line, duration_text
+from kafka_drain.output import Level, Line
+from kafka_drain.progress import duration_text
 from kafka_drain.republish.planning.chains import chains_of
 from kafka_drain.republish.planning.documents import (
     ChangeJson,

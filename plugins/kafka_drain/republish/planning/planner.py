@@ -129,7 +129,6 @@ def make_plan(
     *,
     run: str,
     now: datetime,
-    say: Callable[[str], None] = lambda line: None,
     apply: bool = False,
     key: str | None = None,
     files: Callable[[], list[ArchiveFile]] | None = None,
@@ -150,7 +149,6 @@ def make_plan(
         request: The requested republish.
         run: The run's name.
         now: The current time.
-        say: Called with progress lines.
         apply: Whether the run will be executed. Only then are header names checked, and missing
             target topics created, if the request allows it; otherwise the plan only says that they
             will be created.
@@ -183,17 +181,17 @@ def make_plan(
     chosen = request.selection
     listed = files() if files else archive_files(snapshot, chosen.times, chosen.asked_offsets)
     sealed = _sealed(snapshot, listed, request)
-    refuse_unerased(snapshot, [file for file, _ in sealed], say)
+    refuse_unerased(snapshot, [file for file, _ in sealed])
     _refuse_damaged(snapshot, sealed)
     _refuse_unknown(snapshot, sealed, request, is_following=files is not None)
-    parts, zeros = _parts(snapshot, sealed, request, say)
+    parts, zeros = _parts(snapshot, sealed, request)
     changed: ChangeJson | None = None
     changer: Changer | None = None
     said_of_change: list[str] = []
     if change is not None:
         changer = _changer(snapshot, change)
         parts, changed, zeros, said_of_change = _changed(
-            snapshot, parts, change, changer, say, follows=request.follow
+            snapshot, parts, change, changer, follows=request.follow
         )
     needs = _needs(parts, request)
     key = key or run_key(run)
@@ -206,7 +204,7 @@ def make_plan(
     warnings = check_sources(
         snapshot, cluster, needs, is_asked=request.into_source, follows=through is not None
     )
-    larger = _larger(snapshot, parts, request, changer, say)
+    larger = _larger(snapshot, parts, request, changer)
     planned = plan_targets(snapshot.root, cluster, needs, request, now, larger)
     targets, notes = planned.targets, planned.notes
     said_of_keys: list[str] = []
@@ -215,10 +213,8 @@ def make_plan(
             snapshot.root, {tp: part.files for (tp, _), part in parts.items()}, request.placement
         )
     if apply and request.delivery == EXACTLY_ONCE:
-        _refuse_nul(
-            snapshot, parts, {f.path for f, s in sealed if s.nul_header_names is False}, say
-        )
-    schema_ids = _schema_ids(snapshot, parts, request, changer, say)
+        _refuse_nul(snapshot, parts, {f.path for f, s in sealed if s.nul_header_names is False})
+    schema_ids = _schema_ids(snapshot, parts, request, changer)
     cluster_id = cluster.cluster_id()
     # A topic that is created gets the partitions that are planned.
     counts = {target.topic: target.partitions for target in targets}
@@ -316,10 +312,7 @@ def _refuse_damaged(snapshot: Snapshot, files: list[tuple[ArchiveFile, SealedFil
 
 
 def _parts(
-    snapshot: Snapshot,
-    files: list[tuple[ArchiveFile, SealedFile]],
-    request: RepublishRequest,
-    say: Callable[[str], None],
+    snapshot: Snapshot, files: list[tuple[ArchiveFile, SealedFile]], request: RepublishRequest
 ) -> tuple[dict[tuple[TopicPartition, str], _Part], int]:
     """Return the selected parts, and the number of timestamps that are 0.
 
@@ -328,7 +321,7 @@ def _parts(
     # A recreated topic's offsets restart at 0: the topic id tells the incarnations apart.
     parts: dict[tuple[TopicPartition, str], _Part] = {}
     zeros = 0
-    ticker = Ticker("plan", Progress("files", len(files)), say)
+    ticker = Ticker("plan", Progress("files", len(files)))
     for number, (file, sealed) in enumerate(files):
         for content, rows in _wanted(sealed, request):
             counted, zero = _count(snapshot, file, sealed, content, rows)
@@ -399,10 +392,7 @@ def _count(
 
 
 def _refuse_nul(
-    snapshot: Snapshot,
-    parts: Mapping[tuple[TopicPartition, str], _Part],
-    without: Collection[str],
-    say: Callable[[str], None],
+    snapshot: Snapshot, parts: Mapping[tuple[TopicPartition, str], _Part], without: Collection[str]
 ) -> None:
     """Refuse header names that Kafka's client can't send; each file is read once.
 
@@ -410,10 +400,9 @@ def _refuse_nul(
         snapshot: The archive.
         parts: The selected parts.
         without: Files that have none, according to their receipts; they aren't read.
-        say: Called with progress lines.
     """
     files = [(file, selected) for file, selected in _by_file(parts) if file.path not in without]
-    ticker = Ticker("check header names", Progress("files", len(files)), say)
+    ticker = Ticker("check header names", Progress("files", len(files)))
     for number, (file, selected) in enumerate(files):
         refuse_nul(str(snapshot.root), file, selected)
         ticker.at(number)
@@ -424,19 +413,17 @@ def _schema_ids(
     parts: Mapping[tuple[TopicPartition, str], _Part],
     request: RepublishRequest,
     changer: Changer | None,
-    say: Callable[[str], None],
 ) -> SchemaIdsJson | None:
     if request.schema_map is None:
         return None
     schema_map = read_map(snapshot.root, request.schema_map)
     if changer is None:
-        counts, framed = count_schema_ids(snapshot.root, _by_file(parts), say, request.keep_ids)
+        counts, framed = count_schema_ids(snapshot.root, _by_file(parts), request.keep_ids)
     else:
         apply = changer.apply
         counts, framed = count_schema_ids(
             snapshot.root,
             _by_file(parts),
-            say,
             request.keep_ids,
             lambda batch, tp: apply(batch, tp).batch,
         )
@@ -453,7 +440,6 @@ def _changed(
     parts: Mapping[tuple[TopicPartition, str], _Part],
     change: Change,
     changer: Changer,
-    say: Callable[[str], None],
     *,
     follows: bool,
 ) -> tuple[dict[tuple[TopicPartition, str], _Part], ChangeJson, int, list[str]]:
@@ -463,7 +449,7 @@ def _changed(
         The parts with what is sent of them, what is planned, the number of timestamps that are 0,
         and notes for the user.
     """
-    outcomes = count_outcomes(snapshot.root, _by_file(parts), changer, say)
+    outcomes = count_outcomes(snapshot.root, _by_file(parts), changer)
     total = Outcome()
     left: dict[tuple[TopicPartition, str], _Part] = {}
     shards: list[ChangedShardJson] = []
@@ -512,7 +498,6 @@ def _larger(
     parts: Mapping[tuple[TopicPartition, str], _Part],
     request: RepublishRequest,
     changer: Changer | None,
-    say: Callable[[str], None],
 ) -> Larger:
     """Return a function that finds the records which are too large for a target topic."""
     found: dict[tuple[str, int, str], list[Large]] = {}
@@ -533,7 +518,6 @@ def _larger(
                 largest_request=(
                     request_bytes([limit]) if request.delivery == AT_LEAST_ONCE else None
                 ),
-                say=say,
             )
         )
 

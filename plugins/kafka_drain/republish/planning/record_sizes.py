@@ -119,7 +119,6 @@ def large_records(
     headers_of: Callable[[TopicPartition, int], list[Header]] | None = None,
     as_sent: AsSent | None = None,
     largest_request: int | None = None,
-    say: Callable[[str], None] = lambda line: None,
 ) -> Iterator[Large]:
     """Yield the selected records that a topic wouldn't take.
 
@@ -135,7 +134,6 @@ def large_records(
         as_sent: Returns what is sent of selected records; None to send them as they are.
         largest_request: The largest batch before compression that the client itself takes, as
             Java's does (`topics.request_bytes`); None for no limit of its own.
-        say: Called with progress lines.
 
     Raises:
         DataFileError: When a file can't be read; names its path.
@@ -154,7 +152,7 @@ def large_records(
     with ThreadPoolExecutor(_OPENED) as pool:
         possible = list(pool.map(may_hold, [file for file, _ in listed]))
     reading = [each for each, is_possible in zip(listed, possible, strict=True) if is_possible]
-    ticker = Ticker("check sizes", Progress("files", len(reading)), say)
+    ticker = Ticker("check sizes", Progress("files", len(reading)))
     for place, (file, selected) in enumerate(reading):
         in_topic_folder = topic_of(file.path) is not None
         try:

@@ -31,7 +31,6 @@ SHOWN = 10
 def count_schema_ids(
     root: UPath,
     files: Iterable[tuple[ShardFile, Mapping[TopicPartition, Rows]]],
-    say: Callable[[str], None],
     kept: Sequence[str] = (),
     sent: Callable[[pa.RecordBatch, TopicPartition], pa.RecordBatch] = lambda batch, _: batch,
 ) -> tuple[Counter[Seen], Counter[Framed]]:
@@ -42,7 +41,6 @@ def count_schema_ids(
     Args:
         root: The archive's folder.
         files: Files, each with the rows that are sent, by partition.
-        say: Called with progress lines.
         kept: Parts of topics to leave out, such as `orders:key`.
         sent: Returns what is sent of selected records.
 
@@ -52,7 +50,7 @@ def count_schema_ids(
     listed = list(files)
     counts: Counter[Seen] = Counter()
     framed: Counter[Framed] = Counter()
-    ticker = Ticker("read schema ids", Progress("files", len(listed)), say)
+    ticker = Ticker("read schema ids", Progress("files", len(listed)))
     for number, (file, selected) in enumerate(listed):
         in_topic_folder = topic_of(file.path) is not None
         try:

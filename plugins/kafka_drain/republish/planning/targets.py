@@ -20,6 +20,7 @@ from kafka_drain.kafka.fitting import THROTTLES, Fate, Fitted, config_of, fit
 from kafka_drain.kafka.keeping import AFTER, BEFORE, DIFFERENCE, KEEPING
 from kafka_drain.kafka.topics import MAX_MESSAGE_BYTES, TopicSettings
 from kafka_drain.offsets import TopicPartition
+from kafka_drain.output import say
 from kafka_drain.republish.planning.placement import PARTITIONERS
 from kafka_drain.republish.planning.plan import EXACTLY_ONCE, Target
 from kafka_drain.republish.planning.record_sizes import SENT_WITH, Large
@@ -308,7 +309,7 @@ def create_targets(
             made.update(cluster.ids_of([name]))
 
 
-def remove_made(cluster: KafkaCluster, made: Mapping[str, str], say: Callable[[str], None]) -> None:
+def remove_made(cluster: KafkaCluster, made: Mapping[str, str]) -> None:
     """Remove topics that a run made and sent nothing to, after it failed.
 
     Only those that still have the id that they were made with, and that nothing was ever sent to.

@@ -8,7 +8,7 @@ schemas give.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Collection, Mapping
 from contextlib import closing
 from dataclasses import dataclass, field
 from typing import Any
@@ -100,11 +100,7 @@ class DecodingCheck:
 
 
 def check_run(
-    archive: Archive,
-    key: str,
-    cluster: KafkaCluster,
-    registry: SchemaRegistry,
-    say: Callable[[str], None],
+    archive: Archive, key: str, cluster: KafkaCluster, registry: SchemaRegistry
 ) -> DecodingCheck:
     """Decode what a finished run has sent; see `check_decoding`.
 
@@ -113,7 +109,6 @@ def check_run(
         key: Key of the run, its folder in `republish/`.
         cluster: The target cluster.
         registry: The target's Schema Registry.
-        say: Called with progress lines.
 
     Raises:
         ConfigError: When there is no finished run of this key.
@@ -136,7 +131,6 @@ def check_run(
         cluster,
         Decoders(registered_schemas(Subjects(registry))),
         Decoders(kept_schemas(read_document(archive.root))),
-        say,
     )
 
 
@@ -146,7 +140,6 @@ def check_decoding(
     cluster: KafkaCluster,
     target: Decoders,
     source: Decoders,
-    say: Callable[[str], None] = lambda line: None,
 ) -> DecodingCheck:
     """Decode what a run has sent with the target's schemas and with the archive's.
 
@@ -156,7 +149,6 @@ def check_decoding(
         cluster: The target cluster.
         target: Decodes with the target's registry.
         source: Decodes with the schemas that the archive keeps.
-        say: Called with progress lines.
 
     Raises:
         TransientError: When the target can't be read to the end.
@@ -170,7 +162,7 @@ def check_decoding(
         {new: old for old, new in translation.guids.items()},
     )
     spans = _spans(offset_map)
-    ticker = Ticker("decode", Progress("records", plan.records), say)
+    ticker = Ticker("decode", Progress("records", plan.records))
     with closing(target_client(cluster, len(spans))) as client:
         for tp, (first, end, topics) in sorted(spans.items()):
             reader = TargetReader(

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from kafka_drain.offsets import TopicPartition
-from kafka_drain.progress import Level, Line
+from kafka_drain.output import Level, Line
 from kafka_drain.republish.planning.documents import (
     ChangedShardJson,
     VerificationJson,

@@ -14,12 +14,13 @@ import fcntl
 import hashlib
 import os
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
 from kafka_drain.errors import ConfigError, KafkaDrainError, MachineError
+from kafka_drain.output import heard_by
 from kafka_drain.spark.jars import lock as jar_lock
 from kafka_drain.spark.jars import maven
 from kafka_drain.spark.jars.lock import LockedJar
@@ -74,7 +75,7 @@ def cache_folder() -> Path:
     return base / "kafka-drain"
 
 
-def fetch(conf: str, say: Callable[[str], None] = lambda line: None) -> list[Path]:
+def fetch(conf: str) -> list[Path]:
     """Return the jars of `conf`, downloading those that don't match the lock's SHA-256.
 
     Concurrent fetches wait for each other. A killed fetch leaves the jars that it has completed,
@@ -82,7 +83,6 @@ def fetch(conf: str, say: Callable[[str], None] = lambda line: None) -> list[Pat
 
     Args:
         conf: One of this module's configuration names.
-        say: Receives progress lines when there is something to download.
 
     Raises:
         ConfigError: When `conf` isn't one of this module's names, or the repository's URL is
@@ -98,7 +98,7 @@ def fetch(conf: str, say: Callable[[str], None] = lambda line: None) -> list[Pat
             folder.mkdir(parents=True, exist_ok=True)
             missing = [jar for jar in jars if not _is_as_locked(folder, jar)]
             if missing:
-                maven.download(missing, folder, f"{name} jars", say)
+                maven.download(missing, folder, f"{name} jars")
     return [folder / jar.name for jar in jars]
 
 
@@ -127,7 +127,8 @@ def main() -> int:
             if conf == S3 and (problem := not_offered(S3)):
                 print(problem)
                 continue
-            jars = fetch(conf, lambda line: print(line, file=sys.stderr, flush=True))
+            with heard_by(lambda line: print(line, file=sys.stderr, flush=True)):
+                jars = fetch(conf)
             size = sum(jar.stat().st_size for jar in jars)
             print(f"{conf}: {len(jars)} jars, {size / 1e6:.1f} MB in {jars[0].parent}")
     except KafkaDrainError as error:

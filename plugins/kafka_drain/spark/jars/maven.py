@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from kafka_drain.errors import ConfigError, MachineError
+from kafka_drain.output import say
 from kafka_drain.progress import Progress, Ticker
 from kafka_drain.spark.jars.lock import LockedJar
 
@@ -48,14 +49,13 @@ def repository_url() -> str:
     return url.rstrip("/")
 
 
-def download(jars: Sequence[LockedJar], into: Path, what: str, say: Callable[[str], None]) -> None:
+def download(jars: Sequence[LockedJar], into: Path, what: str) -> None:
     """Download jars. Each gets its final name once it has been verified against the lock.
 
     Args:
         jars: The jars.
         into: A folder that no other process downloads to.
         what: Prefix of each progress line.
-        say: Receives the progress lines.
 
     Raises:
         ConfigError: See `repository_url`.
@@ -67,7 +67,7 @@ def download(jars: Sequence[LockedJar], into: Path, what: str, say: Callable[[st
     progress = Progress("bytes", sum(jar.size for jar in jars))
     say(progress.line(what, 0))
     with _session() as session:
-        repository = _Repository(base, session, Ticker(what, progress, say))
+        repository = _Repository(base, session, Ticker(what, progress))
         problems = [
             f"  {jar.name} {problem}" for jar in jars if (problem := repository.bring(jar, into))
         ]

@@ -5,7 +5,6 @@ Windows that are sealed stay valid. The next maintenance removes the files they 
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,6 +12,7 @@ from kafka_drain.archive.archive import Archive
 from kafka_drain.archive.soundness import refuse_unsound
 from kafka_drain.archive.window import Window
 from kafka_drain.errors import ConfigError
+from kafka_drain.output import say
 from kafka_drain.storage.lease import hold_lease
 from kafka_drain.storage.object_retention import locked_in
 from kafka_drain.windows.reprocess.state import (
@@ -69,7 +69,7 @@ def plan_abandon(archive: Archive) -> AbandonPlan:
     return AbandonPlan(begun)
 
 
-def abandon_reprocess(plan: AbandonPlan, *, run: str, say: Callable[[str], None]) -> None:
+def abandon_reprocess(plan: AbandonPlan, *, run: str) -> None:
     """Remove the unsealed windows, and the note about the unfinished reprocess.
 
     If killed half way, running it again continues.
@@ -77,20 +77,19 @@ def abandon_reprocess(plan: AbandonPlan, *, run: str, say: Callable[[str], None]
     Args:
         plan: The plan to carry out.
         run: Name of this run, for display.
-        say: Called with each output line.
 
     Raises:
         LockedError: When maintenance is running, or a window is being sealed; a retry may help.
     """
     archive = plan.reprocess.archive
     with (
-        hold_lease(archive.root / "maintenance", run=run, say=say),
-        sealing_groups(archive, run=run, say=say),
+        hold_lease(archive.root / "maintenance", run=run),
+        sealing_groups(archive, run=run),
     ):
         for key in plan.reprocess.waiting:
             folder = Window(archive.root, key).folder
             if folder.exists():
-                if (locked := locked_in(folder, say)).files:
+                if (locked := locked_in(folder)).files:
                     say(
                         f"abandon {archive.root}: keeping window {key}, which was never sealed: "
                         f"{locked}; no reader uses it"

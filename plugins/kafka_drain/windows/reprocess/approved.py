@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
 
@@ -127,7 +127,6 @@ def run_approved(
     frozen: FrozenPlan,
     *,
     run: str,
-    say: Callable[[str], None],
     replace_changed: Sequence[str] = (),
 ) -> dict[str, int]:
     """Carry out a frozen plan that `plan_approved` has accepted, or what is left of it.
@@ -140,7 +139,7 @@ def run_approved(
     """
     with carrying_out(plan.archive.root, frozen, run):
         return run_reprocess(
-            plan, pipeline, cluster, runner, run=run, say=say, replace_changed=replace_changed
+            plan, pipeline, cluster, runner, run=run, replace_changed=replace_changed
         )
 
 

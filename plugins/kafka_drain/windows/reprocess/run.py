@@ -12,7 +12,7 @@ in the meantime.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from kafka_drain.archive.archive import Archive
@@ -26,6 +26,7 @@ from kafka_drain.config.pipeline import Pipeline
 from kafka_drain.drain.preflight import check_identity, find_partitions
 from kafka_drain.errors import ArchiveError, ConfigError
 from kafka_drain.kafka.cluster import KafkaCluster
+from kafka_drain.output import say
 from kafka_drain.proof.sealing import Identity
 from kafka_drain.spark.engine import SparkRunner
 from kafka_drain.spark.job import private_folder
@@ -164,9 +165,7 @@ def plan_from(
     )
 
 
-def open_reprocess(
-    plan: ReprocessPlan, cluster: KafkaCluster, *, run: str, say: Callable[[str], None]
-) -> None:
+def open_reprocess(plan: ReprocessPlan, cluster: KafkaCluster, *, run: str) -> None:
     """Freeze a plan and close the generation, unless a previous attempt already did.
 
     Raises:
@@ -174,7 +173,7 @@ def open_reprocess(
         ConfigError: When another reprocess was faster.
     """
     archive = plan.archive
-    with hold_lease(archive.root, run=run, say=say):
+    with hold_lease(archive.root, run=run):
         if not plan.document().create(reprocess_path(archive)):
             there = unfinished_reprocess(archive)
             if there is None or there.groups != plan.groups:
@@ -183,7 +182,6 @@ def open_reprocess(
         if newest is not None and newest.number == plan.closes:
             roll(
                 plan_roll(archive, cluster),
-                say,
                 reason="reprocess",
                 file_format=plan.file_format,
                 partition_by=plan.partition_by,
@@ -197,7 +195,6 @@ def run_reprocess(
     runner: SparkRunner,
     *,
     run: str,
-    say: Callable[[str], None],
     replace_changed: Sequence[str] = (),
 ) -> dict[str, int]:
     """Carry out a plan; whatever a previous attempt finished is kept.
@@ -208,7 +205,6 @@ def run_reprocess(
         cluster: The Kafka cluster to drain from.
         runner: Runs Spark applications.
         run: Name of this run, for display.
-        say: Called with lines of progress.
         replace_changed: As for `finish_group`.
 
     Returns:
@@ -220,16 +216,14 @@ def run_reprocess(
         SparkJobError: When Spark failed; a retry drains what isn't sealed.
         KafkaDrainError: As `finish_group` and `finish_reprocess` do.
     """
-    open_reprocess(plan, cluster, run=run, say=say)
+    open_reprocess(plan, cluster, run=run)
     for key in plan.waiting:
         with private_folder() as folder:
             job = prepare_group(plan, key, pipeline, cluster, folder)
             job.run(runner)
-            receipt = finish_group(
-                plan, job, cluster, run=run, say=say, replace_changed=replace_changed
-            )
+            receipt = finish_group(plan, job, cluster, run=run, replace_changed=replace_changed)
         say(f"reprocess {plan.archive.root}: window {key} holds {receipt.records:,} records")
-    return finish_reprocess(plan, run=run, say=say)
+    return finish_reprocess(plan, run=run)
 
 
 def prepare_group(
@@ -263,7 +257,6 @@ def finish_group(
     cluster: KafkaCluster,
     *,
     run: str,
-    say: Callable[[str], None],
     replace_changed: Sequence[str] = (),
 ) -> Receipt:
     """Prove that a window holds every record of the old files, and seal it.
@@ -273,7 +266,6 @@ def finish_group(
         job: The finished job of one of its windows.
         cluster: The Kafka cluster that it was drained from.
         run: Name of this run, for display.
-        say: Called with lines of progress.
         replace_changed: Ranges in which the user accepts other records than the old files'.
 
     Raises:
@@ -291,24 +283,21 @@ def finish_group(
         job,
         cluster,
         identity,
-        say,
         held=group.records,
         replace_changed=replace_changed,
         way_out=f"; end this reprocess with {abandoning(plan.archive.root)}, which keeps the files",
     )
-    with sealing_groups(plan.archive, run=run, say=say):
+    with sealing_groups(plan.archive, run=run):
         there = unfinished_reprocess(plan.archive)
         if there is None or job.window.key not in there.groups:
             raise ConfigError(
                 f"{plan.archive.root}: the reprocess from {plan.since} was abandoned in the "
                 "meantime"
             )
-        return seal_superseding(plan.archive, job.window, receipt, run=run, say=say)
+        return seal_superseding(plan.archive, job.window, receipt, run=run)
 
 
-def finish_reprocess(
-    plan: ReprocessPlan, *, run: str, say: Callable[[str], None]
-) -> dict[str, int]:
+def finish_reprocess(plan: ReprocessPlan, *, run: str) -> dict[str, int]:
     """Remove the files that the sealed windows replace, and the plan.
 
     Returns:
@@ -322,7 +311,7 @@ def finish_reprocess(
     """
     if plan.waiting:
         raise ArchiveError(f"{', '.join(plan.waiting)} isn't sealed; run the reprocess again")
-    with hold_lease(plan.archive.root / "maintenance", run=run, say=say):
-        removed = remove_superseded(plan.archive, say)
+    with hold_lease(plan.archive.root / "maintenance", run=run):
+        removed = remove_superseded(plan.archive)
         reprocess_path(plan.archive).unlink(missing_ok=True)
     return removed

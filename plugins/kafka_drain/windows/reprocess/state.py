@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime, timezone
@@ -159,11 +159,11 @@ def newest_generation(archive: Archive) -> int:
 
 
 @contextmanager
-def sealing_groups(archive: Archive, *, run: str, say: Callable[[str], None]) -> Iterator[None]:
+def sealing_groups(archive: Archive, *, run: str) -> Iterator[None]:
     """Prevent a group from being sealed while its reprocess is abandoned, and vice versa.
 
     Raises:
         LockedError: When another run is doing one of the two; a retry may help.
     """
-    with wait_for_lease(archive.root / "maintenance" / "reprocess", run=run, say=say):
+    with wait_for_lease(archive.root / "maintenance" / "reprocess", run=run):
         yield

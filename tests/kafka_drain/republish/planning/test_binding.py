@@ -119,7 +119,7 @@ def cluster_of(**more: Any) -> Any:
 def planned(sealed: Archive, cluster: Any, **more: Any) -> Any:
     now, apply = more.pop("at", NOW), more.pop("apply", True)
     request = RepublishRequest(**{"target_topic": "copy", "run_name": "r", **more})
-    return plan_republish(sealed, cluster, request, now=now, say=lambda line: None, apply=apply)
+    return plan_republish(sealed, cluster, request, now=now, apply=apply)
 
 
 def test_plan_republish_of_older_release(sealed: Archive) -> None:

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kafka_drain.offsets import OffsetRange, TopicPartition
-from kafka_drain.progress import Level, level_of
+from kafka_drain.output import Level, level_of
 from kafka_drain.republish.planning.plan import RepublishPlan, Target
 from kafka_drain.republish.planning.runs import run_key
 from kafka_drain.republish.planning.selection import Rows

@@ -309,16 +309,15 @@ def test_create_targets_for_large_records(
     assert "would refuse the record at offset 7 in a.parquet" in notes[0]
 
 
-def test_remove_made(made: MadeArchive) -> None:
+def test_remove_made(made: MadeArchive, said: list[str]) -> None:
     """A topic is removed only if it is the one that was made, and nothing was ever sent to it."""
     logs = {
         TopicPartition(name, 0): Log(end=int(name == "used")) for name in ("mine", "used", "other")
     }
     cluster = FakeCluster(logs)
-    said: list[str] = []
     ids = {"mine": "id-of-mine", "used": "id-of-used", "other": "another id", "gone": "id"}
 
-    remove_made(cluster, ids, said.append)  # type: ignore[arg-type]
+    remove_made(cluster, ids)  # type: ignore[arg-type]
 
     assert cluster.topic_names() == ["other", "used"]
     assert said[0] == "topic mine, which this run had created, was removed again"

@@ -169,7 +169,7 @@ def test_worker_ends_its_children(monkeypatch: pytest.MonkeyPatch) -> None:
     assert calls == ["end", "end", "close", "close"]
 
 
-def test_progress_unknown_is_said_once(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_progress_unknown_is_said_once(monkeypatch: pytest.MonkeyPatch, said: list[str]) -> None:
     """Progress that can't be read ends nothing; it is said once, and again after it was known."""
     seconds = iter(range(0, 1_000, 3))
     answers: list[Any] = [UNAVAILABLE, UNAVAILABLE, {}, UNAVAILABLE, {}]
@@ -189,7 +189,6 @@ def test_progress_unknown_is_said_once(monkeypatch: pytest.MonkeyPatch) -> None:
         for _ in range(4):
             tick()
 
-    said: list[str] = []
     monkeypatch.setattr(republishing, "ProgressStore", ProgressStore)
     monkeypatch.setattr(
         republishing, "Progress", lambda *a: Progress(*a, clock=lambda: float(next(seconds)))
@@ -200,7 +199,7 @@ def test_progress_unknown_is_said_once(monkeypatch: pytest.MonkeyPatch) -> None:
         ids_of=lambda _: {"copy": "id", "other": "id2"},
     )
     none: Any = None
-    republish = Republish(none, cluster, none, PLAN, said.append, none)
+    republish = Republish(none, cluster, none, PLAN, none)
 
     republish._send(PLAN, engine, 1, 0)  # type: ignore[arg-type]
 

@@ -191,6 +191,6 @@ def test_check_run_elsewhere(cluster_id: str, topic_id: str, says: str, tmp_path
     registry = SchemaRegistry({"url": "http://never-asked:1"})
 
     with pytest.raises(TopicError, match=says) as raised:
-        check_run(archive, "copy-6f5a6034e770", cluster, registry, print)
+        check_run(archive, "copy-6f5a6034e770", cluster, registry)
 
     assert "Nothing was read; name the cluster that it sent to" in str(raised.value)

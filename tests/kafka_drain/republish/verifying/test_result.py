@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from kafka_drain.offsets import TopicPartition
-from kafka_drain.progress import Level, level_of
+from kafka_drain.output import Level, level_of
 from kafka_drain.republish.planning.plan import AT_LEAST_ONCE, EXACTLY_ONCE, RepublishPlan
 from kafka_drain.republish.planning.selection import Rows
 from kafka_drain.republish.planning.shards import ProgressSlot, Shard

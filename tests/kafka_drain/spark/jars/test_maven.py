@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from kafka_drain.errors import ConfigError, MachineError
+from kafka_drain.output import heard_by
 from kafka_drain.progress import Ticker, read_progress_line
 from kafka_drain.spark.jars import maven
 from tests.maven_server import MavenServer, locked, maven_server
@@ -43,7 +44,8 @@ def repository(monkeypatch: pytest.MonkeyPatch) -> Iterator[MavenServer]:
 def download(into: Path) -> list[str]:
     lines: list[str] = []
     into.mkdir(exist_ok=True)
-    maven.download(JARS, into, "some jars", lines.append)
+    with heard_by(lines.append):
+        maven.download(JARS, into, "some jars")
     return lines
 
 
@@ -133,7 +135,7 @@ def test_download_not_as_locked(repository: MavenServer, tmp_path: Path) -> None
     jars = [*JARS, *locked({other: b"four", four: b"five"})]
 
     with pytest.raises(MachineError) as caught:
-        maven.download(jars, tmp_path, "some jars", lambda line: None)
+        maven.download(jars, tmp_path, "some jars")
 
     first, *lines, what_to_do = str(caught.value).splitlines()
     assert first == f"{repository.url} doesn't have the jars that jars.lock names:"

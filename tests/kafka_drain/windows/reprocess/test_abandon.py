@@ -51,7 +51,7 @@ def begun(pipeline: Pipeline) -> ReprocessPlan:
     """A reprocess of its last batches that was killed while its first window was drained."""
     cluster: Any = golden_cluster()
     plan = plan_reprocess(pipeline, cluster, CUT, offsets_per_group=1)
-    open_reprocess(plan, cluster, run="tests", say=print)
+    open_reprocess(plan, cluster, run="tests")
     key, group = next(iter(plan.groups.items()))
     window = Window(plan.archive.root, key)
     freeze_window(
@@ -81,7 +81,7 @@ def test_abandon_reprocess(archive: Archive, pipeline: Pipeline, begun: Reproces
         "sealed": 0,
         "unsealed": len(begun.groups),
     }
-    abandon_reprocess(plan, run="tests", say=print)
+    abandon_reprocess(plan, run="tests")
 
     assert unfinished_reprocess(archive) is None
     assert list(archive.snapshot().folders) == []
@@ -132,7 +132,7 @@ def test_begun_reprocess_files_taken(
     """A begun reprocess whose files another window has replaced is no error that passes."""
     # A maintenance that was planned before, and seals now.
     deletions = plan_deletions(archive.snapshot(), archive.snapshot().generations, 0, utc_now())
-    seal_deletions(archive, deletions, run="tests", say=print)
+    seal_deletions(archive, deletions, run="tests")
 
     with pytest.raises(ArchiveError, match=rf"window retention_.*{END_IT}"):
         plan_reprocess(pipeline, golden_cluster(), None)  # type: ignore[arg-type]

@@ -121,7 +121,7 @@ def test_plan_approved_other_reprocess(pipeline: Pipeline) -> None:
     """Beside another reprocess that was started, it isn't."""
     _, plan = frozen_for(pipeline)
     cluster: Any = golden_cluster()
-    open_reprocess(plan_reprocess(pipeline, cluster, CUT), cluster, run="tests", say=print)
+    open_reprocess(plan_reprocess(pipeline, cluster, CUT), cluster, run="tests")
 
     # Of the same start: the person has approved this plan, and not that one.
     assert "another reprocess was started, from batch 12" in refused(pipeline, plan)
@@ -151,7 +151,7 @@ def test_plan_approved_killed(pipeline: Pipeline) -> None:
 
 def open_and_stop(plan: ReprocessPlan, cluster: Any) -> None:
     """Be killed when the plan was written and the generation is closed."""
-    open_reprocess(plan, cluster, run="tests", say=print)
+    open_reprocess(plan, cluster, run="tests")
     raise KeyboardInterrupt
 
 
@@ -164,8 +164,8 @@ def test_plan_approved_killed_before_it_began(pipeline: Pipeline) -> None:
         raise ZeroDivisionError
     assert approved(pipeline, plan)[1] is Decision.RUN
 
-    open_reprocess(approved(pipeline, plan)[0], cluster, run="tests", say=print)
-    abandon_reprocess(plan_abandon(Archive.at(pipeline.archive)), run="tests", say=print)
+    open_reprocess(approved(pipeline, plan)[0], cluster, run="tests")
+    abandon_reprocess(plan_abandon(Archive.at(pipeline.archive)), run="tests")
     assert "generation 1 was closed" in refused(pipeline, plan)
 
 
@@ -204,7 +204,7 @@ def min_offset(plan: ReprocessPlan) -> int:
 def test_freeze_reprocess_begun(pipeline: Pipeline) -> None:
     """A reprocess that was started has its plan."""
     cluster: Any = golden_cluster()
-    open_reprocess(plan_reprocess(pipeline, cluster, CUT), cluster, run="tests", say=print)
+    open_reprocess(plan_reprocess(pipeline, cluster, CUT), cluster, run="tests")
 
     with pytest.raises(ConfigError, match="resume it, or abandon it"):
         frozen_for(pipeline)
