@@ -14,7 +14,7 @@ REACH = {
         {f"{_HOURLY}preflight", f"{_HOURLY}drain", f"{_HOURLY}validate"},
         (261, 29_700),
     ),
-    "reading": ({"kafka_drain.reading"}, (71, 9_400)),
+    "reading": ({"kafka_drain.reading"}, (71, 9_405)),
 }
 
 
