@@ -10,15 +10,17 @@ A republish has neither note: its run's folder says how far it is.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
+from typing import Any, TypeVar
 
 from upath import UPath
 
+from kafka_drain.archive.archive import Archive
 from kafka_drain.archive.format_version import FORMAT_VERSION
-from kafka_drain.archive.frozen_plan import FrozenPlan, State
+from kafka_drain.archive.frozen_plan import LIFETIME, Decision, FrozenPlan, Kind, State, expiry
 from kafka_drain.clock import Clock, utc_now
 from kafka_drain.errors import ArchiveError, ConfigError
 from kafka_drain.storage.json_files import create_document, create_text
@@ -30,6 +32,8 @@ FOLDER = "plans"
 
 #: How long a plan that was never started is kept after it has expired.
 KEPT = timedelta(days=30)
+
+PlanT = TypeVar("PlanT")
 
 _ID = re.compile(r"(republish|reprocess|maintain|erase)-\d{8}T\d{6}Z-[0-9a-f]{16}")
 
@@ -57,6 +61,102 @@ def freeze(root: UPath, plan: FrozenPlan, now: datetime) -> FrozenPlan:
         if expired.is_expired(now - KEPT) and state_of(root, old) is State.NEW:
             _path(root, old).unlink(missing_ok=True)
     return frozen
+
+
+def freeze_plan(
+    archive: Archive,
+    kind: Kind,
+    *,
+    asked: Mapping[str, Any],
+    seen: Mapping[str, Any],
+    text: str,
+    now: datetime,
+    lifetime: timedelta = LIFETIME,
+) -> FrozenPlan:
+    """Write what a dry run has planned to the archive's `plans/`; see `FrozenPlan` and `freeze`."""
+    created_at, expires_at = expiry(now, lifetime)
+    plan = FrozenPlan(
+        kind=kind,
+        pipeline=archive.snapshot().document.pipeline,
+        archive_id=archive.identify(),
+        created_at=created_at,
+        expires_at=expires_at,
+        asked=asked,
+        seen=seen,
+        text=text,
+    )
+    return freeze(archive.state, plan, now)
+
+
+@dataclass(frozen=True)
+class Approval:
+    """A frozen plan that is about to be carried out in an archive.
+
+    Attributes:
+        archive: The archive.
+        kind: What is to be done.
+        frozen: The plan.
+        now: When it is to be started.
+    """
+
+    archive: Archive
+    kind: Kind
+    frozen: FrozenPlan
+    now: datetime
+
+    @classmethod
+    def of(cls, archive: Archive, kind: Kind, plan_id: str, now: datetime) -> Approval:
+        """Read a plan.
+
+        Raises:
+            ConfigError: When there is none with this id.
+            ArchiveError: When its bytes were changed.
+        """
+        return cls(archive, kind, read_plan(archive.state, plan_id), now)
+
+    def proceed(self, state: State, changes: Sequence[str] = ()) -> Decision:
+        """Decide what to do with the plan; see `FrozenPlan.proceed`."""
+        return self.frozen.proceed(
+            state,
+            kind=self.kind,
+            pipeline=self.archive.snapshot().document.pipeline,
+            archive_id=self.archive.identity(),
+            now=self.now,
+            changes=changes,
+        )
+
+
+def approved(
+    archive: Archive,
+    kind: Kind,
+    plan_id: str,
+    *,
+    now: datetime,
+    plan_again: Callable[[FrozenPlan], tuple[PlanT, Sequence[str]]],
+) -> tuple[PlanT, FrozenPlan, Decision]:
+    """Load a frozen plan, if it would still do what was seen; changes nothing.
+
+    Args:
+        archive: Where it is to be carried out.
+        kind: What is to be done.
+        plan_id: The plan's id.
+        now: The time at which it is to be started.
+        plan_again: Makes the plan again, unless it is refused already; returns what is left to do,
+            and what has changed since it was seen.
+
+    Returns:
+        What is left to do, the frozen plan, and what to do with it: RUN, RESUME or DO_NOTHING.
+
+    Raises:
+        PlanChangedError: When it has expired, or something has changed; says what.
+        ConfigError: When there is no such plan.
+        ArchiveError: When its bytes were changed.
+    """
+    approval = Approval.of(archive, kind, plan_id, now)
+    state = state_of(archive.state, approval.frozen.id)
+    approval.proceed(state)
+    plan, changes = plan_again(approval.frozen)
+    return plan, approval.frozen, approval.proceed(state, changes)
 
 
 def list_plans(root: UPath) -> list[str]:

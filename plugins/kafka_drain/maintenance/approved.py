@@ -8,15 +8,8 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from kafka_drain.archive.archive import Archive
-from kafka_drain.archive.frozen_plan import (
-    LIFETIME,
-    Decision,
-    FrozenPlan,
-    bullets,
-    expiry,
-    table,
-)
-from kafka_drain.archive.frozen_plans import carrying_out, freeze, read_plan, state_of
+from kafka_drain.archive.frozen_plan import LIFETIME, Decision, FrozenPlan, bullets, table
+from kafka_drain.archive.frozen_plans import approved, carrying_out, freeze_plan
 from kafka_drain.config.pipeline import Pipeline
 from kafka_drain.intervals import in_utc, time_text
 from kafka_drain.kafka.cluster import KafkaCluster
@@ -131,55 +124,40 @@ def freeze_maintenance(
         ManifestInvalidError: When a receipt is damaged, or something sealed is missing or changed.
     """
     plan = plan_maintenance(pipeline, will_roll=False, clock=lambda: now)
-    archive = plan.archive
-    created_at, expires_at = expiry(now, lifetime)
-    frozen = FrozenPlan(
-        kind="maintain",
-        pipeline=archive.snapshot().document.pipeline,
-        archive_id=archive.identify(),
-        created_at=created_at,
-        expires_at=expires_at,
+    frozen = freeze_plan(
+        plan.archive,
+        "maintain",
         asked={"at": now.isoformat()} | settings_of(pipeline),
         seen=Seen.of(plan).to_dict(),
         text=plan_text(plan),
+        now=now,
+        lifetime=lifetime,
     )
-    return plan, freeze(archive.root, frozen, now)
+    return plan, frozen
 
 
 def plan_approved(
     pipeline: Pipeline, plan_id: str, *, now: datetime
 ) -> tuple[MaintenancePlan, FrozenPlan, Decision]:
-    """Load a frozen plan, if it would still do what was seen; changes nothing.
-
-    Returns:
-        What is left to do, the frozen plan, and what to do with it: RUN, RESUME or DO_NOTHING.
+    """Load a frozen plan, if it would still do what was seen; see `approved`.
 
     Raises:
-        PlanChangedError: When it has expired, or something has changed; says what.
-        ConfigError: When there is no such plan.
-        ArchiveError: When its bytes were changed.
-        ManifestInvalidError: When a receipt is damaged, or something sealed is missing or changed.
+        KafkaDrainError: As `approved` and `plan_maintenance` do.
     """
+
+    def plan_again(frozen: FrozenPlan) -> tuple[MaintenancePlan, list[str]]:
+        seen = Seen.from_dict(frozen.seen)
+        again = plan_maintenance(pipeline, will_roll=False, clock=_clock(frozen))
+        # A release without a key, of which its plan says nothing, did what None means.
+        found = [
+            f"the pipeline's {name} became {value}, and was {frozen.asked.get(name)}"
+            for name, value in settings_of(pipeline).items()
+            if frozen.asked.get(name) != value
+        ]
+        return seen.choose(again), found + seen.changes(again)
+
     archive = Archive.at(pipeline.archive)
-    frozen = read_plan(archive.root, plan_id)
-    here: dict[str, Any] = {
-        "kind": "maintain",
-        "pipeline": archive.snapshot().document.pipeline,
-        "archive_id": archive.identity(),
-        "now": now,
-    }
-    state = state_of(archive.root, frozen.id)
-    frozen.proceed(state, **here)
-    seen = Seen.from_dict(frozen.seen)
-    again = plan_maintenance(pipeline, will_roll=False, clock=_clock(frozen))
-    # A release without a key, of which its plan says nothing, did what None means.
-    found = [
-        f"the pipeline's {name} became {value}, and was {frozen.asked.get(name)}"
-        for name, value in settings_of(pipeline).items()
-        if frozen.asked.get(name) != value
-    ]
-    decision = frozen.proceed(state, **here, changes=found + seen.changes(again))
-    return seen.choose(again), frozen, decision
+    return approved(archive, "maintain", plan_id, now=now, plan_again=plan_again)
 
 
 def run_approved(

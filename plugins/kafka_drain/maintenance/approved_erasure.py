@@ -18,11 +18,10 @@ from kafka_drain.archive.frozen_plan import (
     Decision,
     FrozenPlan,
     bullets,
-    expiry,
     files_changed,
     table,
 )
-from kafka_drain.archive.frozen_plans import FOLDER, carrying_out, freeze, read_plan, state_of
+from kafka_drain.archive.frozen_plans import FOLDER, approved, carrying_out, freeze_plan
 from kafka_drain.config.pipeline import Pipeline
 from kafka_drain.errors import ArchiveError
 from kafka_drain.intervals import time_text
@@ -126,48 +125,34 @@ def freeze_erasure(
     plan = plan_document(pipeline, document)
     if plan.obstacles:
         raise ArchiveError(f"{archive.root}: {'; '.join(plan.obstacles)}. Nothing was planned")
-    created_at, expires_at = expiry(now, lifetime)
-    frozen = FrozenPlan(
-        kind="erase",
-        pipeline=archive.snapshot().document.pipeline,
-        archive_id=archive.identify(),
-        created_at=created_at,
-        expires_at=expires_at,
+    frozen = freeze_plan(
+        archive,
+        "erase",
         asked={"erasure": None if document is None else document.content()},
         seen=Seen.of(plan).to_dict(),
         text=plan_text(plan),
+        now=now,
+        lifetime=lifetime,
     )
-    return plan, freeze(archive.root, frozen, now)
+    return plan, frozen
 
 
 def plan_approved(
     pipeline: Pipeline, plan_id: str, *, now: datetime
 ) -> tuple[ErasurePlan, FrozenPlan, Decision]:
-    """Load a frozen plan, if it would still do what was seen; changes nothing.
-
-    Returns:
-        What is left to do, the frozen plan, and what to do with it: RUN, RESUME or DO_NOTHING.
+    """Load a frozen plan, if it would still do what was seen; see `approved`.
 
     Raises:
-        PlanChangedError: When it has expired, or something has changed; says what.
-        ConfigError: When there is no such plan.
-        ArchiveError: When its bytes were changed.
-        ManifestInvalidError: When something sealed is missing or changed, or can't be read.
+        KafkaDrainError: As `approved` and `plan_document` do.
     """
     archive = Archive.at(pipeline.archive)
-    frozen = read_plan(archive.root, plan_id)
-    here: dict[str, Any] = {
-        "kind": "erase",
-        "pipeline": archive.snapshot().document.pipeline,
-        "archive_id": archive.identity(),
-        "now": now,
-    }
-    state = state_of(archive.root, frozen.id)
-    frozen.proceed(state, **here)
-    plan = plan_document(pipeline, _document(archive, frozen))
-    changes = Seen.from_dict(frozen.seen).changes(Seen.of(plan))
-    decision = frozen.proceed(state, **here, changes=[*plan.obstacles, *changes])
-    return plan, frozen, decision
+
+    def plan_again(frozen: FrozenPlan) -> tuple[ErasurePlan, list[str]]:
+        plan = plan_document(pipeline, _document(archive, frozen))
+        changes = Seen.from_dict(frozen.seen).changes(Seen.of(plan))
+        return plan, [*plan.obstacles, *changes]
+
+    return approved(archive, "erase", plan_id, now=now, plan_again=plan_again)
 
 
 def run_approved(

@@ -8,15 +8,8 @@ from datetime import datetime, timedelta
 
 from kafka_drain.archive.archive import Archive
 from kafka_drain.archive.files import archive_files
-from kafka_drain.archive.frozen_plan import (
-    LIFETIME,
-    FrozenPlan,
-    State,
-    bullets,
-    expiry,
-    table,
-)
-from kafka_drain.archive.frozen_plans import freeze, read_plan
+from kafka_drain.archive.frozen_plan import LIFETIME, FrozenPlan, State, bullets, table
+from kafka_drain.archive.frozen_plans import Approval, freeze_plan
 from kafka_drain.archive.snapshot import Snapshot
 from kafka_drain.errors import ArchiveError, ConfigError
 from kafka_drain.intervals import time_text
@@ -69,13 +62,9 @@ def freeze_republish(
     request = request.model_copy(update={"run_name": named})
     republish = plan_republish(archive, cluster, request, now=now, apply=False, hash_key=hash_key)
     plan = republish.plan
-    created_at, expires_at = expiry(now, lifetime)
-    frozen = FrozenPlan(
-        kind="republish",
-        pipeline=pipeline,
-        archive_id=archive.identify(),
-        created_at=created_at,
-        expires_at=expires_at,
+    frozen = freeze_plan(
+        archive,
+        "republish",
         asked=request.model_dump(mode="json", exclude_unset=True),
         seen=json.loads(plan.to_bytes()),
         text=plan_text(
@@ -85,8 +74,10 @@ def freeze_republish(
             request,
             cluster.named(),
         ),
+        now=now,
+        lifetime=lifetime,
     )
-    return republish, freeze(archive.state, frozen, now)
+    return republish, frozen
 
 
 def plan_approved(
@@ -116,28 +107,18 @@ def plan_approved(
         ArchiveError: When its bytes were changed.
         KafkaDrainError: As `plan_republish` does.
     """
-    frozen = read_plan(archive.state, plan_id)
-
-    def proceed(state: State, found: list[str]) -> None:
-        frozen.proceed(
-            state,
-            kind="republish",
-            pipeline=archive.snapshot().document.pipeline,
-            archive_id=archive.identity(),
-            now=now,
-            changes=found,
-        )
-
+    approval = Approval.of(archive, "republish", plan_id, now)
+    frozen = approval.frozen
     # A plan of another kind has no run.
     if frozen.kind != "republish":
-        proceed(State.NEW, [])
+        approval.proceed(State.NEW)
     seen = _plan_of(frozen)
     run = RepublishRun(archive.state, seen.key)
-    proceed(_state(run), [])
+    approval.proceed(_state(run))
     request = RepublishRequest(**frozen.asked)
 
     def accept(again: Outline) -> None:
-        proceed(State.NEW, changes(Outline.of(seen), again, may_grow=request.into_source))
+        approval.proceed(State.NEW, changes(Outline.of(seen), again, may_grow=request.into_source))
 
     republish = plan_republish(
         archive,

@@ -3,11 +3,17 @@
 from __future__ import annotations
 
 import argparse
+from typing import Any
 
 from kafka_drain.archive.archive import Archive
-from kafka_drain.archive.frozen_plan import Decision
 from kafka_drain.cli.commands.arguments import add_apply, add_job, cluster_from
-from kafka_drain.cli.commands.frozen import add_frozen, answer_of, frozen_for, refuse_beside_plan
+from kafka_drain.cli.commands.frozen import (
+    add_frozen,
+    answer_approved,
+    answer_frozen,
+    frozen_for,
+    refuse_beside_plan,
+)
 from kafka_drain.cli.commands.pipeline_arguments import pipeline_from
 from kafka_drain.cli.commands.plan_answer import acts, answer_fields
 from kafka_drain.cli.console import say, say_lines
@@ -35,8 +41,7 @@ def run(options: argparse.Namespace) -> int:
     request, cluster = _request(options), cluster_from(options)
     if within is not None:
         plan, frozen = freeze_erasure(pipeline, cluster, request, now=utc_now(), lifetime=within)
-        say_lines(plan.lines())
-        return answer_fields(options, plan.to_dict() | answer_of(options, frozen))
+        return answer_frozen(options, plan, frozen)
     if not acts(options):
         plan = plan_erasure(pipeline, cluster, request)
         say_lines(plan.lines())
@@ -51,15 +56,13 @@ def _approved(pipeline: Pipeline, options: argparse.Namespace) -> int:
     given = (name for name in (*_NAMING, "request", "by") if getattr(options, name))
     refuse_beside_plan(f"--{name.replace('_', '-')}" for name in given)
     plan, frozen, decision = plan_approved(pipeline, options.plan_id, now=utc_now())
-    say_lines(plan.lines())
-    answer_of(options, frozen)
-    if decision is Decision.DO_NOTHING:
-        say(f"plan {frozen.id} has been carried out already; nothing was changed")
-    elif acts(options):
+
+    def carry_out() -> dict[str, Any]:
         cluster, runner = cluster_from(options), runner_of(options)
         figures = run_approved(pipeline, cluster, runner, frozen, run="terminal")
-        return answer_fields(options, {"archive": pipeline.archive} | figures)
-    return answer_fields(options, plan.to_dict())
+        return {"archive": pipeline.archive} | figures
+
+    return answer_approved(options, plan, frozen, decision, carry_out)
 
 
 def _request(options: argparse.Namespace) -> ErasureRequest | None:

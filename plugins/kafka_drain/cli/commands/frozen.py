@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Mapping
 from datetime import timedelta
 from typing import Any
 
-from kafka_drain.archive.frozen_plan import LIFETIME, FrozenPlan, lifetime
-from kafka_drain.cli.commands.plan_answer import acts
-from kafka_drain.cli.console import say
+from kafka_drain.archive.frozen_plan import LIFETIME, Decision, FrozenPlan, lifetime
+from kafka_drain.cli.commands.plan_answer import Plan, acts, answer_fields
+from kafka_drain.cli.console import say, say_lines
 from kafka_drain.errors import ConfigError
 
 
@@ -60,10 +60,40 @@ def refuse_beside_plan(given: Iterable[str]) -> None:
         )
 
 
+def answer_frozen(options: argparse.Namespace, plan: Plan, frozen: FrozenPlan) -> int:
+    """Show a plan that was frozen now, and how to carry it out; return the exit code."""
+    say_lines(plan.lines())
+    return answer_fields(options, plan.to_dict() | answer_of(options, frozen))
+
+
+def answer_approved(
+    options: argparse.Namespace,
+    plan: Plan,
+    frozen: FrozenPlan,
+    decision: Decision,
+    carry_out: Callable[[], Mapping[str, Any]],
+) -> int:
+    """Show what is left of a frozen plan, carry it out if the user says so; return the exit code.
+
+    Args:
+        options: The command's arguments.
+        plan: What is left to do.
+        frozen: The frozen plan.
+        decision: RUN, RESUME or DO_NOTHING.
+        carry_out: Carries it out; returns what to answer instead of the plan's fields.
+    """
+    say_lines(plan.lines())
+    answer_of(options, frozen)
+    if decision is Decision.DO_NOTHING:
+        say(f"plan {frozen.id} has been carried out already; nothing was changed")
+    elif acts(options):
+        return answer_fields(options, carry_out())
+    return answer_fields(options, plan.to_dict())
+
+
 def answer_of(options: argparse.Namespace, frozen: FrozenPlan) -> dict[str, Any]:
     """Say how to carry out a plan that was frozen now; return its fields for the answer."""
-    for line in frozen.lines():
-        say(line)
+    say_lines(frozen.lines())
     if options.plan_id is None:
         say(f"approve it with `kafka-drain {options.name} {options.archive} --plan {frozen.id} "
             "--apply`")  # fmt: skip

@@ -3,19 +3,25 @@
 from __future__ import annotations
 
 import argparse
+from typing import Any
 
 from kafka_drain.archive.archive import Archive
-from kafka_drain.archive.frozen_plan import Decision
 from kafka_drain.archive.frozen_plans import read_plan
 from kafka_drain.cli.commands.arguments import (
     add_apply,
     add_job,
     cluster_from,
 )
-from kafka_drain.cli.commands.frozen import add_frozen, answer_of, frozen_for, refuse_beside_plan
+from kafka_drain.cli.commands.frozen import (
+    add_frozen,
+    answer_approved,
+    answer_frozen,
+    frozen_for,
+    refuse_beside_plan,
+)
 from kafka_drain.cli.commands.pipeline_arguments import pipeline_from
 from kafka_drain.cli.commands.plan_answer import acts, answer_fields
-from kafka_drain.cli.console import say, say_lines
+from kafka_drain.cli.console import say_lines
 from kafka_drain.cli.foreground import runner_of
 from kafka_drain.clock import utc_now
 from kafka_drain.config.pipeline import Pipeline
@@ -36,8 +42,7 @@ def run(options: argparse.Namespace) -> int:
         return _approved(pipeline, options)
     if within is not None:
         plan, frozen = freeze_maintenance(pipeline, now=utc_now(), lifetime=within)
-        say_lines(plan.lines())
-        return answer_fields(options, plan.to_dict() | answer_of(options, frozen))
+        return answer_frozen(options, plan, frozen)
     if not acts(options):
         plan = plan_maintenance(pipeline)
         say_lines(plan.lines())
@@ -55,15 +60,12 @@ def _approved(pipeline: Pipeline, options: argparse.Namespace) -> int:
     asked = read_plan(Archive.at(options.archive).root, options.plan_id).asked
     pipeline = pipeline.model_copy(update={n: asked[n] for n in SETTINGS if n in asked})
     plan, frozen, decision = plan_approved(pipeline, options.plan_id, now=utc_now())
-    say_lines(plan.lines())
-    answer_of(options, frozen)
-    if decision is Decision.DO_NOTHING:
-        say(f"plan {frozen.id} has been carried out already; nothing was changed")
-    elif acts(options):
+
+    def carry_out() -> dict[str, Any]:
         cluster, runner = cluster_from(options), runner_of(options)
-        figures = run_approved(pipeline, cluster, runner, frozen, run="terminal")
-        return answer_fields(options, figures)
-    return answer_fields(options, plan.to_dict())
+        return run_approved(pipeline, cluster, runner, frozen, run="terminal")
+
+    return answer_approved(options, plan, frozen, decision, carry_out)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

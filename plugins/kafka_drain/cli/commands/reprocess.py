@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import argparse
+from typing import Any
 
 from kafka_drain.archive.archive import Archive
-from kafka_drain.archive.frozen_plan import Decision
 from kafka_drain.archive.frozen_plans import read_plan
 from kafka_drain.cli.commands.arguments import (
     add_apply,
@@ -17,13 +17,13 @@ from kafka_drain.cli.commands.arguments import (
 )
 from kafka_drain.cli.commands.frozen import (
     add_frozen,
-    answer_of,
+    answer_approved,
+    answer_frozen,
     frozen_for,
     refuse_beside_plan,
 )
 from kafka_drain.cli.commands.pipeline_arguments import pipeline_from
-from kafka_drain.cli.commands.plan_answer import answer_fields, answer_plan
-from kafka_drain.cli.console import say, say_lines
+from kafka_drain.cli.commands.plan_answer import answer_plan
 from kafka_drain.cli.foreground import runner_of
 from kafka_drain.clock import utc_now
 from kafka_drain.errors import ConfigError
@@ -57,8 +57,7 @@ def run(options: argparse.Namespace) -> int:
     pipeline, cluster = pipeline_from(options), cluster_from(options)
     if within is not None:
         plan, frozen = freeze_reprocess(pipeline, cluster, cut, now=utc_now(), lifetime=within)
-        say_lines(plan.lines())
-        return answer_fields(options, plan.to_dict() | answer_of(options, frozen))
+        return answer_frozen(options, plan, frozen)
     plan = plan_reprocess(pipeline, cluster, cut)
     runner = runner_of(options)
     return answer_plan(
@@ -81,24 +80,15 @@ def _approved(options: argparse.Namespace) -> int:
     kept = {name: seen[name] for name in ("format", "compression", "partition_by") if name in seen}
     pipeline = pipeline.model_copy(update=kept)
     plan, frozen, decision = plan_approved(pipeline, cluster, options.plan_id, now=utc_now())
-    answer_of(options, frozen)
-    if decision is Decision.DO_NOTHING:
-        say(f"plan {frozen.id} has been carried out already; nothing was changed")
-        return answer_fields(options, plan.to_dict())
-    runner = runner_of(options)
-    return answer_plan(
-        options,
-        plan,
-        lambda: run_approved(
-            plan,
-            pipeline,
-            cluster,
-            runner,
-            frozen,
-            run="terminal",
-            replace_changed=options.replace_changed,
-        ),
-    )
+
+    def carry_out() -> dict[str, Any]:
+        runner, changed = runner_of(options), options.replace_changed
+        removed = run_approved(
+            plan, pipeline, cluster, runner, frozen, run="terminal", replace_changed=changed
+        )
+        return plan.to_dict() | removed
+
+    return answer_approved(options, plan, frozen, decision, carry_out)
 
 
 def _abandon(archive: Archive, options: argparse.Namespace) -> int:

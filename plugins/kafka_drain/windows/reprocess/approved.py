@@ -18,7 +18,7 @@ from kafka_drain.archive.frozen_plan import (
     files_changed,
     table,
 )
-from kafka_drain.archive.frozen_plans import carrying_out, freeze, read_plan, state_of
+from kafka_drain.archive.frozen_plans import Approval, carrying_out, freeze_plan, state_of
 from kafka_drain.config.pipeline import Pipeline
 from kafka_drain.errors import ConfigError
 from kafka_drain.kafka.cluster import KafkaCluster
@@ -51,19 +51,16 @@ def freeze_reprocess(
             "has been approved, so resume it, or abandon it"
         )
     receipts = [receipt for group in plan.groups.values() for receipt in group.receipts]
-    created_at, expires_at = expiry(now, lifetime)
-    document = plan.document().content()
-    frozen = FrozenPlan(
-        kind="reprocess",
-        pipeline=archive.snapshot().document.pipeline,
-        archive_id=archive.identify(),
-        created_at=created_at,
-        expires_at=expires_at,
+    frozen = freeze_plan(
+        archive,
+        "reprocess",
         asked={"first": list(receipts[0].position), "last": list(receipts[-1].position)},
-        seen={**document, "opened_at": created_at},
+        seen={**plan.document().content(), "opened_at": expiry(now, lifetime)[0]},
         text=plan_text(plan),
+        now=now,
+        lifetime=lifetime,
     )
-    return plan, freeze(archive.root, frozen, now)
+    return plan, frozen
 
 
 def plan_approved(
@@ -89,20 +86,9 @@ def plan_approved(
         KafkaDrainError: As `plan_reprocess` does.
     """
     archive = Archive.at(pipeline.archive)
-    frozen = read_plan(archive.root, plan_id)
-
-    def proceed(state: State, found: list[str]) -> Decision:
-        return frozen.proceed(
-            state,
-            kind="reprocess",
-            pipeline=archive.snapshot().document.pipeline,
-            archive_id=archive.identity(),
-            now=now,
-            changes=found,
-        )
-
-    state = state_of(archive.root, frozen.id)
-    decision = proceed(state, [])
+    approval = Approval.of(archive, "reprocess", plan_id, now)
+    frozen = approval.frozen
+    decision = approval.proceed(state_of(archive.state, frozen.id))
     seen = plan_of(archive, ReprocessDocument.model_validate(frozen.seen), begun=False)
     if decision is Decision.DO_NOTHING:
         return seen, frozen, decision
@@ -116,7 +102,8 @@ def plan_approved(
             return seen, frozen, Decision.DO_NOTHING
     first, last = (tuple(frozen.asked[name]) for name in ("first", "last"))
     again = plan_reprocess(pipeline, cluster, Cut(batch=first), last=last)
-    return replace(again, since=seen.since), frozen, proceed(State.NEW, changes(seen, again))
+    decision = approval.proceed(State.NEW, changes(seen, again))
+    return replace(again, since=seen.since), frozen, decision
 
 
 def run_approved(
