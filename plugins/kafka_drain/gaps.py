@@ -84,8 +84,6 @@ class Gap:
     """Offsets of one partition that are in no file, and why.
 
     Attributes:
-        tp: The topic-partition.
-        range: The offsets.
         reason: Why they are in no file.
         acknowledged: Whether the operator has accepted that they are gone.
     """

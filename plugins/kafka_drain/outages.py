@@ -33,7 +33,6 @@ class Outages:
     """What is to be said of a server that is asked again and again.
 
     Attributes:
-        name: Its name.
         since: When it was first missed, in seconds of the clock; None while it answers.
         said: When that was last said.
     """

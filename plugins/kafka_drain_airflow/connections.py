@@ -57,7 +57,6 @@ def target_registry(pipeline: Pipeline, conn_id: str | None) -> SchemaRegistry:
     """Return the Schema Registry that an archive's schemas are restored to.
 
     Args:
-        pipeline: The pipeline.
         conn_id: The connection; None or empty for the pipeline's.
 
     Raises:

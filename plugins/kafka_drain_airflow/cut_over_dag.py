@@ -30,8 +30,6 @@ def cut_over_dag(
     """Create `cut_over_<name>`.
 
     Args:
-        pipeline: The pipeline.
-        settings: Its cut-over.
         of: What users add to the DAG and its tasks.
         on_alert_callback: See `create_dags`.
 

@@ -58,7 +58,6 @@ def create_dags(
     """Create the DAGs of a pipeline; Airflow finds them in the DAG file that calls this.
 
     Args:
-        pipeline: The pipeline.
         start_date: When scheduled drains start; schedules are in its time zone.
         default_args: Arguments for all tasks; they override the defaults (two retries, one minute
             apart).

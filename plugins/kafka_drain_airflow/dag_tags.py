@@ -26,7 +26,6 @@ def tags_of(kind: str, names: Sequence[str]) -> list[str]:
     """Return the tags of a DAG.
 
     Args:
-        kind: Its kind.
         names: Its pipeline's name, and the user's own tags.
     """
     return [TAG, kind_tag(kind), *names]

@@ -66,7 +66,6 @@ def check_conf(dag_id: str, kind: str, conf: object, fields: Collection[str]) ->
 
     Args:
         dag_id: The DAG's id.
-        kind: Its kind.
         conf: The run's conf.
         fields: The names of the DAG's params.
 

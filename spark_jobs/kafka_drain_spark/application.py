@@ -24,7 +24,6 @@ def main(kind: str, *paths: str) -> int:
     """Run jobs of one kind, each with its own spec; return the process's exit code.
 
     Args:
-        kind: The kind.
         paths: The paths of the specs; after `RUN_OPTION`, those of run folders.
     """
     work = getattr(import_module(f"kafka_drain_spark.{kind}"), f"run_{kind}")

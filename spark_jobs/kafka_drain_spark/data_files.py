@@ -38,7 +38,6 @@ def read_files(
     """Read exactly the given files, with the topic from the column or the folder.
 
     Args:
-        spark: The session.
         sources: For each data folder: `data_folder`, `file_format`, and `files`, absolute paths.
         columns: Types in Spark's DDL of further columns, which come from the files or their folder
             names; null if from neither.

@@ -72,7 +72,6 @@ def keep_lease(run: RunDocument, lost: Callable[[], object]) -> Iterator[Lease]:
     """Hold the lease of a run while the body runs; leave it to expire or to who shares it.
 
     Args:
-        run: The run.
         lost: Called when the lease is lost.
 
     Raises:
@@ -113,7 +112,6 @@ class Printed:
     """Standard output, whose last lines go to run folders as well.
 
     Args:
-        runs: The run folders.
         output: Where lines are printed.
     """
 

@@ -28,7 +28,6 @@ def in_tasks(
     """Return a function that applies `function` to items with Spark's tasks.
 
     Args:
-        spark: The session.
         items: The items; each task gets about as many, in this order.
         tasks: Number of tasks; a remote session doesn't start more than there are items.
         function: Receives a task's items, and returns results, which are returned in order. A

@@ -30,7 +30,6 @@ def at_offsets(spark: SparkSession, records: DataFrame, ranges: Rows) -> DataFra
     """Return the records at some offsets; all of them if no range is given.
 
     Args:
-        spark: The session.
         records: Has the columns topic, partition and offset.
         ranges: Topic, partition, start and end of each range of offsets; disjoint.
     """

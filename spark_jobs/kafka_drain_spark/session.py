@@ -310,7 +310,6 @@ def progress_reports(query: StreamingQuery, known: Collection[int] = ()) -> list
     """Return a query's recent progress reports, as Spark writes them in JSON.
 
     Args:
-        query: The query.
         known: Batch ids whose reports aren't wanted again.
     """
     if hasattr(query, "_jsq"):

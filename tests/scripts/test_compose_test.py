@@ -127,18 +127,19 @@ def test_output_of_too_long() -> None:
         output_of([sys.executable, "-c", "import time; time.sleep(60)"], seconds=0.1)
 
 
-def test_run_watched(lines: list[str]) -> None:
+def test_run_watched() -> None:
     """Each line is passed on; a command that fails or takes too long is named with the last."""
     code = "print('one', flush=True); import sys, time; "
-    run_watched([sys.executable, "-c", code], environment={}, seconds=60)
+    lines: list[str] = []
+    run_watched([sys.executable, "-c", code], lines.append, environment={}, seconds=60)
     assert lines == ["one"]
 
     failing = [sys.executable, "-c", f"{code} sys.exit(3)"]
     with pytest.raises(CommandError, match=r"ended with 3:\n  one$"):
-        run_watched(failing, environment={}, seconds=60)
+        run_watched(failing, lines.append, environment={}, seconds=60)
     endless = [sys.executable, "-c", f"{code} time.sleep(60)"]
     with pytest.raises(CommandError, match=r"longer than 1 s:\n  one$"):
-        run_watched(endless, environment={}, seconds=1)
+        run_watched(endless, lines.append, environment={}, seconds=1)
 
 
 def test_build_watch(capsys: pytest.CaptureFixture[str]) -> None:

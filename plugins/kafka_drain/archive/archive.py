@@ -24,7 +24,6 @@ class Archive:
     """The folder that holds one pipeline's files, manifest and checkpoint.
 
     Attributes:
-        root: The folder.
         own: Folder in which runs keep their state instead of in the archive; None for there.
     """
 

@@ -26,7 +26,6 @@ class ClosedSegments:
         receipts: Their receipts, in the order of offsets.
         files: Their sealed files as seen by readers, plus the files of repairs for the same topic
             ids, which hold the records of damaged files that were drained again.
-        file_format: Format of their files.
         partition_by: Columns named by their folders.
         is_compacted: Whether a compaction wrote them.
     """
@@ -48,7 +47,6 @@ def read_closed(
 
     Args:
         snapshot: The archive.
-        generations: The generations.
         going: Files to be treated as deleted.
 
     Raises:

@@ -69,9 +69,7 @@ def moment_at(root: UPath, at: datetime | None, part: Part) -> Moment | None:
     """Return the newest moment at or before a time at which a part was captured.
 
     Args:
-        root: The archive's folder.
         at: The time; None for the newest moment.
-        part: The part.
     """
     for moment in MOMENTS.links(root):
         is_later = at is not None and datetime.fromisoformat(moment.answered_at) > at

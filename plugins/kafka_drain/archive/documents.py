@@ -252,8 +252,6 @@ class OffsetRow(Row):
     """Offsets of one partition in a plan.
 
     Attributes:
-        topic: The topic.
-        partition: The partition.
         start: The first offset.
         end: End of the offsets, exclusive.
     """
@@ -321,7 +319,6 @@ class WindowPlan(VersionedDocument):
         hashes: SHA-256 of the files that an erasure replaces, by path.
         ranges: Its offsets, sorted and disjoint for each partition.
         replaces: Files, relative to the archive, that it replaces.
-        format: Format of its files.
         partition_by: Columns named by its folders.
         opened_at: Time of opening, in ISO 8601.
     """
@@ -366,13 +363,10 @@ class Observation(Row):
     """A run's observation of one partition.
 
     Attributes:
-        topic: The topic.
-        partition: The partition.
         run: Name of the run; a retry isn't another run.
         at: Time of the run, in seconds since 1970.
         earliest: First offset that Kafka still had.
         last_stable: Last stable offset.
-        high_watermark: High watermark.
         waiting_since: When the partition was first seen at this last stable offset with records
             behind it, in seconds since 1970; None if nothing is waiting.
         waiting_run: The run that saw that first.
@@ -453,11 +447,7 @@ class SchemaRow(Row):
 
 
 class SchemasDocument(Document):
-    """`schemas.json`: all writer schemas that the archive has seen.
-
-    Attributes:
-        schemas: The schemas.
-    """
+    """`schemas.json`: all writer schemas that the archive has seen."""
 
     schemas: list[SchemaRow]
 
@@ -474,7 +464,6 @@ class RegisteredRow(Row):
     """A version of a subject in a Schema Registry.
 
     Attributes:
-        version: Its version.
         id: The schema's id.
         guid: The schema's GUID; None if the registry has none.
         kind: `AVRO`, `PROTOBUF` or `JSON`.
@@ -525,7 +514,6 @@ class RegistryDocument(VersionedDocument):
         captured_at: When it was asked last.
         compatibility: The registry's own compatibility.
         mode: The registry's own mode.
-        subjects: The subjects.
         seen: The ids in the records.
         read: Of which segments the ids were read.
         notes: What couldn't be read; the next drain tries again.
@@ -565,7 +553,6 @@ class SchemaMapDocument(VersionedDocument):
     Attributes:
         url: The other registry's URL, without a login.
         written_at: When it was written.
-        schemas: The schemas.
     """
 
     url: str
@@ -627,7 +614,6 @@ class ChainHeadDocument(Document):
     """`cluster.json` and `schema-seals.json`: the newest link of a chain of sealed documents.
 
     Attributes:
-        number: Its number.
         sha256: Its hash.
     """
 
@@ -640,7 +626,6 @@ class PieceRow(Row):
 
     Attributes:
         window: Name of the window.
-        ranges: Its offsets.
         replaces: Files, relative to the archive, that it replaces.
         replaced: Contents of these files.
     """
@@ -937,8 +922,6 @@ class EndRow(Row):
     """The end of a source partition.
 
     Attributes:
-        topic: The topic.
-        partition: The partition.
         offset: Its end offset, behind open transactions too.
     """
 
@@ -951,7 +934,6 @@ class CutOverGroupRow(Row):
     """A consumer group that was translated to the target.
 
     Attributes:
-        group: The group.
         read_again: Maximum number of records that it reads again.
         offsets: Where it continues in the target.
     """
@@ -1030,8 +1012,6 @@ class ErasedTopicRow(Row):
     """How far an erasure reaches in a topic.
 
     Attributes:
-        topic: The topic.
-        topic_id: Its id.
         ends: By partition, the end of Kafka's offsets at the time of the request; None for all: the
             topic no longer existed, so no record is added to it.
     """

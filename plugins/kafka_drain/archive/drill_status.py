@@ -47,8 +47,6 @@ class DrillStatus:
     """An archive's drills at one moment.
 
     Attributes:
-        state: Their state.
-        newest: The newest drill.
         passed: The last one that passed.
         max_age: Age from which that is too old.
         now: The moment.

@@ -53,7 +53,6 @@ class Erasure:
     """A request to erase records.
 
     Attributes:
-        root: The archive's folder.
         number: Its number, from 1.
         document: What it asks for.
         lifted: Who lifted it, and when; None if it is in force.
@@ -185,7 +184,6 @@ def changed_done(root: UPath, names: Iterable[str]) -> list[Finding]:
     """Return a warning for each note of what an erasure was carried out on that was changed.
 
     Args:
-        root: The archive's folder.
         names: What the folder of erasures holds.
     """
     findings = []

@@ -46,7 +46,6 @@ class ArchiveFile:
     Attributes:
         path: Path relative to the archive.
         bytes: Size in bytes.
-        file_format: Format of the file.
         owner: The generation or window that it belongs to.
         topic_ids: Ids of its topics; with another id, the same offset is another record.
         sealed: Its entry in the receipt; None if it isn't sealed yet.
@@ -157,7 +156,6 @@ def find_wrong_size(state: SealedState, files: Sequence[ArchiveFile]) -> Finding
 
     Args:
         state: The archive compared with its journal.
-        files: The files.
     """
     root = state.snapshot.root
     by_owner: dict[str, list[ArchiveFile]] = {}
@@ -198,7 +196,6 @@ def _sealed_files(
     """Yield a generation's sealed files.
 
     Args:
-        generation: The generation.
         newest: Hash of its newest receipt.
         times: Leave out receipts without records in this range; None for all.
         forgotten: Lost receipts that were given up, by path.

@@ -159,7 +159,6 @@ class FrozenPlan:
             kind: What is to be done.
             pipeline: Name of the archive's pipeline.
             archive_id: The archive's id.
-            now: The current time.
             changes: What has changed since it was seen.
 
         Returns:

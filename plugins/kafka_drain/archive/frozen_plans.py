@@ -41,11 +41,6 @@ _ID = re.compile(r"(republish|reprocess|maintain|erase)-\d{8}T\d{6}Z-[0-9a-f]{16
 def freeze(root: UPath, plan: FrozenPlan, now: datetime) -> FrozenPlan:
     """Write a plan, and remove those that nobody has started and that expired long ago.
 
-    Args:
-        root: The archive's folder.
-        plan: The plan.
-        now: The current time.
-
     Returns:
         The plan with its hash, and so with its id.
 
@@ -93,9 +88,7 @@ class Approval:
     """A frozen plan that is about to be carried out in an archive.
 
     Attributes:
-        archive: The archive.
         kind: What is to be done.
-        frozen: The plan.
         now: When it is to be started.
     """
 
@@ -209,7 +202,6 @@ def carrying_out(root: UPath, plan: FrozenPlan, run: str, clock: Clock = utc_now
     """Record that the body starts a plan, and if it ends without an error, that it is done.
 
     Args:
-        root: The archive's folder.
         plan: The plan; not a republish's.
         run: Name of the run that does it, for display.
         clock: Returns the current time; replaced in tests.

@@ -127,7 +127,6 @@ class Generation:
 
         Args:
             path: The file, for messages.
-            content: Its content.
 
         Raises:
             ArchiveError: When it was changed, or is another generation's.
@@ -379,7 +378,6 @@ def _read_checked(
     """Read a file that Spark wrote through Hadoop, and verify its `.crc`.
 
     Args:
-        path: The file.
         where: Its path relative to the archive.
         names: The names in its folder; None to try for a `.crc`.
     """

@@ -24,7 +24,6 @@ class GenerationState:
     """The state of a generation according to its own files.
 
     Attributes:
-        generation: The generation.
         manifest: The sink's manifest.
         checkpoint: Spark's checkpoint.
         receipt: The newest receipt; None if nothing is sealed.

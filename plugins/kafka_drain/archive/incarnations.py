@@ -26,7 +26,6 @@ def log_ends(
     Args:
         snapshot: The archive.
         topic_ids: Ids by which the archive counts the topics now; their incarnations have no end.
-        partitions: The partitions.
 
     Raises:
         ArchiveError: When the `generation.json` of an incarnation's first generation is damaged.

@@ -216,7 +216,6 @@ class TopicRow:
 
     Attributes:
         topic: Its name.
-        topic_id: Its id.
         generation: Number of the first generation that counts in it.
     """
 
@@ -230,9 +229,6 @@ class PartitionRow:
     """What all rows together hold of a partition.
 
     Attributes:
-        topic: The topic.
-        topic_id: Its id.
-        partition: The partition.
         start: The first offset.
         end: Where the newest generation of it ends, exclusive; None if no generation has any.
         records: Number of records.
@@ -261,8 +257,6 @@ class NewGeneration:
     """A closed generation that isn't in an index yet.
 
     Attributes:
-        row: Its row.
-        newest: Its newest receipt.
         topics: Topic ids by topic, of its `generation.json`.
     """
 
@@ -276,8 +270,6 @@ class NewWindow:
     """A window that isn't in an index yet.
 
     Attributes:
-        row: Its row.
-        receipt: Its receipt.
         replaced: What its plan says of intact files that it replaces; None if it says nothing.
     """
 
@@ -339,7 +331,6 @@ class LeftOut:
     """The part of an archive that isn't read for a question, because the index says enough of it.
 
     Attributes:
-        index: The index.
         generations: Numbers of closed generations.
         windows: Names of sealed windows.
         in_turn: Those of the generations that are compared with the journal this time.
@@ -646,7 +637,6 @@ def is_settled(
     these held, as of intact ones.
 
     Args:
-        receipt: Its receipt.
         kind: Why it was written.
         replaced: What its plan says of intact files that it replaces; None if it says nothing.
         bounds: Where these may begin, see `bounds_of`.
@@ -726,7 +716,6 @@ def disputed(windows: Iterable[Receipt], others: Iterable[Receipt]) -> set[str]:
     it could take another file of the same owner, which readers need, for replaced.
 
     Args:
-        windows: The receipts of the windows.
         others: The receipts of other windows, at least of those that replace files of an owner
             whose files the windows replace.
     """

@@ -170,7 +170,6 @@ def add_to_index(snapshot: Snapshot, window: Window, receipt: Receipt) -> None:
     Args:
         snapshot: The archive as it was checked before.
         window: The window, which replaces nothing.
-        receipt: Its receipt.
 
     Raises:
         ArchiveError: When the archive can't be written.

@@ -82,7 +82,6 @@ def committed_files(archive: Archive, *, include_unsealed: bool = True) -> list[
     """List the data files that readers use: of all generations and windows, each offset once.
 
     Args:
-        archive: The archive.
         include_unsealed: Include committed files that no receipt proves yet.
 
     Returns:

@@ -104,7 +104,6 @@ def keys_for_writing(
     """Return what a job needs to encrypt; makes a data key if there is none for the master key.
 
     Args:
-        root: The archive's folder.
         encryption: The pipeline's.
         reads: Whether the job reads the archive's files, so that it needs all data keys.
 
@@ -141,7 +140,6 @@ class Rewrap:
     """Data keys that get another master key.
 
     Attributes:
-        root: The archive's folder.
         encryption: The new master key.
         due: The path of the documents of these data keys, by id.
         kept: Number of data keys that have it already.

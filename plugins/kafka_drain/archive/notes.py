@@ -30,7 +30,6 @@ def unreadable_notes(root: UPath, generations: Iterable[str] = ()) -> list[Findi
     """Find auxiliary documents that can't be read; missing ones are fine.
 
     Args:
-        root: The archive's folder.
         generations: Folders of generations whose documents are checked, relative to the archive.
     """
     findings = []

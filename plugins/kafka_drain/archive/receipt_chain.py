@@ -20,7 +20,6 @@ def check_link(
     """Check that a receipt follows its predecessor.
 
     Args:
-        receipt: The receipt.
         before: The previous receipt of the same generation; None for its first one.
         previous: SHA-256 of the previous receipt, even of another generation; None for the first.
         where: The receipt's file, relative to the archive.
@@ -49,7 +48,6 @@ def check_figures(receipt: Receipt, before: Receipt | None, where: str) -> list[
     """Check that a receipt's figures agree with each other, and with those of its predecessor.
 
     Args:
-        receipt: The receipt.
         before: The previous receipt of the same generation; None if it isn't known.
         where: The receipt's file, relative to the archive.
     """

@@ -24,7 +24,6 @@ def contradiction(receipt: Receipt, before: Receipt | None = None) -> str:
     """Describe how the figures of a receipt contradict each other; empty if they don't.
 
     Args:
-        receipt: The receipt.
         before: The receipt that it follows in its generation; None if that isn't known.
     """
     return next(_contradictions(receipt, before), "")

@@ -52,11 +52,7 @@ class ReceiptError(TerminalError, ValueError):
 
 
 class MisplacedError(ReceiptError):
-    """Raised when a receipt was sealed for another place than the one that it was read from.
-
-    Attributes:
-        receipt: The receipt.
-    """
+    """Raised when a receipt was sealed for another place than the one that it was read from."""
 
     def __init__(self, text: str, receipt: Receipt | None = None) -> None:
         super().__init__(text)
@@ -102,8 +98,6 @@ class SealedContent:
     """The contents of a sealed file for one partition.
 
     Attributes:
-        topic: The topic.
-        partition: The partition.
         first_offset: Lowest offset.
         last_offset: Highest offset.
         records: Number of rows, which equals the number of offsets: there are no duplicates.
@@ -200,7 +194,6 @@ class SealedTail:
     """The newest archived record of a partition, by which Kafka's log is known.
 
     Attributes:
-        offset: Its offset.
         hash: Its xxHash64, in hexadecimal, as in fingerprints; None if it is unknown.
         leader_epoch: The epoch of the leader that appended it, as Kafka said when it was sealed;
             None if Kafka didn't say.
@@ -223,8 +216,6 @@ class SealedPartition:
     """What a segment proves about one partition.
 
     Attributes:
-        topic: The topic.
-        partition: The partition.
         start: The first drained offset.
         end: End of the drained offsets, exclusive.
         records: Number of records in the files.
@@ -511,11 +502,7 @@ _SHAPE = Shape(_Document, readable=READABLE)
 
 
 def receipt_name(last_batch: int) -> str:
-    """Return the name of the receipt of a segment: twelve digits, so that names sort like batches.
-
-    Args:
-        last_batch: Its last batch.
-    """
+    """Return the name of a segment's receipt: twelve digits, so that names sort like batches."""
     return f"{last_batch:012d}.json"
 
 

@@ -198,7 +198,6 @@ def seal_schemas(root: UPath, before: Digests, now: Digests, *, at: str) -> bool
     """Seal what a run has kept, unless that is sealed already.
 
     Args:
-        root: The archive's folder.
         before: What the run found in its document.
         now: What it has left there.
         at: The current time, in UTC.
@@ -284,7 +283,6 @@ def check_schemas(
     """Find kept schemas, and seals, that are missing or were changed.
 
     Args:
-        root: The archive's folder.
         named: Hashes of seals that receipts name, by number.
         newest: The newest seal; None if no schema was ever sealed.
         whole: Whether to check all seals; otherwise only the newest and those that are named.

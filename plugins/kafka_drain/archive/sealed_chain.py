@@ -126,7 +126,6 @@ class SealedChain(Generic[L]):
         """Find links that are missing or were changed, newest first.
 
         Args:
-            root: The archive's folder.
             named: Hashes of links that receipts name, by number.
             newest: The newest link.
             whole: Whether to check all links; otherwise only the newest and those that are named.

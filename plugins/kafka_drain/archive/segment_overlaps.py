@@ -22,8 +22,6 @@ class Claim:
     Attributes:
         owner: Folder of the generation or window, relative to the archive.
         topic_id: Id of the topic that the offsets belong to.
-        tp: The partition.
-        range: The offsets.
         stands_for: Generations and windows of which it replaces some files.
         left: Maximum number of the offsets that it leaves to windows.
     """
@@ -149,8 +147,6 @@ class Hole:
         owner: Folder of the later generation, relative to the archive.
         before: Folder of the generation that drained the partition previously.
         topic_id: Id of the topic that the offsets belong to.
-        tp: The partition.
-        range: The offsets.
     """
 
     owner: str

@@ -46,7 +46,6 @@ class Copies:
     """The archive's own copies of documents, which stand in for damaged ones in a validation.
 
     Attributes:
-        root: The archive's folder.
         noted: The digests in the journal: a copy counts only with the digest that is noted.
     """
 
@@ -67,7 +66,6 @@ def _stand_in(root: UPath, where: str, error: ArchiveError, copies: Copies | Non
     """Return the copy that stands in for a damaged document.
 
     Args:
-        root: The archive's folder.
         where: The document, relative to the archive.
         error: What is wrong with it.
         copies: The copies; None if none may stand in.
@@ -289,7 +287,6 @@ class Snapshot:
     Each property is read on first access.
 
     Attributes:
-        root: The archive's folder.
         left_out: What isn't in it, because the index says enough of it; None if everything is.
         from_copies: Whether copies stand in for damaged documents, which validation reports.
     """

@@ -78,7 +78,6 @@ class SealedState:
 
     Attributes:
         snapshot: The archive as it was checked.
-        journal: The journal.
         findings: What is missing, changed or duplicated.
         warnings: What was given up for good, and notes of erasures that don't count.
         there: Everything that is sealed.
@@ -224,7 +223,6 @@ def recreate_journal(archive: Archive, *, dry_run: bool) -> None:
     The caller holds the leases of the archive, of its maintenance and of its windows.
 
     Args:
-        archive: The archive.
         dry_run: Whether to change nothing.
 
     Raises:
@@ -592,7 +590,6 @@ class _Look:
         """Read a generation's receipt; None, with a finding, if it is damaged.
 
         Args:
-            generation: The generation.
             name: The receipt.
             before: The receipt that it should follow; None if that isn't known.
 

@@ -27,7 +27,6 @@ class StateFolder:
 
     Attributes:
         folder: The folder; it need not exist.
-        root: The archive's folder.
         pipeline: The archive's pipeline.
         cluster_id: Id of the cluster that it was drained from.
         known_id: The archive's own id; None if it has none.

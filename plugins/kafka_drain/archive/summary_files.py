@@ -22,7 +22,6 @@ def receipts_between(
     """Yield a generation's receipts that may have files with records in a time range.
 
     Args:
-        generation: The generation.
         newest: Hash of its newest receipt.
         times: The range; None for all receipts.
         forgotten: Lost receipts that were given up, by path.
@@ -58,7 +57,6 @@ def sound_summary(generation: Generation, newest: str) -> Summary | None:
     Without one, the receipts say the same. Validation reports a damaged one, and rewrites it.
 
     Args:
-        generation: The generation.
         newest: Hash of its newest receipt.
     """
     try:
@@ -76,7 +74,6 @@ def check_summary(generation: Generation, made: Summary, *, writes: bool) -> lis
     One that is missing, or that was made before receipts were restored or given up, is no damage.
 
     Args:
-        generation: The generation.
         made: What its receipts say.
         writes: Whether to write what they say, unless it is there.
 

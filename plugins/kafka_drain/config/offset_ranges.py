@@ -35,7 +35,6 @@ def parse_ranges(
 
     Args:
         option: Name of the option, for the error message.
-        ranges: The ranges.
         example: An example of such a range, for the error message.
 
     Raises:

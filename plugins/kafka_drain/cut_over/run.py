@@ -110,7 +110,6 @@ class CutOver:
         """Take a step; taken again after it was killed or refused, it continues.
 
         Args:
-            step: The step.
             engine: Sends and verifies.
 
         Returns:

@@ -152,7 +152,6 @@ def unready(step: Step, history: Sequence[tuple[str, bool]]) -> tuple[str, ...]:
     """Return what has to happen before a step; nothing if it can be taken.
 
     Args:
-        step: The step.
         history: See `checklist`.
     """
     if is_handed_over(history):

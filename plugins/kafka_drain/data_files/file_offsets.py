@@ -14,7 +14,6 @@ class FileOffsets:
     """The offsets of one partition in one file.
 
     Attributes:
-        tp: The topic-partition.
         ranges: The offsets, as sorted disjoint ranges.
         records: Number of rows; higher than the number of offsets if there are duplicates.
         duplicates: Offsets that occur more than once, lowest first, at most ten.

@@ -80,8 +80,6 @@ def read_offsets(path: DataPath, file_format: str, topic: str | None) -> list[Fi
     If its times can't be represented, the time bounds are left unknown.
 
     Args:
-        path: The file.
-        file_format: Its format.
         topic: Its topic; None to read the topic from the file. A row without a topic counts as
             topic "".
 
@@ -123,8 +121,6 @@ def read_contents(
     """Read which offsets a file holds, and pass on all its records, in a single pass.
 
     Args:
-        path: The file.
-        file_format: Its format.
         topic: Its topic, as for `read_offsets`.
         batch_bytes: What a batch takes at most, as for `read_records`.
         look: Receives each batch of records, as yielded by `read_records`.
@@ -189,8 +185,6 @@ def read_columns(
     """Yield a few columns of a file, in file order, in bounded memory.
 
     Args:
-        path: The file.
-        file_format: Its format.
         needed: Required columns, including `partition` and `offset`.
         optional: Columns that the file may lack.
 
@@ -380,8 +374,6 @@ def bytes_to_read(path: DataPath, file_format: str, size: int, wanted: Wanted) -
     Parquet's statistics and Bloom filters may rule out all of them; other formats are read whole.
 
     Args:
-        path: The file.
-        file_format: Its format.
         size: Its size in bytes.
         wanted: Bounds of the wanted rows.
 
@@ -405,8 +397,6 @@ def read_records(
     """Yield a file's records in file order.
 
     Args:
-        path: The file.
-        file_format: Its format.
         batch_bytes: What a batch takes at most, unpacked, unless it has a single record.
         wanted: Bounds of the wanted rows; some rows outside may be included.
 

@@ -56,7 +56,6 @@ def path_of(root: str, path: str) -> Path:
     """Return a file of an archive, on a disk or in a store; both kinds act like a `Path`.
 
     Args:
-        root: The archive's folder.
         path: The file, relative to it.
     """
     if "://" not in root:

@@ -33,7 +33,6 @@ def refuse_truncated(root: UPath, start: Offsets, end: Offsets, hidden: Offsets)
     """Refuse a log that ends before the cursor.
 
     Args:
-        root: The archive's folder.
         start: The cursor.
         end: Where a drain would end.
         hidden: Number of offsets behind an open transaction.

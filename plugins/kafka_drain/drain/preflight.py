@@ -65,8 +65,6 @@ class DrainPlan:
     """What a drain will do.
 
     Attributes:
-        pipeline: The pipeline.
-        archive: Its archive.
         snapshot: The archive's current state; None when this drain creates the archive.
         generation: The open generation; None when this drain opens the first one.
         cluster_id: The Kafka cluster's id.

@@ -89,7 +89,6 @@ class DrillPlan:
 
     Attributes:
         snapshot: The archive.
-        sample: The sample.
         partitions: Number of partitions that each source topic of the sample needs.
         newest: Highest timestamp of all sealed records, in milliseconds; None if unknown.
         drained_through: Time of the newest seal, in ISO 8601; None if nothing is sealed.
@@ -205,7 +204,6 @@ def run_drill(
     """Run a drill and keep its result in the archive.
 
     Args:
-        archive: The archive.
         cluster: The cluster to restore to; the archive's own or another.
         engine: Sends and verifies.
         request: What to restore.

@@ -23,7 +23,6 @@ class Publication:
     """What a run is to publish about an archive's generations.
 
     Attributes:
-        archive: The archive.
         run: The run's id; None for a run that isn't repeated.
         before: The newest receipt published before the run, by the generation's number.
     """

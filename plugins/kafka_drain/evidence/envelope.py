@@ -33,7 +33,6 @@ class Envelope:
     """Signed bytes.
 
     Attributes:
-        payload: The bytes.
         key_id: Id of the key that signed them.
         signature: The signature over `encode(PAYLOAD_TYPE, payload)`.
     """

@@ -66,7 +66,6 @@ def compare_heads(
     """Compare an archive with hashes that were seen before.
 
     Args:
-        root: The archive's folder.
         seen_before: Hashes by path relative to the archive.
         entries: Number of the journal's newest entry.
     """

@@ -84,11 +84,7 @@ class PublicKey:
 
 @dataclass(frozen=True)
 class SigningKey:
-    """A private key; nothing that is printed shows it.
-
-    Attributes:
-        public: Its public key.
-    """
+    """A private key; nothing that is printed shows it."""
 
     public: PublicKey
     _key: Ed25519PrivateKey = field(repr=False, compare=False)

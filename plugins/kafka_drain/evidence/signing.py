@@ -39,7 +39,6 @@ class Signer:
     """Who signs, and where else it is seen.
 
     Attributes:
-        key: The key.
         former: Public keys that it replaced, which older lines of the witness are signed with.
         witness: The witness; None for none.
     """
@@ -76,7 +75,6 @@ def check_witness(archive: Archive, signer: Signer, *, whole: bool) -> list[Find
     """Compare an archive with what the witness has seen of it.
 
     Args:
-        archive: The archive.
         signer: The keys and the witness.
         whole: Whether to compare every line; otherwise the newest one.
 
@@ -140,13 +138,11 @@ def sign(
     """Sign a statement about an archive and write it to `evidence/<kind>/<name>.json`.
 
     Args:
-        archive: The archive.
         signer: The key.
         kind: What the statement is about.
         name: Name of the statement's file.
         document: What is signed.
         files: Files that it is about, relative to the archive, which are hashed.
-        now: The time.
 
     Returns:
         The file's path.

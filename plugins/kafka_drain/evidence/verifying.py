@@ -76,7 +76,6 @@ def verify_evidence(name: str, content: bytes, keys: Mapping[str, PublicKey]) ->
 
     Args:
         name: The file, for display.
-        content: Its content.
         keys: Trusted public keys, by id.
 
     Raises:

@@ -45,7 +45,6 @@ def parse_lines(lines: Iterable[bytes], keys: Mapping[str, Verifier]) -> list[Wi
     What they hid is found by the hash in a later line.
 
     Args:
-        lines: The lines.
         keys: Known public keys, by id.
     """
     found = []

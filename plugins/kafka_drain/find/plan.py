@@ -60,11 +60,8 @@ class Position:
     """Where a record is in the order of all: by topic, partition and offset.
 
     Attributes:
-        topic: Its topic.
         incarnation: Tells topics of the same name apart that were deleted and created again: the
             first generation of each, so that the older one comes first.
-        partition: Its partition.
-        offset: Its offset.
     """
 
     topic: str
@@ -97,7 +94,6 @@ class Part:
     """The records of one partition in one file, some of which may match.
 
     Attributes:
-        file: The file.
         content: What it holds of the partition.
         incarnation: See `Position`.
         rows: The records that topics, partitions, offsets and times select.
@@ -122,11 +118,7 @@ class Part:
 
 @dataclass(frozen=True)
 class Step:
-    """Parts of one partition that are read together, because their offsets overlap.
-
-    Attributes:
-        parts: The parts.
-    """
+    """Parts of one partition that are read together, because their offsets overlap."""
 
     parts: tuple[Part, ...]
 

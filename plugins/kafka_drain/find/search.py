@@ -54,12 +54,8 @@ class Match:
 
     Attributes:
         position: Where it is: topic, partition and offset.
-        topic_id: Id of its topic.
         timestamp: Its timestamp in milliseconds since 1970; None if it has none.
         timestamp_type: 0 for CreateTime, 1 for LogAppendTime.
-        key: Its key.
-        value: Its value.
-        headers: Its headers.
         file: The file that holds it, relative to the archive.
         is_sealed: Whether a receipt proves it.
     """
@@ -113,7 +109,6 @@ class Search:
     """A search in an archive.
 
     Attributes:
-        archive: The archive.
         criteria: What is looked for.
         limit: Number of records after which it ends.
         after: Only records after this position; None for all.
@@ -207,7 +202,6 @@ class Search:
         for later, if they are few: otherwise the search ends soon, or the file is read again.
 
         Args:
-            part: The part.
             of_file: All parts of its file, in the order in which they are read.
             left: Number of matches that are still wanted.
             payloads: Decodes values, if there is a path into them.

@@ -21,7 +21,6 @@ def require_access(
 
     Args:
         config: The user's connection.
-        topic: The topic.
         allowed: The operations that Kafka allows: all of them without an authorizer; None if the
             broker doesn't report them (KIP-430, Kafka 2.3), in which case nothing is checked.
         needed: The required operations.

@@ -447,7 +447,6 @@ class KafkaCluster:
         """Return the end offset of each partition.
 
         Args:
-            partitions: The partitions.
             isolation_level: `read_committed` for the last stable offset, `read_uncommitted` for
                 the high watermark.
         """
@@ -514,7 +513,6 @@ class KafkaCluster:
         """Yield the records that Kafka holds of a partition, with the columns of data files.
 
         Args:
-            tp: The partition.
             span: The offsets; some or all may be gone.
             isolation_level: `read_committed` or `read_uncommitted`.
 

@@ -66,7 +66,6 @@ class ClusterChanges:
         """Set some configuration values of a topic, all or none; the others stay.
 
         Args:
-            topic: The topic.
             values: The values by name; None for the brokers' own.
         """
         self._alter(topic, values, is_asked_only=False)

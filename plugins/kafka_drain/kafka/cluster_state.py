@@ -73,8 +73,6 @@ class GroupOffset:
     """A group's committed offset in one partition.
 
     Attributes:
-        topic: The topic.
-        partition: The partition.
         offset: Offset of the next record to read.
         leader_epoch: Leader epoch of the last record read; None if the commit has none.
         metadata: Metadata of the commit.
@@ -189,9 +187,7 @@ class Broker:
     """A broker of the cluster.
 
     Attributes:
-        id: Its id.
         host: Its host, as clients reach it.
-        port: Its port.
         rack: Its rack; None for none.
     """
 
@@ -209,7 +205,6 @@ class Settings:
         brokers: The brokers, by id.
         topics: The topics, by name.
         acls: ACLs about the topics, the groups and the cluster.
-        users: All SCRAM users.
     """
 
     brokers: tuple[Broker, ...] | None = None

@@ -62,12 +62,7 @@ def offsets_of(committed: Mapping[TopicPartition, Committed]) -> dict[TopicParti
 
 @dataclass(frozen=True, slots=True)
 class Member:
-    """A consumer in a group.
-
-    Attributes:
-        client_id: Its client.id.
-        host: Its host.
-    """
+    """A consumer in a group."""
 
     client_id: str
     host: str
@@ -177,7 +172,6 @@ class ConsumerGroups:
         """Describe a group that is required to have no members.
 
         Args:
-            group: The group.
             what: The operation that requires it, for the error message.
 
         Raises:

@@ -31,8 +31,6 @@ def damage_heard(tp: object, message: str, asked: int) -> str:
     """Return what to say of the damaged batch in a message of librdkafka.
 
     Args:
-        tp: The partition.
-        message: The message.
         asked: The offset that was asked for, in case the message names none.
     """
     found = _LIBRDKAFKA.search(message)

@@ -121,7 +121,6 @@ class ClusterDescriber:
         is noted as such: nothing is raised for it.
 
         Args:
-            topics: The topics.
             parts: The parts to ask for.
             about: Returns whether an ACL counts; None for those about the topics, the groups that
                 are found, and the cluster.

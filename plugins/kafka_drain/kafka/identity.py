@@ -28,7 +28,6 @@ class SeenRecord:
     """A record as Kafka has it.
 
     Attributes:
-        offset: Its offset.
         hashes: Its xxHash64 as in fingerprints, in hexadecimal: with its headers, and without.
         leader_epoch: The epoch of the leader that appended it; None if Kafka doesn't say.
     """
@@ -130,7 +129,6 @@ def refuse_other_cluster(root: object, archived: str, named: Mapping[str, str]) 
     """Refuse another cluster than the one that an archive was drained from.
 
     Args:
-        root: The archive's folder.
         archived: The id that the archive has.
         named: Addresses and id of the cluster that the connection leads to.
 

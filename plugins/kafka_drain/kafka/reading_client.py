@@ -68,8 +68,6 @@ class ReadingClient:
         """Read a partition from an offset on.
 
         Args:
-            tp: The partition.
-            offset: The offset.
             most: Largest size of a response in bytes.
             heard: Gets the client's statistics.
         """

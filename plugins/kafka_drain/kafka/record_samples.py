@@ -18,7 +18,6 @@ class RecordSample:
     """A record from one place of a partition.
 
     Attributes:
-        tp: The partition.
         unpacked: Number of bytes of its key, value and headers.
     """
 

@@ -64,7 +64,6 @@ def read_records(
 
     Args:
         config: Connection settings.
-        tp: The partition.
         span: The offsets; Kafka must still hold what follows its start.
         isolation_level: `read_committed` or `read_uncommitted`.
 

@@ -57,7 +57,6 @@ def read_single_records(
 
     Args:
         config: Connection settings.
-        offsets: The offsets.
 
     Returns:
         Nothing for a partition that has no record there, or no longer has the offset.

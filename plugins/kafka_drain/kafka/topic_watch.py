@@ -51,7 +51,6 @@ class TopicWatch:
     """The topics of a job that runs.
 
     Attributes:
-        cluster: Their cluster.
         meant: Their ids, as the job was planned with.
         what: What the job is and what follows, as text: ends the message.
         away_seconds: For how long Kafka may not answer before what waits for it is ended.

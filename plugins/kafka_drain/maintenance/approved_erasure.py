@@ -112,7 +112,6 @@ def freeze_erasure(
         pipeline: The pipeline, with its archive.
         cluster: The Kafka cluster that it was drained from.
         request: What to erase; None for what was asked for before.
-        now: The current time.
         lifetime: How long it may be started.
 
     Raises:

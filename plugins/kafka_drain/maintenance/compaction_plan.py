@@ -28,7 +28,6 @@ class Compaction:
     Attributes:
         name: The generation or window that they belong to, for display.
         group: Their segments.
-        files: The files.
         file_format: Format of the new files.
         partition_by: Partition columns of the new files' folders.
         new_files: Approximate number of new files; a few more if a folder needs another one.

@@ -87,7 +87,6 @@ class ErasurePlan:
     """What erasures change in an archive.
 
     Attributes:
-        archive: The archive.
         erasures: The erasures in force.
         files: Number of files that were searched.
         found: The files with such records.
@@ -293,7 +292,6 @@ def make_plan(
     """Search the files that erasures weren't carried out on, and plan what is rewritten.
 
     Args:
-        archive: The archive.
         erasures: The erasures in force.
         target_bytes: Target size of a file.
         closed_only: Whether to leave the open generation's files alone.
@@ -375,7 +373,6 @@ def _old_files(archive: Archive, locks: StoreLocks, replaced: Collection[str] = 
     """Return which files the store keeps that held records of erasures.
 
     Args:
-        archive: The archive.
         locks: What the store locks.
         replaced: Files that are about to be replaced.
     """
@@ -542,7 +539,6 @@ def _withdrawn_if_failed(
     stays in force. Either way it is said, and the error is raised.
 
     Args:
-        archive: The archive.
         new: The one that this run has accepted; None for none.
         lease: That of maintenance; once it is lost, others may carry the request out.
         run: Name of this run.

@@ -43,9 +43,7 @@ def plan_rewrites(
     is left out.
 
     Args:
-        segments: The segments.
         found: The files with such records, by path.
-        erasures: The erasures.
         sent_by: Which followers have sent a segment.
         target_bytes: Target size of a file.
     """

@@ -59,7 +59,6 @@ class MaintenancePlan:
     """The plan of a maintenance run.
 
     Attributes:
-        archive: The archive.
         roll: Why the open generation will be closed; empty if it won't be.
         compactions: Small files to rewrite as large ones.
         deletions: Files that are too old.

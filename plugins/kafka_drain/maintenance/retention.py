@@ -41,8 +41,6 @@ class Deletion:
     """Files of the same topics that are past their retention.
 
     Attributes:
-        files: The files.
-        topic_ids: Ids of their topics.
         before_ms: All of their records are older than this (Unix ms), or were drained before it and
             are dated later than `max_future_days` allows.
     """
@@ -99,7 +97,6 @@ def plan_deletions(
         snapshot: The archive.
         generations: Its closed generations.
         days: A file is too old if its newest record is older than this, as with `retention.ms`.
-        now: The current time.
         max_future_days: A record dated more than this after its drain counts as of the time of the
             drain; None for no bound.
 
@@ -179,7 +176,6 @@ def counted(
     """Return a file's contents with the newest times that count.
 
     Args:
-        contents: The contents.
         drained_ms: When they had been drained (Unix ms).
         max_future_days: A later time than this after the drain counts as the drain's; None for no
             bound.

@@ -94,7 +94,6 @@ def remove_lease(
     An expired lease is watched too, like one from the future: this machine's clock may be wrong.
 
     Args:
-        held: The lease.
         clock: Returns the current time; replaced in tests.
         wait: Waits for a number of seconds between looks at the lease.
 

@@ -183,7 +183,6 @@ def compare_with_receipts(
     """Find sealed batches whose end offsets in the checkpoint differ from their receipts.
 
     Args:
-        checkpoint: The checkpoint.
         sealed_ends: End offsets of sealed segments, by their last batch.
         folder: The checkpoint's folder relative to the archive.
     """
@@ -208,7 +207,6 @@ def compare_with_manifest(
     was killed between the two; Spark then skips that batch in the next run.
 
     Args:
-        checkpoint: The checkpoint.
         last_batch: The manifest's highest batch id; None if it has no batch.
         folder: The checkpoint's folder relative to the archive.
     """

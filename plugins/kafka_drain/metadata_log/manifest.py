@@ -139,7 +139,6 @@ def parse_log(
 
     Args:
         name: The file's name.
-        content: Its bytes.
         data_folder: The data folder relative to the archive, for example
             `generations/0001/data`. The manifest holds absolute paths; only the part after this
             folder matters, so that an archive can be moved.

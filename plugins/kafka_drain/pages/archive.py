@@ -99,7 +99,6 @@ def archive_page(
     Args:
         row: The archive's row in the list of archives.
         history: What its runs have sealed.
-        now: The current time.
         receipts: Address of the folder of receipts, `<generation>/<name>` below it.
         doing: Progress of the newest task of each of its DAGs.
         drains: The newest drains, oldest first.

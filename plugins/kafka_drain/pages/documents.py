@@ -37,8 +37,6 @@ def receipt_page(receipt: Receipt, content: bytes, back: str, raw: str) -> str:
     """Return a receipt as a page.
 
     Args:
-        receipt: The receipt.
-        content: Its bytes.
         back: Address of its archive's page.
         raw: Address of the receipt as it was sealed.
     """

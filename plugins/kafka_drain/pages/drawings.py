@@ -35,7 +35,6 @@ class Label:
     """Text in a drawing.
 
     Attributes:
-        text: The text.
         x: Position of its anchor.
         y: Position of its baseline.
         anchor: The part of the text that is at `x`: start, middle or end.
@@ -67,7 +66,6 @@ class Drawing:
         label: Accessible description.
         width: Total width.
         height: Total height.
-        lines: Lines.
         boxes: Rectangles.
         labels: Texts.
     """
@@ -86,7 +84,6 @@ class Figure:
 
     Attributes:
         heading: Heading above it.
-        drawing: The drawing.
         caption: Caption below it; empty for none.
         chart: What a browser with scripts draws in place of the drawing; None for nothing.
         table: The numbers of the chart; None for none.

@@ -52,7 +52,6 @@ def show_drills(drills: Sequence[DrillDocument], now: datetime) -> DrillsShown |
 
     Args:
         drills: The newest drills, oldest first.
-        now: The current time.
     """
     if not drills:
         return None

@@ -87,7 +87,6 @@ def filled(remedy: str, values: Sequence[str] | None) -> str:
     """Return a remedy with values for its placeholder; without what needs one if there is none.
 
     Args:
-        remedy: The remedy.
         values: The values; None if they aren't known.
     """
     if values is None:

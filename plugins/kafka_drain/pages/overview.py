@@ -68,7 +68,6 @@ class Doing:
 
     Attributes:
         dag_id: The DAG of the run.
-        task_id: The task.
         state: Airflow's state.
         link: The run's page in Airflow.
         progress: What it last reported: done, total, unit, percent, rate, left, at; empty if
@@ -260,8 +259,6 @@ def overview_page(
     """Return the page; archives that need attention come first.
 
     Args:
-        rows: The archives.
-        now: The current time.
         links: Addresses: `restores` of the list of restores, `json` of this list as JSON, `home` of
             Airflow's home page; empty if this page is embedded in Airflow.
     """

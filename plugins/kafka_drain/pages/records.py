@@ -19,7 +19,6 @@ class FormField:
     """A field of the form.
 
     Attributes:
-        name: Its name.
         label: What people read.
         hint: An example.
     """
@@ -68,12 +67,7 @@ class RecordRow:
     """A record on the page.
 
     Attributes:
-        topic: Its topic.
-        partition: Its partition.
-        offset: Its offset.
         time: Its timestamp; empty if it has none.
-        key: Its key.
-        value: Its value.
         headers: Its headers, by name.
         file: The file that holds it.
         is_sealed: Whether a receipt proves it.
@@ -111,7 +105,6 @@ class FoundRecords:
     """What a search has found.
 
     Attributes:
-        rows: The records.
         problem: Why it found none; empty if it could search.
         trail: Where each page so far began; empty on the first one.
         next: Where the next page begins; empty if there is none.

@@ -200,8 +200,6 @@ def restores_page(archives: Sequence[ArchiveRestores], now: datetime, links: dic
     """Return the page; restores that need attention come first, then the newest.
 
     Args:
-        archives: The archives with their restores.
-        now: The current time.
         links: Addresses: `archives` of the list of archives, `home` of Airflow's home page; empty
             if this page is embedded in Airflow.
     """

@@ -42,7 +42,6 @@ def read_file(
     """Read one committed file, or return what is wrong with it.
 
     Args:
-        root: The archive's folder.
         data_name: The data folder, relative to the archive.
         sink_file: The file's entry in the manifest.
         file_format: The file's format.
@@ -124,7 +123,6 @@ def last_records(rows: pa.RecordBatch, hashes: list[int]) -> dict[int, tuple[int
 
     Args:
         rows: Records of one topic.
-        hashes: Their hashes.
     """
     if not rows.num_rows:
         return {}
@@ -161,8 +159,6 @@ def file_fingerprint(path: DataPath, file_format: str, topic: str | None) -> int
     """Return the fingerprint of all records in a file.
 
     Args:
-        path: The file.
-        file_format: Its format.
         topic: Its topic; None to read the topic from the file.
 
     Raises:

@@ -33,8 +33,6 @@ def read_committed_files(
 
     Args:
         owner: The generation or window that owns the files.
-        sink_files: The files.
-        file_format: Their format.
 
     Returns:
         The contents of the readable files, and the findings for the others.

@@ -173,8 +173,6 @@ class SegmentFiles:
     """The files of a segment.
 
     Attributes:
-        root: The archive's folder.
-        file_format: Their format.
         files: What they hold.
     """
 

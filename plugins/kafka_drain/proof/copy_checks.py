@@ -22,7 +22,6 @@ def check_copies(
     """Return a warning for each copy that a repair couldn't restore.
 
     Args:
-        root: The archive's folder.
         noted: What the journal says was sealed.
         topic_ids: The ids that archive.json may say of each sealed topic.
     """

@@ -33,7 +33,6 @@ class FoundRecords:
     """Records in a file that erasures name.
 
     Attributes:
-        file: The file.
         ranges: Their offsets, sorted and disjoint for each partition.
         records: Their number by erasure's number; one that several name counts for each of them.
     """
@@ -57,8 +56,6 @@ def to_search(
 
     Args:
         snapshot: The archive.
-        files: Files of it.
-        erasures: The erasures.
 
     Raises:
         ReceiptError: When a receipt is damaged.
@@ -120,7 +117,6 @@ def find_records(
     """Yield the files that hold records of erasures, with these records.
 
     Args:
-        root: The archive's folder.
         wanted: The files, each with the erasures whose records are looked for.
 
     Raises:

@@ -89,8 +89,6 @@ class Named:
 
         Args:
             batch: Has the columns partition and offset, and those of `columns`.
-            topic: The topic.
-            topic_id: Its id.
         """
         found = self._in_scope(batch, topic, topic_id)
         if "timestamp" in self.columns:

@@ -43,7 +43,6 @@ def classify(
     log that has lost a segment looks the same.
 
     Args:
-        tp: Their partition.
         missing: The offsets, sorted and disjoint.
         bounds: The offsets that Kafka holds of the partition.
         is_compacted: Whether Kafka compacts the topic.

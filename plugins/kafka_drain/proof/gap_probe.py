@@ -105,8 +105,6 @@ class _Looker:
         """Return what is at offsets within sorted disjoint ranges.
 
         Args:
-            tp: Their partition.
-            ranges: The offsets.
             most: How many gaps to read batch by batch, if that is what it takes; None for all.
 
         Raises:

@@ -64,9 +64,6 @@ class _Held:
     """Records of a partition in a file of the archive.
 
     Attributes:
-        root: The archive's folder.
-        file: The file.
-        file_format: Its format.
         first: The first offset of the partition in it.
         last: The last one of those that the log should have.
         is_known: Whether there is a record at the last one; otherwise there may be none.
@@ -160,8 +157,6 @@ def _newest(
     """Return the newest record of partitions in a generation, from its newest receipts.
 
     Args:
-        generation: The generation.
-        partitions: The partitions.
         ends: Up to where their logs have what was archived of each incarnation.
 
     Returns:
@@ -251,7 +246,6 @@ def unsealed_tails(
 
     Args:
         generation: The generation that owns them.
-        file_format: Their format.
         files: The files, as the manifest lists them.
     """
     # Not at the top: few drains need pyarrow, and importing it takes longer than their checks do.
@@ -368,7 +362,6 @@ def newest_records_in(
     what is left behind it.
 
     Args:
-        cluster: The cluster.
         spans: The ranges; empty ones, and those without a record, are left out.
 
     Raises:
@@ -420,7 +413,6 @@ def rewritten_logs(
     Args:
         snapshot: The archive.
         cluster: The cluster that it was drained from.
-        partitions: The partitions.
 
     Raises:
         DataLossError: When that might bring back records that were erased.
@@ -453,8 +445,6 @@ def first_rewritten(
 
     Args:
         snapshot: The archive.
-        cluster: The cluster.
-        tp: The partition.
         tail: Its newest archived record.
     """
     first = cluster.earliest([tp])[tp]

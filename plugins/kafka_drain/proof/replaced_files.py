@@ -53,8 +53,6 @@ class _Segment:
 
     Attributes:
         owner: The generation or window that it belongs to.
-        receipt: Its receipt.
-        file_format: Format of its files.
         files: Those of its files that are replaced.
     """
 
@@ -91,7 +89,6 @@ def compare_replaced(
     Args:
         snapshot: The archive, with all generations and windows.
         receipt: What the window holds and replaces, sealed or not.
-        file_format: Format of its files.
         erased: Offsets whose records were erased: the window doesn't hold them.
 
     Raises:

@@ -48,7 +48,6 @@ class PartitionRow:
         records: Number of rows in files.
         gaps: Number of missing offsets by reason.
         missing: The gaps that no earlier receipt explains.
-        segments: The offsets of its segments.
     """
 
     start: int
@@ -186,9 +185,7 @@ class Report:
         """Add what a generation drained and what wasn't sealed before.
 
         Args:
-            generation: The generation.
             topic_ids: Topic ids by topic.
-            parts: The segments.
             files: The contents of their readable files.
             gaps: Missing offsets, including those of damaged sealed files.
             listed: Number and bytes of their files, including unreadable ones.
@@ -298,7 +295,6 @@ class Report:
 
         Args:
             key: The window's name.
-            receipt: Its receipt.
             replaced: Files, bytes and records of the intact files that it replaces; these are
                 counted elsewhere.
         """
@@ -396,7 +392,6 @@ def raise_findings(report: Report, report_path: str, reach: Reach | None = None)
     """Raise one error for everything that makes an archive invalid.
 
     Args:
-        report: The report.
         report_path: The path that `write_report` returned.
         reach: How the message's commands reach the archive; None if only its place is known.
 
@@ -423,7 +418,6 @@ def write_report(
 
     Args:
         archive: The archive to write to.
-        report: The report.
         run: Name of the run; None to use the current time.
         reach: How the page's commands reach the archive; None if only its place is known.
 
@@ -445,11 +439,8 @@ def sign_report(
     """Sign a report that was written, and tell the witness unless something is wrong.
 
     Args:
-        archive: The archive.
-        report: The report.
         report_path: The path that `write_report` returned.
         signer: The key and the witness.
-        now: The time.
 
     Returns:
         The path of the signed statement.
@@ -475,7 +466,6 @@ def note_overview(archive: Archive, report: Report, report_path: str) -> dict[st
     """Write an overview of the archive's state to the archive, for lists of archives; return it.
 
     Args:
-        archive: The archive.
         report: The validation's report.
         report_path: The path that `write_report` returned.
 

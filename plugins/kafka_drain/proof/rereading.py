@@ -30,7 +30,6 @@ def compare_with_kafka(
     """Read again what a segment's files hold, from Kafka, and compare record by record.
 
     Args:
-        segment: The files.
         cluster: The cluster that they were drained from.
         same_topics: Returns the topics, of those given, whose ids are still the archive's; asked
             before and after the read.

@@ -57,7 +57,6 @@ class Compared:
     """How a partition's newest archived record compares with Kafka's log.
 
     Attributes:
-        verdict: The verdict.
         why: What was seen and what was expected; empty for the same.
     """
 

@@ -69,7 +69,6 @@ def check_all_sealed(
     """Read every receipt, and check that all sealed files exist with their size.
 
     Args:
-        generation: The generation.
         listing: Its data files: path relative to the data folder, and size in bytes.
         previous: Hash of the previous generation's last receipt.
         deep: Also compare each file's bytes with the sealed SHA-256, and the records of each
@@ -114,7 +113,6 @@ def has_unknown_content(receipt: Receipt, drained_again: Collection[str] = ()) -
     """Return whether it isn't known what Spark read of the records that a receipt seals.
 
     Args:
-        receipt: The receipt.
         drained_again: Files whose records a window has read again from Kafka, or deleted. A
             compaction keeps them as they are.
     """
@@ -149,10 +147,8 @@ def check_listed_sealed(
     damaged.
 
     Args:
-        state: The generation.
         listing: Its data files: path relative to the data folder, and size in bytes.
         previous: Hash of the previous generation's last receipt.
-        newest: Its newest receipts.
         drained_again: Files whose records a window has read again from Kafka, or deleted.
     """
     generation = state.generation
@@ -180,7 +176,6 @@ def check_newest(
     """Check that the newest receipts of a generation are its own, and follow each other.
 
     Args:
-        generation: The generation.
         names: Names of the receipts, oldest first.
         forgotten: Lost receipts that the user has given up, as `check_link` takes them.
     """

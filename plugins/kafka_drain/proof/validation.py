@@ -120,7 +120,6 @@ class _Validation:
     """What all steps of one validation share.
 
     Attributes:
-        archive: The archive.
         snapshot: The archive as it was when the validation began.
         sealed: The archive compared with its journal.
         windows: What the sealed windows hold.
@@ -172,7 +171,6 @@ def validate_archive(
     """Validate an archive, and seal the batches that are proven complete.
 
     Args:
-        archive: The archive.
         cluster: Where the reasons for gaps are asked; without it, each gap is a finding and nothing
             is sealed.
         scope: `all` checks every generation and receipt; `open` checks the generation that drains
@@ -289,7 +287,6 @@ def validate_files_alone(archive: Archive, error: KafkaDrainError, **how: Any) -
     Seals and notes nothing.
 
     Args:
-        archive: The archive.
         error: Why.
         how: Further arguments of `validate_archive`.
     """
@@ -410,7 +407,6 @@ class _Logs:
         tails: The newest sealed record of each partition.
         sealed: Their comparison with Kafka's.
         unsealed: That of the newest records that aren't sealed yet.
-        of_unsealed: The partitions of those.
     """
 
     tails: Mapping[TopicPartition, SealedTail] = field(default_factory=dict)

@@ -119,7 +119,6 @@ class WindowFigures:
 
     Attributes:
         key: The window's name.
-        receipt: Its receipt.
         replaced: Files, bytes and records of the intact files that it replaces, which are counted
             elsewhere; None if it replaces none.
         damaged: Its files that are gone or changed.
@@ -281,7 +280,6 @@ def refuse_fewer(
     """Refuse a window with fewer records of a partition than the intact files that it replaces.
 
     Args:
-        window: The window.
         receipt: What it holds; not written yet.
         held: Number of records that the files hold of each partition.
         way_out: What to do, if anything; ends the error message.

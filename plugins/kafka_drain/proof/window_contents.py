@@ -26,7 +26,6 @@ def content_of_windows(
     """Return what windows hold of the given offsets.
 
     Args:
-        root: The archive's folder.
         windows: Sealed windows of topics with the same ids.
         replaced: Files that another window replaces.
         ranges: The offsets, sorted and disjoint for each partition.

@@ -42,7 +42,6 @@ class Commands:
         """Return what commits a group's offsets.
 
         Args:
-            group: The group.
             run: Key of the republish.
         """
         at = ["--at", self.at] if self.at else []

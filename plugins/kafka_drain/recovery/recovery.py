@@ -53,7 +53,6 @@ def read_archived(archive: Archive, at: datetime | None) -> Archived:
     """Read what an archive knows of its cluster.
 
     Args:
-        archive: The archive.
         at: Descriptions that aren't later count; None for the newest.
 
     Raises:
@@ -173,7 +172,6 @@ def read_restored(root: UPath, cluster_id: str) -> Restored:
 
     Args:
         root: Where the runs keep their state: the archive's folder, or another.
-        cluster_id: Id of the cluster.
 
     Raises:
         ArchiveError: When the document of a run was changed.
@@ -213,7 +211,6 @@ def plan_recovery(
     """Compare what an archive knows of its cluster with a target; changes nothing.
 
     Args:
-        archive: The archive.
         cluster: The target.
         commands: The commands that the plan names.
         at: Descriptions that aren't later count; None for the newest.

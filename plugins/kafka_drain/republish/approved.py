@@ -43,7 +43,6 @@ def freeze_republish(
         archive: The archive to read the files from.
         cluster: The cluster to send the records to.
         request: The requested republish.
-        now: The current time.
         lifetime: How long the plan may be started.
         hash_key: The key of pseudonyms, if the request names no file that has it.
 
@@ -97,7 +96,6 @@ def plan_approved(
         archive: The archive to read the files from.
         cluster: The cluster to send the records to.
         plan_id: The frozen plan's id.
-        now: The current time.
         apply: Whether the run will be executed.
         hash_key: The key of pseudonyms, if the request names no file that has it.
 
@@ -158,9 +156,7 @@ def plan_text(
     """Return the plan for people, in Markdown; its length doesn't depend on the archive's.
 
     Args:
-        plan: The plan.
         times: First and last timestamp of the files by source partition, in Unix ms.
-        root: The archive's folder.
         request: The requested republish.
         named: Addresses and id of the cluster that gets them.
     """

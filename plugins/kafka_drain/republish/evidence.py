@@ -23,10 +23,7 @@ def sign_run(archive: Archive, run: RepublishRun, signer: Signer, now: datetime)
     """Sign a run's receipt, and the hashes of its files; return the path of the statement.
 
     Args:
-        archive: The archive.
-        run: The run.
         signer: The key.
-        now: The time.
 
     Raises:
         ArchiveError: When the run has no receipt, or the archive can't be written.

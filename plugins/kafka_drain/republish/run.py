@@ -112,7 +112,6 @@ def plan_republish(
         archive: The archive to read the files from.
         cluster: The cluster to send the records to.
         request: The requested republish.
-        now: The current time.
         apply: Whether the run will be executed. Only then are missing topics created and the
             archive given an id.
         approved: What the plan must be, unless the run has started with it already.

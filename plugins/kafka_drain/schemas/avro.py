@@ -33,7 +33,6 @@ def self_contained(schema: Any, references: Mapping[str, Any]) -> Any:
     A registry stores them separately (Confluent's schema references), but Spark needs one schema.
 
     Args:
-        schema: The schema.
         references: Schemas of other subjects by the full name of their type.
     """
     return _Inlining(references).walk(schema, "")

@@ -93,9 +93,7 @@ def capture_schemas(
     """Read the ids of newly drained records, and keep what the registry has of their subjects.
 
     Args:
-        archive: The archive.
         registry: The registry of the records' schemas.
-        now: The current time.
         subjects: Subjects to keep in addition to those of the ids, of the topics, and those that
             are kept already.
         writes: Whether to write what was found; False for a dry run.

@@ -36,7 +36,6 @@ class SchemaText:
 
     Attributes:
         kind: `AVRO`, `PROTOBUF` or `JSON`.
-        text: Its text.
         references: The others' texts, by the name that it knows them by.
     """
 
@@ -77,7 +76,6 @@ class Decoders:
 
         Args:
             part: `key` or `value`.
-            payload: Its bytes.
             headers: The record's headers.
 
         Returns:

@@ -109,7 +109,6 @@ def plan_values(
 
     Args:
         pipeline: The pipeline, whose `values` settings apply.
-        archive: The archive.
         generation: The open generation, if something was drained to it: its columns are fixed.
         registry: The registry of the schemas; None to use only what the archive knows.
 

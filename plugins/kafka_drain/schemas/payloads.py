@@ -70,7 +70,6 @@ class Payloads:
 
         Args:
             part: `key` or `value`.
-            payload: Its bytes.
             headers: The record's headers.
         """
         if payload is None:

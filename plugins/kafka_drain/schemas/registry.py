@@ -101,7 +101,6 @@ class SchemaRegistry:
         Includes deleted ones, because Kafka may still hold their values.
 
         Args:
-            subject: The subject.
             known: Versions that needn't be fetched.
 
         Returns:

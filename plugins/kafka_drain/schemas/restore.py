@@ -45,7 +45,6 @@ class Restore:
     """A restore of schemas.
 
     Attributes:
-        archive: The archive.
         registry: The target.
         map_name: Name of the map that is written.
         ids: `new` or `keep`.

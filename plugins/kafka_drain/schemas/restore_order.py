@@ -26,7 +26,6 @@ class Step:
     """A version of a subject that is to be in the target.
 
     Attributes:
-        subject: The subject.
         schema: The version.
         found: Where the target has it; None if it is registered.
     """
@@ -143,7 +142,6 @@ def refusal(subject: str, steps: Sequence[Step], held: Held, ids: str) -> str:
     """Return why a subject can't be restored; empty if it can be.
 
     Args:
-        subject: The subject.
         steps: Its versions, the oldest first.
         held: What the target holds of it.
         ids: `new` or `keep`.

@@ -65,9 +65,6 @@ class Found:
     """A schema in a registry.
 
     Attributes:
-        subject: Its subject.
-        version: Its version.
-        id: Its id.
         guid: Its GUID; None if the registry has none.
     """
 

@@ -19,11 +19,7 @@ READWRITE, IMPORT = "READWRITE", "IMPORT"
 
 @dataclass(frozen=True)
 class Subjects:
-    """The subjects of a registry.
-
-    Attributes:
-        registry: The registry.
-    """
+    """The subjects of a registry."""
 
     registry: SchemaRegistry
 
@@ -36,7 +32,6 @@ class Subjects:
         """Return one version of a subject; None if it doesn't exist.
 
         Args:
-            subject: The subject.
             version: Its version, deleted or not.
             deleted: Whether it is deleted, which the registry doesn't say.
         """
@@ -98,8 +93,6 @@ class Subjects:
         """Return where a subject has a schema, by the registry's own comparison; None if nowhere.
 
         Args:
-            subject: The subject.
-            schema: The schema.
             references: What it refers to, in this registry's versions.
         """
         body = _body(schema, references)
@@ -117,8 +110,6 @@ class Subjects:
         """Register a schema as a version of a subject; return its id.
 
         Args:
-            subject: The subject.
-            schema: The schema.
             references: What it refers to, in this registry's versions.
             keep: Whether to ask for the schema's own id and version; requires mode IMPORT.
 

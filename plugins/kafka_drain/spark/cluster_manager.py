@@ -19,8 +19,6 @@ class ClusterApplication(Protocol):
     """What a cluster manager says of an application.
 
     Attributes:
-        id: Its id.
-        tags: Its tags.
         is_alive: Whether it hasn't ended.
         has_succeeded: Whether it has ended without an error; None if its result has to say so.
         waits_for: Why it doesn't start, in a few words that don't change each time; may be empty.
@@ -95,7 +93,6 @@ class ClusterManager(Protocol):
 
         Args:
             run: The name of the run; one of the tags.
-            tags: The tags.
             secrets: Files with secrets, by the name that the driver gives them.
             code: A folder for our code, which the driver can read.
 

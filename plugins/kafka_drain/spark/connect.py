@@ -31,8 +31,6 @@ class ConnectAddress:
     """Where a Spark Connect server listens.
 
     Attributes:
-        host: Its host.
-        port: Its port.
         parameters: Parameters of the connection, such as `use_ssl`; no token.
     """
 

@@ -31,7 +31,6 @@ def unreached(address: ConnectAddress, message: str, seconds: float) -> KafkaDra
     """Return the error for a server that doesn't answer, or not this client.
 
     Args:
-        address: Its address.
         message: What gRPC says.
         seconds: How long it had.
     """
@@ -52,7 +51,6 @@ def look_at_server(
     Asks for a setting as a session that is released at once.
 
     Args:
-        address: Its address.
         token: The token of the connection.
         seconds: How long it has to answer.
     """

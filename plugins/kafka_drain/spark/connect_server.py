@@ -39,7 +39,6 @@ class ServerOptions:
 
     Attributes:
         host: The address that it listens on.
-        port: Its port.
         master: Where its tasks run.
         memory: Heap size of its driver, for example `2g`.
         conf: Further Spark configuration; overrides kafka-drain's, except what archives need.

@@ -35,7 +35,6 @@ class Found:
     """An application that an earlier process started, and whose result nobody has read.
 
     Attributes:
-        id: Its id.
         leases: The leases that its driver renews: the token of each, by the archive's folder.
     """
 
@@ -91,7 +90,6 @@ def run_on(
 
     Args:
         engine: Runs it.
-        application: The application.
         started: Receives its id, unless it has ended before.
 
     Raises:

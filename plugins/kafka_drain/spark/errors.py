@@ -165,7 +165,6 @@ def unread_partitions(
     Args:
         cluster: The cluster to ask.
         ranges: The offsets that were to be read.
-        offset: The offset.
     """
     found = []
     for tp in sorted(tp for tp, parts in ranges.items() if any(offset in each for each in parts)):

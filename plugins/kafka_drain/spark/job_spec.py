@@ -214,7 +214,6 @@ class ValidateSpec(JobSpec):
     Attributes:
         archive: The archive's folder.
         data_name: The data folder, relative to the archive.
-        file_format: Format of the files.
         files: The manifest's entries: path, size, modified, batch and log of each file.
         answers_path: Where the job writes what it read, one JSON object per line.
     """

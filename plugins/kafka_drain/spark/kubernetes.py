@@ -44,13 +44,11 @@ class DriverPod:
 
     Attributes:
         id: Its name.
-        namespace: Its namespace.
         phase: `Pending`, `Running`, `Succeeded`, `Failed`, `Unknown`, or `Gone` when it no longer
             exists.
         exit_code: That of the driver's container when it has ended: sidecars may live on.
         why: Why it waits or failed, if Kubernetes knows.
         uid: Identifies it among pods of the same name.
-        tags: Its tags.
     """
 
     id: str

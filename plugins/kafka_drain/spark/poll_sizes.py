@@ -35,7 +35,6 @@ def poll_options(
 
     Args:
         cluster: Holds them.
-        ranges: Their offsets.
         given: The pipeline's own options, which stay as they are.
 
     Raises:
@@ -87,11 +86,7 @@ def _at(parts: Sequence[OffsetRange], numbers: Iterable[int], of: int) -> list[i
 
 
 def options_for(samples: Iterable[RecordSample]) -> dict[str, str]:
-    """Return the options with which no poll of such records unpacks to more than `POLL_BYTES`.
-
-    Args:
-        samples: Some of the records.
-    """
+    """Return the options with which no poll of such records unpacks to more than `POLL_BYTES`."""
     largest = max((sample.unpacked for sample in samples), default=0)
     records = max(1, POLL_BYTES // max(1, largest))
     return {POLL_RECORDS: str(records)} if records < int(DEFAULTS[POLL_RECORDS]) else {}

@@ -32,7 +32,6 @@ class YarnApplication:
         state: Its state, for example `RUNNING`.
         final_status: `SUCCEEDED`, `FAILED` or `KILLED` when it has ended.
         diagnostics: Why it failed, if YARN knows.
-        tags: Its tags.
     """
 
     id: str

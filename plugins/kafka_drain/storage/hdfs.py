@@ -202,7 +202,6 @@ class HdfsFileSystem(AbstractFileSystem):  # type: ignore[misc]
         """Write a file; whoever reads sees the old one, if any, or the complete new one.
 
         Args:
-            path: The file.
             value: Its content.
             mode: `create` to refuse if there is one, `overwrite` to replace it.
 

@@ -122,7 +122,6 @@ def to_set(held: Held, wanted: Retention, now: datetime) -> Retention | None:
     Args:
         held: What the store says of the object.
         wanted: How it should be locked.
-        now: The current time.
     """
     found = held.retention
     if found is None or found.until <= now:

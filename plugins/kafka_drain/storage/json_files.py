@@ -57,7 +57,6 @@ def read_document(path: UPath, *keys: str) -> dict[str, Any]:
     """Read a JSON object.
 
     Args:
-        path: The file.
         keys: Required keys.
 
     Raises:
@@ -81,7 +80,6 @@ def read_note(path: UPath, *keys: str) -> dict[str, Any] | None:
     an unreadable one as a finding.
 
     Args:
-        path: The file.
         keys: Required keys.
 
     Returns:
@@ -141,7 +139,6 @@ def create_text(path: UPath, text: str, retention: Retention | None = None) -> b
     again.
 
     Args:
-        path: The file.
         text: Its content.
         retention: How it is locked, in a store; None for not at all.
 
@@ -187,7 +184,6 @@ def replace_document(path: UPath, document: dict[str, Any], version: str | None)
     """Overwrite a JSON document if it is unchanged since it was read.
 
     Args:
-        path: The file.
         document: The new content.
         version: The result of `version_of` before the read; None to write unconditionally.
 

@@ -104,11 +104,7 @@ def lease_store(root: UPath) -> LeaseStore:
 
 @dataclass(frozen=True, slots=True)
 class OneFile:
-    """A lease in a file that is replaced.
-
-    Attributes:
-        path: The file.
-    """
+    """A lease in a file that is replaced."""
 
     path: UPath
 

@@ -283,10 +283,8 @@ def retain(
     If killed, it can simply be run again.
 
     Args:
-        root: The archive's folder.
         paths: The files, relative to it.
         asked_for: How they are locked; None for not at all.
-        now: The current time.
 
     Returns:
         The lock, which their receipt is to have too; None for none.

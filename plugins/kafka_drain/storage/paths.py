@@ -151,7 +151,6 @@ def sync_files(root: UPath, paths: Iterable[str]) -> None:
     store, an acknowledged write is already durable; an HDFS syncs if its DataNodes are set to.
 
     Args:
-        root: The archive's folder.
         paths: The files, relative to it.
 
     Raises:

@@ -146,8 +146,6 @@ class WebHdfs:
         Each block is on the disks of its DataNodes when this returns (Hadoop's `SYNC_BLOCK`).
 
         Args:
-            path: The file.
-            content: All of it.
             named: The path that errors name, if it isn't that one.
 
         Raises:

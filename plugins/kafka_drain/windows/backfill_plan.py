@@ -50,7 +50,6 @@ class BackfillPlan:
     """The plan of a backfill of one data interval.
 
     Attributes:
-        archive: The archive.
         interval: The data interval.
         window: The window to write; need not exist.
         offsets: The interval's offsets, by partition.

@@ -33,7 +33,6 @@ def rebuild_manifest(
     it; each later batch gets its own file. Batches without a receipt keep their manifest lines.
 
     Args:
-        generation: The generation.
         forgotten: Lost receipts that were given up, by path.
 
     Returns:

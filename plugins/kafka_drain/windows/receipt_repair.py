@@ -99,7 +99,6 @@ class DocumentRepairPlan:
     """What a repair does about damaged sealed documents.
 
     Attributes:
-        root: The archive's folder.
         repairs: The action for each damaged file.
     """
 
@@ -120,7 +119,6 @@ def plan_document_repair(root: UPath, *, forget: bool = False) -> DocumentRepair
     """Plan how to repair damaged sealed documents, without changing anything.
 
     Args:
-        root: The archive's folder.
         forget: Whether to forget documents that have no copy and after which nothing was sealed.
 
     Raises:
@@ -379,7 +377,6 @@ class _Look:
         """Check a generation's receipts, from the newest to the oldest.
 
         Args:
-            generation: The generation.
             following: The hash by which the next generation's first receipt names this
                 generation's last one.
             is_open: Whether drains append to it: then a batch whose receipt nothing names is

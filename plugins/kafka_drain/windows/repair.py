@@ -45,7 +45,6 @@ class RepairRequest:
     """What to repair.
 
     Attributes:
-        archive: The archive.
         cluster: The Kafka cluster that it was drained from.
         deep: Whether to read all bytes of sealed files.
         acknowledge_expired: Expired offsets to accept as lost, as `topic:partition:start-end`.

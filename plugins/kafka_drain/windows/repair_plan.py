@@ -49,7 +49,6 @@ class RepairPlan:
     """The plan of a repair.
 
     Attributes:
-        archive: The archive.
         ranges: Lost offsets that Kafka still holds; a window drains them.
         replaces: Damaged files, relative to the archive, that the window replaces.
         manifest: The generation whose manifest is rebuilt; None if no manifest is.

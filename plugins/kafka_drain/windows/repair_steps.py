@@ -51,7 +51,6 @@ def may_be_sealed_entry(number: int, *, known: int, has_head: bool) -> bool:
     """Return whether anything may refer to the journal's newest entry, which can't be read.
 
     Args:
-        number: Its number.
         known: Highest number of entries in journal.json, or at the sealing of a receipt.
         has_head: Whether there is a journal.json; without one, there can't be more than one entry.
     """

@@ -67,12 +67,10 @@ class RollPlan:
     """The plan of a roll.
 
     Attributes:
-        archive: The archive.
         document: The content of `archive.json`.
         closed: The generation to close.
         reason: Rollover, topic recreated or deleted, archive moved, or damaged.
         starting_offsets: Where the next generation starts.
-        topic_ids: Ids of its topics.
         unsealed: Number of committed files without a receipt; they stay, and readers skip them.
         left_out: Sealed ends of the partitions that the next generation doesn't drain.
         given_up: Offsets in the unsealed files that Kafka can no longer deliver, by partition.
@@ -164,7 +162,6 @@ def plan_roll(
     """Plan where the next generation starts, without changing anything.
 
     Args:
-        archive: The archive.
         cluster: The Kafka cluster that it was drained from.
         leave_out: Topics, or partitions as `topic:partition`, to stop draining; topics that no
             longer exist are left out in any case.
@@ -562,7 +559,6 @@ def run_roll(
     """Plan a roll and carry it out, while no drain is running.
 
     Args:
-        archive: The archive.
         cluster: The Kafka cluster that it was drained from.
         leave_out: As for `plan_roll`.
         leave_unsealed: As for `plan_roll`.
@@ -633,7 +629,6 @@ def due_for_roll(snapshot: Snapshot, max_manifest_lines: int, max_days: int, now
         snapshot: The archive.
         max_manifest_lines: Number of lines that its manifest may have.
         max_days: Age in days at which it is due; a generation without files has no age.
-        now: The current time.
     """
     generation = snapshot.open_generation
     receipt = generation.last_receipt() if generation else None
@@ -654,7 +649,6 @@ def roll_between_drains(
     """Roll as soon as no drain is running and everything is sealed.
 
     Args:
-        archive: The archive.
         cluster: The Kafka cluster that it was drained from.
         run: Name of this run for display: Airflow's run id, or `terminal`.
         wait_seconds: How long to wait for a drain and its validation to finish.

@@ -57,7 +57,6 @@ def remove_superseded(archive: Archive, locks: StoreLocks | None = None) -> dict
     continues them. The receipts stay.
 
     Args:
-        archive: The archive.
         locks: What the store locks, if it was asked in this run already.
 
     Returns:
@@ -160,7 +159,6 @@ def still_locked(
     """Return which superseded files the store still keeps, and until when.
 
     Args:
-        archive: The archive.
         locks: What the store locks.
         there: The data files that exist; None to list them.
         among: The files that count; None for all superseded ones.

@@ -73,7 +73,6 @@ class TimeBounds:
     """Asks Kafka where times divide the offsets of partitions.
 
     Attributes:
-        cluster: The cluster.
         earliest: The log start offset of each partition.
         ends: Where the search ends in each partition.
         now: The current time, in milliseconds.
@@ -93,8 +92,6 @@ class TimeBounds:
         """Return where a time, in milliseconds, divides each partition; -1 for behind its end.
 
         Args:
-            time: The time.
-            partitions: The partitions.
             known: Offsets that aren't divided by a later time than this one, where known.
         """
         found = self.cluster.first_since(dict.fromkeys(partitions, time))

@@ -91,8 +91,6 @@ class WindowJob(SparkJob):
     """A window that is ready to be written by Spark.
 
     Attributes:
-        window: The window.
-        ranges: Its offsets.
         attempt: Name of this attempt's folder.
         cluster: The Kafka cluster to drain from; None if other files are read.
         erased: Those of its offsets whose records were erased: they are left out.
@@ -139,7 +137,6 @@ def open_window(
     """Freeze a window's plan, or reuse a window with the same plan that was never sealed.
 
     Args:
-        archive: The archive.
         key: Name for a new window, with a number after it if another window has it.
         ranges: Its offsets, sorted and disjoint for each partition.
         pipeline: How files are written.
@@ -169,11 +166,9 @@ def freeze_window(
     """Write a window's `plan.json` if it has none: of several attempts, the first one counts.
 
     Args:
-        window: The window.
         ranges: Its offsets, sorted and disjoint for each partition.
         kind: Why it is written.
         replaces: Files, relative to the archive, that it replaces.
-        file_format: Format of its files.
         partition_by: Partition columns of its folders.
         more: Further content of the plan, as JSON types.
 

@@ -113,7 +113,6 @@ class Way:
         Args:
             of: What creates a task.
             operator: What plans and carries out.
-            pipeline: The pipeline.
             fields: The operator's arguments of the form.
             can_freeze: Template of whether a dry run's plan is frozen if nobody has to approve it.
             arguments: Other arguments of the task that carries out the plan.

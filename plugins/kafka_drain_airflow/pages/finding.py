@@ -58,8 +58,6 @@ class Validation:
     """A task that validates an archive.
 
     Attributes:
-        dag_id: Id of its DAG.
-        task_id: Its id.
         name: Name of the pipeline.
         archive: Path or URL of the archive.
         conn_id: Id of the Airflow connection that opens it; empty if the server's own access does.

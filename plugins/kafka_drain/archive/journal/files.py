@@ -41,11 +41,7 @@ SETTLES = 20
 
 
 def read_journal(root: UPath) -> Journal:
-    """Read what was sealed, starting at the newest entry that holds everything.
-
-    Args:
-        root: The archive's folder.
-    """
+    """Read what was sealed, starting at the newest entry that holds everything."""
     for attempt in range(TRIES):
         # Head first: a concurrent entry must not make the journal look truncated.
         try:
@@ -80,7 +76,6 @@ def note_sealed(root: UPath, noted: Noted, known: Journal | None = None) -> None
     the two, the next run notes it.
 
     Args:
-        root: The archive's folder.
         noted: What was sealed.
         known: The journal as it was read before; if it and its head have everything, it isn't read
             again. None to read it now.
@@ -138,7 +133,6 @@ def start_journal_anew(root: UPath, noted: Noted, known: int) -> int:
     """Write an entry that holds the current state, regardless of the existing journal.
 
     Args:
-        root: The archive's folder.
         noted: Everything that is sealed.
         known: Highest number of journal entries recorded in a receipt.
 

@@ -78,7 +78,6 @@ def answer_approved(
     Args:
         options: The command's arguments.
         plan: What is left to do.
-        frozen: The frozen plan.
         decision: RUN, RESUME or DO_NOTHING.
         carry_out: Carries it out; returns what to answer instead of the plan's fields.
     """

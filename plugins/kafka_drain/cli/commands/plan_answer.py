@@ -36,7 +36,6 @@ def answer_plan(
 
     Args:
         options: The command's arguments.
-        plan: The plan.
         carry_out: Does what is planned; returns what to add to the plan's fields, if anything.
     """
     say_lines(plan.lines())

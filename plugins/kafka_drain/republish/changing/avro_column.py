@@ -162,7 +162,6 @@ class _Walk:
         """Return where a value of a schema ends in each row.
 
         Args:
-            schema: The schema.
             at: Where the value begins.
             paths: The fields in it.
             there: The rows that have it; what is found in the others means nothing.

@@ -78,7 +78,6 @@ class AvroFields:
         """Return the fields that a value has, in its order.
 
         Args:
-            data: The bytes.
             start: Where the value begins.
 
         Raises:

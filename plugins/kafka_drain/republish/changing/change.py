@@ -188,7 +188,6 @@ class Changer:
 
         Args:
             batch: Records of one partition, with the columns of `data_files.records.SCHEMA`.
-            source: Their partition.
             twice: Whether this is the plan: the user's function is applied twice, to find one that
                 isn't a function of each record alone, and `unseen` is kept.
 
@@ -323,11 +322,7 @@ class Changer:
 
 
 class _RowError(Exception):
-    """Raised for a record of a batch that can't be changed.
-
-    Attributes:
-        row: Its row.
-    """
+    """Raised for a record of a batch that can't be changed."""
 
     def __init__(self, row: int, why: str) -> None:
         super().__init__(why)
@@ -578,7 +573,6 @@ def _headers_from(
 
     Args:
         names: The names of all records' headers.
-        values: Their values.
         ends: Where each record's headers end.
     """
     kind = SCHEMA.field("headers").type

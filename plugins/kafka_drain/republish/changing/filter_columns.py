@@ -20,11 +20,7 @@ from kafka_drain.schemas.value_path import bytes_of
 
 
 class FilterColumns:
-    """Decides for a batch.
-
-    Args:
-        filter: The filter.
-    """
+    """Decides for a batch."""
 
     def __init__(self, filter: Filter) -> None:
         self._groups = [

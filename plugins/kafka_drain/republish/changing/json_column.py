@@ -43,7 +43,6 @@ class _Kind(NamedTuple):
         document: Expression of a whole document.
         times: In how many pieces the field's name cuts it.
         value: Expression of the field's value, if it is replaced by a fixed one that isn't a text.
-        new: That.
     """
 
     document: str

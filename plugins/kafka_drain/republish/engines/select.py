@@ -32,7 +32,6 @@ class Engines:
     """Send each plan with its engine.
 
     Args:
-        root: The archive's folder.
         cluster: The target.
         pipeline: Provides Spark's configuration, jars and memory.
         folder: A private folder (mode 0700) for the files that Spark reads.

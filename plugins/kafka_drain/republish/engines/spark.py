@@ -43,11 +43,7 @@ NO_SPECULATION = {"spark.speculation": "false"}
 
 @dataclass(frozen=True)
 class RepublishJob(SparkJob):
-    """A republish job that is ready to run.
-
-    Attributes:
-        targets: The target topics.
-    """
+    """A republish job that is ready to run."""
 
     what = "republish"
 
@@ -131,7 +127,6 @@ def prepare_sink(
 
     Args:
         plan: Which records go where.
-        root: The archive's folder.
         pipeline: Provides Spark's configuration, jars and memory.
         cluster: The target.
         folder: A private folder of this run (mode 0700) for the spec and the secrets.

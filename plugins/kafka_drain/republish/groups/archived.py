@@ -24,7 +24,6 @@ class ArchivedOffsets:
     """What a group had committed at a moment.
 
     Attributes:
-        moment: The moment.
         committed: The offsets.
         topic_ids: Ids of the topics at that moment, as far as they were captured.
         metadata: What was committed with the offsets.
@@ -78,8 +77,6 @@ def archived_offsets(root: UPath, group: str, at: datetime | None) -> ArchivedOf
     """Return what a group had committed according to the archive.
 
     Args:
-        root: The archive's folder.
-        group: The group.
         at: The newest moment that isn't later counts; None for the newest.
 
     Raises:

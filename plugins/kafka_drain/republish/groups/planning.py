@@ -93,7 +93,6 @@ def plan_group(
 
     Args:
         archive: The archive that was republished.
-        run: The republish.
         offset_map: The map from source offsets to target offsets.
         cluster: The target cluster.
         groups: The target cluster's consumer groups.

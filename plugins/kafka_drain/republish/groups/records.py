@@ -31,7 +31,6 @@ class GroupRecord:
     """What one apply does to a group's offsets.
 
     Attributes:
-        path: Its file.
         run: Name of the run's folder.
         cluster_id: Id of the target cluster.
         from_group: The group whose offsets were translated.

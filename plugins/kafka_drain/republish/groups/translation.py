@@ -21,9 +21,7 @@ class Row:
     """The contribution of one source partition to the offset in one target partition.
 
     Attributes:
-        source: The source partition.
         committed: The group's offset there; None when it has none.
-        target: The target partition.
         translated: Where the group would continue for this source partition alone.
         offset: Where the group continues: at the first record that it hasn't read from any source
             partition that leads to this target partition; after the last one if it has read all.
@@ -275,7 +273,6 @@ def with_metadata(plan: TranslationPlan, metadata: Mapping[TopicPartition, str])
     other, and the group continues at the offset that it had committed.
 
     Args:
-        plan: The plan.
         metadata: What the group has committed with its offsets in the source.
     """
     targets: dict[TopicPartition, set[TopicPartition]] = {}
@@ -455,7 +452,6 @@ def parse_offsets(text: str, group: str, where: str) -> dict[TopicPartition, int
 
     Args:
         text: The file's text.
-        group: The group.
         where: Name of the file, for messages.
 
     Raises:

@@ -56,7 +56,6 @@ def count_outcomes(
     """Apply a change to selected records. Reads them all, each file once.
 
     Args:
-        root: The archive's folder.
         files: Files, each with the rows that are selected, by partition.
         changer: The change.
 

@@ -42,7 +42,6 @@ def runs_of(archive: Archive, follower: str) -> list[RepublishRun]:
     """Return a follower's runs, oldest first.
 
     Args:
-        archive: The archive.
         follower: The prefix of the keys of its runs.
     """
     return [run for run in list_runs(archive.state) if _is_run_of(run.key, follower)]
@@ -101,7 +100,6 @@ def previous_binding(archive: Archive, follower: str, since: ThroughJson) -> Bin
     """Return where a follower's runs have sent their records.
 
     Args:
-        archive: The archive.
         follower: The prefix of the keys of its runs.
         since: How much it has sent, according to its last finished run.
     """

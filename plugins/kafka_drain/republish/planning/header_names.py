@@ -26,7 +26,6 @@ def nul_error(source: TopicPartition, offset: int, said: str) -> SourceRecordErr
 
     Args:
         source: The record's partition.
-        offset: Its offset.
         said: What the error says about records, such as "nothing was sent".
     """
     return SourceRecordError(
@@ -46,7 +45,6 @@ def refuse_nul(root: str, file: ShardFile, selected: Mapping[TopicPartition, Row
 
     Args:
         root: The archive's folder, a path or a URL.
-        file: The file.
         selected: Which of its rows are sent, by partition.
 
     Raises:

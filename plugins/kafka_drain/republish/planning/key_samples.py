@@ -25,7 +25,6 @@ def partitioner_notes(
     """Return what users should know about the partitioner of the source's producers.
 
     Args:
-        root: The archive's folder.
         files: The files of each source partition.
         placement: How keys are placed in the target.
 

@@ -77,7 +77,6 @@ class Claim:
     """A run's claim to open.
 
     Attributes:
-        root: The archive's folder.
         number: Its position among all claims, from 1.
         run: Key of the run; empty when the claim is unreadable because its writer was killed.
     """
@@ -134,7 +133,6 @@ def claim_opening(root: UPath, plan: RepublishPlan, *, repeat: bool) -> Claim:
     """Claim the opening of a run; sends nothing.
 
     Args:
-        root: The archive's folder.
         plan: The run's plan, which has been written.
         repeat: Whether it may send records that another run sends.
 

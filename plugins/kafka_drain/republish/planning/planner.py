@@ -148,7 +148,6 @@ def make_plan(
         cluster: The cluster to send the records to.
         request: The requested republish.
         run: The run's name.
-        now: The current time.
         apply: Whether the run will be executed. Only then are header names checked, and missing
             target topics created, if the request allows it; otherwise the plan only says that they
             will be created.

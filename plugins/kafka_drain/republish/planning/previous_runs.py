@@ -48,7 +48,6 @@ def refuse_repeated(root: UPath, plan: RepublishPlan, *, is_elsewhere: bool = Fa
 
     Args:
         root: The folder of the other runs.
-        plan: The plan.
         is_elsewhere: Whether the plan's own run is kept in another folder, so that one of the same
             name here is another run.
 

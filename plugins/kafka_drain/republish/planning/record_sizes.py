@@ -53,7 +53,6 @@ class Large:
 
     Attributes:
         path: Its file, relative to the archive.
-        offset: Its offset.
         content: Size of key and value in bytes.
         batch: Size of the batch that it needs.
     """

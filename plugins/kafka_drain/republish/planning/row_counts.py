@@ -37,11 +37,8 @@ def count_rows(
     """Count a file's selected rows of one partition, in bounded memory.
 
     Args:
-        path: The file.
-        file_format: Its format.
         topic: The topic according to the file's folder; None to read the topic from the file. A row
             without a topic counts as one of topic "".
-        tp: The partition.
         rows: Which of its rows are selected.
 
     Raises:

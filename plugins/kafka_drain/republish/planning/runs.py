@@ -168,7 +168,6 @@ class RepublishRun:
         """Write the plan unless there is one already, and return the plan that counts.
 
         Args:
-            plan: The plan.
             replacing: The plan that it replaces if the run hasn't opened.
         """
         number = self._plans()

@@ -39,7 +39,6 @@ def count_schema_ids(
     Reads all records, each file once.
 
     Args:
-        root: The archive's folder.
         files: Files, each with the rows that are sent, by partition.
         kept: Parts of topics to leave out, such as `orders:key`.
         sent: Returns what is sent of selected records.

@@ -31,7 +31,6 @@ class ShardFile:
 
     Attributes:
         path: Path relative to the archive.
-        file_format: Format.
         bytes: Size of the file.
         sha256: The SHA-256 of its bytes.
         first: Lowest offset of this partition.
@@ -69,7 +68,6 @@ class Shard:
 
     Attributes:
         number: Its index in the plan.
-        source: The source partition.
         topic_id: Id of the source topic; a recreated topic's offsets restart at 0.
         target_topic: The topic that gets the records.
         target_partition: The partition that gets them; None when each record's key chooses it.

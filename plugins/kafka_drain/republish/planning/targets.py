@@ -133,11 +133,9 @@ def plan_targets(
     """Check the target topics, and refuse those that wouldn't keep the records unchanged.
 
     Args:
-        root: The archive's folder.
         cluster: The target.
         needs: What the records require, by target topic.
         request: The requested republish.
-        now: The current time.
         larger: Returns the records that are too large for a topic.
 
     Raises:
@@ -273,7 +271,6 @@ def _for_restored(
         config: What is set on the topic.
         inherited: What it inherits from the brokers, by their names.
         need: What the records require.
-        now: The current time.
     """
     wider = {}
     age, ahead = _age(need, now), _ahead(need, now)
@@ -298,7 +295,6 @@ def create_targets(
 
     Args:
         cluster: The target.
-        new: Their settings.
         made: Receives the id of each topic that was created here, as soon as it is.
 
     Raises:
@@ -356,9 +352,6 @@ def _refuse(
     """Return the error for a setting that the records can't be sent with.
 
     Args:
-        topic: The topic.
-        setting: The setting.
-        value: Its value.
         why: Why not.
         enough: The value that suffices; None for that of any restore.
     """

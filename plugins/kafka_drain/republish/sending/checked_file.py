@@ -60,7 +60,6 @@ class CheckedFile:
         suffix: The end of the name, from its last dot.
         protocol: The store's protocol if the store is still being read, otherwise empty.
         parents: The folders around it, the innermost first: an archive's data keys lie in one.
-        content: The bytes.
     """
 
     suffix: str

@@ -38,7 +38,6 @@ def read_shard(
 
     Args:
         root: The archive: a folder, or a URL such as `s3://bucket/archive`.
-        shard: The shard.
         from_offset: Only records with this offset or a higher one; files with only lower offsets
             aren't opened.
         sharers: Number of shards that are read side by side and share the memory.

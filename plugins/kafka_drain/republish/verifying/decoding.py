@@ -105,7 +105,6 @@ def check_run(
     """Decode what a finished run has sent; see `check_decoding`.
 
     Args:
-        archive: The archive.
         key: Key of the run, its folder in `republish/`.
         cluster: The target cluster.
         registry: The target's Schema Registry.

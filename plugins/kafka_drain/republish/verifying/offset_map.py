@@ -129,9 +129,7 @@ class PartitionMap:
     """Where one source partition's records are in one target partition.
 
     Attributes:
-        source: The source partition.
         source_topic_id: Id of its topic; a recreated topic's offsets restart at 0.
-        target: The target partition.
         blocks: Both offsets increase from each block to the next.
         is_repeated: Whether a run that takes precedence has sent the same records, too.
         may_be_repeated: Whether it may have sent some of them, as far as its blocks show. Both

@@ -62,7 +62,6 @@ def change_found(
     """Compare what a change made of each shard with the plan.
 
     Args:
-        plan: The plan.
         seen: Numbers of dropped and changed records, and the digest of the rest, by shard number.
             A shard is missing if it wasn't read to its end.
         is_exact: Whether all records are there, so that all shards have been read.

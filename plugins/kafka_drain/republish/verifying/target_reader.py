@@ -110,7 +110,6 @@ class TargetReader:
 
     Args:
         cluster: The target cluster.
-        tp: The partition.
         first: The first offset that is read.
         end: The offset at which reading ends.
         with_keys: Whether keys are hashed.

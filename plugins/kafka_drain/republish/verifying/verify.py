@@ -272,7 +272,6 @@ def _expected(
     """Return a function that reads what a chain should have put into a target partition.
 
     Args:
-        root: The archive.
         plan: What was sent.
         chain: The chain's shards that send to the partition.
         tp: The target partition.

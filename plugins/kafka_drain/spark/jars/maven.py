@@ -53,7 +53,6 @@ def download(jars: Sequence[LockedJar], into: Path, what: str) -> None:
     """Download jars. Each gets its final name once it has been verified against the lock.
 
     Args:
-        jars: The jars.
         into: A folder that no other process downloads to.
         what: Prefix of each progress line.
 

@@ -74,7 +74,6 @@ def plan_approved(
         pipeline: What was drained, and how to write the new files.
         cluster: The Kafka cluster to drain from.
         plan_id: The frozen plan's id.
-        now: The current time.
 
     Returns:
         What to carry out, the frozen plan, and what to do with it: RUN, RESUME or DO_NOTHING.

@@ -200,7 +200,6 @@ def run_reprocess(
     """Carry out a plan; whatever a previous attempt finished is kept.
 
     Args:
-        plan: The plan.
         pipeline: How to read and write.
         cluster: The Kafka cluster to drain from.
         runner: Runs Spark applications.
@@ -262,7 +261,6 @@ def finish_group(
     """Prove that a window holds every record of the old files, and seal it.
 
     Args:
-        plan: The plan.
         job: The finished job of one of its windows.
         cluster: The Kafka cluster that it was drained from.
         run: Name of this run, for display.

@@ -23,7 +23,6 @@ class ReprocessPlan:
     """The plan of a reprocess, started or not.
 
     Attributes:
-        archive: The archive.
         since: Where it starts, for display.
         closes: Number of the generation that is closed first.
         file_format: Format of the new files.
