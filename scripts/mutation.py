@@ -101,6 +101,7 @@ DECIDING = {
     "schemas.schema_ids": "",
     "sizing": "",
     "spark.splitting": "",
+    "storage.endpoints": "",
     "storage.gcs": "",
     "storage.hdfs_settings": "",
     "storage.immutability": "",

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from kafka_drain.storage.schemes import check_endpoint
+from kafka_drain.storage.endpoints import check_endpoint
 
 GCS_SCHEMES = ("gs",)
 #: Names the URL of a stand-in for Google's store, for gcsfs too.

@@ -12,7 +12,7 @@ from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
 from kafka_drain.errors import ConfigError
-from kafka_drain.storage.schemes import check_endpoint
+from kafka_drain.storage.endpoints import check_endpoint
 
 S3_SCHEMES = ("s3", "s3a")
 

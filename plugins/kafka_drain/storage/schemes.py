@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import difflib
 import re
-from urllib.parse import urlsplit
 
 from kafka_drain.errors import ConfigError
 
@@ -124,26 +123,4 @@ def _check_authority(location: str, authority: str) -> None:
     if "@" in authority:
         raise ConfigError(
             f"{location} has a user in it; set HADOOP_USER_NAME instead, which Spark reads too"
-        )
-
-
-def check_endpoint(variable: str, endpoint: str, instead: str) -> None:
-    """Refuse what isn't the URL of a server, or has a login in it.
-
-    Args:
-        variable: The environment variable that it is from.
-        endpoint: The URL.
-        instead: What to do about a login, for the error message.
-
-    Raises:
-        ConfigError: Says what is accepted, without the login.
-    """
-    parts = urlsplit(endpoint)
-    if parts.password or parts.username:
-        raise ConfigError(
-            f"{variable} contains a user or a password, which process lists would show; {instead}"
-        )
-    if parts.scheme not in ("http", "https") or not parts.hostname:
-        raise ConfigError(
-            f"{variable} = {endpoint!r} is not acceptable; accepted: http(s)://host:port"
         )
