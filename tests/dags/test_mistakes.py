@@ -40,6 +40,10 @@ print(json.dumps(found))
 """
 
 
+#: The beginning that the table leaves out.
+SHARED = "ConfigError: pipeline 'orders' (orders.py, line 3): "
+
+
 def mistakes(of: str = "file") -> list[tuple[str, str]]:
     """Return what the documentation lists: the third line of a file, and what Airflow shows.
 
@@ -49,7 +53,8 @@ def mistakes(of: str = "file") -> list[tuple[str, str]]:
     in_file, in_task = DOCUMENT.read_text().split("## In a task's log")
     part = {"file": in_file, "task": in_task}[of]
     rows = re.findall(r"^\| `(.*)` \| `(.*)` \|$", part, re.MULTILINE)
-    return [(line, text) for line, text in rows]
+    prefix = "" if of == "task" else SHARED
+    return [(line, text if "ConfigError: " in text else prefix + text) for line, text in rows]
 
 
 GIVEN = 'name="orders", topics=["orders"], archive="/data/orders"'
