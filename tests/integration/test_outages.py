@@ -1,8 +1,8 @@
 """Kafka or the Spark Connect server dies or hangs under each command that waits for it.
 
-All commands work at the same time: one outage meets them all, and what each says first, and how it
-All commands work at the same time: one outage meets them all. What each says first, and how it ends,
-are the figures of docs/engines.md.
+All commands work at the same time: one outage meets them all. The seconds until each says so, and
+until it ends, are the figures of docs/engines.md.
+"""
 
 from __future__ import annotations
 
