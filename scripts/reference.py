@@ -14,6 +14,7 @@ from kafka_drain import errors
 from kafka_drain.cli.commands.republish import flags_of
 from kafka_drain.cli.exit_codes import MEANINGS
 from kafka_drain.cli.main import COMMANDS, parser
+from kafka_drain.findings import Reason
 from kafka_drain.republish.planning.request import RepublishRequest
 
 __all__ = [
@@ -21,6 +22,7 @@ __all__ = [
     "commands",
     "error_types",
     "exit_codes",
+    "findings",
     "python_names",
     "republish_options",
 ]
@@ -121,6 +123,15 @@ def error_types() -> str:
     return _table(("error", "a retry can help", "raised"), rows)
 
 
+def findings() -> str:
+    """Return the findings of a validation, each with its severity, meaning and remedy."""
+    rows = (
+        (f"`{reason}`", reason.severity, _escaped(reason.meaning), _escaped(reason.remedy))
+        for reason in Reason
+    )
+    return _table(("code", "", "meaning", "what to do"), rows)
+
+
 def python_names() -> str:
     """Return autodoc directives for the names that DAG files and readers import."""
     names = [f"kafka_drain_airflow.{name}" for name in kafka_drain_airflow.__all__]
@@ -167,6 +178,7 @@ PARTS: Mapping[str, Callable[[], str]] = {
     "commands": commands,
     "errors": error_types,
     "exit-codes": exit_codes,
+    "findings": findings,
     "python": python_names,
     "republish": republish_options,
 }

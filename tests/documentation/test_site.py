@@ -13,6 +13,7 @@ import pytest
 import kafka_drain_airflow
 from kafka_drain import errors
 from kafka_drain.cli.main import COMMANDS
+from kafka_drain.findings import Reason
 from tests.documentation.blocks import DOCUMENTS, ROOT
 
 
@@ -61,14 +62,18 @@ def test_site_loads_nothing_from_elsewhere(site: Path) -> None:
 
 
 def test_site_has_the_reference(site: Path) -> None:
-    """Commands, errors and what a DAG file imports are read from the code."""
+    """Commands, errors, findings and the names that a DAG file imports are read from the code."""
     commands = (site / "docs" / "reference" / "commands.html").read_text()
     names = (site / "docs" / "reference" / "errors.html").read_text()
     python = (site / "docs" / "reference" / "python.html").read_text()
+    validation = (site / "docs" / "validation.html").read_text()
 
     assert [name for name in COMMANDS if f'id="kafka-drain-{name}"' not in commands] == []
     leaves = {*errors.__all__} - {"KafkaDrainError", "TerminalError", "TransientError"}
     assert [name for name in leaves if f'<span class="pre">{name}</span>' not in names] == []
+    assert [
+        reason.value for reason in Reason if f'<span class="pre">{reason}</span>' not in validation
+    ] == []
     assert [
         name
         for name in kafka_drain_airflow.__all__

@@ -1,7 +1,7 @@
 """Kafka or the Spark Connect server dies or hangs under each command that waits for it.
 
-All commands work at the same time: one outage meets them all, and what each says first, and how it
-ends, is shown as rows of the table in docs/engines.md.
+All commands work at the same time: one outage meets them all. The seconds until each says so, and
+until it ends, are the figures of docs/engines.md.
 """
 
 from __future__ import annotations

@@ -5,11 +5,13 @@ from __future__ import annotations
 import pytest
 
 from kafka_drain.cli.main import COMMANDS
+from kafka_drain.findings import Reason
 from scripts.reference import (
     PARTS,
     commands,
     error_types,
     exit_codes,
+    findings,
     python_names,
     republish_options,
 )
@@ -38,6 +40,15 @@ def test_error_types() -> None:
 def test_exit_codes() -> None:
     """Each code has its meaning."""
     assert "| `2` | wrong usage, configuration or folder |" in exit_codes()
+
+
+def test_findings() -> None:
+    """Each finding has its severity, its meaning and its remedy, with commands as code."""
+    said = findings()
+
+    assert said.count("\n| `") == len(Reason)
+    assert "| `offset_duplicate` | error | an offset is in the committed files more" in said
+    assert "run `kafka-drain repair --apply`" in said
 
 
 def test_python_names() -> None:
