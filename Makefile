@@ -137,7 +137,7 @@ test-recipes: class-archive ## run the recipes that need Airflow's scheduler: 3 
 test-install: setup ## resolve the package with the pins of five Airflow releases, 2.11 to 3.3; needs the network
 	@$(PYTHON_ENV) -m scripts.install_check
 
-matrix: setup ## run all test suites and write the results to docs/matrix.json and the README
+matrix: setup ## run all test suites and write the results to docs/matrix.json and docs/tested.md
 	@KAFKA_DRAIN_MATRIX=1 $(PYTHON_ENV) -m pytest -m "not integration"
 	@KAFKA_DRAIN_MATRIX=1 $(PYTHON_ENV) -m pytest -m integration
 	@KAFKA_DRAIN_MATRIX=1 $(MAKE) --no-print-directory test-airflow2-spark35 test-spark40 test-spark42

@@ -13,7 +13,7 @@ import kafka_drain_airflow
 from kafka_drain import errors
 from kafka_drain.cli.commands.republish import flags_of
 from kafka_drain.cli.exit_codes import MEANINGS
-from kafka_drain.cli.main import COMMANDS, parser
+from kafka_drain.cli.main import GROUPS, parser
 from kafka_drain.findings import Reason
 from kafka_drain.republish.planning.request import RepublishRequest
 
@@ -32,14 +32,22 @@ READERS = ("kafka_drain.reading.archive_dataset", "kafka_drain_spark.reader.read
 
 
 def commands() -> str:
-    """Return the commands of `kafka-drain`, each with its description and arguments."""
-    return "\n\n".join(map(_command, COMMANDS))
+    """Return the commands of `kafka-drain` by group, each with its description and arguments."""
+    return "\n\n".join(
+        part
+        for title, names in GROUPS.items()
+        for part in (f"## {title.capitalize()}", *map(_command, names))
+    )
 
 
 def _command(name: str) -> str:
     command = _subcommands(parser([name]))[name]
     plain, *groups = _groups(command)
-    parts = [f"## `kafka-drain {name}`", _sentence(command.description or ""), _arguments(plain[1])]
+    parts = [
+        f"### `kafka-drain {name}`",
+        _sentence(command.description or ""),
+        _arguments(plain[1]),
+    ]
     for title, actions in groups:
         parts += [_sentence(title), _arguments(actions)]
     return "\n\n".join(parts)

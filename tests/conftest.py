@@ -33,7 +33,7 @@ from kafka_drain.windows.repair_plan import plan_repair
 from kafka_drain.windows.window_jobs import finish_window, open_window, prepare_window
 from tests.brokers import SHORT_LIVED
 from tests.faults.injection import wait_for
-from tests.matrix import README, VARIABLE, kind_of, note, show
+from tests.matrix import PAGE, VARIABLE, kind_of, note, show
 from tests.object_stores import PACKAGES, SCHEMES, azure_server, gcs_server
 from tests.s3_server import CREDENTIALS, s3_server, session_for
 from tests.spark_session import spark_session
@@ -76,7 +76,7 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
     counts = {outcome: len(reporter.stats.get(outcome, ())) for outcome in outcomes}
     counts["failed"] += len(reporter.stats.get("error", ()))
     # The parts of `make test` run at the same time.
-    with README.open() as lock:
+    with PAGE.open() as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         note(kind, counts, utc_now().date().isoformat())
         show()

@@ -1,4 +1,4 @@
-"""What was tested with what: `make matrix` notes it in docs/matrix.json, the README shows it."""
+"""What was tested with what: `make matrix` notes it, docs/tested.md shows it."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-__all__ = ["MATRIX", "README", "VARIABLE", "kind_of", "note", "show", "shown", "table"]
+__all__ = ["MATRIX", "PAGE", "VARIABLE", "kind_of", "note", "show", "shown", "table"]
 
 ROOT = Path(__file__).resolve().parents[1]
 MATRIX = ROOT / "docs" / "matrix.json"
-README = ROOT / "README.md"
+PAGE = ROOT / "docs" / "tested.md"
 #: Set to anything, a run of pytest is noted.
 VARIABLE = "KAFKA_DRAIN_MATRIX"
 
 #: All tests with Kafka, Spark and Airflow, in one run.
 ALL = "with real parts"
-#: Its parts, in the order of the README, by the markers that select them.
+#: Its parts, in the order of the page, by the markers that select them.
 _PARTS = {
     "spark": "with Spark",
     "airflow and not spark": "with Airflow",
@@ -79,7 +79,7 @@ def note(kind: str, counts: Mapping[str, int], day: str, path: Path = MATRIX) ->
 
 
 def table(rows: Iterable[Mapping[str, Any]]) -> str:
-    """Return the README's table."""
+    """Return the page's table."""
     lines = [
         "| Airflow | Spark | Python | tests without Java | with Kafka, Spark and Airflow |",
         "| --- | --- | --- | --- | --- |",
@@ -103,15 +103,15 @@ def _cell(counts: Mapping[str, Any] | None) -> str:
     return f"{text} ({counts['day']})"
 
 
-def shown(readme: str) -> str:
-    """Return the table that a README shows."""
-    found = _SHOWN.search(readme)
-    assert found is not None, "the README has no <!-- matrix --> … <!-- end -->"
+def shown(page: str) -> str:
+    """Return the table that a page shows."""
+    found = _SHOWN.search(page)
+    assert found is not None, "the page has no <!-- matrix --> … <!-- end -->"
     return found[0]
 
 
 def show() -> None:
-    """Write the README's table anew."""
-    text = README.read_text()
-    shown(text)  # refuses a README without a place for it
-    README.write_text(_SHOWN.sub(lambda _: table(json.loads(MATRIX.read_text())), text))
+    """Write the page's table anew."""
+    text = PAGE.read_text()
+    shown(text)  # refuses a page without a place for it
+    PAGE.write_text(_SHOWN.sub(lambda _: table(json.loads(MATRIX.read_text())), text))

@@ -9,12 +9,13 @@ from pathlib import Path
 import pytest
 
 from kafka_drain.archive.drill_status import DrillStatus
-from kafka_drain.cli.main import COMMANDS
+from kafka_drain.cli.main import GROUPS
 from kafka_drain.config.pipeline import Pipeline
 from kafka_drain.config.sink_options import _COMMON, _PER_FORMAT, COMPRESSIONS
 from kafka_drain.config.source_options import DEFAULTS, OPTIONS
 from kafka_drain.config.spark_conf import _KAFKA_CACHES
 from kafka_drain.errors import ConfigError
+from kafka_drain.findings import Reason
 from kafka_drain.gaps import GapReason
 from kafka_drain.spark.jars import fetch, lock
 from kafka_drain_airflow.observability import metrics
@@ -71,26 +72,24 @@ def test_validation_names_every_reason_of_gaps() -> None:
         assert f"| `{gap}` | {'yes' if gap.harmless else 'no'} | {gap.meaning} |" in VALIDATION
 
 
-def test_readme_shows_a_real_refusal() -> None:
-    """The error that the README shows is the one that is raised."""
-    with pytest.raises(ConfigError) as refused:
-        Pipeline(
-            name="flights",
-            topics=["flights"],
-            archive="/data/flights",
-            source_options={"maxOffsetPerTrigger": "1000"},
-        )
+def test_commands_page_lists_every_command() -> None:
+    """Each command is in the page's list, in its group."""
+    page = (ROOT / "docs" / "reference" / "commands.md").read_text()
+    listed: dict[str, list[str]] = {}
+    for line in page.partition("```sh\n")[2].partition("```")[0].splitlines():
+        if line.startswith("# "):
+            listed[line.removeprefix("# ")] = []
+        elif line:
+            listed[next(reversed(listed))].append(line.split()[1])
 
-    # In the README's file it is another line.
-    shown = re.sub(r"test_docs\.py, line \d+", "flights.py, line 6", str(refused.value))
-    assert f"```text\n{shown}\n```" in README
+    assert listed == {title: [*names] for title, names in GROUPS.items()}
 
 
-def test_readme_names_every_command() -> None:
-    """Each command of kafka-drain is in the README, and no other."""
-    named = set(re.findall(r"kafka-drain ([a-z-]+)", README))
-
-    assert named == COMMANDS.keys()
+def test_readme_is_short() -> None:
+    """The README is read at once, and names the command that CI runs."""
+    assert len(README.splitlines()) <= 130
+    assert re.findall(r"^make (\w+)", README, flags=re.M) == ["demo", "test"]
+    assert (ROOT / ".ci" / "run").read_text().splitlines()[-1] == "make test"
 
 
 @pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.name)

@@ -1,4 +1,4 @@
-"""The README's table of versions says what the tests came to."""
+"""The table of versions says what the tests came to."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ from pathlib import Path
 
 import pytest
 
-from tests.matrix import MATRIX, README, kind_of, note, shown, table
+from tests.matrix import MATRIX, PAGE, kind_of, note, shown, table
 
 COUNTS = {"passed": 9, "failed": 0, "skipped": 0}
 DAY = "2026-11-24"
 
 
-def test_readme_shows_matrix() -> None:
+def test_page_shows_matrix() -> None:
     """The table is made of docs/matrix.json, which only runs write."""
-    assert shown(README.read_text()) == table(json.loads(MATRIX.read_text()))
+    assert shown(PAGE.read_text()) == table(json.loads(MATRIX.read_text()))
 
 
 def test_matrix_has_no_failure() -> None:
@@ -68,7 +68,7 @@ def test_kind_of_unknown_markers(markers: str) -> None:
 
 def test_kinds_are_of_the_makefile() -> None:
     """Each run of tests with real parts in the Makefile has a kind of its own."""
-    makefile = (README.parent / "Makefile").read_text()
+    makefile = (PAGE.parents[1] / "Makefile").read_text()
     here = re.search(r"^HERE := (.+)$", makefile, flags=re.M)
     assert here is not None
     assert here[1] == HERE

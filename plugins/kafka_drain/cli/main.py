@@ -32,43 +32,57 @@ from kafka_drain.errors import ArchiveError, ConfigError, KafkaDrainError
 from kafka_drain.outages import hush, told_of_outages
 from kafka_drain.output import heard_by
 
-#: What each command does. Its module has the same name, in `kafka_drain.cli.commands`.
-COMMANDS = {
-    "drain": "drain what Kafka holds now to the archive",
-    "validate": "prove that every drained offset is in the archive",
-    "repair": "drain lost offsets again, rebuild a damaged manifest; deletes nothing",
-    "roll": "close the open generation, open the next one at exact offsets",
-    "backfill": "drain the offsets of a data interval that no receipt covers",
-    "reprocess": "drain archived offsets again, and replace the old files",
-    "maintain": (
-        "close a generation when it is due, compact small files, delete files that are too old"
-    ),
-    "erase": "erase records on request, prove that all others are as they were",
-    "rewrap": "give the data keys of an encrypted archive another master key",
-    "unlock": "show who holds an archive's leases; remove leases that are no longer renewed",
-    "inspect": "show the contents of an archive",
-    "files": "list the committed data files, one per line",
-    "find": "find records by key, offset, time, header or value",
-    "republish": "send an archive's records to Kafka",
-    "plan-recovery": (
-        "compare topics, ACLs and users of the archived cluster with another one; restore some"
-    ),
-    "capture-schemas": "keep the schemas of a Schema Registry that an archive's records use",
-    "restore-schemas": "register an archive's schemas in another Schema Registry",
-    "check-decoding": "decode what a republish has sent with the target's schemas",
-    "translate-group": "plan, commit or undo a consumer group's offsets after a republish",
-    "cut-over": "move all clients to another cluster, step by step; go back until the last one",
-    "drill": "restore a part of an archive to scratch topics, verify it, and remove them",
-    "size": "say which cores, memory, files and hours a pipeline needs",
-    "verify-evidence": "verify signed evidence offline, with nothing but a public key",
-    "evidence-key": "create a key pair that signs evidence",
-    "jars": "fetch the jars that Spark needs; no other command downloads any",
-    "spark-server": "start a Spark Connect server for --master sc://…, until it is interrupted",
-    "class-archive": (
-        "make Spark start faster on this machine: write a CDS archive of the classes of a drain"
-    ),
-    "completion": "print the script with which bash, zsh or fish completes commands and options",
+#: The commands, each with what it does, in groups by purpose: `--help` and the reference page show
+#: them so. A command's module, in `kafka_drain.cli.commands`, has its name.
+GROUPS = {
+    "every day": {
+        "drain": "drain what Kafka holds now to the archive",
+        "validate": "prove that every drained offset is in the archive",
+        "backfill": "drain the offsets of a data interval that no receipt covers",
+        "republish": "send an archive's records to Kafka",
+        "maintain": (
+            "close a generation when it is due, compact small files, delete files that are too old"
+        ),
+        "inspect": "show the contents of an archive",
+        "files": "list the committed data files, one per line",
+        "find": "find records by key, offset, time, header or value",
+    },
+    "mend": {
+        "repair": "drain lost offsets again, rebuild a damaged manifest; deletes nothing",
+        "roll": "close the open generation, open the next one at exact offsets",
+        "reprocess": "drain archived offsets again, and replace the old files",
+        "unlock": "show who holds an archive's leases; remove leases that are no longer renewed",
+    },
+    "move or lose a cluster": {
+        "plan-recovery": (
+            "compare topics, ACLs and users of the archived cluster with another one; restore some"
+        ),
+        "translate-group": "plan, commit or undo a consumer group's offsets after a republish",
+        "cut-over": "move all clients to another cluster, step by step; go back until the last one",
+        "drill": "restore a part of an archive to scratch topics, verify it, and remove them",
+        "capture-schemas": "keep the schemas of a Schema Registry that an archive's records use",
+        "restore-schemas": "register an archive's schemas in another Schema Registry",
+        "check-decoding": "decode what a republish has sent with the target's schemas",
+    },
+    "privacy and evidence": {
+        "erase": "erase records on request, prove that all others are as they were",
+        "rewrap": "give the data keys of an encrypted archive another master key",
+        "evidence-key": "create a key pair that signs evidence",
+        "verify-evidence": "verify signed evidence offline, with nothing but a public key",
+    },
+    "set-up": {
+        "jars": "fetch the jars that Spark needs; no other command downloads any",
+        "class-archive": (
+            "make Spark start faster on this machine: write a CDS archive of the classes of a drain"
+        ),
+        "spark-server": "start a Spark Connect server for --master sc://…, until it is interrupted",
+        "size": "say which cores, memory, files and hours a pipeline needs",
+        "completion": (
+            "print the script with which bash, zsh or fish completes commands and options"
+        ),
+    },
 }
+COMMANDS = {name: text for commands in GROUPS.values() for name, text in commands.items()}
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -281,15 +295,38 @@ class Parser(argparse.ArgumentParser):
         sys.exit(USAGE)
 
 
+class _MainParser(Parser):
+    """The parser of `kafka-drain` itself, whose help lists the commands by group."""
+
+    def format_help(self) -> str:
+        """Return the help: usage, the groups of commands, the options, the exit codes."""
+        formatter = self._get_formatter()
+        formatter.add_usage(self.usage, self._actions, self._mutually_exclusive_groups)
+        formatter.add_text(self.description)
+        (commands,) = (a for a in self._actions if isinstance(a, argparse._SubParsersAction))
+        listed = {action.dest: action for action in commands._get_subactions()}
+        for title, names in GROUPS.items():
+            formatter.start_section(title)
+            formatter.add_arguments(listed[name] for name in names)
+            formatter.end_section()
+        formatter.start_section("options")
+        formatter.add_arguments(action for action in self._actions if action is not commands)
+        formatter.end_section()
+        formatter.add_text(self.epilog)
+        return formatter.format_help()
+
+
 def parser(whole: Iterable[str] = tuple(COMMANDS)) -> argparse.ArgumentParser:
     """Return the parser, with all commands, and with the arguments of the given ones."""
-    found = Parser(
+    found = _MainParser(
         prog="kafka-drain",
         description="Drain Kafka topics to files, prove that every offset arrived, republish them.",
         epilog="exit codes: " + "; ".join(f"{code} {text}" for code, text in MEANINGS.items()),
     )
     found.add_argument("--version", action=_Version, nargs=0, help="print the version")
-    commands = found.add_subparsers(dest="name", required=True, metavar="COMMAND")
+    commands = found.add_subparsers(
+        dest="name", required=True, metavar="COMMAND", parser_class=Parser
+    )
     for name, text in COMMANDS.items():
         added = commands.add_parser(name, help=text, description=text)
         added.is_command = True

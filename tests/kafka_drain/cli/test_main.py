@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -18,9 +19,18 @@ import pytest
 import kafka_drain
 from kafka_drain import outages
 from kafka_drain.cli import commands
-from kafka_drain.cli.main import COMMANDS, main, parser
+from kafka_drain.cli.main import COMMANDS, GROUPS, main, parser
 from kafka_drain.errors import KafkaUnavailableError
 from tests.kafka_drain.golden import MANIFEST, sealed_copy
+
+LOADED_FOR_HELP = """
+import sys
+from kafka_drain.cli.main import main
+try:
+    main(["--help"])
+except SystemExit:
+    print(*sys.modules)
+"""
 
 #: Modules that commands share.
 SHARED = {
@@ -84,6 +94,52 @@ def test_main_help(capsys: pytest.CaptureFixture[str]) -> None:
 
     said = " ".join(capsys.readouterr().out.split())
     assert all(text in said for text in COMMANDS.values())
+
+
+@pytest.mark.parametrize("columns", ["40", "80"])
+def test_main_help_groups(
+    columns: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """`--help` lists each command once, below its group's title, however narrow the terminal."""
+    monkeypatch.setenv("COLUMNS", columns)
+    with pytest.raises(SystemExit, match="0"):
+        main(["--help"])
+
+    lines = capsys.readouterr().out.splitlines()
+    found: dict[str, list[str]] = {}
+    for line in lines[: lines.index("options:")]:
+        if re.fullmatch(r"[a-z][a-z -]+:", line):
+            found[line[:-1]] = []
+        elif re.match(r"  [a-z]", line):
+            found[next(reversed(found))].append(line.split()[0])
+    assert found == {title: [*names] for title, names in GROUPS.items()}
+    assert max(map(len, lines)) <= int(columns)
+
+
+def test_groups_have_each_command_once() -> None:
+    """Each command, a module of that name, is in exactly one group."""
+    modules = {module.name.replace("_", "-") for module in iter_modules(commands.__path__)}
+    grouped = [name for names in GROUPS.values() for name in names]
+
+    assert sorted(grouped) == sorted(modules - {name.replace("_", "-") for name in SHARED})
+
+
+def test_help_loads_no_command() -> None:
+    """`--help` imports neither a command nor a library."""
+    ended = subprocess.run(
+        [sys.executable, "-c", LOADED_FOR_HELP],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=True,
+    )
+
+    loaded = set(ended.stdout.splitlines()[-1].split())
+    assert "kafka_drain.cli.main" in loaded
+    assert not {name for name in loaded if name.startswith("kafka_drain.cli.commands.")}
+    assert not {name.partition(".")[0] for name in loaded} & {
+        *("rich", "pydantic", "pyarrow", "confluent_kafka", "fsspec", "upath", "shtab", "airflow")
+    }
 
 
 @pytest.mark.parametrize("key", ["source_options", "sink_options", "spark_conf"])
