@@ -21,6 +21,7 @@ from kafka_drain.spark.jars import fetch, lock
 from kafka_drain_airflow.observability import metrics
 from tests.documentation.blocks import DOCUMENTS
 from tests.kafka_drain.archive.test_drill_status import NOW, drill
+from tests.tables import each_of
 
 ROOT = Path(__file__).resolve().parents[1]
 README = (ROOT / "README.md").read_text()
@@ -44,7 +45,7 @@ def test_configuration_names_every_key() -> None:
             assert rows[name] == f"`{shown}`"
 
 
-@pytest.mark.parametrize(
+@each_of(
     "name",
     [*OPTIONS, *DEFAULTS, *_KAFKA_CACHES, *_COMMON, *(n for f in _PER_FORMAT.values() for n in f)],
 )
@@ -92,7 +93,7 @@ def test_readme_is_short() -> None:
     assert (ROOT / ".ci" / "run").read_text().splitlines()[-1] == "make test"
 
 
-@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.name)
+@each_of("document", DOCUMENTS)
 def test_links_lead_somewhere(document: Path) -> None:
     """Relative links lead to files of the repository, wherever it is browsed."""
     for target in re.findall(r"\]\((?!https?:)([^)#]+)\)", document.read_text()):

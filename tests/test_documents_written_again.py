@@ -8,7 +8,6 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-import pytest
 from upath import UPath
 
 from kafka_drain.archive.cluster_documents import parse_moment, parse_settings, settings_bytes
@@ -63,6 +62,7 @@ from kafka_drain.spark.run_folder import ProgressDocument, RunDocument
 from kafka_drain.storage.lease import LeaseDocument
 from kafka_drain.storage.sealed_json import seal
 from kafka_drain.storage.typed_json import Row, Shape
+from tests.tables import each_of
 
 DATA = Path(__file__).parent / "data" / "documents"
 SCHEMAS = Path(__file__).parents[1] / "docs" / "format"
@@ -190,7 +190,7 @@ def test_documents_of_each_schema() -> None:
     assert min(found[kind] for kind in ("receipt", "journal-entry", "window-plan")) > 4
 
 
-@pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
+@each_of("path", FILES)
 def test_document_written_again(path: Path, tmp_path: Path) -> None:
     """A document that is read and written again has the bytes that it had."""
     content = path.read_bytes()

@@ -14,6 +14,7 @@ import pytest
 import kafka_drain
 from kafka_drain import errors
 from kafka_drain.config.pipeline import Pipeline
+from tests.tables import each_of
 
 ROOT = Path(__file__).resolve().parents[1]
 SOURCES = (ROOT / "plugins", ROOT / "spark_jobs")
@@ -83,7 +84,7 @@ def test_exported_names(module: str) -> None:
     assert sorted(exported(module)) == sorted(PUBLIC[module].split())
 
 
-@pytest.mark.parametrize(("module", "name"), DOCUMENTED, ids=lambda text: text)
+@each_of("module, name", DOCUMENTED)
 def test_exported_names_documented(module: str, name: str) -> None:
     """Each public name has a docstring."""
     assert docstring(module, name)
@@ -94,7 +95,7 @@ def test_errors_are_all_exported() -> None:
     assert {*errors.__all__} == {*exported("kafka_drain")} - {"Pipeline", "__version__"}
 
 
-@pytest.mark.parametrize("name", errors.__all__)
+@each_of("name", errors.__all__)
 def test_lazy_name_is_the_one(name: str) -> None:
     """An error that the package exports is the class that is raised."""
     assert getattr(kafka_drain, name) is getattr(errors, name)

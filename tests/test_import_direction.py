@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
@@ -258,9 +258,14 @@ def tops(modules: set[str]) -> set[str]:
     return {module.partition(".")[0] for module in modules} - sys.stdlib_module_names
 
 
-def each_module(*packages: str) -> pytest.MarkDecorator:
-    found = {name: path for package in packages for name, path in modules_of(package).items()}
-    return pytest.mark.parametrize("module", list(found))
+def offences(packages: Iterable[str], found_in: Callable[[str, Imports], set[str]]) -> list[str]:
+    """Return what a rule finds in each module of packages, as lines of `module: what`."""
+    modules = {name: path for package in packages for name, path in modules_of(package).items()}
+    return [
+        f"{name}: {found}"
+        for name, path in modules.items()
+        for found in sorted(found_in(name, imports_of(path)))
+    ]
 
 
 def test_modules_found() -> None:
@@ -305,43 +310,47 @@ def test_collect(source: str, at_import: set[str], later: set[str], for_types: s
     assert Imports(at_import, later, for_types=for_types) == found
 
 
-@each_module("kafka_drain", "kafka_drain_airflow", "kafka_drain_spark")
-def test_imports_absolute(module: str) -> None:
+def missing(_: str, imports: Imports) -> set[str]:
+    ours = {
+        name for name in imports.when_run | imports.for_types if name.partition(".")[0] in ROOTS
+    }
+    return {name for name in ours if path_of(name) is None}
+
+
+def test_imports_absolute() -> None:
     """What a module imports of ours exists, and no import is relative."""
-    path = path_of(module)
-    assert path is not None
-    found = imports_of(path)
-
-    ours = {name for name in found.when_run | found.for_types if name.partition(".")[0] in ROOTS}
-    assert sorted(name for name in ours if path_of(name) is None) == []
+    assert offences(ROOTS, missing) == []
 
 
-@each_module("kafka_drain")
-def test_core_knows_neither_airflow_nor_spark(module: str) -> None:
-    """The core imports neither Airflow nor Spark, nor our packages around it."""
-    path = path_of(module)
-    assert path is not None
-    found = imports_of(path)
-
+def around_the_core(_: str, imports: Imports) -> set[str]:
     forbidden = {"airflow", "pyspark", "kafka_drain_airflow", "kafka_drain_spark"}
-    assert set() == tops(found.when_run | found.for_types) & forbidden
+    return tops(imports.when_run | imports.for_types) & forbidden
 
 
-@each_module("kafka_drain_spark")
-def test_spark_side_plain(module: str) -> None:
-    """The Spark side needs pyspark alone, also through what it imports of the core.
+def test_core_knows_neither_airflow_nor_spark() -> None:
+    """The core imports neither Airflow nor Spark, nor our packages around it."""
+    assert offences(["kafka_drain"], around_the_core) == []
 
-    Only the reader, once it is called, needs what the core itself does; and what reads files on
-    executors needs pyarrow, or the Kafka client too, and more only for Avro files and URLs.
-    """
+
+def beside_pyspark(module: str, _: Imports) -> set[str]:
     allowed = ON_EXECUTORS.get(module, SPARK_SIDE)
     later = EXECUTOR_SIDE_LATER if module in ON_EXECUTORS else set()
     later = later | (KEYS_LATER if module in WRITES else set())
     later |= TOKENS_LATER | PROTOBUF_LATER if "confluent_kafka" in allowed else set()
     later |= DOCUMENTS_LATER if "upath" in allowed else set()
+    found = tops(reached({module}, later=False)) - allowed
+    if module == READER:
+        return found
+    return found | tops(reached({module}, later=True)) - allowed - later
 
-    assert tops(reached({module}, later=False)) <= allowed
-    assert module == READER or tops(reached({module}, later=True)) <= allowed | later
+
+def test_spark_side_plain() -> None:
+    """The Spark side needs pyspark alone, also through what it imports of the core.
+
+    Only the reader, once it is called, needs what the core itself does; and what reads files on
+    executors needs pyarrow, or the Kafka client too, and more only for Avro files and URLs.
+    """
+    assert offences(["kafka_drain_spark"], beside_pyspark) == []
 
 
 def test_spark_application_plain() -> None:
@@ -351,21 +360,21 @@ def test_spark_application_plain() -> None:
     assert tops(reached(start, later=False)) == SPARK_SIDE
 
 
-@each_module("kafka_drain_airflow")
-def test_airflow_side_knows_no_spark(module: str) -> None:
+def test_airflow_side_knows_no_spark() -> None:
     """The Airflow side never imports pyspark or our Spark side; Spark runs in a process apart."""
-    path = path_of(module)
-    assert path is not None
+    spark = {"pyspark", "kafka_drain_spark"}
 
-    assert set() == tops(imports_of(path).when_run) & {"pyspark", "kafka_drain_spark"}
+    assert offences(["kafka_drain_airflow"], lambda _, found: tops(found.when_run) & spark) == []
 
 
-@each_module("kafka_drain_airflow")
-def test_airflow_side_parses_fast(module: str) -> None:
+def heavy(module: str, _: Imports) -> set[str]:
+    libraries = {"confluent_kafka", "pyarrow", "fastavro", "pyspark"}
+    return tops(reached({module}, later=False)) & libraries
+
+
+def test_airflow_side_parses_fast() -> None:
     """Parsing a DAG file loads neither the Kafka client nor pyarrow, by no way."""
-    heavy = {"confluent_kafka", "pyarrow", "fastavro", "pyspark"}
-
-    assert set() == tops(reached({module}, later=False)) & heavy
+    assert offences(["kafka_drain_airflow"], heavy) == []
 
 
 def test_cli_loads_no_library() -> None:
@@ -466,18 +475,17 @@ def floor_of(module: str) -> int:
     return next(floors[room] for room in rooms if room in floors)
 
 
-@each_module(*FLOORS)
-def test_imports_never_upward(module: str) -> None:
-    """A module imports what stands on its own floor or below it, also later and for types."""
-    path = path_of(module)
-    assert path is not None
+def upward(module: str, imports: Imports) -> set[str]:
     package = module.partition(".")[0]
     if module == package:
-        return
-    found = imports_of(path)
+        return set()
+    ours = {name for name in imports.when_run | imports.for_types if name.startswith(f"{package}.")}
+    return {name for name in ours if floor_of(name) > floor_of(module)}
 
-    ours = {name for name in found.when_run | found.for_types if name.startswith(f"{package}.")}
-    assert [name for name in sorted(ours) if floor_of(name) > floor_of(module)] == []
+
+def test_imports_never_upward() -> None:
+    """A module imports what stands on its own floor or below it, also later and for types."""
+    assert offences(FLOORS, upward) == []
 
 
 def arrows(package: str) -> list[str]:
@@ -513,17 +521,14 @@ def test_contributing_draws_arrows(package: str) -> None:
     assert drawn in (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8"), f"expected\n{drawn}"
 
 
-@each_module("kafka_drain", "kafka_drain_airflow", "kafka_drain_spark")
-def test_own_names_from_their_modules(module: str) -> None:
+def test_own_names_from_their_modules() -> None:
     """No module of ours takes what the core's package offers to users: the rules here can't follow.
 
     The package finds such a name when it is asked for; each of ours is imported from its module.
     """
-    path = path_of(module)
-    assert path is not None
-    found = imports_of(path)
+    core = {"kafka_drain"}
 
-    assert "kafka_drain" not in found.when_run | found.for_types
+    assert offences(ROOTS, lambda _, found: (found.when_run | found.for_types) & core) == []
 
 
 @cache
@@ -544,9 +549,9 @@ def test_pure_modules_found() -> None:
     assert found >= {"kafka_drain.offsets", "kafka_drain.proof.sealing"}
 
 
-@pytest.mark.parametrize("module", pure_modules())
-def test_pure_modules_open_nothing(module: str) -> None:
-    """Arithmetic reads no file, asks no socket, and imports nothing that would."""
+def impure(module: str, imports: Imports) -> set[str]:
+    if module not in pure_modules():
+        return set()
     path = path_of(module)
     assert path is not None
     tree = ast.parse(path.read_text(encoding="utf-8"))
@@ -556,12 +561,18 @@ def test_pure_modules_open_nothing(module: str) -> None:
         if isinstance(node, ast.Call)
     }
     outside = {"os", "pathlib", "upath", "socket", "subprocess", "confluent_kafka", "pyarrow"}
-
-    assert set() == called & {"open", "read_text", "read_bytes", "write_text", "write_bytes"}
-    assert set() == {m.partition(".")[0] for m in imports_of(path).when_run} & outside
     ours = {m for m in reached({module}, later=True) if path_of(m)}
     pure = {"kafka_drain.errors", *pure_modules()}
-    assert ours <= pure | {package for name in pure for package in packages_above(name)}
+    return (
+        called & {"open", "read_text", "read_bytes", "write_text", "write_bytes"}
+        | {m.partition(".")[0] for m in imports.when_run} & outside
+        | ours - pure - {package for name in pure for package in packages_above(name)}
+    )
+
+
+def test_pure_modules_open_nothing() -> None:
+    """Arithmetic reads no file, asks no socket, and imports nothing that would."""
+    assert offences(["kafka_drain"], impure) == []
 
 
 @pytest.mark.parametrize("name", EXECUTOR_SIDE)

@@ -11,6 +11,7 @@ import pytest
 from kafka_drain.errors import ConfigError
 from kafka_drain_airflow import Pipeline
 from tests.airflow_program import answer_of
+from tests.tables import each_of
 
 ROOT = Path(__file__).resolve().parents[2]
 DOCUMENT = ROOT / "docs" / "mistakes.md"
@@ -98,7 +99,7 @@ def test_mistakes_documented() -> None:
     assert len(mistakes()) >= 40
 
 
-@pytest.mark.parametrize("number", range(len(mistakes())), ids=lambda number: f"mistake{number}")
+@each_of("number", range(len(mistakes())))
 def test_mistake(number: int, shown: dict[str, str]) -> None:
     """Airflow's import error ends with the documented sentence."""
     _, expected = mistakes()[number]

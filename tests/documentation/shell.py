@@ -6,6 +6,7 @@ import re
 import shlex
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
 import yaml
@@ -111,9 +112,13 @@ def check(words: tuple[str, ...]) -> None:
     _CHECKS[words[0]](words[1:])
 
 
+# Making it takes longer than using it a hundred times.
+_parser = cache(parser)
+
+
 def _kafka_drain(arguments: tuple[str, ...]) -> None:
     try:
-        parser().parse_args(arguments)
+        _parser().parse_args(arguments)
     except SystemExit:
         raise AssertionError(f"kafka-drain doesn't take {arguments}") from None
 
@@ -211,7 +216,7 @@ def check_inline(text: str) -> None:
 
 
 def _options_of(command: str) -> set[str]:
-    found = parser()
+    found = _parser()
     for action in found._actions:
         if action.choices and command in action.choices:
             chosen = dict(action.choices)[command]

@@ -30,6 +30,7 @@ from tests.documentation.blocks import (
     python_blocks,
 )
 from tests.documentation.shell import check, check_inline, commands, commands_of
+from tests.tables import each_of
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -107,7 +108,7 @@ CHECKS: Mapping[str, Callable[[Code], Any]] = {
 }
 
 
-@pytest.mark.parametrize("block", blocks(), ids=lambda block: block.place)
+@each_of("block", blocks())
 def test_block(block: Code) -> None:
     """A block is of a language that is checked here, and nothing is wrong with it."""
     assert block.language in CHECKS, f"{block.place}: {block.language!r} isn't checked"
@@ -122,7 +123,7 @@ def test_run_elsewhere(page: str, path: str) -> None:
     assert any(block.page == page for block in blocks())
 
 
-@pytest.mark.parametrize("page", sorted({code.page for code in inline_code()}))
+@each_of("page", sorted({code.page for code in inline_code()}))
 def test_inline_commands(page: str) -> None:
     """A command that a sentence names exists, with its options."""
     for code in inline_code():

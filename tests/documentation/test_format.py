@@ -154,6 +154,7 @@ from tests.kafka_drain.made_archive import NOW, MadeArchive, dense
 from tests.kafka_drain.maintenance.test_compact import TARGET, compacted, finish
 from tests.kafka_drain.republish.changing import user_functions as functions
 from tests.kafka_drain.windows.test_backfill import Backfilled
+from tests.tables import each_of
 
 FOLDER = ROOT / "docs" / "format"
 PAGE = (ROOT / "docs" / "format.md").read_text()
@@ -743,7 +744,7 @@ def documents(tmp_path_factory: pytest.TempPathFactory) -> Documents:
 # schemas
 
 
-@pytest.mark.parametrize("name", SCHEMAS)
+@each_of("name", SCHEMAS)
 def test_schema_valid(name: str) -> None:
     """Each schema is one of draft 2020-12, and says what it is of."""
     schema = SCHEMAS[name]
@@ -755,7 +756,7 @@ def test_schema_valid(name: str) -> None:
     assert schema["description"]
 
 
-@pytest.mark.parametrize("name", SCHEMAS)
+@each_of("name", SCHEMAS)
 def test_schema_open(name: str) -> None:
     """Each schema takes keys that are added later, and describes each key that it names."""
     assert '"additionalProperties": false' not in json.dumps(SCHEMAS[name])
@@ -821,7 +822,7 @@ UNSEEN = {
 }
 
 
-@pytest.mark.parametrize("name", SCHEMAS)
+@each_of("name", SCHEMAS)
 def test_key_seen(name: str, documents: Documents) -> None:
     """Each key that a schema names is in some document, so that none is named that isn't there."""
     mine = [document for _, path, document in documents if schemas_of(path) == [name]]
@@ -834,7 +835,7 @@ def test_key_seen(name: str, documents: Documents) -> None:
     assert unseen == UNSEEN.get(name, set())
 
 
-@pytest.mark.parametrize("name", SCHEMAS)
+@each_of("name", SCHEMAS)
 def test_key_required(name: str, documents: Documents) -> None:
     """A document without a key that is always there is refused."""
     mine = [document for _, path, document in documents if schemas_of(path) == [name]]
@@ -850,7 +851,7 @@ def test_key_required(name: str, documents: Documents) -> None:
                 break
 
 
-@pytest.mark.parametrize("name", SCHEMAS)
+@each_of("name", SCHEMAS)
 def test_key_wrong_type(name: str, documents: Documents) -> None:
     """Each key refuses values of other types."""
     mine = [document for _, path, document in documents if schemas_of(path) == [name]]
@@ -1019,7 +1020,7 @@ def edits(name: str, documents: Documents) -> Iterator[tuple[str, bool, Any, dic
                 break
 
 
-@pytest.mark.parametrize("name", READERS)
+@each_of("name", READERS)
 def test_reader_document(name: str, documents: Documents, tmp_path: Path) -> None:
     """Each document is read, also with a key of a later release in each of its objects."""
     path = UPath(tmp_path / "lock.json")
@@ -1033,7 +1034,7 @@ def test_reader_document(name: str, documents: Documents, tmp_path: Path) -> Non
             READERS[name](path, encoded(changed))
 
 
-@pytest.mark.parametrize("name", READERS)
+@each_of("name", READERS)
 def test_reader_key_missing(name: str, documents: Documents, tmp_path: Path) -> None:
     """A document without a key is refused, naming the key, if its schema requires the key."""
     path = UPath(tmp_path / "lock.json")
@@ -1050,7 +1051,7 @@ def test_reader_key_missing(name: str, documents: Documents, tmp_path: Path) -> 
             assert name in OF_VALUES or "lock.json" in str(caught.value)
 
 
-@pytest.mark.parametrize("name", READERS)
+@each_of("name", READERS)
 def test_reader_wrong_type(name: str, documents: Documents, tmp_path: Path) -> None:
     """A value is refused, naming its key, if its type isn't the schema's."""
     path = UPath(tmp_path / "lock.json")
@@ -1079,8 +1080,8 @@ def fits(value: Any, schema: dict[str, Any]) -> bool:
     return bool(Draft202012Validator({"type": schema["type"]}).is_valid(value))
 
 
-@pytest.mark.parametrize("name", READERS)
-@pytest.mark.parametrize("content", [b"", b"{", b"[]", b'"text"', b"\xff", b"null"])
+@each_of("name", READERS)
+@each_of("content", [b"", b"{", b"[]", b'"text"', b"\xff", b"null"])
 def test_reader_something_else(name: str, content: bytes, tmp_path: Path) -> None:
     """A file that isn't a JSON object is refused."""
     reader = READERS[name]
@@ -1098,8 +1099,8 @@ def test_reader_something_else(name: str, content: bytes, tmp_path: Path) -> Non
         reader(UPath(tmp_path / "lock.json"), content)
 
 
-@pytest.mark.parametrize("version", [0, 3, 99, "1", True, 1.0, None, [1]])
-@pytest.mark.parametrize("name", ["archive", "generation", "receipt", "journal-entry"])
+@each_of("version", [0, 3, 99, "1", True, 1.0, None, [1]])
+@each_of("name", ["archive", "generation", "receipt", "journal-entry"])
 def test_reader_unknown_version(
     name: str, version: Any, documents: Documents, tmp_path: Path
 ) -> None:
@@ -1125,7 +1126,7 @@ def model_keys(schema: dict[str, Any], root: dict[str, Any], before: str = "") -
     return found
 
 
-@pytest.mark.parametrize("name", READERS)
+@each_of("name", READERS)
 def test_type_names_keys_of_schema(name: str) -> None:
     """The type of a document names the keys of its schema, and no other."""
     expected = {key for key, _, _ in named(SCHEMAS[name])}
@@ -1146,7 +1147,7 @@ def test_type_names_keys_of_schema(name: str) -> None:
 # the page
 
 
-@pytest.mark.parametrize("name", SCHEMAS)
+@each_of("name", SCHEMAS)
 def test_page_has_table(name: str) -> None:
     """Each schema has a section of its title, with its link and a row for each key."""
     section = PAGE.partition(f"\n### {SCHEMAS[name]['title']}\n")[2].partition("\n### ")[0]

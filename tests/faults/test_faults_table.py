@@ -7,7 +7,7 @@ import re
 from functools import cache
 from pathlib import Path
 
-import pytest
+from tests.tables import each_of
 
 ROOT = Path(__file__).resolve().parents[2]
 NUMBERS = [
@@ -61,10 +61,9 @@ def test_faults_table_whole() -> None:
     assert faults == sorted(faults)
 
 
-@pytest.mark.parametrize(
-    ("number", "cell"),
+@each_of(
+    "number, cell",
     [(number, cell) for number, _, _, cell in rows()],
-    ids=[number for number, *_ in rows()],
 )
 def test_faults_table_names_tests_that_exist(number: str, cell: str) -> None:
     """A row names existing tests, or says why there is none."""

@@ -5,10 +5,9 @@ from __future__ import annotations
 import pickle
 import re
 
-import pytest
-
 from kafka_drain import errors
 from kafka_drain.errors import KafkaDrainError, TerminalError, TransientError
+from tests.tables import each_of
 
 CLASSES: list[type[KafkaDrainError]] = [getattr(errors, name) for name in errors.__all__]
 CAUSES = [c for c in CLASSES if c not in (KafkaDrainError, TerminalError, TransientError)]
@@ -21,7 +20,7 @@ def test_errors_all() -> None:
     assert defined == set(errors.__all__)
 
 
-@pytest.mark.parametrize("error", CLASSES)
+@each_of("error", CLASSES)
 def test_error_pickles(error: type[KafkaDrainError]) -> None:
     """An error comes out of a pickle with its type and message."""
     raised = error("a-0 [1, 2): é")
@@ -33,13 +32,13 @@ def test_error_pickles(error: type[KafkaDrainError]) -> None:
     assert raised.args == loaded.args
 
 
-@pytest.mark.parametrize("error", CAUSES)
+@each_of("error", CAUSES)
 def test_error_terminal_or_transient(error: type[KafkaDrainError]) -> None:
     """Each cause says whether a retry can help, and not both."""
     assert issubclass(error, TerminalError) != issubclass(error, TransientError)
 
 
-@pytest.mark.parametrize("error", CLASSES)
+@each_of("error", CLASSES)
 def test_error_docstring(error: type[KafkaDrainError]) -> None:
     """Each class says when it is raised."""
     assert re.fullmatch(r"Raised (when|in) .*\.", str(error.__doc__))

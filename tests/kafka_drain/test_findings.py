@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import json
 
-import pytest
-
 from kafka_drain.findings import Finding, Reason, errors, summary
+from tests.tables import each_of
 
 
 def test_reason_codes_unique() -> None:
@@ -17,7 +16,7 @@ def test_reason_codes_unique() -> None:
     assert len(set(codes)) == len(codes)
 
 
-@pytest.mark.parametrize("reason", list(Reason), ids=str)
+@each_of("reason", list(Reason))
 def test_reason_explained(reason: Reason) -> None:
     """Each reason is an error or a warning, and says what it means and what to do."""
     assert reason.severity in ("error", "warning")

@@ -16,6 +16,7 @@ from kafka_drain import sizing
 from kafka_drain.errors import ConfigError
 from kafka_drain.sizing import Between, Load, drain_seconds, size_of
 from kafka_drain_spark import send
+from tests.tables import each_of
 
 RESULTS: dict[str, Any] = json.loads(
     (Path(__file__).parents[2] / "benchmarks" / "results.json").read_text()
@@ -143,8 +144,8 @@ def test_drain_seconds(records: float, partitions: int, cores: int, expected: fl
     assert drain_seconds(records, 100, partitions, cores) == pytest.approx(expected, abs=1e-4)
 
 
-@pytest.mark.parametrize("name", list(Load.__slots__))
-@pytest.mark.parametrize("value", [0, -1, float("inf"), float("nan")])
+@each_of("name", list(Load.__slots__))
+@each_of("value", [0, -1, float("inf"), float("nan")])
 def test_load_refused(name: str, value: float) -> None:
     """What isn't a number above 0 is refused by its name."""
     with pytest.raises(ConfigError, match=re.escape(name)):

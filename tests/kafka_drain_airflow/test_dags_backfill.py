@@ -15,6 +15,7 @@ from airflow.providers.common.compat.version_compat import AIRFLOW_V_3_2_PLUS
 
 from tests.airflow_program import answer_of
 from tests.kafka_drain.golden import sealed_copy
+from tests.tables import each_of
 
 pytestmark = pytest.mark.skipif(
     not AIRFLOW_V_3_2_PLUS, reason="Airflow loads the commands of other packages since 3.2"
@@ -195,8 +196,8 @@ def ended(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Ended]:
     return {name: Ended(*each) for name, each in found.items()}
 
 
-@pytest.mark.parametrize(
-    ("name", "code", "sentence"),
+@each_of(
+    "name, code, sentence",
     [
         ("dates reversed", 2, "the start date 2026-01-11T.* is after the end date 2026-01-10T"),
         ("dates of the future", 2, "is in the future"),

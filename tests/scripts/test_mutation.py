@@ -17,6 +17,7 @@ from scripts.mutation import (
     held_by,
     read_document,
 )
+from tests.tables import each_of
 
 DIFF = """\
 --- kafka_drain/gaps.py
@@ -88,7 +89,7 @@ def test_survivors() -> None:
     assert set(found) == set(DECIDING)
 
 
-@pytest.mark.parametrize("module", DECIDING)
+@each_of("module", DECIDING)
 def test_deciding_modules(module: str) -> None:
     """The deciding modules exist, and so do the additional tests named for them."""
     assert (ROOT / "plugins" / "kafka_drain" / f"{module.replace('.', '/')}.py").is_file()

@@ -7,7 +7,6 @@ import re
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-import pytest
 from upath import UPath
 
 from kafka_drain.archive.documents import (
@@ -27,6 +26,7 @@ from kafka_drain.archive.documents import (
 )
 from kafka_drain.archive.journal.entries import parse_entry
 from kafka_drain.archive.receipts import parse_receipt
+from tests.tables import each_of
 
 DATA = Path(__file__).parents[2] / "data"
 
@@ -78,7 +78,7 @@ def test_documents_found() -> None:
     assert sum(path.startswith("journal/") for path in paths) > 1
 
 
-@pytest.mark.parametrize(("archive", "path", "again"), DOCUMENTS)
+@each_of("archive, path, again", DOCUMENTS)
 def test_document_written_again(archive: str, path: str, again: Callable[[Path], bytes]) -> None:
     """A document that is read and written again has the bytes that it had."""
     file = DATA / archive / path

@@ -24,6 +24,7 @@ from kafka_drain.archive.frozen_plan import (
 )
 from kafka_drain.errors import ConfigError, PlanChangedError, TerminalError
 from kafka_drain.storage.sealed_json import SealError, check_seal
+from tests.tables import each_of
 
 NOW = datetime(2026, 1, 1, 12, tzinfo=timezone.utc)
 NEW, STARTED, DONE = State.NEW, State.STARTED, State.DONE
@@ -56,10 +57,10 @@ def frozen(**changes: Any) -> FrozenPlan:
     return replace(plan, sha256=check_seal(plan.to_bytes()))
 
 
-@pytest.mark.parametrize("own", [False, True])
-@pytest.mark.parametrize("state", list(State))
-@pytest.mark.parametrize("expired", [False, True])
-@pytest.mark.parametrize("changed", [False, True])
+@each_of("own", [False, True])
+@each_of("state", list(State))
+@each_of("expired", [False, True])
+@each_of("changed", [False, True])
 def test_decide(own: bool, state: State, expired: bool, changed: bool) -> None:
     """Every combination has exactly one decision, and only a new, own, same one in time runs."""
     case = (own, state, expired, changed)

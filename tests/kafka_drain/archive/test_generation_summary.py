@@ -19,6 +19,7 @@ from kafka_drain.archive.receipts import FileSet, Receipt, SealedContent, Sealed
 from kafka_drain.intervals import TimeRange
 from kafka_drain.offsets import TopicPartition
 from kafka_drain.storage.sealed_json import seal
+from tests.tables import each_of
 
 ROW = SummaryRow("000000000000.json", "a" * 64, "2026-01-01T00:00:00Z", 9, 8, 2, 70, 5, 20, False)
 NEXT = replace(ROW, name="000000000001.json", sha256="b" * 64, first_timestamp=15)
@@ -163,7 +164,7 @@ def test_summary_bytes() -> None:
     assert made == Summary(3, (SummaryRow.of(receipt([[(1, 2)]])),))
 
 
-@pytest.mark.parametrize("at", range(0, len(SUMMARY.to_bytes()), 7))
+@each_of("at", range(0, len(SUMMARY.to_bytes()), 7))
 def test_parse_summary_changed(at: int) -> None:
     """A single changed byte is noticed."""
     content = bytearray(SUMMARY.to_bytes())

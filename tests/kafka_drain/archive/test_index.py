@@ -51,6 +51,7 @@ from kafka_drain.gaps import GapReason
 from kafka_drain.intervals import TimeRange
 from kafka_drain.offsets import OffsetRange, TopicPartition, merge
 from kafka_drain.storage.sealed_json import seal
+from tests.tables import each_of
 
 P0, P1 = TopicPartition("t", 0), TopicPartition("t", 1)
 IDS = {"t": "id"}
@@ -323,8 +324,8 @@ def test_left_out_others() -> None:
     assert "a" not in left_out(index, Asked(), turn, ["windows/repair"]).windows
 
 
-@pytest.mark.parametrize("stride", range(1, 11))
-@pytest.mark.parametrize("portions", [1, 2, 3, 7, 8, 33, 64])
+@each_of("stride", range(1, 11))
+@each_of("portions", [1, 2, 3, 7, 8, 33, 64])
 def test_in_turn_all(portions: int, stride: int) -> None:
     """Each portion comes within days, also if only each second or third turn is asked for."""
     rows = [[number] for number in range(portions)]
@@ -874,7 +875,7 @@ def test_index_bytes() -> None:
     assert parse_index(content).to_bytes() == content
 
 
-@pytest.mark.parametrize("at", range(0, len(INDEX.to_bytes()), 37))
+@each_of("at", range(0, len(INDEX.to_bytes()), 37))
 def test_parse_index_changed(at: int) -> None:
     """A single changed byte is found."""
     content = bytearray(INDEX.to_bytes())

@@ -16,6 +16,7 @@ from kafka_drain.offsets import OffsetRange, TopicPartition
 from kafka_drain.proof.offset_checks import Segment
 from kafka_drain.proof.sealing import Identity, seal_deletion, seal_segment, seal_window
 from tests.kafka_drain.drained import contents_of
+from tests.tables import each_of
 
 P0 = TopicPartition("t", 0)
 IDENTITY = Identity("p", "c", {"t": "id"})
@@ -116,7 +117,7 @@ def _of_partition(receipt: Receipt, partition: int) -> Any:
     return replace(file, contents=(replace(file.contents[0], partition=partition),))
 
 
-@pytest.mark.parametrize("told", WRONG)
+@each_of("told", WRONG)
 def test_contradiction(told: str) -> None:
     """Whatever figure of a receipt is wrong, arithmetic says so, without reading a file."""
     changed = WRONG[told](SECOND)

@@ -35,6 +35,7 @@ from kafka_drain.findings import Finding, Reason
 from kafka_drain.proof.report import Report
 from kafka_drain.proof.validation import validate_archive
 from tests.kafka_drain.golden import golden_cluster, golden_copy
+from tests.tables import each_of
 
 AT = "2026-01-01T00:00:00.000+00:00"
 KEY = SchemaKey(document="registry.json", subject="t-value", version=1)
@@ -77,9 +78,7 @@ def check(root: Path, named: dict[int, str] | None = None, whole: bool = True) -
     return check_schemas(UPath(root), named or {}, SEALS.newest(UPath(root)), whole=whole)
 
 
-@pytest.mark.parametrize(
-    ("sealed", "before", "now"), [*product((None, "a"), (None, "a", "x"), (None, "a", "b", "x"))]
-)
+@each_of("sealed, before, now", [*product((None, "a"), (None, "a", "x"), (None, "a", "b", "x"))])
 def test_renewed(sealed: str | None, before: str | None, now: str | None) -> None:
     """A new schema is sealed; a sealed one changes only if the run found it intact."""
 

@@ -24,6 +24,7 @@ from kafka_drain.archive.segment_overlaps import (
 from kafka_drain.findings import Finding, Reason
 from kafka_drain.gaps import GapReason
 from kafka_drain.offsets import OffsetRange, TopicPartition
+from tests.tables import each_of
 
 P0, P1 = TopicPartition("t", 0), TopicPartition("t", 1)
 
@@ -33,8 +34,8 @@ def claim(owner: str, start: int, end: int, *stands_for: str, left: int = 0) -> 
     return Claim(owner, "id", P0, OffsetRange(start, end), frozenset(stands_for), left)
 
 
-@pytest.mark.parametrize(
-    ("same", "forth", "back", "twice", "left"),
+@each_of(
+    "same, forth, back, twice, left",
     list(product([True, False], [True, False], [True, False], [1, 3], [0, 2, 3])),
 )
 def test_may_overlap(same: bool, forth: bool, back: bool, twice: int, left: int) -> None:

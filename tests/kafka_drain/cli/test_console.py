@@ -16,6 +16,7 @@ from kafka_drain.cli.main import COMMANDS, main
 from tests.integration.command_line import run_module
 from tests.kafka_drain.golden import golden_copy
 from tests.pseudo_terminal import ROOT, Seen, at_terminal
+from tests.tables import each_of
 
 LINES = [
     "drain flights: 200,000 offsets planned",
@@ -321,7 +322,7 @@ def test_error_at_terminal(tmp_path: Path) -> None:
     assert "check the path" in seen.sent
 
 
-@pytest.mark.parametrize("name", ["", *COMMANDS])
+@each_of("name", ["", *COMMANDS])
 def test_help_fits_80_columns(
     name: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -22,6 +22,7 @@ from kafka_drain.cli import commands
 from kafka_drain.cli.main import COMMANDS, GROUPS, main, parser
 from kafka_drain.errors import KafkaUnavailableError
 from tests.kafka_drain.golden import MANIFEST, sealed_copy
+from tests.tables import each_of
 
 LOADED_FOR_HELP = """
 import sys
@@ -54,7 +55,7 @@ def test_commands_are_modules() -> None:
     assert found == {name.replace("-", "_") for name in COMMANDS} | SHARED
 
 
-@pytest.mark.parametrize("name", COMMANDS)
+@each_of("name", COMMANDS)
 def test_parser_of_one_command(name: str) -> None:
     """A command's help is the same whether the others have been imported or not."""
     alone, all_of_them = subparsers(parser([name]))[name], subparsers(parser())[name]

@@ -24,13 +24,14 @@ from kafka_drain.config.checks import (
 )
 from kafka_drain.config.values import Values
 from kafka_drain.errors import ConfigError
+from tests.tables import each_of
 
 # 2026-01-01T00:00:00 UTC
 NEW_YEAR = 1767225600000
 
 
-@pytest.mark.parametrize(
-    ("check", "value", "expected"),
+@each_of(
+    "check, value, expected",
     [
         (integer(1), 1, "1"),
         (integer(1), "50000", "50000"),
@@ -89,8 +90,8 @@ def test_check_accepted_per_partition(check: Check, value: Any, expected: object
     assert expected == json.loads(check("option", value))
 
 
-@pytest.mark.parametrize(
-    ("check", "value", "accepted"),
+@each_of(
+    "check, value, accepted",
     [
         (integer(1), 0, "a whole number, at least 1"),
         (integer(-1), -2, "a whole number, at least -1"),

@@ -14,6 +14,7 @@ from kafka_drain.config.sink_options import COMPRESSIONS
 from kafka_drain.config.spark_conf import DEFAULT_LOG_LEVELS
 from kafka_drain.errors import ConfigError
 from kafka_drain.storage.immutability import Immutability
+from tests.tables import each_of
 
 
 def make(**changes: Any) -> Pipeline:
@@ -224,8 +225,8 @@ def test_pipeline_source_accepted(source: dict[str, Any]) -> None:
 # values
 
 
-@pytest.mark.parametrize(
-    ("key", "value", "accepted"),
+@each_of(
+    "key, value, accepted",
     [
         ("name", "", "letters, digits"),
         ("name", "my flights", "letters, digits"),

@@ -8,6 +8,7 @@ from kafka_drain.config.pipeline import Pipeline
 from kafka_drain.errors import ConfigError
 from kafka_drain.storage.paths import locate
 from tests.odd_paths import REFUSED, WORKS
+from tests.tables import each_of
 
 
 def declared(path: str) -> Pipeline:
@@ -15,7 +16,7 @@ def declared(path: str) -> Pipeline:
     return Pipeline(name="p", topics=["t"], archive=path)
 
 
-@pytest.mark.parametrize("what", WORKS)
+@each_of("what", WORKS)
 def test_pipeline_odd_path(what: str) -> None:
     """The path stays as it is."""
     path = f"/data/{WORKS[what]}/a"

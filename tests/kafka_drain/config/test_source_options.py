@@ -17,10 +17,11 @@ from kafka_drain.config.source_options import (
     whole_pattern,
 )
 from kafka_drain.errors import ConfigError
+from tests.tables import each_of
 
 
-@pytest.mark.parametrize(
-    ("name", "value", "expected"),
+@each_of(
+    "name, value, expected",
     [
         ("startingOffsets", "latest", "latest"),
         ("startingOffsets", {"t": {"0": 5}}, '{"t": {"0": 5}}'),
@@ -60,8 +61,8 @@ def test_source_options_defaults() -> None:
     assert check_source_options(DEFAULTS) == DEFAULTS
 
 
-@pytest.mark.parametrize(
-    ("name", "value", "accepted"),
+@each_of(
+    "name, value, accepted",
     [
         ("startingOffsets", "banana", 'earliest, latest, or {"topic"'),
         ("startingTimestamp", "now", "milliseconds since 1970"),

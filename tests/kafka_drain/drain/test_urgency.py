@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from itertools import product
 
-import pytest
-
 from kafka_drain.config.watch import Watch
 from kafka_drain.drain.urgency import Backlog, Decision, decide
 from kafka_drain.offsets import TopicPartition
+from tests.tables import each_of
 
 A0, A1, B0 = TopicPartition("a", 0), TopicPartition("a", 1), TopicPartition("b", 0)
 HOUR = 3600.0
@@ -26,8 +25,8 @@ REACHED = {
 BUSY = ("", "a drain is running")
 
 
-@pytest.mark.parametrize(
-    ("has_lag", "has_hours", "expired", "lag", "expiring", "reached", "busy"),
+@each_of(
+    "has_lag, has_hours, expired, lag, expiring, reached, busy",
     [
         row
         for row in product((True, False), (True, False), EXPIRED, LAG, EXPIRING, REACHED, BUSY)

@@ -12,6 +12,7 @@ from kafka_drain.find.criteria import Criteria
 from kafka_drain.find.plan import Position, parts_of
 from kafka_drain.find.rows import bounds_of, rows_inside
 from tests.kafka_drain.find.held_files import A0, A1, held
+from tests.tables import each_of
 
 ROWS: list[dict[str, Any]] = [
     {
@@ -38,8 +39,8 @@ def meets(row: dict[str, Any], criteria: Criteria) -> bool:
     )
 
 
-@pytest.mark.parametrize("cut", [slice(0, 20), slice(7, 16), slice(5, 6), slice(3, 3)])
-@pytest.mark.parametrize(
+@each_of("cut", [slice(0, 20), slice(7, 16), slice(5, 6), slice(3, 3)])
+@each_of(
     "given",
     [
         {},

@@ -12,6 +12,7 @@ from confluent_kafka.admin import TopicDescription
 from kafka_drain.errors import AuthorizationError
 from kafka_drain.kafka.acls import DRAINED, TARGET, require_access
 from kafka_drain.kafka.client_config import KafkaConfig
+from tests.tables import each_of
 
 CONFIG = KafkaConfig({"bootstrap.servers": "k:9092", "sasl.username": "O'Hara"})
 
@@ -54,8 +55,8 @@ def subsets(operations: Sequence[str]) -> list[tuple[str, ...]]:
     return list(chain.from_iterable(combinations(operations, size) for size in sizes))
 
 
-@pytest.mark.parametrize(
-    ("needed", "allowed"),
+@each_of(
+    "needed, allowed",
     [(needed, allowed) for needed in (DRAINED, TARGET) for allowed in subsets(needed)],
 )
 def test_require_access_some(needed: tuple[str, ...], allowed: tuple[str, ...]) -> None:

@@ -30,6 +30,7 @@ from kafka_drain.kafka.error_codes import PASSING, UNAVAILABLE
 from kafka_drain.kafka.reaching import Reached
 from kafka_drain.offsets import TopicPartition
 from tests.kafka_drain.fake_admin import FakeAdmin, FakeClient
+from tests.tables import each_of
 
 ORDERS = TopicPartition("orders", 0)
 
@@ -239,10 +240,13 @@ ABOUT = {
 }
 
 
-@pytest.mark.parametrize("ask", ASKS)
-@pytest.mark.parametrize("code", sorted(UNAVAILABLE))
-def test_ask_login_refused(code: int, ask: Callable[[Admin], object]) -> None:
+@each_of("ask", ASKS)
+@each_of("code", sorted(UNAVAILABLE))
+def test_ask_login_refused(
+    code: int, ask: Callable[[Admin], object], monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Whoever asks, a refused login isn't taken for a broker that is away."""
+    monkeypatch.setattr(admin_module, "BACKOFF_SECONDS", 0.01)
     client = FakeClient(ANSWER, *[code] * 9)
     admin = FakeAdmin(client, 0.01)
     client.reports = (admin.note_refusal, KafkaError(KafkaError._AUTHENTICATION, "no such user"))
@@ -251,10 +255,13 @@ def test_ask_login_refused(code: int, ask: Callable[[Admin], object]) -> None:
         ask(admin)
 
 
-@pytest.mark.parametrize("ask", ASKS)
-@pytest.mark.parametrize("code", sorted(UNAVAILABLE))
-def test_ask_silence(code: int, ask: Callable[[Admin], object]) -> None:
+@each_of("ask", ASKS)
+@each_of("code", sorted(UNAVAILABLE))
+def test_ask_silence(
+    code: int, ask: Callable[[Admin], object], monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Whoever asks, silence is an error that a retry may help, and says what was asked about."""
+    monkeypatch.setattr(admin_module, "BACKOFF_SECONDS", 0.01)
     admin = FakeAdmin(FakeClient(ANSWER, *[code] * 9), 0.01)
 
     about = f"about {ABOUT[ask]}" if ask in ABOUT else "from Kafka at k:1"
@@ -262,8 +269,8 @@ def test_ask_silence(code: int, ask: Callable[[Admin], object]) -> None:
         ask(admin)
 
 
-@pytest.mark.parametrize("ask", ASKS)
-@pytest.mark.parametrize("code", sorted(PASSING | {KafkaError._TIMED_OUT}))
+@each_of("ask", ASKS)
+@each_of("code", sorted(PASSING | {KafkaError._TIMED_OUT}))
 def test_ask_again(code: int, ask: Callable[[Admin], object], monkeypatch: Any) -> None:
     """Whoever asks, a transient error is followed by another attempt."""
     monkeypatch.setattr(admin_module, "BACKOFF_SECONDS", 0.0)

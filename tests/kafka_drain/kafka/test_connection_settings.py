@@ -14,6 +14,7 @@ from confluent_kafka.admin import AdminClient
 from kafka_drain.errors import ConfigError
 from kafka_drain.kafka.client_config import KafkaConfig
 from kafka_drain.kafka.connection_settings import CALLBACKS, PASSED, TABLE, Use
+from tests.tables import each_of
 
 SERVERS = {"bootstrap.servers": "k:1"}
 #: Names of others: confluent-kafka's for Python, Java's, the Schema Registry's, and hidden ones.
@@ -87,9 +88,7 @@ def _given(name: str) -> dict[str, object]:
 
 
 # metadata.broker.list is another name of bootstrap.servers: beside that, it is refused.
-@pytest.mark.parametrize(
-    "name", [name for name in TABLE if name in PASSED and name != "metadata.broker.list"]
-)
+@each_of("name", [name for name in TABLE if name in PASSED and name != "metadata.broker.list"])
 def test_table_passed(name: str) -> None:
     """What is passed reaches our own clients as it was given."""
     made = KafkaConfig(_given(name))
@@ -97,7 +96,7 @@ def test_table_passed(name: str) -> None:
     assert made.for_librdkafka()[name] == _given(name)[name]
 
 
-@pytest.mark.parametrize("name", [n for n, row in TABLE.items() if row.use is Use.OURS])
+@each_of("name", [n for n, row in TABLE.items() if row.use is Use.OURS])
 def test_table_ours(name: str) -> None:
     """What kafka-drain decides reaches neither client, and isn't an error: others may need it."""
     made = KafkaConfig(_given(name))
@@ -106,7 +105,7 @@ def test_table_ours(name: str) -> None:
     assert made.for_java() == (SERVERS, {})
 
 
-@pytest.mark.parametrize("name", [n for n, row in TABLE.items() if row.use is Use.REFUSED])
+@each_of("name", [n for n, row in TABLE.items() if row.use is Use.REFUSED])
 def test_table_refused(name: str) -> None:
     """What is refused is named with its reason, and its value isn't shown."""
     with pytest.raises(ConfigError) as raised:
@@ -187,7 +186,7 @@ def test_table_translated_all() -> None:
     assert set(JAVA) == {name for name, row in TABLE.items() if row.use is Use.TRANSLATED}
 
 
-@pytest.mark.parametrize("name", JAVA)
+@each_of("name", JAVA)
 def test_table_translated(name: str, tmp_path: Path) -> None:
     """What is translated reaches Java's client, where it is."""
     around, value, expected = JAVA[name]
@@ -200,7 +199,7 @@ def test_table_translated(name: str, tmp_path: Path) -> None:
     assert expected in "\n".join(f"{key}={text}" for key, text in (plain | secret).items())
 
 
-@pytest.mark.parametrize("name", sorted(PASSED - set(CALLBACKS)))
+@each_of("name", sorted(PASSED - set(CALLBACKS)))
 def test_table_librdkafka_takes(name: str) -> None:
     """What is passed is no name that confluent-kafka refuses; the value is another matter."""
     said = ""

@@ -23,6 +23,7 @@ from kafka_drain.kafka.logins import (
     msk_region,
     token_callback,
 )
+from tests.tables import each_of
 
 TOKENS = {"bootstrap.servers": "k:1", "sasl.mechanism": "OAUTHBEARER"}
 OIDC = TOKENS | {
@@ -69,8 +70,8 @@ def test_mechanism_of(settings: dict[str, str], mechanism: str) -> None:
     assert mechanism_of(settings) == mechanism
 
 
-@pytest.mark.parametrize(
-    ("settings", "login"),
+@each_of(
+    "settings, login",
     [
         ({}, Login.NONE),
         ({"sasl.mechanism": "PLAIN"}, Login.PASSWORD),

@@ -33,6 +33,7 @@ from kafka_drain.maintenance.retention import (
 from kafka_drain.offsets import OffsetRange, TopicPartition
 from kafka_drain.windows.superseded_files import remove_superseded
 from tests.kafka_drain.made_archive import EPOCH, NOW, MadeArchive
+from tests.tables import each_of
 
 P0, P1 = TopicPartition("t", 0), TopicPartition("t", 1)
 U0 = TopicPartition("u", 0)
@@ -53,7 +54,7 @@ TIMES = [
 ]
 
 
-@pytest.mark.parametrize("times", list(product(TIMES, repeat=2)))
+@each_of("times", list(product(TIMES, repeat=2)))
 def test_is_too_old(times: Sequence[tuple[int | None, bool]]) -> None:
     """A file goes only when the newest records of all its partitions are too old."""
     contents = [SealedContent.of(P0, 0, 9, 10, OLD, time) for time, _ in times]

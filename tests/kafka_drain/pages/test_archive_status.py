@@ -22,6 +22,7 @@ from kafka_drain.pages.archive_status import (
     last_run,
     proof_of,
 )
+from tests.tables import each_of
 
 ANY = object()
 YES, NO = True, False
@@ -46,9 +47,9 @@ STATUSES: list[tuple[tuple[Any, ...], tuple[str, str, bool]]] = [
 ]
 
 
-@pytest.mark.parametrize("seen", list(product((YES, NO), VERDICTS, LastRun, (YES, NO))), ids=str)
-@pytest.mark.parametrize("expires_soon", [YES, NO])
-@pytest.mark.parametrize("has_unknown", [YES, NO])
+@each_of("seen", list(product((YES, NO), VERDICTS, LastRun, (YES, NO))))
+@each_of("expires_soon", [YES, NO])
+@each_of("has_unknown", [YES, NO])
 def test_archive_status(seen: tuple[Any, ...], expires_soon: bool, has_unknown: bool) -> None:
     """An archive is green only when its last validation was complete, and no run ended since."""
     [(words, kind, is_urgent)] = [
@@ -105,7 +106,7 @@ def test_archive_status_order() -> None:
     assert failed.rank == 1
 
 
-@pytest.mark.parametrize(
+@each_of(
     "states",
     [s for n in range(4) for s in product(("success", "failed", "running", "queued"), repeat=n)],
 )
@@ -161,7 +162,7 @@ def test_is_older(
 KINDS = ("good", "quiet", "warning", "bad")
 
 
-@pytest.mark.parametrize("kinds", [k for n in range(4) for k in product(KINDS, repeat=n)], ids=str)
+@each_of("kinds", [k for n in range(4) for k in product(KINDS, repeat=n)])
 def test_headline_kind(kinds: tuple[str, ...]) -> None:
     """All archives together are green only when each is, and there is one."""
     ranks = {"good": 4, "quiet": 3, "warning": 2, "bad": 0}
@@ -172,8 +173,8 @@ def test_headline_kind(kinds: tuple[str, ...]) -> None:
     assert found == ("bad" if urgent else "good" if set(kinds) == {"good"} else "quiet")
 
 
-@pytest.mark.parametrize("has_unknown", [YES, NO])
-@pytest.mark.parametrize("seen", list(product((YES, NO), VERDICTS, (YES, NO), (YES, NO))), ids=str)
+@each_of("has_unknown", [YES, NO])
+@each_of("seen", list(product((YES, NO), VERDICTS, (YES, NO), (YES, NO))))
 def test_proof_of(seen: tuple[bool, str | None, bool, bool], has_unknown: bool) -> None:
     """Sealed offsets are proven by a complete verdict, or by one that only names others.
 
@@ -198,8 +199,8 @@ def test_proof_of(seen: tuple[bool, str | None, bool, bool], has_unknown: bool) 
     )
 
 
-@pytest.mark.parametrize(
-    ("gaps", "has_records", "proof", "colour"),
+@each_of(
+    "gaps, has_records, proof, colour",
     [
         *(({}, records, Proof.PROVEN, "covered") for records in (YES, NO)),
         ({"control": 2}, YES, Proof.PROVEN, "covered"),

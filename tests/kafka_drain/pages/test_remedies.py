@@ -7,6 +7,7 @@ import re
 import shlex
 from dataclasses import replace
 from datetime import datetime, timezone
+from functools import cache
 from itertools import product
 from types import SimpleNamespace
 from typing import Any
@@ -34,6 +35,7 @@ from kafka_drain.proof.note_files import note_name
 from kafka_drain.proof.report import Report
 from kafka_drain.proof.sealed_files import unknown_contents
 from kafka_drain.windows.reprocess.plan import parse_cut
+from tests.tables import each_of
 
 NOW = datetime(2026, 11, 22, 12, tzinfo=timezone.utc)
 ARCHIVE = "/data/flights of today"
@@ -82,12 +84,16 @@ def report_of(reason: Reason) -> dict[str, Any]:
     return report.to_dict()
 
 
+# Making it takes longer than using it a hundred times.
+whole_parser = cache(parser)
+
+
 def run_of(command: list[str], reach: Reach) -> Any:
     """Parse a command of a page as the command line does, and check that it can be carried out."""
     if command[0] != "kafka-drain":
         assert command[1:3] == ["--bootstrap-server", reach.servers or "HOST:PORT"]
         return None
-    options = parser().parse_args(command[1:])
+    options = whole_parser().parse_args(command[1:])
     # As the command does at its start.
     parse_acknowledgements(getattr(options, "acknowledge_expired", ()))
     if command[1] == "reprocess":
@@ -105,8 +111,8 @@ def run_of(command: list[str], reach: Reach) -> Any:
     return options
 
 
-@pytest.mark.parametrize("reach", REACHES.values(), ids=REACHES)
-@pytest.mark.parametrize("reason", Reason, ids=lambda reason: reason.value)
+@each_of("reach", REACHES.values())
+@each_of("reason", Reason)
 def test_page_commands_each_finding(reason: Reason, reach: Reach) -> None:
     """The page of each kind of finding says it in its own sentence, and its commands are whole."""
     overview = OVERVIEW | {"findings": {reason.value: 3}}
@@ -124,7 +130,7 @@ def test_page_commands_each_finding(reason: Reason, reach: Reach) -> None:
         assert note in page
 
 
-@pytest.mark.parametrize("reason", Reason, ids=lambda reason: reason.value)
+@each_of("reason", Reason)
 def test_report_commands_each_finding(reason: Reason) -> None:
     """The commands of a report are those of the archive's page."""
     reach = REACHES["servers and master"]
@@ -246,7 +252,7 @@ STATES: list[tuple[Any, ...]] = [
 ]
 
 
-@pytest.mark.parametrize(("is_readable", "is_damaged", "verdict", "last", "older"), STATES)
+@each_of("is_readable, is_damaged, verdict, last, older", STATES)
 def test_standing_remedy(
     is_readable: bool, is_damaged: bool, verdict: str | None, last: LastRun, older: bool
 ) -> None:

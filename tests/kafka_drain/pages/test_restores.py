@@ -21,6 +21,7 @@ from kafka_drain.pages.restores import (
     restores_page,
 )
 from tests.kafka_drain.archive.test_status import EVIL, Words
+from tests.tables import each_of
 
 NOW = datetime(2026, 11, 24, 12, tzinfo=timezone.utc)
 LINKS = {"home": "", "archives": "/archives"}
@@ -59,7 +60,7 @@ ALL = list(
 )
 
 
-@pytest.mark.parametrize("case", ALL)
+@each_of("case", ALL)
 def test_restore_state(case: tuple[bool, bool | None, int, bool, bool, bool]) -> None:
     """Each combination has one state, and only a verified run is good."""
     receipt, exact, lost, gone, opened, running = case

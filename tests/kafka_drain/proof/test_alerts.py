@@ -12,11 +12,12 @@ from kafka_drain.findings import Finding, Reason
 from kafka_drain.proof.alerts import alerts_of
 from tests.kafka_drain.archive.test_drill_status import NOW as DRILLED
 from tests.kafka_drain.archive.test_drill_status import drill
+from tests.tables import each_of
 
 NOW = datetime(2026, 11, 22, 12, tzinfo=timezone.utc)
 
 
-@pytest.mark.parametrize("reason", list(Reason))
+@each_of("reason", list(Reason))
 def test_alerts_of_findings(reason: Reason) -> None:
     """Whatever makes an archive incomplete is told, and what stands still; other warnings not."""
     found = alerts_of([Finding(reason, "flights-0", "seen")], {}, NOW)

@@ -22,6 +22,7 @@ from kafka_drain.proof.content_checks import (
     judge_reread,
     together,
 )
+from tests.tables import each_of
 
 A, B = "00000000000000aa", "00000000000000bb"
 
@@ -130,9 +131,9 @@ def test_compare_content_nothing_excused() -> None:
     assert compare_content(None, Taken(6, A)) is Content.UNKNOWN
 
 
-@pytest.mark.parametrize("reason", [None, *GapReason])
-@pytest.mark.parametrize("gone", [0, 1])
-@pytest.mark.parametrize("is_changed", [False, True])
+@each_of("reason", [None, *GapReason])
+@each_of("gone", [0, 1])
+@each_of("is_changed", [False, True])
 def test_judge_reread(reason: GapReason | None, gone: int, is_changed: bool) -> None:
     """Equal is only what Kafka holds whole, with no offset at which it may have held more."""
     span = [OffsetRange(3, 5)]
@@ -149,10 +150,10 @@ def test_judge_reread(reason: GapReason | None, gone: int, is_changed: bool) -> 
         assert found is Content.EQUAL
 
 
-@pytest.mark.parametrize("verdict", Content)
-@pytest.mark.parametrize("own", [A, None])
-@pytest.mark.parametrize("elsewhere", [0, 3])
-@pytest.mark.parametrize("is_known", [True, False])
+@each_of("verdict", Content)
+@each_of("own", [A, None])
+@each_of("elsewhere", [0, 3])
+@each_of("is_known", [True, False])
 def test_fingerprint_to_seal(
     verdict: Content, own: str | None, elsewhere: int, is_known: bool
 ) -> None:

@@ -23,6 +23,7 @@ from kafka_drain.proof.validation import validate_archive
 from kafka_drain.windows.receipt_repair import repair_documents
 from tests.kafka_drain.archive.test_soundness import BACKFILL, G1, make_sealed
 from tests.kafka_drain.golden import golden_cluster
+from tests.tables import each_of
 
 RECEIPT = f"{G1}/receipts/000000000012.json"
 COPIED = [
@@ -47,9 +48,9 @@ OTHER = document(pipeline="q")
 TORN = SOUND[:-1]
 
 
-@pytest.mark.parametrize("original", [SOUND, OTHER, TORN, None], ids=["same", "other", "torn", "-"])
-@pytest.mark.parametrize("named", [SOUND, OTHER, None], ids=["named", "named_other", "unnamed"])
-@pytest.mark.parametrize("copy", [SOUND, document(topics={"t": "1"}), OTHER, TORN, b"", b"[]"])
+@each_of("original", [SOUND, OTHER, TORN, None])
+@each_of("named", [SOUND, OTHER, None])
+@each_of("copy", [SOUND, document(topics={"t": "1"}), OTHER, TORN, b"", b"[]"])
 def test_copy_problem(copy: bytes, named: bytes | None, original: bytes | None) -> None:
     """A copy is good if it has the digest that the journal names, or else that of the original.
 

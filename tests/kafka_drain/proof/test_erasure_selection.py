@@ -15,6 +15,7 @@ from kafka_drain.archive.receipts import SealedContent
 from kafka_drain.data_files.records import SCHEMA
 from kafka_drain.offsets import TopicPartition
 from kafka_drain.proof.erasure_selection import Named
+from tests.tables import each_of
 
 SALT = bytes(range(32))
 #: The largest offset that a file may have.
@@ -111,9 +112,9 @@ def test_rows_of_headers() -> None:
     assert found.columns == ["headers"]
 
 
-@pytest.mark.parametrize("unit", ["s", "ms", "us", "ns"])
-@pytest.mark.parametrize(
-    ("bounds", "expected"),
+@each_of("unit", ["s", "ms", "us", "ns"])
+@each_of(
+    "bounds, expected",
     [
         ({"from_ms": 2_000}, [2, 3, 4]),
         ({"to_ms": 2_000}, [0, 1]),

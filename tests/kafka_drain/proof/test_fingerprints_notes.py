@@ -9,6 +9,7 @@ import pytest
 from kafka_drain.offsets import OffsetRange, TopicPartition
 from kafka_drain.proof.content_checks import Taken
 from kafka_drain.proof.fingerprints import BatchNote, combined, notes_fit, parse_note
+from tests.tables import each_of
 
 P0, P1 = TopicPartition("t", 0), TopicPartition("t", 1)
 Bounds = Mapping[TopicPartition, tuple[int, int]]
@@ -99,7 +100,7 @@ def test_parse_note_limits(more: dict[str, object], taken: Taken) -> None:
     assert found.taken == taken
 
 
-@pytest.mark.parametrize(
+@each_of(
     "more",
     [
         {"records": "3"},
@@ -129,7 +130,6 @@ def test_parse_note_limits(more: dict[str, object], taken: Taken) -> None:
         {"skipped": [{"topic": "t", "partition": 0, "start": 4, "end": 2}]},
         {"skipped": {"topic": "t"}},
     ],
-    ids=str,
 )
 def test_parse_note_not_valid(more: dict[str, object]) -> None:
     """A note that contradicts itself, or is of another form, says nothing."""

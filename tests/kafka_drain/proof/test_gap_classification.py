@@ -11,6 +11,7 @@ from kafka_drain.archive.receipts import KafkaBounds
 from kafka_drain.gaps import Gap, GapReason
 from kafka_drain.offsets import OffsetRange, TopicPartition
 from kafka_drain.proof.gap_classification import Look, Seen, classify
+from tests.tables import each_of
 
 TP = TopicPartition("t", 0)
 R = OffsetRange
@@ -62,8 +63,8 @@ PLACES = {
 }
 
 
-@pytest.mark.parametrize(
-    ("where", "is_committed", "is_written", "is_marker", "is_compacted"),
+@each_of(
+    "where, is_committed, is_written, is_marker, is_compacted",
     [
         (where, committed, written, marker, compacted)
         for where, committed, written, marker, compacted in product(PLACES, *[(False, True)] * 4)

@@ -21,6 +21,7 @@ from kafka_drain.proof.gap_explanation import (
 )
 from kafka_drain.proof.sealing import Identity
 from tests.kafka_drain.fake_cluster import FakeCluster, Log
+from tests.tables import each_of
 
 TP, OTHER, AGAIN = (TopicPartition(name, 0) for name in ("t", "other", "again"))
 R = OffsetRange
@@ -118,8 +119,8 @@ def test_explain_gaps_acknowledged_unexplained(monkeypatch: Any) -> None:
     ]
 
 
-@pytest.mark.parametrize("reason", list(GapReason), ids=str)
-@pytest.mark.parametrize("then", [None, False, True])
+@each_of("reason", list(GapReason))
+@each_of("then", [None, False, True])
 def test_as_of_then(reason: GapReason, then: bool | None) -> None:
     """Only compaction of then explains; and it explains nothing that has a reason of its own."""
     gap = Gap(TP, R(0, 10), reason)
@@ -252,8 +253,8 @@ def test_same_topics() -> None:
         same_topics(IDENTITY, {"t"}, cluster(id="x"))
 
 
-@pytest.mark.parametrize("reason", list(GapReason), ids=str)
-@pytest.mark.parametrize("is_acknowledged", [False, True])
+@each_of("reason", list(GapReason))
+@each_of("is_acknowledged", [False, True])
 def test_gap_findings(reason: GapReason, is_acknowledged: bool) -> None:
     """What is accepted is a warning, what isn't harmless an error with what can be said of it."""
     found = gap_findings([Gap(TP, R(3, 7), reason, is_acknowledged)])

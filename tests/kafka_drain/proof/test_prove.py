@@ -28,6 +28,7 @@ from kafka_drain.proof.prove import (
 )
 from kafka_drain.proof.sealing import Identity
 from kafka_drain.proof.segment_proof import CheckedSegment
+from tests.tables import each_of
 
 TP = TopicPartition("t", 0)
 QUIET = TopicPartition("quiet", 0)
@@ -171,9 +172,9 @@ def test_prove_longest_run(found: list[tuple[bool, bool]]) -> None:
     assert sealed_batches(of) == list(range(first))
 
 
-@pytest.mark.parametrize("read_up_to", [-1, 0, 1, 2])
-@pytest.mark.parametrize("after", ["id-of-t", "another", None])
-@pytest.mark.parametrize("now", ["id-of-t", "another", None])
+@each_of("read_up_to", [-1, 0, 1, 2])
+@each_of("after", ["id-of-t", "another", None])
+@each_of("now", ["id-of-t", "another", None])
 def test_prove_topic_ids(read_up_to: int, after: str | None, now: str | None) -> None:
     """The ids that a drain saw decide for the batches it read, those of now for later ones."""
     of = evidence(

@@ -9,9 +9,10 @@ from kafka_drain.output import Level, level_of
 from kafka_drain.pages.report import report_page
 from kafka_drain.proof.report import Report
 from kafka_drain.proof.report_text import report_lines
+from tests.tables import each_of
 
 
-@pytest.mark.parametrize("reason", Reason)
+@each_of("reason", Reason)
 def test_report_lines_finding(reason: Reason) -> None:
     """A finding's severity decides what its line means, whatever its words are."""
     report = Report("/archive", "flights")

@@ -21,6 +21,7 @@ from kafka_drain.proof.rewritten_log import (
     newest_records,
     rewritten_text,
 )
+from tests.tables import each_of
 
 A, B = TopicPartition("t", 0), TopicPartition("t", 1)
 SAME, REWRITTEN, UNKNOWN = Verdict.SAME, Verdict.REWRITTEN, Verdict.UNKNOWN
@@ -38,8 +39,8 @@ def compacted(before: SeenRecord, archived: str | None) -> LogNow:
     return LogNow(0, 30, seen(25), True, before, archived)
 
 
-@pytest.mark.parametrize(
-    ("archived", "there", "verdict", "why"),
+@each_of(
+    "archived, there, verdict, why",
     [
         (SealedTail.of(19, "aa"), now(seen()), SAME, ""),
         (SealedTail.of(19, "without-headers"), now(seen()), SAME, ""),

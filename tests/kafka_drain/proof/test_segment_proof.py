@@ -17,6 +17,7 @@ from kafka_drain.proof.segment_proof import (
     provable,
     segment_of,
 )
+from tests.tables import each_of
 
 P0, P1 = TopicPartition("t", 0), TopicPartition("t", 1)
 #: Batches 3 to 5, whose own ends are forgotten, and batch 6; partition 1 came with the latter.
@@ -102,8 +103,8 @@ HARMLESS = {
 }
 
 
-@pytest.mark.parametrize(
-    ("damaged", "reason", "acknowledged", "where"),
+@each_of(
+    "damaged, reason, acknowledged, where",
     list(
         product(
             (set(), {2}, {3}, {5}, {6}, {7}, {None}, {3, 6}),
@@ -112,7 +113,6 @@ HARMLESS = {
             (5, 15),
         )
     ),
-    ids=str,
 )
 def test_check_segments(
     damaged: set[int | None], reason: GapReason | None, acknowledged: bool, where: int
@@ -138,9 +138,7 @@ def test_check_segments_without_files() -> None:
     assert (found.files, found.gaps, found.is_sound) == ([], [], True)
 
 
-@pytest.mark.parametrize(
-    ("sound", "sealable"), list(product(product((True, False), repeat=3), repeat=2)), ids=str
-)
+@each_of("sound, sealable", list(product(product((True, False), repeat=3), repeat=2)))
 def test_provable(sound: tuple[bool, ...], sealable: tuple[bool, ...]) -> None:
     """Segments are sealed in order, up to the first with which something is wrong."""
     parts = [Segment(n, n, {}) for n in range(3)]

@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-import pytest
-
 from kafka_drain.gaps import Gap, GapReason
 from kafka_drain.offsets import OffsetRange, TopicPartition
 from kafka_drain.proof.gap_explanation import split_read
+from tests.tables import each_of
 
 TP = TopicPartition("t", 0)
 R = OffsetRange
 
 
-@pytest.mark.parametrize("reason", list(GapReason), ids=str)
-@pytest.mark.parametrize(
-    ("were_read", "expired", "rest"),
+@each_of("reason", list(GapReason))
+@each_of(
+    "were_read, expired, rest",
     [
         ([], [], [R(3, 9)]),
         ([R(0, 3), R(9, 12)], [], [R(3, 9)]),

@@ -36,6 +36,7 @@ from tests.kafka_drain.golden import (
     sealed_copy,
     state_of,
 )
+from tests.tables import each_of
 
 
 @pytest.fixture
@@ -123,9 +124,9 @@ def test_validate_line_too_many_and_new_batch(archive: Archive, folder: Path) ->
     assert summary(errors(report.findings)) == {"manifest_changed": 1}
 
 
-@pytest.mark.parametrize("batch", [None, 3, 9, 10])
-@pytest.mark.parametrize("compacted", [None, 4, 9, 14])
-@pytest.mark.parametrize("last_sealed", [-1, 4, 9])
+@each_of("batch", [None, 3, 9, 10])
+@each_of("compacted", [None, 4, 9, 14])
+@each_of("last_sealed", [-1, 4, 9])
 def test_is_of_sealed_batch(batch: int | None, compacted: int | None, last_sealed: int) -> None:
     """A line is of a sealed batch when its own is, or all that it may be of."""
     line = SinkFile("part-1", 1, 0, batch, "log")

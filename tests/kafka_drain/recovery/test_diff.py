@@ -38,6 +38,7 @@ from kafka_drain.recovery.diff import (
 )
 from kafka_drain.recovery.restored import Restored, SentTo, Translated
 from tests.kafka_drain.cluster_states import group
+from tests.tables import each_of
 
 TOPIC = TopicState("orders", "id", 3, 2, {"retention.ms": "1000"}, {"min.insync.replicas": "2"})
 READ = Acl("topic", "orders", "literal", "User:a", "*", "read", "allow")
@@ -578,11 +579,11 @@ def test_compare_part_not_archived(part: Part) -> None:
     assert len(rows(ours, target(acls=(READ,)))) == (0 if part == Part.ACLS else 1)
 
 
-@pytest.mark.parametrize("kind", Kind)
-@pytest.mark.parametrize("action", Action)
-@pytest.mark.parametrize("lowers", ["", "less"])
-@pytest.mark.parametrize("accept", [False, True])
-@pytest.mark.parametrize("is_wanted", [False, True])
+@each_of("kind", Kind)
+@each_of("action", Action)
+@each_of("lowers", ["", "less"])
+@each_of("accept", [False, True])
+@each_of("is_wanted", [False, True])
 def test_chosen(kind: Kind, action: Action, lowers: str, accept: bool, is_wanted: bool) -> None:
     """Only chosen additions and changes are applied, and less safe ones only if accepted."""
     row = Row(kind, "a", action, None, None, lowers=lowers)

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import pytest
-
 from kafka_drain.kafka.cluster_state import Acl
 from kafka_drain.recovery.safety import lowered_by, opened_by
+from tests.tables import each_of
 
 
-@pytest.mark.parametrize(
-    ("name", "now", "then", "lowers"),
+@each_of(
+    "name, now, then, lowers",
     [
         ("retention.ms", "-1", "604800000", "deletes records that it keeps now"),
         ("retention.ms", "604800000", "-1", ""),
@@ -41,10 +40,10 @@ def test_lowered_by(name: str, now: str | None, then: str, lowers: str) -> None:
     assert lowered_by(name, now, then) == lowers
 
 
-@pytest.mark.parametrize("permission", ["allow", "deny"])
-@pytest.mark.parametrize("principal", ["User:a", "User:*"])
-@pytest.mark.parametrize(
-    ("resource", "operation", "is_wide"),
+@each_of("permission", ["allow", "deny"])
+@each_of("principal", ["User:a", "User:*"])
+@each_of(
+    "resource, operation, is_wide",
     [
         ("topic", "read", False),
         ("topic", "all", False),

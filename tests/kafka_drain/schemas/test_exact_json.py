@@ -15,6 +15,7 @@ from kafka_drain.republish.changing.json_fields import JsonFields
 from kafka_drain.schemas.exact_json import decoded, same
 from kafka_drain.schemas.payloads import plain
 from kafka_drain.schemas.value_path import ValuePath
+from tests.tables import each_of
 
 HUGE = "9" * 5000
 
@@ -55,7 +56,7 @@ NUMBERS = [
 ]
 
 
-@pytest.mark.parametrize(("held", "wanted", "matches"), NUMBERS)
+@each_of("held, wanted, matches", NUMBERS)
 def test_value_path_numbers(held: str, wanted: str, matches: bool) -> None:
     """A condition compares all digits of a number in a document."""
     document = plain(f'{{"n": {held}, "x": NaN}}'.encode())

@@ -8,6 +8,7 @@ import pytest
 
 from kafka_drain.errors import ConfigError
 from kafka_drain.schemas.value_path import ValuePath
+from tests.tables import each_of
 
 VALUE: dict[str, Any] = {
     "order": {"id": 42, "items": [{"sku": "a"}, {"sku": "b"}], "paid": True, "note": None},
@@ -17,8 +18,8 @@ VALUE: dict[str, Any] = {
 }
 
 
-@pytest.mark.parametrize(
-    ("path", "matches"),
+@each_of(
+    "path, matches",
     [
         ("$", True),
         ("$.order", True),

@@ -6,6 +6,7 @@ import pytest
 
 from kafka_drain.errors import ConfigError
 from kafka_drain.storage.hdfs_settings import is_kerberized, name_nodes, parse_settings
+from tests.tables import each_of
 
 PAIR = {
     "dfs.nameservices": "ns1, ns2",
@@ -24,8 +25,8 @@ BY_HTTPS = {
 SINGLE = {"fs.defaultFS": "hdfs://one:8020", "dfs.namenode.http-address": "0.0.0.0:50070"}
 
 
-@pytest.mark.parametrize(
-    ("authority", "settings", "urls"),
+@each_of(
+    "authority, settings, urls",
     [
         ("one", {}, ["http://one:9870"]),
         ("one:8020", {}, ["http://one:9870"]),

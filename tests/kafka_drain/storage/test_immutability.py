@@ -19,6 +19,7 @@ from kafka_drain.storage.immutability import (
     to_set,
     weakened,
 )
+from tests.tables import each_of
 
 NOW = datetime(2026, 1, 1, 12, tzinfo=timezone.utc)
 DAY = timedelta(days=1)
@@ -67,8 +68,8 @@ def test_is_locked(until: datetime | None, is_locked: bool, mode: Mode, on_hold:
     assert held.is_locked(NOW) == (is_locked or on_hold)
 
 
-@pytest.mark.parametrize("wanted", [Retention(mode, NOW + 5 * DAY) for mode in MODES])
-@pytest.mark.parametrize(("found_mode", "days"), [(None, 0), *product(MODES, (-1, 0, 4, 5, 6))])
+@each_of("wanted", [Retention(mode, NOW + 5 * DAY) for mode in MODES])
+@each_of("found_mode, days", [(None, 0), *product(MODES, (-1, 0, 4, 5, 6))])
 def test_to_set(found_mode: Mode | None, days: int, wanted: Retention) -> None:
     """A lock is asked for where there is none, or an earlier or weaker one; none gets weaker."""
     found = None if found_mode is None else Retention(found_mode, NOW + days * DAY)

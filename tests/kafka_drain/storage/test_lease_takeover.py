@@ -8,6 +8,7 @@ from itertools import product
 import pytest
 
 from kafka_drain.storage.lease_takeover import Takeover, clock_ahead, may_take_over
+from tests.tables import each_of
 
 NOW = datetime(2026, 1, 1, 12, tzinfo=timezone.utc)
 LASTS = timedelta(seconds=60)
@@ -44,9 +45,7 @@ def decided(*, ends: str, is_renewed: bool | None, is_own: bool) -> Takeover:
     )
 
 
-@pytest.mark.parametrize(
-    ("ends", "is_renewed"), list(product({**STALE, **NEAR, **FAR}, (None, False, True)))
-)
+@each_of("ends, is_renewed", list(product({**STALE, **NEAR, **FAR}, (None, False, True))))
 def test_may_take_over_all(ends: str, is_renewed: bool | None) -> None:
     """A lease that ran out may be taken over; one from the future when nobody renews it."""
     found = decided(ends=ends, is_renewed=is_renewed, is_own=False)

@@ -13,6 +13,7 @@ from kafka_drain.storage.webhdfs_answers import (
     meaning_of,
     pause_after,
 )
+from tests.tables import each_of
 
 
 def remote(exception: str, message: object = "why\n\tat java\n\tat java") -> bytes:
@@ -20,8 +21,8 @@ def remote(exception: str, message: object = "why\n\tat java\n\tat java") -> byt
     return json.dumps({"RemoteException": said}).encode()
 
 
-@pytest.mark.parametrize(
-    ("status", "content", "meaning"),
+@each_of(
+    "status, content, meaning",
     [
         (200, b"", Meaning.DONE),
         (201, remote("StandbyException"), Meaning.DONE),

@@ -15,13 +15,12 @@ from kafka_drain.windows.repair_steps import (
     may_be_sealed_entry,
     may_be_sealed_receipt,
 )
+from tests.tables import each_of
 
 BOTH = (False, True)
 
 
-@pytest.mark.parametrize(
-    ("seen", "is_named", "has_copy", "may_forget"), list(product(Seen, BOTH, BOTH, BOTH))
-)
+@each_of("seen, is_named, has_copy, may_forget", list(product(Seen, BOTH, BOTH, BOTH)))
 def test_judge_sealed(seen: Seen, is_named: bool, has_copy: bool, may_forget: bool) -> None:
     """Every combination: what is named comes back or stays to be restored, the rest is no proof."""
     step = judge_sealed(seen, is_named=is_named, has_copy=has_copy, may_forget=may_forget)
@@ -62,9 +61,9 @@ def test_may_be_sealed_entry(number: int, known: int, has_head: bool, expected: 
 A, B, C = (f"{number:012d}.json" for number in (3, 5, 7))
 
 
-@pytest.mark.parametrize("name", [A, B, C])
-@pytest.mark.parametrize("tip", [None, Tip(B, 2, "tip")])
-@pytest.mark.parametrize(("is_followed", "is_open", "is_sure"), list(product(BOTH, BOTH, BOTH)))
+@each_of("name", [A, B, C])
+@each_of("tip", [None, Tip(B, 2, "tip")])
+@each_of("is_followed, is_open, is_sure", list(product(BOTH, BOTH, BOTH)))
 def test_may_be_sealed_receipt(
     name: str, tip: Tip | None, is_followed: bool, is_open: bool, is_sure: bool
 ) -> None:

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from kafka_drain.offsets import OffsetRange, TopicPartition
 from kafka_drain.windows.time_bounds import LOOKAHEAD, TimeBounds, divide, is_divide
 from tests.kafka_drain.fake_cluster import FakeCluster, Log
+from tests.tables import each_of
 
 P = TopicPartition("t", 0)
 #: Records of later times than this one are from the future.
@@ -39,8 +40,8 @@ def at(times: list[int], time: int, **options: Any) -> int:
     return bounds(times, **options).of(time, [P], {})[P]
 
 
-@pytest.mark.parametrize(
-    ("times", "time", "expected"),
+@each_of(
+    "times, time, expected",
     [
         # in order
         ([1, 2, 3], 0, 0),
@@ -109,9 +110,9 @@ def test_bounds_known(monkeypatch: pytest.MonkeyPatch) -> None:
     assert asked == [({P: 3}, LOOKAHEAD + 1)]
 
 
-@pytest.mark.parametrize("count", [LOOKAHEAD, LOOKAHEAD + 1, LOOKAHEAD + 2, 3 * LOOKAHEAD])
-@pytest.mark.parametrize("end", [50, 2 * LOOKAHEAD, 2 * LOOKAHEAD + 1, 2 * LOOKAHEAD + 2, 999])
-@pytest.mark.parametrize("step", [1, 2])
+@each_of("count", [LOOKAHEAD, LOOKAHEAD + 1, LOOKAHEAD + 2, 3 * LOOKAHEAD])
+@each_of("end", [50, 2 * LOOKAHEAD, 2 * LOOKAHEAD + 1, 2 * LOOKAHEAD + 2, 999])
+@each_of("step", [1, 2])
 def test_bounds_read_on(count: int, end: int, step: int) -> None:
     """Records that one request doesn't have are read when they are needed, each once."""
     log = {step * n: n for n in range(count)}

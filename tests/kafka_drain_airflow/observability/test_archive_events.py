@@ -20,6 +20,7 @@ from kafka_drain_airflow.observability.archive_events import (
     tell_validated,
 )
 from tests.odd_paths import WORKS
+from tests.tables import each_of
 
 PIPELINE = Pipeline(name="orders", topics=["orders"], archive="/archives/orders")
 
@@ -129,7 +130,7 @@ def test_tell_without_events() -> None:
     tell_replaced([replaced_alias(PIPELINE)], {}, PIPELINE, {})
 
 
-@pytest.mark.parametrize("what", WORKS)
+@each_of("what", WORKS)
 def test_archive_asset_odd_path(what: str) -> None:
     """Airflow takes the URI of each path, keeps it as it is, and leads back to one archive."""
     path = f"/data/{WORKS[what]}/a"

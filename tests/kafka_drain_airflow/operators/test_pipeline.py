@@ -13,6 +13,7 @@ from kafka_drain.config.pipeline import Pipeline
 from kafka_drain.errors import ConfigError
 from kafka_drain_airflow import KafkaDrainOperator, PreflightOperator
 from kafka_drain_airflow.operators.pipeline import BELONGS, pipeline_of, refuse_arguments
+from tests.tables import each_of
 
 KEYS: dict[str, Any] = {"name": "orders", "topics": ["orders"], "archive": "/archives/orders"}
 ORDERS = Pipeline(**KEYS, drill={"sample": "whole"})
@@ -72,7 +73,7 @@ def test_pipeline_as_text() -> None:
     assert str(ORDERS) == "orders: ['orders'] to /archives/orders"
 
 
-@pytest.mark.parametrize("name", BELONGS)
+@each_of("name", BELONGS)
 def test_argument_refused(name: str) -> None:
     """An argument of Airflow's Spark operator is refused, and says where its value belongs."""
     says = f"KafkaDrainOperator takes no argument '{name}': (set |kafka-drain sets it itself)"

@@ -20,6 +20,7 @@ from kafka_drain.findings import Reason
 from kafka_drain.proof.report import note_overview, write_report
 from kafka_drain.proof.validation import validate_archive
 from tests.kafka_drain.golden import P1, sealed_copy
+from tests.tables import each_of
 
 PROGRESS = {
     "job": "drain",
@@ -437,8 +438,8 @@ def test_receipt_to_viewer(answers: dict[str, PageAnswer]) -> None:
         assert answers[f"viewer {url}"][0] == 404
 
 
-@pytest.mark.parametrize("url", URLS)
-@pytest.mark.parametrize("user", [NOBODY, FORGER])
+@each_of("url", URLS)
+@each_of("user", [NOBODY, FORGER])
 def test_archives_without_login(answers: dict[str, PageAnswer], user: str, url: str) -> None:
     """Without a login nothing is disclosed; Airflow 2 redirects to it."""
     status, text, headers = answers[f"{user} {url}"]

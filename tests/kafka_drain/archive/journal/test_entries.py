@@ -31,6 +31,7 @@ from kafka_drain.archive.journal.entries import (
 )
 from kafka_drain.archive.journal.identity import ACCEPTED
 from kafka_drain.storage.sealed_json import seal
+from tests.tables import each_of
 
 SOUND, NEW, MISSING, CHANGED = Verdict.SOUND, Verdict.NEW, Verdict.MISSING, Verdict.CHANGED
 
@@ -58,10 +59,10 @@ def test_judge_document(noted: str | None, seen: str | None) -> None:
 NAMES = ["0.json", "1.json", "2.json", "3.json"]
 
 
-@pytest.mark.parametrize(
-    ("there", "seen"), list(product(product([False, True], repeat=4), [None, "a", "b", UNREADABLE]))
+@each_of(
+    "there, seen", list(product(product([False, True], repeat=4), [None, "a", "b", UNREADABLE]))
 )
-@pytest.mark.parametrize("noted", [None, Tip("2.json", 3, "a")])
+@each_of("noted", [None, Tip("2.json", 3, "a")])
 def test_judge_tip(noted: Tip | None, there: tuple[bool, ...], seen: str | None) -> None:
     """Of a generation, every receipt up to the one that was noted has to be there, and that one.
 

@@ -15,14 +15,15 @@ from kafka_drain.archive.journal.identity import (
 )
 from kafka_drain.archive.receipts import FileSet, Receipt, SealedPartition
 from kafka_drain.offsets import OffsetRange, TopicPartition
+from tests.tables import each_of
 
 LEVELS = ("read_committed", "read_uncommitted")
 RETENTIONS = (None, "", "30 days")
 SETTINGS = [(level, retention) for level in LEVELS for retention in RETENTIONS]
 
 
-@pytest.mark.parametrize("said", SETTINGS)
-@pytest.mark.parametrize("noted", [None, *SETTINGS])
+@each_of("said", SETTINGS)
+@each_of("noted", [None, *SETTINGS])
 def test_identity_differs_settings(
     noted: tuple[str, str | None] | None, said: tuple[str, str | None]
 ) -> None:

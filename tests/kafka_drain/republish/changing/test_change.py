@@ -27,6 +27,7 @@ from kafka_drain.republish.changing.spec import ChangeSpec, Wanted
 from kafka_drain.schemas.decoders import SchemaText
 from tests.kafka_drain.data_files.test_rows import batch_of
 from tests.kafka_drain.republish.changing.test_avro_fields import ORDER, SCHEMA, encoded
+from tests.tables import each_of
 
 HERE = "tests.kafka_drain.republish.changing.user_functions"
 TP, KEY = TopicPartition("t", 0), b"a secret key of pseudonyms"
@@ -111,7 +112,7 @@ def least_rows(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) 
         monkeypatch.setattr(json_column, "LEAST_ROWS", 1)
 
 
-@pytest.mark.parametrize("case", CASES)
+@each_of("case", CASES)
 def test_apply(case: str) -> None:
     """One record: what it becomes, or that it is left out; both are counted."""
     wanted, given, expected = CASES[case]

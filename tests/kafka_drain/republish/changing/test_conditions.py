@@ -8,6 +8,7 @@ import pytest
 
 from kafka_drain.errors import ConfigError
 from kafka_drain.republish.changing.conditions import Condition, Filter
+from tests.tables import each_of
 
 VALUE = {"country": "DE", "items": [{"id": 1}, {"id": 2}], "test": True}
 HEADERS: Any = [("tenant", b"acme"), ("tenant", b"b"), ("empty", None), ("text", "x")]
@@ -51,7 +52,7 @@ CASES: dict[tuple[str, ...], bool] = {
 }
 
 
-@pytest.mark.parametrize("conditions", CASES)
+@each_of("conditions", CASES)
 def test_filter(conditions: tuple[str, ...]) -> None:
     """Texts that are expected of the same part are alternatives; all else must hold at once."""
     found = Filter.of(Condition.of(text) for text in conditions)

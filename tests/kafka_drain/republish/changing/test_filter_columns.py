@@ -15,6 +15,7 @@ from kafka_drain.republish.changing.conditions import Condition, Filter
 from kafka_drain.republish.changing.filter_columns import FilterColumns
 from kafka_drain.schemas.payloads import Payloads
 from tests.kafka_drain.data_files.test_rows import batch_of
+from tests.tables import each_of
 
 
 @pytest.fixture(autouse=True)
@@ -65,7 +66,7 @@ def check(conditions: list[str], rows: list[Any]) -> list[bool]:
     return left
 
 
-@pytest.mark.parametrize("condition", CONDITIONS)
+@each_of("condition", CONDITIONS)
 def test_keeps(condition: str) -> None:
     """Each condition, for each kind of record; also if the records that would be left aren't."""
     left = check([condition], ROWS)

@@ -16,6 +16,7 @@ from kafka_drain.republish.changing.json_column import LEVELS, JsonColumn
 from kafka_drain.republish.changing.json_fields import JsonFields
 from kafka_drain.republish.changing.masks import Mask, Pseudonym, Replace
 from kafka_drain.schemas.value_path import ValuePath
+from tests.tables import each_of
 
 KEY = b"a secret key of pseudonyms"
 HOW: list[Replace] = [Mask(), Mask('a "b"'), Pseudonym(KEY)]
@@ -89,8 +90,8 @@ MASKED: list[tuple[str, str]] = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize("how", HOW, ids=["mask", "given mask", "pseudonym"])
-@pytest.mark.parametrize(("text", "path"), CERTAIN)
+@each_of("how", HOW)
+@each_of("text, path", CERTAIN)
 def test_replaced_certain(text: str, path: str, how: Replace) -> None:
     """The field is replaced, and every other byte stays, as one by one."""
     assert check(ValuePath.of(path).steps, how, [text.encode()]) == [True]
@@ -122,7 +123,7 @@ def test_replaced_left(text: str, path: str) -> None:
     )
 
 
-@pytest.mark.parametrize(
+@each_of(
     "text",
     [
         "{", '{"a":"x"', '{"a":"x"}x', '{"a" "x"}', '{a:"x"}', '{"a":"x",}', '{"a":"x" "b":1}',

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from kafka_drain.republish.changing.json_fields import JsonFields
 from kafka_drain.schemas.value_path import ALL, ValuePath
+from tests.tables import each_of
 
 
 def found(text: str, *paths: str) -> list[tuple[str, int, Any]]:
@@ -45,7 +46,7 @@ CASES: dict[tuple[str, ...], list[tuple[str, int, Any]]] = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("case", CASES)
+@each_of("case", CASES)
 def test_find(case: tuple[str, ...]) -> None:
     """Each occurrence of a field is found, also of one that is there twice or written otherwise."""
     text, *paths = case

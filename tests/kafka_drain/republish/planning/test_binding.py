@@ -25,6 +25,7 @@ from tests.kafka_drain.made_archive import NOW, MadeArchive, dense
 from tests.kafka_drain.republish.planning.test_plan import PLAN
 from tests.kafka_drain.republish.planning.test_previous_runs import plan_of
 from tests.kafka_drain.republish.receipts import receipt_of
+from tests.tables import each_of
 
 CLUSTER = {"unknown": "", "same": "here", "other": "elsewhere"}
 TOPIC: dict[str, tuple[str, str | None]] = {
@@ -37,7 +38,7 @@ TOPIC: dict[str, tuple[str, str | None]] = {
 }
 
 
-@pytest.mark.parametrize(("cluster", "one", "two"), list(product(CLUSTER, TOPIC, TOPIC)))
+@each_of("cluster, one, two", list(product(CLUSTER, TOPIC, TOPIC)))
 def test_contradicted_by(cluster: str, one: str, two: str) -> None:
     """Another cluster, another topic of the name, or none: each is named, the cluster first."""
     bound = Binding(CLUSTER[cluster], {"one": TOPIC[one][0], "two": TOPIC[two][0]})

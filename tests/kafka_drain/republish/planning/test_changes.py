@@ -13,6 +13,7 @@ from kafka_drain.republish.planning.changes import Outline, changes
 from kafka_drain.republish.planning.selection import Rows
 from kafka_drain.republish.planning.shards import ProgressSlot
 from tests.kafka_drain.republish.planning.test_plan import PLAN
+from tests.tables import each_of
 
 SEEN = Outline.of(PLAN)
 [SHARD, *OTHERS] = SEEN.shards
@@ -103,8 +104,8 @@ CASES: dict[str, tuple[Outline, str, str]] = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("may_grow", [False, True])
-@pytest.mark.parametrize("case", CASES)
+@each_of("may_grow", [False, True])
+@each_of("case", CASES)
 def test_changes(case: str, may_grow: bool) -> None:
     """Whatever changes which records go where is said; nothing else is."""
     now, said, said_if_growing = CASES[case]

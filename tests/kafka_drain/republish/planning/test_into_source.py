@@ -18,6 +18,7 @@ from tests.kafka_drain.fake_cluster import FakeCluster, Log
 from tests.kafka_drain.made_archive import MadeArchive, dense
 from tests.kafka_drain.republish.planning.test_plan import PLAN
 from tests.kafka_drain.republish.receipts import receipt_of
+from tests.tables import each_of
 
 T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
 
@@ -36,7 +37,7 @@ def expected(standing: Standing, is_asked: bool, follows: bool) -> Verdict:
     return Verdict.ELSEWHERE
 
 
-@pytest.mark.parametrize("flags", list(product([False, True], repeat=8)))
+@each_of("flags", list(product([False, True], repeat=8)))
 def test_judge(flags: tuple[bool, ...]) -> None:
     """All combinations; what may be there twice is refused unless it was said in words."""
     standing, (is_asked, follows) = Standing(*flags[:6]), flags[6:]

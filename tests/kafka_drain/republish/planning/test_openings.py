@@ -20,6 +20,7 @@ from tests.kafka_drain.made_archive import NOW
 from tests.kafka_drain.republish.planning.test_plan import PLAN
 from tests.kafka_drain.republish.planning.test_previous_runs import plan_of
 from tests.kafka_drain.republish.receipts import receipt_of
+from tests.tables import each_of
 
 #: More calls of the file system than an opening takes here.
 CALLS = 14
@@ -34,10 +35,10 @@ DANGERS: dict[State, tuple[set[str], Decision]] = {
 }
 
 
-@pytest.mark.parametrize("state", list(State), ids=lambda state: state.value)
-@pytest.mark.parametrize("is_readable", [True, False], ids=["readable", "unreadable"])
-@pytest.mark.parametrize("is_of_earlier_plan", [False, True], ids=["", "of earlier plan"])
-@pytest.mark.parametrize("overlaps", [False, True], ids=["", "overlaps"])
+@each_of("state", list(State))
+@each_of("is_readable", [True, False])
+@each_of("is_of_earlier_plan", [False, True])
+@each_of("overlaps", [False, True])
 def test_decide(state: State, is_readable: bool, is_of_earlier_plan: bool, overlaps: bool) -> None:
     """Only a claim that may send records twice counts, and only an opened one for good."""
     seen = {"unreadable": not is_readable, "of earlier plan": is_of_earlier_plan}

@@ -18,6 +18,7 @@ from kafka_drain.republish.planning.placement import (
     parse_placement,
     partition_of_key,
 )
+from tests.tables import each_of
 
 # Of `org.apache.kafka.common.utils.UtilsTest.testMurmur2`, as Java counts: signed.
 HASHES = [
@@ -40,8 +41,8 @@ def test_murmur2(data: bytes, expected: int) -> None:
     assert expected % 2**32 == murmur2(data)
 
 
-@pytest.mark.parametrize(("key", "signed"), HASHES)
-@pytest.mark.parametrize("partitions", [1, 2, 7, 12])
+@each_of("key, signed", HASHES)
+@each_of("partitions", [1, 2, 7, 12])
 def test_partition_of_key(key: bytes, signed: int, partitions: int) -> None:
     """A key's partition is its hash without the sign, modulo the partitions."""
     expected = (signed & 0x7FFFFFFF) % partitions

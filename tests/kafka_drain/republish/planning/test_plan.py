@@ -18,6 +18,7 @@ from kafka_drain.republish.planning.runs import run_key
 from kafka_drain.republish.planning.selection import Rows
 from kafka_drain.republish.planning.shards import ProgressSlot, Shard, ShardFile
 from kafka_drain.storage.sealed_json import SealError, seal
+from tests.tables import each_of
 
 number = st.integers(0, 1 << 62)
 text = st.text(max_size=6)
@@ -137,7 +138,7 @@ OTHERS: dict[str, Any] = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("field", [f.name for f in fields(RepublishPlan) if f.compare])
+@each_of("field", [f.name for f in fields(RepublishPlan) if f.compare])
 def test_plan_to_bytes_each_field(field: str) -> None:
     """Each field is part of the plan's hash: another value makes another plan."""
     value = getattr(PLAN, field)

@@ -18,6 +18,7 @@ from kafka_drain.republish.sending.pacing import (
     Pace,
     Pacer,
 )
+from tests.tables import each_of
 
 TIMEOUT = 60.0
 MESSAGE_TIMEOUT = 45.0
@@ -183,8 +184,8 @@ MOST = {
 }
 
 
-@pytest.mark.parametrize(("before", "now"), list(product(BEFORE, NOW)))
-@pytest.mark.parametrize("first", [1, 3 * MB, 64 * MB])
+@each_of("before, now", list(product(BEFORE, NOW)))
+@each_of("first", [1, 3 * MB, 64 * MB])
 def test_most_on_the_way_table(before: str, now: str, first: int) -> None:
     """What both transactions have shown, in all combinations; never less than the first bytes."""
     rate, proven = BEFORE[before]
@@ -194,12 +195,10 @@ def test_most_on_the_way_table(before: str, now: str, first: int) -> None:
     assert most == max(first, MOST[before][now] * MB)
 
 
-@pytest.mark.parametrize(("size", "took", "rate"), [(500, 2.0, 250), (0, 2.0, 0), (7, 0.0, 7000)])
-@pytest.mark.parametrize(("seconds", "doubled"), [(3.0, 6.0), (10.0, 20.0), (15.0, 20.0)])
-@pytest.mark.parametrize(
-    ("first", "grown"), [(1, 4), (FIRST_BYTES // 2, FIRST_BYTES), (FIRST_BYTES, FIRST_BYTES)]
-)
-@pytest.mark.parametrize("before", BEFORE)
+@each_of("size, took, rate", [(500, 2.0, 250), (0, 2.0, 0), (7, 0.0, 7000)])
+@each_of("seconds, doubled", [(3.0, 6.0), (10.0, 20.0), (15.0, 20.0)])
+@each_of("first, grown", [(1, 4), (FIRST_BYTES // 2, FIRST_BYTES), (FIRST_BYTES, FIRST_BYTES)])
+@each_of("before", BEFORE)
 def test_after_commit_table(
     size: int, took: float, rate: float, seconds: float, doubled: float,
     first: int, grown: int, before: str,
@@ -210,11 +209,9 @@ def test_after_commit_table(
     assert pace.after_commit(size, took) == Pace(TIMEOUT, doubled, grown, rate, size)
 
 
-@pytest.mark.parametrize(("seconds", "kept"), [(1.0, 1.0), (3.0, 3.0), (6.0, 3.0), (20.0, 3.0)])
-@pytest.mark.parametrize(
-    ("first", "left"), [(1, 1), (4, 1), (7, 1), (8, 2), (FIRST_BYTES, FIRST_BYTES // 4)]
-)
-@pytest.mark.parametrize("before", BEFORE)
+@each_of("seconds, kept", [(1.0, 1.0), (3.0, 3.0), (6.0, 3.0), (20.0, 3.0)])
+@each_of("first, left", [(1, 1), (4, 1), (7, 1), (8, 2), (FIRST_BYTES, FIRST_BYTES // 4)])
+@each_of("before", BEFORE)
 def test_after_failure_table(
     seconds: float, kept: float, first: int, left: int, before: str
 ) -> None:

@@ -24,6 +24,7 @@ from kafka_drain.republish.verifying.result import (
     VerifiedPartition,
     change_found,
 )
+from tests.tables import each_of
 
 NONE, ONE = {"lost": 0, "duplicates": 0, "out_of_order": 0}, (0, 1, 2)
 COMBINATIONS = [dict(zip(NONE, found, strict=True)) for found in product(ONE, repeat=3)]
@@ -42,7 +43,7 @@ def verification(*matches: PartitionMatch) -> Verification:
     )
 
 
-@pytest.mark.parametrize("found", COMBINATIONS)
+@each_of("found", COMBINATIONS)
 def test_is_exact(found: dict[str, int]) -> None:
     """Exact is what has nothing lost, nothing twice and nothing out of order."""
     assert is_exact(**found) is (found == NONE)
@@ -51,8 +52,8 @@ def test_is_exact(found: dict[str, int]) -> None:
     assert match(**found, unplanned=3, compacted=3).is_exact is (found == NONE)
 
 
-@pytest.mark.parametrize("found", COMBINATIONS)
-@pytest.mark.parametrize("is_first", [False, True])
+@each_of("found", COMBINATIONS)
+@each_of("is_first", [False, True])
 def test_gets_receipt(found: dict[str, int], is_first: bool) -> None:
     """One partition decides for all: by what was lost, exactly once by all of it."""
     matches: Sequence[PartitionMatch] = [match(**found), match()]

@@ -23,13 +23,14 @@ from kafka_drain.republish.verifying.target_reader import (
     target_client,
     what_to_do,
 )
+from tests.tables import each_of
 
 TIMEOUT = 120.0
 
 
-@pytest.mark.parametrize("quiet", [0.0, 30.0, 30.1, 120.0, 120.1])
-@pytest.mark.parametrize("asked", [0.0, 30.0, 30.1, 500.0])
-@pytest.mark.parametrize("fetch_bytes", [MOST_BYTES, LEAST_FETCH_BYTES + 1, LEAST_FETCH_BYTES])
+@each_of("quiet", [0.0, 30.0, 30.1, 120.0, 120.1])
+@each_of("asked", [0.0, 30.0, 30.1, 500.0])
+@each_of("fetch_bytes", [MOST_BYTES, LEAST_FETCH_BYTES + 1, LEAST_FETCH_BYTES])
 def test_what_to_do(quiet: float, asked: float, fetch_bytes: int) -> None:
     """Silence is what lasts for the whole time; before, less is asked for, as long as that goes."""
     found = what_to_do(quiet, asked, fetch_bytes, TIMEOUT)
