@@ -14,8 +14,6 @@ from kafka_drain.config.pipeline import Pipeline
 from kafka_drain.config.sink_options import _COMMON, _PER_FORMAT, COMPRESSIONS
 from kafka_drain.config.source_options import DEFAULTS, OPTIONS
 from kafka_drain.config.spark_conf import _KAFKA_CACHES
-from kafka_drain.errors import ConfigError
-from kafka_drain.findings import Reason
 from kafka_drain.gaps import GapReason
 from kafka_drain.spark.jars import fetch, lock
 from kafka_drain_airflow.observability import metrics
