@@ -19,13 +19,7 @@ from typing import Any
 
 from benchmarks.marks import Mark, Say
 from benchmarks.processes import measured
-from benchmarks.synthetic import (
-    TOPIC,
-    Linker,
-    SyntheticArchive,
-    SyntheticCluster,
-    write_records,
-)
+from benchmarks.synthetic import TOPIC, Linker, SyntheticArchive, SyntheticCluster, write_records
 from kafka_drain.archive.archive import Archive
 from kafka_drain.archive.history import History, read_history
 from kafka_drain.archive.index_files import index_to_write, write_index

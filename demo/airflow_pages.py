@@ -284,11 +284,7 @@ def _fill(scene: Scene) -> None:
     from airflow.utils.session import create_session
     from sqlalchemy import insert, text
 
-    from kafka_drain_airflow.pages.database import (
-        AssetModel,
-        TaskOutletAssetReference,
-        XComModel,
-    )
+    from kafka_drain_airflow.pages.database import AssetModel, TaskOutletAssetReference, XComModel
 
     with create_session() as session:
 

@@ -14,12 +14,7 @@ from kafka_drain.spark.job_spec import CompactSpec
 from kafka_drain_spark.data_files import read_files, with_exact_times, without_wrong_times
 from kafka_drain_spark.decoding import with_decoded
 from kafka_drain_spark.encryption import set_keys
-from kafka_drain_spark.fingerprint import (
-    NAME,
-    fingerprint_columns,
-    fingerprint_of,
-    together,
-)
+from kafka_drain_spark.fingerprint import NAME, fingerprint_columns, fingerprint_of, together
 from kafka_drain_spark.job import JobFailed
 from kafka_drain_spark.offset_ranges import IS_ERASED, with_erased
 from kafka_drain_spark.session import require_source

@@ -15,10 +15,7 @@ from typing import Any
 
 import pytest
 import yaml
-from airflow.providers.common.compat.version_compat import (
-    AIRFLOW_V_3_0_PLUS,
-    AIRFLOW_V_3_2_PLUS,
-)
+from airflow.providers.common.compat.version_compat import AIRFLOW_V_3_0_PLUS, AIRFLOW_V_3_2_PLUS
 
 from tests.documentation.blocks import (
     ROOT,

@@ -19,13 +19,7 @@ from jsonschema import Draft202012Validator
 from pydantic import TypeAdapter
 from upath import UPath
 
-from kafka_drain.archive import (
-    cluster_documents,
-    generation_summary,
-    index,
-    receipts,
-    schema_seals,
-)
+from kafka_drain.archive import cluster_documents, generation_summary, index, receipts, schema_seals
 from kafka_drain.archive.archive import Archive
 from kafka_drain.archive.closed_segments import read_closed
 from kafka_drain.archive.cluster_documents import parse_moment, parse_settings

@@ -39,12 +39,7 @@ from kafka_drain.windows.reprocess.run import (
     plan_reprocess,
     prepare_group,
 )
-from kafka_drain.windows.window_jobs import (
-    WindowJob,
-    finish_window,
-    open_window,
-    prepare_window,
-)
+from kafka_drain.windows.window_jobs import WindowJob, finish_window, open_window, prepare_window
 from tests.brokers import SHORT_LIVED
 from tests.conftest import Drain
 from tests.integration.command_line import listing

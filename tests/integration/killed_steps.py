@@ -23,11 +23,7 @@ from kafka_drain.spark.engine import SparkRunner
 from kafka_drain.spark.job_spec import CompactSpec, write_private
 from kafka_drain.spark.submit import SparkApplication
 from kafka_drain.windows.reprocess.plan import Cut
-from kafka_drain.windows.reprocess.run import (
-    finish_reprocess,
-    open_reprocess,
-    plan_reprocess,
-)
+from kafka_drain.windows.reprocess.run import finish_reprocess, open_reprocess, plan_reprocess
 from kafka_drain.windows.reprocess.state import unfinished_reprocess
 
 CHANGES = ("os.remove", "os.rmdir", "os.rename", "os.link", "os.mkdir")

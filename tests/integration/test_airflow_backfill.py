@@ -14,10 +14,7 @@ from typing import Any
 
 import pytest
 import sqlalchemy
-from airflow.providers.common.compat.version_compat import (
-    AIRFLOW_V_3_0_PLUS,
-    AIRFLOW_V_3_2_PLUS,
-)
+from airflow.providers.common.compat.version_compat import AIRFLOW_V_3_0_PLUS, AIRFLOW_V_3_2_PLUS
 
 from demo.local_airflow import AirflowError, LocalAirflow
 from demo.local_postgres import LocalPostgres

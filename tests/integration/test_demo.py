@@ -10,10 +10,7 @@ from pathlib import Path
 
 import pytest
 import sqlalchemy
-from airflow.providers.common.compat.version_compat import (
-    AIRFLOW_V_3_0_PLUS,
-    AIRFLOW_V_3_2_PLUS,
-)
+from airflow.providers.common.compat.version_compat import AIRFLOW_V_3_0_PLUS, AIRFLOW_V_3_2_PLUS
 
 from demo.__main__ import ENVIRONMENT, HOURS, ROOT
 from demo.broker import KafkaCluster

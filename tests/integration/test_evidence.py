@@ -19,12 +19,7 @@ from kafka_drain.findings import Reason
 from kafka_drain.kafka.cluster import KafkaCluster
 from kafka_drain.offsets import TopicPartition
 from tests.integration.command_line import kafka_drain
-from tests.kafka_drain.evidence.test_signing import (
-    add_generation,
-    made_anew,
-    reasons,
-    validated,
-)
+from tests.kafka_drain.evidence.test_signing import add_generation, made_anew, reasons, validated
 from tests.kafka_drain.golden import sealed_copy
 from tests.kafka_drain.made_archive import MadeArchive, dense
 

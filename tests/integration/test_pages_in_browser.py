@@ -25,13 +25,7 @@ from kafka_drain.pages.archive import archive_page
 from kafka_drain.pages.documents import message_page, receipt_page
 from kafka_drain.pages.overview import ArchiveRow, Doing, Run, overview_page
 from kafka_drain.pages.placing import Placed
-from kafka_drain.pages.records import (
-    Cut,
-    FoundRecords,
-    RecordRow,
-    SelectedRecords,
-    records_page,
-)
+from kafka_drain.pages.records import Cut, FoundRecords, RecordRow, SelectedRecords, records_page
 from kafka_drain.pages.rendering import coloured
 from kafka_drain.pages.report import report_page
 from kafka_drain.pages.restores import restores_page

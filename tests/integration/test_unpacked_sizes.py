@@ -16,11 +16,7 @@ from kafka_drain.archive.archive import Archive
 from kafka_drain.kafka.cluster import KafkaCluster
 from kafka_drain.kafka.topics import TopicSettings
 from kafka_drain.offsets import OffsetRange, TopicPartition
-from kafka_drain.spark.poll_sizes import (
-    POLL_BYTES,
-    POLL_RECORDS,
-    poll_options,
-)
+from kafka_drain.spark.poll_sizes import POLL_BYTES, POLL_RECORDS, poll_options
 from tests.integration.command_line import ROOT, kafka_drain
 
 pytestmark = pytest.mark.integration

@@ -19,12 +19,7 @@ from kafka_drain.archive.drills import read_drills
 from kafka_drain.archive.frozen_plan import State
 from kafka_drain.archive.frozen_plans import list_plans, state_of
 from kafka_drain.config.pipeline import Pipeline
-from kafka_drain.errors import (
-    ArchiveError,
-    ConfigError,
-    LockedError,
-    StoreUnavailableError,
-)
+from kafka_drain.errors import ArchiveError, ConfigError, LockedError, StoreUnavailableError
 from kafka_drain.intervals import Interval
 from kafka_drain.kafka.cluster import KafkaCluster
 from kafka_drain.maintenance.unlock import list_leases, remove_lease

@@ -18,15 +18,7 @@ from itertools import takewhile
 from types import ModuleType
 from typing import Any, NoReturn
 
-from kafka_drain.cli.exit_codes import (
-    FAILED,
-    HUNG_UP,
-    INTERRUPTED,
-    MEANINGS,
-    OK,
-    TERMINATED,
-    USAGE,
-)
+from kafka_drain.cli.exit_codes import FAILED, HUNG_UP, INTERRUPTED, MEANINGS, OK, TERMINATED, USAGE
 from kafka_drain.config.checks import nearest
 from kafka_drain.errors import ArchiveError, ConfigError, KafkaDrainError
 from kafka_drain.outages import hush, told_of_outages

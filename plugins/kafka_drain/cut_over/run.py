@@ -48,12 +48,7 @@ from kafka_drain.republish.groups.archived import archived_offsets
 from kafka_drain.republish.groups.planning import plan_group, read_map
 from kafka_drain.republish.groups.records import GroupRecords
 from kafka_drain.republish.planning.binding import refuse_other_target
-from kafka_drain.republish.planning.follow import (
-    follower_key,
-    next_run,
-    previous_binding,
-    runs_of,
-)
+from kafka_drain.republish.planning.follow import follower_key, next_run, previous_binding, runs_of
 from kafka_drain.republish.planning.runs import run_key
 from kafka_drain.republish.run import Engine, plan_republish
 

@@ -24,13 +24,7 @@ from kafka_drain.data_files.batch_sizes import (
 from kafka_drain.data_files.bloom_filter import BloomFilter
 from kafka_drain.data_files.decryption import Decryption
 from kafka_drain.data_files.parquet_footer import KeptReads, check_footer
-from kafka_drain.data_files.records import (
-    COLUMN_ROWS,
-    SCHEMA,
-    DataPath,
-    Wanted,
-    conform,
-)
+from kafka_drain.data_files.records import COLUMN_ROWS, SCHEMA, DataPath, Wanted, conform
 from kafka_drain.data_files.scalars import binaries
 from kafka_drain.errors import DataFileError
 from kafka_drain.storage.outages import lies_in_store

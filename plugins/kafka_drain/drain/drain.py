@@ -26,12 +26,7 @@ from kafka_drain.config.pipeline import Pipeline
 from kafka_drain.config.sink_options import partition_columns
 from kafka_drain.config.source_options import reader_options, whole_pattern
 from kafka_drain.drain.preflight import DrainPlan, preflight
-from kafka_drain.errors import (
-    ArchiveError,
-    CheckpointError,
-    DataLossError,
-    KafkaDrainError,
-)
+from kafka_drain.errors import ArchiveError, CheckpointError, DataLossError, KafkaDrainError
 from kafka_drain.kafka.cluster import KafkaCluster
 from kafka_drain.kafka.identity import is_other_cluster
 from kafka_drain.kafka.topic_watch import TopicWatch
@@ -193,7 +188,7 @@ def open_drain(
     root = Archive.at(pipeline.archive).root
     base = drain_application(pipeline, folder)
     try:
-        checked = check_beside_query(
+        checked, _ = check_beside_query(
             lambda: check_drain(pipeline, cluster, folder, acknowledge_expired, registry, base)
         )
     except (ArchiveError, CheckpointError, DataLossError, OSError):
@@ -241,8 +236,8 @@ def check_drain(
     acknowledge_expired: Collection[str] = (),
     registry: SchemaRegistry | None = None,
     base: SparkApplication | None = None,
-) -> DrainJob:
-    """Check everything and write the job spec; change nothing outside the run's folder.
+) -> tuple[DrainJob, DrainSpec]:
+    """Check everything, and return the job with its spec; change nothing outside the run's folder.
 
     Args:
         pipeline: The pipeline to drain.
@@ -264,12 +259,13 @@ def check_drain(
     # Refuses a connection that Java can't use.
     spec = compile_spec(pipeline, plan, generation, cluster, folder)
     spec = replace(spec, values=values.spec)
-    spec.write(folder / "drain.json")
     application = for_offsets(base, plan.offsets)
-    return DrainJob(application, Path(spec.result_path), plan, values, cluster)
+    return DrainJob(application, Path(spec.result_path), plan, values, cluster), spec
 
 
-def check_beside_query(check: Callable[[], DrainJob], pause: float = 1.0) -> DrainJob:
+def check_beside_query(
+    check: Callable[[], tuple[DrainJob, DrainSpec]], pause: float = 1.0
+) -> tuple[DrainJob, DrainSpec]:
     """Check a drain; where one may outlive its process, look again at what seems to be damage.
 
     A query that a killed process left may write between two reads. Real damage stays.
@@ -305,7 +301,7 @@ def prepare_drain(
     Raises:
         KafkaDrainError: When a check fails; nothing was changed.
     """
-    job = check_beside_query(
+    job, checked = check_beside_query(
         lambda: check_drain(pipeline, cluster, folder, acknowledge_expired, registry, base)
     )
     plan = job.plan
@@ -333,13 +329,12 @@ def prepare_drain(
         plan.archive.root, {name: cluster.topic_settings(name) for name in plan.topics}
     )
     job.values.keep(plan.archive.root, utc_now())
-    spec_path = folder / "drain.json"
     spec = replace(
-        DrainSpec.read(spec_path),
+        checked,
         poll_options=poll_options(cluster, plan.ranges, pipeline.source_options),
         encryption=keys_for_writing(plan.archive.root, pipeline.encryption),
     )
-    spec.write(spec_path)
+    spec.write(folder / "drain.json")
     if not generation.checkpoint.exists():
         generation.write(
             starting_offsets=plan.starting_offsets,

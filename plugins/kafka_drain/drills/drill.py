@@ -14,11 +14,7 @@ from datetime import datetime, timezone
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from kafka_drain.archive.archive import Archive
-from kafka_drain.archive.documents import (
-    DrillDocument,
-    DrillStarted,
-    ProblemRow,
-)
+from kafka_drain.archive.documents import DrillDocument, DrillStarted, ProblemRow
 from kafka_drain.archive.drills import FOLDER, write_result
 from kafka_drain.archive.files import ArchiveFile, archive_files
 from kafka_drain.archive.format_version import FORMAT_VERSION
@@ -29,12 +25,7 @@ from kafka_drain.clock import Clock
 from kafka_drain.config.drill import PREFIX, SampleKind
 from kafka_drain.drills.decoding import Decoding, by_schema_id
 from kafka_drain.drills.sample import Sample, choose_sample, iso_of, newest_of, text_of
-from kafka_drain.drills.scratch import (
-    Scratch,
-    remove_leftovers,
-    scratch_name,
-    scratch_settings,
-)
+from kafka_drain.drills.scratch import Scratch, remove_leftovers, scratch_name, scratch_settings
 from kafka_drain.errors import ArchiveError, KafkaDrainError, TransientError
 from kafka_drain.findings import errors
 from kafka_drain.kafka.cluster import KafkaCluster

@@ -19,14 +19,7 @@ from kafka_drain.data_files.records import path_of
 from kafka_drain.data_files.rows import rows_of
 from kafka_drain.errors import ConfigError, DataFileError
 from kafka_drain.find.criteria import Criteria
-from kafka_drain.find.plan import (
-    Content,
-    Part,
-    Position,
-    parts_of,
-    steps_of,
-    why_scan,
-)
+from kafka_drain.find.plan import Content, Part, Position, parts_of, steps_of, why_scan
 from kafka_drain.find.rows import bounds_of, rows_inside
 from kafka_drain.intervals import time_text
 from kafka_drain.offsets import TopicPartition

@@ -27,12 +27,7 @@ from kafka_drain.errors import ArchiveError
 from kafka_drain.intervals import time_text
 from kafka_drain.kafka.cluster import KafkaCluster
 from kafka_drain.maintenance.bound_cluster import refuse_other_if_known
-from kafka_drain.maintenance.erase import (
-    ErasurePlan,
-    erasure_document,
-    plan_document,
-    run_erasure,
-)
+from kafka_drain.maintenance.erase import ErasurePlan, erasure_document, plan_document, run_erasure
 from kafka_drain.maintenance.erasure_request import ErasureRequest
 from kafka_drain.spark.engine import SparkRunner
 

@@ -150,7 +150,7 @@ def prepare_compaction(
         folder=folder,
         fixed=SPARK_CONF,
     )
-    return WindowJob(application, result_path, window, group.ranges, attempt)
+    return WindowJob(application, result_path, window, window.read_plan(), group.ranges, attempt)
 
 
 def _writer_options(compaction: Compaction, pipeline: Pipeline) -> dict[str, str]:

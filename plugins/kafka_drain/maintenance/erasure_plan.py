@@ -9,12 +9,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from kafka_drain.archive.receipts import Receipt
-from kafka_drain.maintenance.compaction_plan import (
-    GROUP_FILES,
-    Compaction,
-    fewest_files,
-    is_within,
-)
+from kafka_drain.maintenance.compaction_plan import GROUP_FILES, Compaction, fewest_files, is_within
 from kafka_drain.offsets import OffsetRange, TopicPartition, merge
 from kafka_drain.windows.rewrite_groups import FileGroup, split_groups
 

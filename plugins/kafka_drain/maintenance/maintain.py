@@ -47,11 +47,7 @@ from kafka_drain.storage.paths import quoted
 from kafka_drain.windows.reprocess.refusals import abandoning
 from kafka_drain.windows.reprocess.state import unfinished_reprocess
 from kafka_drain.windows.roll import WAIT_SECONDS, due_for_roll, roll_between_drains
-from kafka_drain.windows.superseded_files import (
-    remove_superseded,
-    remove_unsealed,
-    still_locked,
-)
+from kafka_drain.windows.superseded_files import remove_superseded, remove_unsealed, still_locked
 
 
 @dataclass(frozen=True)

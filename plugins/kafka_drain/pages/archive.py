@@ -7,15 +7,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timezone
 
 from kafka_drain.archive.documents import DrillDocument
-from kafka_drain.archive.history import (
-    COLUMNS,
-    Cell,
-    History,
-    Point,
-    SealedRun,
-    Span,
-    UnknownFile,
-)
+from kafka_drain.archive.history import COLUMNS, Cell, History, Point, SealedRun, Span, UnknownFile
 from kafka_drain.gaps import is_harmless
 from kafka_drain.offsets import TopicPartition
 from kafka_drain.pages.archive_status import ACTIVE, Proof, cell_colour, proof_of
@@ -24,14 +16,7 @@ from kafka_drain.pages.charts import Point as ChartPoint
 from kafka_drain.pages.drawings import Bar, Box, Drawing, Figure, Label, bar_chart
 from kafka_drain.pages.drills import show_drills
 from kafka_drain.pages.humanize import many, size_text, time_text
-from kafka_drain.pages.overview import (
-    REFRESH,
-    ArchiveRow,
-    Doing,
-    Seen,
-    verdict_class,
-    verdict_text,
-)
+from kafka_drain.pages.overview import REFRESH, ArchiveRow, Doing, Seen, verdict_class, verdict_text
 from kafka_drain.pages.placing import NOTHING, Placed
 from kafka_drain.pages.remedies import remedies, standing_remedy
 from kafka_drain.pages.rendering import render

@@ -14,13 +14,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from kafka_drain.archive.window import ranges_of
-from kafka_drain.offsets import (
-    OffsetRange,
-    TopicPartition,
-    from_spark_json,
-    merge,
-    ranges_between,
-)
+from kafka_drain.offsets import OffsetRange, TopicPartition, from_spark_json, merge, ranges_between
 from kafka_drain.proof.content_checks import Taken, together
 
 Ranges = Mapping[TopicPartition, Sequence[OffsetRange]]

@@ -18,21 +18,11 @@ from kafka_drain.archive.erasures import read_erasures
 from kafka_drain.archive.generation import Generation
 from kafka_drain.archive.incarnations import LogEnds, log_ends
 from kafka_drain.archive.index import Asked
-from kafka_drain.archive.receipts import (
-    Receipt,
-    ReceiptError,
-    SealedFile,
-    SealedTail,
-)
+from kafka_drain.archive.receipts import Receipt, ReceiptError, SealedFile, SealedTail
 from kafka_drain.archive.snapshot import Snapshot, SnapshotGeneration, SnapshotWindow
 from kafka_drain.archive.soundness import narrowed
 from kafka_drain.config.source_options import INTERNAL_TOPICS
-from kafka_drain.errors import (
-    ArchiveError,
-    DataFileError,
-    DataLossError,
-    KeyUnavailableError,
-)
+from kafka_drain.errors import ArchiveError, DataFileError, DataLossError, KeyUnavailableError
 from kafka_drain.kafka.cluster import KafkaCluster
 from kafka_drain.kafka.identity import SeenRecord
 from kafka_drain.metadata_log.manifest import SinkFile

@@ -19,13 +19,7 @@ from kafka_drain.proof.committed_files import ReadFiles, read_committed_files
 from kafka_drain.proof.content_checks import Reread, SegmentFiles, Taken
 from kafka_drain.proof.gap_explanation import Ranges, same_topics
 from kafka_drain.proof.orphans import unlisted_files
-from kafka_drain.proof.prove import (
-    Drained,
-    Examined,
-    damaged_batches,
-    examine,
-    topics_read,
-)
+from kafka_drain.proof.prove import Drained, Examined, damaged_batches, examine, topics_read
 from kafka_drain.proof.sealed_files import (
     SealedCheck,
     check_all_sealed,

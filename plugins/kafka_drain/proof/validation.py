@@ -47,25 +47,13 @@ from kafka_drain.archive.watermarks import (
 from kafka_drain.clock import Clock, utc_now
 from kafka_drain.config.offset_ranges import parse_acknowledgements
 from kafka_drain.errors import ArchiveError, KafkaDrainError, TopicError
-from kafka_drain.findings import (
-    OF_SEALED,
-    OF_WITNESS,
-    Finding,
-    Reason,
-    errors,
-    without_echoes,
-)
+from kafka_drain.findings import OF_SEALED, OF_WITNESS, Finding, Reason, errors, without_echoes
 from kafka_drain.gaps import Gap
 from kafka_drain.kafka.cluster import KafkaCluster
 from kafka_drain.kafka.identity import untold
 from kafka_drain.offsets import TopicPartition, merge
 from kafka_drain.output import Level, Line, say
-from kafka_drain.proof.cluster_capture import (
-    Describe,
-    Described,
-    capture,
-    check_descriptions,
-)
+from kafka_drain.proof.cluster_capture import Describe, Described, capture, check_descriptions
 from kafka_drain.proof.committed_files import ReadFiles, read_committed_files
 from kafka_drain.proof.content_checks import Reread, SegmentFiles
 from kafka_drain.proof.copy_checks import check_copies
@@ -82,12 +70,7 @@ from kafka_drain.proof.open_generation import (
 )
 from kafka_drain.proof.prove import Blockers, Evidence, Proof, prove
 from kafka_drain.proof.report import Report
-from kafka_drain.proof.rewritten_log import (
-    NAMED,
-    Comparison,
-    is_of_another_log,
-    newest_records,
-)
+from kafka_drain.proof.rewritten_log import NAMED, Comparison, is_of_another_log, newest_records
 from kafka_drain.proof.sealed_files import check_all_sealed, lost_ranges
 from kafka_drain.proof.sealing import Identity
 from kafka_drain.proof.segment_proof import provable

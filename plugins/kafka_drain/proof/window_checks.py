@@ -16,12 +16,7 @@ from kafka_drain.archive.window import Window
 from kafka_drain.config.offset_ranges import parse_acknowledgements, range_name
 from kafka_drain.data_files.file_offsets import CommittedFile
 from kafka_drain.encryption.data_keys import list_keys
-from kafka_drain.errors import (
-    ArchiveError,
-    DataFileError,
-    DataLossError,
-    KeyUnavailableError,
-)
+from kafka_drain.errors import ArchiveError, DataFileError, DataLossError, KeyUnavailableError
 from kafka_drain.findings import Finding, Reason
 from kafka_drain.offsets import OffsetRange, TopicPartition, count, merge, overlapping
 from kafka_drain.proof.sealed_files import damage_of

@@ -36,11 +36,7 @@ from kafka_drain.republish.changing.keys import read_key
 from kafka_drain.republish.changing.masks import key_id
 from kafka_drain.republish.changing.spec import ChangeSpec
 from kafka_drain.republish.engines.worker_main import VerifyJob
-from kafka_drain.republish.planning.binding import (
-    Binding,
-    refuse_other_target,
-    watch_targets,
-)
+from kafka_drain.republish.planning.binding import Binding, refuse_other_target, watch_targets
 from kafka_drain.republish.planning.changes import Approved
 from kafka_drain.republish.planning.documents import (
     ChangeReceiptJson,

@@ -17,12 +17,7 @@ import pyarrow.compute as pc
 from upath import UPath
 
 from kafka_drain.archive.archive import Archive
-from kafka_drain.archive.documents import (
-    ReadThroughRow,
-    RegistryDocument,
-    SeenIdsRow,
-    SubjectRow,
-)
+from kafka_drain.archive.documents import ReadThroughRow, RegistryDocument, SeenIdsRow, SubjectRow
 from kafka_drain.archive.files import ArchiveFile, files_of_manifest, files_of_receipt
 from kafka_drain.archive.fold import WindowKind
 from kafka_drain.archive.format_version import FORMAT_VERSION

@@ -12,12 +12,7 @@ from typing import Any
 from kafka_drain.config.pipeline import Pipeline
 from kafka_drain.config.sink_options import partition_columns
 from kafka_drain.errors import MachineError
-from kafka_drain.spark.cds import (
-    archive_folder,
-    archive_name,
-    find_class_archive,
-    remove_outdated,
-)
+from kafka_drain.spark.cds import archive_folder, archive_name, find_class_archive, remove_outdated
 from kafka_drain.spark.client_mode import run_environment
 from kafka_drain.spark.jars import fetch as jars
 from kafka_drain.spark.java import require_java

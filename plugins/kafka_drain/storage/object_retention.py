@@ -20,14 +20,7 @@ from kafka_drain.clock import Clock, utc_now
 from kafka_drain.errors import ArchiveError
 from kafka_drain.intervals import from_iso
 from kafka_drain.progress import Progress, Ticker
-from kafka_drain.storage.immutability import (
-    Held,
-    Immutability,
-    Locked,
-    Mode,
-    Retention,
-    to_set,
-)
+from kafka_drain.storage.immutability import Held, Immutability, Locked, Mode, Retention, to_set
 from kafka_drain.storage.paths import is_local
 from kafka_drain.storage.s3 import S3_SCHEMES
 

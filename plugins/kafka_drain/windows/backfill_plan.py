@@ -29,11 +29,7 @@ from kafka_drain.config.offset_ranges import parse_acknowledgements, range_name
 from kafka_drain.config.pipeline import Pipeline
 from kafka_drain.drain.kafka_checks import refuse_rewritten
 from kafka_drain.drain.preflight import check_identity, find_partitions
-from kafka_drain.errors import (
-    ArchiveError,
-    DataLossError,
-    TopicError,
-)
+from kafka_drain.errors import ArchiveError, DataLossError, TopicError
 from kafka_drain.intervals import Interval, TimeRange, milliseconds
 from kafka_drain.kafka.cluster import KafkaCluster
 from kafka_drain.kafka.identity import earlier_incarnations

@@ -24,11 +24,7 @@ from kafka_drain.archive.generation import Generation, number_of
 from kafka_drain.archive.journal.digests import digest_of
 from kafka_drain.archive.journal.entries import REMOVED, lags, parse_entry
 from kafka_drain.archive.journal.files import read_journal
-from kafka_drain.archive.journal.identity import (
-    generation_differs,
-    identity_differs,
-    ids_by_topic,
-)
+from kafka_drain.archive.journal.identity import generation_differs, identity_differs, ids_by_topic
 from kafka_drain.archive.receipts import (
     MisplacedError,
     Receipt,

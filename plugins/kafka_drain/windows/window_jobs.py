@@ -18,6 +18,7 @@ from typing import Any
 from upath import UPath
 
 from kafka_drain.archive.archive import Archive
+from kafka_drain.archive.documents import WindowPlan
 from kafka_drain.archive.fold import WindowKind, owner_of
 from kafka_drain.archive.generation import list_data_files
 from kafka_drain.archive.incarnations import log_ends, offsets_in_log
@@ -28,12 +29,7 @@ from kafka_drain.archive.keys import keys_for_writing
 from kafka_drain.archive.receipts import Receipt
 from kafka_drain.archive.segment_overlaps import claims_of, find_overlaps
 from kafka_drain.archive.snapshot import Snapshot
-from kafka_drain.archive.soundness import (
-    SealedState,
-    narrowed,
-    note_of_window,
-    refuse_unsound,
-)
+from kafka_drain.archive.soundness import SealedState, narrowed, note_of_window, refuse_unsound
 from kafka_drain.archive.topic_settings import noted_compaction
 from kafka_drain.archive.window import Window, range_rows
 from kafka_drain.clock import utc_now
@@ -71,11 +67,7 @@ from kafka_drain.spark.errors import too_far_records, unread_partitions
 from kafka_drain.spark.job import SparkJob
 from kafka_drain.spark.job_spec import WindowSpec, read_result
 from kafka_drain.spark.poll_sizes import poll_options, records_polled
-from kafka_drain.spark.submit import (
-    for_offsets,
-    kafka_options,
-    prepare_application,
-)
+from kafka_drain.spark.submit import for_offsets, kafka_options, prepare_application
 from kafka_drain.storage.json_files import create_document
 from kafka_drain.storage.lease import wait_for_lease
 from kafka_drain.storage.object_retention import retain
@@ -91,6 +83,7 @@ class WindowJob(SparkJob):
     """A window that is ready to be written by Spark.
 
     Attributes:
+        plan: Its `plan.json`, which is written once.
         attempt: Name of this attempt's folder.
         cluster: The Kafka cluster to drain from; None if other files are read.
         erased: Those of its offsets whose records were erased: they are left out.
@@ -99,6 +92,7 @@ class WindowJob(SparkJob):
     what = "window"
 
     window: Window
+    plan: WindowPlan
     ranges: Mapping[TopicPartition, list[OffsetRange]]
     attempt: str
     cluster: KafkaCluster | None = None
@@ -275,6 +269,7 @@ def prepare_window(
         application,
         result_path,
         window,
+        plan,
         ranges,
         attempt,
         cluster,
@@ -451,7 +446,7 @@ def prove_window(
         TopicError: When a topic was recreated after the window was planned.
         KafkaUnavailableError: When Kafka doesn't answer.
     """
-    window, ranges, plan = job.window, job.ranges, job.window.read_plan()
+    window, ranges, plan = job.window, job.ranges, job.plan
     accepted = parse_ranges("replace_changed", replace_changed, "as the error names it")
     result, files, findings = read_written(job)
     _refuse_other_incarnations(job, cluster, identity)
@@ -563,7 +558,7 @@ def read_written(job: WindowJob) -> tuple[dict[str, Any], list[CommittedFile], l
         for path, size in sorted(listing.items())
     ]
     window = job.window
-    files, findings = read_committed_files(window, sink_files, window.read_plan().format)
+    files, findings = read_committed_files(window, sink_files, job.plan.format)
     who = f"window {window.key}"
     findings += [*check_duplicates(files), *check_within(job.ranges, files, who)]
     if not errors(findings):

@@ -6,10 +6,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-from airflow.providers.common.compat.sdk import (
-    AirflowFailException,
-    BaseOperator,
-)
+from airflow.providers.common.compat.sdk import AirflowFailException, BaseOperator
 
 from kafka_drain.errors import ConfigError
 from kafka_drain_airflow.connections import spark_engine, terminal_errors_fail

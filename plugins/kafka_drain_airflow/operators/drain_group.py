@@ -8,11 +8,7 @@ from typing import TYPE_CHECKING, Any
 from airflow.providers.common.compat.sdk import BaseOperator
 
 from kafka_drain.config.pipeline import Pipeline
-from kafka_drain_airflow.connections import (
-    schema_registry,
-    spark_engine,
-    terminal_errors_fail,
-)
+from kafka_drain_airflow.connections import schema_registry, spark_engine, terminal_errors_fail
 from kafka_drain_airflow.kafka_connection import kafka_cluster
 from kafka_drain_airflow.observability.archive_events import refuse_lost
 from kafka_drain_airflow.observability.lineage import Lineage, drain_lineage, group_lineage

@@ -5,12 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from kafka_drain_airflow.connections import (
-    is_true,
-    listed,
-    spark_engine,
-    terminal_errors_fail,
-)
+from kafka_drain_airflow.connections import is_true, listed, spark_engine, terminal_errors_fail
 from kafka_drain_airflow.erase_connection import erased_names
 from kafka_drain_airflow.kafka_connection import kafka_cluster
 from kafka_drain_airflow.observability.archive_events import tell_replaced

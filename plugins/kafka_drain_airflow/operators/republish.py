@@ -13,12 +13,7 @@ from airflow.providers.common.compat.sdk import AirflowFailException
 from kafka_drain.errors import TransientError
 from kafka_drain.output import say
 from kafka_drain.republish.planning.request import RepublishRequest
-from kafka_drain_airflow.connections import (
-    hash_key,
-    listed,
-    spark_engine,
-    terminal_errors_fail,
-)
+from kafka_drain_airflow.connections import hash_key, listed, spark_engine, terminal_errors_fail
 from kafka_drain_airflow.data_intervals import window_interval
 from kafka_drain_airflow.evidence_connection import evidence_signer
 from kafka_drain_airflow.kafka_connection import kafka_cluster

@@ -7,11 +7,7 @@ from functools import reduce
 from typing import Any, TypeVar
 
 from airflow.api_connexion.security import requires_access_view
-from airflow.auth.managers.models.resource_details import (
-    AccessView,
-    DagAccessEntity,
-    DagDetails,
-)
+from airflow.auth.managers.models.resource_details import AccessView, DagAccessEntity, DagDetails
 from airflow.security.permissions import RESOURCE_BROWSE_MENU, RESOURCE_DAG
 from airflow.utils.session import create_session
 from airflow.www.auth import has_access_dag, has_access_view

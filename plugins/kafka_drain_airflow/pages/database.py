@@ -26,12 +26,7 @@ from kafka_drain.pages.commands import Reach
 from kafka_drain.pages.overview import Doing, Run, shown_task
 from kafka_drain_airflow.addresses import run_url
 from kafka_drain_airflow.command_reach import reach_of
-from kafka_drain_airflow.connections import (
-    PROBLEM_KEY,
-    PROBLEM_LENGTH,
-    WAITING_KEY,
-    waiting_said,
-)
+from kafka_drain_airflow.connections import PROBLEM_KEY, PROBLEM_LENGTH, WAITING_KEY, waiting_said
 from kafka_drain_airflow.dag_tags import TAG, kind_tag
 from kafka_drain_airflow.observability.report_link import REPORT_KEY
 from kafka_drain_airflow.observability.task_links import ARCHIVE_KEY, is_told

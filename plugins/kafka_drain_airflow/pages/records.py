@@ -17,13 +17,7 @@ from airflow.providers.common.compat.sdk import conf
 from kafka_drain.archive.archive import Archive
 from kafka_drain.errors import ConfigError, KafkaDrainError
 from kafka_drain.intervals import time_text
-from kafka_drain.pages.records import (
-    Cut,
-    FoundRecords,
-    RecordRow,
-    SelectedRecords,
-    records_page,
-)
+from kafka_drain.pages.records import Cut, FoundRecords, RecordRow, SelectedRecords, records_page
 from kafka_drain_airflow.addresses import dag_url
 from kafka_drain_airflow.pages.archives import find, opened
 from kafka_drain_airflow.pages.database import Place

@@ -10,11 +10,7 @@ from pathlib import Path
 import pytest
 from upath import UPath
 
-from kafka_drain.archive.cluster_documents import (
-    ClusterDocumentError,
-    parse_moment,
-    settings_path,
-)
+from kafka_drain.archive.cluster_documents import ClusterDocumentError, parse_moment, settings_path
 from kafka_drain.archive.cluster_moments import (
     MOMENTS,
     check_moments,

@@ -27,15 +27,7 @@ from kafka_drain.pages.placing import NOTHING, Placed, place_findings
 from kafka_drain.proof.report import note_overview
 from kafka_drain.proof.validation import validate_archive
 from tests.kafka_drain.archive.test_status import EVIL, Words, overview
-from tests.kafka_drain.golden import (
-    END,
-    P0,
-    P1,
-    add_batch,
-    open_next,
-    seal,
-    sealed_copy,
-)
+from tests.kafka_drain.golden import END, P0, P1, add_batch, open_next, seal, sealed_copy
 from tests.kafka_drain.made_archive import MadeArchive, dense
 
 NOW = datetime(2026, 11, 22, 12, tzinfo=timezone.utc)

@@ -20,12 +20,7 @@ from kafka_drain.findings import errors
 from kafka_drain.offsets import OffsetRange, TopicPartition
 from kafka_drain.proof.validation import validate_archive
 from kafka_drain.windows.receipt_repair import repair_documents
-from tests.kafka_drain.archive.test_soundness import (
-    BACKFILL,
-    WINDOWS,
-    make_sealed,
-    sealed_now,
-)
+from tests.kafka_drain.archive.test_soundness import BACKFILL, WINDOWS, make_sealed, sealed_now
 from tests.kafka_drain.golden import END, P0, P1, golden_cluster, open_next, sealed_copy
 
 G1, G2 = "generations/0001", "generations/0002"

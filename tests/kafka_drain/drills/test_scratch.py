@@ -11,12 +11,7 @@ import pytest
 from kafka_drain.archive.archive import Archive
 from kafka_drain.archive.documents import DrillStarted
 from kafka_drain.archive.drills import unfinished_drills
-from kafka_drain.drills.scratch import (
-    Scratch,
-    remove_leftovers,
-    scratch_name,
-    scratch_settings,
-)
+from kafka_drain.drills.scratch import Scratch, remove_leftovers, scratch_name, scratch_settings
 from kafka_drain.errors import KafkaUnavailableError, TopicError
 from kafka_drain.kafka.cluster import Topic
 from kafka_drain.kafka.keeping import KEEPING

@@ -11,13 +11,7 @@ from hypothesis import strategies as st
 from kafka_drain.archive.receipts import SealedContent
 from kafka_drain.errors import ConfigError
 from kafka_drain.find.criteria import Criteria
-from kafka_drain.find.plan import (
-    SCAN_BYTES,
-    Position,
-    parts_of,
-    steps_of,
-    why_scan,
-)
+from kafka_drain.find.plan import SCAN_BYTES, Position, parts_of, steps_of, why_scan
 from kafka_drain.offsets import TopicPartition
 from tests.kafka_drain.find.held_files import A0, A1, B0, held
 

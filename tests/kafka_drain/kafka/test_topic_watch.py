@@ -9,12 +9,7 @@ from typing import Any
 
 import pytest
 
-from kafka_drain.errors import (
-    KafkaDrainError,
-    KafkaUnavailableError,
-    SparkJobError,
-    TopicError,
-)
+from kafka_drain.errors import KafkaDrainError, KafkaUnavailableError, SparkJobError, TopicError
 from kafka_drain.kafka import topic_watch
 from kafka_drain.kafka.topic_watch import TopicWatch, vanished
 from tests.faults.injection import wait_for

@@ -19,12 +19,7 @@ from kafka_drain.archive.frozen_plan import Decision, FrozenPlan, State
 from kafka_drain.archive.frozen_plans import carrying_out, freeze, state_of
 from kafka_drain.config.pipeline import Pipeline
 from kafka_drain.errors import PlanChangedError
-from kafka_drain.maintenance.approved import (
-    Seen,
-    freeze_maintenance,
-    plan_approved,
-    run_approved,
-)
+from kafka_drain.maintenance.approved import Seen, freeze_maintenance, plan_approved, run_approved
 from kafka_drain.maintenance.maintain import MaintenancePlan, plan_maintenance
 from kafka_drain.offsets import TopicPartition
 from kafka_drain.spark.submit import SparkApplication

@@ -12,12 +12,7 @@ import pytest
 from benchmarks.synthetic import AnyHash
 from kafka_drain.archive.archive import Archive
 from kafka_drain.archive.documents import RegistryDocument, SeenIdsRow
-from kafka_drain.archive.schema_seals import (
-    SEALS,
-    SchemaKey,
-    check_schemas,
-    registry_digests,
-)
+from kafka_drain.archive.schema_seals import SEALS, SchemaKey, check_schemas, registry_digests
 from kafka_drain.findings import Reason, errors
 from kafka_drain.kafka.identity import SeenRecord
 from kafka_drain.offsets import TopicPartition

@@ -7,12 +7,7 @@ from uuid import UUID
 import pytest
 
 from kafka_drain.errors import SourceRecordError
-from kafka_drain.schemas.schema_ids import (
-    SchemaIds,
-    id_in,
-    id_of_payload,
-    with_id,
-)
+from kafka_drain.schemas.schema_ids import SchemaIds, id_in, id_of_payload, with_id
 from tests.kafka_drain.schemas.records import G1, G2, IDS, guid, prefix
 
 

@@ -10,13 +10,7 @@ from typing import Any
 import pytest
 
 from kafka_drain.errors import SparkJobError
-from kafka_drain.spark.engine import (
-    FindingRunner,
-    Found,
-    find_again,
-    run_on,
-    started_early,
-)
+from kafka_drain.spark.engine import FindingRunner, Found, find_again, run_on, started_early
 
 APPLICATION: Any = object()
 

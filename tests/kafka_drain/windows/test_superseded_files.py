@@ -19,10 +19,7 @@ from kafka_drain.republish.planning.runs import RepublishRun
 from kafka_drain.storage.immutability import Held, Locked, Retention
 from kafka_drain.storage.object_retention import StoreLocks
 from kafka_drain.windows import superseded_files as superseding
-from kafka_drain.windows.superseded_files import (
-    remove_superseded,
-    remove_unsealed,
-)
+from kafka_drain.windows.superseded_files import remove_superseded, remove_unsealed
 from tests.kafka_drain.made_archive import MadeArchive, dense
 from tests.kafka_drain.republish.planning.test_plan import PLAN
 from tests.kafka_drain.republish.receipts import receipt_of

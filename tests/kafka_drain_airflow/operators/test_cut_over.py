@@ -15,11 +15,7 @@ from kafka_drain.cut_over.run import CutOver
 from kafka_drain.cut_over.steps import Step
 from kafka_drain.errors import CutOverError, LagError
 from kafka_drain_airflow.operators.approval import can_approve
-from kafka_drain_airflow.operators.cut_over import (
-    CutOverOperator,
-    MarkToApproveOperator,
-    approval,
-)
+from kafka_drain_airflow.operators.cut_over import CutOverOperator, MarkToApproveOperator, approval
 from tests.kafka_drain.archive.test_cut_overs import step
 from tests.kafka_drain.golden import sealed_copy
 

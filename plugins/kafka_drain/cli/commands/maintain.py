@@ -7,11 +7,7 @@ from typing import Any
 
 from kafka_drain.archive.archive import Archive
 from kafka_drain.archive.frozen_plans import read_plan
-from kafka_drain.cli.commands.arguments import (
-    add_apply,
-    add_job,
-    cluster_from,
-)
+from kafka_drain.cli.commands.arguments import add_apply, add_job, cluster_from
 from kafka_drain.cli.commands.frozen import (
     add_frozen,
     answer_approved,

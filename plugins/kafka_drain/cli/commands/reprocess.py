@@ -28,11 +28,7 @@ from kafka_drain.cli.foreground import runner_of
 from kafka_drain.clock import utc_now
 from kafka_drain.errors import ConfigError
 from kafka_drain.windows.reprocess.abandon import abandon_reprocess, plan_abandon
-from kafka_drain.windows.reprocess.approved import (
-    freeze_reprocess,
-    plan_approved,
-    run_approved,
-)
+from kafka_drain.windows.reprocess.approved import freeze_reprocess, plan_approved, run_approved
 from kafka_drain.windows.reprocess.plan import parse_cut
 from kafka_drain.windows.reprocess.run import plan_reprocess, run_reprocess
 from kafka_drain.windows.reprocess.state import newest_generation

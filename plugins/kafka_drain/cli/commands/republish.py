@@ -21,12 +21,7 @@ from kafka_drain.cli.commands.arguments import (
     pairs,
     signer_from,
 )
-from kafka_drain.cli.commands.frozen import (
-    add_frozen,
-    answer_of,
-    frozen_for,
-    refuse_beside_plan,
-)
+from kafka_drain.cli.commands.frozen import add_frozen, answer_of, frozen_for, refuse_beside_plan
 from kafka_drain.cli.commands.pipeline_arguments import pipeline_from
 from kafka_drain.cli.commands.plan_answer import acts, answer_fields, say_dry_run
 from kafka_drain.cli.console import answer, print_fields, say, say_table

@@ -25,11 +25,7 @@ from kafka_drain.republish.changing.columns import marked_rows, rows_with_header
 from kafka_drain.republish.changing.conditions import Condition, Filter
 from kafka_drain.republish.changing.fields import HEADER, KEY, VALUE, Field
 from kafka_drain.republish.changing.filter_columns import FilterColumns
-from kafka_drain.republish.changing.function import (
-    UserFunction,
-    call_function,
-    load_function,
-)
+from kafka_drain.republish.changing.function import UserFunction, call_function, load_function
 from kafka_drain.republish.changing.json_column import JsonColumn
 from kafka_drain.republish.changing.json_fields import JsonFields
 from kafka_drain.republish.changing.masks import Replace, remembering
@@ -37,13 +33,7 @@ from kafka_drain.republish.changing.spec import ChangeSpec
 from kafka_drain.schemas.avro import AVRO, parse_schema, self_contained
 from kafka_drain.schemas.decoders import SchemaText
 from kafka_drain.schemas.payloads import Payloads
-from kafka_drain.schemas.schema_ids import (
-    HEADERS,
-    ID_BYTES,
-    SchemaId,
-    id_in,
-    id_of_payload,
-)
+from kafka_drain.schemas.schema_ids import HEADERS, ID_BYTES, SchemaId, id_in, id_of_payload
 
 #: Name of the header that says that a record was changed; its value is the start of the change's
 #: hash.

@@ -12,11 +12,7 @@ from kafka_drain.kafka.cluster import KafkaCluster
 from kafka_drain.offsets import TopicPartition
 from kafka_drain.output import say
 from kafka_drain.progress import Progress, Ticker
-from kafka_drain.republish.engines.spark import (
-    RepublishJob,
-    prepare_send,
-    prepare_sink,
-)
+from kafka_drain.republish.engines.spark import RepublishJob, prepare_send, prepare_sink
 from kafka_drain.republish.engines.worker import Worker, processes_for, side_by_side
 from kafka_drain.republish.engines.worker_main import Job, VerifyJob
 from kafka_drain.republish.planning.plan import AT_LEAST_ONCE, RepublishPlan

@@ -7,12 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from kafka_drain.data_files.reader import (
-    may_have_nul_names,
-    offset_of_nul,
-    read_columns,
-    topic_of,
-)
+from kafka_drain.data_files.reader import may_have_nul_names, offset_of_nul, read_columns, topic_of
 from kafka_drain.data_files.records import path_of
 from kafka_drain.errors import DataFileError, SourceRecordError
 from kafka_drain.offsets import TopicPartition

@@ -64,11 +64,7 @@ from kafka_drain.republish.planning.record_sizes import Large, large_records
 from kafka_drain.republish.planning.request import RepublishRequest
 from kafka_drain.republish.planning.row_counts import count_rows
 from kafka_drain.republish.planning.runs import run_key
-from kafka_drain.republish.planning.schema_ids import (
-    count_schema_ids,
-    notes_of,
-    plan_schema_ids,
-)
+from kafka_drain.republish.planning.schema_ids import count_schema_ids, notes_of, plan_schema_ids
 from kafka_drain.republish.planning.selection import Rows, Selection
 from kafka_drain.republish.planning.shards import (
     PREFIX,

@@ -13,11 +13,7 @@ from typing import NamedTuple
 
 from kafka_drain.archive.format_version import FORMAT_VERSION
 from kafka_drain.offsets import OffsetRange, TopicPartition, merge, overlapping, subtract
-from kafka_drain.republish.planning.documents import (
-    OffsetMapJson,
-    PartitionMapJson,
-    parse_sealed,
-)
+from kafka_drain.republish.planning.documents import OffsetMapJson, PartitionMapJson, parse_sealed
 from kafka_drain.republish.planning.plan import RepublishPlan
 from kafka_drain.storage.sealed_json import seal
 

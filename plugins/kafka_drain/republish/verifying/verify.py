@@ -40,11 +40,7 @@ from kafka_drain.republish.verifying.offset_map import (
     offset_in_chain,
     place_and_offset,
 )
-from kafka_drain.republish.verifying.result import (
-    Verification,
-    VerifiedPartition,
-    change_found,
-)
+from kafka_drain.republish.verifying.result import Verification, VerifiedPartition, change_found
 from kafka_drain.republish.verifying.target_reader import TargetReader, key_hash, target_client
 
 #: How long open transactions of other producers, or Kafka itself, may delay reading.

@@ -11,11 +11,7 @@ import pytest
 
 from kafka_drain.errors import ConfigError, SourceRecordError
 from kafka_drain.offsets import TopicPartition
-from kafka_drain.republish.changing.function import (
-    call_function,
-    find_function,
-    load_function,
-)
+from kafka_drain.republish.changing.function import call_function, find_function, load_function
 from kafka_drain.republish.changing.function_id import FunctionId
 from tests.kafka_drain.data_files.test_rows import batch_of
 

@@ -19,10 +19,7 @@ from kafka_drain.maintenance.retention import plan_deletions, seal_deletions
 from kafka_drain.proof.validation import validate_archive
 from kafka_drain.windows.reprocess.abandon import abandon_reprocess, plan_abandon
 from kafka_drain.windows.reprocess.plan import Cut
-from kafka_drain.windows.reprocess.run import (
-    open_reprocess,
-    plan_reprocess,
-)
+from kafka_drain.windows.reprocess.run import open_reprocess, plan_reprocess
 from kafka_drain.windows.reprocess.state import ReprocessPlan, unfinished_reprocess
 from kafka_drain.windows.window_jobs import freeze_window
 from tests.brute_force import data_files

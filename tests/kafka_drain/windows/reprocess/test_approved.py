@@ -22,14 +22,7 @@ from kafka_drain.windows.reprocess.plan import Cut
 from kafka_drain.windows.reprocess.run import open_reprocess, plan_reprocess
 from kafka_drain.windows.reprocess.state import ReprocessPlan
 from tests.kafka_drain.fake_cluster import Log
-from tests.kafka_drain.golden import (
-    P0,
-    P1,
-    golden_cluster,
-    golden_rows,
-    seal_repair,
-    sealed_copy,
-)
+from tests.kafka_drain.golden import P0, P1, golden_cluster, golden_rows, seal_repair, sealed_copy
 from tests.kafka_drain.made_archive import NOW
 
 CUT = Cut(batch=(1, 12))
