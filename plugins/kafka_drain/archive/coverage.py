@@ -96,8 +96,8 @@ def read_owned(
         ReceiptError: When a receipt is damaged.
     """
     covered = [snapshot.fold.held]
-    if snapshot.left_out is not None:
-        covered.append(snapshot.left_out.index.covered)
+    if snapshot.skipped is not None:
+        covered.append(snapshot.skipped.index.covered)
     log = log_ends(snapshot, topic_ids, horizon.keys() | {tp for each in covered for tp, _ in each})
     held: dict[Partition, list[OffsetRange]] = {}
     sealed: dict[TopicPartition, int] = {}

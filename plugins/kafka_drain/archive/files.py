@@ -15,7 +15,7 @@ from kafka_drain.archive.fold import Partition
 from kafka_drain.archive.generation import Generation, list_data_files
 from kafka_drain.archive.generation_state import GenerationState, read_state
 from kafka_drain.archive.generation_summary import SummaryRow
-from kafka_drain.archive.index import Asked
+from kafka_drain.archive.index import Query
 from kafka_drain.archive.journal.files import read_journal
 from kafka_drain.archive.receipts import Receipt, ReceiptError, SealedFile
 from kafka_drain.archive.snapshot import Snapshot, SnapshotGeneration, SnapshotWindow
@@ -123,7 +123,7 @@ def _list(
 ) -> tuple[SealedState, list[ArchiveFile]]:
     """List the files by what documents say of them."""
     is_all = times is None and offsets is None
-    state = refuse_unsound(snapshot, asked=None if is_all else Asked(times, offsets))
+    state = refuse_unsound(snapshot, query=None if is_all else Query(times, offsets))
     snapshot = state.snapshot
     try:
         fold = snapshot.fold

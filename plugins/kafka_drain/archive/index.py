@@ -32,12 +32,12 @@ from kafka_drain.storage.typed_json import DocumentError, Shape, VersionError
 VERSION = 2
 #: An archive with at most so many generations, and so many windows, is always read as a whole.
 FEW = 8
-#: Closed generations and windows that are looked at in turn, whatever is asked.
+#: Closed generations, and windows, that are rechecked each time, whatever the query.
 GENERATIONS_IN_TURN, WINDOWS_IN_TURN = 8, 16
 #: Bytes after which a turn takes no further window: its plan and receipt name what it replaces.
 BYTES_IN_TURN = 4 << 20
 
-#: A row with more partitions has no offsets: it is read whichever offsets are asked for.
+#: A row with more partitions has no offsets: every query for offsets matches it.
 MOST_PARTITIONS = 128
 
 _FEWEST_TURNS = 11
@@ -279,8 +279,10 @@ class NewWindow:
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
-    """What of an archive is asked for: at least its open generation, and what isn't in the index.
+class Query:
+    """The sealed segments that a caller needs, beside what is read anyway.
+
+    That is the open generation, and everything that isn't in the index.
 
     Attributes:
         times: Also files that may have records in this range; None for any time if there are
@@ -301,8 +303,8 @@ class Asked:
     names: frozenset[str] = frozenset()
     claimed: bool = False
 
-    def wants(self, row: GenerationRow | WindowRow) -> bool:
-        """Return whether a row is asked for, if any reader gets its files."""
+    def matches_live(self, row: GenerationRow | WindowRow) -> bool:
+        """Return whether it matches a row, provided that readers still get one of its files."""
         if self.uncompacted and not (
             isinstance(row, WindowRow) and WindowKind(row.kind).is_maintained
         ):
@@ -315,8 +317,8 @@ class Asked:
             self.offsets is None or may_cover(row.held, self.offsets)
         )
 
-    def needs(self, row: GenerationRow | WindowRow) -> bool:
-        """Return whether a row is asked for, even if no reader gets its files."""
+    def matches_any(self, row: GenerationRow | WindowRow) -> bool:
+        """Return whether it matches a row, even if windows have replaced all of its files."""
         return row.name in self.names or (
             self.claimed and self.offsets is not None and may_cover(row.held, self.offsets)
         )
@@ -327,19 +329,19 @@ def _milliseconds(time: str) -> int:
 
 
 @dataclass(frozen=True)
-class LeftOut:
-    """The part of an archive that isn't read for a question, because the index says enough of it.
+class Skipped:
+    """The segments that aren't read for a query, because the index says enough of them.
 
     Attributes:
         generations: Numbers of closed generations.
         windows: Names of sealed windows.
-        in_turn: Those of the generations that are compared with the journal this time.
+        rechecked: Those generations that are compared with the journal this time all the same.
     """
 
     index: Index
     generations: frozenset[int] = frozenset()
     windows: frozenset[str] = frozenset()
-    in_turn: frozenset[int] = frozenset()
+    rechecked: frozenset[int] = frozenset()
 
 
 @dataclass(frozen=True)
@@ -501,7 +503,7 @@ class Index:
         )
 
     def contradicts(self, other: Index) -> str:
-        """Return what both say something else of; empty if there is nothing.
+        """Return the first entry on which the two differ; empty if they agree.
 
         One that was made earlier, or before something was restored, is no contradiction.
         """
@@ -519,57 +521,56 @@ class Index:
         return seal(_SHAPE.dump(document))
 
 
-def decides(index: Index, asked: Asked) -> bool:
-    """Return whether an index says enough for a question about offsets; otherwise, all is read.
+def suffices(index: Index, query: Query) -> bool:
+    """Return whether an index says enough for a query of offsets; otherwise, everything is read.
 
-    It doesn't if a topic's id isn't known, as in receipts of the first release. Nor does it for
-    who plans or seals a window among offsets that a generation leaves to windows: how many of them
-    are taken, only all windows say.
+    It doesn't if a topic's id is unknown, as in receipts of the first release. Nor does it for a
+    caller that plans or seals a window over offsets that a generation leaves to windows: the index
+    doesn't record which of them are covered already.
     """
-    if asked.offsets is None:
+    if query.offsets is None:
         return True
     if not all(row.topic_id for row in index.partitions):
         return False
-    return not asked.claimed or not any(
-        row.gaps.get(GapReason.WINDOW) for row in index.touched(asked.offsets)
+    return not query.claimed or not any(
+        row.gaps.get(GapReason.WINDOW) for row in index.touched(query.offsets)
     )
 
 
-def left_out(index: Index, asked: Asked, turn: int | None, others: Iterable[str] = ()) -> LeftOut:
-    """Return what isn't read for a question.
+def skip(index: Index, query: Query, turn: int | None, others: Iterable[str] = ()) -> Skipped:
+    """Return the segments that needn't be read for a query.
 
-    Whatever is asked, some of what is closed is looked at in turn, so that what is missing is found
-    within days; of the generations, always the newest that is in the index.
+    A few closed segments are rechecked in rotation, so that a missing one is found within days; of
+    the generations, always the newest that is in the index.
 
     Args:
         index: A sound index.
-        asked: What is asked for.
-        turn: Grows by one from time to time; None to look at nothing in turn.
+        turn: Grows by one from time to time; None to recheck nothing.
         others: Folders of the generations and windows that aren't in the index, and so are read.
     """
-    if asked.offsets is not None and not index.touched(asked.offsets):
+    if query.offsets is not None and not index.touched(query.offsets):
         # Nothing in it holds any of them.
-        asked = replace(asked, times=None, offsets=None)
+        query = replace(query, times=None, offsets=None)
     wanted = [
         row
         for row in index.rows
-        if asked.needs(row) or (asked.wants(row) and not index.is_gone(row))
+        if query.matches_any(row) or (query.matches_live(row) and not index.is_gone(row))
     ]
     generations = {row.generation for row in wanted if isinstance(row, GenerationRow)}
     windows = {row.window for row in wanted if isinstance(row, WindowRow)}
     if turn is not None:
-        windows |= {row.window for row in in_turn(windows_in_turn(index.windows), turn)}
+        windows |= {row.window for row in chunk_of_turn(window_chunks(index.windows), turn)}
     read = {*others, *(row.name for row in wanted), *(f"windows/{key}" for key in windows)}
     windows |= replacing(index.windows, read)
     looked_at = (
         []
         if turn is None
         else [
-            *in_turn(chunks(index.generations, GENERATIONS_IN_TURN), turn),
+            *chunk_of_turn(chunks(index.generations, GENERATIONS_IN_TURN), turn),
             *index.generations[-1:],
         ]
     )
-    return LeftOut(
+    return Skipped(
         index,
         frozenset(row.generation for row in index.generations) - generations,
         frozenset(row.window for row in index.windows) - windows,
@@ -591,28 +592,29 @@ def replacing(windows: Sequence[WindowRow], owners: Collection[str]) -> set[str]
     return found
 
 
-def in_turn(portions: Sequence[Sequence[T]], turn: int) -> Sequence[T]:
-    """Return the portion of a turn; each comes, also if only each second or tenth turn is asked.
+def chunk_of_turn(chunks: Sequence[Sequence[T]], turn: int) -> Sequence[T]:
+    """Return the chunk to recheck this time.
 
-    For this, there is a prime number of turns before they begin again.
+    The number of turns is padded to a prime, so that each chunk's turn comes even for a caller that
+    skips turns, such as every second or tenth.
     """
-    if not portions:
+    if not chunks:
         return ()
     turns = next(
         number
-        for number in count(max(len(portions), _FEWEST_TURNS))
+        for number in count(max(len(chunks), _FEWEST_TURNS))
         if all(number % divisor for divisor in range(2, isqrt(number) + 1))
     )
-    return portions[turn % turns % len(portions)]
+    return chunks[turn % turns % len(chunks)]
 
 
 def chunks(rows: Sequence[T], size: int) -> list[Sequence[T]]:
-    """Split rows into portions of a size."""
+    """Split rows into chunks of a size."""
     return [rows[at : at + size] for at in range(0, len(rows), size)]
 
 
-def windows_in_turn(windows: Sequence[WindowRow]) -> list[Sequence[WindowRow]]:
-    """Split windows into portions, of which each is small, or a single window."""
+def window_chunks(windows: Sequence[WindowRow]) -> list[Sequence[WindowRow]]:
+    """Split windows into chunks that are quick to read, or a single window."""
     found: list[list[WindowRow]] = []
     for row in windows:
         last = found[-1] if found else []
@@ -624,13 +626,13 @@ def windows_in_turn(windows: Sequence[WindowRow]) -> list[Sequence[WindowRow]]:
     return [*found]
 
 
-def is_settled(
+def is_skippable(
     receipt: Receipt,
     kind: WindowKind,
     replaced: Mapping[str, Any] | None,
     bounds: Mapping[Partition, int],
 ) -> bool:
-    """Return whether a window needs no look any more unless it is asked for.
+    """Return whether a window may be skipped unless a query matches it.
 
     Its offsets are all before those that generations outside of the index may hold; it erased
     nothing, as erased offsets may never come back; and if it replaces files, its plan says what
@@ -709,7 +711,7 @@ def may_cover(held: Mapping[str, str] | None, offsets: Ranges) -> bool:
     return False
 
 
-def disputed(windows: Iterable[Receipt], others: Iterable[Receipt]) -> set[str]:
+def replacing_twice(windows: Iterable[Receipt], others: Iterable[Receipt]) -> set[str]:
     """Return those of some windows that replace a file which another window replaces, too.
 
     No window is sealed that does. But the index counts replaced files, and counts one twice then:

@@ -15,9 +15,9 @@ from kafka_drain.archive.index import (
     OtherIndexError,
     WindowRow,
     bounds_of,
-    disputed,
-    is_settled,
+    is_skippable,
     parse_index,
+    replacing_twice,
 )
 from kafka_drain.archive.journal.digests import generation_digest, plan_digest
 from kafka_drain.archive.receipts import Receipt, ReceiptError
@@ -110,7 +110,7 @@ def _windows(snapshot: Snapshot, index: Index) -> Iterator[NewWindow]:
     owners = {owner for new in found for owner in new.row.replaces}
     others = {row.window for row in index.windows if not owners.isdisjoint(row.replaces)}
     own = {new.row.window for new in found}
-    left = disputed(
+    left = replacing_twice(
         (new.receipt for new in found),
         [
             *(window.receipt for window in read if window.key not in own),
@@ -138,7 +138,7 @@ def _new_window(window: SnapshotWindow, bounds: Mapping[Partition, int]) -> NewW
     except ArchiveError:
         # A finding of its own.
         return None
-    if not is_settled(receipt, kind, plan.replaced, bounds):
+    if not is_skippable(receipt, kind, plan.replaced, bounds):
         return None
     size = len(window.plan_bytes or b"") + len(receipt.to_bytes())
     row = WindowRow.of(receipt, kind, plan_digest(plan.content()), size)

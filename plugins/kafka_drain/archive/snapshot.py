@@ -18,7 +18,7 @@ from kafka_drain.archive.copies import copy_path, read_copy
 from kafka_drain.archive.documents import ArchiveDocument, GenerationDocument, WindowPlan
 from kafka_drain.archive.fold import Fold, WindowKind, is_of_interval
 from kafka_drain.archive.generation import Generation, number_of
-from kafka_drain.archive.index import FEW, Index, IndexFileError, LeftOut, parse_index
+from kafka_drain.archive.index import FEW, Index, IndexFileError, Skipped, parse_index
 from kafka_drain.archive.journal.digests import digest_of
 from kafka_drain.archive.journal.entries import REMOVED, Journal
 from kafka_drain.archive.journal.files import read_journal
@@ -287,20 +287,20 @@ class Snapshot:
     Each property is read on first access.
 
     Attributes:
-        left_out: What isn't in it, because the index says enough of it; None if everything is.
+        skipped: What isn't in it, because the index says enough of it; None if everything is.
         from_copies: Whether copies stand in for damaged documents, which validation reports.
     """
 
     def __init__(
-        self, root: UPath, left_out: LeftOut | None = None, *, from_copies: bool = False
+        self, root: UPath, skipped: Skipped | None = None, *, from_copies: bool = False
     ) -> None:
         self.root = root
-        self.left_out = left_out
+        self.skipped = skipped
         self.from_copies = from_copies
 
-    def without(self, left_out: LeftOut) -> Snapshot:
+    def without(self, skipped: Skipped) -> Snapshot:
         """Return a snapshot of the same moment, without what isn't read for a question."""
-        found = Snapshot(self.root, left_out, from_copies=self.from_copies)
+        found = Snapshot(self.root, skipped, from_copies=self.from_copies)
         for name in (
             *("_document", "journal", "index", "_all_generations", "_all_folders"),
             *("_generation_folders", "_window_folders"),
@@ -411,7 +411,7 @@ class Snapshot:
         Raises:
             ArchiveError: When the folder isn't an archive.
         """
-        gone = self.left_out.generations if self.left_out else frozenset()
+        gone = self.skipped.generations if self.skipped else frozenset()
         return tuple(each for each in self._all_generations if each.number not in gone)
 
     @cached_property
@@ -435,7 +435,7 @@ class Snapshot:
 
         Without those that are left out.
         """
-        gone = self.left_out.windows if self.left_out else frozenset()
+        gone = self.skipped.windows if self.skipped else frozenset()
         return {key: window for key, window in self._all_folders.items() if key not in gone}
 
     @cached_property

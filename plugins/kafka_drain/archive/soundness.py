@@ -1,7 +1,7 @@
 """Comparison of an archive with its journal: everything sealed must exist, unchanged and once.
 
 Reads the document and the newest receipt of each generation, and plan and receipt of each window;
-or only those that are asked for, and some in turn, where the index says enough of the others.
+or only those that match a query, and a few in rotation, where the index says enough of the rest.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from kafka_drain.archive import erasures
 from kafka_drain.archive.archive import Archive
 from kafka_drain.archive.fold import Partition, held_by
 from kafka_drain.archive.generation import Generation
-from kafka_drain.archive.index import Asked, Index, decides, left_out
+from kafka_drain.archive.index import Index, Query, skip, suffices
 from kafka_drain.archive.journal.digests import (
     digest_of,
     generation_digest,
@@ -107,12 +107,12 @@ def check_sealed_state(
     *,
     windows: bool = True,
     chain_is_read: bool = False,
-    asked: Asked | None = None,
+    query: Query | None = None,
 ) -> SealedState:
     """Compare an archive with its journal; changes nothing.
 
-    If its index says enough of what isn't asked for, that isn't read, but for some of it in turn;
-    unless something is wrong: then everything is read.
+    What doesn't match the query isn't read if the index says enough of it, except for a few in
+    rotation; if something is wrong, everything is read.
 
     Args:
         snapshot: The archive. If something looks wrong, later snapshots are checked: concurrent
@@ -120,12 +120,12 @@ def check_sealed_state(
         windows: Whether to check windows, overlaps, and the holes between all generations;
             otherwise only holes before a generation that has drained nothing yet are checked.
         chain_is_read: Whether the caller itself checks every receipt of each generation.
-        asked: What is asked for; None for everything.
+        query: The segments that the caller needs; None for all.
     """
     turn = snapshot.journal.newest
-    narrowed = _narrowed(snapshot, asked, windows, turn) if asked is not None else None
-    state = _Look(narrowed or snapshot, snapshot.journal, chain_is_read).look(windows)
-    if narrowed is not None and state.findings:
+    restricted = _restricted(snapshot, query, windows, turn) if query is not None else None
+    state = _Look(restricted or snapshot, snapshot.journal, chain_is_read).look(windows)
+    if restricted is not None and state.findings:
         state = _Look(snapshot, snapshot.journal, chain_is_read).look(windows)
     newest = None
     for _ in range(ATTEMPTS):
@@ -137,27 +137,29 @@ def check_sealed_state(
     return state
 
 
-def narrowed(snapshot: Snapshot, asked: Asked) -> Snapshot:
-    """Return an archive without what isn't asked for; the same if nothing can be left out.
+def restricted(snapshot: Snapshot, query: Query) -> Snapshot:
+    """Return an archive restricted to a query; the same if nothing can be skipped.
 
     It isn't checked: for what is read besides a check, or before one.
     """
-    return _narrowed(snapshot, asked, True, None) or snapshot
+    return _restricted(snapshot, query, True, None) or snapshot
 
 
-def _narrowed(snapshot: Snapshot, asked: Asked, windows: bool, turn: int | None) -> Snapshot | None:
-    """Return an archive without what isn't asked for; None if nothing can be left out."""
+def _restricted(
+    snapshot: Snapshot, query: Query, windows: bool, turn: int | None
+) -> Snapshot | None:
+    """Return an archive restricted to a query; None if nothing can be skipped."""
     if not windows and snapshot.has_few_generations:
         return None
     index = snapshot.index
     if index is None:
         return None
     if not windows:
-        found = left_out(index, asked, turn)
+        found = skip(index, query, turn)
         return snapshot.without(replace(found, windows=frozenset()))
-    if not decides(index, asked):
+    if not suffices(index, query):
         return None
-    return snapshot.without(left_out(index, asked, turn, _others(snapshot, index)))
+    return snapshot.without(skip(index, query, turn, _others(snapshot, index)))
 
 
 def _others(snapshot: Snapshot, index: Index) -> set[str]:
@@ -172,7 +174,7 @@ def refuse_unsound(
     *,
     windows: bool = True,
     filling: bool = False,
-    asked: Asked | None = None,
+    query: Query | None = None,
 ) -> SealedState:
     """Refuse to act on an archive in which sealed data is missing or changed.
 
@@ -181,12 +183,12 @@ def refuse_unsound(
         windows: Whether to check windows.
         filling: Whether to tolerate offsets that are in no segment, because the caller is about to
             fill them with a window.
-        asked: What is asked for; None for everything.
+        query: The segments that the caller needs; None for all.
 
     Raises:
         ManifestInvalidError: When something is missing or changed; nothing was changed.
     """
-    state = check_sealed_state(snapshot, windows=windows, asked=asked)
+    state = check_sealed_state(snapshot, windows=windows, query=query)
     found = [f for f in state.findings if not (filling and f.reason == Reason.SEGMENT_HOLE)]
     if found:
         shown = "; ".join(map(str, found[:3]))
@@ -334,18 +336,18 @@ class _Look:
         noted = self._journal.noted.tips
         there = {generation.name: generation for generation in self._snapshot.generations}
         newest = []
-        left, in_turn = self._names_left_out()
-        index = self._snapshot.left_out.index if self._snapshot.left_out else None
+        left, rechecked = self._names_left_out()
+        index = self._snapshot.skipped.index if self._snapshot.skipped else None
         if index is not None and index.generations:
             self._drained.append((index.generations[-1].name, index.drained))
-        for name in sorted({*there, *noted} - left | in_turn):
+        for name in sorted({*there, *noted} - left | rechecked):
             generation = there.get(name) or SnapshotGeneration(
                 self._snapshot.root, int(name.rpartition("/")[2])
             )
             receipt = self._look_at_receipts(generation, noted.get(name))
             if receipt is not None:
                 self._look_at_generation(generation, receipt)
-            if name in in_turn:
+            if name in rechecked:
                 continue
             if receipt is not None:
                 self._state.newest[name] = receipt
@@ -366,12 +368,12 @@ class _Look:
 
         What is looked at in turn is only compared with the journal.
         """
-        found = self._snapshot.left_out
+        found = self._snapshot.skipped
         if found is None:
             return set(), set()
         rows = found.index.generations
         left = {row.name for row in rows if row.generation in found.generations}
-        return left, {row.name for row in rows if row.generation in found.in_turn}
+        return left, {row.name for row in rows if row.generation in found.rechecked}
 
     def _starts(
         self, generation: SnapshotGeneration, noted: Tip | None
@@ -476,7 +478,7 @@ class _Look:
         noted = self._journal.noted.documents
         there = self._snapshot.folders
         receipts = []
-        left = self._snapshot.left_out.windows if self._snapshot.left_out else frozenset()
+        left = self._snapshot.skipped.windows if self._snapshot.skipped else frozenset()
         for key in sorted(self._journal.noted.windows.union(there) - left):
             window, folder = there.get(key), f"windows/{key}"
             path = f"{folder}/receipt.json"
@@ -533,7 +535,7 @@ class _Look:
             root = self._snapshot.root
             detail = _without(self._snapshot.damage, root / "archive.json")
             self._find(Reason.DOCUMENT_CHANGED, "archive.json", detail)
-        left = self._snapshot.left_out
+        left = self._snapshot.skipped
         known = left.index.ids if left is not None else {}
         self._state.topic_ids = ids_by_topic(self._topic_ids(), known)
         own = document.pipeline, document.cluster_id
@@ -560,7 +562,7 @@ class _Look:
 
     def _topic_ids(self) -> Iterator[tuple[Mapping[str, str], Mapping[str, str]]]:
         """Yield the topic ids in newest receipt and document of each generation after the index."""
-        left = self._snapshot.left_out
+        left = self._snapshot.skipped
         last = left.index.last if left is not None else 0
         for generation in self._snapshot.generations:
             if generation.number <= last:

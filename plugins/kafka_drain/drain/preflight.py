@@ -15,7 +15,7 @@ from upath import UPath
 
 from kafka_drain.archive.archive import Archive
 from kafka_drain.archive.generation_state import GenerationState, read_state
-from kafka_drain.archive.index import Asked
+from kafka_drain.archive.index import Query
 from kafka_drain.archive.moved import moved_from
 from kafka_drain.archive.receipts import SealedTail
 from kafka_drain.archive.snapshot import Snapshot, SnapshotGeneration
@@ -203,7 +203,7 @@ def preflight(
         # What the journal has of it stays true, even if Kafka has told none, or tells none now.
         said = cluster_id if is_told_cluster(snapshot.document.cluster_id) else ""
         cluster_id = snapshot.document.cluster_id
-        sealed = check_sealed_state(snapshot, windows=False, asked=Asked())
+        sealed = check_sealed_state(snapshot, windows=False, query=Query())
         refuse_damage(sealed.findings, archive.root)
         snapshot = sealed.snapshot
     generation = snapshot.open_generation if snapshot else None
@@ -441,7 +441,7 @@ def _drained_before(
     topics: dict[str, Topic],
 ) -> dict[TopicPartition, int]:
     """Return the offsets up to which generations before the open one have drained partitions."""
-    index = snapshot.left_out.index if snapshot.left_out is not None else None
+    index = snapshot.skipped.index if snapshot.skipped is not None else None
     ends = {
         tp: held.end
         for (tp, topic_id), held in (index.drained.items() if index is not None else ())

@@ -18,7 +18,7 @@ from typing import Any
 
 from kafka_drain.archive.archive import Archive
 from kafka_drain.archive.generation import list_data_files
-from kafka_drain.archive.index import Asked
+from kafka_drain.archive.index import Query
 from kafka_drain.archive.receipts import ReceiptError
 from kafka_drain.archive.soundness import refuse_unsound
 from kafka_drain.archive.summary_files import write_missing_summaries
@@ -116,8 +116,8 @@ def plan_maintenance(
     """
     archive = Archive.at(pipeline.archive)
     ages = pipeline.retention_days is not None
-    asked = Asked(_too_old(pipeline, clock), uncompacted=True, dated_later=ages)
-    snapshot = refuse_unsound(archive.snapshot(), asked=asked).snapshot
+    asked = Query(_too_old(pipeline, clock), uncompacted=True, dated_later=ages)
+    snapshot = refuse_unsound(archive.snapshot(), query=asked).snapshot
     try:
         roll = due_for_roll(
             snapshot, pipeline.max_manifest_lines, pipeline.max_generation_days, clock()

@@ -17,10 +17,10 @@ from upath import UPath
 from kafka_drain.archive.erasures import read_erasures
 from kafka_drain.archive.generation import Generation
 from kafka_drain.archive.incarnations import LogEnds, log_ends
-from kafka_drain.archive.index import Asked
+from kafka_drain.archive.index import Query
 from kafka_drain.archive.receipts import Receipt, ReceiptError, SealedFile, SealedTail
 from kafka_drain.archive.snapshot import Snapshot, SnapshotGeneration, SnapshotWindow
-from kafka_drain.archive.soundness import narrowed
+from kafka_drain.archive.soundness import restricted
 from kafka_drain.config.source_options import INTERNAL_TOPICS
 from kafka_drain.errors import ArchiveError, DataFileError, DataLossError, KeyUnavailableError
 from kafka_drain.kafka.cluster import KafkaCluster
@@ -211,7 +211,7 @@ def _newest_in_windows(
     }
     if not beyond:
         return {}
-    fold = narrowed(snapshot, Asked(offsets={tp: [r] for tp, r in beyond.items()})).readable_fold
+    fold = restricted(snapshot, Query(offsets={tp: [r] for tp, r in beyond.items()})).readable_fold
     found: dict[TopicPartition, _Held] = {}
     for window in fold.windows:
         topics = window.receipt.topics
@@ -494,7 +494,7 @@ def _held_of(snapshot: Snapshot, tp: TopicPartition, span: OffsetRange) -> list[
         held = _held(snapshot.root, _format_of(owner), files, {tp: end}) if end else ()
         found.extend(each for _, each in held if each.last >= span.start)
 
-    snapshot = narrowed(snapshot, Asked(offsets={tp: [span]}))
+    snapshot = restricted(snapshot, Query(offsets={tp: [span]}))
     for window in snapshot.readable_fold.windows:
         # Validation reports a damaged document; without it, less is compared.
         with suppress(ArchiveError):

@@ -19,7 +19,7 @@ from kafka_drain.archive.archive import Archive
 from kafka_drain.archive.copies import keep_copies
 from kafka_drain.archive.generation import Generation
 from kafka_drain.archive.generation_summary import Summary
-from kafka_drain.archive.index import Asked
+from kafka_drain.archive.index import Query
 from kafka_drain.archive.index_files import check_index, index_to_write, write_index
 from kafka_drain.archive.journal.files import note_sealed
 from kafka_drain.archive.keys import damaged_keys
@@ -182,10 +182,10 @@ def validate_archive(
     began, now = time.monotonic(), clock()
     acknowledged = parse_acknowledgements(acknowledge_expired)
     whole = scope == "all" or deep
-    asked = None if whole else Asked()
+    asked = None if whole else Query()
     # Copies stand in for damaged documents, so that everything else is checked too.
     looked_at = Snapshot(archive.root, from_copies=True)
-    sealed = check_sealed_state(looked_at, chain_is_read=whole, asked=asked)
+    sealed = check_sealed_state(looked_at, chain_is_read=whole, query=asked)
     snapshot = sealed.snapshot
     if cluster is not None:
         cluster = cluster.counting(snapshot.document.topics)
@@ -204,7 +204,7 @@ def validate_archive(
     if whole:
         report.findings += damaged_keys(archive.root)
     checked = check_windows(snapshot, deep=deep)
-    left_out = snapshot.left_out
+    left_out = snapshot.skipped
     if left_out is not None:
         report.add_index(left_out.index)
     report.add_windows(checked, left_out.index if left_out is not None else None)
@@ -287,7 +287,7 @@ def validate_files_alone(archive: Archive, error: KafkaDrainError, **how: Any) -
 
 def _validate_generations(validation: _Validation, *, whole: bool, writes: bool) -> None:
     """Check the generations that aren't left out, oldest first."""
-    snapshot, left_out = validation.snapshot, validation.snapshot.left_out
+    snapshot, left_out = validation.snapshot, validation.snapshot.skipped
     known = left_out.index.generations if left_out is not None else ()
     previous = known[-1].sha256 if known else None
     for generation in snapshot.generations:

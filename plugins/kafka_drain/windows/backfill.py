@@ -9,12 +9,12 @@ from typing import Any
 
 from kafka_drain.archive.coverage import read_owned
 from kafka_drain.archive.fold import WindowKind, is_of_interval
-from kafka_drain.archive.index import Asked
+from kafka_drain.archive.index import Query
 from kafka_drain.archive.journal.entries import REMOVED, Noted
 from kafka_drain.archive.journal.files import note_sealed
 from kafka_drain.archive.receipts import Receipt
 from kafka_drain.archive.snapshot import Snapshot
-from kafka_drain.archive.soundness import narrowed
+from kafka_drain.archive.soundness import restricted
 from kafka_drain.archive.window import Window
 from kafka_drain.config.offset_ranges import range_name
 from kafka_drain.config.pipeline import Pipeline
@@ -142,7 +142,7 @@ def _of_interval(plan: BackfillPlan) -> Snapshot:
     """Return the archive with at least the interval's windows, and who replaces files of theirs."""
     snapshot = plan.archive.snapshot()
     own = (w.name for w in snapshot.folders.values() if is_of_interval(w.key, plan.interval.key))
-    return narrowed(snapshot, Asked(names=frozenset(own)))
+    return restricted(snapshot, Query(names=frozenset(own)))
 
 
 def _remove_replaced(plan: BackfillPlan) -> None:
@@ -178,7 +178,7 @@ def _refuse_owned(plan: BackfillPlan) -> None:
     """
     horizon = {tp: ranges[-1].end for tp, ranges in plan.ranges.items()}
     # The index says which offsets are covered; by whom, nobody asks here.
-    snapshot = narrowed(plan.archive.snapshot(), Asked(offsets=plan.ranges))
+    snapshot = restricted(plan.archive.snapshot(), Query(offsets=plan.ranges))
     owned = read_owned(snapshot, plan.topic_ids, horizon)
     twice = [
         range_name(tp, r)

@@ -19,7 +19,7 @@ from kafka_drain.archive.archive import Archive
 from kafka_drain.archive.coverage import Owned, read_owned
 from kafka_drain.archive.fold import WindowKind, is_of_interval
 from kafka_drain.archive.incarnations import log_ends
-from kafka_drain.archive.index import Asked, Index
+from kafka_drain.archive.index import Index, Query
 from kafka_drain.archive.receipts import SealedFile, records_of
 from kafka_drain.archive.snapshot import Snapshot, SnapshotWindow
 from kafka_drain.archive.soundness import refuse_unsound
@@ -171,15 +171,15 @@ def plan_backfill(
     first = cluster.earliest(partitions)
     last = cluster.latest(partitions, pipeline.isolation_level)
     own = frozenset(_near(snapshot, interval))
-    checked = refuse_unsound(snapshot, asked=None if force else Asked(names=own)).snapshot
+    checked = refuse_unsound(snapshot, query=None if force else Query(names=own)).snapshot
     frozen = _frozen(checked, interval, topic_ids, force=force)
     bounds = TimeBounds(cluster, first, _ends(snapshot, last), milliseconds(clock()))
     offsets = frozen or _resolve(checked, bounds, interval, last)
-    if checked.left_out is None:
+    if checked.skipped is None:
         snapshot = checked
     else:
-        asked = _asked(checked.left_out.index, interval, offsets, first, own)
-        snapshot = refuse_unsound(snapshot, asked=asked).snapshot
+        asked = _asked(checked.skipped.index, interval, offsets, first, own)
+        snapshot = refuse_unsound(snapshot, query=asked).snapshot
     # What it may call archived already has to be what Kafka has, and so has what lies before it.
     high = cluster.latest(partitions, "read_uncommitted")
     refuse_rewritten(snapshot, cluster, [archived_tails(snapshot, partitions)], first, high)
@@ -241,7 +241,7 @@ def _asked(
     offsets: Mapping[TopicPartition, OffsetRange],
     first: Mapping[TopicPartition, int],
     near: frozenset[str],
-) -> Asked:
+) -> Query:
     """Return what of an archive a plan depends on.
 
     That is what covers the interval's offsets, or may have records of its times if Kafka has
@@ -258,7 +258,7 @@ def _asked(
     if _may_be_deleted(offsets, first):
         times = TimeRange(interval.start_ms, interval.end_ms)
         near = near.union(row.name for row in index.rows if row.may_hold(times))
-    return Asked(offsets=asked, names=near, claimed=True)
+    return Query(offsets=asked, names=near, claimed=True)
 
 
 def _may_be_deleted(

@@ -13,12 +13,12 @@ from kafka_drain.archive.archive import Archive
 from kafka_drain.archive.documents import ArchiveDocument
 from kafka_drain.archive.generation import Generation
 from kafka_drain.archive.generation_state import GenerationState, read_state
-from kafka_drain.archive.index import Asked
+from kafka_drain.archive.index import Query
 from kafka_drain.archive.journal.entries import REMOVED, Noted
 from kafka_drain.archive.journal.files import note_sealed
 from kafka_drain.archive.moved import moved_from
 from kafka_drain.archive.snapshot import Snapshot, SnapshotGeneration, SnapshotWindow
-from kafka_drain.archive.soundness import check_sealed_state, narrowed
+from kafka_drain.archive.soundness import check_sealed_state, restricted
 from kafka_drain.archive.window import Window, range_rows
 from kafka_drain.config.offset_ranges import parse_ranges
 from kafka_drain.data_files.file_offsets import CommittedFile
@@ -190,7 +190,7 @@ def plan_roll(
         raise ArchiveError(f"{archive.root} has no generation yet; drain first")
     refuse_other_cluster(archive.root, snapshot.document.cluster_id, cluster.asked())
     # If the receipts end earlier than recorded, the newest may be lost.
-    sealed = check_sealed_state(snapshot, windows=False, asked=Asked())
+    sealed = check_sealed_state(snapshot, windows=False, query=Query())
     refuse_damage(sealed.findings, archive.root)
     snapshot = sealed.snapshot
     generation = snapshot.generations[-1]
@@ -297,7 +297,7 @@ def _drained_again(
     """
     voided = []
     # What the index names ends before each later generation begins.
-    for window in narrowed(snapshot, Asked()).fold.windows:
+    for window in restricted(snapshot, Query()).fold.windows:
         receipt = window.receipt
         fate = judge_window(
             [

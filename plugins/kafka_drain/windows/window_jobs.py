@@ -22,14 +22,14 @@ from kafka_drain.archive.documents import WindowPlan
 from kafka_drain.archive.fold import WindowKind, owner_of
 from kafka_drain.archive.generation import list_data_files
 from kafka_drain.archive.incarnations import log_ends, offsets_in_log
-from kafka_drain.archive.index import Asked
+from kafka_drain.archive.index import Query
 from kafka_drain.archive.index_files import add_to_index
 from kafka_drain.archive.journal.files import note_sealed
 from kafka_drain.archive.keys import keys_for_writing
 from kafka_drain.archive.receipts import Receipt
 from kafka_drain.archive.segment_overlaps import claims_of, find_overlaps
 from kafka_drain.archive.snapshot import Snapshot
-from kafka_drain.archive.soundness import SealedState, narrowed, note_of_window, refuse_unsound
+from kafka_drain.archive.soundness import SealedState, note_of_window, refuse_unsound, restricted
 from kafka_drain.archive.topic_settings import noted_compaction
 from kafka_drain.archive.window import Window, range_rows
 from kafka_drain.clock import utc_now
@@ -281,7 +281,7 @@ def prepare_window(
 def _erased(snapshot: Snapshot, ranges: Ranges) -> dict[TopicPartition, list[OffsetRange]]:
     """Return those of some offsets whose records were erased: Kafka may still have them."""
     # The index names no window that has erased something.
-    fold = narrowed(snapshot, Asked()).fold
+    fold = restricted(snapshot, Query()).fold
     log = log_ends(snapshot, snapshot.document.topics, ranges) if fold.erased else {}
     held = offsets_in_log(fold.erased, log)
     found = {
@@ -357,14 +357,14 @@ def refuse_taken(snapshot: Snapshot, receipt: Receipt) -> SealedState:
         ManifestInvalidError: When something sealed is missing or changed.
         LockedError: As `seal_proven` does.
     """
-    state = refuse_unsound(snapshot, filling=True, asked=_claimed(receipt))
+    state = refuse_unsound(snapshot, filling=True, query=_claimed(receipt))
     if not state.snapshot.is_sealed(receipt.window):
         _refuse_replaced(state, receipt)
         _refuse_overlap(state, receipt)
     return state
 
 
-def _claimed(receipt: Receipt) -> Asked:
+def _claimed(receipt: Receipt) -> Query:
     """Return what of an archive decides whether a window may be sealed.
 
     That is the window itself, what covers some of its offsets, the owners of the files that it
@@ -373,7 +373,7 @@ def _claimed(receipt: Receipt) -> Asked:
     offsets: dict[TopicPartition, list[OffsetRange]] = {}
     for part in receipt.partitions:
         offsets.setdefault(part.tp, []).append(part.range)
-    return Asked(
+    return Query(
         offsets={tp: merge(ranges) for tp, ranges in offsets.items()},
         names=frozenset([f"windows/{receipt.window}", *map(owner_of, receipt.replaces)]),
         claimed=True,

@@ -15,29 +15,29 @@ from kafka_drain.archive import index as module
 from kafka_drain.archive.fold import WindowKind, owner_of
 from kafka_drain.archive.generation_summary import SummaryRow
 from kafka_drain.archive.index import (
-    Asked,
     GenerationRow,
     Index,
     IndexFileError,
-    LeftOut,
     NewGeneration,
     NewWindow,
     OtherIndexError,
     PartitionRow,
+    Query,
+    Skipped,
     TopicRow,
     WindowRow,
     bounds_of,
+    chunk_of_turn,
     chunks,
-    decides,
-    disputed,
     held_text,
-    in_turn,
-    is_settled,
-    left_out,
+    is_skippable,
     may_cover,
     parse_index,
     replacing,
-    windows_in_turn,
+    replacing_twice,
+    skip,
+    suffices,
+    window_chunks,
 )
 from kafka_drain.archive.journal.entries import REMOVED, Noted, Tip
 from kafka_drain.archive.receipts import (
@@ -233,13 +233,13 @@ def test_index_continued(
         (TimeRange(41), {1, 2}, {"a", "b"}),
     ],
 )
-def test_left_out(
+def test_skip(
     times: TimeRange | None, generations: set[int], windows: set[str], monkeypatch: Any
 ) -> None:
     """What can't have records at the times that are asked for isn't read."""
-    monkeypatch.setattr(module, "windows_in_turn", lambda rows: [])
+    monkeypatch.setattr(module, "window_chunks", lambda rows: [])
 
-    found = left_out(INDEX, Asked(times), 0)
+    found = skip(INDEX, Query(times), 0)
 
     assert (found.index, found.generations, found.windows) == (INDEX, generations, windows)
 
@@ -254,12 +254,12 @@ def test_left_out(
         (window("a", kind=WindowKind.RETENTION), False),
     ],
 )
-def test_asked_uncompacted(row: Any, wanted: bool) -> None:
+def test_query_uncompacted(row: Any, wanted: bool) -> None:
     """Maintenance asks for what may be compacted, and for what may be too old."""
-    assert Asked(uncompacted=True).wants(row) is wanted
-    assert not Asked().wants(row)
-    assert Asked(TimeRange(to_ms=11), uncompacted=True).wants(row)
-    assert Asked(TimeRange(to_ms=10), uncompacted=True).wants(row) is wanted
+    assert Query(uncompacted=True).matches_live(row) is wanted
+    assert not Query().matches_live(row)
+    assert Query(TimeRange(to_ms=11), uncompacted=True).matches_live(row)
+    assert Query(TimeRange(to_ms=10), uncompacted=True).matches_live(row) is wanted
 
 
 SEALED_MS = 1_767_225_600_000  # window()'s sealed_at
@@ -275,38 +275,38 @@ SEALED_MS = 1_767_225_600_000  # window()'s sealed_at
         ((None, None), 1, True),
     ],
 )
-def test_asked_dated_later(times: tuple[int | None, int | None], files: int, wanted: bool) -> None:
+def test_query_dated_later(times: tuple[int | None, int | None], files: int, wanted: bool) -> None:
     """Retention asks for what has a record dated later than it was sealed, however young."""
     row = window("a", times=times, files=files)
 
-    assert Asked(TimeRange(to_ms=1), uncompacted=True, dated_later=True).wants(row) is wanted
+    assert Query(TimeRange(to_ms=1), uncompacted=True, dated_later=True).matches_live(row) is wanted
 
 
-def test_left_out_in_turn() -> None:
+def test_skip_in_turn() -> None:
     """Whatever is asked, some of it is looked at, and of generations always the newest."""
     index = Index(
         generations=tuple(map(generation, range(1, 21))),
         windows=tuple(window(f"{n:03d}") for n in range(40)),
     )
 
-    first, second = left_out(index, Asked(), 0), left_out(index, Asked(), 1)
-    asked = left_out(index, Asked(TimeRange(0, 100)), 0)
+    first, second = skip(index, Query(), 0), skip(index, Query(), 1)
+    asked = skip(index, Query(TimeRange(0, 100)), 0)
 
     assert first.generations == second.generations == {*range(1, 21)}
-    assert (first.in_turn, second.in_turn) == ({*range(1, 9), 20}, {*range(9, 17), 20})
+    assert (first.rechecked, second.rechecked) == ({*range(1, 9), 20}, {*range(9, 17), 20})
     assert first.windows == {f"{n:03d}" for n in range(16, 40)}
     assert second.windows == {f"{n:03d}" for n in (*range(16), *range(32, 40))}
     # What is asked for is read anyway.
-    assert (asked.generations, asked.windows, asked.in_turn) == (set(), set(), set())
+    assert (asked.generations, asked.windows, asked.rechecked) == (set(), set(), set())
 
 
-def test_left_out_replaced_in_turn(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_skip_replaced_in_turn(monkeypatch: pytest.MonkeyPatch) -> None:
     """A window is looked at with those that replace its files: they may be gone."""
     monkeypatch.setattr(module, "WINDOWS_IN_TURN", 1)
     rows = window("a"), window("b", {"windows/a": 1}), window("c", {"windows/b": 1}), window("d")
     index = Index((generation(1),), rows)
 
-    assert [left_out(index, Asked(), turn).windows for turn in range(4)] == [
+    assert [skip(index, Query(), turn).windows for turn in range(4)] == [
         {"d"},
         {"a", "d"},
         {"a", "b", "d"},
@@ -314,30 +314,30 @@ def test_left_out_replaced_in_turn(monkeypatch: pytest.MonkeyPatch) -> None:
     ]
 
 
-def test_left_out_others() -> None:
+def test_skip_others() -> None:
     """Of what isn't in the index, and so is read, it leaves out no window that replaces a file."""
     rows = window("a", {"windows/repair": 1}), window("b")
     index = Index((generation(1),), tuple(rows) * 1 + tuple(window(f"x{n}") for n in range(40)))
     turn = 2
 
-    assert "a" in left_out(index, Asked(), turn).windows
-    assert "a" not in left_out(index, Asked(), turn, ["windows/repair"]).windows
+    assert "a" in skip(index, Query(), turn).windows
+    assert "a" not in skip(index, Query(), turn, ["windows/repair"]).windows
 
 
 @each_of("stride", range(1, 11))
 @each_of("portions", [1, 2, 3, 7, 8, 33, 64])
-def test_in_turn_all(portions: int, stride: int) -> None:
+def test_chunk_of_turn_all(portions: int, stride: int) -> None:
     """Each portion comes within days, also if only each second or third turn is asked for."""
     rows = [[number] for number in range(portions)]
     turns = range(0, stride * max(portions + 10, 11), stride)
 
-    assert {in_turn(rows, turn)[0] for turn in turns} == {*range(portions)}
-    assert [in_turn(rows, turn)[0] for turn in range(portions)] == [*range(portions)]
+    assert {chunk_of_turn(rows, turn)[0] for turn in turns} == {*range(portions)}
+    assert [chunk_of_turn(rows, turn)[0] for turn in range(portions)] == [*range(portions)]
 
 
-def test_in_turn_nothing() -> None:
+def test_chunk_of_turn_nothing() -> None:
     """Of nothing, nothing comes."""
-    assert in_turn([], 3) == ()
+    assert chunk_of_turn([], 3) == ()
 
 
 def test_chunks() -> None:
@@ -358,10 +358,10 @@ def test_chunks() -> None:
         ([1, module.BYTES_IN_TURN], [1, 1]),
     ],
 )
-def test_windows_in_turn(sizes: list[int], portions: list[int]) -> None:
+def test_window_chunks(sizes: list[int], portions: list[int]) -> None:
     """A portion has few windows, and few bytes, or is a single window."""
     rows = [window(f"{number:03d}", size=size) for number, size in enumerate(sizes)]
-    found = windows_in_turn(rows)
+    found = window_chunks(rows)
 
     assert [len(each) for each in found] == portions
     assert [row for each in found for row in each] == rows
@@ -402,11 +402,11 @@ BOUNDS = {(P0, "id"): 100}
         ([part(0, 9, erased=2)], WindowKind.COMPACTION, {}, False),
     ],
 )
-def test_is_settled(
+def test_is_skippable(
     partitions: list[SealedPartition], kind: WindowKind, more: dict[str, Any], settled: bool
 ) -> None:
     """A window needs no look any more if nothing new can depend on it."""
-    assert is_settled(receipt(partitions=partitions, **more), kind, None, BOUNDS) is settled
+    assert is_skippable(receipt(partitions=partitions, **more), kind, None, BOUNDS) is settled
 
 
 @pytest.mark.parametrize(
@@ -422,7 +422,7 @@ def test_is_settled(
     ],
 )
 def test_disputed(windows: dict[str, str], others: dict[str, str], found: set[str]) -> None:
-    """A window is disputed if another one has replaced one of its files, too."""
+    """A window is replacing_twice if another one has replaced one of its files, too."""
 
     def sealed(paths: dict[str, str]) -> list[Receipt]:
         return [
@@ -430,7 +430,7 @@ def test_disputed(windows: dict[str, str], others: dict[str, str], found: set[st
             for key, each in paths.items()
         ]
 
-    assert disputed(sealed(windows), sealed(others)) == found
+    assert replacing_twice(sealed(windows), sealed(others)) == found
 
 
 @pytest.mark.parametrize(
@@ -516,32 +516,32 @@ OF_TEN = {P0: [OffsetRange(10, 20)]}
 
 
 @pytest.mark.parametrize(
-    ("asked", "row", "wanted", "needed"),
+    ("query", "row", "wanted", "needed"),
     [
-        (Asked(), window("a", held={"t": "0:0-100"}), False, False),
-        (Asked(offsets=OF_TEN), window("a", held={"t": "0:0-100"}), True, False),
-        (Asked(offsets=OF_TEN), window("a", held={"t": "0:0-10"}), False, False),
-        (Asked(offsets=OF_TEN), window("a"), True, False),
-        (Asked(offsets=OF_TEN), generation(1, held={"t": "0:19-20"}), True, False),
+        (Query(), window("a", held={"t": "0:0-100"}), False, False),
+        (Query(offsets=OF_TEN), window("a", held={"t": "0:0-100"}), True, False),
+        (Query(offsets=OF_TEN), window("a", held={"t": "0:0-10"}), False, False),
+        (Query(offsets=OF_TEN), window("a"), True, False),
+        (Query(offsets=OF_TEN), generation(1, held={"t": "0:19-20"}), True, False),
         # Only what may have both.
-        (Asked(TimeRange(0, 10), OF_TEN), window("a"), False, False),
-        (Asked(TimeRange(0, 11), OF_TEN), window("a"), True, False),
-        (Asked(TimeRange(0, 11), OF_TEN), window("a", held={"t": "0:0-10"}), False, False),
+        (Query(TimeRange(0, 10), OF_TEN), window("a"), False, False),
+        (Query(TimeRange(0, 11), OF_TEN), window("a"), True, False),
+        (Query(TimeRange(0, 11), OF_TEN), window("a", held={"t": "0:0-10"}), False, False),
         # Without a file, nothing to read, but something that covers offsets.
-        (Asked(offsets=OF_TEN), window("a", files=0), False, False),
-        (Asked(offsets=OF_TEN, claimed=True), window("a", files=0), False, True),
-        (Asked(offsets=OF_TEN, claimed=True), window("a", held={"t": "0:0-10"}), False, False),
-        (Asked(claimed=True), window("a"), False, False),
-        (Asked(names=frozenset({"windows/a"})), window("a", files=0), False, True),
-        (Asked(names=frozenset({"windows/b"})), window("a"), False, False),
-        (Asked(names=frozenset({"generations/0001"})), generation(1), False, True),
-        (Asked(offsets=OF_TEN, uncompacted=True), window("a", held={"t": "0:0-1"}), False, False),
-        (Asked(offsets=OF_TEN, uncompacted=True), generation(1, held={}), True, False),
+        (Query(offsets=OF_TEN), window("a", files=0), False, False),
+        (Query(offsets=OF_TEN, claimed=True), window("a", files=0), False, True),
+        (Query(offsets=OF_TEN, claimed=True), window("a", held={"t": "0:0-10"}), False, False),
+        (Query(claimed=True), window("a"), False, False),
+        (Query(names=frozenset({"windows/a"})), window("a", files=0), False, True),
+        (Query(names=frozenset({"windows/b"})), window("a"), False, False),
+        (Query(names=frozenset({"generations/0001"})), generation(1), False, True),
+        (Query(offsets=OF_TEN, uncompacted=True), window("a", held={"t": "0:0-1"}), False, False),
+        (Query(offsets=OF_TEN, uncompacted=True), generation(1, held={}), True, False),
     ],
 )
-def test_asked(asked: Asked, row: Any, wanted: bool, needed: bool) -> None:
+def test_query(query: Query, row: Any, wanted: bool, needed: bool) -> None:
     """What may have the offsets and the time is read, and what is named."""
-    assert (asked.wants(row), asked.needs(row)) == (wanted, needed)
+    assert (query.matches_live(row), query.matches_any(row)) == (wanted, needed)
 
 
 @pytest.mark.parametrize(
@@ -560,34 +560,34 @@ def test_index_touched(offsets: Any, touched: bool) -> None:
     """Of each partition, an index knows which offsets are covered at all."""
     assert INDEX.touched(offsets) == ([PARTITION] if touched else [])
     # Then no row is read for them, whatever its times.
-    asked = Asked(TimeRange(), offsets)
-    assert touched or left_out(INDEX, asked, None).windows == {"a", "b"}
-    left = left_out(INDEX, replace(asked, claimed=True), None)
-    assert left == LeftOut(INDEX, *(((set(), set())) if touched else ({1, 2}, {"a", "b"})))
+    asked = Query(TimeRange(), offsets)
+    assert touched or skip(INDEX, asked, None).windows == {"a", "b"}
+    left = skip(INDEX, replace(asked, claimed=True), None)
+    assert left == Skipped(INDEX, *(((set(), set())) if touched else ({1, 2}, {"a", "b"})))
 
 
 @pytest.mark.parametrize(
-    ("partition", "asked", "decided"),
+    ("partition", "query", "decided"),
     [
-        (PARTITION, Asked(offsets=OF_TEN, claimed=True), True),
-        (replace(PARTITION, topic_id=""), Asked(offsets=OF_TEN), False),
-        (replace(PARTITION, topic_id=""), Asked(TimeRange()), True),
+        (PARTITION, Query(offsets=OF_TEN, claimed=True), True),
+        (replace(PARTITION, topic_id=""), Query(offsets=OF_TEN), False),
+        (replace(PARTITION, topic_id=""), Query(TimeRange()), True),
         # Only all windows say how many of the offsets are taken.
-        (replace(PARTITION, gaps={"window": 1}), Asked(offsets=OF_TEN, claimed=True), False),
-        (replace(PARTITION, gaps={"window": 1}), Asked(offsets=OF_TEN), True),
+        (replace(PARTITION, gaps={"window": 1}), Query(offsets=OF_TEN, claimed=True), False),
+        (replace(PARTITION, gaps={"window": 1}), Query(offsets=OF_TEN), True),
         (
             replace(PARTITION, gaps={"window": 1}),
-            Asked(offsets={P0: [OffsetRange(100, 101)]}, claimed=True),
+            Query(offsets={P0: [OffsetRange(100, 101)]}, claimed=True),
             True,
         ),
     ],
 )
-def test_decides(partition: PartitionRow, asked: Asked, decided: bool) -> None:
+def test_suffices(partition: PartitionRow, query: Query, decided: bool) -> None:
     """Where the index doesn't say enough, everything is read."""
-    assert decides(replace(INDEX, partitions=(partition,)), asked) is decided
+    assert suffices(replace(INDEX, partitions=(partition,)), query) is decided
 
 
-def test_left_out_offsets() -> None:
+def test_skip_offsets() -> None:
     """Who claims offsets reads what covers them, even if it was replaced, and who replaced it."""
     rows = (
         window("a", {"generations/0001": 2}, held={"t": "0:0-50"}),
@@ -602,22 +602,22 @@ def test_left_out_offsets() -> None:
     offsets = {P0: [OffsetRange(40, 60)]}
 
     read, claimed = (
-        left_out(index, Asked(offsets=offsets, claimed=claimed), None) for claimed in (False, True)
+        skip(index, Query(offsets=offsets, claimed=claimed), None) for claimed in (False, True)
     )
-    named = left_out(index, Asked(names=frozenset(["windows/b", "generations/0002"])), None)
+    named = skip(index, Query(names=frozenset(["windows/b", "generations/0002"])), None)
 
     assert (read.generations, read.windows) == ({1, 2}, {"b", "c"})
     assert (claimed.generations, claimed.windows) == ({2}, set())
     assert (named.generations, named.windows) == ({1}, {"a"})
-    assert read.in_turn == claimed.in_turn == set()
+    assert read.rechecked == claimed.rechecked == set()
 
 
-def test_is_settled_replaced() -> None:
+def test_is_skippable_replaced() -> None:
     """A plan that says what the replaced files held speaks of intact ones."""
     found = receipt(partitions=[part(0, 1)], replaces=("x",))
 
-    assert is_settled(found, WindowKind.COMPACTION, {"files": 1}, BOUNDS)
-    assert not is_settled(found, WindowKind.ERASURE, {"files": 1}, BOUNDS)
+    assert is_skippable(found, WindowKind.COMPACTION, {"files": 1}, BOUNDS)
+    assert not is_skippable(found, WindowKind.ERASURE, {"files": 1}, BOUNDS)
 
 
 def row(files: int, first: int | None, last: int | None) -> SummaryRow:
@@ -758,7 +758,7 @@ def test_plus_topic_without_id() -> None:
     found = Index().plus([without], [window])
 
     assert found.partitions == (PartitionRow("t", "", 0, 5, 10, 6, {"expired": 1}, ((5, 10),)),)
-    assert is_settled(sealed, WindowKind.BACKFILL, None, bounds_of(found.drained, ()))
+    assert is_skippable(sealed, WindowKind.BACKFILL, None, bounds_of(found.drained, ()))
 
 
 def test_window_row() -> None:
@@ -982,13 +982,13 @@ def archives(draw: st.DrawFn) -> Drawn:
     unsettled = draw(st.sets(st.sampled_from("abcdef")))
     sealed = [receipt(key, replaces=tuple(paths)) for key, paths in replaces.items()]
     asked = [each for each in sealed if each.window not in unsettled]
-    unsettled |= disputed(asked, [each for each in sealed if each not in asked])
+    unsettled |= replacing_twice(asked, [each for each in sealed if each not in asked])
     return Drawn(files, replaces, kinds, frozenset(unsettled))
 
 
 @pytest.mark.parametrize("by", ["times", "offsets"])
 @given(archives(), st.integers(0, 9), st.integers(0, 5), st.integers(0, 9))
-def test_left_out_same_files(by: str, made: Drawn, start: int, length: int, turn: int) -> None:
+def test_skip_same_files(by: str, made: Drawn, start: int, length: int, turn: int) -> None:
     """Whatever is asked of whatever archive, a reader gets the files that are there without it.
 
     And who claims offsets sees all that covers some of them, and what became of it.
@@ -1025,9 +1025,9 @@ def test_left_out_same_files(by: str, made: Drawn, start: int, length: int, turn
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(module, "WINDOWS_IN_TURN", 1)
-        asked = Asked(times) if by == "times" else Asked(offsets=offsets)
-        found = left_out(index, asked, turn, owners - known)
-        claimed = left_out(index, Asked(offsets=offsets, claimed=True), None, owners - known)
+        asked = Query(times) if by == "times" else Query(offsets=offsets)
+        found = skip(index, asked, turn, owners - known)
+        claimed = skip(index, Query(offsets=offsets, claimed=True), None, owners - known)
 
     assert made.live(owners - names(found), times) == made.live(owners, times)
     covering = {owner_of(path) for path, at in made.files.items() if times.may_hold(at, at)}
@@ -1035,7 +1035,7 @@ def test_left_out_same_files(by: str, made: Drawn, start: int, length: int, turn
     assert not {f"windows/{key}" for key in made.replacing(covering)} & names(claimed)
 
 
-def names(left: LeftOut) -> set[str]:
+def names(left: Skipped) -> set[str]:
     """The folders that are left out."""
     windows = {f"windows/{key}" for key in left.windows}
     return windows | {f"generations/000{number}" for number in left.generations}

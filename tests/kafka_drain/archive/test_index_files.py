@@ -29,7 +29,7 @@ from kafka_drain.archive.files import archive_files
 from kafka_drain.archive.fold import WindowKind
 from kafka_drain.archive.generation import Generation
 from kafka_drain.archive.history import History, read_history
-from kafka_drain.archive.index import Asked, Index, parse_index
+from kafka_drain.archive.index import Index, Query, parse_index
 from kafka_drain.archive.index_files import index_to_write, write_index
 from kafka_drain.archive.journal.files import note_sealed
 from kafka_drain.archive.snapshot import Snapshot
@@ -228,7 +228,7 @@ def test_validate_open_all_in_turn(archive: Archive, opened: list[str]) -> None:
         opened.clear()
         snapshot = archive.snapshot()
         object.__setattr__(snapshot.journal, "newest", turn)
-        check_sealed_state(snapshot, asked=Asked())
+        check_sealed_state(snapshot, query=Query())
         seen |= set(opened)
 
     owners = {f"generations/{number:04d}" for number in range(1, CLOSED + 2)}
@@ -481,7 +481,7 @@ def test_closed_damaged(archive: Archive, damage: Damage, where: str) -> None:
     for turn in range(1, 12):
         snapshot = archive.snapshot()
         object.__setattr__(snapshot.journal, "newest", turn)
-        turns.append(bool(check_sealed_state(snapshot, asked=Asked()).findings))
+        turns.append(bool(check_sealed_state(snapshot, query=Query()).findings))
 
     assert {*turns} == {False, True}
     assert not validated(archive, "all", writes=False).complete

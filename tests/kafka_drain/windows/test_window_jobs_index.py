@@ -324,7 +324,7 @@ def test_backfills_one_by_one(
     archive: Archive, opened: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Each backfilled hour is added to the index, so that the next one reads no more than it."""
-    monkeypatch.setattr(deciding, "in_turn", lambda portions, turn: ())
+    monkeypatch.setattr(deciding, "chunk_of_turn", lambda portions, turn: ())
     read = []
     for half in range(8):
         opened.clear()
@@ -408,7 +408,9 @@ def test_backfill_beside_damage(archive: Archive, tmp_path: Path, name: str, is_
         refuse_taken(archive.snapshot(), receipt("x", {P1: [(0, 1)]}, [f"windows/{damaged.key}/x"]))
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(deciding, "in_turn", lambda portions, turn: portions[0] if portions else ())
+        patch.setattr(
+            deciding, "chunk_of_turn", lambda portions, turn: portions[0] if portions else ()
+        )
         drained(archive, 0, tmp_path)
     found = validate_archive(archive, Kafka())
     assert damaged.key in str(found.findings)
@@ -421,7 +423,7 @@ def test_archive_files_beside_damage(
     archive: Archive, name: str, is_gone: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A reader of offsets is refused those of a damaged window, and no others; a roll goes on."""
-    monkeypatch.setattr(deciding, "in_turn", lambda portions, turn: ())
+    monkeypatch.setattr(deciding, "chunk_of_turn", lambda portions, turn: ())
     cluster: Any = Kafka()
     plan = plan_roll(archive, cluster).to_dict()
     damage(archive, f"windows/{interval(11).key}/{name}", is_gone=is_gone)
