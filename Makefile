@@ -18,12 +18,15 @@ AXE := 4.14.1
 HERE := integration and not (store or cluster or connect or kubernetes or yarn or registry or browser or recipes or soak)
 # Folders that contain them: collecting all other tests takes pytest half a minute.
 WITH_PARTS := tests/faults tests/integration tests/security tests/sequences tests/stores
+# Tests that read only sources and documents.
+RULES := tests/documentation tests/faults/test_faults_table.py tests/scripts/test_reference.py \
+  $(filter-out tests/test_reading_page.py,$(wildcard tests/test_*.py))
 # The tests with Spark that depend most on the broker's version.
 KAFKA44_SPARK := $(patsubst %,tests/integration/test_%.py,round_trip values republish translate_group kafka_codes unkept_record)
 # Otherwise, hundreds of processes would each compile the same modules again.
 unexport PYTHONDONTWRITEBYTECODE
 .DEFAULT_GOAL := help
-.PHONY: help setup class-archive setup-airflow2 setup-spark40 setup-spark42 demo demo-recovery ui stop broker test test-airflow2-spark35 test-airflow3 test-spark40 test-spark42 test-kafka44 test-pythons test-s3 test-azure-gcs test-hdfs test-stores test-clusters test-connect test-kubernetes test-yarn test-registry test-recipes test-fab test-browser pictures test-install matrix unit check format coverage mutate docs bench test-compose soak lock lock-jars audit licences clean
+.PHONY: help setup class-archive setup-airflow2 setup-spark40 setup-spark42 demo demo-recovery ui stop broker test test-airflow2-spark35 test-airflow3 test-spark40 test-spark42 test-kafka44 test-pythons test-s3 test-azure-gcs test-hdfs test-stores test-clusters test-connect test-kubernetes test-yarn test-registry test-recipes test-fab test-browser pictures test-install matrix unit rules check format coverage mutate docs bench test-compose soak lock lock-jars audit licences clean
 
 help: ## list the targets
 	@grep -E '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z0-9-]+):.*## (.*)/  make \1|\2/' | column -t -s '|' 2>/dev/null \
@@ -48,12 +51,15 @@ broker: setup ## start only a Kafka broker and print its address
 	@$(PYTHON_ENV) -m demo.broker start --folder .demo/broker
 
 test: setup ## run all checks and tests: without Java, and with a real broker, Spark and Airflow
+	@# Short parts last, so that no long one is left alone at the end; but first what fails in a minute.
 	@$(PYTHON_ENV) -m scripts.side_by_side --at-once 3 \
+	  "rules=$(MAKE) --no-print-directory check licences rules" \
 	  "spark=$(MAKE) --no-print-directory class-archive && $(PYTHON_ENV) -m pytest -m '$(HERE) and spark' tests/integration" \
+	  "core=$(PYTHON_ENV) -m pytest -m 'not integration' tests/kafka_drain" \
 	  "faults=$(PYTHON_ENV) -m pytest -m '$(HERE) and spark' $(filter-out tests/integration,$(WITH_PARTS))" \
-	  "unit=$(MAKE) --no-print-directory check licences && $(PYTHON_ENV) -m pytest -m 'not integration'" \
 	  "airflow=$(PYTHON_ENV) -m pytest -m '$(HERE) and airflow and not spark' $(WITH_PARTS)" \
-	  "apart=$(PYTHON_ENV) -m pytest -m '$(HERE) and not (airflow or spark)' $(WITH_PARTS)"
+	  "apart=$(PYTHON_ENV) -m pytest -m '$(HERE) and not (airflow or spark)' $(WITH_PARTS)" \
+	  "unit=$(PYTHON_ENV) -m pytest -m 'not integration' $(patsubst %,--ignore=%,tests/kafka_drain $(RULES))"
 
 test-stores: class-archive ## run the tests of Spark on an object store, against moto's server: 4 minutes
 	@$(PYTHON_ENV) -m pytest -m store $(WITH_PARTS)
@@ -157,6 +163,9 @@ setup-spark40 setup-spark42: setup-spark%: # like setup, with the pyspark of req
 
 unit: setup ## run only the tests that need no Java (ARGS="tests/kafka_drain/proof -k sealing")
 	@$(PYTHON_ENV) -m pytest -m "not integration" $(ARGS)
+
+rules: setup ## run only the tests that read sources and documents: imports, docs, references, wording; less than a minute
+	@$(PYTHON_ENV) -m pytest -m "not integration" $(RULES)
 
 check: setup ## check lint rules, formatting and types without changing anything
 	@$(PYTHON_ENV) -m ruff check .

@@ -35,3 +35,21 @@ def test_each_marker_has_a_verb() -> None:
         assert re.search(rf"^\t@(\w+=\S+ )?\S+ -m pytest -m {marker} ", makefile, flags=re.M), (
             marker
         )
+
+
+def test_parts_without_java_are_all_of_them() -> None:
+    """The parts of `make test` without Java leave out only what another of them runs."""
+    makefile = (ROOT / "Makefile").read_text().replace("\\\n", " ")
+    parts = dict(re.findall(r'"(\w+)=(.+?)"(?: |\n)', makefile))
+    left_out = re.search(r"\$\(patsubst %,--ignore=%,(\S+) \$\(RULES\)\)$", parts["unit"])
+
+    assert left_out is not None
+    assert parts["core"].endswith(f" -m 'not integration' {left_out[1]}")
+    assert parts["rules"].split()[-1] == "rules"
+    assert re.search(
+        r'^rules: .+\n\t@\S+ -m pytest -m "not integration" \$\(RULES\)$', makefile, re.M
+    )
+    named = re.search(r"^RULES := (.+)$", makefile, flags=re.M)
+    assert named is not None
+    for path in re.sub(r"\$\(.+\)", "", named[1]).split():
+        assert (ROOT / path).exists(), path
