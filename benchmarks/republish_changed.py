@@ -1,6 +1,6 @@
 """The speed of a republish that changes records, compared with one that doesn't, on the same files.
 
-plain        the worker engine, strict, as in `republish.py`
+plain        the worker engine, as in `republish.py`
 mask         a text in each JSON value masked
 mask-number  a number in it
 hash         a pseudonym for each key
@@ -120,8 +120,7 @@ def _run(arm: str, archives: Mapping[str, Path], servers: str) -> Cost:
     change = CHANGES[name]
     archive = str(archives["avro" if head == "avro" else "orders"])
     run: Callable[..., Cost] = spark_arms.run if head == "spark" else worker
-    kind = "spark-strict" if head == "spark" else "strict"
     with topic_of_an_arm(servers) as target:
-        order = (kind, target) if head == "spark" else (target, kind)
-        cost: Cost = measured(run, archive, servers, *order, change).answer
+        place = ("spark", target) if head == "spark" else (target,)
+        cost: Cost = measured(run, archive, servers, *place, change).answer
     return cost

@@ -46,7 +46,7 @@ def run(
     pid = spark.sparkContext._gateway.proc.pid  # type: ignore[union-attr]
     if engine == "spark":
         began = time.perf_counter()
-        republish = planned(archive, servers, target, kind, change)
+        republish = planned(archive, servers, target, change)
         cost = sent(republish, SparkEngine(spark), pid)
         if change is None:
             return cost

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from kafka_drain.config.checks import removed
 from kafka_drain.config.cut_over import MAX_LAG, QUIET_SECONDS, RUN_NAME, CutOver
 from kafka_drain.errors import ConfigError
 from kafka_drain.republish.planning.request import HOW, OWN_TOPIC, WHERE, RepublishRequest
@@ -56,6 +57,9 @@ def mirror_request(
     Raises:
         ConfigError: When an option isn't one, has an invalid value, or would leave records out.
     """
+    for name, instead in RepublishRequest.removed.items():
+        if name in (options or {}):
+            raise removed(f"mirror.{name}", (options or {})[name], instead)
     known = {
         name
         for name, option in RepublishRequest.options().items()
