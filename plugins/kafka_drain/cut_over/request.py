@@ -6,7 +6,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from kafka_drain.config.checks import removed
 from kafka_drain.config.cut_over import MAX_LAG, QUIET_SECONDS, RUN_NAME, CutOver
 from kafka_drain.errors import ConfigError
 from kafka_drain.republish.planning.request import HOW, OWN_TOPIC, WHERE, RepublishRequest
@@ -57,15 +56,13 @@ def mirror_request(
     Raises:
         ConfigError: When an option isn't one, has an invalid value, or would leave records out.
     """
-    for name, instead in RepublishRequest.removed.items():
-        if name in (options or {}):
-            raise removed(f"mirror.{name}", (options or {})[name], instead)
     known = {
         name
         for name, option in RepublishRequest.options().items()
         if option["section"] in (WHERE, HOW) and name not in _OWN
     }
-    unknown = sorted(set(options or {}) - known)
+    # The request itself says what there is instead of an option that was removed.
+    unknown = sorted(set(options or {}) - known - {*RepublishRequest.removed})
     if unknown:
         raise ConfigError(
             f"mirror has {', '.join(unknown)}, which a cut-over doesn't take: it moves all records "

@@ -45,7 +45,7 @@ def test_mirror_request_refused(options: dict[str, Any]) -> None:
 
 def test_mirror_request_transactions_removed() -> None:
     """An option that only older releases know is refused with what there is instead."""
-    with pytest.raises(ConfigError, match=r"'mirror.transactions' .* was removed: .* Leave it out"):
+    with pytest.raises(ConfigError, match=r"'transactions' .* was removed: .* Leave it out"):
         mirror_request("move", {"transactions": "fast"})
 
 
