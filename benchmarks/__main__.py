@@ -8,21 +8,13 @@ hourly     1,000 new records, from the operator's start to the sealed receipt
 memory     the peak memory of each job with 2 and with 20 million records
 republish  both engines compared with Spark's sink and a bare loop
 changed    a republish with each preset that changes records compared with one as they are
-sparkchanged
-           the same with the Spark engine
 batch      validation of 2,000,000 records, as a share of the drain's time
-manifest   a manifest of 1,000,000 lines and its receipts: time and memory
 growth     validation of a small new batch in archives of 1,000 to 1,000,000 files
 long       what a month, a year, and ten years of hourly drains cost
 requests   what each operation asks of an object store, and what that costs
-compact    compaction of 10,000 small files in a closed generation
-find       one key among 100,000,000 synthetic records; what Bloom filters cost a drain
+workers    a republish on one to four workers of a cluster, and what `kafka-drain size` foretells
 scale      the cost of planning, specs and leases with thousands of partitions and pipelines
 wide       10,000 partitions in one drain, validated and republished by the commands
-wideeach   a drain of 1,000 partitions that share tasks, and with a task and a file for each
-planned    100,000 partitions: a drain's plan, proof, receipt, and a republish's plan
-dags       1,000 pipelines in one Airflow: parsing, the database, the pages
-pages      the pages of 100 archives with 1,000,000 files in Airflow's UI
 
 Arms run in turns after a warm-up round, and ratios are taken within a round. An arm with a wrong
 outcome gets no figure. Takes about two hours on two otherwise idle processors.
@@ -64,22 +56,13 @@ PARTS = {
     "memory": "benchmarks.memory:measure_memory",
     "republish": "benchmarks.republish:measure_republish",
     "changed": "benchmarks.republish_changed:measure_changed",
-    "sparkchanged": "benchmarks.republish_changed:measure_changed_by_spark",
     "batch": "benchmarks.batch:measure_batch",
-    "manifest": "benchmarks.manifest_lines:measure_manifest",
     "growth": "benchmarks.growth:measure_growth",
     "long": "benchmarks.long:measure_long",
     "requests": "benchmarks.store_requests:measure_requests",
-    "compact": "benchmarks.compaction:measure_compaction",
-    "find": "benchmarks.find:measure_find",
-    "encrypted": "benchmarks.encrypted:measure_encrypted",
     "workers": "benchmarks.workers:measure_workers",
     "scale": "benchmarks.scale:measure_scale",
     "wide": "benchmarks.wide:measure_wide",
-    "wideeach": "benchmarks.wide:measure_each",
-    "planned": "benchmarks.planned:measure_planned",
-    "dags": "benchmarks.dags:measure_dags",
-    "pages": "benchmarks.pages:measure_pages",
 }
 
 

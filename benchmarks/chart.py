@@ -10,7 +10,7 @@ __all__ = ["CHART", "drawn"]
 
 CHART = Path(__file__).parents[1] / "docs" / "performance.svg"
 
-_OURS = {"ours", "strict", "fast", "spark-strict", "spark-fast", "payments"}
+_OURS = {"ours", "worker", "spark", "payments"}
 _NAMES = {
     "ours": "kafka-drain",
     "stock": "stock Spark job",
@@ -20,12 +20,10 @@ _NAMES = {
     "nowhere 2": "Spark, Kafka to nowhere, warm",
     "bare": "bare loop, no transactions",
     "producer-performance": "Kafka's ProducerPerformance",
-    "strict": "kafka-drain worker, strict",
-    "fast": "kafka-drain worker, fast",
+    "worker": "kafka-drain, worker",
     "sink-default": "Spark's sink, default",
     "sink-tuned": "Spark's sink, tuned",
-    "spark-strict": "kafka-drain on Spark, strict",
-    "spark-fast": "kafka-drain on Spark, fast",
+    "spark": "kafka-drain, Spark",
 }
 _STYLE = """
     .page { fill: #ffffff } .title { fill: #1f2328; font-size: 15px; font-weight: 600 }

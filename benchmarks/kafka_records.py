@@ -82,12 +82,6 @@ def _small(number: int) -> Iterator[Record]:
         yield None, value, None, FIRST_TIME + 10 * n
 
 
-def _keyed(number: int) -> Iterator[Record]:
-    random = Random(4)
-    for _, value, headers, timestamp in _small(number):
-        yield b"%0100x" % random.getrandbits(400), value, headers, timestamp
-
-
 def _avro(number: int) -> Iterator[Record]:
     schema = fastavro.parse_schema(AVRO_SCHEMA)
     prefix = b"\0" + AVRO_ID.to_bytes(4, "big")
@@ -97,7 +91,7 @@ def _avro(number: int) -> Iterator[Record]:
         yield key, prefix + buffer.getvalue(), headers, timestamp
 
 
-KINDS = {"orders": _orders, "avro": _avro, "random": _random, "small": _small, "keyed": _keyed}
+KINDS = {"orders": _orders, "avro": _avro, "random": _random, "small": _small}
 
 
 def produce(bootstrap_servers: str, topic: str, number: int, kind: str = "orders") -> float:

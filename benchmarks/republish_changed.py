@@ -1,6 +1,6 @@
 """The speed of a republish that changes records, compared with one that doesn't, on the same files.
 
-plain        the worker engine, strict, as in `republish.py`
+plain        the worker engine, as in `republish.py`
 mask         a text in each JSON value masked
 mask-number  a number in it
 hash         a pseudonym for each key
@@ -8,7 +8,6 @@ hash-field   a pseudonym for a text in each JSON value
 drop-header  a header left out of the quarter of the records that have it
 avro-plain, avro-mask
              the same orders as Avro: as they are, and with a text masked
-spark-…      the Spark engine, each with a new session
 
 Arms run in turns on the same broker and the same two cores. Seconds cover opening and sending, like
 a receipt's; the whole process is planning, sending and verifying, which read all records and apply
@@ -18,12 +17,11 @@ the change as well. Each arm verifies itself.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
 from typing import Any
 
-from benchmarks import spark_arms
 from benchmarks.arms import compared, figures_of, take_turns
 from benchmarks.batch import drain, validate
 from benchmarks.kafka_records import AVRO_ID, AVRO_SCHEMA, PARTITIONS, produce
@@ -34,10 +32,10 @@ from benchmarks.republish import topic_of_an_arm
 from benchmarks.worker_arms import worker
 from demo.broker import KafkaCluster as LocalKafka
 
-__all__ = ["measure_changed", "measure_changed_by_spark"]
+__all__ = ["measure_changed"]
 
 RECORDS = 1_000_000
-#: What is asked for in each arm, after its engine and the kind of its values.
+#: What is asked for in each arm, after the kind of its values.
 CHANGES: dict[str, dict[str, Any]] = {
     "plain": {},
     "mask": {"mask": ("$.customer",)},
@@ -47,7 +45,7 @@ CHANGES: dict[str, dict[str, Any]] = {
     "drop-header": {"drop_headers": ("trace",)},
 }
 ARMS = [*CHANGES, "avro-plain", "avro-mask"]
-SPARK_ARMS = ["spark-plain", "spark-mask", "spark-hash"]
+KINDS = ("orders", "avro")
 #: Ratio of the records per second to those of the plain arm.
 WANTED = 0.7
 
@@ -59,27 +57,9 @@ def measure_changed(folder: Path, rounds: int, say: Say) -> tuple[dict[str, Any]
         RuntimeError: If an archive isn't complete.
         VerifyError: If an arm's target doesn't hold what was planned.
     """
-    return _measure(folder, rounds, say, ARMS, ["orders", "avro"])
-
-
-def measure_changed_by_spark(
-    folder: Path, rounds: int, say: Say
-) -> tuple[dict[str, Any], list[Mark]]:
-    """Send the same archive with each arm of the Spark engine in turns.
-
-    Raises:
-        RuntimeError: If the archive isn't complete.
-        VerifyError: If an arm's target doesn't hold what was planned.
-    """
-    return _measure(folder, rounds, say, SPARK_ARMS, ["orders"])
-
-
-def _measure(
-    folder: Path, rounds: int, say: Say, names: list[str], kinds: list[str]
-) -> tuple[dict[str, Any], list[Mark]]:
     with LocalKafka(folder / "broker") as broker:
         servers = broker.bootstrap_servers
-        archives = {kind: folder / kind for kind in kinds}
+        archives = {kind: folder / kind for kind in KINDS}
         for kind, archive in archives.items():
             say(f"changed: sending and draining {RECORDS:,} records, {kind}")
             measured(produce, servers, kind, RECORDS, kind)
@@ -89,11 +69,11 @@ def _measure(
             if kind == "avro":
                 row = {"id": AVRO_ID, "schema": AVRO_SCHEMA}
                 (archive / "schemas.json").write_text(json.dumps({"schemas": [row]}))
-        arms = {arm: partial(_run, arm, archives, servers) for arm in names}
+        arms = {arm: partial(_run, arm, archives, servers) for arm in ARMS}
         costs = take_turns(arms, rounds, say, "changed")
     figures = {"records": RECORDS, "partitions": PARTITIONS, "rounds": rounds}
     marks = []
-    for arm in names:
+    for arm in ARMS:
         head, change = _parts(arm)
         if change == "plain":
             continue
@@ -110,18 +90,15 @@ def _measure(
 
 
 def _parts(arm: str) -> tuple[str, str]:
-    """Return what is special about an arm, its values or its engine, and its change."""
+    """Return what is special about an arm's values, and its change."""
     head, _, change = arm.partition("-")
-    return (head, change) if head in ("avro", "spark") else ("", arm)
+    return (head, change) if head == "avro" else ("", arm)
 
 
 def _run(arm: str, archives: Mapping[str, Path], servers: str) -> Cost:
     head, name = _parts(arm)
     change = CHANGES[name]
     archive = str(archives["avro" if head == "avro" else "orders"])
-    run: Callable[..., Cost] = spark_arms.run if head == "spark" else worker
-    kind = "spark-strict" if head == "spark" else "strict"
     with topic_of_an_arm(servers) as target:
-        order = (kind, target) if head == "spark" else (target, kind)
-        cost: Cost = measured(run, archive, servers, *order, change).answer
+        cost: Cost = measured(worker, archive, servers, target, change).answer
     return cost

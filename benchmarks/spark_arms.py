@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import os
 import sys
-import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 from pyspark.sql import SparkSession
 
@@ -30,9 +28,7 @@ __all__ = ["run"]
 ROOT = Path(__file__).resolve().parents[1]
 
 
-def run(
-    archive: str, servers: str, arm: str, target: str, change: Mapping[str, Any] | None = None
-) -> Cost:
+def run(archive: str, servers: str, arm: str, target: str) -> Cost:
     """Send with one arm from a fresh JVM, as a republish does, and check the result.
 
     The calling process should exit afterwards, because the JVM runs as long as the process.
@@ -45,12 +41,7 @@ def run(
     # spark-submit's script execs Java, so this process is the JVM.
     pid = spark.sparkContext._gateway.proc.pid  # type: ignore[union-attr]
     if engine == "spark":
-        began = time.perf_counter()
-        republish = planned(archive, servers, target, kind, change)
-        cost = sent(republish, SparkEngine(spark), pid)
-        if change is None:
-            return cost
-        return replace(cost, process_seconds=time.perf_counter() - began)
+        return sent(planned(archive, servers, target), SparkEngine(spark), pid)
     return _sink(spark, archive, servers, target, PRODUCER_SETTINGS if kind == "tuned" else {}, pid)
 
 

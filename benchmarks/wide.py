@@ -12,7 +12,7 @@ import os
 import subprocess
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -27,11 +27,9 @@ from benchmarks.process_tree import PeakMemory
 from benchmarks.processes import load_average
 from demo.broker import KafkaCluster
 
-__all__ = ["fill", "measure_each", "measure_wide"]
+__all__ = ["create", "fill", "measure_wide"]
 
 PARTITIONS = 10_000
-#: For the comparison with a task for each partition.
-FEWER = 1_000
 #: Records of each partition.
 RECORDS = 3
 TOPIC = "wide"
@@ -52,7 +50,7 @@ def measure_wide(folder: Path, rounds: int, say: Say) -> tuple[dict[str, Any], l
         RuntimeError: If a command fails, or its answer isn't complete.
     """
     run = _Run(folder, say)
-    archive = run.drained({})
+    archive = run.drained()
     with run.broker("target") as servers:
         run.ask("create the target topic", lambda: create(servers, TOPIC, PARTITIONS))
         to = ("republish", archive, "--bootstrap-servers", servers, "--target-topic", TOPIC)
@@ -63,22 +61,6 @@ def measure_wide(folder: Path, rounds: int, say: Say) -> tuple[dict[str, Any], l
     return {"partitions": PARTITIONS, "points": run.points, "figures": run.figures}, []
 
 
-def measure_each(folder: Path, rounds: int, say: Say) -> tuple[dict[str, Any], list[Mark]]:
-    """Drain fewer partitions with the defaults, and with a task and a file for each, once.
-
-    Raises:
-        RuntimeError: If a command fails, or its answer isn't complete.
-    """
-    figures: dict[str, Any] = {}
-    points: list[dict[str, str]] = []
-    for what, keys in (("shared", {}), ("each", {"partitions_per_task": 1})):
-        run = _Run(folder / what, say, FEWER)
-        run.drained(keys)
-        figures[what] = run.figures
-        points += [{**point, "what": f"{point['what']} ({what})"} for point in run.points]
-    return {"partitions": FEWER, "points": points, "figures": figures}, []
-
-
 @dataclass
 class _Run:
     """One run of all commands.
@@ -86,14 +68,12 @@ class _Run:
     Attributes:
         folder: Folder of brokers and archives.
         say: Called with progress lines.
-        partitions: Number of partitions.
         points: A row for each command.
         figures: The same as numbers.
     """
 
     folder: Path
     say: Say
-    partitions: int = PARTITIONS
     points: list[dict[str, str]] = field(default_factory=list)
     figures: dict[str, Any] = field(default_factory=dict)
     _broker: int = 0
@@ -109,7 +89,7 @@ class _Run:
             self._broker = broker.pid(1) or 0
             yield broker.bootstrap_servers
 
-    def drained(self, keys: Mapping[str, Any]) -> str:
+    def drained(self) -> str:
         """Fill a topic, drain and validate it; return the archive's folder."""
         archive = str(self.folder / "archive")
         keys = {
@@ -117,23 +97,20 @@ class _Run:
             "topics": [TOPIC],
             "archive": archive,
             "driver_memory": "2g",
-            **keys,
         }
         pipeline = self.folder / "pipeline.json"
         self.folder.mkdir(parents=True, exist_ok=True)
         pipeline.write_text(json.dumps(keys))
         with self.broker("source") as servers:
-            self.ask("create the topic", lambda: create(servers, TOPIC, self.partitions))
-            self.ask(
-                f"send {RECORDS} records to each", lambda: fill(servers, TOPIC, self.partitions)
-            )
+            self.ask("create the topic", lambda: create(servers, TOPIC, PARTITIONS))
+            self.ask(f"send {RECORDS} records to each", lambda: fill(servers, TOPIC, PARTITIONS))
             at = (archive, "--bootstrap-servers", servers)
             drain = ("drain", *at, "--pipeline", str(pipeline), "--master", "local[2]")
             answer = self.command("drain", *drain)
             files = sum(1 for _ in Path(archive).rglob("part-*.parquet"))
             self.point("drain: the query alone", f"{answer['seconds']:,.0f} s, {files:,} files")
             answer = self.command("validate", "validate", *at)
-            if answer["verdict"] != "complete" or answer["records"] != self.partitions * RECORDS:
+            if answer["verdict"] != "complete" or answer["records"] != PARTITIONS * RECORDS:
                 raise RuntimeError(f"the validation ended with {answer}")
             receipts = Path(archive).glob("generations/*/receipts/*.json")
             size = sum(path.stat().st_size for path in receipts)
@@ -186,7 +163,7 @@ class _Run:
     def point(self, what: str, measured: str) -> None:
         """Note and print a row."""
         self.points.append(
-            {"what": what, "size": f"{self.partitions:,} partitions", "measured": measured}
+            {"what": what, "size": f"{PARTITIONS:,} partitions", "measured": measured}
         )
         self.say(f"wide: {what}: {measured}")
 

@@ -40,7 +40,6 @@ def planned(
     archive: str,
     servers: str,
     target: str,
-    transactions: str = "strict",
     change: Mapping[str, Any] | None = None,
 ) -> Republish:
     """Plan a republish to an empty topic, with fields of a request that say what is changed."""
@@ -49,7 +48,6 @@ def planned(
         KafkaCluster(KafkaConfig({"bootstrap.servers": servers})),
         RepublishRequest(
             target_topic=target,
-            transactions=transactions,
             engine="worker",
             run_name=target,
             **(change or {}),
@@ -108,12 +106,11 @@ def worker(
     archive: str,
     servers: str,
     target: str,
-    transactions: str,
     change: Mapping[str, Any] | None = None,
 ) -> Cost:
     """Send with the worker engine and its default number of processes."""
     began = time.perf_counter()
-    republish = planned(archive, servers, target, transactions, change)
+    republish = planned(archive, servers, target, change)
     pipeline = Pipeline(name="none", topics=["none"], archive="/none")
     engines = Engines(archive, republish.cluster, pipeline, Path(archive), _no_spark)
     cost = sent(republish, engines, os.getpid())

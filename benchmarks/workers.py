@@ -11,16 +11,18 @@ write to.
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import signal
 import statistics
+import subprocess
 import threading
 import uuid
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from benchmarks.compaction import run
+from benchmarks.arms import KAFKA_DRAIN
 from benchmarks.kafka_records import PARTITIONS, produce
 from benchmarks.marks import Mark, Say
 from benchmarks.processes import load_average, measured
@@ -218,3 +220,18 @@ def processor_shares() -> Iterator[list[list[str]]]:
         for group in made:
             with contextlib.suppress(FileNotFoundError):
                 group.rmdir()
+
+
+def run(*arguments: object) -> dict[str, Any]:
+    """Run a `kafka-drain` command and return its JSON output.
+
+    Raises:
+        RuntimeError: If it fails.
+    """
+    command = [*KAFKA_DRAIN, *map(str, arguments), "--json"]
+    environment = {name: value for name, value in os.environ.items() if name != "SPARK_HOME"}
+    ended = subprocess.run(command, check=False, env=environment, capture_output=True, text=True)
+    if ended.returncode:
+        raise RuntimeError(f"{' '.join(command)}: {ended.stderr[-2000:]}")
+    answer: dict[str, Any] = json.loads(ended.stdout)
+    return answer

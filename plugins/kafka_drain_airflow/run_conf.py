@@ -18,6 +18,9 @@ _AIRFLOWS = frozenset({"openlineage"})
 _REASON = "reason"
 #: Flags without a field, and what to set instead.
 _INSTEAD = {"same_topics": "set target_topic to '{topic}'"}
+#: By kind, values of fields that forms used to send and that mean what is done now anyway: a run
+#: that an older release began can be tried again, though its conf can't be changed.
+_USUAL = {"republish": [("transactions", "strict")]}
 #: Fields that a DAG has no more if a person approves its plans.
 _APPROVED = frozenset({"apply", "plan_id", "abandon", "dry_run"})
 _APPROVABLE = ("republish", "reprocess", "maintain", "erase")
@@ -87,7 +90,7 @@ def check_conf(dag_id: str, kind: str, conf: object, fields: Collection[str]) ->
     wrong = [
         f"{name!r} isn't a field of {dag_id}{_hint(kind, str(name), fields, names)}"
         for name in conf
-        if name not in known
+        if name not in known and (name, conf[name]) not in _USUAL.get(kind, ())
     ]
     wrong += [
         f"{other!r} and {name!r} are the same field of {dag_id}: give one of them"
@@ -105,6 +108,8 @@ def _is_set(value: object) -> bool:
 
 
 def _hint(kind: str, name: str, fields: Collection[str], names: Mapping[str, str]) -> str:
+    if kind == "republish" and name in RepublishRequest.removed:
+        return f": it was removed, as {RepublishRequest.removed[name]}"
     if name in _INSTEAD and "target_topic" in fields:
         return f": {_INSTEAD[name]}"
     if name in _APPROVED and kind in _APPROVABLE and "apply" not in fields:

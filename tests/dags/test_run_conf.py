@@ -128,6 +128,8 @@ def test_conf_refused_by_first_task(kind: str) -> None:
         ("republish", {"filter": ["a"], "filters": ["b"]}, "'filter' and 'filters' are the same"),
         ("republish", {"apply": True, "dry_run": True}, "'dry_run' and 'apply' are the same"),
         ("republish", ["to_time"], "the conf of republish_t is a list; expected a JSON object"),
+        ("republish", {"transactions": "fast"}, "'transactions' isn't a.*it was removed, as each"),
+        ("drain", {"transactions": "strict"}, "'transactions' isn't a field of drain_t"),
         ("drain", {"mdoe": "window"}, "'mdoe' isn't a field of drain_t; did you mean 'mode'"),
         ("drain", {"dry_run": True}, "'dry_run' isn't a field of drain_t; its fields: log_level"),
         ("maintain", {"retention_days": 1}, "'retention_days' isn't.*: set retention_days of the"),
@@ -149,6 +151,8 @@ def test_conf_refused(kind: str, conf: Any, says: str) -> None:
         ("republish", {"dry_run": True}),
         # A form sends all of its fields, and those that are empty too.
         ("republish", {"filter": ["$.n=1"], "filters": None, "apply": True}),
+        # The form of 0.2 sent it with all its other fields; its runs are tried again.
+        ("republish", {"transactions": "strict"}),
         # TriggerDagRunOperator, with Airflow's OpenLineage provider.
         ("republish", {"openlineage": {"parentRunId": "x"}}),
         # `watch_pipelines` says why.

@@ -446,7 +446,6 @@ def torment(
     make_run: Callable[[int], Run],
     records: int,
     *,
-    transactions: str,
     kills: int,
     zombies: int,
     chance: random.Random,
@@ -458,7 +457,6 @@ def torment(
         make_run: Creates a run with a target of its own; called again if all was sent before
             everything was inflicted.
         records: Number of records that are sent of the archive.
-        transactions: `strict` or `fast`.
         kills: Number of attempts to kill.
         zombies: Number of attempts to pause, and to wake alongside or after a successor.
         chance: Chooses the moments.
@@ -472,11 +470,8 @@ def torment(
         run = make_run(len(runs))
         runs.append(run)
         speed, run.transaction_records = pace(records, kills + zombies)
-        run.arguments = ("--engine", "worker", "--transactions", transactions)
-        run.arguments += ("--records-per-second", speed, *arguments)
-        tormented = Torment(
-            run, records, kills, zombies, chance, lambda line: say(f"{transactions}: {line}")
-        )
+        run.arguments = ("--engine", "worker", "--records-per-second", speed, *arguments)
+        tormented = Torment(run, records, kills, zombies, chance, say)
         try:
             tormented.inflict()
         finally:

@@ -1,10 +1,9 @@
 """The soak: `python -m tests.faults.soak --kills 50 --zombies 15 --records 400000`.
 
 Kills and pauses the real command at random moments, with a real broker and a real archive, until
-everything is sent: with strict and with fast transactions, in one and in two processes; then on
-Spark, whose executors are killed. An auditor that is independent of the product compares source and
-target. Prints how many restarts found committed progress, and ends with `lost 0, twice 0, out of
-order 0`, or with exit code 1.
+everything is sent, in one and in two processes; then on Spark, whose executors are killed. An
+auditor that is independent of the product compares source and target. Prints how many restarts
+found committed progress, and ends with `lost 0, twice 0, out of order 0`, or with exit code 1.
 """
 
 from __future__ import annotations
@@ -84,23 +83,12 @@ def soak(
         audits.append(audit(wanted, read_topic(bootstrap, target)))
         say(f"{target}: {audits[-1].records:,} records, {audits[-1]}")
 
-    for number, transactions in enumerate(("strict", "fast")):
+    def make_run(nth: int) -> Run:
+        return Run(archive, bootstrap, make_target(bootstrap, f"worker-{nth}", PARTITIONS), folder)
 
-        def make_run(nth: int, name: str = transactions) -> Run:
-            target = make_target(bootstrap, f"{name}-{nth}", PARTITIONS)
-            return Run(archive, bootstrap, target, folder)
-
-        runs = torment(
-            make_run,
-            records,
-            transactions=transactions,
-            kills=half(kills, number),
-            zombies=half(zombies, number),
-            chance=chance,
-        )
-        for run in runs:
-            audited(run.target)
-            restarts["worker"] += run.restarts()
+    for run in torment(make_run, records, kills=kills, zombies=zombies, chance=chance):
+        audited(run.target)
+        restarts["worker"] += run.restarts()
     with standalone_spark(folder) as (master, workers):
         run = Run(archive, bootstrap, make_target(bootstrap, "spark", PARTITIONS), folder)
         torment_executors(
@@ -116,10 +104,6 @@ def soak(
     counts = ", ".join(f"{engine} {number:,}" for engine, number in restarts.items())
     say(f"restarts that found committed progress: {counts}")
     return total(audits)
-
-
-def half(number: int, which: int) -> int:
-    return number // 2 + number % 2 * (1 - which)
 
 
 def command(folder: Path, *arguments: object) -> None:

@@ -127,22 +127,18 @@ def send_and_count(bootstrap: str, folder: Path, sources: int, *arguments: objec
     return used
 
 
-@pytest.mark.parametrize("transactions", ["strict", "fast"])
-def test_republish_many_partitions_into_one(
-    cluster: KafkaCluster, tmp_path: Path, transactions: str
-) -> None:
+def test_republish_many_partitions_into_one(cluster: KafkaCluster, tmp_path: Path) -> None:
     """More source partitions than a process may open files are sent and verified."""
     bootstrap = cluster.config.bootstrap_servers
 
-    used = send_and_count(bootstrap, tmp_path, SOURCES, "--transactions", transactions)
+    used = send_and_count(bootstrap, tmp_path, SOURCES)
 
     assert used.open_files < OPEN_FILES
     assert used.memory < MEMORY
 
 
-@pytest.mark.parametrize("transactions", ["strict", "fast"])
 def test_republish_chain_interrupted(
-    case: Case, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, transactions: str
+    case: Case, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Transactions may end anywhere in a chain; a resumed chain sends each shard once, in order.
 
@@ -154,7 +150,7 @@ def test_republish_chain_interrupted(
     made = MadeArchive(tmp_path / "many", {"many": "id-many"})
     sizes = {TopicPartition("many", p): 5 + 11 * p for p in range(7)}
     made.seal_window("0_1", {tp: dense(3, 3 + size, NOON) for tp, size in sizes.items()})
-    request = {"placement": 0, "provenance": True, "transactions": transactions}
+    request = {"placement": 0, "provenance": True}
     many = replace(case, archive=made.archive, request=request)
     lost = itertools.count(1)
     stops = itertools.count(1)

@@ -18,11 +18,13 @@ from kafka_drain.archive.archive import Archive
 from kafka_drain.errors import ConfigError, KafkaDrainError, TopicError
 from kafka_drain.kafka.cluster import KafkaCluster
 from kafka_drain.republish import run as republishing
+from kafka_drain.republish.planning.plan import RepublishPlan
 from kafka_drain.republish.sending import shard_sender as sending
+from kafka_drain.republish.sending.shard_sender import SendJob
 from tests.faults.injection import wait_for
-from tests.faults.republish_case import Case, Stopped, Tapped, tap
+from tests.faults.republish_case import Case, Halted, Stopped, Tapped, halted_sender, tap
 from tests.faults.republishing import make_target
-from tests.faults.test_republish_refused import made_again, stop_after_first_shard
+from tests.faults.test_republish_refused import SMALL, made_again, stop_after_first_shard
 
 pytestmark = pytest.mark.integration
 
@@ -201,6 +203,50 @@ def test_republish_begun_by_older_release(case: Case, monkeypatch: pytest.Monkey
     assert begun.kafka_name == begun.key
     assert (receipt["attempts"], receipt["verification"]["is_exact"]) == (2, True)
     assert case.audit().is_exact
+
+
+def test_republish_begun_with_fast_transactions(
+    case: Case, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A run that an older release began with `fast` is finished, each transaction with a producer.
+
+    That release's producer is still there, with an open transaction: it is fenced.
+    """
+    monkeypatch.setattr(sending, "TRANSACTION_RECORDS", SMALL)
+    monkeypatch.setattr(sending, "STEP", 100)
+    senders: list[Halted] = []
+
+    def halt(_: RepublishPlan, groups: list[list[SendJob]], tick: Any) -> None:
+        senders.append(halted_sender(groups[0][0], case.folder / "sender", "commit", False, nth=2))
+        senders[0].wait_until_halted()
+        raise Stopped
+
+    make = republishing.make_plan
+    with monkeypatch.context() as patch:
+        patch.setattr(republishing, "make_plan", lambda *a, **b: with_fast(make(*a, **b)))
+        try:
+            with pytest.raises(Stopped):
+                case.run(halt)
+            made = tap(monkeypatch, lambda tapped, call, has_ended: None)
+            receipt = case.run()
+        finally:
+            for sender in senders:
+                sender.kill()
+
+    assert '"transactions":"fast"' in (case.planned().run.folder / "plan.json").read_text()
+    assert len(made.made) == sum(-(-len(each) // SMALL) for each in case.content.values()) - 1
+    assert (receipt["attempts"], receipt["transactions"]) == (2, "fast")
+    assert receipt["records_sent"] == case.records - SMALL
+    assert receipt["verification"]["is_exact"]
+    assert case.audit().is_exact
+    assert case.run()["records_sent"] == 0
+
+
+def with_fast(plan: RepublishPlan) -> RepublishPlan:
+    """Return a plan as an older release made it, with `--transactions fast`."""
+    request = {**plan.request, "transactions": "fast"}
+    older = replace(plan, transactions="fast", request=request)
+    return replace(older, sha256=RepublishPlan.from_bytes(older.to_bytes()).sha256)
 
 
 # 79

@@ -366,12 +366,10 @@ def test_republish_target_made_again_between(half_sent: Case, admin: AdminClient
     assert half_sent.ends() == [0, 0]
 
 
-@pytest.mark.parametrize("transactions", ["strict", "fast"])
 def test_republish_target_made_again_meanwhile(
-    case: Case, admin: AdminClient, transactions: str, monkeypatch: pytest.MonkeyPatch
+    case: Case, admin: AdminClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A target recreated in mid-run is refused, because the records sent before are gone."""
-    case.request["transactions"] = transactions
     commits = itertools.count(1)
 
     def hook(_: Tapped, call: str, has_ended: bool) -> None:

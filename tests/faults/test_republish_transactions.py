@@ -40,18 +40,6 @@ def small_transactions(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sending, "STEP", 100)
 
 
-@pytest.fixture(params=["strict", "fast"])
-def both(request: pytest.FixtureRequest, case: Case) -> None:
-    """Both transaction modes."""
-    case.request["transactions"] = request.param
-
-
-@pytest.fixture
-def fast(case: Case) -> None:
-    """Transactions that share a producer epoch."""
-    case.request["transactions"] = "fast"
-
-
 def lost_answer() -> KafkaException:
     """Return the error of a producer that can't know how its transaction ended."""
     return KafkaException(KafkaError(KafkaError._TIMED_OUT, "the answer was lost"))
@@ -70,22 +58,15 @@ def late(case: Case, partition: int = 0) -> int:
 
 
 @pytest.mark.parametrize(
-    ("transactions", "call", "has_ended", "committed"),
-    [
-        ("strict", "offsets", True, SMALL),
-        ("fast", "offsets", True, SMALL),
-        ("strict", "commit", True, 2 * SMALL),
-    ],
-    ids=["strict-between-offsets-and-commit", "fast-between-offsets-and-commit", "after-commit"],
+    ("call", "committed"),
+    [("offsets", SMALL), ("commit", 2 * SMALL)],
+    ids=["between-offsets-and-commit", "after-commit"],
 )
-def test_republish_killed_around_commit(
-    case: Case, transactions: str, call: str, has_ended: bool, committed: int
-) -> None:
+def test_republish_killed_around_commit(case: Case, call: str, committed: int) -> None:
     """If killed before a commit, it is aborted and sent again; after the commit, it isn't."""
-    case.request["transactions"] = transactions
 
     def engine(_: RepublishPlan, groups: list[list[SendJob]], tick: Any) -> None:
-        sender = halted_sender(groups[0][0], case.folder / "sender", call, has_ended, nth=2)
+        sender = halted_sender(groups[0][0], case.folder / "sender", call, True, nth=2)
         try:
             sender.wait_until_halted()
         finally:
@@ -109,7 +90,6 @@ def test_republish_killed_around_commit(
 # 44
 
 
-@pytest.mark.usefixtures("fast")
 def test_republish_paused_until_successor_finished(case: Case) -> None:
     """An attempt that wakes up in an open transaction after its successor finished is fenced."""
     senders = []
@@ -156,7 +136,6 @@ def losing_answers(transactions: int) -> Callable[[Tapped, str, bool], None]:
     return hook
 
 
-@pytest.mark.usefixtures("both")
 def test_republish_answer_to_commit_lost(case: Case, monkeypatch: pytest.MonkeyPatch) -> None:
     """A commit whose answer was lost is looked up, not repeated."""
     made = tap(monkeypatch, losing_answers(3))
@@ -168,7 +147,6 @@ def test_republish_answer_to_commit_lost(case: Case, monkeypatch: pytest.MonkeyP
     assert case.audit().is_exact
 
 
-@pytest.mark.usefixtures("fast")
 def test_republish_mutated_not_reading_progress(
     case: Case, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -176,9 +154,9 @@ def test_republish_mutated_not_reading_progress(
     real_send, real_read = sending._send_transaction, sending.read_progress
     memory: dict[int, Progress] = {}
 
-    def send(job: SendJob, *arguments: Any) -> Progress:
-        memory[job.shard.number] = real_send(job, *arguments)
-        return memory[job.shard.number]
+    def send(job: SendJob, *arguments: Any) -> tuple[Progress, float]:
+        memory[job.shard.number], free_at = real_send(job, *arguments)
+        return memory[job.shard.number], free_at
 
     def remember(job: SendJob, store: ProgressStore) -> Progress:
         return memory.setdefault(job.shard.number, real_read(job, store))
@@ -218,7 +196,6 @@ def test_republish_broker_killed_in_commit(
 # 46
 
 
-@pytest.mark.usefixtures("both")
 def test_republish_paused_beyond_transaction_timeout(
     case: Case, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -305,10 +282,10 @@ INVALID_PRODUCER_EPOCH = 47
 PRODUCER_FENCED = 90
 
 
-def test_republish_strict_end_of_transaction_late(
+def test_republish_end_of_transaction_late(
     case: Case, late_end: tuple[list[int], list[tuple[int, int]]]
 ) -> None:
-    """Strict transactions have an epoch each: a late EndTxn is refused, and nothing is torn."""
+    """Each transaction has an epoch of its own: a late EndTxn is refused, and nothing is torn."""
     answers, producers = late_end
 
     result = case.run()
@@ -320,11 +297,27 @@ def test_republish_strict_end_of_transaction_late(
     assert case.audit().is_exact
 
 
-def test_republish_fast_end_of_transaction_late(
-    case: Case, fast: None, late_end: tuple[list[int], list[tuple[int, int]]]
+def test_republish_mutated_keeping_producer(
+    case: Case,
+    late_end: tuple[list[int], list[tuple[int, int]]],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Fast transactions share an epoch: a late EndTxn tears the next one, and verify fails."""
+    """A sender that keeps its producer shares its epoch: a late EndTxn tears, and verify fails."""
     answers, producers = late_end
+    real, abort = sending.fenced_producer, sending._abort
+    kept: dict[str, Any] = {}
+
+    def keep(settings: Any, name: str, *arguments: Any, **more: Any) -> Any:
+        if name not in kept:
+            kept[name] = real(settings, name, *arguments, **more)
+        return kept[name]
+
+    def drop(failed: Any) -> None:
+        kept.clear()
+        abort(failed)
+
+    monkeypatch.setattr(sending, "fenced_producer", keep)
+    monkeypatch.setattr(sending, "_abort", drop)
 
     with pytest.raises(VerifyError, match=f"lost 0, duplicated {SMALL}"):
         case.run()
@@ -334,17 +327,13 @@ def test_republish_fast_end_of_transaction_late(
     assert case.audit().twice == SMALL
 
 
-@pytest.mark.parametrize(("kind", "each"), [("strict", SMALL), ("fast", 100_000)])
-def test_republish_producers_of_a_shard(
-    case: Case, kind: str, each: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Strict creates a producer per transaction, fast one per shard."""
-    case.request["transactions"] = kind
+def test_republish_producers_of_a_shard(case: Case, monkeypatch: pytest.MonkeyPatch) -> None:
+    """There is a producer for each transaction."""
     made = tap(monkeypatch, lambda tapped, call, has_ended: None)
 
     case.run()
 
-    needed = sum(-(-len(records) // each) for records in case.content.values())
+    needed = sum(-(-len(records) // SMALL) for records in case.content.values())
     assert len(made.made) == needed
 
 
@@ -415,7 +404,6 @@ class _Small(Tapped):
             raise
 
 
-@pytest.mark.usefixtures("fast")
 def test_republish_queue_full(case: Case, monkeypatch: pytest.MonkeyPatch) -> None:
     """If the queue is full, each record waits for its place, and no commit leaves one out."""
     monkeypatch.setitem(producer.SETTINGS, "queue.buffering.max.messages", 10)
@@ -465,7 +453,6 @@ class _Fenced(Tapped):
         return int(super().poll(*arguments))
 
 
-@pytest.mark.usefixtures("both")
 def test_republish_fenced_while_queueing(case: Case, monkeypatch: pytest.MonkeyPatch) -> None:
     """A fatal error between two records creates a new producer, like an error in a call."""
     monkeypatch.setattr(_Fenced, "served", itertools.count(1))

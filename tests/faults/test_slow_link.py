@@ -47,12 +47,10 @@ def slow_kafka(
         yield started
 
 
-@pytest.mark.parametrize("transactions", ["strict", "fast"])
 def test_republish_slow_link(
     slow_kafka: tuple[LocalKafka, str, SlowLink],
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
-    transactions: str,
 ) -> None:
     """If a full queue would take longer than a transaction may, less is queued.
 
@@ -67,8 +65,7 @@ def test_republish_slow_link(
     made.seal_window("0_1", {TopicPartition("large", 0): rows}, columns={"value": VALUE})
     target = make_target(broker.bootstrap_servers, f"t-{uuid.uuid4().hex[:8]}", 1)
     cluster = KafkaCluster(KafkaConfig({"bootstrap.servers": address}))
-    request = {"engine": "worker", "transactions": transactions}
-    case = Case(made.archive, cluster, target, {0: []}, tmp_path, request)
+    case = Case(made.archive, cluster, target, {0: []}, tmp_path)
     commits: list[bool] = []
     tap(monkeypatch, lambda _, call, ended: commits.append(ended) if call == "commit" else None)
 

@@ -11,7 +11,7 @@ import os
 import signal
 import sys
 import threading
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from importlib import import_module
 from itertools import takewhile
@@ -240,6 +240,8 @@ class Parser(argparse.ArgumentParser):
 
     #: Whether it is that of a command, whose options all come after its name.
     is_command = False
+    #: What there is instead of a flag that only earlier releases know.
+    removed: Mapping[str, str] = {}
 
     def __init__(self, *args: Any, **options: Any) -> None:
         super().__init__(*args, **options)
@@ -255,6 +257,9 @@ class Parser(argparse.ArgumentParser):
         found, unknown = super().parse_known_args(args, namespace)
         found.__dict__.pop(_GIVEN, None)
         if self.is_command and any(argument.startswith("-") for argument in unknown):
+            for argument in unknown:
+                if (name := argument.partition("=")[0]) in self.removed:
+                    self.error(f"{name} was removed: {self.removed[name]}")
             said = f"unrecognized arguments: {' '.join(unknown)}"
             meant = [flag for argument in unknown if (flag := self._meant_by(argument))]
             self.error(f"{said}; did you mean {', '.join(meant)}?" if meant else said)
@@ -326,5 +331,6 @@ def parser(whole: Iterable[str] = tuple(COMMANDS)) -> argparse.ArgumentParser:
         if name in whole:
             module = import_module(f"kafka_drain.cli.commands.{name.replace('-', '_')}")
             module.add_arguments(added)
+            added.removed = getattr(module, "REMOVED", {})
             added.set_defaults(command=module.run, whole_parser=parser)
     return found

@@ -46,6 +46,11 @@ def unknown(name: str, value: Any, known: Collection[str], what: str) -> ConfigE
     return ConfigError(f"{name!r} (value {shown}) isn't a valid {what}{hint}")
 
 
+def removed(name: str, value: Any, instead: str) -> ConfigError:
+    """Return the error for a name that only earlier releases know."""
+    return ConfigError(f"{name!r} (value {value!r}) was removed: {instead}")
+
+
 def nearest(name: str, known: Collection[str]) -> str | None:
     """Return the known name that an unknown one is most like; None if it is like none."""
     near = difflib.get_close_matches(name, known, n=1, cutoff=0.6)

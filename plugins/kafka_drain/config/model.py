@@ -18,7 +18,7 @@ from pydantic import (
 )
 from typing_extensions import Self
 
-from kafka_drain.config.checks import refuse, unknown
+from kafka_drain.config.checks import refuse, removed, unknown
 from kafka_drain.errors import ConfigError
 
 T = TypeVar("T")
@@ -37,6 +37,9 @@ class ConfigModel(BaseModel):
     #: Kind of declaration, for messages.
     declares: ClassVar[str]
 
+    #: What there is instead of a key that only earlier releases know.
+    removed: ClassVar[dict[str, str]] = {}
+
     #: By key, what is accepted in words, where pydantic would show a regular expression.
     accepts: ClassVar[dict[str, str]] = {}
 
@@ -47,6 +50,8 @@ class ConfigModel(BaseModel):
         try:
             if isinstance(data, dict):
                 for key, value in data.items():
+                    if key in cls.removed:
+                        raise removed(key, value, cls.removed[key])
                     if key not in cls.model_fields:
                         raise unknown(key, value, cls.model_fields, f"key of a {cls.declares}")
                 cls.check_given(data)

@@ -61,7 +61,8 @@ def mirror_request(
         for name, option in RepublishRequest.options().items()
         if option["section"] in (WHERE, HOW) and name not in _OWN
     }
-    unknown = sorted(set(options or {}) - known)
+    # The request itself says what there is instead of an option that was removed.
+    unknown = sorted(set(options or {}) - known - {*RepublishRequest.removed})
     if unknown:
         raise ConfigError(
             f"mirror has {', '.join(unknown)}, which a cut-over doesn't take: it moves all records "

@@ -109,7 +109,7 @@ class Restore:
         topics: What goes where.
         cluster_id: The cluster that gets the records; empty if unknown.
         delivery: `exactly_once` or `at_least_once`.
-        how: Placement, engine and transactions, as text.
+        how: The engine, as text.
         has_receipt: Whether it has finished.
         is_exact: Whether verify found it exact; None if it didn't run.
         lost: Number of records that verify didn't find.

@@ -113,7 +113,9 @@ def plan_approved(
     seen = _plan_of(frozen)
     run = RepublishRun(archive.state, seen.key)
     approval.proceed(_state(run))
-    request = RepublishRequest(**frozen.asked)
+    # An older release's plan may have options that say nothing of which records go where.
+    kept = {name: of for name, of in frozen.asked.items() if name not in RepublishRequest.removed}
+    request = RepublishRequest(**kept)
 
     def accept(again: Outline) -> None:
         approval.proceed(State.NEW, changes(Outline.of(seen), again, may_grow=request.into_source))

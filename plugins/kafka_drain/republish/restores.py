@@ -124,7 +124,7 @@ def _ended(receipt: ReceiptJson) -> Restore:
         ),
         cluster_id=receipt.get("cluster_id", ""),
         delivery=receipt["delivery"],
-        how=_how(receipt["engine"], receipt["transactions"]),
+        how=f"engine {receipt['engine']}",
         has_receipt=True,
         is_exact=None if verified is None else verified["is_exact"],
         lost=0 if verified is None else verified["lost"],
@@ -144,7 +144,7 @@ def _begun(plan: RepublishPlan, *, is_opened: bool, is_abandoned: bool) -> Resto
         topics=_topics((s.source.topic, s.target_topic, s.records) for s in plan.shards),
         cluster_id=plan.cluster_id,
         delivery=plan.delivery,
-        how=_how(plan.engine, plan.transactions if plan.keeps_timestamps else None),
+        how=f"engine {plan.engine}",
         is_opened=is_opened,
         is_abandoned=is_abandoned,
     )
@@ -157,10 +157,6 @@ def _topics(rows: Iterable[tuple[str, str, int]]) -> list[TopicSent]:
         partitions[source, target] += 1
         records[source, target] += number
     return [TopicSent(*pair, partitions[pair], records[pair]) for pair in sorted(partitions)]
-
-
-def _how(engine: str, transactions: str | None) -> str:
-    return f"engine {engine}" + (f", {transactions} transactions" if transactions else "")
 
 
 def _verified(found: VerificationJson) -> str:

@@ -510,7 +510,6 @@ class Republish:
                 attempts=plan.attempts,
                 shards=chain,
                 partitions=plan.target(chain[0].target_topic).partitions,
-                transactions=plan.transactions,
                 provenance=plan.provenance,
                 settings=self.settings,
                 schema_ids=plan.translation,

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 from airflow.providers.common.compat.sdk import BaseOperator
 
-from kafka_drain.config.checks import unknown
+from kafka_drain.config.checks import removed, unknown
 from kafka_drain.config.pipeline import Pipeline
 from kafka_drain.config.places import calling_line, named
 from kafka_drain.errors import ConfigError
@@ -51,7 +51,7 @@ _OWN = ("kafka_drain_airflow.", "airflow.")
 _AIRFLOWS = frozenset(inspect.signature(BaseOperator.__init__).parameters) - {"self", "kwargs"}
 
 
-def refuse_arguments(operator: type, given: Mapping[str, Any], pipeline: object) -> None:
+def refuse_arguments(operator: type[Any], given: Mapping[str, Any], pipeline: object) -> None:
     """Refuse arguments that neither an operator nor Airflow takes.
 
     Args:
@@ -68,6 +68,8 @@ def refuse_arguments(operator: type, given: Mapping[str, Any], pipeline: object)
             where = BELONGS.get(name, f"{name} of the pipeline")
             what = f"set {where}" if where else "kafka-drain sets it itself; leave it out"
             problem = f"{operator.__name__} takes no argument {name!r}: {what}"
+        elif name in getattr(operator, "removed_arguments", {}):
+            problem = str(removed(name, value, operator.removed_arguments[name]))
         elif name not in _AIRFLOWS:
             known = {own for base in operator.__mro__ for own in _arguments(base)}
             what = f"argument of {operator.__name__}"
@@ -134,6 +136,8 @@ class PipelineOperator(FormOperator):
     """
 
     template_fields: Sequence[str] = ("pipeline",)
+    #: What there is instead of an argument that only earlier releases know.
+    removed_arguments: ClassVar[Mapping[str, str]] = {}
 
     def __init__(self, *, pipeline: Pipeline | Mapping[str, Any], **kwargs: Any) -> None:
         refuse_arguments(type(self), kwargs, pipeline)

@@ -79,6 +79,7 @@ class RepublishToKafkaOperator(ApplyOperator):
         *ApplyOperator.template_fields,
         *RepublishRequest.model_fields,
     )
+    removed_arguments = RepublishRequest.removed
     acts_untold = True
     is_restore = True
     ui_color = "#fdebd0"
@@ -107,7 +108,6 @@ class RepublishToKafkaOperator(ApplyOperator):
         change: str | None = None,
         mark_changed: bool | str | None = None,
         delivery: str | None = None,
-        transactions: str | None = None,
         engine: str | None = None,
         provenance: bool | str | None = None,
         schema_map: str | None = None,

@@ -20,6 +20,7 @@ from kafka_drain.offsets import TopicPartition
 from kafka_drain.proof.validation import Scope, validate_archive
 from kafka_drain.republish.planning.request import RepublishRequest
 from kafka_drain.republish.run import Republish, plan_republish
+from kafka_drain.storage.sealed_json import seal
 from kafka_drain.windows.roll import plan_roll, roll
 from tests.kafka_drain.fake_cluster import FakeCluster, Log
 from tests.kafka_drain.golden import END, P0, P1, add_batch, golden_cluster, note_batch
@@ -123,3 +124,18 @@ def test_republish_begun(archive: Archive) -> None:
     assert ended.run.receipt() is not None
     with pytest.raises(ConfigError, match="started with"):
         planned(archive, "copy")
+
+
+def test_republish_begun_with_fast_transactions(archive: Archive) -> None:
+    """A run that was begun with `--transactions fast` is that run, asked for without it."""
+    [path] = archive.root.glob("republish/later-*/plan.json")
+    written = json.loads(path.read_text())
+    del written["sha256"]
+    older = {**written, "transactions": "fast"}
+    older["request"] = {**written["request"], "transactions": "fast"}
+    path.write_bytes(seal(older))
+    soon = datetime.fromisoformat(written["created_at"]) + timedelta(hours=1)
+
+    plan = planned(archive, "later", now=soon).plan
+
+    assert (plan.created_at, plan.transactions) == (written["created_at"], "fast")

@@ -43,6 +43,12 @@ def test_mirror_request_refused(options: dict[str, Any]) -> None:
         mirror_request("move", options)
 
 
+def test_mirror_request_transactions_removed() -> None:
+    """An option that only older releases know is refused with what there is instead."""
+    with pytest.raises(ConfigError, match=r"'transactions' .* was removed: .* Leave it out"):
+        mirror_request("move", {"transactions": "fast"})
+
+
 def test_mirror_request_bad_value() -> None:
     """A value that the republish doesn't take is refused."""
     with pytest.raises(ConfigError, match="engine"):

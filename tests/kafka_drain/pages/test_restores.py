@@ -87,7 +87,7 @@ def restore(run: str, **changes: object) -> Restore:
         "topics": [TopicSent("orders", "orders_restored", 3, 1234)],
         "cluster_id": "cluster",
         "delivery": "exactly_once",
-        "how": "engine worker, strict transactions",
+        "how": "engine worker",
     }
     return Restore(run, **(values | changes))  # type: ignore[arg-type]
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -18,6 +19,7 @@ from kafka_drain.archive.topic_settings import write_topic_settings
 from kafka_drain.errors import ArchiveError, ConfigError, PlanChangedError
 from kafka_drain.kafka.topics import TopicSettings
 from kafka_drain.offsets import TopicPartition
+from kafka_drain.republish import approved as approving
 from kafka_drain.republish.approved import freeze_republish, plan_approved
 from kafka_drain.republish.planning.request import RepublishRequest
 from kafka_drain.republish.run import Republish
@@ -89,6 +91,20 @@ def test_plan_approved_sends_what_was_seen(archive: Archive) -> None:
     assert [(shard.first, shard.end) for shard in run.plan.shards] == [(0, END), (0, END)]
     assert run.request.records_per_second == 5
     assert run.plan.created_at.startswith("2026-01-01T01")
+
+
+@pytest.mark.parametrize("transactions", ["strict", "fast"])
+def test_plan_approved_of_older_release(
+    archive: Archive, transactions: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A plan that 0.2 froze names its transactions: what was seen is sent, as today."""
+    plan = frozen_in(archive)
+    older = replace(plan, asked={**plan.asked, "transactions": transactions})
+    monkeypatch.setattr(approving, "read_plan", lambda *_: older)
+
+    run = approved(archive, older)
+
+    assert (run.plan.records, run.plan.transactions) == (84, "strict")
 
 
 def test_plan_approved_one_run(archive: Archive) -> None:

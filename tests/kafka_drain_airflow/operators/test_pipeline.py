@@ -11,7 +11,11 @@ from jinja2.nativetypes import NativeEnvironment
 import kafka_drain_airflow
 from kafka_drain.config.pipeline import Pipeline
 from kafka_drain.errors import ConfigError
-from kafka_drain_airflow import KafkaDrainOperator, PreflightOperator
+from kafka_drain_airflow import (
+    KafkaDrainOperator,
+    PreflightOperator,
+    RepublishToKafkaOperator,
+)
 from kafka_drain_airflow.operators.pipeline import BELONGS, pipeline_of, refuse_arguments
 from tests.tables import each_of
 
@@ -79,6 +83,17 @@ def test_argument_refused(name: str) -> None:
     says = f"KafkaDrainOperator takes no argument '{name}': (set |kafka-drain sets it itself)"
     with pytest.raises(ConfigError, match=says):
         KafkaDrainOperator(task_id="task", pipeline=ORDERS, **{name: "x"})
+
+
+def test_argument_removed() -> None:
+    """An argument that only older releases know is refused with what there is instead."""
+    says = r"pipeline 'orders'.* 'transactions' \(value 'fast'\) was removed: .* Leave it out"
+    with pytest.raises(ConfigError, match=says):
+        RepublishToKafkaOperator(
+            task_id="task",
+            pipeline=ORDERS,
+            transactions="fast",  # type: ignore[call-arg]
+        )
 
 
 def test_argument_of_airflow_passes() -> None:

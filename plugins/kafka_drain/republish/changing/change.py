@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import struct
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import accumulate
@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from kafka_drain.data_files.records import SCHEMA
 from kafka_drain.data_files.rows import Headers, headers_of
-from kafka_drain.data_files.scalars import FALSE, binaries, booleans, number
+from kafka_drain.data_files.scalars import FALSE, binaries, number
 from kafka_drain.errors import ConfigError, SourceRecordError
 from kafka_drain.offsets import TopicPartition
 from kafka_drain.republish.changing import json_column
@@ -42,7 +42,14 @@ MARK, MARK_DIGITS = "kafka-drain.changed", 12
 _ZERO = pa.Array.from_buffers(pa.int64(), 1, [None, pa.py_buffer(bytes(8))])
 _NONE = _ZERO.cast(pa.int32())[0]
 
+_NOTHING = binaries([b""])[0]
+#: More bytes than any payload has: pyarrow's binary_slice fails if it isn't told where to end.
+_LONGEST = (1 << 31) - 1
+
 FindSchema = Callable[[SchemaId], "SchemaText | None"]
+
+#: Replaces fields in some payloads; returns them, and in which rows that was done.
+_AtOnce = Callable[[pa.LargeBinaryArray], tuple[pa.LargeBinaryArray, pa.BooleanArray]]
 
 
 @dataclass(frozen=True)
@@ -207,7 +214,7 @@ class Changer:
     def _filtered(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         if self._filter is None:
             return batch
-        kept = self._kept(batch, self._filter, self._filter_columns)
+        kept = self._kept(batch, self._filter_columns)
         return batch if pc.all(kept).as_py() else batch.filter(kept)
 
     def _seen(self, batch: pa.RecordBatch) -> pa.RecordBatch:
@@ -215,39 +222,33 @@ class Changer:
         self.unseen = {
             text: has
             for text, has in self.unseen.items()
-            if not pc.any(self._kept(batch, has, FilterColumns(has))).as_py()
+            if not pc.any(self._kept(batch, FilterColumns(has))).as_py()
         }
         return batch
 
-    def _kept(
-        self, batch: pa.RecordBatch, filter: Filter, columns: FilterColumns
-    ) -> pa.BooleanArray:
+    def _kept(self, batch: pa.RecordBatch, columns: FilterColumns) -> pa.BooleanArray:
         """Return which records a filter keeps."""
-        kept, left = columns.keeps(batch)
-        rows = pc.indices_nonzero(left).to_pylist()
-        if rows:
-            keys, values = (batch[part].filter(left).to_pylist() for part in (KEY, VALUE))
-            held = headers_of(batch["headers"].filter(left))
-            new = []
-            for row, key, value, headers in zip(rows, keys, values, held, strict=True):
-                content = self._content_of(row, {KEY: key, VALUE: value}, headers)
-                new.append(filter.keeps(key, headers, content))
-            kept = pc.replace_with_mask(kept, left, booleans(new))
-        return kept
 
-    def _content_of(
-        self, row: int, payloads: Mapping[str, bytes | None], headers: Headers
-    ) -> Callable[[str], Any]:
-        def content(part: str) -> Any:
-            payload = payloads[part]
-            if payload is None:
-                return None
-            id_, _ = body_of(part, payload, headers)
-            if id_ is not None and self.schema(id_) is None:
-                raise _RowError(row, f"schema id {id_} is unknown, which the {part} has")
-            return self._payloads.of(part, payload, headers).content
+        def decoded(part: str, rows: pa.BooleanArray) -> Iterator[Any]:
+            payloads = batch[part].filter(rows).to_pylist()
+            headers = headers_of(batch["headers"].filter(rows))
+            places = pc.indices_nonzero(rows).to_pylist()
+            return map(partial(self._content_of, part), places, payloads, headers)
 
-        return content
+        return columns.keeps(batch, decoded)
+
+    def _content_of(self, part: str, row: int, payload: bytes | None, headers: Headers) -> Any:
+        """Return a decoded key or value.
+
+        Raises:
+            _RowError: When its schema is unknown.
+        """
+        if payload is None:
+            return None
+        id_, _ = body_of(part, payload, headers)
+        if id_ is not None and self.schema(id_) is None:
+            raise _RowError(row, f"schema id {id_} is unknown, which the {part} has")
+        return self._payloads.of(part, payload, headers).content
 
     def _replaced(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         columns = {name: batch[name] for name in batch.schema.names}
@@ -387,14 +388,14 @@ class _Part:
         heads = pc.binary_slice(column, 0, ID_BYTES)
         is_json = pc.and_(rows, pc.starts_with(heads, pattern=b"{").fill_null(FALSE))
         done = pa.nulls(len(column)).is_valid()
-        groups = [(is_json, self._json_at_once)]
+        groups: list[tuple[pa.BooleanArray, _AtOnce]] = [(is_json, self._json_at_once)]
         prefixed = pc.and_(rows, pc.starts_with(heads, pattern=b"\0").fill_null(FALSE))
         if pc.any(prefixed).as_py():
             for head in heads.filter(prefixed).unique().to_pylist():
-                avro = self._avro_column(head)
-                if avro is not None:
+                at_once = self._behind_id(head)
+                if at_once is not None:
                     one = pc.equal(heads, binaries([head])[0]).fill_null(FALSE)
-                    groups.append((pc.and_(rows, one), partial(self._avro_at_once, avro)))
+                    groups.append((pc.and_(rows, one), at_once))
         for each, replaced in groups:
             if (pc.sum(each).as_py() or 0) < json_column.LEAST_ROWS:
                 continue
@@ -418,6 +419,12 @@ class _Part:
             self._changer.hits[name] += pc.sum(pc.and_(found, certain)).as_py() or 0
         return given, certain
 
+    def _json_behind_id_at_once(
+        self, head: bytes, given: pa.LargeBinaryArray
+    ) -> tuple[pa.LargeBinaryArray, pa.BooleanArray]:
+        new, certain = self._json_at_once(pc.binary_slice(given, ID_BYTES, _LONGEST))
+        return pc.binary_join_element_wise(binaries([head])[0], new, _NOTHING), certain
+
     def _avro_at_once(
         self, avro: AvroColumn, given: pa.LargeBinaryArray
     ) -> tuple[pa.LargeBinaryArray, pa.BooleanArray]:
@@ -426,14 +433,14 @@ class _Part:
             self._changer.hits[name] += found
         return new, certain
 
-    def _avro_column(self, head: bytes) -> AvroColumn | None:
-        """Return what replaces the fields in Avro behind a prefix; None if that isn't Avro."""
+    def _behind_id(self, head: bytes) -> _AtOnce | None:
+        """Return what replaces the fields of payloads that begin with a schema's id."""
         id_ = id_of_payload(head)
         if id_ is None:
             return None
         try:
             if self._avro_of(id_) is None:
-                return None
+                return partial(self._json_behind_id_at_once, head)
         except ValueError:
             # The first such record is named later.
             return None
@@ -441,13 +448,10 @@ class _Part:
             schema = self._changer.schema(id_)
             assert schema is not None
             self._avro_columns[id_] = AvroColumn(_schema_of(schema), self._paths, self._how)
-        return self._avro_columns[id_]
+        return partial(self._avro_at_once, self._avro_columns[id_])
 
     def _of(self, row: int, payload: bytes, headers: Headers) -> bytes:
         try:
-            if headers is None and payload[:1] == b"{":
-                # Most records: neither a header nor a prefix names a schema.
-                return self._in_json(payload, 0)
             id_, start = body_of(self.name, payload, headers)
             if id_ is None:
                 return self._in_json(payload, 0)
@@ -467,16 +471,8 @@ class _Part:
 
     def _in_json(self, payload: bytes, start: int) -> bytes:
         text = (payload[start:] if start else payload).decode()
-        spans = self._json.find(text)
-        if not spans:
-            return payload
-        if len(spans) == 1 and not start:
-            begin, end, number, value = spans[0]
-            self._changer.hits[self._names[number]] += 1
-            new = self._how[number].in_json(value, text[begin:end])
-            return payload if new is None else (text[:begin] + new + text[end:]).encode()
         parts, at = [], 0
-        for span in spans:
+        for span in self._json.find(text):
             self._changer.hits[self._names[span.number]] += 1
             new = self._how[span.number].in_json(span.value, text[span.start : span.end])
             if new is not None:

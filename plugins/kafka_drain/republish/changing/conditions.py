@@ -1,22 +1,15 @@
-"""Which records a filter keeps. Opens nothing."""
+"""The conditions of a filter, as they are asked for; `filter_columns` decides. Opens nothing."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from kafka_drain.republish.changing.fields import HEADER, KEY, Field
-from kafka_drain.schemas.value_path import ValuePath, bytes_of
-
-if TYPE_CHECKING:
-    # DAG files import this module, and pyarrow takes long to import.
-    from kafka_drain.data_files.rows import Headers
+from kafka_drain.republish.changing.fields import Field
+from kafka_drain.schemas.value_path import bytes_of
 
 NOT = "not "
-
-#: Returns the decoded key or value of the record.
-Content = Callable[[str], Any]
 
 
 @dataclass(frozen=True)
@@ -46,23 +39,6 @@ class Condition:
             bytes_of(f"the value of filter {named}", expected)
         return cls(named, expected, is_negated)
 
-    def holds(self, key: bytes | None, headers: Headers, content: Content) -> bool:
-        """Return whether a record fulfils it."""
-        return self._has(key, headers, content) != self.is_negated
-
-    def _has(self, key: bytes | None, headers: Headers, content: Content) -> bool:
-        where = self.where
-        if where.steps is not None:
-            return ValuePath(where.steps, self.expected).matches(content(where.part))
-        expected = None if self.expected is None else bytes_of(where.part, self.expected)
-        if where.part == KEY:
-            return key is not None and expected in (None, key)
-        assert where.part == HEADER
-        return any(
-            name == where.header and (expected is None or _bytes(held) == expected)
-            for name, held in headers or ()
-        )
-
 
 @dataclass(frozen=True)
 class Filter:
@@ -89,14 +65,3 @@ class Filter:
     def fields(self) -> list[Field]:
         """What the conditions name, each part of a record once."""
         return list(dict.fromkeys(one.where for group in self.groups for one in group))
-
-    def keeps(self, key: bytes | None, headers: Headers, content: Content) -> bool:
-        """Return whether a record is sent."""
-        return all(
-            any(condition.holds(key, headers, content) for condition in group)
-            for group in self.groups
-        )
-
-
-def _bytes(held: str | bytes | None) -> bytes | None:
-    return held.encode() if isinstance(held, str) else held

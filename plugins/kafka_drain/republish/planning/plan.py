@@ -38,6 +38,9 @@ WITH_SCHEMA_IDS = 3
 WITH_CHANGE = 4
 
 EXACTLY_ONCE, AT_LEAST_ONCE = "exactly_once", "at_least_once"
+#: How transactions are made: each by a new producer. Plans of 0.2 and before may say `fast`: by one
+#: producer, which a delayed commit could tear.
+STRICT = "strict"
 
 #: The deliveries, each with the parts of a record that it keeps.
 DELIVERIES = {
@@ -97,7 +100,7 @@ class RepublishPlan:
         cluster_id: Id of the target cluster.
         request: The request, as `RepublishRequest.to_dict` writes it.
         delivery: `exactly_once` or `at_least_once`.
-        transactions: `strict` or `fast`.
+        transactions: `strict`, or `fast` in a plan of an older release.
         engine: `worker` or `spark`.
         placement: `original`, `key` or a partition number.
         provenance: Whether to add headers that say where each record came from.
@@ -229,12 +232,11 @@ class RepublishPlan:
     def lines(self, records_per_second: float = 0, bytes_per_second: float = 0) -> list[str]:
         """Return the plan as text lines for the user."""
         took = duration_text(self.seconds(records_per_second, bytes_per_second))
-        how = f"{self.delivery}, {self.transactions}" if self.keeps_timestamps else self.delivery
         return [
             f"republish {self.pipeline}: {self.records:,} records of {self.files:,} files "
             f"({self.size / 1e6:,.1f} MB), about {took}",
-            f"republish {self.pipeline}: run {self.key}, {how}, engine {self.engine}, placement "
-            f"{self.placement}; keeps {self.keeps}",
+            f"republish {self.pipeline}: run {self.key}, {self.delivery}, engine {self.engine}, "
+            f"placement {self.placement}; keeps {self.keeps}",
             *(
                 # A plan's document keeps a note as text alone.
                 Line(

@@ -56,6 +56,7 @@ from kafka_drain.republish.planning.placement import PARTITIONERS, fixed_partiti
 from kafka_drain.republish.planning.plan import (
     AT_LEAST_ONCE,
     EXACTLY_ONCE,
+    STRICT,
     RepublishPlan,
     name_in_kafka,
 )
@@ -244,7 +245,7 @@ def make_plan(
         cluster_id=cluster_id,
         request=request.to_dict(),
         delivery=request.delivery,
-        transactions=request.transactions,
+        transactions=STRICT,
         engine=engine,
         placement=request.placement,
         provenance=request.provenance,

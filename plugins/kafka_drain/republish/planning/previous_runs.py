@@ -11,6 +11,7 @@ from kafka_drain.republish.planning.documents import SentJson
 from kafka_drain.republish.planning.plan import RepublishPlan
 from kafka_drain.republish.planning.runs import list_runs
 from kafka_drain.republish.planning.shards import Shard
+from kafka_drain.storage.paths import quoted
 
 #: What two entries must have in common before their records can be the same.
 _Identity: TypeAlias = "tuple[str, str, int]"
@@ -62,13 +63,16 @@ def refuse_repeated(root: UPath, plan: RepublishPlan, *, is_elsewhere: bool = Fa
         receipt = run.receipt()
         if receipt is not None:
             entries, verb = receipt["sent"], "has sent"
+            # A mirror goes on: its next run is told by the mirror's name.
+            name = receipt["run"] if receipt["through"] is not None else ""
         elif run.is_opened:
             way_out = ", or allow repeated records with --repeat (repeat in Airflow)"
-            entries, verb = sent(run.require_plan(way_out)), "started to send"
+            begun = run.require_plan(way_out)
+            entries, verb, name = sent(begun), "started to send", begun.run
         else:
             continue
         if (now := _first_overlap(entries, planned)) is not None:
-            raise repeats_error(run.key, verb, now)
+            raise repeats_error(run.key, verb, now, name)
 
 
 def is_of_same_run(plan: RepublishPlan, key: str) -> bool:
@@ -86,11 +90,20 @@ def repeated(plan: RepublishPlan, before: list[SentJson]) -> str | None:
     return _first_overlap(before, sent(plan))
 
 
-def repeats_error(run: str, verb: str, records: str) -> ConfigError:
-    """Return the error for resending what another run `has sent` or `started to send`."""
-    choose = "Choose " if verb == "has sent" else "Name that run to resume it, choose "
+def repeats_error(run: str, verb: str, records: str, name: str = "") -> ConfigError:
+    """Return the error for resending what another run `has sent` or `started to send`.
+
+    Args:
+        run: The other run's key.
+        verb: What it did.
+        records: Which records, and where to.
+        name: Its name, or its mirror's; empty if it has ended, or the name is unknown.
+    """
+    named = f" (--run-name {quoted(name)}; run_name in Airflow)" if name else ""
+    what = "that mirror to continue it" if verb == "has sent" else "that run to resume it"
+    choose = f"Name {what}{named}, choose" if name or verb != "has sent" else "Choose"
     return ConfigError(
-        f"run {run} {verb} {records}: they would be duplicated. {choose}other records or another "
+        f"run {run} {verb} {records}: they would be duplicated. {choose} other records or another "
         "topic, or allow repeated records with --repeat (repeat in Airflow). Nothing was sent"
     )
 

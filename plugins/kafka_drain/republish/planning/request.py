@@ -31,7 +31,7 @@ from kafka_drain.errors import ConfigError
 from kafka_drain.intervals import in_utc, parse_time
 from kafka_drain.republish.changing.spec import Wanted
 from kafka_drain.republish.planning.placement import ORIGINAL, parse_placement
-from kafka_drain.republish.planning.plan import AT_LEAST_ONCE, EXACTLY_ONCE
+from kafka_drain.republish.planning.plan import AT_LEAST_ONCE, EXACTLY_ONCE, STRICT
 from kafka_drain.republish.planning.selection import Selection
 from kafka_drain.schemas.schema_ids import HEADERS
 
@@ -132,6 +132,10 @@ class RepublishRequest(ConfigModel):
     # A template rendered to native objects turns a topic named 2024 into a number.
     model_config = ConfigDict(coerce_numbers_to_str=True)
     declares: ClassVar[str] = "republish"
+    removed: ClassVar[dict[str, str]] = {
+        "transactions": "each transaction has a producer epoch of its own now, as with 'strict'. "
+        "Leave it out, also to finish a run that began with 'fast'"
+    }
 
     target_topic: Target = _option(
         WHERE,
@@ -280,12 +284,6 @@ class RepublishRequest(ConfigModel):
         "exactly_once (default), or at_least_once with Spark's own Kafka sink, which sets no "
         "timestamps and sends everything again on a retry.",
     )
-    transactions: Literal["strict", "fast"] = _option(
-        HOW,
-        "strict",
-        "strict (default): one transaction per producer epoch, safe from delayed commits. fast: "
-        "reuses the producer.",
-    )
     engine: Literal["auto", "worker", "spark"] = _option(
         HOW,
         "auto",
@@ -420,7 +418,8 @@ class RepublishRequest(ConfigModel):
             "rename": dict(sorted(self.rename.items())),
             "selection": self.selection.to_dict(),
             "delivery": self.delivery,
-            "transactions": self.transactions,
+            # As older releases wrote it: a run's default name is made from this.
+            "transactions": STRICT,
             "engine": self.engine,
             "placement": self.placement,
             "provenance": self.provenance,
@@ -436,13 +435,15 @@ class RepublishRequest(ConfigModel):
     def matches_request(self, asked: Mapping[str, Any]) -> bool:
         """Return whether this equals the request of a run, of this release or an older one.
 
-        In an older release, no target meant each record's own topic, which is `{topic}` today.
+        In an older release, no target meant each record's own topic, which is `{topic}` today, and
+        a run could keep its producers (`fast`); this one finishes it with new producers.
         """
 
-        def target(document: Mapping[str, Any]) -> dict[str, Any]:
-            return {**document, "target_topic": document.get("target_topic") or OWN_TOPIC}
+        def today(document: Mapping[str, Any]) -> dict[str, Any]:
+            topic = document.get("target_topic") or OWN_TOPIC
+            return {**document, "target_topic": topic, "transactions": STRICT}
 
-        return target(asked) == target(self.to_dict())
+        return today(asked) == today(self.to_dict())
 
     def name(self, pipeline: str) -> str:
         """Return the run's name; by default, one that is the same for the same request."""

@@ -8,9 +8,9 @@
 Exactness depends on the order of the first two lines: if the progress were read before the fence,
 an older attempt could still advance it, and its records would be sent twice.
 
-`strict` creates a new producer for each transaction: librdkafka implements version 1 of the
-transaction protocol, in which a delayed EndTxn of one transaction can hit the next one of the same
-epoch (KIP-890). `fast` reuses the producer.
+Each transaction has a new producer, and so an epoch of its own: librdkafka implements version 1 of
+the transaction protocol, in which a delayed EndTxn of one transaction can hit the next one of the
+same epoch (KIP-890).
 """
 
 from __future__ import annotations
@@ -84,7 +84,6 @@ class SendJob:
         attempts: Where attempts are counted.
         shards: The shards to send, in this order; they share one progress.
         partitions: Number of partitions of the target when the plan was made.
-        transactions: `strict` or `fast`.
         provenance: Whether to add headers that say where each record came from.
         settings: librdkafka settings for the target cluster, secrets included.
         schema_ids: The schema ids that are replaced; None to send records as they are.
@@ -102,7 +101,6 @@ class SendJob:
     attempts: ProgressSlot
     shards: tuple[Shard, ...]
     partitions: int
-    transactions: str
     provenance: bool
     settings: Mapping[str, Any] = field(repr=False)
     schema_ids: SchemaIds | None = None
@@ -224,7 +222,7 @@ def _was_stopped(job: SendJob) -> DeliveryError:
 def _transactions(
     job: SendJob, store: ProgressStore, source: _Source, pacer: Pacer, stopped: Callable[[], bool]
 ) -> Iterator[int]:
-    """Commit transactions until the chain is finished, with new producers as the mode requires.
+    """Commit transactions until the chain is finished, each with a new producer.
 
     Yields:
         Number of records in each transaction.
@@ -246,28 +244,26 @@ def _transactions(
             **{"batch.size": max(1, min(1 << 20, job.largest_batch - 1000))},
         )
         progress = read_progress(job, store)
-        while progress.records < wanted:
-            source.go_to(progress)
-            try:
-                following, free_at = _send_transaction(
-                    job, producer, store, source, pacer, progress, stopped
-                )
-            except BaseException as error:
-                source.forget()
-                pacer.failed()
-                _abort(producer)
-                refused = next((refusal for refusal in refusals if is_terminal(refusal)), None)
-                if refused is not None and isinstance(error, ProducerLost | SourceRecordError):
-                    at = source.shard
-                    raise explained(refused, f"sending {at.source} to {at.target}") from None
-                raise
-            sent, progress = following.records - progress.records, following
-            if progress.records < wanted:
-                _pause(free_at, stopped)
-            yield sent
-            if job.transactions == "strict":
-                break
         if progress.records >= wanted:
+            return
+        source.go_to(progress)
+        try:
+            following, free_at = _send_transaction(
+                job, producer, store, source, pacer, progress, stopped
+            )
+        except BaseException as error:
+            source.forget()
+            pacer.failed()
+            _abort(producer)
+            refused = next((refusal for refusal in refusals if is_terminal(refusal)), None)
+            if refused is not None and isinstance(error, ProducerLost | SourceRecordError):
+                at = source.shard
+                raise explained(refused, f"sending {at.source} to {at.target}") from None
+            raise
+        if following.records < wanted:
+            _pause(free_at, stopped)
+        yield following.records - progress.records
+        if following.records >= wanted:
             return
 
 

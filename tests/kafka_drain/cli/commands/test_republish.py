@@ -44,6 +44,16 @@ def test_request_of_flags(flags: list[str], expected: dict[str, Any]) -> None:
     assert asked(*flags) == RepublishRequest(**expected)
 
 
+@pytest.mark.parametrize("flags", [["--transactions", "fast"], ["--transactions=strict"]])
+def test_transactions_removed(flags: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    """A flag that only older releases know is refused with what there is instead."""
+    with pytest.raises(SystemExit, match=r"^2$"):
+        asked(*flags)
+
+    [said] = [line for line in capsys.readouterr().err.splitlines() if "error" in line]
+    assert "error: --transactions was removed: each transaction has a producer epoch" in said
+
+
 def test_into_source_without_target() -> None:
     """Into the source means each record's own topic, where no target is named."""
     assert asked("--into-source").target_topic is None

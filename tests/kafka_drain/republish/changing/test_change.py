@@ -69,6 +69,13 @@ CASES: dict[str, tuple[dict[str, Any], Row, Row | None]] = {
     "behind a JSON schema": (
         {"mask": ("$.a",)}, row(b'\0\0\0\0\2{"a":"x"}'), row(b'\0\0\0\0\2{"a":"***"}'),
     ),
+    "number behind a JSON schema": (
+        {"mask": ("$.a", "$.b")}, row(b'\0\0\0\0\2{"a":1, "b":"x\\n"}'),
+        row(b'\0\0\0\0\2{"a":0, "b":"***"}'),
+    ),
+    "nothing behind a JSON schema": (
+        {"mask": ("$.a",)}, row(b'\0\0\0\0\2{"b":1}'), row(b'\0\0\0\0\2{"b":1}'),
+    ),
     "schema in a header": (
         {"mask": ("$.a",)},
         row(b'{"a":5}', headers=[("__value_schema_id", b"\0\0\0\0\2")]),

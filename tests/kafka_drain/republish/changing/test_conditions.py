@@ -1,17 +1,21 @@
-"""Which records a filter keeps."""
+"""Conditions as they are asked for, and which records they keep together."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 import pytest
 
 from kafka_drain.errors import ConfigError
 from kafka_drain.republish.changing.conditions import Condition, Filter
+from kafka_drain.republish.changing.filter_columns import FilterColumns
+from tests.kafka_drain.data_files.test_rows import batch_of
+from tests.kafka_drain.republish.changing.one_by_one import keeps
 from tests.tables import each_of
 
 VALUE = {"country": "DE", "items": [{"id": 1}, {"id": 2}], "test": True}
-HEADERS: Any = [("tenant", b"acme"), ("tenant", b"b"), ("empty", None), ("text", "x")]
+HEADERS: Any = [("tenant", b"acme"), ("tenant", b"b"), ("empty", None), ("text", b"x")]
 
 # Conditions, and whether a record with key k1, these headers and this value is kept.
 CASES: dict[tuple[str, ...], bool] = {
@@ -52,21 +56,27 @@ CASES: dict[tuple[str, ...], bool] = {
 }
 
 
+def kept(conditions: Iterable[str], key: Any, headers: Any, contents: dict[str, Any]) -> bool:
+    """Return whether a record is kept, given its decoded key and value."""
+    wanted = Filter.of(map(Condition.of, conditions))
+    batch = batch_of([(key, b"v", headers, 1, 0)])
+    [found] = FilterColumns(wanted).keeps(batch, lambda part, rows: [contents[part]]).to_pylist()
+    assert keeps(wanted, key, headers, contents.__getitem__) is found
+    return bool(found)
+
+
 @each_of("conditions", CASES)
 def test_filter(conditions: tuple[str, ...]) -> None:
     """Texts that are expected of the same part are alternatives; all else must hold at once."""
-    found = Filter.of(Condition.of(text) for text in conditions)
     contents = {"value": VALUE, "key": {"id": 7}}
 
-    assert found.keeps(b"k1", HEADERS, contents.__getitem__) is CASES[conditions]
+    assert kept(conditions, b"k1", HEADERS, contents) is CASES[conditions]
 
 
 @pytest.mark.parametrize("condition", ["key", "key=", "header:a", "$.a", "$"])
 def test_filter_nothing_there(condition: str) -> None:
     """A null key has no text, not even an empty one; a null value has no path but its root."""
-    found = Filter.of([Condition.of(condition)])
-
-    assert found.keeps(None, None, lambda part: None) is (condition == "$")
+    assert kept([condition], None, None, {"value": None}) is (condition == "$")
 
 
 def test_condition_refused() -> None:

@@ -1,7 +1,8 @@
-"""Filters decided for whole columns: as for one record after the other, or left."""
+"""Filters decided for whole columns: as for one record after the other."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from itertools import product
 from typing import Any
 
@@ -15,6 +16,7 @@ from kafka_drain.republish.changing.conditions import Condition, Filter
 from kafka_drain.republish.changing.filter_columns import FilterColumns
 from kafka_drain.schemas.payloads import Payloads
 from tests.kafka_drain.data_files.test_rows import batch_of
+from tests.kafka_drain.republish.changing.one_by_one import keeps
 from tests.tables import each_of
 
 
@@ -50,34 +52,57 @@ ROWS = [
 
 
 def check(conditions: list[str], rows: list[Any]) -> list[bool]:
-    """Compare what is decided with what is decided one by one; return which rows are left."""
+    """Compare what is kept with what is decided one by one; return which rows were decoded."""
     wanted = Filter.of(map(Condition.of, conditions))
     batch = batch_of([(*row[:4], offset) for offset, row in enumerate(rows)])
-    kept, left = (each.to_pylist() for each in FilterColumns(wanted).keeps(batch))
     payloads = Payloads(lambda id_: None)
-    for place, (key, value, headers, _, _) in enumerate(rows_of(batch)):
+    contents = [
+        {part: payloads.of(part, held, headers).content for part, held in parts.items()}
+        for key, value, headers, _, _ in rows_of(batch)
+        for parts in [{"key": key, "value": value}]
+    ]
+    seen: set[int] = set()
 
-        def content(part: str, key: Any = key, value: Any = value, headers: Any = headers) -> Any:
-            return payloads.of(part, {"key": key, "value": value}[part], headers).content
+    def decoded(part: str, rows: Any) -> Iterator[Any]:
+        for row, is_asked in enumerate(rows.to_pylist()):
+            if is_asked:
+                seen.add(row)
+                yield contents[row][part]
 
-        if not left[place]:
-            assert kept[place] == wanted.keeps(key, headers, content), rows[place]
-    assert None not in kept
-    return left
+    kept = FilterColumns(wanted).keeps(batch, decoded).to_pylist()
+    for place, (key, _, headers, _, _) in enumerate(rows_of(batch)):
+        expected = keeps(wanted, key, headers, contents[place].__getitem__)
+        assert kept[place] is expected, rows[place]
+    return [row in seen for row in range(len(rows))]
 
 
 @each_of("condition", CONDITIONS)
 def test_keeps(condition: str) -> None:
-    """Each condition, for each kind of record; also if the records that would be left aren't."""
-    left = check([condition], ROWS)
-    for row, is_left in [*zip(ROWS, left, strict=True)][::12]:
-        assert check([condition], [row]) == [is_left]
+    """Each condition, for each kind of record; alone, the same ones are decoded."""
+    decoded = check([condition], ROWS)
+    for row, is_decoded in [*zip(ROWS, decoded, strict=True)][::12]:
+        assert check([condition], [row]) == [is_decoded]
 
 
 @pytest.mark.parametrize("condition", ["key", "key=k", "not header:h", "header:h=x"])
 def test_keeps_without_payloads(condition: str) -> None:
-    """Keys and headers are always certain."""
+    """Keys and headers need no decoding."""
     assert not any(check([condition], ROWS))
+
+
+@pytest.mark.parametrize(
+    ("conditions", "decoded"),
+    [
+        (["key=k", "$.a=1"], [True, False]),
+        (["key=other", "$.a=1"], [False, False]),
+        (["$.a=1", "$.a=2"], [True, True]),
+    ],
+)
+def test_keeps_decodes_open_rows(conditions: list[str], decoded: list[bool]) -> None:
+    """A record that a condition before has decided isn't decoded: it may have no schema."""
+    rows = [(key, b'{"a":1}', None, 1, 0) for key in (b"k", b"l")]
+
+    assert check(conditions, rows) == decoded
 
 
 @pytest.mark.parametrize(
@@ -88,21 +113,21 @@ def test_keeps_without_payloads(condition: str) -> None:
     ],
 )  # fmt: skip
 def test_keeps_texts(condition: str, value: bytes | None) -> None:
-    """Nor are texts in usual JSON left, nor fields that aren't there, nor tombstones."""
+    """Nor do texts in usual JSON, fields that aren't there, and tombstones."""
     assert check([condition], [(b"k", value, None, 1, 0)]) == [False]
 
 
 def test_keeps_not_utf8() -> None:
-    """A column with surrogates that are encoded as they are is decided one by one."""
+    """A column with surrogates that are encoded as they are is decoded."""
     values = [b'{"a":"\xed\xa0\x80"}', b'{"a":"x"}']
     assert check(["$.a=x"], [(b"k", value, None, 1, 0) for value in values]) == [True, True]
 
 
 def test_keeps_few(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Few records are decided one by one."""
+    """Few records are decoded: an expression would have to be compiled for them."""
     monkeypatch.setattr(json_column, "LEAST_ROWS", 3)
     rows = [(b"k", b"{}", None, 1, 0)] * 3
-    assert [check(["key"], rows[:n]) for n in (2, 3)] == [[True] * 2, [False] * 3]
+    assert [check(["$.a"], rows[:n]) for n in (2, 3)] == [[True] * 2, [False] * 3]
 
 
 @settings(max_examples=60, deadline=None)

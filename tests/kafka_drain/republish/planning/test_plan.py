@@ -258,7 +258,7 @@ def test_plan_lines() -> None:
     lines = PLAN.lines()
 
     assert lines[0] == "republish p: 3,010 records of 2 files (7.5 MB), about 0 s"
-    assert "run my-run-0, exactly_once, strict, engine worker, placement original" in lines[1]
+    assert "run my-run-0, exactly_once, engine worker, placement original" in lines[1]
     assert lines[2:] == [
         "republish p: a note",
         "  t-0 -> copy-0: offsets 10 to 40, 3,000 records",
@@ -266,7 +266,6 @@ def test_plan_lines() -> None:
     ]
     noted = replace(PLAN, notes=("a note", "WARNING sent before")).lines()[2:4]
     assert [level_of(line) for line in noted] == [Level.PLAIN, Level.WARNING]
-    assert "strict" not in replace(PLAN, delivery="at_least_once").lines()[1]
 
 
 def test_plan_summary() -> None:

@@ -180,8 +180,9 @@ def test_refuse_repeated_plan_lost(tmp_path: Path) -> None:
 def test_refuse_repeated_says_what_to_do(tmp_path: Path) -> None:
     """A run that is on can be gone on with by its name; one that has ended can't."""
     root = UPath(tmp_path)
-    note(root, plan_of("before"), is_done=False)
-    with pytest.raises(ConfigError, match=r"started to send .* Name that run to resume it"):
+    note(root, plan_of("before", run="the one before"), is_done=False)
+    says = r"started to send .* Name that run to resume it \(--run-name 'the one before'; run_name"
+    with pytest.raises(ConfigError, match=says):
         refuse_repeated(root, plan_of("now"))
 
     RepublishRun(root, "before").write_receipt(
@@ -193,6 +194,23 @@ def test_refuse_repeated_says_what_to_do(tmp_path: Path) -> None:
     ) as caught:
         refuse_repeated(root, plan_of("now"))
     assert "Name that run" not in str(caught.value)
+
+
+def test_refuse_repeated_of_mirror(tmp_path: Path) -> None:
+    """A mirror's runs have ended, and the mirror goes on by its name."""
+    root = UPath(tmp_path)
+    RepublishRun(root, "f.000001").write_receipt(
+        receipt_of(
+            run="the mirror",
+            key="f.000001",
+            sent=sent(plan_of("f.000001")),
+            through={"generations": {}, "windows": []},
+        )
+    )
+
+    says = r"has sent .* Name that mirror to continue it \(--run-name 'the mirror'; run_name"
+    with pytest.raises(ConfigError, match=says):
+        refuse_repeated(root, plan_of("now"))
 
 
 @pytest.mark.parametrize(

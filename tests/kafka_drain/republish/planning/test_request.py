@@ -21,7 +21,6 @@ topics = st.text("abcXYZ019._-", min_size=1, max_size=8)
     ("asked", "says"),
     [
         ({"delivery": "at_most_once"}, r"delivery = 'at_most_once'.*exactly_once.*at_least_once"),
-        ({"transactions": "slow"}, r"transactions = 'slow'.*strict.*fast"),
         ({"engine": "flink"}, r"engine = 'flink'.*auto.*worker.*spark"),
         (
             {"placement": "random"},
@@ -40,6 +39,32 @@ def test_request_value_not_acceptable(asked: dict[str, Any], says: str) -> None:
     """A value that isn't known is refused together with those that are."""
     with pytest.raises(ConfigError, match=says):
         RepublishRequest(**asked)
+
+
+@pytest.mark.parametrize("value", ["fast", "strict"])
+def test_request_transactions_removed(value: str) -> None:
+    """An option that only older releases know is refused with what there is instead."""
+    says = rf"'transactions' \(value '{value}'\) was removed: each transaction .* Leave it out"
+    with pytest.raises(ConfigError, match=says):
+        RepublishRequest(target_topic="t", transactions=value)
+
+
+@pytest.mark.parametrize("transactions", ["fast", "strict"])
+def test_matches_request_of_older_release(transactions: str) -> None:
+    """How a run's transactions were made doesn't change what it sends; all else counts."""
+    older = {
+        "target_topic": "copy",
+        "rename": {},
+        "selection": {},
+        "delivery": "exactly_once",
+        "transactions": transactions,
+        "engine": "auto",
+        "placement": "original",
+        "provenance": False,
+    }
+
+    assert RepublishRequest(target_topic="copy").matches_request(older)
+    assert not RepublishRequest(target_topic="copy", engine="spark").matches_request(older)
 
 
 @pytest.mark.parametrize(
@@ -112,7 +137,6 @@ def test_target_of_each_topic_apart(names: set[str], suffix: str) -> None:
         {"rename": {"a": "b"}},
         {"partitions": [0]},
         {"delivery": "at_least_once"},
-        {"transactions": "fast"},
         {"engine": "spark"},
         {"placement": 3},
         {"provenance": True},
@@ -174,6 +198,9 @@ def test_request_no_name(asked: dict[str, Any]) -> None:
 
 def test_request_name_readable() -> None:
     """The run's folder says where the records went."""
+    # As in 0.2: the run of the same request, begun by that release, is resumed.
+    copy = run_key(RepublishRequest(target_topic="copy").name("flights"))
+    assert copy == "flights-to-copy-b7d8479c09a0"
     assert run_key(RepublishRequest(target_topic="copy").name("flights")).startswith(
         "flights-to-copy-"
     )

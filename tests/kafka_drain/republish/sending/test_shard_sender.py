@@ -47,7 +47,6 @@ def job(**changes: Any) -> SendJob:
         "attempts": PLAN.attempts,
         "shards": PLAN.shards[1:],
         "partitions": 2,
-        "transactions": "strict",
         "provenance": False,
         "settings": {},
     }
@@ -235,7 +234,6 @@ def test_queue_by_key(monkeypatch: pytest.MonkeyPatch, partitions: int) -> None:
     assert queue.partitions == {key: partition_of_key(key, partitions, 1) for key in keys}
 
 
-@pytest.mark.parametrize("transactions", ["strict", "fast"])
 @pytest.mark.parametrize(
     ("limits", "seconds"),
     [
@@ -248,7 +246,6 @@ def test_queue_by_key(monkeypatch: pytest.MonkeyPatch, partitions: int) -> None:
 def test_limits_of_large_records(
     clock: Clock,
     monkeypatch: pytest.MonkeyPatch,
-    transactions: str,
     limits: dict[str, float],
     seconds: float,
 ) -> None:
@@ -292,7 +289,7 @@ def test_limits_of_large_records(
     monkeypatch.setattr(sending, "_queue", lambda *_: 0)
     shard = replace(PLAN.shards[1], files=(replace(PLAN.shards[1].files[0], records=4),))
 
-    sent = sending.send_shard(job(shards=(shard,), transactions=transactions, **limits))
+    sent = sending.send_shard(job(shards=(shard,), **limits))
 
     assert sent == 4
     assert clock.now >= seconds
