@@ -8,6 +8,7 @@ from kafka_drain.cli.main import GROUPS
 from scripts.reference import (
     PARTS,
     commands,
+    documents,
     error_types,
     exit_codes,
     python_names,
@@ -43,6 +44,18 @@ def test_error_types() -> None:
 def test_exit_codes() -> None:
     """Each code has its meaning."""
     assert "| `2` | wrong usage, configuration or folder |" in exit_codes()
+
+
+def test_documents() -> None:
+    """Each key of a document has its type, whether it is always there, and its meaning."""
+    said = documents()
+
+    archive = said.partition("## Archive\n")[2].partition("\n## ")[0]
+    assert "| `source.topics` | array | no | Names of topics. |" in archive
+    assert "| `immutable.mode` | `governance` or `compliance` | yes | " in archive
+    assert "| `partitions[].gaps` | object | yes | " in said
+    assert "| `*.partitions` | " in said.partition("## Topics\n")[2].partition("\n## ")[0]
+    assert "](" not in said
 
 
 def test_python_names() -> None:
