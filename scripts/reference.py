@@ -6,8 +6,11 @@ docs/conf.py inserts a part wherever a page has {from-code} with the part's name
 from __future__ import annotations
 
 import argparse
+import json
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
 
 import kafka_drain_airflow
 from kafka_drain import errors
@@ -20,6 +23,7 @@ from kafka_drain.republish.planning.request import RepublishRequest
 __all__ = [
     "PARTS",
     "commands",
+    "documents",
     "error_types",
     "exit_codes",
     "findings",
@@ -29,6 +33,11 @@ __all__ = [
 
 #: Functions for readers of archives, outside kafka_drain_airflow.
 READERS = ("kafka_drain.reading.archive_dataset", "kafka_drain_spark.reader.read_archive")
+
+#: The JSON Schemas of an archive's documents.
+_SCHEMAS = Path(__file__).parents[1] / "docs" / "format"
+#: An enumeration with more values is shown by its type.
+_FEW = 5
 
 
 def commands() -> str:
@@ -140,6 +149,37 @@ def findings() -> str:
     return _table(("code", "", "meaning", "what to do"), rows)
 
 
+def documents() -> str:
+    """Return the keys of each document of an archive, from its JSON Schema, by title."""
+    schemas = [json.loads(path.read_text()) for path in _SCHEMAS.glob("*.schema.json")]
+    return "\n\n".join(
+        f"## {schema['title']}\n\n" + _table(("key", "type", "always", "meaning"), _keys(schema))
+        for schema in sorted(schemas, key=lambda schema: str(schema["title"]))
+    )
+
+
+def _keys(schema: Mapping[str, Any], parent: str = "") -> Iterator[tuple[str, ...]]:
+    """Yield a row for each key of a schema, those within objects and arrays after their own."""
+    for name, value in schema.get("properties", {}).items():
+        always = "yes" if name in schema["required"] else "no"
+        # A link leads to a place on the format's page.
+        meaning = re.sub(r"\[([^]]*)\]\([^)]*\)", r"\1", value["description"])
+        yield f"`{parent}{name}`", _type(value), always, _escaped(meaning)
+        yield from _keys(value, f"{parent}{name}.")
+    if isinstance(schema.get("items"), dict):
+        yield from _keys(schema["items"], f"{parent.rstrip('.')}[].")
+    if isinstance(schema.get("additionalProperties"), dict):
+        yield from _keys(schema["additionalProperties"], f"{parent}*.")
+
+
+def _type(schema: Mapping[str, Any]) -> str:
+    values = schema.get("enum", [schema["const"]] if "const" in schema else [])
+    if 0 < len(values) <= _FEW:
+        return " or ".join("null" if value is None else f"`{value}`" for value in values)
+    types = schema["type"]
+    return str(types) if isinstance(types, str) else " or ".join(types)
+
+
 def python_names() -> str:
     """Return autodoc directives for the names that DAG files and readers import."""
     names = [f"kafka_drain_airflow.{name}" for name in kafka_drain_airflow.__all__]
@@ -184,6 +224,7 @@ def _table(heads: Iterable[str], rows: Iterable[Iterable[str]]) -> str:
 
 PARTS: Mapping[str, Callable[[], str]] = {
     "commands": commands,
+    "documents": documents,
     "errors": error_types,
     "exit-codes": exit_codes,
     "findings": findings,

@@ -123,6 +123,7 @@ from kafka_drain.windows.reprocess.approved import freeze_reprocess
 from kafka_drain.windows.reprocess.plan import Cut
 from kafka_drain.windows.reprocess.run import open_reprocess, plan_reprocess, prepare_group
 from kafka_drain.windows.window_jobs import now_text
+from scripts.reference import documents as documents_page
 from tests.documentation.blocks import ROOT
 from tests.fake_registry import fake_registry
 from tests.kafka_drain.archive.test_cut_overs import step
@@ -222,6 +223,12 @@ OTHERS = (
     r"reports/[^/]+\.html",
     r"runs/[^/]+/(spec|result)\.json",
 )
+
+#: Documents that a reader or a verifier needs: their keys are on the page too.
+IN_TABLES = {
+    *("archive", "generation", "receipt", "fingerprint", "window-plan", "journal-entry"),
+    *("journal-head", "offset-map", "erasure", "data-key"),
+}
 
 #: So many values the page shows in place of their type.
 FEW = 5
@@ -1143,7 +1150,7 @@ def test_type_names_keys_of_schema(name: str) -> None:
 
 @each_of("name", SCHEMAS)
 def test_page_has_table(name: str) -> None:
-    """Each schema has a section of its title, with its link and a row for each key."""
+    """Each schema has a section with its link; of what verifiers read, with a row for each key."""
     section = PAGE.partition(f"\n### {SCHEMAS[name]['title']}\n")[2].partition("\n### ")[0]
     rows = [line for line in section.splitlines() if line.startswith("| `")]
 
@@ -1151,7 +1158,20 @@ def test_page_has_table(name: str) -> None:
     assert rows == [
         f"| `{path}` | {type_of(value)} | {'yes' if must else 'no'} | {value['description']} |"
         for path, value, must in named(SCHEMAS[name])
+        if name in IN_TABLES
     ]
+
+
+def test_reference_has_each_key() -> None:
+    """The site's tables, made of the schemas, have every key of every document, in order."""
+    for schema in SCHEMAS.values():
+        section = documents_page().partition(f"## {schema['title']}\n")[2].partition("\n## ")[0]
+        rows = [line.split(" | ")[:3] for line in section.splitlines() if line.startswith("| `")]
+
+        assert rows == [
+            [f"| `{path}`", type_of(value), "yes" if must else "no"]
+            for path, value, must in named(schema)
+        ]
 
 
 def test_page_names_gap_reasons() -> None:

@@ -9,6 +9,7 @@ from kafka_drain.findings import Reason
 from scripts.reference import (
     PARTS,
     commands,
+    documents,
     error_types,
     exit_codes,
     findings,
@@ -54,6 +55,18 @@ def test_findings() -> None:
     assert said.count("\n| `") == len(Reason)
     assert "| `offset_duplicate` | error | an offset is in the committed files more" in said
     assert "run `kafka-drain repair --apply`" in said
+
+
+def test_documents() -> None:
+    """Each key of a document has its type, whether it is always there, and its meaning."""
+    said = documents()
+
+    archive = said.partition("## Archive\n")[2].partition("\n## ")[0]
+    assert "| `source.topics` | array | no | Names of topics. |" in archive
+    assert "| `immutable.mode` | `governance` or `compliance` | yes | " in archive
+    assert "| `partitions[].gaps` | object | yes | " in said
+    assert "| `*.partitions` | " in said.partition("## Topics\n")[2].partition("\n## ")[0]
+    assert "](" not in said
 
 
 def test_python_names() -> None:
