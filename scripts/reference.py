@@ -6,8 +6,10 @@ docs/conf.py inserts a part wherever a page has {from-code} with the part's name
 from __future__ import annotations
 
 import argparse
+import csv
 import re
 from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
 
 import kafka_drain_airflow
 from kafka_drain import errors
@@ -22,6 +24,7 @@ __all__ = [
     "commands",
     "error_types",
     "exit_codes",
+    "faults",
     "findings",
     "python_names",
     "republish_options",
@@ -29,6 +32,8 @@ __all__ = [
 
 #: Functions for readers of archives, outside kafka_drain_airflow.
 READERS = ("kafka_drain.reading.archive_dataset", "kafka_drain_spark.reader.read_archive")
+
+_FAULTS = Path(__file__).parents[1] / "docs" / "faults.tsv"
 
 
 def commands() -> str:
@@ -123,6 +128,14 @@ def error_types() -> str:
     return _table(("error", "a retry can help", "raised"), rows)
 
 
+def faults() -> str:
+    """Return the faults, each with its numbers, required outcome and tests."""
+    with _FAULTS.open(encoding="utf-8", newline="") as file:
+        heads, *rows = csv.reader(file, dialect="excel-tab")
+    # Cells are Markdown.
+    return _table(heads, rows)
+
+
 def findings() -> str:
     """Return the findings of a validation, each with its severity, meaning and remedy."""
     rows = (
@@ -178,6 +191,7 @@ PARTS: Mapping[str, Callable[[], str]] = {
     "commands": commands,
     "errors": error_types,
     "exit-codes": exit_codes,
+    "faults": faults,
     "findings": findings,
     "python": python_names,
     "republish": republish_options,
