@@ -6,6 +6,7 @@ docs/conf.py inserts a part wherever a page has {from-code} with the part's name
 from __future__ import annotations
 
 import argparse
+import csv
 import json
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -26,6 +27,7 @@ __all__ = [
     "documents",
     "error_types",
     "exit_codes",
+    "faults",
     "findings",
     "python_names",
     "republish_options",
@@ -38,6 +40,7 @@ READERS = ("kafka_drain.reading.archive_dataset", "kafka_drain_spark.reader.read
 _SCHEMAS = Path(__file__).parents[1] / "docs" / "format"
 #: An enumeration with more values is shown by its type.
 _FEW = 5
+_FAULTS = Path(__file__).parents[1] / "docs" / "faults.tsv"
 
 
 def commands() -> str:
@@ -140,6 +143,14 @@ def error_types() -> str:
     return _table(("error", "a retry can help", "raised"), rows)
 
 
+def faults() -> str:
+    """Return the faults, each with its numbers, required outcome and tests."""
+    with _FAULTS.open(encoding="utf-8", newline="") as file:
+        heads, *rows = csv.reader(file, dialect="excel-tab")
+    # Cells are Markdown.
+    return _table(heads, rows)
+
+
 def findings() -> str:
     """Return the findings of a validation, each with its severity, meaning and remedy."""
     rows = (
@@ -227,6 +238,7 @@ PARTS: Mapping[str, Callable[[], str]] = {
     "documents": documents,
     "errors": error_types,
     "exit-codes": exit_codes,
+    "faults": faults,
     "findings": findings,
     "python": python_names,
     "republish": republish_options,

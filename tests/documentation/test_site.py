@@ -62,11 +62,12 @@ def test_site_loads_nothing_from_elsewhere(site: Path) -> None:
 
 
 def test_site_has_the_reference(site: Path) -> None:
-    """Commands, errors, findings and the names that a DAG file imports are read from the code."""
+    """Commands, errors, findings, faults and the names for DAG files are those of the code."""
     commands = (site / "docs" / "reference" / "commands.html").read_text()
     names = (site / "docs" / "reference" / "errors.html").read_text()
     python = (site / "docs" / "reference" / "python.html").read_text()
     validation = (site / "docs" / "validation.html").read_text()
+    faults = (site / "docs" / "faults.html").read_text()
 
     assert [name for name in COMMANDS if f'id="kafka-drain-{name}"' not in commands] == []
     leaves = {*errors.__all__} - {"KafkaDrainError", "TerminalError", "TransientError"}
@@ -74,6 +75,7 @@ def test_site_has_the_reference(site: Path) -> None:
     assert [
         reason.value for reason in Reason if f'<span class="pre">{reason}</span>' not in validation
     ] == []
+    assert "<p>Driver killed after files, before the manifest</p>" in faults
     assert [
         name
         for name in kafka_drain_airflow.__all__

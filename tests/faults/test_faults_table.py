@@ -1,8 +1,9 @@
-"""The table in docs/faults.md is complete, and the tests that it names exist."""
+"""The table in docs/faults.tsv is complete, and the tests that it names exist."""
 
 from __future__ import annotations
 
 import ast
+import csv
 import re
 from functools import cache
 from pathlib import Path
@@ -33,13 +34,14 @@ NUMBERS = [
     *range(450, 458),
     *range(470, 527),
 ]
-ROW = re.compile(r"^\| (\d+(?:, \d+)*) \| ([^|]+) \| ([^|]+) \| ([^|]+) \|$", flags=re.M)
 TEST = re.compile(r"`(tests/[\w/]+\.py)::(\w+)`")
 
 
-def rows() -> list[tuple[str, ...]]:
-    """Return numbers, fault, outcome and test of each row."""
-    return ROW.findall((ROOT / "docs" / "faults.md").read_text())
+def rows() -> list[list[str]]:
+    """Return numbers, fault, outcome and tests of each row."""
+    with (ROOT / "docs" / "faults.tsv").open(encoding="utf-8", newline="") as file:
+        _, *found = csv.reader(file, dialect="excel-tab")
+    return found
 
 
 @cache
@@ -54,11 +56,12 @@ def defined_in(path: str) -> frozenset[str]:
 
 
 def test_faults_table_whole() -> None:
-    """Each fault has one row, alone or with others like it; rows are in order."""
+    """Each fault has one row, alone or with others like it; rows are in order, without a gap."""
     faults = [[int(number) for number in numbers.split(", ")] for numbers, *_ in rows()]
 
     assert sorted(number for numbers in faults for number in numbers) == NUMBERS
     assert faults == sorted(faults)
+    assert all(len(row) == 4 and all(row) for row in rows())
 
 
 @each_of(

@@ -12,6 +12,7 @@ from scripts.reference import (
     documents,
     error_types,
     exit_codes,
+    faults,
     findings,
     python_names,
     republish_options,
@@ -46,6 +47,15 @@ def test_error_types() -> None:
 def test_exit_codes() -> None:
     """Each code has its meaning."""
     assert "| `2` | wrong usage, configuration or folder |" in exit_codes()
+
+
+def test_faults() -> None:
+    """A row has its numbers, its fault, the outcome and its tests, in a table of Markdown."""
+    heads, _, first, *_ = faults().splitlines()
+
+    assert heads == "| numbers | fault | required outcome | tests |"
+    assert first.startswith("| 1 | Driver killed after files, before the manifest | ")
+    assert first.endswith("`tests/faults/test_driver_killed.py::test_drain_killed_at` |")
 
 
 def test_findings() -> None:
