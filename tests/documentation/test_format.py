@@ -226,8 +226,7 @@ OTHERS = (
 
 #: Documents that a reader or a verifier needs: their keys are on the page too.
 IN_TABLES = {
-    *("archive", "generation", "receipt", "fingerprint", "window-plan", "journal-entry"),
-    *("journal-head", "offset-map", "erasure", "data-key"),
+    *("archive", "generation", "receipt", "window-plan", "journal-entry", "journal-head"),
 }
 
 #: So many values the page shows in place of their type.
