@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import fcntl
 import os
+import sys
 import tempfile
 import time
 import uuid
@@ -93,6 +94,13 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         for item in items:
             if item.path in using:
                 item.add_marker(marker)
+
+
+def pytest_collection_finish(session: pytest.Session) -> None:
+    """Seal the golden archive, if tests copy it, before one of them changes how that is done."""
+    golden = sys.modules.get("tests.kafka_drain.golden")
+    if golden is not None and not session.config.option.collectonly:
+        golden.sealed()
 
 
 @pytest.fixture

@@ -13,6 +13,7 @@ import pytest
 
 from kafka_drain.config.spark_conf import AVRO_LIMITS, DEFAULTS, FIXED, add_java_options
 from kafka_drain.spark.jars import fetch as jars
+from tests.brokers import SHORT_LIVED
 from tests.object_stores import FAKE_GCS
 
 __all__ = ["spark_session"]
@@ -38,6 +39,8 @@ def spark_session(warehouse: Path) -> Iterator[Any]:
         "spark.sql.shuffle.partitions": "2",
         "spark.driver.memory": "2g",
         "spark.sql.warehouse.dir": str(warehouse),
+        # As the product's small drains: C2 wouldn't pay off within a test run.
+        "spark.driver.extraJavaOptions": " ".join(SHORT_LIVED),
     }
     add_java_options(conf, for_driver=(), for_both=AVRO_LIMITS)
     options = " ".join(f'--conf "{name}={value}"' for name, value in conf.items())

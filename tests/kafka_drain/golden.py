@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import atexit
 import json
+import os
 import shutil
 import struct
+import tempfile
 import zlib
 from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta, timezone
@@ -86,10 +89,23 @@ def golden_copy(folder: Path) -> Archive:
 
 
 def sealed_copy(folder: Path) -> Archive:
-    """Copy the golden archive and seal it: batches 0 to 11, 12 and 13."""
-    archive = golden_copy(folder)
-    seal(archive)
-    return archive
+    """Copy the golden archive, sealed: batches 0 to 11, 12 and 13."""
+    return Archive.at(str(shutil.copytree(sealed(), folder)))
+
+
+@cache
+def sealed() -> Path:
+    """Return the golden archive, sealed once for all tests of this process, which only copy it."""
+    folder, process = Path(tempfile.mkdtemp(prefix="golden-")), os.getpid()
+
+    def remove() -> None:
+        # A fork's end isn't this process's.
+        if os.getpid() == process:
+            shutil.rmtree(folder)
+
+    atexit.register(remove)
+    seal(golden_copy(folder / "archive"))
+    return folder / "archive"
 
 
 def seal(archive: Archive) -> Report:

@@ -60,9 +60,11 @@ from tests.kafka_drain.golden import (
     P1,
     add_batch,
     golden_cluster,
+    golden_copy,
     note_batch,
     open_next,
     row,
+    seal,
     sealed_copy,
     write_rows,
 )
@@ -79,7 +81,11 @@ Damage = Callable[[Path], Any]
 
 def make_sealed(folder: Path) -> Archive:
     """Make an archive with a closed and an open generation and windows of each kind, all sealed."""
-    archive = sealed_copy(folder)
+    return seal_more(sealed_copy(folder))
+
+
+def seal_more(archive: Archive) -> Archive:
+    """Give the sealed golden archive windows of each kind and an open generation, all sealed."""
     files = sealed_files(archive.generation(1), P0)
     _, repair, reprocess, compact, retention = WINDOWS
     backfill = {P0: range(900, 910), P1: range(900, 910)}
@@ -823,7 +829,9 @@ def test_archive_of_older_release(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     """An archive that no journal was kept of is validated as ever, and gets its journal."""
     with monkeypatch.context() as patch:
         patch.setattr("kafka_drain.proof.validation.note_sealed", lambda *noted: None)
-        archive = make_sealed(tmp_path / "archive")
+        archive = golden_copy(tmp_path / "archive")
+        seal(archive)
+        seal_more(archive)
     assert not (tmp_path / "archive" / "journal").exists()
 
     assert validate_archive(archive, None).findings == []

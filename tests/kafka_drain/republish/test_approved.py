@@ -12,6 +12,7 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 
+from kafka_drain.archive import frozen_plans
 from kafka_drain.archive.archive import Archive
 from kafka_drain.archive.frozen_plan import FrozenPlan
 from kafka_drain.archive.frozen_plans import freeze, list_plans
@@ -19,7 +20,6 @@ from kafka_drain.archive.topic_settings import write_topic_settings
 from kafka_drain.errors import ArchiveError, ConfigError, PlanChangedError
 from kafka_drain.kafka.topics import TopicSettings
 from kafka_drain.offsets import TopicPartition
-from kafka_drain.republish import approved as approving
 from kafka_drain.republish.approved import freeze_republish, plan_approved
 from kafka_drain.republish.planning.request import RepublishRequest
 from kafka_drain.republish.run import Republish
@@ -100,7 +100,7 @@ def test_plan_approved_of_older_release(
     """A plan that 0.2 froze names its transactions: what was seen is sent, as today."""
     plan = frozen_in(archive)
     older = replace(plan, asked={**plan.asked, "transactions": transactions})
-    monkeypatch.setattr(approving, "read_plan", lambda *_: older)
+    monkeypatch.setattr(frozen_plans, "read_plan", lambda *_: older)
 
     run = approved(archive, older)
 

@@ -70,7 +70,9 @@ def test_refuse_beside_plan() -> None:
         refuse_beside_plan(["--from-batch", "--format"])
 
 
-def test_maintain_approved(archive: Archive, capsys: pytest.CaptureFixture[str]) -> None:
+def test_maintain_approved(
+    archive: Archive, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     """Frozen once, checked, carried out once: nothing is typed again."""
     root = str(archive.root)
     terms = ["--retention-days", "30", "--max-generation-days", "9999"]
@@ -82,7 +84,10 @@ def test_maintain_approved(archive: Archive, capsys: pytest.CaptureFixture[str])
     code, checked, _ = run(capsys, "maintain", root, "--plan", plan_id)
     assert (code, checked["deleted_files"]) == (OK, 2)
 
-    kafka = ["--bootstrap-servers", "localhost:1"]
+    # Nobody answers there, which isn't waited for.
+    config = tmp_path / "kafka.json"
+    config.write_text('{"bootstrap.servers": "localhost:1", "socket.timeout.ms": 1000}')
+    kafka = ["--kafka-config", str(config)]
     code, done, _ = run(capsys, "maintain", root, *kafka, "--plan", plan_id, "--apply")
     assert (code, done["files_removed"]) == (OK, 2)
 
