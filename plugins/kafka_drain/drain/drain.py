@@ -237,7 +237,7 @@ def check_drain(
     registry: SchemaRegistry | None = None,
     base: SparkApplication | None = None,
 ) -> tuple[DrainJob, DrainSpec]:
-    """Check everything, and return the job with its spec; change nothing outside the run's folder.
+    """Check everything and write the job spec; change nothing outside the run's folder.
 
     Args:
         pipeline: The pipeline to drain.
@@ -259,6 +259,8 @@ def check_drain(
     # Refuses a connection that Java can't use.
     spec = compile_spec(pipeline, plan, generation, cluster, folder)
     spec = replace(spec, values=values.spec)
+    # An application that an earlier process has started in a cluster is found by it.
+    spec.write(folder / "drain.json")
     application = for_offsets(base, plan.offsets)
     return DrainJob(application, Path(spec.result_path), plan, values, cluster), spec
 
