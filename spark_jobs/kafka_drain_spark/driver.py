@@ -12,12 +12,14 @@ import threading
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
+from functools import partial
 from pathlib import Path
 from typing import IO, Any
 
 from pyspark.sql import SparkSession
 
 from kafka_drain.errors import ArchiveError, KafkaDrainError, LockedError
+from kafka_drain.output import heard_by
 from kafka_drain.spark.job_spec import SPECS
 from kafka_drain.spark.run_folder import RunDocument, RunFolder
 from kafka_drain.storage.lease import Lease, find_lease
@@ -39,6 +41,7 @@ def drive(kind: str, folders: Sequence[str], work: Callable[[SparkSession, Any],
     runs = [RunFolder(locate(folder)) for folder in folders]
     with ExitStack() as stack:
         stack.enter_context(Printed(runs, sys.stdout).shown())
+        stack.enter_context(heard_by(partial(print, flush=True)))
         try:
             for run in runs:
                 document = _document(run)
@@ -97,10 +100,6 @@ def keep_lease(run: RunDocument, lost: Callable[[], object]) -> Iterator[Lease]:
     finally:
         ended.set()
         thread.join()
-
-
-def _say(line: str) -> None:
-    print(line, flush=True)
 
 
 def _end() -> None:

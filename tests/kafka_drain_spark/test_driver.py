@@ -10,9 +10,11 @@ from pathlib import Path
 import pytest
 
 from kafka_drain.errors import LockedError
+from kafka_drain.output import say
 from kafka_drain.spark.run_folder import RunDocument, RunFolder
 from kafka_drain.storage.lease import Lease, find_lease
 from kafka_drain.storage.paths import locate
+from kafka_drain_spark import driver as driving
 from kafka_drain_spark.driver import Printed, drive, keep_lease
 
 
@@ -92,6 +94,17 @@ def test_drive_refused(tmp_path: Path, lease: str, capsys: pytest.CaptureFixture
     assert result["error_type"] == ("LockedError" if lease else "ArchiveError")
     assert "ERROR " in capsys.readouterr().out
     assert folder.progress().lines == [f"ERROR {result['error']}"]
+
+
+def test_drive_prints_what_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What happens in a driver, such as the loss of its lease, goes to where its lines are read."""
+    folder = RunFolder.new(locate(tmp_path), "one")
+    monkeypatch.setattr(driving, "_document", lambda run: say("THE LEASE IS LOST"))
+
+    with pytest.raises(AttributeError):
+        drive("drain", [str(folder.path)], lambda *_: {})
+
+    assert "THE LEASE IS LOST" in folder.progress().lines
 
 
 def test_printed_lines(tmp_path: Path) -> None:
