@@ -245,11 +245,11 @@ class World:
             *("--engine", "worker", "--records-per-second", 20),
         )
         yield self.start(
-            *("republish, reading back", WORKER, READING_BACK, r"verify: [\d,]+ of "),
+            *("republish, reading back", WORKER, READING_BACK, r"verify \S+: [\d,]+ of "),
             *(*self.republish("read-back"), "--engine", "worker"),
         )
         yield self.start(
-            *("drill, reading back", WORKER, DRILL, r"verify: [\d,]+ of "),
+            *("drill, reading back", WORKER, DRILL, r"verify \S+: [\d,]+ of "),
             *("drill", self.copy("drill"), "--to-bootstrap", self.kafka.bootstrap_servers),
         )
         asked = "Kafka: "
