@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -19,3 +20,12 @@ def test_pages_show_the_results(page: Path) -> None:
 
     assert set(results["parts"]) <= set(PARTS)
     assert written(text, results) == text
+
+
+def test_benchmarks_page_names_each_part() -> None:
+    """The page on the method has a row for each part of the benchmarks, and for no other."""
+    page = (PAGES[0].parent / "benchmarks.md").read_text()
+    section = page.partition("## Parts")[2].partition("\n## ")[0]
+    rows = re.findall(r"^\| (`.+?`) \|", section, flags=re.M)
+
+    assert sorted(name.strip("`") for row in rows for name in row.split(", ")) == sorted(PARTS)
