@@ -37,7 +37,8 @@ from kafka_drain.windows.roll import (
     roll_between_drains,
     run_roll,
 )
-from tests.kafka_drain.archive.test_soundness import cut, seal_rows
+from tests.kafka_drain.archive.test_soundness import cut
+from tests.kafka_drain.archives import seal_rows
 from tests.kafka_drain.fake_cluster import FakeCluster, Log
 from tests.kafka_drain.golden import (
     END,
