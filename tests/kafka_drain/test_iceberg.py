@@ -64,12 +64,6 @@ def open_catalog(folder: Path, kind: type[SqlCatalog] = SqlCatalog) -> SqlCatalo
 
 
 @pytest.fixture
-def archive(tmp_path: Path) -> Archive:
-    """The golden archive, sealed."""
-    return sealed_copy(tmp_path / "archive")
-
-
-@pytest.fixture
 def made(tmp_path: Path) -> MadeArchive:
     """An archive of topic t, of which nothing is sealed yet; its last generation is empty."""
     found = MadeArchive(tmp_path / "archive", {"t": "1"})

@@ -45,18 +45,11 @@ from tests.kafka_drain.golden import (
     golden_copy,
     open_next,
     seal,
-    sealed_copy,
     state_of,
 )
 
 #: How many files the receipts of batches 0 to 11, 12 and 13 seal.
 SEALED = 28
-
-
-@pytest.fixture
-def archive(tmp_path: Path) -> Archive:
-    """A copy of the golden archive, sealed up to its last batch, 13."""
-    return sealed_copy(tmp_path / "archive")
 
 
 @pytest.fixture

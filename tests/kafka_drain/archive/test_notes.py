@@ -14,15 +14,8 @@ from kafka_drain.kafka.topics import TopicSettings
 from kafka_drain.proof.report import note_overview, write_report
 from kafka_drain.proof.validation import validate_archive
 from kafka_drain.storage.json_files import read_document
-from tests.kafka_drain.golden import P0, add_batch, golden_cluster, note_batch, sealed_copy
+from tests.kafka_drain.golden import P0, add_batch, golden_cluster, note_batch
 from tests.kafka_drain.made_archive import MadeArchive, dense
-
-
-@pytest.fixture
-def archive(tmp_path: Path) -> Archive:
-    """A copy of the golden archive, sealed up to its last batch, 13."""
-    return sealed_copy(tmp_path / "archive")
-
 
 BLANK = pytest.mark.parametrize(
     "content",

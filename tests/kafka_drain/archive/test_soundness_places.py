@@ -20,25 +20,12 @@ from kafka_drain.findings import errors
 from kafka_drain.offsets import OffsetRange, TopicPartition
 from kafka_drain.proof.validation import validate_archive
 from kafka_drain.windows.receipt_repair import repair_documents
-from tests.kafka_drain.archive.test_soundness import BACKFILL, WINDOWS, make_sealed, sealed_now
+from tests.kafka_drain.archive.test_soundness import sealed_now
+from tests.kafka_drain.archives import BACKFILL, WINDOWS
 from tests.kafka_drain.golden import END, P0, P1, golden_cluster, open_next, sealed_copy
 
 G1, G2 = "generations/0001", "generations/0002"
 RETENTION = f"windows/{WINDOWS[-1]}"
-
-
-@pytest.fixture(scope="module")
-def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """An archive with two generations and windows of each kind; not to be changed."""
-    folder = tmp_path_factory.mktemp("made") / "archive"
-    make_sealed(folder)
-    return folder
-
-
-@pytest.fixture
-def copy(made: Path, tmp_path: Path) -> Path:
-    """A copy of it."""
-    return shutil.copytree(made, tmp_path / "archive")
 
 
 def found(root: Path, **how: Any) -> list[tuple[str, str]]:

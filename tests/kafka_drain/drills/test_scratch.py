@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from datetime import datetime, timezone
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -16,7 +15,6 @@ from kafka_drain.errors import KafkaUnavailableError, TopicError
 from kafka_drain.kafka.cluster import Topic
 from kafka_drain.kafka.keeping import KEEPING
 from kafka_drain.kafka.topics import TopicSettings
-from tests.kafka_drain.golden import sealed_copy
 
 NOW = datetime(2026, 1, 1, tzinfo=timezone.utc)
 DRILL = "20260101T000000Z-00000001"
@@ -69,12 +67,6 @@ def scratch(archive: Archive, topics: Any, **changes: str) -> Scratch:
     started = {"drill": DRILL, "started_at": "now", "cluster_id": "cluster-1", "run": "run"}
     document = {"format_version": 1, "topics": {}, **started, **changes}
     return Scratch(archive, topics, DrillStarted.model_validate(document))
-
-
-@pytest.fixture
-def archive(tmp_path: Path) -> Archive:
-    """An archive."""
-    return sealed_copy(tmp_path / "archive")
 
 
 GROUPS: Any = Groups()

@@ -74,6 +74,26 @@ def test_archive_status(seen: tuple[Any, ...], expires_soon: bool, has_unknown: 
     assert found.is_urgent is (is_urgent or (kind == "good" and expires_soon))
 
 
+@each_of("is_damaged, words", [(YES, "damaged"), (NO, "unreadable")])
+@each_of("verdict", VERDICTS)
+@each_of("last", LastRun)
+def test_archive_status_unreadable(
+    is_damaged: bool, words: str, verdict: str | None, last: LastRun
+) -> None:
+    """Of what can't be read, it is said whether its documents are damaged or nobody answers."""
+    found = archive_status(
+        is_readable=NO,
+        is_damaged=is_damaged,
+        verdict=verdict,
+        last=last,
+        is_older=NO,
+        expires_soon=NO,
+        has_unknown=NO,
+    )
+
+    assert (found.words, found.kind, found.rank) == (words, "bad", 1)
+
+
 def test_archive_status_order() -> None:
     """What is wrong comes before what can't be read, and that before what may become wrong."""
     ranks = [

@@ -31,7 +31,7 @@ from kafka_drain.proof.validation import validate_archive
 from kafka_drain.reading import archive_dataset
 from kafka_drain.republish.planning.request import RepublishRequest
 from kafka_drain.republish.run import plan_republish
-from tests.kafka_drain.archive.test_soundness import make_sealed, validated
+from tests.kafka_drain.archives import make_sealed, validated
 from tests.kafka_drain.fake_cluster import FakeCluster, Log
 from tests.kafka_drain.golden import END, P0, P1, add_batch, note_batch
 from tests.kafka_drain.golden import NOON as AT

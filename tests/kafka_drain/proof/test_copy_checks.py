@@ -21,7 +21,7 @@ from kafka_drain.findings import Finding, Reason
 from kafka_drain.proof.copy_checks import check_copies, copy_problem
 from kafka_drain.proof.validation import validate_archive
 from kafka_drain.windows.receipt_repair import repair_documents
-from tests.kafka_drain.archive.test_soundness import BACKFILL, G1, make_sealed
+from tests.kafka_drain.archives import BACKFILL, G1
 from tests.kafka_drain.golden import golden_cluster
 from tests.tables import each_of
 
@@ -78,14 +78,6 @@ def test_copy_problem(copy: bytes, named: bytes | None, original: bytes | None) 
 def test_copy_problem_removed(copy: bytes, original: bytes | None) -> None:
     """Of a window that was removed for good, a copy that a kill left behind doesn't matter."""
     assert copy_problem("archive.json", copy, original, REMOVED) == ""
-
-
-@pytest.fixture(scope="module")
-def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """An archive with everything that is sealed; not to be changed."""
-    folder = tmp_path_factory.mktemp("made") / "archive"
-    make_sealed(folder)
-    return folder
 
 
 @pytest.fixture

@@ -21,15 +21,8 @@ from tests.kafka_drain.golden import (
     golden_cluster,
     note_batch,
     row,
-    sealed_copy,
     write_rows,
 )
-
-
-@pytest.fixture
-def archive(tmp_path: Path) -> Archive:
-    """The golden archive, sealed up to batch 13."""
-    return sealed_copy(tmp_path / "archive")
 
 
 @pytest.fixture

@@ -40,12 +40,6 @@ from tests.tables import each_of
 
 
 @pytest.fixture
-def archive(tmp_path: Path) -> Archive:
-    """A copy of the golden archive, sealed up to its last batch, 13."""
-    return sealed_copy(tmp_path / "archive")
-
-
-@pytest.fixture
 def folder(archive: Archive) -> Path:
     """The archive's folder."""
     return Path(str(archive.root))

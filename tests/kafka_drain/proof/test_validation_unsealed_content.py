@@ -27,17 +27,10 @@ from tests.kafka_drain.golden import (
     note_batch,
     row,
     seal_repair,
-    sealed_copy,
     write_rows,
 )
 
 NEXT = 50
-
-
-@pytest.fixture
-def archive(tmp_path: Path) -> Archive:
-    """The golden archive, sealed up to batch 13."""
-    return sealed_copy(tmp_path / "archive")
 
 
 @pytest.fixture

@@ -19,8 +19,13 @@ from kafka_drain.gaps import Gap, GapReason
 from kafka_drain.offsets import OffsetRange, TopicPartition
 from kafka_drain.proof.sealing import Identity
 from kafka_drain.proof.validation import validate_archive
-from kafka_drain.proof.window_checks import CheckedWindows, check_files, check_windows, refuse_fewer
-from tests.kafka_drain.archive.test_soundness import offsets_of, sealed_files, write_window
+from kafka_drain.proof.window_checks import (
+    CheckedWindows,
+    check_files,
+    check_windows,
+    refuse_fewer,
+)
+from tests.kafka_drain.archives import offsets_of, sealed_files, write_window
 from tests.kafka_drain.golden import P0 as GOLDEN_P0
 from tests.kafka_drain.golden import golden_cluster, sealed_copy
 from tests.kafka_drain.made_archive import MadeArchive, dense

@@ -29,36 +29,11 @@ from kafka_drain.windows.repair_steps import Seen, Step
 from kafka_drain.windows.roll import plan_roll
 from tests.forks import run_forked
 from tests.integration.killed_steps import kill_at_change
-from tests.kafka_drain.archive.test_soundness import (
-    BACKFILL,
-    G1,
-    G2,
-    GONE,
-    WINDOWS,
-    both,
-    edit,
-    entries,
-    make_sealed,
-    remove,
-    seal_rows,
-)
+from tests.kafka_drain.archive.test_soundness import GONE, both, edit, entries, remove
+from tests.kafka_drain.archives import BACKFILL, G1, G2, WINDOWS, seal_rows
 from tests.kafka_drain.golden import END, add_batch, golden_cluster
 
 Damage = Callable[[Path], Any]
-
-
-@pytest.fixture(scope="module")
-def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """An archive with everything that is sealed; not to be changed."""
-    folder = tmp_path_factory.mktemp("made") / "archive"
-    make_sealed(folder)
-    return folder
-
-
-@pytest.fixture
-def copy(made: Path, tmp_path: Path) -> Path:
-    """A copy of it."""
-    return shutil.copytree(made, tmp_path / "archive")
 
 
 def content_of(root: Path) -> dict[str, bytes]:

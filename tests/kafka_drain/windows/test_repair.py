@@ -28,7 +28,6 @@ from tests.kafka_drain.golden import (
     RECEIPTS,
     golden_cluster,
     row,
-    sealed_copy,
     write_rows,
 )
 from tests.kafka_drain.windows.test_repair_plan_again import all_lost, seal_next
@@ -58,12 +57,6 @@ class Spark:
         path = Path(spec.path.removeprefix("file://"), "topic=flights", "part-00000.parquet")
         write_rows(path, "parquet", self.rows)
         write_private(Path(spec.result_path), {"records": len(self.rows), "fingerprint": None})
-
-
-@pytest.fixture
-def archive(tmp_path: Path) -> Archive:
-    """The golden archive, all of it sealed."""
-    return sealed_copy(tmp_path / "archive")
 
 
 @pytest.fixture

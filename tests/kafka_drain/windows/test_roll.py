@@ -30,8 +30,15 @@ from kafka_drain.offsets import OffsetRange, TopicPartition, to_spark_json
 from kafka_drain.output import Level, level_of
 from kafka_drain.proof.validation import validate_archive
 from kafka_drain.storage.lease import hold_lease
-from kafka_drain.windows.roll import RollPlan, plan_roll, roll, roll_between_drains, run_roll
-from tests.kafka_drain.archive.test_soundness import cut, seal_rows
+from kafka_drain.windows.roll import (
+    RollPlan,
+    plan_roll,
+    roll,
+    roll_between_drains,
+    run_roll,
+)
+from tests.kafka_drain.archive.test_soundness import cut
+from tests.kafka_drain.archives import seal_rows
 from tests.kafka_drain.fake_cluster import FakeCluster, Log
 from tests.kafka_drain.golden import (
     END,

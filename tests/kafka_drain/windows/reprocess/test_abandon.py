@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -24,16 +23,10 @@ from kafka_drain.windows.reprocess.state import ReprocessPlan, unfinished_reproc
 from kafka_drain.windows.window_jobs import freeze_window
 from tests.brute_force import data_files
 from tests.kafka_drain.fake_cluster import Log
-from tests.kafka_drain.golden import P0, P1, golden_cluster, sealed_copy
+from tests.kafka_drain.golden import P0, P1, golden_cluster
 
 CUT = Cut(batch=(1, 12))
 END_IT = r"`kafka-drain reprocess .*archive --abandon --apply`"
-
-
-@pytest.fixture
-def archive(tmp_path: Path) -> Archive:
-    """The golden archive, all of it sealed."""
-    return sealed_copy(tmp_path / "archive")
 
 
 @pytest.fixture

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -16,15 +15,9 @@ from kafka_drain.windows.reprocess.plan import Cut
 from kafka_drain.windows.reprocess.run import plan_from, plan_reprocess
 from kafka_drain.windows.reprocess.state import ReprocessPlan
 from tests.kafka_drain.fake_cluster import FakeCluster
-from tests.kafka_drain.golden import END, P0, P1, add_batch, golden_cluster, open_next, sealed_copy
+from tests.kafka_drain.golden import END, P0, P1, add_batch, golden_cluster, open_next
 
 CUT = Cut(batch=(1, 13))
-
-
-@pytest.fixture
-def archive(tmp_path: Path) -> Archive:
-    """The golden archive, all of it sealed."""
-    return sealed_copy(tmp_path / "archive")
 
 
 @pytest.fixture
