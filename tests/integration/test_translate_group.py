@@ -17,6 +17,7 @@ from confluent_kafka.admin import AdminClient
 from upath import UPath
 
 from kafka_drain.archive.archive import Archive
+from kafka_drain.cli import console
 from kafka_drain.cli.commands import translate_group
 from kafka_drain.errors import (
     ArchiveError,
@@ -30,6 +31,7 @@ from kafka_drain.kafka.client_config import KafkaConfig
 from kafka_drain.kafka.cluster import KafkaCluster
 from kafka_drain.kafka.consumer_groups import Committed, ConsumerGroups
 from kafka_drain.offsets import TopicPartition
+from kafka_drain.output import heard_by
 from kafka_drain.republish.groups.records import GroupRecords
 from kafka_drain.republish.planning.runs import RepublishRun
 from kafka_drain.republish.verifying.offset_map import Block, OffsetMap, PartitionMap
@@ -106,11 +108,9 @@ class Restored:
         translate_group.add_arguments(parser)
         servers = self.cluster.config.bootstrap_servers
         given = [] if "--group" in arguments else ["--group", self.group]
-        return translate_group.run(
-            parser.parse_args(
-                [str(self.archive.root), "--bootstrap-servers", servers, *given, *arguments]
-            )
-        )
+        asked = [str(self.archive.root), "--bootstrap-servers", servers, *given, *arguments]
+        with heard_by(console.say):
+            return translate_group.run(parser.parse_args(asked))
 
 
 @pytest.fixture
