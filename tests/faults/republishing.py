@@ -471,7 +471,7 @@ def torment(
         runs.append(run)
         speed, run.transaction_records = pace(records, kills + zombies)
         run.arguments = ("--engine", "worker", "--records-per-second", speed, *arguments)
-        tormented = Torment(run, records, kills, zombies, chance, say)
+        tormented = Torment(run, records, kills, zombies, chance)
         try:
             tormented.inflict()
         finally:

@@ -20,6 +20,7 @@ from pathlib import Path
 
 from demo.broker import KafkaCluster
 from kafka_drain.archive.archive import Archive
+from kafka_drain.output import heard_by
 from tests.faults.republishing import (
     ROOT,
     Audit,
@@ -49,6 +50,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--seed", type=int, default=random.randrange(1 << 30), metavar="N")
     options = parser.parse_args(arguments)
     with ExitStack() as stack:
+        stack.enter_context(heard_by(say))
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="kafka-drain-soak-")))
         say(f"seed {options.seed}, {options.records:,} records, logs in {folder}")
         broker = stack.enter_context(KafkaCluster(folder / "kafka"))

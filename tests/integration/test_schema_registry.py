@@ -268,7 +268,7 @@ def test_republish_other_ids_killed(
     run = Run(made.archive, bootstrap_servers, "{topic}.restored", tmp_path)
     speed, run.transaction_records = pace(made.records, KILLS)
     run.arguments = ("--engine", "worker", "--schema-map", "dr", "--records-per-second", speed)
-    torment = Torment(run, made.records, KILLS, 0, random.Random(4), print)
+    torment = Torment(run, made.records, KILLS, 0, random.Random(4))
     try:
         torment.inflict()
     finally:
