@@ -61,7 +61,6 @@ class Move:
     source: KafkaCluster
     target: KafkaCluster
     drain: Callable[..., Any]
-    said: list[str] = field(default_factory=list)
     key: Path | None = None
     #: What happens while the source is watched.
     meanwhile: Callable[[], object] = field(default=lambda: None)
@@ -79,7 +78,6 @@ class Move:
             self.target,
             CutOverRequest("move", mirror, (), max_lag=5, quiet_seconds=1),
             "tests",
-            self.said.append,
             utc_now,
             None if self.key is None else Signer(SigningKey.read(self.key)),
             lambda seconds: (self.meanwhile(), None)[1],
