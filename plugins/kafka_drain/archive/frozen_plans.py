@@ -89,12 +89,15 @@ class Approval:
 
     Attributes:
         kind: What is to be done.
+        pipeline: Name of the archive's pipeline.
+        archive_id: The archive's id; None if it has none.
         now: When it is to be started.
     """
 
-    archive: Archive
-    kind: Kind
     frozen: FrozenPlan
+    kind: Kind
+    pipeline: str
+    archive_id: str | None
     now: datetime
 
     @classmethod
@@ -105,15 +108,16 @@ class Approval:
             ConfigError: When there is none with this id.
             ArchiveError: When its bytes were changed.
         """
-        return cls(archive, kind, read_plan(archive.state, plan_id), now)
+        frozen = read_plan(archive.state, plan_id)
+        return cls(frozen, kind, archive.snapshot().document.pipeline, archive.identity(), now)
 
     def proceed(self, state: State, changes: Sequence[str] = ()) -> Decision:
         """Decide what to do with the plan; see `FrozenPlan.proceed`."""
         return self.frozen.proceed(
             state,
             kind=self.kind,
-            pipeline=self.archive.snapshot().document.pipeline,
-            archive_id=self.archive.identity(),
+            pipeline=self.pipeline,
+            archive_id=self.archive_id,
             now=self.now,
             changes=changes,
         )

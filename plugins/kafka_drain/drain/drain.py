@@ -303,7 +303,7 @@ def prepare_drain(
     Raises:
         KafkaDrainError: When a check fails; nothing was changed.
     """
-    job, checked = check_beside_query(
+    job, spec = check_beside_query(
         lambda: check_drain(pipeline, cluster, folder, acknowledge_expired, registry, base)
     )
     plan = job.plan
@@ -332,7 +332,7 @@ def prepare_drain(
     )
     job.values.keep(plan.archive.root, utc_now())
     spec = replace(
-        checked,
+        spec,
         poll_options=poll_options(cluster, plan.ranges, pipeline.source_options),
         encryption=keys_for_writing(plan.archive.root, pipeline.encryption),
     )
