@@ -30,13 +30,13 @@ class Mark:
 
 
 def markdown(marks: Iterable[Mark]) -> str:
-    """Return the marks as a Markdown table."""
-    lines = [
-        "| what | measured | mark | met | load average |",
-        "| --- | --- | --- | --- | --- |",
-    ]
+    """Return the marks as a Markdown table, without the columns of targets if there are none."""
+    rows = list(marks)
     words = {True: "yes", False: "**no**", None: ""}
-    lines += [
-        f"| {m.what} | {m.measured} | {m.wanted} | {words[m.met]} | {m.load:.1f} |" for m in marks
-    ]
+    has_targets = any(mark.wanted for mark in rows)
+    columns = ["what", "measured", *(["mark", "met"] if has_targets else []), "load average"]
+    lines = [f"| {' | '.join(columns)} |", f"{'| --- ' * len(columns)}|"]
+    for mark in rows:
+        target = [mark.wanted, words[mark.met]] if has_targets else []
+        lines.append(f"| {' | '.join([mark.what, mark.measured, *target, f'{mark.load:.1f}'])} |")
     return "\n".join(lines)

@@ -13,7 +13,7 @@ from benchmarks.marks import Mark, markdown
 __all__ = ["PAGES", "update", "written"]
 
 _DOCS = Path(__file__).parents[1] / "docs"
-PAGES = tuple(_DOCS / f"{name}.md" for name in ("object-stores", "performance", "validation"))
+PAGES = tuple(_DOCS / f"{name}.md" for name in ("object-stores", "performance"))
 
 
 def update(results: Mapping[str, Any]) -> None:

@@ -213,7 +213,8 @@ def _accepted_holes(noted: Noted) -> dict[Partition, list[OffsetRange]]:
     found: dict[Partition, list[OffsetRange]] = {}
     for path in noted.documents:
         if path.startswith(_HOLES):
-            topic_id, _, name = path.removeprefix(_HOLES).partition("/")
+            # A topic id may contain "/", a topic's name can't.
+            topic_id, _, name = path.removeprefix(_HOLES).rpartition("/")
             for tp, ranges in parse_ranges("journal", [name], "").items():
                 found.setdefault((tp, topic_id), []).extend(ranges)
     return found

@@ -504,6 +504,26 @@ def test_hole_expired_accepted(accepted: str, tmp_path: Path) -> None:
     assert archive_files(archive.snapshot())
 
 
+def test_hole_accepted_of_id_with_slash(tmp_path: Path) -> None:
+    """Topic ids are base64, as librdkafka writes them, and may contain a slash."""
+    archive = golden_copy(tmp_path / "archive")
+    cluster = golden_cluster()
+    cluster.topic_ids["flights"] = "eEheveTsShe9kn/nDZlfvQ"
+    edit("archive.json", topics=cluster.topic_ids)(tmp_path / "archive")
+    assert errors(validate_archive(archive, cluster).findings) == []
+    opened = open_next(archive, "parquet", ["topic"])
+    start = {"flights": {"0": END + 5, "1": END}}
+    edit("generation.json", starting_offsets=start)(Path(str(opened.folder)))
+    skip_to(archive.generation(2), END + 5, END + 10)
+    cluster.logs[P0] = Log(first=END + 5, end=1000)
+
+    accepted = [f"flights:0:{END}-{END + 5}"]
+    report = validate_archive(archive, cluster, acknowledge_expired=accepted)
+    assert (errors(report.findings), report.receipts_written) == ([], 1)
+    assert validate_archive(archive, cluster).findings == []
+    assert archive_files(archive.snapshot())
+
+
 def test_hole_of_lost_not_accepted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """What Kafka still has isn't accepted as expired."""
     monkeypatch.setattr("kafka_drain.proof.gap_explanation.classify_gaps", all_lost)
