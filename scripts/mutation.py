@@ -75,8 +75,11 @@ DECIDING = {
     "kafka.acls": Deciding(),
     "kafka.fitting": Deciding(),
     "kafka.topic_watch": Deciding(),
-    "maintenance.compaction_plan": Deciding(tests="maintenance/test_compaction_proof.py"),
-    "maintenance.compaction_proof": Deciding(),
+    "maintenance.compact": Deciding(
+        "prove_compaction sealed_fingerprint _is_repaired",
+        tests="maintenance/test_compact_proof.py",
+    ),
+    "maintenance.compaction_plan": Deciding(tests="maintenance/test_compact_proof.py"),
     "maintenance.erasure_plan": Deciding(),
     "maintenance.erasure_request": Deciding(),
     "maintenance.retention": Deciding(),
@@ -84,11 +87,13 @@ DECIDING = {
     "proof.content_checks": Deciding(),
     "proof.copy_checks": Deciding(),
     "proof.erasure_selection": Deciding(),
-    "proof.fingerprints": Deciding(tests="proof/test_fingerprints_notes.py"),
-    "proof.gap_classification": Deciding(),
+    "proof.fingerprints": Deciding(
+        "combined parse_note notes_fit", tests="proof/test_fingerprints_notes.py"
+    ),
     "proof.gap_explanation": Deciding(tests="proof/test_validation_gap_since_read.py"),
+    "proof.gap_probe": Deciding("classify _without"),
     "proof.offset_checks": Deciding(),
-    "proof.orphans": Deciding(),
+    "proof.open_generation": Deciding("unlisted_files _offsets_in"),
     "proof.prove": Deciding(),
     "proof.replacement": Deciding(),
     "proof.rereading": Deciding(),
@@ -127,15 +132,24 @@ DECIDING = {
     "storage.gcs": Deciding(),
     "storage.hdfs_settings": Deciding(),
     "storage.immutability": Deciding(),
-    "storage.lease_numbers": Deciding(),
-    "storage.lease_takeover": Deciding(),
-    "storage.webhdfs_answers": Deciding(),
-    "windows.removal": Deciding(),
-    "windows.repair_steps": Deciding(),
+    "storage.lease": Deciding("may_take_over clock_ahead", tests="storage/test_lease_takeover.py"),
+    "storage.lease_store": Deciding(
+        "newest superseded", tests="storage/test_lease_store_numbers.py"
+    ),
+    "storage.webhdfs": Deciding(
+        "meaning_of is_refused_rename pause_after _exception",
+        tests="storage/test_webhdfs_answers.py",
+    ),
+    "windows.receipt_repair": Deciding(
+        "judge_sealed may_be_sealed_entry may_be_sealed_receipt hash_named",
+        tests="windows/test_receipt_repair_steps.py",
+    ),
     "windows.reprocess.plan": Deciding(),
     "windows.reprocess.refusals": Deciding(),
-    "windows.roll_decisions": Deciding(),
-    "windows.superseded_files": Deciding(),
+    "windows.roll": Deciding(
+        "never_sealed given_up may_lose judge_window", tests="windows/test_roll_decisions.py"
+    ),
+    "windows.superseded_files": Deciding(tests="windows/test_superseded_files_removal.py"),
     "windows.time_bounds": Deciding(),
 }
 

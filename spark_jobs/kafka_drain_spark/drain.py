@@ -37,8 +37,8 @@ from kafka_drain_spark.fingerprint import (
     fingerprint_of,
     partition_column,
 )
-from kafka_drain_spark.internal_topics import find_internal_topics
 from kafka_drain_spark.job import JobFailed, explain, secret_options
+from kafka_drain_spark.kafka_source import find_internal_topics, merged, with_splits
 from kafka_drain_spark.note_files import NoteFiles
 from kafka_drain_spark.session import (
     SPARK_ERRORS,
@@ -49,7 +49,6 @@ from kafka_drain_spark.session import (
     require_source,
 )
 from kafka_drain_spark.source_records import as_sent
-from kafka_drain_spark.splitting import merged, with_splits
 from kafka_drain_spark.tasks import records_read
 
 PROGRESS_SECONDS = 2.0

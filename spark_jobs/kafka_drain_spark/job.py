@@ -15,7 +15,7 @@ from pyspark.sql import SparkSession
 
 from kafka_drain.config.spark_conf import DEFAULT_LOG_LEVELS
 from kafka_drain.errors import KafkaDrainError
-from kafka_drain.spark.connect_errors import absence, refusal
+from kafka_drain.spark.connect import absence, refusal
 from kafka_drain.spark.job_spec import JobSpec, write_private
 from kafka_drain_spark.session import (
     SPARK_ERRORS,

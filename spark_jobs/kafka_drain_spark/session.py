@@ -21,7 +21,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from kafka_drain.errors import ConfigError, MachineError
-from kafka_drain.spark.connect_errors import refusal
+from kafka_drain.spark.connect import refusal
 from kafka_drain.spark.job_spec import CONNECT_VARIABLE
 
 try:

@@ -73,7 +73,7 @@ from kafka_drain.encryption import data_keys
 from kafka_drain.encryption.data_keys import file_name, parse_key, wrapped_document
 from kafka_drain.encryption.kms import FILE_VARIABLE
 from kafka_drain.errors import ArchiveError, KafkaDrainError
-from kafka_drain.events.published import begin_publication, note_windows
+from kafka_drain.events import begin_publication, note_windows
 from kafka_drain.evidence.keys import SigningKey
 from kafka_drain.evidence.signing import Signer, sign, tell_witness
 from kafka_drain.evidence.witness import WitnessFile

@@ -31,7 +31,7 @@ from kafka_drain.kafka.cluster import KafkaCluster
 from kafka_drain.kafka.identity import is_other_cluster
 from kafka_drain.kafka.topic_watch import TopicWatch
 from kafka_drain.offsets import OffsetRange, TopicPartition, to_spark_json
-from kafka_drain.proof.note_files import notes_folder, write_notes
+from kafka_drain.proof.fingerprints import notes_folder, write_notes
 from kafka_drain.proof.topic_ids import ReadFrom, refuse_other_incarnations, write_read_from
 from kafka_drain.schemas.decoding import ValuePlan, plan_values
 from kafka_drain.schemas.registry import SchemaRegistry

@@ -47,9 +47,13 @@ from kafka_drain.kafka.identity import (
     is_other_topic,
 )
 from kafka_drain.kafka.keeping import EVERYWHERE, KEEPING
-from kafka_drain.kafka.record_samples import RecordSample, sample_records
 from kafka_drain.kafka.records import WITHOUT_REASON, read_records
-from kafka_drain.kafka.single_records import read_single_records, read_times
+from kafka_drain.kafka.single_records import (
+    RecordSample,
+    read_single_records,
+    read_times,
+    sample_records,
+)
 from kafka_drain.kafka.topics import TopicSettings
 from kafka_drain.offsets import OffsetRange, TopicPartition
 from kafka_drain.outages import watch

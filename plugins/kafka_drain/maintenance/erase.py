@@ -66,11 +66,11 @@ from kafka_drain.storage.lease import Lease, hold_lease, wait_for_lease
 from kafka_drain.storage.object_retention import StoreLocks, can_lock
 from kafka_drain.storage.paths import is_local, quoted
 from kafka_drain.storage.schemes import HDFS
-from kafka_drain.windows.removal import held_before
 from kafka_drain.windows.reprocess.refusals import abandoning
 from kafka_drain.windows.reprocess.state import unfinished_reprocess
 from kafka_drain.windows.roll import WAIT_SECONDS, roll_between_drains
 from kafka_drain.windows.superseded_files import (
+    held_before,
     needed_files,
     remove_superseded,
     remove_unsealed,

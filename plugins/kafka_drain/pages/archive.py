@@ -11,9 +11,8 @@ from kafka_drain.archive.history import COLUMNS, Cell, History, Point, SealedRun
 from kafka_drain.gaps import is_harmless
 from kafka_drain.offsets import TopicPartition
 from kafka_drain.pages.archive_status import ACTIVE, Proof, cell_colour, proof_of
-from kafka_drain.pages.charts import Chart, Table
-from kafka_drain.pages.charts import Point as ChartPoint
-from kafka_drain.pages.drawings import Bar, Box, Drawing, Figure, Label, bar_chart
+from kafka_drain.pages.drawings import Bar, Box, Chart, Drawing, Figure, Label, Table, bar_chart
+from kafka_drain.pages.drawings import Point as ChartPoint
 from kafka_drain.pages.drills import show_drills
 from kafka_drain.pages.humanize import many, size_text, time_text
 from kafka_drain.pages.overview import REFRESH, ArchiveRow, Doing, Seen, verdict_class, verdict_text

@@ -32,8 +32,8 @@ from kafka_drain.offsets import OffsetRange, TopicPartition, merge, overlapping,
 from kafka_drain.progress import Progress, Ticker
 from kafka_drain.proof.committed_file import read_file
 from kafka_drain.proof.content_checks import Taken, content_of, together
+from kafka_drain.proof.fingerprints import is_noted
 from kafka_drain.proof.hash_blocks import BLOCK, HashBlocks, Offsets, rows_of, without_headers
-from kafka_drain.proof.note_files import is_noted
 from kafka_drain.proof.replacement import Match, Replacement, judge_lost, rest_of
 from kafka_drain.proof.sealed_files import damage_of
 from kafka_drain.storage.paths import quoted

@@ -23,7 +23,7 @@ from kafka_drain.proof.content_checks import (
     judge_reread,
     together,
 )
-from kafka_drain.proof.note_files import note_name, noted_content
+from kafka_drain.proof.fingerprints import note_name, noted_content
 from kafka_drain.proof.offset_checks import Segment
 from kafka_drain.proof.segment_proof import CheckedSegment, segment_of
 

@@ -11,8 +11,7 @@ from uuid import uuid4
 
 from kafka_drain.errors import ConfigError, KafkaDrainError
 from kafka_drain.kafka.reaching import speaks_tls
-from kafka_drain.spark.connect import USER, ConnectAddress
-from kafka_drain.spark.connect_errors import absence, refusal
+from kafka_drain.spark.connect import USER, ConnectAddress, absence, refusal
 from kafka_drain.spark.engine import NoServerError
 from kafka_drain.spark.place import Place, SparkConnection
 

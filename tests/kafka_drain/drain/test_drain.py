@@ -40,7 +40,7 @@ from kafka_drain.kafka.client_config import KafkaConfig
 from kafka_drain.kafka.cluster import KafkaCluster
 from kafka_drain.offsets import OffsetRange, TopicPartition
 from kafka_drain.proof.content_checks import Taken
-from kafka_drain.proof.note_files import noted_content
+from kafka_drain.proof.fingerprints import noted_content
 from kafka_drain.proof.offset_checks import Segment
 from kafka_drain.schemas.decoding import ValuePlan
 from kafka_drain.spark.engine import Found, StillRunningError

@@ -24,8 +24,7 @@ from kafka_drain.findings import errors
 from kafka_drain.kafka.identity import SeenRecord
 from kafka_drain.proof.validation import validate_archive
 from kafka_drain.storage.lease import hold_lease
-from kafka_drain.windows.receipt_repair import plan_document_repair, repair_documents
-from kafka_drain.windows.repair_steps import Seen, Step
+from kafka_drain.windows.receipt_repair import Seen, Step, plan_document_repair, repair_documents
 from kafka_drain.windows.roll import plan_roll
 from tests.forks import run_forked
 from tests.integration.killed_steps import kill_at_change

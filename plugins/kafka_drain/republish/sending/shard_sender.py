@@ -45,7 +45,7 @@ from kafka_drain.republish.planning.placement import BY_KEY, partition_of_key
 from kafka_drain.republish.planning.shards import ProgressSlot, Shard
 from kafka_drain.republish.sending.arrow_records import as_sent, provenance
 from kafka_drain.republish.sending.errors import explained, is_terminal
-from kafka_drain.republish.sending.garbage_collection import little_garbage_collection
+from kafka_drain.republish.sending.memory import little_garbage_collection
 from kafka_drain.republish.sending.pacing import LONGEST, Pacer
 from kafka_drain.republish.sending.producer import (
     SETTINGS,

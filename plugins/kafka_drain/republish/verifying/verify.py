@@ -16,7 +16,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from kafka_drain.data_files.content_hash import content_hash
+from kafka_drain.data_files.content_hash import content_hash, digest_of, digest_text
 from kafka_drain.data_files.rows import rows_of
 from kafka_drain.errors import TopicError
 from kafka_drain.kafka.client_config import KafkaConfig
@@ -24,12 +24,11 @@ from kafka_drain.kafka.cluster import KafkaCluster
 from kafka_drain.kafka.identity import is_other_topic
 from kafka_drain.offsets import TopicPartition
 from kafka_drain.republish.changing.change import Change, Changer
-from kafka_drain.republish.changing.digest import digest_of, digest_text
 from kafka_drain.republish.planning.placement import PARTITIONERS, partition_of_key
 from kafka_drain.republish.planning.plan import RepublishPlan
 from kafka_drain.republish.planning.shards import Shard
 from kafka_drain.republish.sending.arrow_records import provenance, with_schema_ids
-from kafka_drain.republish.sending.garbage_collection import little_garbage_collection
+from kafka_drain.republish.sending.memory import little_garbage_collection
 from kafka_drain.republish.sending.shard_reader import read_shard
 from kafka_drain.republish.verifying.match_types import Expected, Record
 from kafka_drain.republish.verifying.matching import PartitionMatch, match_partition

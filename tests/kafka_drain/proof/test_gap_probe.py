@@ -10,7 +10,7 @@ import pytest
 from kafka_drain.archive.receipts import KafkaBounds
 from kafka_drain.gaps import Gap, GapReason
 from kafka_drain.offsets import OffsetRange, TopicPartition
-from kafka_drain.proof.gap_classification import Look, Seen, classify
+from kafka_drain.proof.gap_probe import Look, Seen, classify
 from tests.tables import each_of
 
 TP = TopicPartition("t", 0)

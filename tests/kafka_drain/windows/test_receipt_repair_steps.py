@@ -7,7 +7,7 @@ from itertools import product
 import pytest
 
 from kafka_drain.archive.journal.entries import Tip
-from kafka_drain.windows.repair_steps import (
+from kafka_drain.windows.receipt_repair import (
     Seen,
     Step,
     hash_named,
