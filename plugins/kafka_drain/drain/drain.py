@@ -37,9 +37,9 @@ from kafka_drain.schemas.decoding import ValuePlan, plan_values
 from kafka_drain.schemas.registry import SchemaRegistry
 from kafka_drain.spark.drivers import refuse_orphans
 from kafka_drain.spark.engine import (
-    Found,
     SparkRunner,
     StartEarly,
+    StartedApplication,
     StillRunningError,
     find_again,
     started_early,
@@ -61,7 +61,7 @@ from kafka_drain.storage.lease import hold_lease, refuse_while_held
 from kafka_drain.storage.paths import hadoop_path, quoted
 
 #: Returns the application that an earlier process started with the same jobs.
-FindAgain = Callable[[SparkApplication], "Found | None"]
+FindAgain = Callable[[SparkApplication], "StartedApplication | None"]
 
 #: How often what seems to be damage is looked at, beside a query that may be writing.
 LOOKS = 3

@@ -35,7 +35,7 @@ from kafka_drain.offsets import OffsetRange, TopicPartition
 from kafka_drain.output import say
 from kafka_drain.republish.planning.request import RepublishRequest
 from kafka_drain.republish.planning.runs import drill_run, run_key
-from kafka_drain.republish.run import Engine, plan_republish
+from kafka_drain.republish.run import RepublishEngine, plan_republish
 from kafka_drain.schemas.capture import read_document
 from kafka_drain.schemas.decoding import read_schemas
 from kafka_drain.storage.lease import hold_lease
@@ -185,7 +185,7 @@ class _Drill:
 def run_drill(
     archive: Archive,
     cluster: KafkaCluster,
-    engine: Engine,
+    engine: RepublishEngine,
     request: DrillRequest,
     *,
     run: str,
@@ -228,7 +228,7 @@ def run_drill(
     return result
 
 
-def _run(drill: _Drill, engine: Engine) -> None:
+def _run(drill: _Drill, engine: RepublishEngine) -> None:
     began = time.monotonic()
     groups = ConsumerGroups(drill.cluster.config)
     scratch: Scratch | None = None
@@ -284,7 +284,7 @@ def _prepare(drill: _Drill, groups: ConsumerGroups) -> Scratch:
     return scratch
 
 
-def _restore(drill: _Drill, engine: Engine, began: float) -> None:
+def _restore(drill: _Drill, engine: RepublishEngine, began: float) -> None:
     """Republish the sample exactly once, and verify it."""
     assert drill.plan is not None
     sample = drill.plan.sample

@@ -117,7 +117,7 @@ class Part:
 
 
 @dataclass(frozen=True)
-class Step:
+class ReadGroup:
     """Parts of one partition that are read together, because their offsets overlap."""
 
     parts: tuple[Part, ...]
@@ -165,7 +165,7 @@ def parts_of(
     return found
 
 
-def steps_of(parts: Iterable[Part]) -> list[Step]:
+def steps_of(parts: Iterable[Part]) -> list[ReadGroup]:
     """Return parts in the order in which they are read, which is that of `Position`.
 
     Parts whose offsets overlap are one step, so that the records of all steps are in order.
@@ -178,7 +178,7 @@ def steps_of(parts: Iterable[Part]) -> list[Step]:
         steps[-1].append(part)
         last = part.at(part.content.last)
         reach = last if reach is None else max(reach, last)
-    return [Step(tuple(step)) for step in steps]
+    return [ReadGroup(tuple(step)) for step in steps]
 
 
 def why_scan(files: int, size: int, criteria: Criteria, unproven: int = 0) -> str:

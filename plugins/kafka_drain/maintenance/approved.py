@@ -28,7 +28,7 @@ SETTINGS = (
 
 
 @dataclass(frozen=True)
-class Seen:
+class MaintenanceScope:
     """What a maintenance does, by the files that it does it to.
 
     Attributes:
@@ -42,7 +42,7 @@ class Seen:
     compacts: frozenset[frozenset[str]]
 
     @classmethod
-    def of(cls, plan: MaintenancePlan) -> Seen:
+    def of(cls, plan: MaintenancePlan) -> MaintenanceScope:
         """Return what a plan does."""
         return cls(
             rolls=bool(plan.roll),
@@ -51,7 +51,7 @@ class Seen:
         )
 
     @classmethod
-    def from_dict(cls, document: Mapping[str, Any]) -> Seen:
+    def from_dict(cls, document: Mapping[str, Any]) -> MaintenanceScope:
         """Read what `to_dict` wrote."""
         return cls(
             rolls=document["rolls"],
@@ -92,7 +92,7 @@ class Seen:
         """
         if now.waits_for and (self.deletes or self.compacts):
             return [now.waits_for]
-        there = Seen.of(now)
+        there = MaintenanceScope.of(now)
         found = ["the open generation was closed"] if self.rolls and not there.rolls else []
         if gone := sorted(self.deletes - there.deletes):
             found.append(
@@ -128,7 +128,7 @@ def freeze_maintenance(
         plan.archive,
         "maintain",
         asked={"at": now.isoformat()} | settings_of(pipeline),
-        seen=Seen.of(plan).to_dict(),
+        seen=MaintenanceScope.of(plan).to_dict(),
         text=plan_text(plan),
         now=now,
         lifetime=lifetime,
@@ -146,7 +146,7 @@ def plan_approved(
     """
 
     def plan_again(frozen: FrozenPlan) -> tuple[MaintenancePlan, list[str]]:
-        seen = Seen.from_dict(frozen.seen)
+        seen = MaintenanceScope.from_dict(frozen.seen)
         again = plan_maintenance(pipeline, will_roll=False, clock=_clock(frozen))
         # A release without a key, of which its plan says nothing, did what None means.
         found = [
@@ -180,7 +180,7 @@ def run_approved(
             runner,
             run=run,
             clock=_clock(frozen),
-            choose=Seen.from_dict(frozen.seen).choose,
+            choose=MaintenanceScope.from_dict(frozen.seen).choose,
         )
 
 

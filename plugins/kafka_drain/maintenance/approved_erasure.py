@@ -33,7 +33,7 @@ from kafka_drain.spark.engine import SparkRunner
 
 
 @dataclass(frozen=True)
-class Seen:
+class ErasureScope:
     """What an erasure does, by the files that it does it to.
 
     Attributes:
@@ -47,7 +47,7 @@ class Seen:
     rewrites: frozenset[str]
 
     @classmethod
-    def of(cls, plan: ErasurePlan) -> Seen:
+    def of(cls, plan: ErasurePlan) -> ErasureScope:
         """Return what a plan does."""
         return cls(
             rolls=plan.rolls,
@@ -56,7 +56,7 @@ class Seen:
         )
 
     @classmethod
-    def from_dict(cls, document: Mapping[str, Any]) -> Seen:
+    def from_dict(cls, document: Mapping[str, Any]) -> ErasureScope:
         """Read what `to_dict` wrote."""
         return cls(
             rolls=document["rolls"],
@@ -72,7 +72,7 @@ class Seen:
             "rewrites": sorted(self.rewrites),
         }
 
-    def changes(self, now: Seen) -> list[str]:
+    def changes(self, now: ErasureScope) -> list[str]:
         """Return what has changed, as parts of a sentence; empty if nothing has.
 
         Args:
@@ -123,7 +123,7 @@ def freeze_erasure(
         archive,
         "erase",
         asked={"erasure": None if document is None else document.content()},
-        seen=Seen.of(plan).to_dict(),
+        seen=ErasureScope.of(plan).to_dict(),
         text=plan_text(plan),
         now=now,
         lifetime=lifetime,
@@ -143,7 +143,7 @@ def plan_approved(
 
     def plan_again(frozen: FrozenPlan) -> tuple[ErasurePlan, list[str]]:
         plan = plan_document(pipeline, _document(archive, frozen))
-        changes = Seen.from_dict(frozen.seen).changes(Seen.of(plan))
+        changes = ErasureScope.from_dict(frozen.seen).changes(ErasureScope.of(plan))
         return plan, [*plan.obstacles, *changes]
 
     return approved(archive, "erase", plan_id, now=now, plan_again=plan_again)

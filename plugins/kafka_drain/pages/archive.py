@@ -15,7 +15,14 @@ from kafka_drain.pages.drawings import Bar, Box, Chart, Drawing, Figure, Label, 
 from kafka_drain.pages.drawings import Point as ChartPoint
 from kafka_drain.pages.drills import show_drills
 from kafka_drain.pages.humanize import many, size_text, time_text
-from kafka_drain.pages.overview import REFRESH, ArchiveRow, Doing, Seen, verdict_class, verdict_text
+from kafka_drain.pages.overview import (
+    REFRESH,
+    ArchiveRow,
+    Doing,
+    LastValidation,
+    verdict_class,
+    verdict_text,
+)
 from kafka_drain.pages.placing import NOTHING, Placed
 from kafka_drain.pages.remedies import remedies, standing_remedy
 from kafka_drain.pages.rendering import render
@@ -107,7 +114,7 @@ def archive_page(
         remedies=remedies(overview, row.reach, placed.values),
         what_to_do=standing_remedy(status.words, row.reach, row.last),
         verdict_text=verdict_text(row, now),
-        seen=Seen.of(row.overview, now) if row.overview else None,
+        seen=LastValidation.of(row.overview, now) if row.overview else None,
         tasks=[ShownTask.of(one) for one in sorted(doing, key=lambda one: one.state not in ACTIVE)],
         maps=_maps(by_run, by_day),
         legend=_legend([*by_run, *by_day]),

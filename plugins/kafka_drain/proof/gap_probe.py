@@ -42,7 +42,7 @@ Find = Callable[[Sequence[OffsetRange]], Sequence[OffsetRange]]
 
 
 @dataclass(frozen=True, slots=True)
-class Seen:
+class LogContents:
     """What a `read_uncommitted` consumer comes across.
 
     Attributes:
@@ -54,7 +54,7 @@ class Seen:
     markers: Sequence[OffsetRange] = ()
 
 
-Look = Callable[[Sequence[OffsetRange]], Seen]
+Look = Callable[[Sequence[OffsetRange]], LogContents]
 
 
 def classify(
@@ -168,7 +168,9 @@ class _Looker:
         there = _consumer(self._cluster, "read_uncommitted", fetch_bytes, account)
         return self._open.enter_context(there)
 
-    def look(self, tp: TopicPartition, ranges: Iterable[OffsetRange], *, most: int | None) -> Seen:
+    def look(
+        self, tp: TopicPartition, ranges: Iterable[OffsetRange], *, most: int | None
+    ) -> LogContents:
         """Return what is at offsets within sorted disjoint ranges.
 
         Args:
@@ -196,7 +198,7 @@ class _Looker:
             self._by_batch.unassign()
             told, _ = markers_of(self._account_by_batch.take(tp), unclear)
             markers = merge([*markers, *told])
-        return Seen(records, markers)
+        return LogContents(records, markers)
 
 
 @contextmanager

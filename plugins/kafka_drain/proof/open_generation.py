@@ -53,7 +53,7 @@ ReadAgain = Callable[[Identity, SegmentFiles], Reread | None]
 
 
 @dataclass(frozen=True)
-class Found:
+class OpenGeneration:
     """What was read of the open generation.
 
     Attributes:
@@ -112,7 +112,7 @@ def read_open(
     deep: bool,
     forgotten: Mapping[str, str],
     read_many: ReadFiles,
-) -> Found:
+) -> OpenGeneration:
     """Read the generation that drains append to; asks Kafka nothing.
 
     Args:
@@ -155,7 +155,7 @@ def read_open(
         last_listed=state.manifest.last_batch,
         checkpoint=state.checkpoint,
     )
-    return Found(
+    return OpenGeneration(
         state=state,
         identity=Identity(
             snapshot.document.pipeline,
@@ -172,7 +172,7 @@ def read_open(
 
 
 def look_closer(
-    found: Found,
+    found: OpenGeneration,
     windows: HeldByWindows,
     explain: Explain,
     read_again: ReadAgain,
@@ -235,7 +235,7 @@ def look_closer(
 
 
 def ask_kafka_now(
-    cluster: KafkaCluster, found: Found, answers: Answers
+    cluster: KafkaCluster, found: OpenGeneration, answers: Answers
 ) -> tuple[dict[TopicPartition, KafkaBounds], dict[str, str]]:
     """Ask Kafka what it holds of the generation's partitions, and the ids of the topics read.
 

@@ -39,7 +39,7 @@ BATCHES = 100
 
 
 @dataclass
-class PartitionRow:
+class PartitionReport:
     """The report's row for one topic-partition.
 
     Attributes:
@@ -117,7 +117,7 @@ class Report:
     newest: Receipt | None = None
     validated_at: datetime = field(default_factory=utc_now)
     kafka: Mapping[str, str] | None = None
-    rows: dict[tuple[TopicPartition, str], PartitionRow] = field(default_factory=dict)
+    rows: dict[tuple[TopicPartition, str], PartitionReport] = field(default_factory=dict)
 
     @property
     def complete(self) -> bool:
@@ -320,9 +320,9 @@ class Report:
         counts = receipt.records, receipt.offsets, len(receipt.files), size
         self.windows.append(_window_row(key, *counts, replaces))
 
-    def _row(self, tp: TopicPartition, topic_ids: Mapping[str, str], start: int) -> PartitionRow:
+    def _row(self, tp: TopicPartition, topic_ids: Mapping[str, str], start: int) -> PartitionReport:
         key = (tp, topic_ids.get(tp.topic, ""))
-        row = self.rows.setdefault(key, PartitionRow(start, start))
+        row = self.rows.setdefault(key, PartitionReport(start, start))
         row.start = min(row.start, start)
         return row
 

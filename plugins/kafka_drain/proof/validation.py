@@ -62,7 +62,7 @@ from kafka_drain.proof.log_tails import archived_tails, compare_with_logs, first
 from kafka_drain.proof.open_generation import (
     CHARTED,
     Answers,
-    Found,
+    OpenGeneration,
     ask_kafka_now,
     look_closer,
     orphan_findings,
@@ -404,7 +404,7 @@ class _Logs:
 
 def _compare_logs(
     validation: _Validation,
-    found: Found,
+    found: OpenGeneration,
     answers: Answers,
     bounds: Mapping[TopicPartition, KafkaBounds],
 ) -> _Logs:
@@ -446,7 +446,7 @@ def _compare(
 
 def _evidence(
     validation: _Validation,
-    found: Found,
+    found: OpenGeneration,
     answers: Answers,
     bounds: dict[TopicPartition, KafkaBounds],
     ids_now: dict[str, str],
@@ -491,7 +491,9 @@ def _intact(name: SealedName | None) -> SealedName | None:
     return name if name is not None and name.sha256 else None
 
 
-def _report_open(validation: _Validation, found: Found, answers: Answers, proof: Proof) -> None:
+def _report_open(
+    validation: _Validation, found: OpenGeneration, answers: Answers, proof: Proof
+) -> None:
     report, state, windows = validation.report, found.state, validation.windows
     report.cursor = state.cursor
     report.newest = state.receipt

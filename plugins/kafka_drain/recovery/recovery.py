@@ -26,7 +26,7 @@ from kafka_drain.kafka.topics import TopicSettings
 from kafka_drain.offsets import TopicPartition
 from kafka_drain.output import say
 from kafka_drain.recovery.commands import Commands
-from kafka_drain.recovery.diff import Archived, Row, Target, compare, not_compared
+from kafka_drain.recovery.diff import Archived, Difference, TargetCluster, compare, not_compared
 from kafka_drain.recovery.restored import Restored, SentTo, Translated
 from kafka_drain.republish.groups.records import GroupRecords, recorded_groups
 from kafka_drain.republish.planning.runs import list_runs
@@ -45,7 +45,7 @@ class RecoveryPlan:
 
     archived: Archived
     target_id: str
-    rows: tuple[Row, ...]
+    rows: tuple[Difference, ...]
     not_compared: Mapping[str, str]
 
 
@@ -246,7 +246,7 @@ def plan_recovery(
     for topic in topics:
         if topic.name in existing:
             refusals[topic.name] = _refused_changes(changes, topic, values[topic.name])
-    target = Target(state, values, refusals, _keeping(cluster, missing), restored)
+    target = TargetCluster(state, values, refusals, _keeping(cluster, missing), restored)
     rows = tuple(compare(archived, target, commands))
     return RecoveryPlan(archived, state.cluster_id, rows, not_compared(archived))
 
@@ -289,7 +289,7 @@ def _keeping(cluster: KafkaCluster, missing: list[TopicState]) -> Mapping[str, s
     return EVERYWHERE if missing else KEEPING
 
 
-def apply_rows(rows: Iterable[Row], cluster: KafkaCluster) -> tuple[int, list[str]]:
+def apply_rows(rows: Iterable[Difference], cluster: KafkaCluster) -> tuple[int, list[str]]:
     """Apply differences to a target; each is one request, and may be applied again.
 
     A row that Kafka refuses doesn't stop the others.
@@ -312,7 +312,7 @@ def apply_rows(rows: Iterable[Row], cluster: KafkaCluster) -> tuple[int, list[st
     return done, refused
 
 
-def _apply(row: Row, cluster: KafkaCluster, changes: ClusterChanges) -> None:
+def _apply(row: Difference, cluster: KafkaCluster, changes: ClusterChanges) -> None:
     if isinstance(row.item, Acl):
         changes.add_acl(row.item)
     elif isinstance(row.item, TopicState):

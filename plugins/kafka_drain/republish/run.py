@@ -78,7 +78,7 @@ from kafka_drain.republish.verifying.verify import summarize, verified_together
 RECEIPT_VERSION = 1
 
 
-class Engine(Protocol):
+class RepublishEngine(Protocol):
     """Send and verify; see `engines.Engines`."""
 
     def __call__(
@@ -331,7 +331,7 @@ class Republish:
         """Librdkafka settings for the target cluster."""
         return self.cluster.config.for_librdkafka()
 
-    def execute(self, engine: Engine, clock: Callable[[], datetime]) -> dict[str, Any]:
+    def execute(self, engine: RepublishEngine, clock: Callable[[], datetime]) -> dict[str, Any]:
         """Send what hasn't been sent yet, verify it, and write the receipt.
 
         Args:
@@ -367,7 +367,7 @@ class Republish:
             return
         remove_made(self.cluster, self.made)
 
-    def _execute(self, engine: Engine, clock: Callable[[], datetime]) -> dict[str, Any]:
+    def _execute(self, engine: RepublishEngine, clock: Callable[[], datetime]) -> dict[str, Any]:
         receipt = self.run.receipt()
         if receipt is not None:
             bound = Binding.of_receipt(receipt)
@@ -457,7 +457,9 @@ class Republish:
         found = store.read(plan.slots, timeout)
         return sum(at.records for at in found.values() if at is not None)
 
-    def _send(self, plan: RepublishPlan, engine: Engine, attempt: int, before: int) -> None:
+    def _send(
+        self, plan: RepublishPlan, engine: RepublishEngine, attempt: int, before: int
+    ) -> None:
         store = ProgressStore(self.settings, waits=False)
         progress, what = Progress("records", plan.records - before), f"republish {plan.pipeline}"
         shown = progress.clock()

@@ -32,7 +32,7 @@ FRAME_BYTES = 18
 _GLUE_HEADS = (b"\3\0", b"\3\5")
 
 
-class Seen(NamedTuple):
+class IdLocation(NamedTuple):
     """Where an id was seen.
 
     Attributes:
@@ -61,7 +61,7 @@ class Framed(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Found:
+class RegisteredSchema:
     """A schema in a registry.
 
     Attributes:

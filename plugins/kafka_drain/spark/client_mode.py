@@ -19,7 +19,7 @@ from kafka_drain.output import Level, Line, SparkUiLine
 from kafka_drain.progress import read_progress_line
 from kafka_drain.spark.connect import TOKEN_VARIABLE, ConnectAddress
 from kafka_drain.spark.connect_reaching import look_at_server, require_server
-from kafka_drain.spark.engine import Found, ServerGoneError, run_on
+from kafka_drain.spark.engine import ServerGoneError, StartedApplication, run_on
 from kafka_drain.spark.job_spec import CONNECT_VARIABLE, PARENT_VARIABLE, write_private
 from kafka_drain.spark.place import SparkConnection
 from kafka_drain.spark.submit import SparkApplication
@@ -66,7 +66,7 @@ class SparkProcess:
         """
         run_on(self, application)
 
-    def find(self, _: SparkApplication) -> Found | None:
+    def find(self, _: SparkApplication) -> StartedApplication | None:
         """Return nothing."""
         return None
 

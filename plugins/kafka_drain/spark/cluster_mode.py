@@ -25,7 +25,7 @@ from kafka_drain.outages import Outages
 from kafka_drain.output import Level, Line
 from kafka_drain.spark.client_mode import SparkSubmit, read_spark_line
 from kafka_drain.spark.cluster_manager import ClusterApplication, ClusterManager, NoAnswerError
-from kafka_drain.spark.engine import Found, run_on
+from kafka_drain.spark.engine import StartedApplication, run_on
 from kafka_drain.spark.job_spec import RUN_OPTION, write_private
 from kafka_drain.spark.place import SparkConnection, is_kubernetes
 from kafka_drain.spark.run_folder import RunDocument, RunFolder, job_key, name_of
@@ -129,7 +129,7 @@ class SparkCluster(SparkSubmit):
             rest = [str(job.path) for job in self._rest]
             self(replace(application, arguments=[application.kind, *rest]))
 
-    def find(self, application: SparkApplication) -> Found | None:
+    def find(self, application: SparkApplication) -> StartedApplication | None:
         """Return the application that runs these jobs, or whose results nobody has read.
 
         Raises:
@@ -158,7 +158,7 @@ class SparkCluster(SparkSubmit):
         if not self._runs:
             self._rest = []
             return None
-        return Found(self._id, leases)
+        return StartedApplication(self._id, leases)
 
     def _find(self, job: Job, kind: str) -> tuple[RunFolder | None, ClusterApplication | None]:
         """Return the newest run of a job that is running or left a result, and its application."""

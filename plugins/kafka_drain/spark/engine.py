@@ -31,7 +31,7 @@ class ServerGoneError(SparkJobError):
 
 
 @dataclass(frozen=True)
-class Found:
+class StartedApplication:
     """An application that an earlier process started, and whose result nobody has read.
 
     Attributes:
@@ -56,7 +56,7 @@ class SparkRunner(Protocol):
 class Engine(Protocol):
     """Runs Spark applications somewhere."""
 
-    def find(self, application: SparkApplication, /) -> Found | None:
+    def find(self, application: SparkApplication, /) -> StartedApplication | None:
         """Return an application that an earlier process started with the same jobs.
 
         Raises:
@@ -126,7 +126,7 @@ class FindingRunner:
     """
 
     run: SparkRunner
-    find: Callable[[SparkApplication], Found | None]
+    find: Callable[[SparkApplication], StartedApplication | None]
     early: StartEarly
     stop: Callable[[], object] = lambda: None
 
@@ -135,14 +135,14 @@ class FindingRunner:
         self.run(application)
 
 
-def find_again(runner: object, application: SparkApplication) -> Found | None:
+def find_again(runner: object, application: SparkApplication) -> StartedApplication | None:
     """Return what a runner finds of an earlier process; nothing if it is just a function.
 
     Raises:
         LockedError: As `Engine.find` does.
     """
     find = getattr(runner, "find", None)
-    found: Found | None = find(application) if find else None
+    found: StartedApplication | None = find(application) if find else None
     return found
 
 

@@ -44,7 +44,7 @@ from kafka_drain.storage.paths import is_local, list_folder, read_bytes, sync_fo
 from kafka_drain.storage.sealed_json import SEALED_END
 
 
-class Seen(Enum):
+class FileState(Enum):
     """The state in which a file was found."""
 
     SOUND = "is intact"
@@ -55,7 +55,7 @@ class Seen(Enum):
     OLDER = "is older than the newest entries"
 
 
-class Step(Enum):
+class RepairAction(Enum):
     """The action to take."""
 
     LEAVE = "left as it is"
@@ -64,7 +64,9 @@ class Step(Enum):
     REFUSE = "to be restored by hand"
 
 
-def judge_sealed(seen: Seen, *, is_named: bool, has_copy: bool, may_forget: bool) -> Step:
+def judge_sealed(
+    seen: FileState, *, is_named: bool, has_copy: bool, may_forget: bool
+) -> RepairAction:
     """Decide what to do with a receipt, or with a document that receipts depend on.
 
     Args:
@@ -74,14 +76,14 @@ def judge_sealed(seen: Seen, *, is_named: bool, has_copy: bool, may_forget: bool
         may_forget: Whether the user accepts that sealed files without a copy are forgotten, and
             nothing that is left was sealed after this one.
     """
-    if seen is Seen.SOUND:
-        return Step.LEAVE
+    if seen is FileState.SOUND:
+        return RepairAction.LEAVE
     if is_named and has_copy:
-        return Step.RESTORE
-    if seen is Seen.UNREADABLE and (may_forget or not is_named):
-        return Step.SET_ASIDE
+        return RepairAction.RESTORE
+    if seen is FileState.UNREADABLE and (may_forget or not is_named):
+        return RepairAction.SET_ASIDE
     # A missing or changed file is forgotten when the journal is recreated.
-    return Step.REFUSE if is_named and not may_forget else Step.LEAVE
+    return RepairAction.REFUSE if is_named and not may_forget else RepairAction.LEAVE
 
 
 def may_be_sealed_entry(number: int, *, known: int, has_head: bool) -> bool:
@@ -145,23 +147,23 @@ class DocumentRepair:
     """
 
     where: str
-    seen: Seen
-    step: Step
+    seen: FileState
+    step: RepairAction
     is_named: bool
     content: bytes = b""
     way_out: str = ""
 
     def line(self, root: UPath) -> Line:
         """Return a line of text for the user."""
-        level = Level.ERROR if self.step is Step.REFUSE else Level.PLAIN
+        level = Level.ERROR if self.step is RepairAction.REFUSE else Level.PLAIN
         return Line(f"repair {root}: {self}", level)
 
     def __str__(self) -> str:
         told = f"{self.where} {self.seen.value}"
-        if self.step is Step.RESTORE:
-            source = "the newest entry" if self.seen is Seen.OLDER else "its copy"
+        if self.step is RepairAction.RESTORE:
+            source = "the newest entry" if self.seen is FileState.OLDER else "its copy"
             return f"{told}: restores it from {source}"
-        if self.step is Step.SET_ASIDE:
+        if self.step is RepairAction.SET_ASIDE:
             why = "its seal is forgotten" if self.is_named else "nothing names it"
             return f"{told}, and {why}: moves it aside"
         return f"can't fix: {told}; {self.way_out or 'restore it from a copy'}"
@@ -181,7 +183,7 @@ class DocumentRepairPlan:
     @property
     def to_do(self) -> list[DocumentRepair]:
         """The actions that a repair can take."""
-        return [repair for repair in self.repairs if repair.step is not Step.REFUSE]
+        return [repair for repair in self.repairs if repair.step is not RepairAction.REFUSE]
 
     def lines(self) -> list[Line]:
         """Return the actions as lines of text for the user."""
@@ -224,9 +226,9 @@ def repair_documents(root: UPath, *, forget: bool = False) -> None:
 
 def _carry_out(root: UPath, repair: DocumentRepair) -> None:
     path = root / repair.where
-    if repair.seen is not Seen.MISSING:
+    if repair.seen is not FileState.MISSING:
         say(f"repair {root}: renamed {repair.where} to {_set_aside(path, repair.seen)}")
-    if repair.step is not Step.RESTORE:
+    if repair.step is not RepairAction.RESTORE:
         return
     retention = _retention(root) if _is_receipt(repair.where) else None
     if not create_text(path, repair.content.decode("utf-8"), retention):
@@ -234,7 +236,7 @@ def _carry_out(root: UPath, repair: DocumentRepair) -> None:
 
 
 def _copied(folder: str) -> DocumentRepair:
-    return DocumentRepair(folder, Seen.COPIED, Step.SET_ASIDE, is_named=False)
+    return DocumentRepair(folder, FileState.COPIED, RepairAction.SET_ASIDE, is_named=False)
 
 
 def _is_receipt(where: str) -> bool:
@@ -251,13 +253,13 @@ def _retention(root: UPath) -> Retention | None:
     return None if locks is None else locks.from_now(utc_now())
 
 
-def _set_aside(path: UPath, seen: Seen) -> str:
+def _set_aside(path: UPath, seen: FileState) -> str:
     """Rename a file so that it isn't taken for a receipt or document; return the new name."""
-    kinds = {Seen.UNREADABLE: "torn", Seen.COPIED: "copy"}
+    kinds = {FileState.UNREADABLE: "torn", FileState.COPIED: "copy"}
     kind = kinds.get(seen, "changed")
     name = f".{path.name}.{kind}-{datetime.now(timezone.utc):%Y%m%dT%H%M%S.%fZ}"
     # A folder that contains only hidden files counts as never started. Receipts stay visible.
-    if seen is not Seen.COPIED and path.name not in ("generation.json", "plan.json"):
+    if seen is not FileState.COPIED and path.name not in ("generation.json", "plan.json"):
         name = name.removeprefix(".")
     aside = path.with_name(name)
     try:
@@ -265,7 +267,7 @@ def _set_aside(path: UPath, seen: Seen) -> str:
             os.rename(str(path), str(aside))
             sync_folder(path.parent)
         else:
-            path.fs.mv(path.path, aside.path, recursive=seen is Seen.COPIED)
+            path.fs.mv(path.path, aside.path, recursive=seen is FileState.COPIED)
     except OSError as error:
         raise ArchiveError(
             f"{path} can't be renamed: {error.strerror or error}; check that this user has write "
@@ -290,7 +292,7 @@ class _Look:
     def look(self) -> list[DocumentRepair]:
         """Return the damaged files."""
         torn = self._torn_entry()
-        if torn is not None and torn.step is Step.SET_ASIDE:
+        if torn is not None and torn.step is RepairAction.SET_ASIDE:
             # What the entries below it name only shows once it is moved aside.
             return [torn]
         if (head := self._older_head()) is not None:
@@ -322,7 +324,7 @@ class _Look:
             return None
         renewed = HeadDocument(entries=journal.newest, sha256=journal.sha256).content()
         content = json.dumps(renewed, indent=2).encode()
-        return DocumentRepair("journal.json", Seen.OLDER, Step.RESTORE, True, content)
+        return DocumentRepair("journal.json", FileState.OLDER, RepairAction.RESTORE, True, content)
 
     def _copied_generations(self) -> Iterator[DocumentRepair]:
         """Find folders that by their generation.json are a copy of another one's."""
@@ -372,9 +374,9 @@ class _Look:
             known = max([head.entries if head else 0, *self._entries_known()])
             is_named = may_be_sealed_entry(newest, known=known, has_head=head is not None)
             step = judge_sealed(
-                Seen.UNREADABLE, is_named=is_named, has_copy=False, may_forget=False
+                FileState.UNREADABLE, is_named=is_named, has_copy=False, may_forget=False
             )
-            return DocumentRepair(where, Seen.UNREADABLE, step, is_named)
+            return DocumentRepair(where, FileState.UNREADABLE, step, is_named)
         return None
 
     def _entries_known(self) -> list[int]:
@@ -508,33 +510,33 @@ class _Look:
         """
         content = _read(self._root / where)
         seen = self._see(where, content, sha256)
-        if seen is Seen.SOUND:
+        if seen is FileState.SOUND:
             return content
         copy = read_copy(self._root, where) if sha256 is not None else None
         step = judge_sealed(
             seen,
-            is_named=sha256 is not None or (seen is Seen.UNREADABLE and is_suspected),
-            has_copy=self._see(where, copy, sha256) is Seen.SOUND,
+            is_named=sha256 is not None or (seen is FileState.UNREADABLE and is_suspected),
+            has_copy=self._see(where, copy, sha256) is FileState.SOUND,
             # A different document that can be read counts from then on.
-            may_forget=may_forget or (self._forget and seen is Seen.CHANGED),
+            may_forget=may_forget or (self._forget and seen is FileState.CHANGED),
         )
-        if step is not Step.LEAVE:
+        if step is not RepairAction.LEAVE:
             is_named = sha256 is not None or is_suspected
             self._repairs.append(DocumentRepair(where, seen, step, is_named, copy or b"", way_out))
-        if step is Step.RESTORE:
+        if step is RepairAction.RESTORE:
             return copy
-        return content if seen is Seen.CHANGED else None
+        return content if seen is FileState.CHANGED else None
 
-    def _see(self, where: str, content: bytes | None, sha256: str | None) -> Seen:
+    def _see(self, where: str, content: bytes | None, sha256: str | None) -> FileState:
         """Return the state of a file, also by what its digest doesn't cover."""
         seen = _see(where, content, sha256)
-        if content is None or seen is not Seen.SOUND:
+        if content is None or seen is not FileState.SOUND:
             return seen
         try:
             differs = self._differs(where, content)
         except ArchiveError:
-            return Seen.UNREADABLE
-        return Seen.CHANGED if differs else Seen.SOUND
+            return FileState.UNREADABLE
+        return FileState.CHANGED if differs else FileState.SOUND
 
     def _differs(self, where: str, content: bytes) -> str:
         """Describe how a document contradicts receipts, in what its digest doesn't cover.
@@ -581,15 +583,15 @@ class _Look:
             yield newest.topics if newest else {}, opened
 
 
-def _see(where: str, content: bytes | None, sha256: str | None) -> Seen:
+def _see(where: str, content: bytes | None, sha256: str | None) -> FileState:
     """Return the state of a file whose hash must be `sha256`; None accepts any hash."""
     if content is None:
-        return Seen.MISSING
+        return FileState.MISSING
     try:
         found = digest_of(where, content)
     except ValueError:
-        return Seen.UNREADABLE
-    return Seen.SOUND if sha256 in (None, found) else Seen.CHANGED
+        return FileState.UNREADABLE
+    return FileState.SOUND if sha256 in (None, found) else FileState.CHANGED
 
 
 def _read(path: UPath) -> bytes | None:

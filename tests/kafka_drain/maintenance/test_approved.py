@@ -19,7 +19,12 @@ from kafka_drain.archive.frozen_plan import Decision, FrozenPlan, State
 from kafka_drain.archive.frozen_plans import carrying_out, freeze, state_of
 from kafka_drain.config.pipeline import Pipeline
 from kafka_drain.errors import PlanChangedError
-from kafka_drain.maintenance.approved import Seen, freeze_maintenance, plan_approved, run_approved
+from kafka_drain.maintenance.approved import (
+    MaintenanceScope,
+    freeze_maintenance,
+    plan_approved,
+    run_approved,
+)
 from kafka_drain.maintenance.maintain import MaintenancePlan, plan_maintenance
 from kafka_drain.offsets import TopicPartition
 from kafka_drain.spark.submit import SparkApplication
@@ -238,21 +243,27 @@ def test_choose_deletions(made: MadeArchive) -> None:
     plan, _ = frozen_in(made)
     first, _ = (file.path for found in plan.deletions for file in found.files)
 
-    chosen = Seen(False, frozenset([first, "other"]), frozenset()).choose(plan)
+    chosen = MaintenanceScope(False, frozenset([first, "other"]), frozenset()).choose(plan)
     assert [file.path for found in chosen.deletions for file in found.files] == [first]
-    assert Seen(False, frozenset(), frozenset()).choose(plan).deletions == []
+    assert MaintenanceScope(False, frozenset(), frozenset()).choose(plan).deletions == []
 
 
 def test_choose_compactions(made: MadeArchive) -> None:
     """Of compactions that are planned again, those are chosen that were seen."""
     plan, frozen = frozen_in(made, retention_days=None)
     [compaction] = plan.compactions
-    seen = Seen.of(plan)
+    seen = MaintenanceScope.of(plan)
 
-    assert Seen.from_dict(frozen.seen) == seen == Seen.from_dict(seen.to_dict())
+    assert (
+        MaintenanceScope.from_dict(frozen.seen)
+        == seen
+        == MaintenanceScope.from_dict(seen.to_dict())
+    )
     assert seen.choose(plan) == plan
     assert seen.changes(plan) == []
-    other = Seen(False, frozenset(), frozenset([frozenset(compaction.group.replaces[1:])]))
+    other = MaintenanceScope(
+        False, frozenset(), frozenset([frozenset(compaction.group.replaces[1:])])
+    )
     assert other.choose(plan).compactions == []
     [said] = other.changes(plan)
     assert f"such as that of {sorted(compaction.group.replaces)[1]}" in said
@@ -267,7 +278,7 @@ ROLL, NO_ROLL = "it is 8 days old", ""
 def test_choose_roll(made: MadeArchive, rolls: bool, due: str) -> None:
     """A generation is closed only if that was seen; if it was closed since, that is said."""
     now = MaintenancePlan(made.archive, roll=due)
-    seen = Seen(rolls, frozenset(), frozenset())
+    seen = MaintenanceScope(rolls, frozenset(), frozenset())
 
     assert seen.choose(now).roll == (due if rolls else "")
     assert seen.changes(now) == ["the open generation was closed"] * (rolls and not due)
@@ -277,6 +288,6 @@ def test_choose_roll(made: MadeArchive, rolls: bool, due: str) -> None:
 def test_changes_waiting(made: MadeArchive, deletes: Sequence[str]) -> None:
     """A reprocess that was started holds files back: that is said if there were any."""
     now = MaintenancePlan(made.archive, waits_for="a reprocess was started")
-    seen = Seen(False, frozenset(deletes), frozenset())
+    seen = MaintenanceScope(False, frozenset(deletes), frozenset())
 
     assert seen.changes(now) == ["a reprocess was started"] * bool(deletes)

@@ -13,7 +13,7 @@ from kafka_drain.archive.erasures import read_erasures
 from kafka_drain.archive.frozen_plan import Decision, FrozenPlan
 from kafka_drain.errors import ArchiveError, PlanChangedError
 from kafka_drain.maintenance.approved_erasure import (
-    Seen,
+    ErasureScope,
     freeze_erasure,
     plan_approved,
     run_approved,
@@ -143,7 +143,7 @@ def test_plan_approved_other_salt(made: MadeArchive) -> None:
     assert len(read_erasures(made.root)) == 1
 
 
-SEEN = Seen(rolls=False, records={"a": 1, "b": 2}, rewrites=frozenset("abc"))
+SEEN = ErasureScope(rolls=False, records={"a": 1, "b": 2}, rewrites=frozenset("abc"))
 
 
 @pytest.mark.parametrize(
@@ -182,7 +182,7 @@ def test_seen_changes(was: dict[str, Any], now: dict[str, Any], changes: list[st
     seen = dataclasses.replace(SEEN, **was)
 
     assert seen.changes(dataclasses.replace(SEEN, **now)) == changes
-    assert Seen.from_dict(seen.to_dict()) == seen
+    assert ErasureScope.from_dict(seen.to_dict()) == seen
 
 
 def test_run_approved_other_cluster(made: MadeArchive) -> None:

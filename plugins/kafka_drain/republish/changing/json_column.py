@@ -51,7 +51,7 @@ class _Kind(NamedTuple):
     new: str = ""
 
 
-class Replaced(NamedTuple):
+class ReplacedColumn(NamedTuple):
     """What became of a column.
 
     Attributes:
@@ -92,7 +92,7 @@ class JsonColumn:
                     assert new is not None
                     self._kinds[kind] = _Kind(_whole(_with_field(path, value)), _TWO, value, new)
 
-    def replaced(self, column: pa.LargeBinaryArray, least: int = LEAST_ROWS) -> Replaced:
+    def replaced(self, column: pa.LargeBinaryArray, least: int = LEAST_ROWS) -> ReplacedColumn:
         """Return the column with the field replaced where that is certain.
 
         Args:
@@ -130,7 +130,7 @@ class JsonColumn:
                 break
         # Next time, first what was there most often.
         self._kinds = dict(sorted(self._kinds.items(), key=lambda item: -seen[item[0]]))
-        return Replaced(new, certain, there)
+        return ReplacedColumn(new, certain, there)
 
     def _joined(self, pieces: pa.LargeListArray, kind: _Kind) -> pa.LargeBinaryArray:
         """Return documents with the field replaced, given what is around its name."""
