@@ -1,4 +1,4 @@
-"""Asset events: which sealed segments a run publishes, and what its events and its summary say.
+"""Asset events: the sealed segments that a run publishes, its events and its summary.
 
 Each segment is published at least once. The notes are in the archive's folder `told`:
 `generations.json` says which receipts of generations were published, `windows/<key>.json` that a
@@ -35,7 +35,7 @@ Event = dict[str, Any]
 
 @dataclass(frozen=True)
 class Publication:
-    """What a run is to publish about an archive's generations.
+    """The part of an archive's generations that a run is to publish.
 
     Attributes:
         run: The run's id; None for a run that isn't repeated.
@@ -79,7 +79,7 @@ class Publication:
 
 
 def begin_publication(archive: Archive, run: str | None) -> Publication:
-    """Return what a run is to publish. Must be called before the run seals anything.
+    """Begin a run's publication. Must be called before the run seals anything.
 
     An archive without a note, such as one of an older release, gets one here: segments sealed
     before count as published, or as another run's. If the note can't be read, everything is
@@ -134,7 +134,7 @@ def _window_path(archive: Archive, receipt: Receipt) -> UPath:
 
 
 def segment_events(sealed: Iterable[Receipt]) -> list[Event]:
-    """Return what an asset event says about sealed segments, oldest first; none is left out.
+    """Return the entries of an asset event about sealed segments, oldest first; none is left out.
 
     Returns:
         receipts (the number that the entry covers; 1 unless there are very many), receipt (the

@@ -1,4 +1,4 @@
-"""Take a step of a cut-over: do what belongs to it, look, decide, and note what was seen."""
+"""Take a step of a cut-over: act, look, decide, and note the observation."""
 
 from __future__ import annotations
 
@@ -98,7 +98,7 @@ class CutOver:
         return follower_key(self.request.run_name)
 
     def history(self) -> list[CutOverDocument]:
-        """Return what was seen so far, oldest first."""
+        """Return the observations so far, oldest first."""
         return read_cut_over(self.archive.root, self.key)
 
     def take(self, step: CutOverStep, engine: RepublishEngine) -> CutOverDocument:
@@ -153,7 +153,7 @@ class CutOver:
         return document
 
     def go_back(self, *, apply: bool) -> CutOverDocument | None:
-        """Restore the groups' offsets in the target, and say what stays there.
+        """Restore the groups' offsets in the target, and say which records stay there.
 
         Args:
             apply: Whether to do it, and not only to say it.
@@ -217,7 +217,7 @@ class CutOver:
         history: list[CutOverDocument],
         engine: RepublishEngine,
     ) -> tuple[StepObservation, Mapping[TopicPartition, int], Mirror, list[CutOverGroupRow] | None]:
-        """Do what belongs to a step, as far as its conditions allow, and look."""
+        """Act as far as a step's conditions allow, and look."""
         checks = REQUIRED[step]
         if step in _SENDS and not seen.unready:
             self._mirror(engine)
@@ -263,7 +263,7 @@ class CutOver:
         return seen, source.ends, mirror, groups
 
     def _mirror(self, engine: RepublishEngine) -> None:
-        """Send what is sealed; a run that was killed is finished first."""
+        """Send sealed records; a run that was killed is finished first."""
         for _ in range(PASSES):
             republish = plan_republish(
                 self.archive, self.target, self.request.mirror, now=self.clock(), apply=True
@@ -368,7 +368,7 @@ class CutOver:
         return document
 
     def _sign(self, where: str, document: CutOverDocument) -> None:
-        """Sign what a step saw, as it is in the archive."""
+        """Sign a step's observation, as it is in the archive."""
         if self.signer is None:
             return
         # Not at the top: many cut-overs aren't signed.
@@ -385,7 +385,7 @@ class CutOver:
 
 
 def summary(document: CutOverDocument) -> str:
-    """Return what a step saw, in one line."""
+    """Return a step's observation in one line."""
     ends = sum(row.offset for row in document.ends)
     groups = "" if document.groups is None else f"; {len(document.groups):,} groups"
     return (

@@ -1,4 +1,4 @@
-"""The steps of a cut-over: what each one requires, and the way back from it. Opens nothing."""
+"""The steps of a cut-over: their conditions, and the way back from each. Opens nothing."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ REQUIRED: Mapping[CutOverStep, tuple[Check, ...]] = {
 
 @dataclass(frozen=True, slots=True)
 class StepObservation:
-    """What a step saw.
+    """Observations of a step.
 
     Attributes:
         unready: What has to happen before this step.
@@ -149,7 +149,7 @@ def checklist(history: Sequence[tuple[str, bool]]) -> dict[CutOverStep, StepStat
 
 
 def unready(step: CutOverStep, history: Sequence[tuple[str, bool]]) -> tuple[str, ...]:
-    """Return what has to happen before a step; nothing if it can be taken.
+    """Return the conditions that a step still lacks; none if it can be taken.
 
     Args:
         history: See `checklist`.

@@ -121,7 +121,7 @@ class DrainJob(SparkJob):
         return self.plan.generation or self.plan.archive.generation(1)
 
     def _write_notes(self, notes: Iterable[Mapping[str, Any]]) -> None:
-        """Write what Spark read of each batch, durably; Spark has written most of it already."""
+        """Write Spark's notes of each batch, durably; Spark has written most of it already."""
         write_notes(self.generation, notes)
 
     def watch(self) -> TopicWatch:
@@ -268,7 +268,7 @@ def check_drain(
 def check_beside_query(
     check: Callable[[], tuple[DrainJob, DrainSpec]], pause: float = 1.0
 ) -> tuple[DrainJob, DrainSpec]:
-    """Check a drain; where one may outlive its process, look again at what seems to be damage.
+    """Check a drain; where one may outlive its process, look again at apparent damage.
 
     A query that a killed process left may write between two reads. Real damage stays.
 
@@ -428,7 +428,7 @@ def run_drain(
     acknowledge_expired: Collection[str] = (),
     registry: SchemaRegistry | None = None,
 ) -> tuple[DrainPlan, dict[str, Any]]:
-    """Drain what Kafka holds now as the archive's only writer; skip Spark when nothing is new.
+    """Drain to Kafka's current end as the archive's only writer; skip Spark when nothing is new.
 
     Args:
         pipeline: The pipeline to drain.

@@ -62,7 +62,7 @@ from kafka_drain.storage.paths import is_local, is_of_volume, quoted, require_re
 
 @dataclass(frozen=True)
 class DrainPlan:
-    """What a drain will do.
+    """The plan of a drain.
 
     Attributes:
         snapshot: The archive's current state; None when this drain creates the archive.
@@ -163,7 +163,7 @@ def preflight(
     clock: Clock = utc_now,
     classify: Classify = classify_gaps,
 ) -> DrainPlan:
-    """Check that a drain can run, and return what it will do.
+    """Check that a drain can run, and return its plan.
 
     Args:
         pipeline: The pipeline to drain.

@@ -12,7 +12,7 @@ from kafka_drain.progress import duration_text
 
 @dataclass(frozen=True, slots=True)
 class Backlog:
-    """What Kafka holds of a pipeline's topics that isn't drained yet.
+    """The offsets of a pipeline's topics in Kafka that aren't drained yet.
 
     Attributes:
         lag: Number of offsets that a drain would read.

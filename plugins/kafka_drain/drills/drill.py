@@ -55,7 +55,7 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
 
 @dataclass(frozen=True)
 class DrillRequest:
-    """What a drill restores, and to where.
+    """A request for a drill: its sample, and its target.
 
     Attributes:
         sample: How the sample is chosen.
@@ -76,7 +76,7 @@ class DrillRequest:
 
 @dataclass(frozen=True)
 class DrillPlan:
-    """What a drill is going to restore.
+    """The plan of a drill.
 
     Attributes:
         snapshot: The archive.
@@ -150,7 +150,7 @@ def _milliseconds(time: datetime) -> int:
 
 @dataclass
 class _Drill:
-    """A drill in progress, and what it has found so far."""
+    """A drill in progress, and its results so far."""
 
     archive: Archive
     cluster: KafkaCluster
@@ -168,7 +168,7 @@ class _Drill:
     left: list[str] = field(default_factory=list)
 
     def attempt(self, step: Step, do: Callable[[], T]) -> T | None:
-        """Do a step, unless an earlier one failed; what fails becomes a problem."""
+        """Do a step, unless an earlier one failed; a failure becomes a problem."""
         if self.problems:
             return None
         try:

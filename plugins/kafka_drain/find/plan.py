@@ -1,4 +1,4 @@
-"""Which files can hold what is looked for, and in which order they are read. Opens nothing."""
+"""The files that can hold a match, and the order in which they are read. Opens nothing."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _POSITION = re.compile(
 
 
 class Content(Protocol):
-    """What a file holds of one partition, by its receipt or by itself."""
+    """A file's records of one partition, by its receipt or by itself."""
 
     @property
     def tp(self) -> TopicPartition:
@@ -74,7 +74,7 @@ class Position:
 
     @classmethod
     def parse(cls, text: str) -> Position:
-        """Parse what `str` gives.
+        """Parse the text of `str`.
 
         Raises:
             ConfigError: When it isn't that.
@@ -137,7 +137,7 @@ def parts_of(
     criteria: Criteria,
     after: Position | None = None,
 ) -> list[Part]:
-    """Return what can hold a match according to topics, partitions, offsets and times.
+    """Return the parts that can hold a match according to topics, partitions, offsets and times.
 
     Args:
         files: The files that readers use, each with what it holds.

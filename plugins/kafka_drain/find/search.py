@@ -128,7 +128,7 @@ class Search:
     _ticker: Ticker = field(init=False, repr=False)
 
     def payloads(self) -> Payloads:
-        """Return what decodes the records, with the schemas that the archive keeps."""
+        """Return the decoder of the records, with the archive's schemas."""
         root = self.archive.root
         return Payloads(archived_schemas(read_document(root), read_schemas(root)))
 
@@ -180,7 +180,7 @@ class Search:
         self.is_complete = True
 
     def _contents(self, file: ArchiveFile) -> Sequence[Content]:
-        """Return what a file holds; one that no receipt describes yet is read."""
+        """Return the contents of a file; one that no receipt describes yet is read."""
         if file.sealed is not None:
             return file.sealed.contents
         with _named(file):
@@ -294,7 +294,7 @@ class Search:
 
 
 def _is_unproven(file: ArchiveFile) -> bool:
-    """Return whether nothing proves what a Parquet file says of itself."""
+    """Return whether nothing proves a Parquet file's own statistics."""
     is_proven = file.sealed is not None and file.sealed.index_sha256 is not None
     return file.file_format == "parquet" and not is_proven
 

@@ -29,7 +29,7 @@ SETTINGS = (
 
 @dataclass(frozen=True)
 class MaintenanceScope:
-    """What a maintenance does, by the files that it does it to.
+    """The files that a maintenance changes.
 
     Attributes:
         rolls: Whether it closes the open generation.
@@ -43,7 +43,7 @@ class MaintenanceScope:
 
     @classmethod
     def of(cls, plan: MaintenancePlan) -> MaintenanceScope:
-        """Return what a plan does."""
+        """Return the scope of a plan."""
         return cls(
             rolls=bool(plan.roll),
             deletes=frozenset(file.path for found in plan.deletions for file in found.files),
@@ -52,7 +52,7 @@ class MaintenanceScope:
 
     @classmethod
     def from_dict(cls, document: Mapping[str, Any]) -> MaintenanceScope:
-        """Read what `to_dict` wrote."""
+        """Parse a document from `to_dict`."""
         return cls(
             rolls=document["rolls"],
             deletes=frozenset(document["deletes"]),
@@ -68,7 +68,7 @@ class MaintenanceScope:
         }
 
     def choose(self, plan: MaintenancePlan) -> MaintenancePlan:
-        """Return the part of a plan that was seen: what has become due since isn't done."""
+        """Return the approved part of a plan: actions that have become due since aren't taken."""
         deletions = [
             replace(found, files=[file for file in found.files if file.path in self.deletes])
             for found in plan.deletions
@@ -85,7 +85,7 @@ class MaintenanceScope:
         )
 
     def changes(self, now: MaintenancePlan) -> list[str]:
-        """Return what has changed, as parts of a sentence; empty if nothing has.
+        """Return the changes, as parts of a sentence; empty if there are none.
 
         Args:
             now: The plan, made again for the time at which this one was made.
@@ -108,7 +108,7 @@ class MaintenanceScope:
 
 
 def settings_of(pipeline: Pipeline) -> dict[str, Any]:
-    """Return a pipeline's keys that decide what maintenance does."""
+    """Return the pipeline's keys that decide about maintenance."""
     return {name: getattr(pipeline, name) for name in SETTINGS}
 
 
@@ -139,7 +139,7 @@ def freeze_maintenance(
 def plan_approved(
     pipeline: Pipeline, plan_id: str, *, now: datetime
 ) -> tuple[MaintenancePlan, FrozenPlan, Decision]:
-    """Load a frozen plan, if it would still do what was seen; see `approved`.
+    """Load a frozen plan if its scope is still the approved one; see `approved`.
 
     Raises:
         KafkaDrainError: As `approved` and `plan_maintenance` do.
@@ -163,7 +163,7 @@ def plan_approved(
 def run_approved(
     pipeline: Pipeline, cluster: KafkaCluster, runner: SparkRunner, frozen: FrozenPlan, *, run: str
 ) -> dict[str, Any]:
-    """Carry out a frozen plan that `plan_approved` has accepted, or what is left of it.
+    """Carry out a frozen plan that `plan_approved` has accepted, or the rest of it.
 
     Returns:
         As `run_maintenance` does.

@@ -34,7 +34,7 @@ from kafka_drain.spark.engine import SparkRunner
 
 @dataclass(frozen=True)
 class ErasureScope:
-    """What an erasure does, by the files that it does it to.
+    """The files that an erasure changes.
 
     Attributes:
         rolls: Whether it closes the open generation.
@@ -48,7 +48,7 @@ class ErasureScope:
 
     @classmethod
     def of(cls, plan: ErasurePlan) -> ErasureScope:
-        """Return what a plan does."""
+        """Return the scope of a plan."""
         return cls(
             rolls=plan.rolls,
             records={found.file.path: found.number for found in plan.found},
@@ -57,7 +57,7 @@ class ErasureScope:
 
     @classmethod
     def from_dict(cls, document: Mapping[str, Any]) -> ErasureScope:
-        """Read what `to_dict` wrote."""
+        """Parse a document from `to_dict`."""
         return cls(
             rolls=document["rolls"],
             records=dict(document["records"]),
@@ -73,7 +73,7 @@ class ErasureScope:
         }
 
     def changes(self, now: ErasureScope) -> list[str]:
-        """Return what has changed, as parts of a sentence; empty if nothing has.
+        """Return the changes, as parts of a sentence; empty if there are none.
 
         Args:
             now: What the same erasure would do now.
@@ -134,7 +134,7 @@ def freeze_erasure(
 def plan_approved(
     pipeline: Pipeline, plan_id: str, *, now: datetime
 ) -> tuple[ErasurePlan, FrozenPlan, Decision]:
-    """Load a frozen plan, if it would still do what was seen; see `approved`.
+    """Load a frozen plan if its scope is still the approved one; see `approved`.
 
     Raises:
         KafkaDrainError: As `approved` and `plan_document` do.
@@ -152,7 +152,7 @@ def plan_approved(
 def run_approved(
     pipeline: Pipeline, cluster: KafkaCluster, runner: SparkRunner, frozen: FrozenPlan, *, run: str
 ) -> dict[str, Any]:
-    """Carry out a frozen plan that `plan_approved` has accepted, or what is left of it.
+    """Carry out a frozen plan that `plan_approved` has accepted, or the rest of it.
 
     Returns:
         As `run_erasure` does.
@@ -212,7 +212,7 @@ def plan_text(plan: ErasurePlan) -> str:
 
 
 def _named(document: ErasureDocument) -> str:
-    """Return what an erasure names, without what is secret of it."""
+    """Return the targets of an erasure, without its secrets."""
     counts = [
         f"{len(names):,} {what}"
         for names, what in ((document.keys, "keys"), (document.headers, "headers"))

@@ -201,7 +201,7 @@ def row_groups(size: int, records: int, block: str | None = None) -> dict[str, s
 def finish_compaction(
     archive: Archive, compaction: Compaction, job: WindowJob, *, run: str
 ) -> Receipt:
-    """Prove that the new files hold what the old receipts say, each once, and seal them."""
+    """Prove that the new files hold the records of the old receipts, each once, and seal them."""
     result, files, findings = read_written(job)
     snapshot = archive.snapshot()
     group, window = compaction.group, job.window
@@ -240,7 +240,7 @@ def _all_read(result: Mapping[str, Any]) -> str:
 
 
 def _refuse_changed(archive: Archive, compaction: Compaction) -> None:
-    """Refuse if a file that Spark read differs from what was sealed: there is no other evidence.
+    """Refuse if a file that Spark read has changed since it was sealed: no other evidence exists.
 
     Raises:
         ManifestInvalidError: Names the files; nothing was sealed, and nothing is removed.

@@ -56,7 +56,7 @@ class HeldLease:
 
     @property
     def state(self) -> Takeover:
-        """What may be done about it, judged without watching it."""
+        """The state of the lease, judged without watching it."""
         return self.found.takeover(self.seen_at, _LASTS)
 
     def to_dict(self) -> dict[str, Any]:

@@ -328,7 +328,7 @@ def _errors(row: ArchiveRow) -> list[Remedy]:
 
 
 def _first_finding(row: ArchiveRow) -> str:
-    """Return what makes an archive incomplete, in a few words; empty if nothing does."""
+    """Return the first reason why an archive is incomplete, in a few words; empty if it isn't."""
     found = _errors(row)
     if row.verdict != "findings" or not found:
         return ""

@@ -115,7 +115,7 @@ def note_name(generation: Generation, batch: int) -> str:
 
 
 def write_notes(generation: Generation, notes: Iterable[Mapping[str, Any]]) -> None:
-    """Write what Spark read of each batch.
+    """Write notes of the records that Spark read in each batch.
 
     Args:
         generation: The generation of the batches.
@@ -128,7 +128,7 @@ def write_notes(generation: Generation, notes: Iterable[Mapping[str, Any]]) -> N
 
 
 def is_noted(generation: Generation, batch: int) -> bool:
-    """Return whether a readable note says what Spark read of a batch."""
+    """Return whether a batch has a readable note."""
     return _note(generation, batch) is not None
 
 
@@ -138,7 +138,7 @@ def _note(generation: Generation, batch: int) -> BatchNote | None:
 
 
 def noted_content(generation: Generation, part: Segment) -> BatchNote | None:
-    """Return what Spark read of a segment, according to the drains' notes.
+    """Return the content that Spark read of a segment, according to the drains' notes.
 
     Returns:
         None when a drain was killed before it could write its note, when a note can't be read (a

@@ -43,7 +43,7 @@ Find = Callable[[Sequence[OffsetRange]], Sequence[OffsetRange]]
 
 @dataclass(frozen=True, slots=True)
 class LogContents:
-    """What a `read_uncommitted` consumer comes across.
+    """The records and markers that a `read_uncommitted` consumer comes across.
 
     Attributes:
         records: The offsets at which it finds records.
@@ -171,7 +171,7 @@ class _Looker:
     def look(
         self, tp: TopicPartition, ranges: Iterable[OffsetRange], *, most: int | None
     ) -> LogContents:
-        """Return what is at offsets within sorted disjoint ranges.
+        """Return the records and markers at offsets within sorted disjoint ranges.
 
         Args:
             most: How many gaps to read batch by batch, if that is what it takes; None for all.

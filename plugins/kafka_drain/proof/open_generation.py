@@ -1,4 +1,4 @@
-"""The generation that drains append to: what is read of it, of its files and of Kafka."""
+"""The generation that drains append to, read from its folder, its files and Kafka."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ ReadAgain = Callable[[Identity, SegmentFiles], Reread | None]
 
 @dataclass(frozen=True)
 class OpenGeneration:
-    """What was read of the open generation.
+    """The open generation, as read.
 
     Attributes:
         state: Its manifest, checkpoint and newest receipt.
@@ -85,7 +85,7 @@ class OpenGeneration:
 
 @dataclass(frozen=True)
 class Answers:
-    """What a closer look, and Kafka, say of what was found.
+    """The results of a closer look, and of questions to Kafka.
 
     Attributes:
         gaps: Missing offsets with their reasons.
@@ -237,7 +237,7 @@ def look_closer(
 def ask_kafka_now(
     cluster: KafkaCluster, found: OpenGeneration, answers: Answers
 ) -> tuple[dict[TopicPartition, KafkaBounds], dict[str, str]]:
-    """Ask Kafka what it holds of the generation's partitions, and the ids of the topics read.
+    """Ask Kafka for the offsets of the generation's partitions, and the ids of the topics read.
 
     Returns:
         The bounds of each partition whose topic is still the same, and topic ids by topic.

@@ -131,7 +131,7 @@ class Report:
 
     @property
     def offsets(self) -> int:
-        """Number of drained offsets, including gaps, but not what lies between segments."""
+        """Number of drained offsets, including gaps, but not those between segments."""
         return sum(row.end - row.start - count(row.not_archived) for row in self.rows.values())
 
     def add_sealed(self, generation: Generation, receipt: Receipt | None, receipts: int) -> None:
@@ -182,7 +182,7 @@ class Report:
         gaps: Sequence[Gap],
         listed: tuple[int, int],
     ) -> None:
-        """Add what a generation drained and what wasn't sealed before.
+        """Add a generation's drained batches that weren't sealed before.
 
         Args:
             topic_ids: Topic ids by topic.
@@ -269,7 +269,7 @@ class Report:
         ]
 
     def add_windows(self, checked: CheckedWindows, index: Index | None = None) -> None:
-        """Add the sealed windows, and what is wrong with their files.
+        """Add the sealed windows, and the findings about their files.
 
         Args:
             checked: The windows that were looked at.

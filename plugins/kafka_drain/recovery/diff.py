@@ -1,4 +1,4 @@
-"""Compare what an archive knows of its cluster with a target cluster. Opens nothing.
+"""Compare the archived description of a cluster with a target cluster. Opens nothing.
 
 Nothing is ever deleted on a target: what only the target has is left.
 """
@@ -32,7 +32,7 @@ from kafka_drain.recovery.safety import lowered_by, opened_by
 
 
 class Action(str, Enum):
-    """What is to be done about a difference."""
+    """The action for a difference."""
 
     ADD = "add"
     CHANGE = "change"
@@ -46,7 +46,7 @@ class Action(str, Enum):
 
 
 class Kind(str, Enum):
-    """What a difference is about; the first three can be applied."""
+    """The kind of a difference; the first three can be applied."""
 
     TOPICS = "topics"
     CONFIGS = "configs"
@@ -116,7 +116,7 @@ class Difference:
 
 @dataclass(frozen=True)
 class Archived:
-    """What an archive knows of its cluster; each part as of its newest description.
+    """An archive's description of its cluster; each part as of its newest one.
 
     Attributes:
         settings: Topics, ACLs, users and brokers; topics also as they were before they were
@@ -299,7 +299,7 @@ def _configs(
     target: TargetCluster,
     commands: Commands,
 ) -> Iterator[Difference]:
-    """Yield what differs of a topic's settings."""
+    """Yield the differences of a topic's settings."""
     values = target.values.get(topic.name, {})
     # A broker lists every setting that it knows.
     unknown = {
@@ -356,7 +356,7 @@ def _set_back(
     there: TopicState,
     commands: Commands,
 ) -> Iterator[Difference]:
-    """Yield the row that ends what a restore has set: all of it at once, or nothing."""
+    """Yield the difference that undoes a restore's settings: all of them at once, or nothing."""
     back = {setting: wanted.get(setting) for setting in kept}
     back = {setting: value for setting, value in back.items() if value != kept[setting]}
     if not back:
@@ -395,7 +395,7 @@ def _changed(
     *,
     awaits: bool,
 ) -> Iterator[Difference]:
-    """Yield what differs of one archived setting."""
+    """Yield the difference of one archived setting."""
     now = values.get(fitted.name, there.effective.get(fitted.name))
     if now == fitted.value:
         return
@@ -495,7 +495,7 @@ def _group(
     *,
     is_known: bool,
 ) -> Difference:
-    """Return what became of a group: whether its offsets are translated, or how that is done."""
+    """Return a group's difference: whether its offsets are translated, or how that is done."""
     notes = []
     placed: set[TopicPartition] = set()
     runs: list[str] = []

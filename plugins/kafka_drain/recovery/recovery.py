@@ -50,7 +50,7 @@ class RecoveryPlan:
 
 
 def read_archived(archive: Archive, at: datetime | None) -> Archived:
-    """Read what an archive knows of its cluster.
+    """Read an archive's description of its cluster.
 
     Args:
         at: Descriptions that aren't later count; None for the newest.
@@ -136,7 +136,7 @@ def _before_restores(snapshot: Snapshot, topics: Collection[TopicState]) -> tupl
 def _described_before(
     snapshot: Snapshot, partitions: Mapping[str, int]
 ) -> list[tuple[TopicState, str]]:
-    """Return topics as they were before the description that counts, and from what that is known.
+    """Return topics as they were before the description that counts, and its source.
 
     Args:
         snapshot: The archive.
@@ -168,7 +168,7 @@ def _described_before(
 
 
 def read_restored(root: UPath, cluster_id: str) -> Restored:
-    """Read what an archive's republishes have restored to a cluster; those of drills don't count.
+    """Read the restores of an archive's republishes to a cluster; those of drills don't count.
 
     Args:
         root: Where the runs keep their state: the archive's folder, or another.
@@ -208,7 +208,7 @@ def read_restored(root: UPath, cluster_id: str) -> Restored:
 def plan_recovery(
     archive: Archive, cluster: KafkaCluster, commands: Commands, at: datetime | None = None
 ) -> RecoveryPlan:
-    """Compare what an archive knows of its cluster with a target; changes nothing.
+    """Compare an archive's description of its cluster with a target; changes nothing.
 
     Args:
         cluster: The target.
@@ -252,7 +252,7 @@ def plan_recovery(
 
 
 def _refused(cluster: KafkaCluster, topic: TopicState) -> dict[str, str]:
-    """Return which of a missing topic's settings the target refuses."""
+    """Return a missing topic's settings that the target refuses."""
     asked = TopicSettings(
         topic.partitions,
         min(topic.replication_factor, cluster.brokers()),
@@ -268,7 +268,7 @@ def _refused(cluster: KafkaCluster, topic: TopicState) -> dict[str, str]:
 def _refused_changes(
     changes: ClusterChanges, topic: TopicState, values: Mapping[str, str]
 ) -> dict[str, str]:
-    """Return which of an archived topic's settings the target refuses for the one it has."""
+    """Return an archived topic's settings that the target refuses for the one it has."""
     differing = {
         name: value
         for name, value in topic.effective.items()
@@ -281,7 +281,7 @@ def _refused_changes(
 
 
 def _keeping(cluster: KafkaCluster, missing: list[TopicState]) -> Mapping[str, str]:
-    """Return what the target takes of the settings that a restore needs."""
+    """Return the settings for a restore that the target takes."""
     for topic in missing:
         replicas = min(topic.replication_factor, cluster.brokers())
         with suppress(AuthorizationError):

@@ -88,7 +88,7 @@ def plan_approved(
     apply: bool,
     hash_key: bytes = b"",
 ) -> tuple[Republish, FrozenPlan]:
-    """Load a frozen plan, if it would still send what was seen.
+    """Load a frozen plan, if it would still send the approved records.
 
     A run that has started is resumed, and one that has ended sends nothing more.
 

@@ -196,7 +196,7 @@ def plan_republish(
 
 
 def _asked_change(request: RepublishRequest, hash_key: bytes) -> Change | None:
-    """Return what is dropped and changed, with the function and the key; None for nothing.
+    """Return the requested change, with its function and key; None for none.
 
     Raises:
         ConfigError: When the function can't be imported, or the key is missing or too short.
@@ -332,7 +332,7 @@ class Republish:
         return self.cluster.config.for_librdkafka()
 
     def execute(self, engine: RepublishEngine, clock: Callable[[], datetime]) -> dict[str, Any]:
-        """Send what hasn't been sent yet, verify it, and write the receipt.
+        """Send the rest, verify it, and write the receipt.
 
         Args:
             engine: Sends groups of jobs, or the whole plan through Spark's own sink.
@@ -526,7 +526,7 @@ class Republish:
         return sorted(groups.values(), key=lambda jobs: -sum(job.records for job in jobs))
 
     def _change_of(self, plan: RepublishPlan) -> Change | None:
-        """Return the plan's change, with what isn't in the plan: the key, the function's folder."""
+        """Return the plan's change, completed by the key and the function's folder."""
         if plan.change is None:
             return None
         assert self.change is not None

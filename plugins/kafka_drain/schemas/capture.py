@@ -41,7 +41,7 @@ from kafka_drain.schemas.wire_format import count_ids
 
 @dataclass(frozen=True)
 class Capture:
-    """What a capture found.
+    """The result of a capture.
 
     Attributes:
         document: What the archive keeps now.
@@ -70,7 +70,7 @@ class Capture:
 
 
 def read_document(root: UPath) -> RegistryDocument:
-    """Return what an archive keeps; an empty document if it keeps nothing."""
+    """Return the archived schemas; an empty document if there are none."""
     try:
         return RegistryDocument.read(root / REGISTRY)
     except (FileNotFoundError, NotADirectoryError):
@@ -85,7 +85,7 @@ def capture_schemas(
     subjects: Iterable[str] = (),
     writes: bool = True,
 ) -> Capture:
-    """Read the ids of newly drained records, and keep what the registry has of their subjects.
+    """Read the ids of newly drained records, and archive the registry's subjects for them.
 
     Args:
         registry: The registry of the records' schemas.
@@ -157,7 +157,7 @@ class _Asked:
     notes: list[str] = field(default_factory=list)
 
     def ask(self, document: RegistryDocument, wanted: Iterable[str]) -> None:
-        """Read subjects, those of the ids in the records, and what they refer to."""
+        """Read subjects, those of the ids in the records, and their references."""
         known = dict(self.found)
         names = dict.fromkeys([*known, *wanted])
         try:

@@ -56,7 +56,7 @@ class Restore:
     ids: str
 
     def plan(self) -> RestorePlan:
-        """Compare what the archive keeps with the target; change nothing.
+        """Compare the archive's schemas with the target; change nothing.
 
         Raises:
             ArchiveError: When the archive keeps no schemas.
@@ -100,7 +100,7 @@ class Restore:
         return RestorePlan(self.registry.url, self.ids, steps, held, refusals, notes)
 
     def apply(self, plan: RestorePlan, *, now: datetime) -> SchemaMapDocument:
-        """Register what is missing, set the subjects' settings, and write the map.
+        """Register missing schemas, set the subjects' settings, and write the map.
 
         Raises:
             ConfigError: When the plan has refusals, the target refuses a schema, or it gives one
@@ -230,7 +230,7 @@ def _held(subjects: Subjects, name: str) -> TargetSubject:
 
 
 def rows_of(plan: RestorePlan) -> Sequence[tuple[str, int, int, str]]:
-    """Return the plan as rows: subject, version, id, and what happens."""
+    """Return the plan as rows: subject, version, id, and action."""
     return [
         (
             step.subject,

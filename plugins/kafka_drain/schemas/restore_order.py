@@ -1,4 +1,4 @@
-"""Decide what a restore of schemas registers, and in which order. Opens nothing."""
+"""Decide which schemas a restore registers, and in which order. Opens nothing."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class PlannedVersion:
 
 @dataclass(frozen=True)
 class TargetSubject:
-    """What a target registry holds of a subject.
+    """A subject in a target registry.
 
     Attributes:
         versions: Its versions, deleted ones too.
@@ -57,7 +57,7 @@ class TargetSubject:
 
 @dataclass(frozen=True)
 class RestorePlan:
-    """What a restore does.
+    """The plan of a restore.
 
     Attributes:
         url: The target registry's URL.
@@ -190,7 +190,7 @@ def taken_ids(steps: Iterable[PlannedVersion], target_ids: Collection[int]) -> l
 def target_references(
     schema: RegisteredRow, found: Mapping[Place, RegisteredSchema]
 ) -> list[ReferenceRow] | None:
-    """Return what a schema refers to in the target's versions; None if the target lacks one."""
+    """Return a schema's references in the target's versions; None if the target lacks one."""
     references = []
     for row in schema.references:
         target = found.get((row.subject, row.version))

@@ -110,7 +110,7 @@ class SchemaIds:
 
     @classmethod
     def from_dict(cls, document: Mapping[str, Any]) -> SchemaIds:
-        """Read what `to_dict` wrote."""
+        """Parse a document from `to_dict`."""
         ids = {int(old): new for old, new in document["ids"].items()}
         return cls(ids, document["guids"], frozenset(document["kept"]))
 

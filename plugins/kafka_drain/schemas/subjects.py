@@ -1,4 +1,4 @@
-"""Subjects of a Schema Registry: what they hold, and how schemas are registered."""
+"""Subjects of a Schema Registry: their versions, and how schemas are registered."""
 
 from __future__ import annotations
 
@@ -129,7 +129,7 @@ class Subjects:
 
 
 def read_subject(subjects: Subjects, name: str, known: SubjectRow | None) -> SubjectRow | None:
-    """Return what a subject holds; versions that are known aren't fetched again.
+    """Return the content of a subject; versions that are known aren't fetched again.
 
     A version that the registry no longer has is kept: the archive may hold its values.
 

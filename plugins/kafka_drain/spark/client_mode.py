@@ -126,7 +126,7 @@ class SparkProcess:
             process.kill()
 
     def _what(self) -> str:
-        """Return what runs, for messages."""
+        """Return the name of the running jobs, for messages."""
         return "spark-submit"
 
     def _private(self) -> Path:
@@ -200,7 +200,7 @@ class SparkSubmit(SparkProcess):
 
 
 def read_spark_line(printed: str) -> Line:
-    """Return a line that an application printed as what it means; nothing else reads its text."""
+    """Parse a line of an application's output; nothing else reads its text."""
     text = printed.rstrip("\n")
     if progress := read_progress_line(text):
         return progress

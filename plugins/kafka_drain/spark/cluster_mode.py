@@ -119,7 +119,7 @@ class SparkCluster(SparkSubmit):
         return self._known
 
     def __call__(self, application: SparkApplication) -> None:
-        """Run an application: follow what is found of it, and submit the rest.
+        """Run an application: follow its running jobs, and submit the rest.
 
         Raises:
             SparkJobError: When it failed.
@@ -232,7 +232,7 @@ class SparkCluster(SparkSubmit):
         return self._id
 
     def _submit(self, command: Sequence[str], environment: Mapping[str, str]) -> int:
-        """Run spark-submit, and say what it warns of; if it fails, the last that it printed."""
+        """Run spark-submit, and pass on its warnings; if it fails, its last lines."""
         self._start(command, environment, heard=True)
         process, last = self._process, deque[Line](maxlen=LAST_LINES)
         assert process is not None
@@ -263,7 +263,7 @@ class SparkCluster(SparkSubmit):
         return found[0].id
 
     def poll(self, application_id: str) -> bool:
-        """Hear what the driver has printed; return whether the application has ended.
+        """Read the driver's new output; return whether the application has ended.
 
         Raises:
             SparkJobError: When it failed or was cancelled, or the cluster manager has been silent

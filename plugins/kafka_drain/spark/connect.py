@@ -124,7 +124,7 @@ _AWAY = {
 
 
 def refusal(message: str) -> str | None:
-    """Return what it means that a server doesn't accept a client; None for another error.
+    """Return the meaning of a server's refusal of a client; None for another error.
 
     Args:
         message: What gRPC says.
@@ -136,5 +136,5 @@ def refusal(message: str) -> str | None:
 
 
 def absence(message: str) -> str | None:
-    """Return what it means that no server answers; None if that isn't what gRPC says."""
+    """Return the reason why no server answers; None if gRPC says something else."""
     return next((means for said, means in _AWAY.items() if said in message), None)

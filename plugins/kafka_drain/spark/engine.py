@@ -1,4 +1,4 @@
-"""What an engine is: it submits Spark applications, polls and cancels them, and finds them again.
+"""Engines: they submit Spark applications, poll and cancel them, and find them again.
 
 Three implement it: spark-submit in client mode and the client of a Spark Connect server
 (`client_mode`), whose applications are child processes, and spark-submit in cluster mode
@@ -116,7 +116,7 @@ StartEarly = Callable[["SparkApplication"], AbstractContextManager[None]]
 
 @dataclass(frozen=True)
 class FindingRunner:
-    """A runner that finds again what it runs.
+    """A runner that finds its applications again.
 
     Attributes:
         run: Runs an application.
@@ -136,7 +136,7 @@ class FindingRunner:
 
 
 def find_again(runner: object, application: SparkApplication) -> StartedApplication | None:
-    """Return what a runner finds of an earlier process; nothing if it is just a function.
+    """Return a runner's application of an earlier process; None if it is just a function.
 
     Raises:
         LockedError: As `Engine.find` does.
@@ -147,7 +147,7 @@ def find_again(runner: object, application: SparkApplication) -> StartedApplicat
 
 
 def stop_running(runner: object) -> None:
-    """Stop what a runner runs, from another thread; does nothing if it is just a function."""
+    """Stop a runner's application, from another thread; does nothing if it is just a function."""
     stop: Callable[[], object] | None = getattr(runner, "stop", None)
     if stop is not None:
         stop()
@@ -155,7 +155,7 @@ def stop_running(runner: object) -> None:
 
 @contextmanager
 def started_early(runner: object, application: SparkApplication) -> Iterator[None]:
-    """Let a runner start early what it is about to run; nothing if it is just a function."""
+    """Let a runner start an application early; does nothing if it is just a function."""
     early: StartEarly | None = getattr(runner, "early", None)
     if early is None:
         yield

@@ -53,7 +53,7 @@ _PLACE: ContextVar[DriverPlace] = ContextVar("place", default=DriverPlace.HERE)
 
 @contextmanager
 def for_master(master: str, deploy_mode: str = "client") -> Iterator[None]:
-    """Say which master the applications are for that the body prepares.
+    """Prepare applications for a master in the body.
 
     On Spark Connect, this machine needs neither Java nor jars.
     """
@@ -65,7 +65,7 @@ def for_master(master: str, deploy_mode: str = "client") -> Iterator[None]:
 
 
 def may_outlive() -> bool:
-    """Return whether what `for_master` named runs on when the process that started it is killed."""
+    """Return whether jobs on `for_master`'s master survive the process that started them."""
     return _PLACE.get() is not DriverPlace.HERE
 
 
@@ -326,7 +326,7 @@ def _for_connect(
     folder: Path,
     fixed: Mapping[str, str],
 ) -> SparkApplication:
-    """Assemble an application for a Spark Connect server: what concerns its Java isn't ours."""
+    """Assemble an application for a Spark Connect server, whose Java isn't ours to configure."""
     if pipeline.jars:
         raise ConfigError(
             "jars in the pipeline have no effect on a Spark Connect server, which loads its own "

@@ -51,7 +51,7 @@ class Retention:
 
 @dataclass(frozen=True, slots=True)
 class ObjectLock:
-    """What a store says of an object.
+    """An object's lock according to its store.
 
     Attributes:
         bytes: Its size.
@@ -84,7 +84,7 @@ class Locked:
 
     @classmethod
     def of(cls, held: Iterable[ObjectLock], now: datetime) -> Locked:
-        """Return what is locked of some objects."""
+        """Return the locks among some objects."""
         locked = [each for each in held if each.is_locked(now)]
         held_back = sum(each.on_hold for each in locked)
         ends = [

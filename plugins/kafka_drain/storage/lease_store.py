@@ -90,7 +90,7 @@ class LeaseStore(Protocol):
 
     @property
     def path(self) -> UPath:
-        """What messages name."""
+        """The path for messages."""
 
     def read(self) -> Stored | None:
         """Read the lease; None if there is none.

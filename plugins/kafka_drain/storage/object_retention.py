@@ -193,7 +193,7 @@ def gcs_retention(asked: Retention) -> dict[str, str]:
 
 
 def creation_options(path: UPath, retention: Retention) -> dict[str, Any]:
-    """Return what fsspec's `pipe_file` is told, on S3 or Azure, to create an object locked."""
+    """Return the options of fsspec's `pipe_file`, on S3 or Azure, to create an object locked."""
     if path.protocol in ("abfs", "abfss"):
         return {"immutability_policy": _azure_policy(retention)}
     return {
@@ -322,7 +322,7 @@ def retain(
 
 
 class StoreLocks:
-    """What a store says of an archive's files: each is asked for once in a run.
+    """A store's locks on an archive's files: each is asked for once in a run.
 
     Args:
         root: The archive's folder; no file of a local one is locked.
@@ -336,7 +336,7 @@ class StoreLocks:
         self._known: dict[str, ObjectLock] = {}
 
     def held(self, paths: Iterable[str]) -> dict[str, ObjectLock]:
-        """Return what is said of files, relative to the archive; those that are gone are left out.
+        """Return the locks on files, relative to the archive; those that are gone are left out.
 
         Raises:
             Exception: Of the store's package, when it can't be asked.
@@ -351,7 +351,7 @@ class StoreLocks:
         return {path: self._known[path] for path in wanted if path in self._known}
 
     def locked(self, paths: Iterable[str]) -> dict[str, ObjectLock]:
-        """Return which of some files the store refuses to delete now."""
+        """Return the files that the store refuses to delete now."""
         if not can_lock(self._root):
             return {}
         now = self._clock()
@@ -371,7 +371,7 @@ class StoreLocks:
 
 
 def locked_in(folder: UPath) -> Locked:
-    """Return which files of a folder, that nobody uses, the store refuses to delete or hide now.
+    """Return the unused files of a folder that the store refuses to delete or hide now.
 
     In S3's buckets that lock, a deletion hides: the locked version stays behind a marker.
     """

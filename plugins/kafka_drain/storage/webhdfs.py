@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 
 class Meaning(Enum):
-    """What a NameNode or a DataNode says."""
+    """The meaning of a NameNode's or a DataNode's answer."""
 
     #: It did what it was asked.
     DONE = "done"
@@ -85,7 +85,7 @@ _TAKING_OVER = (0.5, 1.0, 2.0, 4.0, 8.0)
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What was answered.
+    """An answer.
 
     Attributes:
         meaning: In short.
@@ -97,7 +97,7 @@ class Answer:
 
 
 def meaning_of(status: int, content: bytes) -> Answer:
-    """Return what a response means.
+    """Return the meaning of a response.
 
     Args:
         status: HTTP's.
@@ -287,7 +287,7 @@ class WebHdfs:
         *,
         named: str = "",
     ) -> bytes:
-        """Ask a NameNode where content is, or goes, and transfer it; return what comes back."""
+        """Ask a NameNode for a content's address, and transfer it; return the response."""
         from requests import RequestException
 
         named = named or path

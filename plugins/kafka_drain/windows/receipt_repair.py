@@ -1,4 +1,4 @@
-"""Repair sealed documents: restore what the journal names, move aside what nothing names.
+"""Repair sealed documents: restore those that the journal names, move aside the others.
 
 Sealed means named: by the journal, by a later receipt, or by the window that contains compacted
 segments. A receipt that nothing names was never sealed: a power failure, or a kill on a file
@@ -67,7 +67,7 @@ class RepairAction(Enum):
 def judge_sealed(
     seen: FileState, *, is_named: bool, has_copy: bool, may_forget: bool
 ) -> RepairAction:
-    """Decide what to do with a receipt, or with a document that receipts depend on.
+    """Return the action for a receipt, or for a document that receipts depend on.
 
     Args:
         seen: The state in which it was found.
@@ -135,7 +135,7 @@ ROUNDS = 5
 
 @dataclass(frozen=True, slots=True)
 class DocumentRepair:
-    """A damaged file and what to do about it.
+    """A damaged file and the action for it.
 
     Attributes:
         where: The file, relative to the archive.
@@ -171,7 +171,7 @@ class DocumentRepair:
 
 @dataclass(frozen=True)
 class DocumentRepairPlan:
-    """What a repair does about damaged sealed documents.
+    """The actions of a repair for damaged sealed documents.
 
     Attributes:
         repairs: The action for each damaged file.
@@ -528,7 +528,7 @@ class _Look:
         return content if seen is FileState.CHANGED else None
 
     def _see(self, where: str, content: bytes | None, sha256: str | None) -> FileState:
-        """Return the state of a file, also by what its digest doesn't cover."""
+        """Return the state of a file, including the parts that its digest doesn't cover."""
         seen = _see(where, content, sha256)
         if content is None or seen is not FileState.SOUND:
             return seen
@@ -539,7 +539,7 @@ class _Look:
         return FileState.CHANGED if differs else FileState.SOUND
 
     def _differs(self, where: str, content: bytes) -> str:
-        """Describe how a document contradicts receipts, in what its digest doesn't cover.
+        """Describe how a document contradicts receipts in the parts that its digest doesn't cover.
 
         Raises:
             ArchiveError: When it can't be read.

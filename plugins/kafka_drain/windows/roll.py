@@ -370,7 +370,7 @@ def _compared(
     topic_ids: Mapping[str, str],
     cluster: KafkaCluster,
 ) -> tuple[Sequence[CommittedFile], Reread, bool]:
-    """Compare files with what Kafka holds; return those that were read, and whether all were."""
+    """Compare files with Kafka's records; return those that were read, and whether all were."""
     # Not at the top: hardly a roll compares files, and importing pyarrow takes a while.
     from kafka_drain.proof.rereading import compare_with_kafka
 

@@ -156,7 +156,7 @@ def still_locked(
     there: Collection[str] | None = None,
     among: Collection[str] | None = None,
 ) -> Locked:
-    """Return which superseded files the store still keeps, and until when.
+    """Return the superseded files that the store still keeps, and until when.
 
     Args:
         locks: What the store locks.
@@ -170,7 +170,7 @@ def still_locked(
 
 
 def _there(archive: Archive, paths: Collection[str]) -> frozenset[str]:
-    """Return which of the given data files exist."""
+    """Return the given data files that exist."""
     if is_local(archive.root):
         return frozenset(path for path in paths if (archive.root / path).is_file())
         # One listing of an object store, instead of one request for each file that ever existed.
@@ -234,7 +234,7 @@ def removable(
 
 
 def held_before(paths: Collection[str], replaced: Mapping[str, Collection[str]]) -> frozenset[str]:
-    """Return files, and all others that held their records before: what their windows replaced.
+    """Return files, and all files that held their records before and that their windows replaced.
 
     Args:
         paths: The files.

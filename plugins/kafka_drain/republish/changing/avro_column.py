@@ -28,7 +28,7 @@ _Paths = list[tuple[tuple[Any, ...], int]]
 
 
 class ReplacedColumn(NamedTuple):
-    """What became of a column.
+    """A column after its change.
 
     Attributes:
         column: The column, with the fields replaced where that was certain.

@@ -52,7 +52,7 @@ class _Kind(NamedTuple):
 
 
 class ReplacedColumn(NamedTuple):
-    """What became of a column.
+    """A column after its change.
 
     Attributes:
         column: The column, with the field replaced where that was certain.
@@ -133,7 +133,7 @@ class JsonColumn:
         return ReplacedColumn(new, certain, there)
 
     def _joined(self, pieces: pa.LargeListArray, kind: _Kind) -> pa.LargeBinaryArray:
-        """Return documents with the field replaced, given what is around its name."""
+        """Return documents with the field replaced, given the text around its name."""
         before, after = (pc.list_element(pieces, place) for place in (0, 1))
         if kind.value:
             after = pc.replace_substring_regex(

@@ -266,7 +266,7 @@ def untouched(
 
 
 def with_metadata(plan: TranslationPlan, metadata: Mapping[TopicPartition, str]) -> TranslationPlan:
-    """Return a plan that commits the group's metadata again, and names what it can't.
+    """Return a plan that commits the group's metadata again, and names the exceptions.
 
     An application may keep in it what belongs to the very offset, as Kafka Streams keeps a
     partition's time. So it goes where a source partition and a target partition belong to each

@@ -120,7 +120,7 @@ class SendJob:
 
     @property
     def what(self) -> str:
-        """What is sent, as text for messages."""
+        """The shard and its target, as text for messages."""
         more = len(self.shards) - 1
         return f"{self.shard.source} and {more:,} more" if more else str(self.shard.source)
 
@@ -155,7 +155,7 @@ class SendJob:
 
     @classmethod
     def from_dict(cls, document: dict[str, Any]) -> SendJob:
-        """Read what `to_dict` wrote."""
+        """Parse a document from `to_dict`."""
         group, topic, partition = document["attempts"]
         attempts = ProgressSlot(group, TopicPartition(topic, partition))
         shards = tuple(map(Shard.from_dict, document["shards"]))

@@ -64,7 +64,7 @@ SHRINK = 8
 
 
 class Wait(Enum):
-    """What to do when no records arrive."""
+    """The reaction when no records arrive."""
 
     ON = "wait on"
     FOR_LESS = "ask for less at a time"

@@ -61,7 +61,7 @@ _PLANNED: Mapping[TopicPartition, int] = MappingProxyType({})
 def summarize(
     plan: RepublishPlan, matches: Mapping[TopicPartition, PartitionMatch]
 ) -> tuple[Verification, OffsetMap]:
-    """Combine what `verify_partition` found in each of `target_partitions`.
+    """Combine the results of `verify_partition` for each of `target_partitions`.
 
     Returns:
         The verification, and where each source offset went, which is complete if all is exact.
@@ -119,7 +119,7 @@ def verify_partition(
     end_timeout_seconds: float = END_TIMEOUT_SECONDS,
     change: Change | None = None,
 ) -> PartitionMatch:
-    """Compare what a target partition holds with what the shards should have put there.
+    """Compare a target partition with the records of its shards.
 
     See `verify_partitions`.
 
@@ -149,7 +149,7 @@ def verify_partitions(
     end_timeout_seconds: float = END_TIMEOUT_SECONDS,
     change: Change | None = None,
 ) -> Iterator[tuple[TopicPartition, PartitionMatch]]:
-    """Compare what target partitions hold with what the shards should have put there.
+    """Compare target partitions with the records of their shards.
 
     Reads each up to its current high watermark, one after another, with one client.
 
@@ -264,7 +264,7 @@ def _expected(
     changer: Changer | None,
     seen: dict[int, tuple[int, int, str]],
 ) -> Expected:
-    """Return a function that reads what a chain should have put into a target partition.
+    """Return a function that reads a chain's records for a target partition.
 
     Args:
         plan: What was sent.
@@ -309,7 +309,7 @@ def _changed(
     changer: Changer,
     seen: dict[int, tuple[int, int, str]],
 ) -> Iterator[pa.RecordBatch]:
-    """Yield a shard's records as they are sent, and note at the end what became of them."""
+    """Yield a shard's records as they are sent, and note the effect of the change at the end."""
     dropped = changed = digest = 0
     for batch in batches:
         result = changer.apply(batch, shard.source)

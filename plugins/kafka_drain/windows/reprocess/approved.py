@@ -66,7 +66,7 @@ def freeze_reprocess(
 def plan_approved(
     pipeline: Pipeline, cluster: KafkaCluster, plan_id: str, *, now: datetime
 ) -> tuple[ReprocessPlan, FrozenPlan, Decision]:
-    """Load a frozen plan, if it would still do what was seen; changes nothing.
+    """Load a frozen plan if its scope is still the approved one; changes nothing.
 
     Segments that were sealed since are left alone. A reprocess that has started is resumed.
 
@@ -115,7 +115,7 @@ def run_approved(
     run: str,
     replace_changed: Sequence[str] = (),
 ) -> dict[str, int]:
-    """Carry out a frozen plan that `plan_approved` has accepted, or what is left of it.
+    """Carry out a frozen plan that `plan_approved` has accepted, or the rest of it.
 
     Returns:
         As `run_reprocess` does.
@@ -130,7 +130,7 @@ def run_approved(
 
 
 def changes(seen: ReprocessPlan, now: ReprocessPlan) -> list[str]:
-    """Return what has changed, as parts of a sentence; empty if nothing has.
+    """Return the changes, as parts of a sentence; empty if there are none.
 
     Args:
         seen: The plan that was made.
@@ -157,7 +157,7 @@ def changes(seen: ReprocessPlan, now: ReprocessPlan) -> list[str]:
 
 
 def _groups(plan: ReprocessPlan) -> list[object]:
-    """Return what each window holds; the windows' names may have been taken since."""
+    """Return the content of each window; the windows' names may have been taken since."""
     return list(plan.groups.values())
 
 
