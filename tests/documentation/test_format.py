@@ -97,7 +97,7 @@ from kafka_drain.republish.changing.change import Change
 from kafka_drain.republish.changing.function import find_function
 from kafka_drain.republish.changing.masks import key_id
 from kafka_drain.republish.changing.spec import ChangeSpec
-from kafka_drain.republish.groups.records import GroupRecords
+from kafka_drain.republish.groups.group_records import GroupRecords
 from kafka_drain.republish.groups.translation import Contribution, TranslationPlan
 from kafka_drain.republish.planning.openings import claim_opening
 from kafka_drain.republish.planning.plan import RepublishPlan

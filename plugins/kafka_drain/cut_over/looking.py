@@ -13,8 +13,8 @@ from kafka_drain.drain.preflight import check_identity, find_partitions
 from kafka_drain.kafka.cluster import KafkaCluster
 from kafka_drain.kafka.consumer_groups import ConsumerGroups, offsets_of
 from kafka_drain.offsets import OffsetRange, TopicPartition
+from kafka_drain.republish.groups.group_records import GroupRecord, GroupRecords
 from kafka_drain.republish.groups.planning import read_map
-from kafka_drain.republish.groups.records import GroupRecord, GroupRecords
 from kafka_drain.republish.planning.follow import new_files, next_run, runs_of, through_now
 from kafka_drain.republish.planning.runs import RepublishRun
 

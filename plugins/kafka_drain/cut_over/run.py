@@ -42,15 +42,14 @@ from kafka_drain.kafka.consumer_groups import ConsumerGroups
 from kafka_drain.offsets import TopicPartition
 from kafka_drain.output import Level, Line, say
 from kafka_drain.proof.cluster_capture import capture, describe_with, parts_before
-from kafka_drain.republish.evidence import sign_run
 from kafka_drain.republish.groups.applying import apply_plan, undo
 from kafka_drain.republish.groups.archived import archived_offsets
+from kafka_drain.republish.groups.group_records import GroupRecords
 from kafka_drain.republish.groups.planning import plan_group, read_map
-from kafka_drain.republish.groups.records import GroupRecords
 from kafka_drain.republish.planning.binding import refuse_other_target
 from kafka_drain.republish.planning.follow import follower_key, next_run, previous_binding, runs_of
 from kafka_drain.republish.planning.runs import run_key
-from kafka_drain.republish.run import RepublishEngine, plan_republish
+from kafka_drain.republish.run import RepublishEngine, plan_republish, sign_run
 
 if TYPE_CHECKING:
     from kafka_drain.evidence.signing import Signer

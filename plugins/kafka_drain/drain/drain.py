@@ -44,8 +44,8 @@ from kafka_drain.spark.engine import (
     find_again,
     started_early,
 )
-from kafka_drain.spark.errors import too_far_records, unread_partitions
 from kafka_drain.spark.job import SparkJob, private_folder
+from kafka_drain.spark.job_errors import too_far_records, unread_partitions
 from kafka_drain.spark.job_spec import DrainSpec
 from kafka_drain.spark.poll_sizes import poll_options, records_polled
 from kafka_drain.spark.submit import (

@@ -28,7 +28,7 @@ from kafka_drain.output import say
 from kafka_drain.recovery.commands import Commands
 from kafka_drain.recovery.diff import Archived, Difference, TargetCluster, compare, not_compared
 from kafka_drain.recovery.restored import Restored, SentTo, Translated
-from kafka_drain.republish.groups.records import GroupRecords, recorded_groups
+from kafka_drain.republish.groups.group_records import GroupRecords, recorded_groups
 from kafka_drain.republish.planning.runs import list_runs
 
 

@@ -11,7 +11,7 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from functools import partial
-from typing import Any, Protocol, cast
+from typing import TYPE_CHECKING, Any, Protocol, cast
 
 from kafka_drain.archive.archive import Archive
 from kafka_drain.archive.files import ArchiveFile, archive_files
@@ -75,7 +75,16 @@ from kafka_drain.republish.sending.shard_sender import SendJob
 from kafka_drain.republish.verifying.matching import PartitionMatch
 from kafka_drain.republish.verifying.verify import summarize, verified_together
 
+if TYPE_CHECKING:
+    from kafka_drain.evidence.signing import Signer
+
 RECEIPT_VERSION = 1
+
+#: Files of a run that its receipt rests on.
+_FILES = ("receipt.json", "offset-map.json")
+
+#: Keys of the receipt that later runs need; they may be large, and their hash is signed.
+_FOR_RUNS = ("sent", "through")
 
 
 class RepublishEngine(Protocol):
@@ -602,3 +611,23 @@ class Republish:
 
     def _tell(self, line: str) -> None:
         say(Line(f"republish {self.plan.pipeline}: {line}", level_of(line)))
+
+
+def sign_run(archive: Archive, run: RepublishRun, signer: Signer, now: datetime) -> str:
+    """Sign a run's receipt, and the hashes of its files; return the path of the statement.
+
+    Args:
+        signer: The key.
+
+    Raises:
+        ArchiveError: When the run has no receipt, or the archive can't be written.
+    """
+    # Not at the top: most republishes sign nothing.
+    from kafka_drain.evidence.signing import sign
+
+    receipt = run.receipt()
+    if receipt is None:
+        raise ArchiveError(f"run {run.key} has no receipt, so there is nothing to sign")
+    document = {name: value for name, value in receipt.items() if name not in _FOR_RUNS}
+    files = [f"republish/{run.key}/{name}" for name in _FILES if (run.folder / name).is_file()]
+    return sign(archive, signer, "republish", run.key, document, files, now)

@@ -24,9 +24,9 @@ from kafka_drain.errors import ConfigError, MachineError
 from kafka_drain.kafka.client_config import KafkaConfig
 from kafka_drain.spark import java
 from kafka_drain.spark.cds import archive_name, find_class_archive, sharing_options
-from kafka_drain.spark.errors import OF_THE_SERVER
 from kafka_drain.spark.installed import require_unmixed_pyspark
 from kafka_drain.spark.jars import fetch as jar_files
+from kafka_drain.spark.job_errors import OF_THE_SERVER
 from kafka_drain.spark.job_spec import write_private
 from kafka_drain.spark.place import DriverPlace, place_of
 from kafka_drain.spark.stores import store_conf, store_jars

@@ -63,8 +63,8 @@ from kafka_drain.proof.sealing import Identity, seal_window
 from kafka_drain.proof.topic_ids import refuse_other_incarnations
 from kafka_drain.proof.window_checks import refuse_fewer
 from kafka_drain.schemas.decoding import frozen_values
-from kafka_drain.spark.errors import too_far_records, unread_partitions
 from kafka_drain.spark.job import SparkJob
+from kafka_drain.spark.job_errors import too_far_records, unread_partitions
 from kafka_drain.spark.job_spec import WindowSpec, read_result
 from kafka_drain.spark.poll_sizes import poll_options, records_polled
 from kafka_drain.spark.submit import for_offsets, kafka_options, prepare_application

@@ -18,7 +18,7 @@ from kafka_drain.kafka.topics import TopicSettings
 from kafka_drain.offsets import TopicPartition
 from kafka_drain.recovery.recovery import held_topics, read_archived, read_restored
 from kafka_drain.recovery.restored import SentTo
-from kafka_drain.republish.groups.records import GroupRecords, recorded_groups
+from kafka_drain.republish.groups.group_records import GroupRecords, recorded_groups
 from kafka_drain.republish.groups.translation import Contribution, TranslationPlan
 from kafka_drain.republish.planning.runs import RepublishRun, drill_run, run_key
 from tests.kafka_drain.cluster_states import state

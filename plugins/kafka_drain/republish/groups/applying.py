@@ -9,7 +9,7 @@ from kafka_drain.errors import GroupError
 from kafka_drain.kafka.consumer_groups import Committed, ConsumerGroups, offsets_of
 from kafka_drain.offsets import TopicPartition
 from kafka_drain.output import say
-from kafka_drain.republish.groups.records import GroupRecord, GroupRecords
+from kafka_drain.republish.groups.group_records import GroupRecord, GroupRecords
 from kafka_drain.republish.groups.translation import TranslationPlan
 
 

@@ -13,7 +13,7 @@ from kafka_drain.kafka.consumer_groups import Committed, ConsumerGroups, offsets
 from kafka_drain.kafka.identity import is_other_cluster, is_other_topic
 from kafka_drain.offsets import OffsetRange, TopicPartition
 from kafka_drain.republish.groups.archived import ArchivedOffsets
-from kafka_drain.republish.groups.records import GroupRecords
+from kafka_drain.republish.groups.group_records import GroupRecords
 from kafka_drain.republish.groups.translation import (
     TranslationPlan,
     check_held,

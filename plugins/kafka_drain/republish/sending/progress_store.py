@@ -20,7 +20,7 @@ from kafka_drain.errors import ProgressError
 from kafka_drain.kafka.client_config import for_client
 from kafka_drain.kafka.error_codes import UNAVAILABLE
 from kafka_drain.republish.planning.shards import ProgressSlot
-from kafka_drain.republish.sending.errors import explained, is_terminal
+from kafka_drain.republish.sending.send_errors import explained, is_terminal
 
 TIMEOUT_SECONDS = 60.0
 

@@ -44,7 +44,6 @@ from kafka_drain.republish.planning.header_names import nul_error
 from kafka_drain.republish.planning.placement import BY_KEY, partition_of_key
 from kafka_drain.republish.planning.shards import ProgressSlot, Shard
 from kafka_drain.republish.sending.arrow_records import as_sent, provenance
-from kafka_drain.republish.sending.errors import explained, is_terminal
 from kafka_drain.republish.sending.memory import little_garbage_collection
 from kafka_drain.republish.sending.pacing import LONGEST, Pacer
 from kafka_drain.republish.sending.producer import (
@@ -56,6 +55,7 @@ from kafka_drain.republish.sending.producer import (
     shard_transactional_id,
 )
 from kafka_drain.republish.sending.progress_store import Progress, ProgressStore, entry
+from kafka_drain.republish.sending.send_errors import explained, is_terminal
 from kafka_drain.republish.sending.shard_reader import read_shard
 from kafka_drain.schemas.schema_ids import SchemaIds
 

@@ -21,7 +21,7 @@ from kafka_drain.errors import (
 )
 from kafka_drain.kafka.consumer_groups import Committed, ConsumerGroups, Group, Member
 from kafka_drain.offsets import TopicPartition
-from kafka_drain.republish.groups.records import GroupRecords
+from kafka_drain.republish.groups.group_records import GroupRecords
 from kafka_drain.republish.groups.translation import (
     Contribution,
     TranslationPlan,
