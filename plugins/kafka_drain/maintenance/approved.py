@@ -8,7 +8,7 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from kafka_drain.archive.archive import Archive
-from kafka_drain.archive.frozen_plan import LIFETIME, Decision, FrozenPlan, bullets, table
+from kafka_drain.archive.frozen_plan import LIFETIME, FrozenPlan, PlanDecision, bullets, table
 from kafka_drain.archive.frozen_plans import approved, carrying_out, freeze_plan
 from kafka_drain.config.pipeline import Pipeline
 from kafka_drain.intervals import in_utc, time_text
@@ -138,7 +138,7 @@ def freeze_maintenance(
 
 def plan_approved(
     pipeline: Pipeline, plan_id: str, *, now: datetime
-) -> tuple[MaintenancePlan, FrozenPlan, Decision]:
+) -> tuple[MaintenancePlan, FrozenPlan, PlanDecision]:
     """Load a frozen plan if its scope is still the approved one; see `approved`.
 
     Raises:

@@ -15,8 +15,8 @@ from kafka_drain.archive.archive import Archive
 from kafka_drain.archive.documents import ErasureDocument
 from kafka_drain.archive.frozen_plan import (
     LIFETIME,
-    Decision,
     FrozenPlan,
+    PlanDecision,
     bullets,
     files_changed,
     table,
@@ -133,7 +133,7 @@ def freeze_erasure(
 
 def plan_approved(
     pipeline: Pipeline, plan_id: str, *, now: datetime
-) -> tuple[ErasurePlan, FrozenPlan, Decision]:
+) -> tuple[ErasurePlan, FrozenPlan, PlanDecision]:
     """Load a frozen plan if its scope is still the approved one; see `approved`.
 
     Raises:

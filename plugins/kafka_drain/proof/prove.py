@@ -11,7 +11,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 
 from kafka_drain.archive.receipts import KafkaBounds, Receipt, SealedTail, parse_receipt
-from kafka_drain.archive.segment_overlaps import Claim, find_overlaps
+from kafka_drain.archive.segment_overlaps import OffsetClaim, find_overlaps
 from kafka_drain.config.offset_ranges import range_name
 from kafka_drain.data_files.file_offsets import CommittedFile
 from kafka_drain.findings import Finding, Reason, errors
@@ -151,7 +151,7 @@ class Evidence:
     read_up_to: int
     ids_after_read: Mapping[str, str]
     ids_now: Mapping[str, str]
-    claims: Sequence[Claim]
+    claims: Sequence[OffsetClaim]
     bounds: Mapping[TopicPartition, KafkaBounds]
     before: Receipt | None
     previous: str | None
@@ -222,7 +222,7 @@ def _of_same_topics(
     return kept, []
 
 
-def _claims(evidence: Evidence, proven: Iterable[CheckedSegment]) -> Iterator[Claim]:
+def _claims(evidence: Evidence, proven: Iterable[CheckedSegment]) -> Iterator[OffsetClaim]:
     """Yield the offsets that the generation will hold once the segments are sealed."""
     for each in proven:
         left = Counter[TopicPartition]()
@@ -233,7 +233,7 @@ def _claims(evidence: Evidence, proven: Iterable[CheckedSegment]) -> Iterator[Cl
             # Other topics may be unknown, or gone.
             if len(offsets):
                 topic_id = evidence.identity.topics[tp.topic]
-                yield Claim(evidence.name, topic_id, tp, offsets, left=left[tp])
+                yield OffsetClaim(evidence.name, topic_id, tp, offsets, left=left[tp])
 
 
 def _receipts(evidence: Evidence, proven: Iterable[CheckedSegment]) -> Iterator[Receipt]:

@@ -15,7 +15,7 @@ import pytest
 
 from kafka_drain.archive.archive import Archive
 from kafka_drain.archive.files import archive_files
-from kafka_drain.archive.frozen_plan import Decision, FrozenPlan, State
+from kafka_drain.archive.frozen_plan import FrozenPlan, PlanDecision, PlanState
 from kafka_drain.archive.frozen_plans import carrying_out, freeze, state_of
 from kafka_drain.config.pipeline import Pipeline
 from kafka_drain.errors import PlanChangedError
@@ -94,7 +94,7 @@ def test_run_approved_deletes_what_was_seen(made: MadeArchive) -> None:
 
     pipeline = pipeline_of(made)
     todo, _, decision = plan_approved(pipeline, plan.id, now=LATER)
-    assert decision is Decision.RUN
+    assert decision is PlanDecision.RUN
     assert [file.path for found in todo.deletions for file in found.files] == before[:2]
     # The same are due, as the plan counts from the time at which it was made.
     assert [found.before_ms for found in todo.deletions] == [BEFORE]
@@ -114,7 +114,7 @@ def test_plan_approved_done(made: MadeArchive) -> None:
 
     todo, _, decision = plan_approved(pipeline_of(made), plan.id, now=NOW + timedelta(days=9))
 
-    assert decision is Decision.DO_NOTHING
+    assert decision is PlanDecision.DO_NOTHING
     assert not todo.deletions
 
 
@@ -125,7 +125,7 @@ def test_plan_approved_killed(made: MadeArchive) -> None:
         raise ZeroDivisionError
 
     todo, _, decision = plan_approved(pipeline_of(made), plan.id, now=NOW + timedelta(days=9))
-    assert decision is Decision.RESUME
+    assert decision is PlanDecision.RESUME
     assert [len(found.files) for found in todo.deletions] == [2]
     assert run(made, plan)["files_removed"] == 2
     assert run(made, plan)["files_removed"] == 0
@@ -138,7 +138,7 @@ def carry_out_until(folder: str, plan_id: str, change: int) -> None:
         name="made", topics=["t"], archive=folder, retention_days=30, max_generation_days=10_000
     )
     _, frozen, decision = plan_approved(pipeline, plan_id, now=LATER)
-    if decision is not Decision.DO_NOTHING:
+    if decision is not PlanDecision.DO_NOTHING:
         cluster: Any = FakeCluster({})
         run_approved(pipeline, cluster, refuses, frozen, run="tests")
 
@@ -161,7 +161,7 @@ def test_run_approved_killed(made: MadeArchive, tmp_path: Path) -> None:
             lock.unlink()
         assert run_forked(carry_out_until, folder, plan.id, 0) == 0
         assert [file.path for file in archive_files(archive.snapshot())] == before[2:]
-        assert state_of(archive.root, plan.id) is State.DONE
+        assert state_of(archive.root, plan.id) is PlanState.DONE
         if code == 0:
             break
     assert change > 30
@@ -210,7 +210,7 @@ def test_plan_approved_max_future_days(tmp_path: Path) -> None:
 
     todo, _, decision = plan_approved(pipeline_of(made, max_future_days=1), plan.id, now=LATER)
 
-    assert decision is Decision.RUN
+    assert decision is PlanDecision.RUN
     assert [file.path for found in todo.deletions for file in found.files] == before[:2]
     assert run(made, plan, max_future_days=1)["files_removed"] == 2
     assert paths(made) == before[2:]
@@ -222,7 +222,7 @@ def test_plan_approved_of_earlier_release(made: MadeArchive) -> None:
     older = replace(plan, asked={k: v for k, v in plan.asked.items() if k != "max_future_days"})
     older = freeze(made.root, older, NOW)
 
-    assert plan_approved(pipeline_of(made), older.id, now=LATER)[2] is Decision.RUN
+    assert plan_approved(pipeline_of(made), older.id, now=LATER)[2] is PlanDecision.RUN
     assert "max_future_days became 1, and was None" in refused(made, older, max_future_days=1)
 
 
