@@ -12,9 +12,9 @@ _HOURLY = "kafka_drain_airflow.operators."
 REACH = {
     "hourly": (
         {f"{_HOURLY}preflight", f"{_HOURLY}drain", f"{_HOURLY}validate"},
-        (249, 29_556),
+        (249, 29_569),
     ),
-    "reading": ({"kafka_drain.reading"}, (71, 9_390)),
+    "reading": ({"kafka_drain.reading"}, (71, 9_397)),
 }
 
 
