@@ -32,12 +32,12 @@ from kafka_drain.intervals import Interval
 from kafka_drain.kafka.client_config import KafkaConfig
 from kafka_drain.kafka.cluster import KafkaCluster, Topic
 from kafka_drain.kafka.identity import SeenRecord
-from kafka_drain.kafka.record_samples import RecordSample
+from kafka_drain.kafka.single_records import RecordSample
 from kafka_drain.maintenance.compaction_plan import plan_groups
 from kafka_drain.metadata_log.crc import crc_name
 from kafka_drain.offsets import OffsetRange, TopicPartition, to_spark_json
 from kafka_drain.proof.committed_file import file_fingerprint
-from kafka_drain.proof.note_files import write_notes
+from kafka_drain.proof.fingerprints import write_notes
 from kafka_drain.proof.offset_checks import Segment
 from kafka_drain.proof.sealing import Identity, seal_segment, seal_window
 from kafka_drain.storage.json_files import write_document

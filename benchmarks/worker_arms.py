@@ -24,7 +24,7 @@ from kafka_drain.republish.engines.select import Engines
 from kafka_drain.republish.engines.worker_main import VerifyJob
 from kafka_drain.republish.planning.plan import RepublishPlan
 from kafka_drain.republish.planning.request import RepublishRequest
-from kafka_drain.republish.run import Engine, Republish, plan_republish
+from kafka_drain.republish.run import Republish, RepublishEngine, plan_republish
 from kafka_drain.republish.sending.shard_sender import SendJob
 from kafka_drain.republish.verifying.matching import PartitionMatch
 from kafka_drain.republish.verifying.verify import summarize, target_partitions, verify_partition
@@ -75,7 +75,7 @@ def checked(plan: RepublishPlan, archive: str, servers: str) -> None:
 class Sending:
     """An engine that measures only the cost of sending, without opening and verifying."""
 
-    engine: Engine
+    engine: RepublishEngine
     pid: int
 
     def __call__(
@@ -92,7 +92,7 @@ class Sending:
         return self.engine.verify(plan, jobs)
 
 
-def sent(republish: Republish, engine: Engine, pid: int) -> Cost:
+def sent(republish: Republish, engine: RepublishEngine, pid: int) -> Cost:
     """Run a republish, which verifies itself, and return the cost of sending.
 
     The seconds cover opening and sending.

@@ -46,7 +46,7 @@ from kafka_drain.archive.receipts import parse_receipt
 from kafka_drain.archive.schema_seals import parse_schema_seal
 from kafka_drain.encryption.data_keys import VERSION, parse_key
 from kafka_drain.evidence.envelope import Envelope
-from kafka_drain.republish.groups.records import GroupRecords
+from kafka_drain.republish.groups.group_records import GroupRecords
 from kafka_drain.republish.planning.documents import (
     AbandonedJson,
     ClaimJson,

@@ -11,7 +11,7 @@ from airflow.providers.common.compat.sdk import DAG, BaseOperator
 from kafka_drain.config.cut_over import CutOver
 from kafka_drain.config.pipeline import Pipeline
 from kafka_drain.cut_over.request import mirror_request
-from kafka_drain.cut_over.steps import BACK, Step, way_back
+from kafka_drain.cut_over.steps import BACK, CutOverStep, way_back
 from kafka_drain_airflow.factory_arguments import DagArguments
 from kafka_drain_airflow.observability.archive_events import archive_asset
 from kafka_drain_airflow.operators.approval import can_approve
@@ -42,7 +42,7 @@ def cut_over_dag(
         description=f"Move the clients of {pipeline.archive} to another cluster, step by step",
         doc_md=_text(pipeline, settings),
     ) as dag:
-        steps = {step: _step(of, pipeline, step) for step in Step}
+        steps = {step: _step(of, pipeline, step) for step in CutOverStep}
         drain: list[BaseOperator] = [
             of.task(PreflightOperator, "preflight", pipeline=pipeline),
             of.task(KafkaDrainOperator, "drain", pipeline=pipeline),
@@ -54,13 +54,24 @@ def cut_over_dag(
                 on_alert_callback=on_alert_callback,
             ),
         ]
-        producers = _ask(Step.MIRROR, Step.PRODUCERS_OFF, "turn off all producers of its topics")
-        consumers = _ask(Step.LAST_MIRROR, Step.GROUPS, "stop the consumers of its groups")
-        hand_over = _ask(Step.VERIFY, Step.HAND_OVER, "point all clients at the target")
+        producers = _ask(
+            CutOverStep.MIRROR, CutOverStep.PRODUCERS_OFF, "turn off all producers of its topics"
+        )
+        consumers = _ask(
+            CutOverStep.LAST_MIRROR, CutOverStep.GROUPS, "stop the consumers of its groups"
+        )
+        hand_over = _ask(
+            CutOverStep.VERIFY, CutOverStep.HAND_OVER, "point all clients at the target"
+        )
         tasks = [
-            *(steps[Step.MIRROR], producers, steps[Step.PRODUCERS_OFF], *drain),
-            *(steps[Step.LAST_DRAIN], steps[Step.LAST_MIRROR], consumers, steps[Step.GROUPS]),
-            *(steps[Step.VERIFY], hand_over, steps[Step.HAND_OVER]),
+            *(steps[CutOverStep.MIRROR], producers, steps[CutOverStep.PRODUCERS_OFF], *drain),
+            *(
+                steps[CutOverStep.LAST_DRAIN],
+                steps[CutOverStep.LAST_MIRROR],
+                consumers,
+                steps[CutOverStep.GROUPS],
+            ),
+            *(steps[CutOverStep.VERIFY], hand_over, steps[CutOverStep.HAND_OVER]),
         ]
         for before, after in pairwise(tasks):
             before >> after
@@ -77,15 +88,15 @@ def cut_over_dag(
     return dag
 
 
-def _step(of: DagArguments, pipeline: Pipeline, step: Step) -> BaseOperator:
+def _step(of: DagArguments, pipeline: Pipeline, step: CutOverStep) -> BaseOperator:
     more: dict[str, Any] = {}
-    if step is Step.MIRROR:
+    if step is CutOverStep.MIRROR:
         # The next drain makes the lag smaller.
         more = {"retries": RETRIES, "retry_delay": RETRY_DELAY}
     return of.task(CutOverOperator, step.value, pipeline=pipeline, step=step.value, **more)
 
 
-def _ask(after: Step, then: Step, do: str) -> BaseOperator:
+def _ask(after: CutOverStep, then: CutOverStep, do: str) -> BaseOperator:
     """Ask whether to go on after a step; whoever answers sees what it saw, and the way back."""
     seen = f'{{{{ (ti.xcom_pull(task_ids="{after.value}") or {{}}).get("saw", "") }}}}'
     back = "\n".join(f"- {line}" for line in way_back(after))

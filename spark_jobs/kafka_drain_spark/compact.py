@@ -26,7 +26,7 @@ _NOTHING = {"records": 0, NAME: f"{0:016x}"}
 
 
 def run_compact(spark: SparkSession, spec: CompactSpec) -> dict[str, Any]:
-    """Rewrite the records of some files, and read back what was written.
+    """Rewrite the records of some files, and read the new files back.
 
     Returns:
         records and fingerprint (of what was read back), erased (the same of what was left out),

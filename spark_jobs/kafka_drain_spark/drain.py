@@ -37,8 +37,8 @@ from kafka_drain_spark.fingerprint import (
     fingerprint_of,
     partition_column,
 )
-from kafka_drain_spark.internal_topics import find_internal_topics
 from kafka_drain_spark.job import JobFailed, explain, secret_options
+from kafka_drain_spark.kafka_source import find_internal_topics, merged, with_splits
 from kafka_drain_spark.note_files import NoteFiles
 from kafka_drain_spark.session import (
     SPARK_ERRORS,
@@ -49,7 +49,6 @@ from kafka_drain_spark.session import (
     require_source,
 )
 from kafka_drain_spark.source_records import as_sent
-from kafka_drain_spark.splitting import merged, with_splits
 from kafka_drain_spark.tasks import records_read
 
 PROGRESS_SECONDS = 2.0
@@ -117,7 +116,7 @@ class Batches:
 
     @property
     def notes(self) -> list[dict[str, Any]]:
-        """The note of each batch, in the order of batches: what Spark observed of it.
+        """The note of each batch, in the order of batches, by Spark's observations.
 
         `start` and `end` contain only partitions that the batch read something from. A batch whose
         files were listed already, or that was committed, is skipped by Spark and has no note: a
@@ -176,7 +175,7 @@ class Batches:
 
 
 def run_drain(spark: SparkSession, spec: DrainSpec) -> dict[str, Any]:
-    """Drain what Kafka holds now.
+    """Drain to Kafka's current end.
 
     Returns:
         batches, offsets, records, seconds, offsets_per_second, offsets_behind_latest (min, max,
@@ -273,7 +272,7 @@ def first_offsets(spec: DrainSpec) -> dict[TopicPartition, int]:
 
 
 def query_name(session: SparkSession, spec: DrainSpec) -> str:
-    """Return the query's name; on a Spark Connect server, it also says what the query does."""
+    """Return the query's name; on a Spark Connect server, it also describes the query."""
     name = f"drain_{spec.pipeline}"
     return f"{name}_{spec.query_key}" if is_remote(session) else name
 
@@ -330,7 +329,7 @@ def follow(
     batches: Batches,
     progress: Progress,
 ) -> None:
-    """Print the query's progress until it terminates, and note what its batches have read."""
+    """Print the query's progress until it terminates, and note the records of its batches."""
     last, shown = "", progress.seconds
     notes = NoteFiles(spark, spec.notes_path)
     while not query.awaitTermination(NOTE_SECONDS):  # type: ignore[arg-type]

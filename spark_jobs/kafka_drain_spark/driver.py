@@ -152,7 +152,7 @@ class Printed:
             self.show()
 
     def show(self) -> None:
-        """Write what was printed since the last time; what can't be written isn't missed."""
+        """Write the output since the last time; a failed write isn't missed."""
         printed, lines = self._printed, list(self._lines)
         if printed == self._shown:
             return

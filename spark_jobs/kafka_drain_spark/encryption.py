@@ -29,7 +29,7 @@ def set_keys(
     schema: StructType | None = None,
     in_folders: Collection[str] = (),
 ) -> None:
-    """Let a session read encrypted files, and encrypt what it writes.
+    """Let a session read encrypted files, and encrypt those it writes.
 
     Args:
         session: A session of the job's own.

@@ -15,7 +15,7 @@ from pyspark.sql import SparkSession
 
 from kafka_drain.config.spark_conf import DEFAULT_LOG_LEVELS
 from kafka_drain.errors import KafkaDrainError
-from kafka_drain.spark.connect_errors import absence, refusal
+from kafka_drain.spark.connect import absence, refusal
 from kafka_drain.spark.job_spec import JobSpec, write_private
 from kafka_drain_spark.session import (
     SPARK_ERRORS,
@@ -52,7 +52,7 @@ def write_result(spec: JobSpec, result: dict[str, Any]) -> None:
 
 @dataclass(frozen=True)
 class Opened:
-    """What came of opening the session of this process's jobs.
+    """The result of opening the session of this process's jobs.
 
     Attributes:
         spark: The session, or the error that says why there is none.
@@ -141,7 +141,7 @@ def _set_log_levels(spark: SparkSession, levels: Mapping[str, str]) -> None:
 
 
 def explain(error: Exception) -> str:
-    """Return the single line of an error that explains what happened."""
+    """Return the single line of an error that explains it."""
     if isinstance(error, (JobFailed, KafkaDrainError)):
         return str(error)
     if away := _away(error):
@@ -162,7 +162,7 @@ def explain(error: Exception) -> str:
 
 
 def _away(error: Exception) -> str | None:
-    """Return what it means that pyspark's client got no answer; None for an answer."""
+    """Return the reason why pyspark's client got no answer; None for an answer."""
     said = f"{error}\n{error.__cause__ or ''}"
     if "RPC that terminated" not in said:
         return None

@@ -126,7 +126,7 @@ def most_at_once(tasks: list[list[G]]) -> int:
 
 
 def _send_tasks(tasks: Iterable[list[list[SendJob]]]) -> Iterator[dict[str, Any]]:
-    """Send what each task is to send, on an executor."""
+    """Send each task's records, on an executor."""
     for groups in tasks:
         yield from _send_task(groups)
 

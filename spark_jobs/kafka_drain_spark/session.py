@@ -1,4 +1,4 @@
-"""What differs between a classic session, whose JVM is at hand, and one of a Spark Connect server.
+"""The differences between a classic session, whose JVM is at hand, and a Spark Connect client's.
 
 A remote session needs `pyspark-client` alone, without Py4J and Java. It outlives its client: a
 drain's session has an id that is derived from its archive, so that a later client finds its query.
@@ -21,7 +21,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from kafka_drain.errors import ConfigError, MachineError
-from kafka_drain.spark.connect_errors import refusal
+from kafka_drain.spark.connect import refusal
 from kafka_drain.spark.job_spec import CONNECT_VARIABLE
 
 try:
@@ -87,7 +87,7 @@ def is_remote(spark: SparkSession) -> bool:
 
 @cache
 def settings() -> dict[str, Any]:
-    """Return what was left for the client of a Spark Connect server; see `CONNECT_VARIABLE`."""
+    """Return the settings left for the client of a Spark Connect server; see `CONNECT_VARIABLE`."""
     found: dict[str, Any] = json.loads(Path(os.environ[CONNECT_VARIABLE]).read_text())
     return found
 
@@ -175,7 +175,7 @@ def check_conf(wanted: Mapping[str, str], found: Mapping[str, str]) -> None:
 
 
 def close_session(spark: SparkSession) -> None:
-    """Close a session from `own_session`; ends what still runs in it. Its key stays usable."""
+    """Close a session from `own_session`; ends its running queries. Its key stays usable."""
     if not is_remote(spark):
         return
     from pyspark.sql.connect.proto import ReleaseSessionRequest
@@ -192,7 +192,7 @@ def close_session(spark: SparkSession) -> None:
 
 
 def stop(spark: SparkSession) -> None:
-    """Stop Spark, or end a remote session and what runs in it."""
+    """Stop Spark, or end a remote session and its running queries."""
     if is_remote(spark):
         # A server that is gone needn't be told.
         _retry(spark, max_retries=1)
@@ -278,7 +278,7 @@ def set_log_levels(spark: SparkSession, levels: Mapping[str, str]) -> bool:
 
 
 def _limit_warnings(log4j: Any) -> None:
-    """Limit what consumers warn of a broker's answers to ten lines in a hundred seconds.
+    """Limit consumers' warnings about a broker's answers to ten lines in a hundred seconds.
 
     Loggers whose level is below WARN are left as they are: somebody wants to see everything.
     """

@@ -14,12 +14,11 @@ from kafka_drain_spark.data_files import with_exact_times, without_wrong_times
 from kafka_drain_spark.decoding import sources_of, with_decoded
 from kafka_drain_spark.encryption import set_keys
 from kafka_drain_spark.fingerprint import NAME, fingerprint_columns, fingerprint_of
-from kafka_drain_spark.internal_topics import find_internal_topics, names_internal_topics
 from kafka_drain_spark.job import secret_options
+from kafka_drain_spark.kafka_source import find_internal_topics, names_internal_topics, with_splits
 from kafka_drain_spark.offset_ranges import at_offsets, without_offsets
 from kafka_drain_spark.session import is_remote, require_source
 from kafka_drain_spark.source_records import as_sent
-from kafka_drain_spark.splitting import with_splits
 
 
 def run_window(spark: SparkSession, spec: WindowSpec) -> dict[str, Any]:

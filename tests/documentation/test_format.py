@@ -73,7 +73,7 @@ from kafka_drain.encryption import data_keys
 from kafka_drain.encryption.data_keys import file_name, parse_key, wrapped_document
 from kafka_drain.encryption.kms import FILE_VARIABLE
 from kafka_drain.errors import ArchiveError, KafkaDrainError
-from kafka_drain.events.published import begin_publication, note_windows
+from kafka_drain.events import begin_publication, note_windows
 from kafka_drain.evidence.keys import SigningKey
 from kafka_drain.evidence.signing import Signer, sign, tell_witness
 from kafka_drain.evidence.witness import WitnessFile
@@ -97,8 +97,8 @@ from kafka_drain.republish.changing.change import Change
 from kafka_drain.republish.changing.function import find_function
 from kafka_drain.republish.changing.masks import key_id
 from kafka_drain.republish.changing.spec import ChangeSpec
-from kafka_drain.republish.groups.records import GroupRecords
-from kafka_drain.republish.groups.translation import Row, TranslationPlan
+from kafka_drain.republish.groups.group_records import GroupRecords
+from kafka_drain.republish.groups.translation import Contribution, TranslationPlan
 from kafka_drain.republish.planning.openings import claim_opening
 from kafka_drain.republish.planning.plan import RepublishPlan
 from kafka_drain.republish.planning.planner import make_plan
@@ -570,7 +570,9 @@ def translate(run: RepublishRun, cluster_id: str) -> None:
         to_group="readers/2",
         committed={source: 5},
         rows=tuple(
-            Row(source, 5, TopicPartition("mirror", partition), 7, 7, "exact", metadata="of 5")
+            Contribution(
+                source, 5, TopicPartition("mirror", partition), 7, 7, "exact", metadata="of 5"
+            )
             for partition in (0, 1)
         ),
     )

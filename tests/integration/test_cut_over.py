@@ -23,7 +23,7 @@ from kafka_drain.clock import utc_now
 from kafka_drain.config.pipeline import Pipeline
 from kafka_drain.cut_over.request import CutOverRequest, mirror_request
 from kafka_drain.cut_over.run import CutOver
-from kafka_drain.cut_over.steps import STEPS, Step
+from kafka_drain.cut_over.steps import STEPS, CutOverStep
 from kafka_drain.errors import CutOverError, KafkaUnavailableError, LagError, TopicError
 from kafka_drain.evidence.keys import SigningKey
 from kafka_drain.evidence.signing import Signer
@@ -83,12 +83,12 @@ class Move:
             lambda seconds: (self.meanwhile(), None)[1],
         )
 
-    def take(self, step: Step) -> CutOverDocument:
+    def take(self, step: CutOverStep) -> CutOverDocument:
         root = str(self.archive.root)
         engines = Engines(root, self.target, self.pipeline, Path("/nowhere"), no_spark, 1)
         return self.cut_over().take(step, engines)
 
-    def refused(self, step: Step, error: type[Exception] = CutOverError) -> str:
+    def refused(self, step: CutOverStep, error: type[Exception] = CutOverError) -> str:
         """Take a step that is refused; return why."""
         with pytest.raises(error) as raised:
             self.take(step)
@@ -121,10 +121,10 @@ class Move:
         found = offsets_of(ConsumerGroups(cluster.config).committed(self.group, self.tps))
         return [found[tp] for tp in sorted(found)]
 
-    def through(self, last: Step) -> None:
+    def through(self, last: CutOverStep) -> None:
         """Take all steps up to one; each passes."""
         for step in STEPS[: STEPS.index(last) + 1]:
-            if step is Step.LAST_DRAIN:
+            if step is CutOverStep.LAST_DRAIN:
                 self.drained()
             assert self.take(step).verdict == "passed"
 
@@ -199,54 +199,54 @@ def test_cut_over_whole(move: Move, tmp_path: Path) -> None:
     """
     move.sign(tmp_path)
     move.produce(*values(RECORDS, RECORDS + 5))
-    assert "lacks 10 offsets, expected at most 5" in move.refused(Step.MIRROR, LagError)
+    assert "lacks 10 offsets, expected at most 5" in move.refused(CutOverStep.MIRROR, LagError)
     move.drained()
-    assert move.take(Step.MIRROR).lag == 0
+    assert move.take(CutOverStep.MIRROR).lag == 0
     at = RECORDS + 5
 
     move.meanwhile = lambda: move.produce(*values(at, at + 1))
-    assert f"{move.topic}-0: 1" in move.refused(Step.PRODUCERS_OFF)
+    assert f"{move.topic}-0: 1" in move.refused(CutOverStep.PRODUCERS_OFF)
     move.meanwhile = lambda: None
-    assert sum(row.offset for row in move.take(Step.PRODUCERS_OFF).ends) == 2 * (at + 1)
+    assert sum(row.offset for row in move.take(CutOverStep.PRODUCERS_OFF).ends) == 2 * (at + 1)
     # A producer is on again: it is seen before anything else is done.
     move.produce(*values(at + 1, at + 2))
-    assert "turn them off" in move.refused(Step.LAST_DRAIN)
-    assert "step last_drain has to pass first" in move.refused(Step.LAST_MIRROR)
-    move.take(Step.PRODUCERS_OFF)
-    assert f"{move.topic}-1: 2" in move.refused(Step.LAST_DRAIN)
+    assert "turn them off" in move.refused(CutOverStep.LAST_DRAIN)
+    assert "step last_drain has to pass first" in move.refused(CutOverStep.LAST_MIRROR)
+    move.take(CutOverStep.PRODUCERS_OFF)
+    assert f"{move.topic}-1: 2" in move.refused(CutOverStep.LAST_DRAIN)
     move.drained()
-    move.take(Step.LAST_DRAIN)
-    assert move.take(Step.LAST_MIRROR).records == 2 * (at + 2)
+    move.take(CutOverStep.LAST_DRAIN)
+    assert move.take(CutOverStep.LAST_MIRROR).records == 2 * (at + 2)
 
     reader = Consumer(
         {"bootstrap.servers": move.source.config.bootstrap_servers, "group.id": move.group}
     )
     reader.subscribe([move.topic])
     wait_for(lambda: reader.poll(0.2) is not None, "the consumer's first record")
-    assert f"group {move.group} is STABLE with 1 member" in move.refused(Step.GROUPS)
+    assert f"group {move.group} is STABLE with 1 member" in move.refused(CutOverStep.GROUPS)
     assert move.committed(move.target) == []
     reader.close()
     move.commit(20)
-    [row] = move.take(Step.GROUPS).groups or []
+    [row] = move.take(CutOverStep.GROUPS).groups or []
     assert (row.group, row.read_again) == (move.group, 0)
     move.commit(21)
-    assert f"at 21 of {move.topic}-0 at the source" in move.refused(Step.VERIFY)
-    [row] = move.take(Step.GROUPS).groups or []
+    assert f"at 21 of {move.topic}-0 at the source" in move.refused(CutOverStep.VERIFY)
+    [row] = move.take(CutOverStep.GROUPS).groups or []
     assert row.read_again == 0
-    move.take(Step.VERIFY)
+    move.take(CutOverStep.VERIFY)
     # Until the end, a producer that comes back is seen.
     move.produce(*values(at + 2, at + 3))
-    assert "turn them off" in move.refused(Step.HAND_OVER)
-    move.take(Step.PRODUCERS_OFF)
+    assert "turn them off" in move.refused(CutOverStep.HAND_OVER)
+    move.take(CutOverStep.PRODUCERS_OFF)
     move.drained()
     for step in STEPS[2:]:
         assert move.take(step).verdict == "passed"
 
     # Taken again it does nothing; no other step can be taken, and there is no way back.
     count = len(move.cut_over().history())
-    assert move.take(Step.HAND_OVER) == move.cut_over().history()[-1]
+    assert move.take(CutOverStep.HAND_OVER) == move.cut_over().history()[-1]
     assert len(move.cut_over().history()) == count
-    assert "handed over" in move.refused(Step.MIRROR)
+    assert "handed over" in move.refused(CutOverStep.MIRROR)
     with pytest.raises(CutOverError, match="no way back"):
         move.cut_over().go_back(apply=True)
     was, now = contents(move.source, move.topic), contents(move.target, move.topic)
@@ -265,13 +265,13 @@ def test_cut_over_whole(move: Move, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("step", STEPS[:-1])
-def test_cut_over_back(step: Step, move: Move) -> None:
+def test_cut_over_back(step: CutOverStep, move: Move) -> None:
     """From each step there is a way back, and then a way on: the group is where it was."""
     move.through(step)
     before = contents(move.source, move.topic)
     planned = move.command("--back")
     assert planned.code == 0, planned.err
-    is_translated = step in (Step.GROUPS, Step.VERIFY)
+    is_translated = step in (CutOverStep.GROUPS, CutOverStep.VERIFY)
     assert move.committed(move.target) == ([READ, READ] if is_translated else [])
     back = move.cut_over().go_back(apply=True)
 
@@ -282,13 +282,13 @@ def test_cut_over_back(step: Step, move: Move) -> None:
     assert move.committed(move.source) == [READ, READ]
     assert move.committed(move.target) == []
     assert not ConsumerGroups(move.target.config).describe(move.group).exists
-    if step is not Step.MIRROR:
-        assert "step mirror has to pass first" in move.refused(Step.PRODUCERS_OFF)
+    if step is not CutOverStep.MIRROR:
+        assert "step mirror has to pass first" in move.refused(CutOverStep.PRODUCERS_OFF)
     # The producers are on again, and the group reads on at the source.
     move.produce(*values(RECORDS, RECORDS + 3))
     move.commit(READ + 5)
     move.drained()
-    move.through(Step.HAND_OVER)
+    move.through(CutOverStep.HAND_OVER)
     assert contents(move.target, move.topic) == contents(move.source, move.topic)
     assert move.committed(move.target) != []
     read = take(move.target.config.bootstrap_servers, move.group, move.topic, 1)
@@ -312,35 +312,35 @@ sys.exit(main())
 @pytest.mark.parametrize(
     ("step", "module", "owner", "name", "early"),
     [
-        (Step.MIRROR, "republish.run", "Republish", "_send", False),
-        (Step.MIRROR, "republish.run", "Republish", "_seal", False),
-        (Step.PRODUCERS_OFF, "cut_over", "run", "moved", True),
-        (Step.LAST_DRAIN, "cut_over", "run", "write_step", True),
-        (Step.LAST_MIRROR, "republish.run", "Republish", "_seal", True),
-        (Step.GROUPS, "kafka.consumer_groups", "ConsumerGroups", "commit", True),
-        (Step.GROUPS, "kafka.consumer_groups", "ConsumerGroups", "commit", False),
-        (Step.VERIFY, "cut_over", "run", "misplaced_groups", False),
-        (Step.HAND_OVER, "cut_over", "run", "write_step", True),
-        (Step.HAND_OVER, "cut_over", "run", "write_step", False),
+        (CutOverStep.MIRROR, "republish.run", "Republish", "_send", False),
+        (CutOverStep.MIRROR, "republish.run", "Republish", "_seal", False),
+        (CutOverStep.PRODUCERS_OFF, "cut_over", "run", "moved", True),
+        (CutOverStep.LAST_DRAIN, "cut_over", "run", "write_step", True),
+        (CutOverStep.LAST_MIRROR, "republish.run", "Republish", "_seal", True),
+        (CutOverStep.GROUPS, "kafka.consumer_groups", "ConsumerGroups", "commit", True),
+        (CutOverStep.GROUPS, "kafka.consumer_groups", "ConsumerGroups", "commit", False),
+        (CutOverStep.VERIFY, "cut_over", "run", "misplaced_groups", False),
+        (CutOverStep.HAND_OVER, "cut_over", "run", "write_step", True),
+        (CutOverStep.HAND_OVER, "cut_over", "run", "write_step", False),
     ],
 )
 def test_cut_over_killed(
-    step: Step, module: str, owner: str, name: str, early: bool, move: Move, tmp_path: Path
+    step: CutOverStep, module: str, owner: str, name: str, early: bool, move: Move, tmp_path: Path
 ) -> None:
     """A step that is killed is taken again, signed, and nothing is sent or skipped twice."""
     at = STEPS.index(step)
     if at:
         move.through(STEPS[at - 1])
-    if step is Step.LAST_MIRROR:
+    if step is CutOverStep.LAST_MIRROR:
         # Something is left to send.
         move.produce(*values(RECORDS, RECORDS + 2))
-        move.through(Step.MIRROR)
-        move.take(Step.PRODUCERS_OFF)
+        move.through(CutOverStep.MIRROR)
+        move.take(CutOverStep.PRODUCERS_OFF)
         move.produce(*values(RECORDS + 2, RECORDS + 3))
-        move.take(Step.PRODUCERS_OFF)
+        move.take(CutOverStep.PRODUCERS_OFF)
         move.drained()
-        move.take(Step.LAST_DRAIN)
-    if step is Step.LAST_DRAIN:
+        move.take(CutOverStep.LAST_DRAIN)
+    if step is CutOverStep.LAST_DRAIN:
         move.drained()
     move.sign(tmp_path)
     script = KILLED.format(module=module, owner=owner, name=name, early=early)
@@ -359,7 +359,7 @@ def test_cut_over_killed(
     assert newest["step"] == step.value
     assert ("cut-over", newest) in move.verified()
     for later in STEPS[at + 1 :]:
-        if later is Step.LAST_DRAIN:
+        if later is CutOverStep.LAST_DRAIN:
             move.drained()
         assert move.take(later).verdict == "passed"
     assert contents(move.target, move.topic) == contents(move.source, move.topic)
@@ -368,29 +368,29 @@ def test_cut_over_killed(
 
 def test_cut_over_target_changed(move: Move) -> None:
     """Records that others send to the target, or delete there, are found before the hand-over."""
-    move.through(Step.GROUPS)
+    move.through(CutOverStep.GROUPS)
     move.produce("foreign", at=move.target)
-    said = move.refused(Step.VERIFY)
+    said = move.refused(CutOverStep.VERIFY)
     assert f"{move.topic}-0 has 1 records after the mirror's last one" in said
     assert "go back" in said
 
 
 def test_cut_over_target_recreated(move: Move) -> None:
     """A target topic that was recreated is refused; nothing is noted."""
-    move.through(Step.GROUPS)
+    move.through(CutOverStep.GROUPS)
     count = len(move.cut_over().history())
     settings = move.target.topic_settings(move.topic)
     move.target.delete_topic(move.topic)
     move.target.create_topic(move.topic, settings)
     with pytest.raises(TopicError, match="recreated"):
-        move.take(Step.VERIFY)
+        move.take(CutOverStep.VERIFY)
     assert len(move.cut_over().history()) == count
 
 
 @pytest.mark.parametrize("down", ["source", "target"])
 def test_cut_over_broker_down(down: str, move: Move) -> None:
     """While a cluster is down no step passes, nothing is noted, and the step can be taken later."""
-    move.through(Step.PRODUCERS_OFF)
+    move.through(CutOverStep.PRODUCERS_OFF)
     count = len(move.cut_over().history())
     gone = KafkaCluster(
         KafkaConfig({"bootstrap.servers": "127.0.0.1:1", "socket.timeout.ms": 1_000})
@@ -403,7 +403,7 @@ def test_cut_over_broker_down(down: str, move: Move) -> None:
     setattr(move, down, there)
     assert len(move.cut_over().history()) == count
     move.drained()
-    assert move.take(Step.LAST_DRAIN).verdict == "passed"
+    assert move.take(CutOverStep.LAST_DRAIN).verdict == "passed"
 
 
 def test_cut_over_checklist(move: Move) -> None:

@@ -34,7 +34,7 @@ from kafka_drain.config.pipeline import Pipeline
 from kafka_drain.findings import Finding, Reason
 from kafka_drain.gaps import Gap, GapReason
 from kafka_drain.offsets import OffsetRange, TopicPartition
-from kafka_drain.proof.note_files import note_name
+from kafka_drain.proof.fingerprints import note_name
 from kafka_drain.proof.report import Report, note_overview, write_report
 from kafka_drain_airflow.observability.archive_events import archive_asset
 from tests.fake_registry import FakeRegistry, fake_registry, in_wire_format

@@ -16,8 +16,8 @@ from kafka_drain.errors import ConfigError, SourceRecordError, VerifyError
 from kafka_drain.kafka.cluster import KafkaCluster
 from kafka_drain.kafka.consumer_groups import ConsumerGroups
 from kafka_drain.offsets import TopicPartition
+from kafka_drain.republish.groups.group_records import GroupRecords
 from kafka_drain.republish.groups.planning import find_run, plan_group, read_map
-from kafka_drain.republish.groups.records import GroupRecords
 from kafka_drain.republish.planning.runs import RepublishRun, run_key
 from tests.integration.command_line import ROOT, kafka_drain, run_module
 from tests.kafka_drain.made_archive import MadeArchive, dense

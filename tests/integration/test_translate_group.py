@@ -32,7 +32,7 @@ from kafka_drain.kafka.cluster import KafkaCluster
 from kafka_drain.kafka.consumer_groups import Committed, ConsumerGroups
 from kafka_drain.offsets import TopicPartition
 from kafka_drain.output import heard_by
-from kafka_drain.republish.groups.records import GroupRecords
+from kafka_drain.republish.groups.group_records import GroupRecords
 from kafka_drain.republish.planning.runs import RepublishRun
 from kafka_drain.republish.verifying.offset_map import Block, OffsetMap, PartitionMap
 from tests.kafka_drain.republish.planning.test_previous_runs import plan_of

@@ -20,7 +20,7 @@ from kafka_drain.kafka.acls import TARGET, require_access
 from kafka_drain.kafka.client_config import KafkaConfig
 from kafka_drain.kafka.cluster import Topic
 from kafka_drain.kafka.identity import SeenRecord, counted_as
-from kafka_drain.kafka.record_samples import RecordSample
+from kafka_drain.kafka.single_records import RecordSample
 from kafka_drain.kafka.topics import MAX_MESSAGE_BYTES, TopicSettings
 from kafka_drain.offsets import OffsetRange, TopicPartition
 from kafka_drain.spark.submit import SparkApplication

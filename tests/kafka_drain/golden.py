@@ -34,7 +34,7 @@ from kafka_drain.offsets import OffsetRange, TopicPartition, to_spark_json
 from kafka_drain.proof.committed_file import read_file
 from kafka_drain.proof.committed_files import read_committed_files
 from kafka_drain.proof.content_checks import content_of
-from kafka_drain.proof.note_files import write_notes
+from kafka_drain.proof.fingerprints import write_notes
 from kafka_drain.proof.report import Report
 from kafka_drain.proof.sealing import Identity, seal_window
 from kafka_drain.proof.validation import validate_archive

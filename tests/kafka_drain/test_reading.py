@@ -18,7 +18,7 @@ from kafka_drain.archive.files import ArchiveFile
 from kafka_drain.archive.inspection import committed_files
 from kafka_drain.archive.window import Window
 from kafka_drain.errors import ArchiveError, ConfigError, ManifestInvalidError
-from kafka_drain.events.segment_events import segment_events
+from kafka_drain.events import segment_events
 from kafka_drain.offsets import TopicPartition
 from kafka_drain.reading import archive_dataset, archive_paths, segments_filter
 from tests.kafka_drain.golden import (

@@ -15,7 +15,7 @@ from airflow.providers.common.compat.sdk import AirflowFailException, AirflowSki
 from kafka_drain import outages
 from kafka_drain.config.pipeline import Pipeline
 from kafka_drain.errors import ConfigError, KafkaUnavailableError, MachineError, TopicError
-from kafka_drain.spark.place import Place, SparkConnection
+from kafka_drain.spark.place import DriverPlace, SparkConnection
 from kafka_drain.spark.submit import SparkApplication, prepare_application, spark_home
 from kafka_drain_airflow import connections
 from kafka_drain_airflow.connections import (
@@ -215,7 +215,7 @@ def test_spark_connection_cluster_mode(monkeypatch: pytest.MonkeyPatch, host: st
     """On YARN and Kubernetes, the driver may run in the cluster."""
     found = spark(monkeypatch, host=host, extra={"deploy-mode": "cluster"})
 
-    assert (found.deploy_mode, found.place) == ("cluster", Place.CLUSTER)
+    assert (found.deploy_mode, found.place) == ("cluster", DriverPlace.CLUSTER)
 
 
 @pytest.mark.parametrize("host", ["yarn", "k8s://https://h"])

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import ast
 import json
+from fnmatch import fnmatchcase
 
 import pytest
 
@@ -10,11 +12,13 @@ from scripts.mutation import (
     DECIDING,
     ROOT,
     SURVIVORS,
+    Deciding,
     Mutant,
     Result,
     document_of,
     failures,
     held_by,
+    mutants_of,
     read_document,
 )
 from tests.tables import each_of
@@ -89,10 +93,44 @@ def test_survivors() -> None:
     assert set(found) == set(DECIDING)
 
 
+def test_mutants_of_names(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of a module with I/O, only the functions and classes that decide are mutated."""
+    monkeypatch.setitem(DECIDING, "a.b", Deciding("end Gap"))
+    monkeypatch.setitem(DECIDING, "c", Deciding())
+    made = ["a.b.x_end__mutmut_1", "a.b.xǁGapǁend__mutmut_2", "c.x__f__mutmut_1"]
+    left_out = ["a.b.x_end_of__mutmut_1", "a.b.x__end__mutmut_1", "a.b.xǁGapsǁend__mutmut_2"]
+
+    patterns = [*mutants_of(["a.b", "c"])]
+
+    def is_mutated(name: str) -> bool:
+        return any(fnmatchcase(f"kafka_drain.{name}", pattern) for pattern in patterns)
+
+    assert all(map(is_mutated, made))
+    assert not any(map(is_mutated, left_out))
+
+
+@pytest.mark.parametrize(
+    ("names", "function", "is_included"),
+    [
+        ("", "end", True),
+        ("end", "end", True),
+        ("Gap", "Gap.end", True),
+        ("Gap", "end", False),
+        ("Gap", "Gaps.end", False),
+        ("end", "Gap.end", False),
+    ],
+)
+def test_deciding_includes(names: str, function: str, is_included: bool) -> None:
+    """A named class decides with all of its methods."""
+    assert Deciding(names).includes(function) is is_included
+
+
 @each_of("module", DECIDING)
 def test_deciding_modules(module: str) -> None:
-    """The deciding modules exist, and so do the additional tests named for them."""
-    assert (ROOT / "plugins" / "kafka_drain" / f"{module.replace('.', '/')}.py").is_file()
+    """The modules, functions and classes that decide exist, and so do the tests named for them."""
+    path = ROOT / "plugins" / "kafka_drain" / f"{module.replace('.', '/')}.py"
+    defined = {getattr(node, "name", "") for node in ast.parse(path.read_text()).body}
+    assert set(DECIDING[module].names.split()) <= defined
     assert held_by(module)
-    for name in DECIDING[module].split():
+    for name in DECIDING[module].tests.split():
         assert f"tests/kafka_drain/{name}" in held_by(module)

@@ -24,7 +24,7 @@ from kafka_drain.maintenance.maintain import plan_maintenance
 from kafka_drain.offsets import TopicPartition
 from kafka_drain.proof.validation import validate_archive
 from kafka_drain.storage.conditional_writes import version_of
-from kafka_drain.storage.immutability import Held, Immutability
+from kafka_drain.storage.immutability import Immutability, ObjectLock
 from kafka_drain.storage.json_files import create_text, replace_document
 from kafka_drain.storage.lease import Lease, find_lease
 from kafka_drain.storage.object_retention import StoreLocks, require_lockable
@@ -91,7 +91,7 @@ def test_require_lockable_refused(root: UPath) -> None:
     with pytest.raises(ArchiveError, match=r"can't lock files.*immutable_days.*was drained"):
         require_lockable(root, Immutability("governance", 1))
 
-    assert StoreLocks(root, "look").held(["x", "gone"]) == {"x": Held(1)}
+    assert StoreLocks(root, "look").held(["x", "gone"]) == {"x": ObjectLock(1)}
 
 
 def test_create_text_no_bucket(root: UPath) -> None:

@@ -16,7 +16,7 @@ from upath import UPath
 
 from kafka_drain.archive.archive import Archive
 from kafka_drain.archive.drills import read_drills
-from kafka_drain.archive.frozen_plan import State
+from kafka_drain.archive.frozen_plan import PlanState
 from kafka_drain.archive.frozen_plans import list_plans, state_of
 from kafka_drain.config.pipeline import Pipeline
 from kafka_drain.errors import ArchiveError, ConfigError, LockedError, StoreUnavailableError
@@ -387,7 +387,7 @@ def test_approved_plans_on_s3(
     assert len(read(target)[0]) == 2 * RECORDS
     removed = [run("maintain", "--plan", deletes, "--apply").get("files_removed") for _ in range(2)]
     assert removed == [2, None]
-    assert state_of(root, deletes) is State.DONE
+    assert state_of(root, deletes) is PlanState.DONE
 
 
 def test_drill_on_s3(bucket: str, tmp_path: Path, cluster: KafkaCluster) -> None:

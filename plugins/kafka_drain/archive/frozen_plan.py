@@ -29,7 +29,7 @@ ROWS, CHARACTERS = 20, 300
 _DIGITS = 16
 
 
-class State(Enum):
+class PlanState(Enum):
     """How far a plan has been carried out."""
 
     NEW = "new"
@@ -37,7 +37,7 @@ class State(Enum):
     DONE = "done"
 
 
-class Decision(Enum):
+class PlanDecision(Enum):
     """What to do with a frozen plan."""
 
     RUN = "run"
@@ -48,7 +48,7 @@ class Decision(Enum):
     REFUSE_CHANGED = "refuse: something has changed"
 
 
-def decide(state: State, *, is_own: bool, is_expired: bool, is_changed: bool) -> Decision:
+def decide(state: PlanState, *, is_own: bool, is_expired: bool, is_changed: bool) -> PlanDecision:
     """Decide what to do with a frozen plan.
 
     A plan that was started in time is resumed however long that takes: what it has changed so far
@@ -61,14 +61,14 @@ def decide(state: State, *, is_own: bool, is_expired: bool, is_changed: bool) ->
         is_changed: Whether it would do something else than was seen.
     """
     if not is_own:
-        return Decision.REFUSE_OTHER
-    if state is State.DONE:
-        return Decision.DO_NOTHING
-    if state is State.STARTED:
-        return Decision.RESUME
+        return PlanDecision.REFUSE_OTHER
+    if state is PlanState.DONE:
+        return PlanDecision.DO_NOTHING
+    if state is PlanState.STARTED:
+        return PlanDecision.RESUME
     if is_expired:
-        return Decision.REFUSE_EXPIRED
-    return Decision.REFUSE_CHANGED if is_changed else Decision.RUN
+        return PlanDecision.REFUSE_EXPIRED
+    return PlanDecision.REFUSE_CHANGED if is_changed else PlanDecision.RUN
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -144,14 +144,14 @@ class FrozenPlan:
 
     def proceed(
         self,
-        state: State,
+        state: PlanState,
         *,
         kind: Kind,
         pipeline: str,
         archive_id: str | None,
         now: datetime,
         changes: Sequence[str] = (),
-    ) -> Decision:
+    ) -> PlanDecision:
         """Decide what to do with the plan, and raise an error if it is refused.
 
         Args:
@@ -172,12 +172,12 @@ class FrozenPlan:
             state, is_own=own == here, is_expired=self.is_expired(now), is_changed=bool(changes)
         )
         why = {
-            Decision.REFUSE_OTHER: (
+            PlanDecision.REFUSE_OTHER: (
                 f"it is a {self.kind} of pipeline {self.pipeline} in archive {self.archive_id}, "
                 f"but this is a {kind} of {pipeline} in archive {archive_id or 'without an id'}"
             ),
-            Decision.REFUSE_EXPIRED: f"it had to be started by {self.expires_at}",
-            Decision.REFUSE_CHANGED: f"since it was made, {'; '.join(changes)}",
+            PlanDecision.REFUSE_EXPIRED: f"it had to be started by {self.expires_at}",
+            PlanDecision.REFUSE_CHANGED: f"since it was made, {'; '.join(changes)}",
         }.get(decision)
         if why is not None:
             raise PlanChangedError(

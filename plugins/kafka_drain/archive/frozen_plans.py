@@ -20,7 +20,14 @@ from upath import UPath
 
 from kafka_drain.archive.archive import Archive
 from kafka_drain.archive.format_version import FORMAT_VERSION
-from kafka_drain.archive.frozen_plan import LIFETIME, Decision, FrozenPlan, Kind, State, expiry
+from kafka_drain.archive.frozen_plan import (
+    LIFETIME,
+    FrozenPlan,
+    Kind,
+    PlanDecision,
+    PlanState,
+    expiry,
+)
 from kafka_drain.clock import Clock, utc_now
 from kafka_drain.errors import ArchiveError, ConfigError
 from kafka_drain.storage.json_files import create_document, create_text
@@ -53,7 +60,7 @@ def freeze(root: UPath, plan: FrozenPlan, now: datetime) -> FrozenPlan:
     create_text(_path(root, frozen.id), content.decode())
     for old in list_plans(root):
         expired = read_plan(root, old)
-        if expired.is_expired(now - KEPT) and state_of(root, old) is State.NEW:
+        if expired.is_expired(now - KEPT) and state_of(root, old) is PlanState.NEW:
             _path(root, old).unlink(missing_ok=True)
     return frozen
 
@@ -111,7 +118,7 @@ class Approval:
         frozen = read_plan(archive.state, plan_id)
         return cls(frozen, kind, archive.snapshot().document.pipeline, archive.identity(), now)
 
-    def proceed(self, state: State, changes: Sequence[str] = ()) -> Decision:
+    def proceed(self, state: PlanState, changes: Sequence[str] = ()) -> PlanDecision:
         """Decide what to do with the plan; see `FrozenPlan.proceed`."""
         return self.frozen.proceed(
             state,
@@ -130,7 +137,7 @@ def approved(
     *,
     now: datetime,
     plan_again: Callable[[FrozenPlan], tuple[PlanT, Sequence[str]]],
-) -> tuple[PlanT, FrozenPlan, Decision]:
+) -> tuple[PlanT, FrozenPlan, PlanDecision]:
     """Load a frozen plan, if it would still do what was seen; changes nothing.
 
     Args:
@@ -194,11 +201,11 @@ def read_plan(root: UPath, plan_id: str) -> FrozenPlan:
     return plan
 
 
-def state_of(root: UPath, plan_id: str) -> State:
+def state_of(root: UPath, plan_id: str) -> PlanState:
     """Return how far a plan has been carried out, other than a republish."""
     if _path(root, plan_id, ".done").is_file():
-        return State.DONE
-    return State.STARTED if _path(root, plan_id, ".started").is_file() else State.NEW
+        return PlanState.DONE
+    return PlanState.STARTED if _path(root, plan_id, ".started").is_file() else PlanState.NEW
 
 
 @contextmanager

@@ -17,7 +17,7 @@ from typing import NamedTuple
 from kafka_drain.archive.archive import Archive
 from kafka_drain.archive.generation import Generation
 from kafka_drain.archive.generation_summary import Summary, SummaryRow
-from kafka_drain.archive.index import GenerationRow, WindowRow
+from kafka_drain.archive.index import IndexedGeneration, IndexedWindow
 from kafka_drain.archive.receipts import Receipt, unknown_files
 from kafka_drain.archive.snapshot import Snapshot
 from kafka_drain.archive.summary_files import sound_summary
@@ -172,11 +172,11 @@ class Span:
         )
 
     @classmethod
-    def of_index(cls, row: GenerationRow | WindowRow) -> Span:
+    def of_index(cls, row: IndexedGeneration | IndexedWindow) -> Span:
         """Return the contents of a generation or a window, given its row in the index."""
         number, name, segments = (
             (row.generation, f"generation {row.generation}", row.receipts)
-            if isinstance(row, GenerationRow)
+            if isinstance(row, IndexedGeneration)
             else (None, row.window, 1)
         )
         return cls(
@@ -368,7 +368,7 @@ class History:
             self.read[generation.number] = row.name
             self.newest = row.sha256
 
-    def add_index(self, row: GenerationRow) -> None:
+    def add_index(self, row: IndexedGeneration) -> None:
         """Add a generation of which not even the points are kept."""
         span = Span.of_index(row)
         self.spans[span.name] = span
@@ -391,7 +391,7 @@ def read_history(archive: Archive, history: History) -> None:
         # A receipt names the one before it, even of another generation: an older generation than
         # that of the newest receipt gets no more.
         known = old.get(generation.number)
-        if isinstance(known, GenerationRow):
+        if isinstance(known, IndexedGeneration):
             history.add_index(known)
         elif known is not None:
             history.add_summary(generation, known)
@@ -402,14 +402,14 @@ def read_history(archive: Archive, history: History) -> None:
     _read_windows(snapshot, history)
 
 
-def _old(snapshot: Snapshot) -> dict[int, Summary | GenerationRow]:
+def _old(snapshot: Snapshot) -> dict[int, Summary | IndexedGeneration]:
     """Return what suffices of generations of which neither runs nor days are kept, by number.
 
     That is the summary; or the row in the index, if the points aren't kept either.
     """
     index = snapshot.index
     rows = {row.generation: row for row in index.generations} if index is not None else {}
-    found: dict[int, Summary | GenerationRow] = {}
+    found: dict[int, Summary | IndexedGeneration] = {}
     runs, days = 0, set[str]()
     for generation in reversed(snapshot.generations[:-1]):
         row = rows.get(generation.number)
@@ -439,7 +439,7 @@ def _is_older(sealed_at: str, days: Collection[str]) -> bool:
     return len(days) >= COLUMNS and sealed_at[:10] < sorted(days)[-COLUMNS]
 
 
-def _has_times(row: GenerationRow | WindowRow) -> bool:
+def _has_times(row: IndexedGeneration | IndexedWindow) -> bool:
     """Return whether a row says when its records were written, or has none."""
     return not row.records or row.first_timestamp is not None
 

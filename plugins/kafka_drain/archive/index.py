@@ -57,7 +57,7 @@ class OtherIndexError(IndexFileError):
 
 
 @dataclass(frozen=True, slots=True)
-class GenerationRow:
+class IndexedGeneration:
     """A closed generation.
 
     Attributes:
@@ -106,7 +106,7 @@ class GenerationRow:
     @classmethod
     def of(
         cls, receipts: int, newest: Receipt, document: str, rows: Sequence[SummaryRow]
-    ) -> GenerationRow:
+    ) -> IndexedGeneration:
         """Return the row of a generation.
 
         Args:
@@ -142,7 +142,7 @@ class GenerationRow:
 
 
 @dataclass(frozen=True, slots=True)
-class WindowRow:
+class IndexedWindow:
     """A sealed window whose offsets are all in closed generations.
 
     Attributes:
@@ -189,7 +189,7 @@ class WindowRow:
         return self.files > 0 and times.may_hold(self.first_timestamp, self.last_timestamp)
 
     @classmethod
-    def of(cls, receipt: Receipt, kind: WindowKind, plan: str, size: int) -> WindowRow:
+    def of(cls, receipt: Receipt, kind: WindowKind, plan: str, size: int) -> IndexedWindow:
         """Return the row of a window, given the digest of its plan, and the size of both."""
         row = SummaryRow.of(receipt)
         return cls(
@@ -211,7 +211,7 @@ class WindowRow:
 
 
 @dataclass(frozen=True, slots=True)
-class TopicRow:
+class IndexedTopic:
     """An incarnation of a topic.
 
     Attributes:
@@ -225,7 +225,7 @@ class TopicRow:
 
 
 @dataclass(frozen=True, slots=True)
-class PartitionRow:
+class IndexedPartition:
     """What all rows together hold of a partition.
 
     Attributes:
@@ -260,7 +260,7 @@ class NewGeneration:
         topics: Topic ids by topic, of its `generation.json`.
     """
 
-    row: GenerationRow
+    row: IndexedGeneration
     newest: Receipt
     topics: Mapping[str, str]
 
@@ -273,7 +273,7 @@ class NewWindow:
         replaced: What its plan says of intact files that it replaces; None if it says nothing.
     """
 
-    row: WindowRow
+    row: IndexedWindow
     receipt: Receipt
     replaced: Mapping[str, Any] | None
 
@@ -303,10 +303,10 @@ class Query:
     names: frozenset[str] = frozenset()
     claimed: bool = False
 
-    def matches_live(self, row: GenerationRow | WindowRow) -> bool:
+    def matches_live(self, row: IndexedGeneration | IndexedWindow) -> bool:
         """Return whether it matches a row, provided that readers still get one of its files."""
         if self.uncompacted and not (
-            isinstance(row, WindowRow) and WindowKind(row.kind).is_maintained
+            isinstance(row, IndexedWindow) and WindowKind(row.kind).is_maintained
         ):
             return True
         if self.dated_later and row.may_hold(TimeRange(from_ms=_milliseconds(row.sealed_at) + 1)):
@@ -317,7 +317,7 @@ class Query:
             self.offsets is None or may_cover(row.held, self.offsets)
         )
 
-    def matches_any(self, row: GenerationRow | WindowRow) -> bool:
+    def matches_any(self, row: IndexedGeneration | IndexedWindow) -> bool:
         """Return whether it matches a row, even if windows have replaced all of its files."""
         return row.name in self.names or (
             self.claimed and self.offsets is not None and may_cover(row.held, self.offsets)
@@ -358,16 +358,16 @@ class Index:
         file_bytes: Their size.
     """
 
-    generations: tuple[GenerationRow, ...] = ()
-    windows: tuple[WindowRow, ...] = ()
-    topics: tuple[TopicRow, ...] = ()
+    generations: tuple[IndexedGeneration, ...] = ()
+    windows: tuple[IndexedWindow, ...] = ()
+    topics: tuple[IndexedTopic, ...] = ()
     ids: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    partitions: tuple[PartitionRow, ...] = ()
+    partitions: tuple[IndexedPartition, ...] = ()
     files: int = 0
     file_bytes: int = 0
 
     @property
-    def rows(self) -> list[GenerationRow | WindowRow]:
+    def rows(self) -> list[IndexedGeneration | IndexedWindow]:
         """All rows."""
         return [*self.generations, *self.windows]
 
@@ -395,7 +395,7 @@ class Index:
         """The offsets that its generations and windows cover; sorted and disjoint."""
         return {row.key: [OffsetRange(*pair) for pair in row.covered] for row in self.partitions}
 
-    def touched(self, offsets: Ranges) -> list[PartitionRow]:
+    def touched(self, offsets: Ranges) -> list[IndexedPartition]:
         """Return the partitions of which it covers some of the given offsets."""
         return [
             row
@@ -414,7 +414,7 @@ class Index:
                 found.update(row.replaces)
         return found
 
-    def is_gone(self, row: GenerationRow | WindowRow) -> bool:
+    def is_gone(self, row: IndexedGeneration | IndexedWindow) -> bool:
         """Return whether windows have replaced all files of a row, so that no reader gets any."""
         return self.replaced.get(row.name, 0) == row.files
 
@@ -483,10 +483,10 @@ class Index:
             windows=tuple(
                 sorted((*self.windows, *(each.row for each in more)), key=lambda row: row.window)
             ),
-            topics=tuple(TopicRow(*topic, first[topic]) for topic in sorted(first)),
+            topics=tuple(IndexedTopic(*topic, first[topic]) for topic in sorted(first)),
             ids={topic: tuple(sorted(ids[topic])) for topic in sorted(ids)},
             partitions=tuple(
-                PartitionRow(
+                IndexedPartition(
                     topic=tp.topic,
                     topic_id=topic_id,
                     partition=tp.partition,
@@ -556,8 +556,8 @@ def skip(index: Index, query: Query, turn: int | None, others: Iterable[str] = (
         for row in index.rows
         if query.matches_any(row) or (query.matches_live(row) and not index.is_gone(row))
     ]
-    generations = {row.generation for row in wanted if isinstance(row, GenerationRow)}
-    windows = {row.window for row in wanted if isinstance(row, WindowRow)}
+    generations = {row.generation for row in wanted if isinstance(row, IndexedGeneration)}
+    windows = {row.window for row in wanted if isinstance(row, IndexedWindow)}
     if turn is not None:
         windows |= {row.window for row in chunk_of_turn(window_chunks(index.windows), turn)}
     read = {*others, *(row.name for row in wanted), *(f"windows/{key}" for key in windows)}
@@ -578,7 +578,7 @@ def skip(index: Index, query: Query, turn: int | None, others: Iterable[str] = (
     )
 
 
-def replacing(windows: Sequence[WindowRow], owners: Collection[str]) -> set[str]:
+def replacing(windows: Sequence[IndexedWindow], owners: Collection[str]) -> set[str]:
     """Return the windows that replace files of some generations and windows, or of one another."""
     by_owner: dict[str, list[str]] = {}
     for row in windows:
@@ -613,9 +613,9 @@ def chunks(rows: Sequence[T], size: int) -> list[Sequence[T]]:
     return [rows[at : at + size] for at in range(0, len(rows), size)]
 
 
-def window_chunks(windows: Sequence[WindowRow]) -> list[Sequence[WindowRow]]:
+def window_chunks(windows: Sequence[IndexedWindow]) -> list[Sequence[IndexedWindow]]:
     """Split windows into chunks that are quick to read, or a single window."""
-    found: list[list[WindowRow]] = []
+    found: list[list[IndexedWindow]] = []
     for row in windows:
         last = found[-1] if found else []
         is_full = sum(each.size for each in last) + row.size > BYTES_IN_TURN
@@ -771,14 +771,14 @@ def _add_window(rows: dict[Partition, _Sum], window: NewWindow) -> None:
         rows[tp, receipt.topics.get(tp.topic, "")].records -= gone["records"]
 
 
-def _end_of(row: PartitionRow) -> int:
+def _end_of(row: IndexedPartition) -> int:
     """Return the offset after the last one that generations or windows cover."""
     return max(row.end or 0, row.covered[-1][1] if row.covered else 0)
 
 
-def _hash_of(row: GenerationRow | WindowRow) -> str:
+def _hash_of(row: IndexedGeneration | IndexedWindow) -> str:
     """Return what names the documents that a row is made of."""
-    if isinstance(row, GenerationRow):
+    if isinstance(row, IndexedGeneration):
         return f"{row.sha256} {row.receipts} {row.document}"
     return f"{row.receipt} {row.plan}"
 
@@ -788,11 +788,11 @@ class _Document:
     """An index's file: its keys in order, with the same meaning as the index's attributes."""
 
     format_version: int
-    generations: tuple[GenerationRow, ...]
-    windows: tuple[WindowRow, ...]
-    topics: tuple[TopicRow, ...]
+    generations: tuple[IndexedGeneration, ...]
+    windows: tuple[IndexedWindow, ...]
+    topics: tuple[IndexedTopic, ...]
     ids: Mapping[str, tuple[str, ...]]
-    partitions: tuple[PartitionRow, ...]
+    partitions: tuple[IndexedPartition, ...]
     files: int
     file_bytes: int
 

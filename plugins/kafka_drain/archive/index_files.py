@@ -7,13 +7,13 @@ from collections.abc import Iterator, Mapping
 from kafka_drain.archive.fold import Partition
 from kafka_drain.archive.generation_summary import summarized
 from kafka_drain.archive.index import (
-    GenerationRow,
     Index,
+    IndexedGeneration,
+    IndexedWindow,
     IndexFileError,
     NewGeneration,
     NewWindow,
     OtherIndexError,
-    WindowRow,
     bounds_of,
     is_skippable,
     parse_index,
@@ -97,7 +97,7 @@ def _generations(snapshot: Snapshot, base: Index, *, whole: bool) -> Iterator[Ne
             generation.number, generation.receipts(snapshot.journal.noted.forgotten)
         )
         document = generation_digest(generation.document.content())
-        row = GenerationRow.of(len(names), newest, document, summary.receipts)
+        row = IndexedGeneration.of(len(names), newest, document, summary.receipts)
         yield NewGeneration(row, newest, generation.document.topics)
 
 
@@ -141,7 +141,7 @@ def _new_window(window: SnapshotWindow, bounds: Mapping[Partition, int]) -> NewW
     if not is_skippable(receipt, kind, plan.replaced, bounds):
         return None
     size = len(window.plan_bytes or b"") + len(receipt.to_bytes())
-    row = WindowRow.of(receipt, kind, plan_digest(plan.content()), size)
+    row = IndexedWindow.of(receipt, kind, plan_digest(plan.content()), size)
     return NewWindow(row, receipt, plan.replaced)
 
 

@@ -16,7 +16,7 @@ from kafka_drain.offsets import OffsetRange, TopicPartition, merge, overlapping,
 
 
 @dataclass(frozen=True, slots=True)
-class Claim:
+class OffsetClaim:
     """Offsets of one partition held by a generation or a window.
 
     Attributes:
@@ -34,7 +34,7 @@ class Claim:
     left: int = 0
 
 
-def claims_of(newest: Iterable[Receipt], windows: Iterable[Receipt]) -> list[Claim]:
+def claims_of(newest: Iterable[Receipt], windows: Iterable[Receipt]) -> list[OffsetClaim]:
     """Return what generations and windows hold.
 
     Windows whose files have all been replaced by other windows hold nothing, nor do windows that
@@ -45,7 +45,7 @@ def claims_of(newest: Iterable[Receipt], windows: Iterable[Receipt]) -> list[Cla
         windows: The receipts of all sealed windows.
     """
     claims = [
-        Claim(
+        OffsetClaim(
             owner=f"generations/{receipt.generation:04d}",
             topic_id=receipt.topics.get(part.tp.topic, ""),
             tp=part.tp,
@@ -67,7 +67,7 @@ def claims_of(newest: Iterable[Receipt], windows: Iterable[Receipt]) -> list[Cla
             gaps = (rs for reason, rs in part.gaps.items() if reason != GapReason.ERASED)
             held = subtract(part.range, merge([r for rs in gaps for r in rs]))
             claims += [
-                Claim(
+                OffsetClaim(
                     owner=f"windows/{receipt.window}",
                     topic_id=receipt.topics.get(part.tp.topic, ""),
                     tp=part.tp,
@@ -79,7 +79,7 @@ def claims_of(newest: Iterable[Receipt], windows: Iterable[Receipt]) -> list[Cla
     return claims
 
 
-def may_overlap(a: Claim, b: Claim, twice: int, left: int) -> bool:
+def may_overlap(a: OffsetClaim, b: OffsetClaim, twice: int, left: int) -> bool:
     """Return whether two claims on the same offsets are legitimate.
 
     Args:
@@ -92,7 +92,7 @@ def may_overlap(a: Claim, b: Claim, twice: int, left: int) -> bool:
     return stands_for(a, b) or twice <= left
 
 
-def stands_for(a: Claim, b: Claim) -> bool:
+def stands_for(a: OffsetClaim, b: OffsetClaim) -> bool:
     """Return whether both claims are one segment's, or one has replaced files of the other.
 
     Which offsets such a window took over was proven when it was sealed, and isn't checked here.
@@ -100,9 +100,9 @@ def stands_for(a: Claim, b: Claim) -> bool:
     return a.owner == b.owner or b.owner in a.stands_for or a.owner in b.stands_for
 
 
-def find_overlaps(claims: Iterable[Claim]) -> list[Finding]:
+def find_overlaps(claims: Iterable[OffsetClaim]) -> list[Finding]:
     """Find offsets held by two segments, with a sweep over the claims on each partition."""
-    by_partition: dict[tuple[TopicPartition, str], list[Claim]] = {}
+    by_partition: dict[tuple[TopicPartition, str], list[OffsetClaim]] = {}
     for claim in claims:
         by_partition.setdefault((claim.tp, claim.topic_id), []).append(claim)
     findings: list[Finding] = []
@@ -113,7 +113,7 @@ def find_overlaps(claims: Iterable[Claim]) -> list[Finding]:
     return findings
 
 
-def _sweep(tp: TopicPartition, claims: Sequence[Claim]) -> list[Finding]:
+def _sweep(tp: TopicPartition, claims: Sequence[OffsetClaim]) -> list[Finding]:
     found: dict[tuple[str, str], list[OffsetRange]] = {}
     active: list[int] = []
     # Per claim, because what one generation leaves to windows isn't another segment's to give up.

@@ -46,8 +46,8 @@ from kafka_drain.archive.journal.identity import (
 from kafka_drain.archive.receipt_chain import check_figures, check_link, unreadable
 from kafka_drain.archive.receipts import Receipt, ReceiptError
 from kafka_drain.archive.segment_overlaps import (
-    Claim,
     Hole,
+    OffsetClaim,
     claims_of,
     drained_of,
     find_early,
@@ -97,7 +97,7 @@ class SealedState:
     known: int = 0
     newest: dict[str, Receipt] = field(default_factory=dict)
     windows: list[Receipt] = field(default_factory=list)
-    claims: list[Claim] = field(default_factory=list)
+    claims: list[OffsetClaim] = field(default_factory=list)
     holes: list[Hole] = field(default_factory=list)
     topic_ids: Mapping[str, Collection[str]] = field(default_factory=dict)
 

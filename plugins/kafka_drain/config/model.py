@@ -67,14 +67,14 @@ class ConfigModel(BaseModel):
     # These two, and not pydantic's own validators: those run outside of `_explain`.
     @classmethod
     def check_given(cls, data: dict[str, Any]) -> None:
-        """Check what was given, before values are converted; raises ConfigError."""
+        """Check values as given, before they are converted; raises ConfigError."""
 
     def check_together(self) -> None:
         """Check values that depend on each other; raises ConfigError."""
 
     @classmethod
     def placed(cls, data: Any, problem: str) -> str:
-        """Return a problem with what it is about; a subclass says more."""
+        """Return a problem with its subject; a subclass adds the place."""
         return problem
 
     @classmethod

@@ -36,7 +36,7 @@ Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]*$", max_length=
 
 
 class Pipeline(ConfigModel):
-    """Declares what is archived, from which topics, and how.
+    """Declares the topics that are archived, and how.
 
     Exactly one of `topics`, `topic_pattern` and `assign` selects what is drained.
 
@@ -255,7 +255,7 @@ class Pipeline(ConfigModel):
         return check_log_levels(levels)
 
     def check_together(self) -> None:
-        """Check what is drained, and the keys that depend on the archive or the format."""
+        """Check the source, and the keys that depend on the archive or the format."""
         given = [key for key in ("topics", "topic_pattern", "assign") if getattr(self, key)]
         if len(given) != 1:
             seen = f"{' and '.join(given)} contradict each other" if given else "none is given"
@@ -312,7 +312,7 @@ class Pipeline(ConfigModel):
             )
 
     def __str__(self) -> str:
-        """Return which topics it drains to which archive, in one line."""
+        """Return its topics and its archive, in one line."""
         [(_, source)] = self.source.items()
         return f"{self.name}: {source} to {self.archive}"
 
@@ -327,12 +327,12 @@ class Pipeline(ConfigModel):
 
     @property
     def source(self) -> dict[str, Any]:
-        """Selects what is drained: whichever of topics, topic_pattern and assign is given."""
+        """Selects the topics: whichever of topics, topic_pattern and assign is given."""
         return self.model_dump(include={"topics", "topic_pattern", "assign"}, exclude_none=True)
 
     @property
     def immutable(self) -> Immutability | None:
-        """How the store locks what is sealed; None for not at all."""
+        """How the store locks sealed files; None for not at all."""
         if self.immutable_days is None:
             return None
         return Immutability(self.immutable_mode or "governance", self.immutable_days)

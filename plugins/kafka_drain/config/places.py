@@ -1,4 +1,4 @@
-"""Which line of a user's file declared something, for messages. Opens nothing."""
+"""The line of a user's file that declared something, for messages. Opens nothing."""
 
 from __future__ import annotations
 

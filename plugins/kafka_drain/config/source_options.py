@@ -1,4 +1,4 @@
-"""Options of Spark's Kafka source: which ones exist, what they accept, and how they combine.
+"""Options of Spark's Kafka source: names, accepted values, and combinations.
 
 Names are Spark's own (`KafkaSourceProvider`); Spark itself silently accepts misspelt ones.
 Opens nothing.

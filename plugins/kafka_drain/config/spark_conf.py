@@ -1,4 +1,4 @@
-"""Spark's configuration for a job: what kafka-drain sets, and what a pipeline may set."""
+"""Spark's configuration for a job: kafka-drain's own settings, and those of a pipeline."""
 
 from __future__ import annotations
 

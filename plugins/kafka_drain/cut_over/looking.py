@@ -1,4 +1,4 @@
-"""What a cut-over looks at: the source's ends, what the target holds, where the groups are."""
+"""Observations of a cut-over: the source's ends, the target's records, the groups' places."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from kafka_drain.drain.preflight import check_identity, find_partitions
 from kafka_drain.kafka.cluster import KafkaCluster
 from kafka_drain.kafka.consumer_groups import ConsumerGroups, offsets_of
 from kafka_drain.offsets import OffsetRange, TopicPartition
+from kafka_drain.republish.groups.group_records import GroupRecord, GroupRecords
 from kafka_drain.republish.groups.planning import read_map
-from kafka_drain.republish.groups.records import GroupRecord, GroupRecords
 from kafka_drain.republish.planning.follow import new_files, next_run, runs_of, through_now
 from kafka_drain.republish.planning.runs import RepublishRun
 
@@ -58,7 +58,7 @@ def sealed_ends(snapshot: Snapshot) -> dict[TopicPartition, int]:
 
 @dataclass(frozen=True)
 class Mirror:
-    """What a mirror's finished runs have sent.
+    """The records sent by a mirror's finished runs.
 
     Attributes:
         runs: The runs, oldest first.
@@ -100,7 +100,7 @@ def look_at_mirror(archive: Archive, follower: str) -> Mirror:
 
 
 def changes_of_target(cluster: KafkaCluster, mirror: Mirror) -> list[str]:
-    """Return how the target differs from what a mirror has left there.
+    """Return the differences between the target and the records that a mirror left there.
 
     Each run has read its records back and compared them. Since then, records may have been deleted
     or added, which the partitions' ends show.
@@ -152,7 +152,7 @@ def misplaced_groups(
     source: KafkaCluster,
     target: KafkaCluster,
 ) -> list[str]:
-    """Return how groups' offsets differ from what was translated, in either cluster."""
+    """Return groups whose offsets differ from the translated ones, in either cluster."""
     found = []
     for name in names:
         record = newest_record(runs, name)

@@ -1,4 +1,4 @@
-"""What a cut-over is asked to do, and the republish that is its mirror. Opens nothing."""
+"""The request for a cut-over, and the republish that is its mirror. Opens nothing."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _OWN = ("follow", "run_name", "into_source", "delivery", "repeat")
 
 @dataclass(frozen=True, slots=True)
 class CutOverRequest:
-    """What a cut-over is asked to do.
+    """A request for a cut-over.
 
     Attributes:
         run_name: Name of the cut-over and of its mirror.
@@ -34,7 +34,7 @@ class CutOverRequest:
 
     @classmethod
     def of(cls, settings: CutOver) -> CutOverRequest:
-        """Return what a pipeline's settings ask for.
+        """Return the request in a pipeline's settings.
 
         Raises:
             ConfigError: As `mirror_request` does.

@@ -1,4 +1,4 @@
-"""Take a step of a cut-over: do what belongs to it, look, decide, and note what was seen."""
+"""Take a step of a cut-over: act, look, decide, and note the observation."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ from kafka_drain.cut_over.steps import (
     BACK,
     REQUIRED,
     Check,
-    Seen,
-    Step,
+    CutOverStep,
+    StepObservation,
     is_handed_over,
     moved,
     problems,
@@ -42,15 +42,14 @@ from kafka_drain.kafka.consumer_groups import ConsumerGroups
 from kafka_drain.offsets import TopicPartition
 from kafka_drain.output import Level, Line, say
 from kafka_drain.proof.cluster_capture import capture, describe_with, parts_before
-from kafka_drain.republish.evidence import sign_run
 from kafka_drain.republish.groups.applying import apply_plan, undo
 from kafka_drain.republish.groups.archived import archived_offsets
+from kafka_drain.republish.groups.group_records import GroupRecords
 from kafka_drain.republish.groups.planning import plan_group, read_map
-from kafka_drain.republish.groups.records import GroupRecords
 from kafka_drain.republish.planning.binding import refuse_other_target
 from kafka_drain.republish.planning.follow import follower_key, next_run, previous_binding, runs_of
 from kafka_drain.republish.planning.runs import run_key
-from kafka_drain.republish.run import Engine, plan_republish
+from kafka_drain.republish.run import RepublishEngine, plan_republish, sign_run
 
 if TYPE_CHECKING:
     from kafka_drain.evidence.signing import Signer
@@ -58,7 +57,7 @@ if TYPE_CHECKING:
 #: A run that was killed is finished first, and drains may seal more meanwhile.
 PASSES = 3
 
-_SENDS = (Step.MIRROR, Step.LAST_MIRROR)
+_SENDS = (CutOverStep.MIRROR, CutOverStep.LAST_MIRROR)
 
 
 @dataclass
@@ -98,10 +97,10 @@ class CutOver:
         return follower_key(self.request.run_name)
 
     def history(self) -> list[CutOverDocument]:
-        """Return what was seen so far, oldest first."""
+        """Return the observations so far, oldest first."""
         return read_cut_over(self.archive.root, self.key)
 
-    def take(self, step: Step, engine: Engine) -> CutOverDocument:
+    def take(self, step: CutOverStep, engine: RepublishEngine) -> CutOverDocument:
         """Take a step; taken again after it was killed or refused, it continues.
 
         Args:
@@ -120,15 +119,15 @@ class CutOver:
         started = self.clock()
         source_id, target_id = self._clusters()
         history = self.history()
-        done = _newest(history, Step.HAND_OVER)
-        if done is not None and step is Step.HAND_OVER and is_handed_over(_taken(history)):
+        done = _newest(history, CutOverStep.HAND_OVER)
+        if done is not None and step is CutOverStep.HAND_OVER and is_handed_over(_taken(history)):
             self._tell(step, f"handed over at {done.finished_at}; nothing is done")
             # It may have been killed before it was signed.
             names = cut_over_names(self.archive.root, self.key)
             name = next(name for name in reversed(names) if name.endswith(f"-{step.value}.json"))
             self._sign(f"{FOLDER}/{self.key}/{name}", done)
             return done
-        seen = Seen(
+        seen = StepObservation(
             unready=unready(step, _taken(history)),
             max_lag=self.request.max_lag,
         )
@@ -148,12 +147,12 @@ class CutOver:
         )
         if found:
             # Only the lag becomes less by itself.
-            kind = LagError if step is Step.MIRROR and not seen.unready else CutOverError
+            kind = LagError if step is CutOverStep.MIRROR and not seen.unready else CutOverError
             raise kind(f"{step.value}: {'. '.join(found)}. {'; '.join(document.back)}")
         return document
 
     def go_back(self, *, apply: bool) -> CutOverDocument | None:
-        """Restore the groups' offsets in the target, and say what stays there.
+        """Restore the groups' offsets in the target, and say which records stay there.
 
         Args:
             apply: Whether to do it, and not only to say it.
@@ -168,7 +167,7 @@ class CutOver:
         """
         started, clusters = self.clock(), self._clusters()
         if is_handed_over(_taken(self.history())):
-            raise CutOverError(f"{BACK}: {way_back(Step.HAND_OVER)[0]}. Nothing was changed")
+            raise CutOverError(f"{BACK}: {way_back(CutOverStep.HAND_OVER)[0]}. Nothing was changed")
         runs = runs_of(self.archive, self.follower)
         groups, notes = ConsumerGroups(self.target.config), list[str]()
         for name in self._names():
@@ -182,7 +181,7 @@ class CutOver:
         mirror = look_at_mirror(self.archive, self.follower)
         for topic, records_sent in sorted(_sent(mirror).items()):
             notes.append(f"topic {topic} keeps {records_sent:,} records at the target")
-        back = way_back(Step.PRODUCERS_OFF)
+        back = way_back(CutOverStep.PRODUCERS_OFF)
         for line in [*notes, *back]:
             self._tell(BACK, line)
         if not apply:
@@ -211,20 +210,24 @@ class CutOver:
         return source, target
 
     def _act(
-        self, step: Step, seen: Seen, history: list[CutOverDocument], engine: Engine
-    ) -> tuple[Seen, Mapping[TopicPartition, int], Mirror, list[CutOverGroupRow] | None]:
-        """Do what belongs to a step, as far as its conditions allow, and look."""
+        self,
+        step: CutOverStep,
+        seen: StepObservation,
+        history: list[CutOverDocument],
+        engine: RepublishEngine,
+    ) -> tuple[StepObservation, Mapping[TopicPartition, int], Mirror, list[CutOverGroupRow] | None]:
+        """Act as far as a step's conditions allow, and look."""
         checks = REQUIRED[step]
         if step in _SENDS and not seen.unready:
             self._mirror(engine)
         source = look_at_source(self.archive.snapshot(), self.pipeline, self.source)
         since = source.ends
-        if step is Step.PRODUCERS_OFF:
+        if step is CutOverStep.PRODUCERS_OFF:
             self._tell(step, f"watching the source's ends for {self.request.quiet_seconds:g} s")
             self.pause(self.request.quiet_seconds)
             source = look_at_source(self.archive.snapshot(), self.pipeline, self.source)
         elif Check.SOURCE_QUIET in checks:
-            since = _ends_of(history, Step.PRODUCERS_OFF) or since
+            since = _ends_of(history, CutOverStep.PRODUCERS_OFF) or since
         mirror = look_at_mirror(self.archive, self.follower)
         seen = replace(
             seen,
@@ -235,7 +238,7 @@ class CutOver:
             inexact=mirror.inexact,
         )
         groups = None
-        if step is Step.GROUPS:
+        if step is CutOverStep.GROUPS:
             names = self._described_names()
             seen = replace(seen, busy=tuple(active_groups(names, self.source, self.target)))
             if not problems(step, seen):
@@ -258,8 +261,8 @@ class CutOver:
             )
         return seen, source.ends, mirror, groups
 
-    def _mirror(self, engine: Engine) -> None:
-        """Send what is sealed; a run that was killed is finished first."""
+    def _mirror(self, engine: RepublishEngine) -> None:
+        """Send sealed records; a run that was killed is finished first."""
         for _ in range(PASSES):
             republish = plan_republish(
                 self.archive, self.target, self.request.mirror, now=self.clock(), apply=True
@@ -312,7 +315,7 @@ class CutOver:
                 apply=True,
             )
             apply_plan(plan, records, groups)
-            self._tell(Step.GROUPS, f"{name}: {plan.summary()}")
+            self._tell(CutOverStep.GROUPS, f"{name}: {plan.summary()}")
             rows.append(
                 CutOverGroupRow(group=name, read_again=plan.read_again, offsets=_rows(plan.after))
             )
@@ -364,7 +367,7 @@ class CutOver:
         return document
 
     def _sign(self, where: str, document: CutOverDocument) -> None:
-        """Sign what a step saw, as it is in the archive."""
+        """Sign a step's observation, as it is in the archive."""
         if self.signer is None:
             return
         # Not at the top: many cut-overs aren't signed.
@@ -376,12 +379,12 @@ class CutOver:
         self._tell(document.step, f"evidence: {path}")
 
     def _tell(self, step: str, line: str) -> None:
-        name = step.value if isinstance(step, Step) else step
+        name = step.value if isinstance(step, CutOverStep) else step
         say(f"cut-over {self.request.run_name}: {name}: {line}")
 
 
 def summary(document: CutOverDocument) -> str:
-    """Return what a step saw, in one line."""
+    """Return a step's observation in one line."""
     ends = sum(row.offset for row in document.ends)
     groups = "" if document.groups is None else f"; {len(document.groups):,} groups"
     return (
@@ -402,18 +405,18 @@ def _taken(history: list[CutOverDocument]) -> list[tuple[str, bool]]:
     return [(document.step, document.verdict == "passed") for document in history]
 
 
-def _newest(history: list[CutOverDocument], step: Step) -> CutOverDocument | None:
+def _newest(history: list[CutOverDocument], step: CutOverStep) -> CutOverDocument | None:
     return next((d for d in reversed(history) if d.step == step.value), None)
 
 
-def _ends_of(history: list[CutOverDocument], step: Step) -> dict[TopicPartition, int]:
+def _ends_of(history: list[CutOverDocument], step: CutOverStep) -> dict[TopicPartition, int]:
     document = _newest(history, step)
     rows = document.ends if document is not None else []
     return {TopicPartition(row.topic, row.partition): row.offset for row in rows}
 
 
 def _groups_of(history: list[CutOverDocument]) -> list[CutOverGroupRow]:
-    document = _newest(history, Step.GROUPS)
+    document = _newest(history, CutOverStep.GROUPS)
     return list((document.groups if document is not None else None) or [])
 
 

@@ -1,4 +1,4 @@
-"""The steps of a cut-over: what each one requires, and the way back from it. Opens nothing."""
+"""The steps of a cut-over: their conditions, and the way back from each. Opens nothing."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ BACK = "back"
 _SHOWN = 10
 
 
-class Step(str, Enum):
+class CutOverStep(str, Enum):
     """A step, in the order in which they are taken."""
 
     #: What is sealed is sent to the target, until little is missing there.
@@ -33,10 +33,10 @@ class Step(str, Enum):
     HAND_OVER = "hand_over"
 
 
-STEPS = tuple(Step)
+STEPS = tuple(CutOverStep)
 
 
-class State(str, Enum):
+class StepState(str, Enum):
     """The state of a step in the checklist."""
 
     PASSED = "passed"
@@ -64,20 +64,20 @@ _VERIFIED = (*_WHOLE, Check.TARGET_KEPT, Check.GROUPS_IDLE, Check.GROUPS_PLACED)
 
 #: What each step requires. From `producers_off` on, each one looks at the source again: a producer
 #: may have come back.
-REQUIRED: Mapping[Step, tuple[Check, ...]] = {
-    Step.MIRROR: (Check.EARLIER_STEPS, Check.LAG),
-    Step.PRODUCERS_OFF: _QUIET,
-    Step.LAST_DRAIN: (*_QUIET, Check.DRAINED),
-    Step.LAST_MIRROR: _WHOLE,
-    Step.GROUPS: (*_WHOLE, Check.GROUPS_IDLE),
-    Step.VERIFY: _VERIFIED,
-    Step.HAND_OVER: _VERIFIED,
+REQUIRED: Mapping[CutOverStep, tuple[Check, ...]] = {
+    CutOverStep.MIRROR: (Check.EARLIER_STEPS, Check.LAG),
+    CutOverStep.PRODUCERS_OFF: _QUIET,
+    CutOverStep.LAST_DRAIN: (*_QUIET, Check.DRAINED),
+    CutOverStep.LAST_MIRROR: _WHOLE,
+    CutOverStep.GROUPS: (*_WHOLE, Check.GROUPS_IDLE),
+    CutOverStep.VERIFY: _VERIFIED,
+    CutOverStep.HAND_OVER: _VERIFIED,
 }
 
 
 @dataclass(frozen=True, slots=True)
-class Seen:
-    """What a step saw.
+class StepObservation:
+    """Observations of a step.
 
     Attributes:
         unready: What has to happen before this step.
@@ -105,7 +105,7 @@ class Seen:
     misplaced: tuple[str, ...] = ()
 
 
-def problems(step: Step, seen: Seen) -> list[str]:
+def problems(step: CutOverStep, seen: StepObservation) -> list[str]:
     """Decide whether a step has passed.
 
     Returns:
@@ -116,10 +116,10 @@ def problems(step: Step, seen: Seen) -> list[str]:
 
 def is_handed_over(history: Sequence[tuple[str, bool]]) -> bool:
     """Return whether clients have moved; nothing that is tried afterwards changes that."""
-    return (Step.HAND_OVER.value, True) in history
+    return (CutOverStep.HAND_OVER.value, True) in history
 
 
-def checklist(history: Sequence[tuple[str, bool]]) -> dict[Step, State]:
+def checklist(history: Sequence[tuple[str, bool]]) -> dict[CutOverStep, StepState]:
     """Return the state of each step.
 
     A step has passed if its newest attempt has, after the step before it: when an earlier one is
@@ -130,26 +130,26 @@ def checklist(history: Sequence[tuple[str, bool]]) -> dict[Step, State]:
             over.
     """
     if is_handed_over(history):
-        return dict.fromkeys(STEPS, State.PASSED)
+        return dict.fromkeys(STEPS, StepState.PASSED)
     backs = [at for at, (name, passed) in enumerate(history) if name == BACK and passed]
     taken = history[backs[-1] + 1 :] if backs else history
     newest = {name: (at, passed) for at, (name, passed) in enumerate(taken)}
-    states, last, is_next = dict[Step, State](), -1, True
+    states, last, is_next = dict[CutOverStep, StepState](), -1, True
     for step in STEPS:
         at, passed = newest.get(step.value, (None, False))
         if at is not None and not passed:
-            states[step] = State.REFUSED
+            states[step] = StepState.REFUSED
         elif at is not None and is_next and at > last:
-            states[step], last = State.PASSED, at
+            states[step], last = StepState.PASSED, at
             continue
         else:
-            states[step] = State.NEXT if is_next else State.WAITING
+            states[step] = StepState.NEXT if is_next else StepState.WAITING
         is_next = False
     return states
 
 
-def unready(step: Step, history: Sequence[tuple[str, bool]]) -> tuple[str, ...]:
-    """Return what has to happen before a step; nothing if it can be taken.
+def unready(step: CutOverStep, history: Sequence[tuple[str, bool]]) -> tuple[str, ...]:
+    """Return the conditions that a step still lacks; none if it can be taken.
 
     Args:
         history: See `checklist`.
@@ -158,7 +158,7 @@ def unready(step: Step, history: Sequence[tuple[str, bool]]) -> tuple[str, ...]:
         return ("it was handed over: start another one, with another run_name",)
     states = checklist(history)
     before = STEPS[: STEPS.index(step)]
-    missing = next((each for each in before if states[each] is not State.PASSED), None)
+    missing = next((each for each in before if states[each] is not StepState.PASSED), None)
     return () if missing is None else (f"step {missing.value} has to pass first",)
 
 
@@ -187,18 +187,18 @@ def missing_in(
     return {tp: count for tp, count in sorted(lacks.items()) if count > 0}
 
 
-def way_back(step: Step) -> list[str]:
+def way_back(step: CutOverStep) -> list[str]:
     """Return how to go back after a step, as text for the user."""
-    if step is Step.HAND_OVER:
+    if step is CutOverStep.HAND_OVER:
         return [
             "there is no way back by this tool: what producers send to the target isn't in the "
             "source"
         ]
     at = STEPS.index(step)
     lines = ["the source is as it was: its records, its groups' offsets"]
-    if at >= STEPS.index(Step.PRODUCERS_OFF):
+    if at >= STEPS.index(CutOverStep.PRODUCERS_OFF):
         lines.append("turn the producers on again, at the source")
-    if at >= STEPS.index(Step.GROUPS):
+    if at >= STEPS.index(CutOverStep.GROUPS):
         lines.append(
             "restore the target's groups: `kafka-drain cut-over … --back --apply`, or the answer "
             "Go back in Airflow; then start the consumers at the source"
@@ -217,7 +217,7 @@ def _counts(found: Mapping[TopicPartition, int]) -> str:
     return _listed([f"{tp}: {count:,}" for tp, count in sorted(found.items())])
 
 
-def _lag(seen: Seen) -> str:
+def _lag(seen: StepObservation) -> str:
     if seen.lag <= seen.max_lag:
         return ""
     return (
@@ -226,7 +226,7 @@ def _lag(seen: Seen) -> str:
     )
 
 
-def _source_quiet(seen: Seen) -> str:
+def _source_quiet(seen: StepObservation) -> str:
     if not seen.moved:
         return ""
     return (
@@ -235,7 +235,7 @@ def _source_quiet(seen: Seen) -> str:
     )
 
 
-def _drained(seen: Seen) -> str:
+def _drained(seen: StepObservation) -> str:
     if not seen.undrained:
         return ""
     return (
@@ -244,13 +244,13 @@ def _drained(seen: Seen) -> str:
     )
 
 
-def _mirrored(seen: Seen) -> str:
+def _mirrored(seen: StepObservation) -> str:
     found = [f"{seen.unsent:,} sealed files weren't sent"] if seen.unsent else []
     found += [f"run {run} isn't exact" for run in seen.inexact]
     return f"{_listed(found)}: take step last_mirror again" if found else ""
 
 
-def _changed(seen: Seen) -> str:
+def _changed(seen: StepObservation) -> str:
     if not seen.changed:
         return ""
     return (
@@ -259,17 +259,17 @@ def _changed(seen: Seen) -> str:
     )
 
 
-def _busy(seen: Seen) -> str:
+def _busy(seen: StepObservation) -> str:
     if not seen.busy:
         return ""
     return f"{_listed(seen.busy)}: stop these consumers, then take the step again"
 
 
-def _misplaced(seen: Seen) -> str:
+def _misplaced(seen: StepObservation) -> str:
     return f"{_listed(seen.misplaced)}: take step groups again" if seen.misplaced else ""
 
 
-_COMPLAINTS: Mapping[Check, Callable[[Seen], str]] = {
+_COMPLAINTS: Mapping[Check, Callable[[StepObservation], str]] = {
     Check.EARLIER_STEPS: lambda seen: _listed(seen.unready),
     Check.LAG: _lag,
     Check.SOURCE_QUIET: _source_quiet,

@@ -1,4 +1,4 @@
-"""Batches of rows, bounded by what the rows take unpacked.
+"""Batches of rows, bounded by the size of their rows unpacked.
 
 A file can't say how large its rows are: a dictionary holds a value once for thousands of rows, and
 zstd packs 3 GB of the same value into 1 MB. So files are read in steps of a few rows. How many is

@@ -7,9 +7,10 @@ an empty part. This is no defense against deliberately constructed hash collisio
 
 from __future__ import annotations
 
+import pyarrow as pa
 from xxhash import xxh3_64_intdigest
 
-from kafka_drain.data_files.rows import Headers
+from kafka_drain.data_files.rows import Headers, rows_of
 
 _MASK = (1 << 64) - 1
 _SEED = 0x6B61666B61  # any number would do
@@ -29,3 +30,21 @@ def content_hash(key: bytes | None, value: bytes | None, headers: Headers) -> in
             h = xxh3_64_intdigest(name, h)
             h = (h + _NULL) & _MASK if content is None else xxh3_64_intdigest(content, h)
     return h
+
+
+def digest_of(batch: pa.RecordBatch) -> int:
+    """Return a hash of records that doesn't depend on the batches and files that they come in.
+
+    It is the sum of each record's content hash, times its offset; those of several batches can be
+    added, modulo 2**64.
+    """
+    total = 0
+    for key, value, headers, _, offset in rows_of(batch):
+        # An odd factor, so that no record counts as nothing and two can't change places.
+        total += content_hash(key, value, headers) * (2 * offset + 1)
+    return total & _MASK
+
+
+def digest_text(total: int) -> str:
+    """Return a digest in the form that a plan has."""
+    return f"{total & _MASK:016x}"

@@ -16,7 +16,7 @@ from kafka_drain.errors import KeyUnavailableError
 
 
 class Decryption:
-    """What one file needs to be read.
+    """The keys to read one file.
 
     Attributes:
         was_needed: Whether pyarrow has asked for a key: the file is encrypted.

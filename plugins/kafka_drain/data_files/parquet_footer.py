@@ -1,4 +1,4 @@
-"""Whether a Parquet file's footer fits its schema: what pyarrow checks too late.
+"""Check that a Parquet file's footer fits its schema, which pyarrow does too late.
 
 pyarrow ends the process when it is asked for the metadata of a column chunk that doesn't fit the
 schema: what its C++ code throws there isn't translated into an exception. A footer is
@@ -108,7 +108,7 @@ def check_footer(source: Any, schema: pq.ParquetSchema) -> None:
 
 
 class KeptReads:
-    """A file in an object store, which keeps what was read until it is told to forget it.
+    """A file in an object store that keeps the bytes read until it is told to forget them.
 
     pyarrow reads the footer when it opens the file; `check_footer` needs no further request.
 
@@ -144,7 +144,7 @@ class KeptReads:
 
 
 def check_metadata(footer: bytes, schema: pq.ParquetSchema) -> None:
-    """Compare what a footer says about each column chunk with the schema that pyarrow read from it.
+    """Compare a footer's column chunks with the schema that pyarrow read from it.
 
     Args:
         footer: `FileMetaData` in plain text; what follows it, such as a signature, is ignored.

@@ -354,7 +354,7 @@ def offset_of_nul(batch: pa.RecordBatch) -> int | None:
 
 
 def index_sha256(path: DataPath, file_format: str) -> str | None:
-    """Return the SHA-256 of what lets a reader skip rows of a file; None if it has no such thing.
+    """Return the SHA-256 of the index with which rows of a file are skipped; None without one.
 
     Raises:
         DataFileError: When the file can't be read.

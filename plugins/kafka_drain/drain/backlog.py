@@ -1,4 +1,4 @@
-"""Measure what of a pipeline's topics isn't drained yet, and how soon Kafka may delete it.
+"""Measure the backlog of a pipeline's topics, and how soon Kafka may delete it.
 
 A look at the archive gives the cursor; with that, a measurement asks Kafka alone, so that it can be
 repeated by a process that can't read the archive.
@@ -64,7 +64,7 @@ class Watched:
 
     @classmethod
     def from_dict(cls, document: dict[str, Any]) -> Watched:
-        """Return what `to_dict` was called on."""
+        """Parse a document from `to_dict`."""
         offsets = {name: from_spark_json(document[name]) for name in ("cursor", "first")}
         return cls(**{**document, **offsets, "watch": Watch(**document["watch"])})
 
@@ -114,7 +114,7 @@ def look(pipeline: Pipeline, cluster: KafkaCluster, now: datetime) -> Look:
 
 
 def measure(cluster: KafkaCluster, watched: Watched, now: datetime) -> Backlog:
-    """Measure what isn't drained, by Kafka's answers alone.
+    """Measure the backlog, by Kafka's answers alone.
 
     Raises:
         KafkaUnavailableError: When Kafka doesn't respond.

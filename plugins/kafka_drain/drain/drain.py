@@ -31,21 +31,21 @@ from kafka_drain.kafka.cluster import KafkaCluster
 from kafka_drain.kafka.identity import is_other_cluster
 from kafka_drain.kafka.topic_watch import TopicWatch
 from kafka_drain.offsets import OffsetRange, TopicPartition, to_spark_json
-from kafka_drain.proof.note_files import notes_folder, write_notes
+from kafka_drain.proof.fingerprints import notes_folder, write_notes
 from kafka_drain.proof.topic_ids import ReadFrom, refuse_other_incarnations, write_read_from
 from kafka_drain.schemas.decoding import ValuePlan, plan_values
 from kafka_drain.schemas.registry import SchemaRegistry
 from kafka_drain.spark.drivers import refuse_orphans
 from kafka_drain.spark.engine import (
-    Found,
     SparkRunner,
     StartEarly,
+    StartedApplication,
     StillRunningError,
     find_again,
     started_early,
 )
-from kafka_drain.spark.errors import too_far_records, unread_partitions
 from kafka_drain.spark.job import SparkJob, private_folder
+from kafka_drain.spark.job_errors import too_far_records, unread_partitions
 from kafka_drain.spark.job_spec import DrainSpec
 from kafka_drain.spark.poll_sizes import poll_options, records_polled
 from kafka_drain.spark.submit import (
@@ -61,7 +61,7 @@ from kafka_drain.storage.lease import hold_lease, refuse_while_held
 from kafka_drain.storage.paths import hadoop_path, quoted
 
 #: Returns the application that an earlier process started with the same jobs.
-FindAgain = Callable[[SparkApplication], "Found | None"]
+FindAgain = Callable[[SparkApplication], "StartedApplication | None"]
 
 #: How often what seems to be damage is looked at, beside a query that may be writing.
 LOOKS = 3
@@ -121,7 +121,7 @@ class DrainJob(SparkJob):
         return self.plan.generation or self.plan.archive.generation(1)
 
     def _write_notes(self, notes: Iterable[Mapping[str, Any]]) -> None:
-        """Write what Spark read of each batch, durably; Spark has written most of it already."""
+        """Write Spark's notes of each batch, durably; Spark has written most of it already."""
         write_notes(self.generation, notes)
 
     def watch(self) -> TopicWatch:
@@ -268,7 +268,7 @@ def check_drain(
 def check_beside_query(
     check: Callable[[], tuple[DrainJob, DrainSpec]], pause: float = 1.0
 ) -> tuple[DrainJob, DrainSpec]:
-    """Check a drain; where one may outlive its process, look again at what seems to be damage.
+    """Check a drain; where one may outlive its process, look again at apparent damage.
 
     A query that a killed process left may write between two reads. Real damage stays.
 
@@ -428,7 +428,7 @@ def run_drain(
     acknowledge_expired: Collection[str] = (),
     registry: SchemaRegistry | None = None,
 ) -> tuple[DrainPlan, dict[str, Any]]:
-    """Drain what Kafka holds now as the archive's only writer; skip Spark when nothing is new.
+    """Drain to Kafka's current end as the archive's only writer; skip Spark when nothing is new.
 
     Args:
         pipeline: The pipeline to drain.

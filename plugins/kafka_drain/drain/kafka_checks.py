@@ -1,4 +1,4 @@
-"""Checks before a drain: what Kafka still holds, can't return yet, or is about to delete."""
+"""Checks of Kafka before a drain: offsets that are gone, can't be read yet, or expire soon."""
 
 from __future__ import annotations
 
@@ -97,7 +97,7 @@ def refuse_rewritten(
 
 
 def way_on(root: UPath) -> str:
-    """Say how to archive what a rewritten log has now, beside what was archived of it."""
+    """Say how to archive the current records of a rewritten log, beside the archived ones."""
     return (
         f"To archive what Kafka has now beside it, run `kafka-drain roll {quoted(root)} "
         "--rewritten`: the next generation starts at the first offset that has another record now"

@@ -12,7 +12,7 @@ from kafka_drain.progress import duration_text
 
 @dataclass(frozen=True, slots=True)
 class Backlog:
-    """What Kafka holds of a pipeline's topics that isn't drained yet.
+    """The offsets of a pipeline's topics in Kafka that aren't drained yet.
 
     Attributes:
         lag: Number of offsets that a drain would read.
@@ -32,7 +32,7 @@ class Backlog:
 
 
 @dataclass(frozen=True, slots=True)
-class Decision:
+class DrainDecision:
     """Whether a drain should start.
 
     Attributes:
@@ -46,7 +46,7 @@ class Decision:
     reason: str
 
 
-def decide(backlog: Backlog, watch: Watch, busy: str = "") -> Decision:
+def decide(backlog: Backlog, watch: Watch, busy: str = "") -> DrainDecision:
     """Decide whether a drain should start now.
 
     Args:
@@ -57,11 +57,11 @@ def decide(backlog: Backlog, watch: Watch, busy: str = "") -> Decision:
     """
     reasons = _reasons(backlog, watch)
     if not reasons:
-        return Decision(False, False, _quiet(backlog, watch))
+        return DrainDecision(False, False, _quiet(backlog, watch))
     reason = "; ".join(reasons)
     if busy:
-        return Decision(True, False, f"{reason}; no drain is started: {busy}")
-    return Decision(True, True, reason)
+        return DrainDecision(True, False, f"{reason}; no drain is started: {busy}")
+    return DrainDecision(True, True, reason)
 
 
 def _reasons(backlog: Backlog, watch: Watch) -> list[str]:

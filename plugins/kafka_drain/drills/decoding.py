@@ -90,7 +90,7 @@ class Decoding:
 
 
 def by_schema_id(registry: RegistryDocument, schemas: SchemasDocument) -> Decoding:
-    """Return how values with schema ids are decoded, by what the archive keeps.
+    """Return the decoding of values with schema ids, by the archive's schemas.
 
     Where only `registry.json` keeps schemas, topics whose values have none of its ids aren't
     decoded: their bytes may look like ids.

@@ -35,7 +35,7 @@ from kafka_drain.offsets import OffsetRange, TopicPartition
 from kafka_drain.output import say
 from kafka_drain.republish.planning.request import RepublishRequest
 from kafka_drain.republish.planning.runs import drill_run, run_key
-from kafka_drain.republish.run import Engine, plan_republish
+from kafka_drain.republish.run import RepublishEngine, plan_republish
 from kafka_drain.schemas.capture import read_document
 from kafka_drain.schemas.decoding import read_schemas
 from kafka_drain.storage.lease import hold_lease
@@ -55,7 +55,7 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
 
 @dataclass(frozen=True)
 class DrillRequest:
-    """What a drill restores, and to where.
+    """A request for a drill: its sample, and its target.
 
     Attributes:
         sample: How the sample is chosen.
@@ -76,7 +76,7 @@ class DrillRequest:
 
 @dataclass(frozen=True)
 class DrillPlan:
-    """What a drill is going to restore.
+    """The plan of a drill.
 
     Attributes:
         snapshot: The archive.
@@ -150,7 +150,7 @@ def _milliseconds(time: datetime) -> int:
 
 @dataclass
 class _Drill:
-    """A drill in progress, and what it has found so far."""
+    """A drill in progress, and its results so far."""
 
     archive: Archive
     cluster: KafkaCluster
@@ -168,7 +168,7 @@ class _Drill:
     left: list[str] = field(default_factory=list)
 
     def attempt(self, step: Step, do: Callable[[], T]) -> T | None:
-        """Do a step, unless an earlier one failed; what fails becomes a problem."""
+        """Do a step, unless an earlier one failed; a failure becomes a problem."""
         if self.problems:
             return None
         try:
@@ -185,7 +185,7 @@ class _Drill:
 def run_drill(
     archive: Archive,
     cluster: KafkaCluster,
-    engine: Engine,
+    engine: RepublishEngine,
     request: DrillRequest,
     *,
     run: str,
@@ -228,7 +228,7 @@ def run_drill(
     return result
 
 
-def _run(drill: _Drill, engine: Engine) -> None:
+def _run(drill: _Drill, engine: RepublishEngine) -> None:
     began = time.monotonic()
     groups = ConsumerGroups(drill.cluster.config)
     scratch: Scratch | None = None
@@ -284,7 +284,7 @@ def _prepare(drill: _Drill, groups: ConsumerGroups) -> Scratch:
     return scratch
 
 
-def _restore(drill: _Drill, engine: Engine, began: float) -> None:
+def _restore(drill: _Drill, engine: RepublishEngine, began: float) -> None:
     """Republish the sample exactly once, and verify it."""
     assert drill.plan is not None
     sample = drill.plan.sample

@@ -22,7 +22,7 @@ Span = tuple[int, int]
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """What a drill restores.
+    """The sample that a drill restores.
 
     Attributes:
         kind: How it was chosen.

@@ -1,4 +1,4 @@
-"""Scratch topics: their names and settings, and their removal by what a drill has noted."""
+"""Scratch topics: their names and settings, and their removal by a drill's notes."""
 
 from __future__ import annotations
 
@@ -95,7 +95,7 @@ class Scratch:
         write_started(self.archive.state, self.started)
 
     def remove(self, groups: ConsumerGroups, now: datetime) -> list[str]:
-        """Remove the topics and the progress of the drill's republish; return what is left.
+        """Remove the topics and the progress of the drill's republish; return the leftovers.
 
         Only topics that the drill noted: by their ids, or by their names, which have the drill's
         random digits, if it was killed before it knew the ids.
@@ -117,7 +117,7 @@ class Scratch:
 
 
 def _remove_progress(run: RepublishRun, groups: ConsumerGroups) -> None:
-    """Remove the groups that hold a run's progress; Kafka forgets what is left with their topic."""
+    """Remove the groups that hold a run's progress; Kafka forgets the rest with their topic."""
     with suppress(KafkaDrainError):
         plan = run.plan()
         for slot in [plan.attempts, *plan.slots] if plan is not None and plan.shards else []:
@@ -127,7 +127,7 @@ def _remove_progress(run: RepublishRun, groups: ConsumerGroups) -> None:
 def remove_leftovers(
     archive: Archive, cluster: KafkaCluster, groups: ConsumerGroups, now: datetime
 ) -> None:
-    """Remove what killed drills have left in a cluster; the caller must hold the drills' lease."""
+    """Remove leftovers of killed drills from a cluster; the caller must hold the drills' lease."""
     cluster_id = cluster.cluster_id()
     for started in unfinished_drills(archive.state):
         if is_other_cluster(started.cluster_id, cluster_id):

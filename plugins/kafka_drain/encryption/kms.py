@@ -64,7 +64,7 @@ def encrypt_locally(key: bytes, content: bytes, context: str) -> str:
 
 
 def decrypt_locally(key: bytes, encrypted: str | bytes, context: str) -> bytes:
-    """Decrypt what `encrypt_locally`, or parquet-java, has encrypted.
+    """Decrypt bytes encrypted by `encrypt_locally`, or by parquet-java.
 
     Raises:
         KmsError: When the key or the context doesn't fit, or it was changed.

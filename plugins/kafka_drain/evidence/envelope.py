@@ -23,7 +23,7 @@ Verifier = Callable[[bytes, bytes], bool]
 
 
 def encode(payload_type: str, payload: bytes) -> bytes:
-    """Return what is signed: DSSE's pre-authentication encoding of type and content."""
+    """Return the bytes to sign: DSSE's pre-authentication encoding of type and content."""
     kind = payload_type.encode()
     return b"DSSEv1 %d %b %d %b" % (len(kind), kind, len(payload), payload)
 

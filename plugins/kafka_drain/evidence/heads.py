@@ -17,7 +17,7 @@ _ENTRY = re.compile(r"journal/(\d{12})\.json")
 
 @dataclass(frozen=True, slots=True)
 class Contradiction:
-    """A receipt or an entry that isn't what it was.
+    """A receipt or an entry that has changed.
 
     Attributes:
         path: Its path relative to the archive.
@@ -41,7 +41,7 @@ def heads_of(journal: Journal) -> dict[str, str]:
 
 
 def judge_head(path: str, expected: str, seen: str | None, entries: int) -> str:
-    """Describe how a receipt or an entry contradicts what was seen of it before; empty if not.
+    """Describe how a receipt or an entry contradicts its earlier state; empty if it doesn't.
 
     Args:
         path: Its path relative to the archive.

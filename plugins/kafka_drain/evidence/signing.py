@@ -1,4 +1,4 @@
-"""Sign what a run has found: into the archive's `evidence/`, and to the witness outside of it."""
+"""Sign a run's results: into the archive's `evidence/`, and to the witness outside of it."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def refuse_inside(archive: Archive, witness: Witness | None) -> None:
 
 
 def check_witness(archive: Archive, signer: Signer, *, whole: bool) -> list[Finding]:
-    """Compare an archive with what the witness has seen of it.
+    """Compare an archive with its lines in the witness.
 
     Args:
         signer: The keys and the witness.
@@ -107,7 +107,7 @@ def check_witness(archive: Archive, signer: Signer, *, whole: bool) -> list[Find
 
 
 def _lacks(archive: Archive, witness: Witness, lines: Sequence[WitnessLine]) -> str:
-    """Describe what a witness lacks that this archive has told it; empty if nothing.
+    """Describe the lines that a witness lacks although this archive has sent them; empty if none.
 
     A missing mount must not look like a new witness, nor may its newest lines be cut off.
     """

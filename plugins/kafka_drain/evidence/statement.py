@@ -1,4 +1,4 @@
-"""What is signed: statements about an archive. Opens nothing."""
+"""Statements about an archive, to be signed. Opens nothing."""
 
 from __future__ import annotations
 

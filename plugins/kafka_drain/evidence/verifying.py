@@ -36,7 +36,7 @@ class Verified:
 
     @property
     def proven(self) -> list[str]:
-        """What the evidence proves."""
+        """The claims that the evidence proves."""
         what = MEANINGS[self.statement.kind]
         if self.lines:
             what = f"{len(self.lines):,} lines, none changed or removed between them, each {what}"
@@ -47,7 +47,7 @@ class Verified:
 
     @property
     def not_proven(self) -> list[str]:
-        """What it doesn't prove."""
+        """The claims that it doesn't prove."""
         return [*LIMITS, *([NOT_COMPARED] if self.compared is None else [])]
 
     def to_dict(self) -> dict[str, Any]:

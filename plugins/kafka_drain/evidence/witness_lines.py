@@ -1,4 +1,4 @@
-"""The lines of a witness: a signed chain of what an archive's newest receipts were. Opens nothing.
+"""The lines of a witness: a signed chain of an archive's newest receipts. Opens nothing.
 
 Each line is an envelope whose document has the hash of an earlier line of the same archive. So a
 line in the middle can't be changed or removed, whoever has the key; whoever may cut the witness
@@ -86,7 +86,7 @@ def lines_about(lines: Iterable[WitnessLine], archive_id: str, pipeline: str) ->
 
 
 def check_lines(lines: Sequence[WitnessLine]) -> str:
-    """Describe what is wrong with the lines about one archive; empty if nothing is.
+    """Describe the error in the lines about one archive; empty if there is none.
 
     A line of a key that isn't known, such as one before a rotation, is covered by the hash in a
     later line. The newest line must be signed by a known key. Two validations at the same moment

@@ -1,1 +1,1 @@
-"""Find records in an archive: by key, offset, time, header or what a value holds."""
+"""Find records in an archive: by key, offset, time, header or content of the value."""

@@ -1,4 +1,4 @@
-"""What was found, as the fields of a republish that selects it. Opens nothing."""
+"""The records found, as the fields of a republish that selects them. Opens nothing."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class AsRepublish:
-    """The fields of `RepublishRequest` that select records, and what they can't say.
+    """The fields of `RepublishRequest` that select records, and the criteria they can't express.
 
     Attributes:
         these: Select the records that were found, and no others.
@@ -36,7 +36,7 @@ def as_republish(
     is_all: bool,
     recreated: Collection[str] = (),
 ) -> AsRepublish:
-    """Translate what was found.
+    """Translate the result of a search.
 
     Args:
         criteria: What was looked for.

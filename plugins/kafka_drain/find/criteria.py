@@ -1,4 +1,4 @@
-"""What a search looks for. Opens nothing."""
+"""Search criteria. Opens nothing."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from kafka_drain.schemas.value_path import ValuePath, bytes_of
 
 @dataclass(frozen=True)
 class Criteria:
-    """Which records are looked for: those that meet all of it.
+    """Search criteria; a record matches if it meets all of them.
 
     Keys, headers and values may be personal data or secrets, so its `repr` shows none.
 
@@ -36,7 +36,7 @@ class Criteria:
         return any(inside)
 
     def kinds(self) -> list[str]:
-        """Return the names of the criteria that are given, without what they look for."""
+        """Return the names of the criteria that are given, without their values."""
         selection, found = self.selection, []
         for name, given in (
             ("topic", selection.topics),

@@ -1,4 +1,4 @@
-"""Which files can hold what is looked for, and in which order they are read. Opens nothing."""
+"""The files that can hold a match, and the order in which they are read. Opens nothing."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _POSITION = re.compile(
 
 
 class Content(Protocol):
-    """What a file holds of one partition, by its receipt or by itself."""
+    """A file's records of one partition, by its receipt or by itself."""
 
     @property
     def tp(self) -> TopicPartition:
@@ -74,7 +74,7 @@ class Position:
 
     @classmethod
     def parse(cls, text: str) -> Position:
-        """Parse what `str` gives.
+        """Parse the text of `str`.
 
         Raises:
             ConfigError: When it isn't that.
@@ -117,7 +117,7 @@ class Part:
 
 
 @dataclass(frozen=True)
-class Step:
+class ReadGroup:
     """Parts of one partition that are read together, because their offsets overlap."""
 
     parts: tuple[Part, ...]
@@ -137,7 +137,7 @@ def parts_of(
     criteria: Criteria,
     after: Position | None = None,
 ) -> list[Part]:
-    """Return what can hold a match according to topics, partitions, offsets and times.
+    """Return the parts that can hold a match according to topics, partitions, offsets and times.
 
     Args:
         files: The files that readers use, each with what it holds.
@@ -165,7 +165,7 @@ def parts_of(
     return found
 
 
-def steps_of(parts: Iterable[Part]) -> list[Step]:
+def steps_of(parts: Iterable[Part]) -> list[ReadGroup]:
     """Return parts in the order in which they are read, which is that of `Position`.
 
     Parts whose offsets overlap are one step, so that the records of all steps are in order.
@@ -178,7 +178,7 @@ def steps_of(parts: Iterable[Part]) -> list[Step]:
         steps[-1].append(part)
         last = part.at(part.content.last)
         reach = last if reach is None else max(reach, last)
-    return [Step(tuple(step)) for step in steps]
+    return [ReadGroup(tuple(step)) for step in steps]
 
 
 def why_scan(files: int, size: int, criteria: Criteria, unproven: int = 0) -> str:

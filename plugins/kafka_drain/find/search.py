@@ -11,16 +11,17 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from kafka_drain.archive.archive import Archive
 from kafka_drain.archive.files import ArchiveFile, archive_files
 from kafka_drain.data_files.reader import bytes_to_read, read_offsets, read_records, topic_of
-from kafka_drain.data_files.records import path_of
+from kafka_drain.data_files.records import Wanted, path_of
 from kafka_drain.data_files.rows import rows_of
+from kafka_drain.data_files.scalars import binaries, text
 from kafka_drain.errors import ConfigError, DataFileError
 from kafka_drain.find.criteria import Criteria
 from kafka_drain.find.plan import Content, Part, Position, parts_of, steps_of, why_scan
-from kafka_drain.find.rows import bounds_of, rows_inside
 from kafka_drain.intervals import time_text
 from kafka_drain.offsets import TopicPartition
 from kafka_drain.output import say
@@ -127,7 +128,7 @@ class Search:
     _ticker: Ticker = field(init=False, repr=False)
 
     def payloads(self) -> Payloads:
-        """Return what decodes the records, with the schemas that the archive keeps."""
+        """Return the decoder of the records, with the archive's schemas."""
         root = self.archive.root
         return Payloads(archived_schemas(read_document(root), read_schemas(root)))
 
@@ -179,7 +180,7 @@ class Search:
         self.is_complete = True
 
     def _contents(self, file: ArchiveFile) -> Sequence[Content]:
-        """Return what a file holds; one that no receipt describes yet is read."""
+        """Return the contents of a file; one that no receipt describes yet is read."""
         if file.sealed is not None:
             return file.sealed.contents
         with _named(file):
@@ -293,7 +294,7 @@ class Search:
 
 
 def _is_unproven(file: ArchiveFile) -> bool:
-    """Return whether nothing proves what a Parquet file says of itself."""
+    """Return whether nothing proves a Parquet file's own statistics."""
     is_proven = file.sealed is not None and file.sealed.index_sha256 is not None
     return file.file_format == "parquet" and not is_proven
 
@@ -313,3 +314,63 @@ def _named(file: ArchiveFile) -> Iterator[None]:
         raise DataFileError(
             f"{file.path}: {error}; run `kafka-drain validate {place} --deep`"
         ) from error
+
+
+def bounds_of(parts: Sequence[Part], criteria: Criteria) -> Wanted:
+    """Return bounds with which a format may skip rows when it reads some parts of one file.
+
+    Args:
+        parts: The parts; at least one.
+        criteria: What is looked for.
+    """
+    partitions = {part.tp.partition for part in parts}
+    firsts, ends = [], []
+    for part in parts:
+        ranges = part.rows.ranges
+        firsts.append(max(part.from_offset, ranges[0].start if ranges else 0))
+        ends.append(ranges[-1].end if ranges else None)
+    known = [end for end in ends if end is not None]
+    sealed = parts[0].file.sealed
+    return Wanted(
+        partition=partitions.pop() if len(partitions) == 1 else None,
+        first=min(firsts),
+        end=max(known) if len(known) == len(ends) else None,
+        from_ms=criteria.selection.from_ms,
+        to_ms=criteria.selection.to_ms,
+        keys=criteria.keys or None,
+        index_sha256=None if sealed is None else sealed.index_sha256,
+        records=parts[0].file.records,
+    )
+
+
+def rows_inside(batch: pa.RecordBatch, criteria: Criteria) -> pa.RecordBatch:
+    """Return the rows with the wanted keys, headers and bytes in values, in their order.
+
+    Paths into decoded values are left to the caller.
+
+    Args:
+        batch: Has the columns of `data_files.records.SCHEMA`.
+        criteria: What is looked for.
+    """
+    if criteria.keys:
+        # A null is in no set.
+        batch = batch.filter(pc.is_in(batch["key"], binaries(sorted(criteria.keys))))
+    if criteria.value_contains is not None:
+        # A null in the mask drops the row.
+        batch = batch.filter(pc.match_substring(batch["value"], criteria.value_contains))
+    for name, value in criteria.headers:
+        batch = _with_header(batch, name, value)
+    return batch
+
+
+def _with_header(batch: pa.RecordBatch, name: str, value: bytes) -> pa.RecordBatch:
+    headers = batch["headers"]
+    pairs = headers.flatten()
+    if not len(pairs):
+        return batch.slice(0, 0)
+    wanted = pc.and_(
+        pc.equal(pairs.field("key"), text(name)),
+        pc.equal(pairs.field("value"), binaries([value])[0]),
+    )
+    # A record may have the same header twice.
+    return batch.take(pc.unique(pc.list_parent_indices(headers).filter(wanted)))

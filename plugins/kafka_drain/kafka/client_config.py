@@ -130,7 +130,7 @@ class KafkaConfig:
 
     @property
     def warnings(self) -> tuple[str, ...]:
-        """What follows from the settings that aren't used, or not by Spark; no values."""
+        """Warnings about settings that aren't used, or not by Spark; no values."""
         given = [
             f"{name}: {TABLE[name].warning}"
             for name, value in self.settings.items()
@@ -139,7 +139,7 @@ class KafkaConfig:
         return tuple(given + [text for text in [java_warning(self.login)] if text])
 
     def for_librdkafka(self) -> dict[str, Any]:
-        """Return what kafka-drain's own clients have in common, as JSON types; see `for_client`."""
+        """Return the settings common to our own clients, as JSON types; see `for_client`."""
         given = {name: value for name, value in self.settings.items() if name in PASSED}
         return given | token_callback(self.settings)
 

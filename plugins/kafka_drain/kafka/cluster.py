@@ -47,9 +47,13 @@ from kafka_drain.kafka.identity import (
     is_other_topic,
 )
 from kafka_drain.kafka.keeping import EVERYWHERE, KEEPING
-from kafka_drain.kafka.record_samples import RecordSample, sample_records
 from kafka_drain.kafka.records import WITHOUT_REASON, read_records
-from kafka_drain.kafka.single_records import read_single_records, read_times
+from kafka_drain.kafka.single_records import (
+    RecordSample,
+    read_single_records,
+    read_times,
+    sample_records,
+)
 from kafka_drain.kafka.topics import TopicSettings
 from kafka_drain.offsets import OffsetRange, TopicPartition
 from kafka_drain.outages import watch
@@ -371,7 +375,7 @@ class KafkaCluster:
         return {setting: words for setting, words in answers.items() if words is not None}
 
     def keeping_settings(self, name: str, shape: TopicSettings) -> dict[str, str]:
-        """Return what a new topic needs to take and keep restored records; creates nothing.
+        """Return the settings with which a new topic keeps restored records; creates nothing.
 
         Args:
             name: Name of a topic that doesn't exist.
@@ -400,7 +404,7 @@ class KafkaCluster:
         return None
 
     def broker_config(self) -> dict[str, str]:
-        """Return a broker's configuration: what a new topic inherits; empty if it isn't told."""
+        """Return a broker's configuration, which a new topic inherits; empty if it isn't told."""
         number = min(self._listed().brokers)
         try:
             entries = self._described(ConfigResource(ResourceType.BROKER, str(number)))

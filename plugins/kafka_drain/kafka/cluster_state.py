@@ -1,4 +1,4 @@
-"""What a cluster is, besides its records: groups' offsets, topics, ACLs, users, brokers.
+"""A cluster's state besides its records: groups' offsets, topics, ACLs, users, brokers.
 
 Plain values; opens nothing.
 """
@@ -42,7 +42,7 @@ UNAVAILABLE_PARTS: Mapping[Part, str] = {
 
 
 class Outcome(str, Enum):
-    """What became of the request for a part."""
+    """The outcome of the request for a part."""
 
     CAPTURED = "captured"
     OFF = "off"
@@ -56,7 +56,7 @@ class Outcome(str, Enum):
 
 @dataclass(frozen=True, slots=True)
 class PartResult:
-    """What became of one part.
+    """The result of one part.
 
     Attributes:
         outcome: Whether it was captured.
@@ -199,7 +199,7 @@ class Broker:
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """What rarely changes; a part that wasn't captured is None.
+    """Settings that rarely change; a part that wasn't captured is None.
 
     Attributes:
         brokers: The brokers, by id.
@@ -215,7 +215,7 @@ class Settings:
 
 @dataclass(frozen=True, slots=True)
 class ClusterState:
-    """What a cluster answered.
+    """A cluster's answers.
 
     Attributes:
         cluster_id: The cluster's id; empty if it didn't say.

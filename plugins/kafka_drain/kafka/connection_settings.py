@@ -1,4 +1,4 @@
-"""What kafka-drain does with each setting of a Kafka connection: the table, without a client.
+"""The table of settings of a Kafka connection, and the use of each, without a client.
 
 The names are those of librdkafka 2.16's CONFIGURATION.md. A connection is often shared with other
 consumers and producers, so their settings may be in it: kafka-drain doesn't use these, and sets its
@@ -12,7 +12,7 @@ from enum import Enum
 
 
 class Use(Enum):
-    """What happens to a setting."""
+    """The use of a setting."""
 
     PASSED = "passed to kafka-drain's own clients"
     TRANSLATED = "passed to kafka-drain's own clients, and translated for Spark's Java client"

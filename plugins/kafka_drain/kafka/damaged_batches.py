@@ -1,4 +1,4 @@
-"""What clients say of a batch that is damaged in Kafka's log, and what to do. Opens nothing."""
+"""Clients' messages about a batch that is damaged in Kafka's log. Opens nothing."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _LIBRDKAFKA = re.compile(r"at offset (?P<offset>\d+)")
 
 
 def damaged_batch(message: str) -> str | None:
-    """Return what to say of the damaged batch in a message of Java's client; None without one."""
+    """Return an error text for the damaged batch in a message of Java's client; None if none."""
     for pattern in _JAVA:
         if found := pattern.search(message):
             cause = found["cause"].partition(" SQLSTATE")[0].strip(" .;:")
@@ -28,7 +28,7 @@ def damaged_batch(message: str) -> str | None:
 
 
 def damage_heard(tp: object, message: str, asked: int) -> str:
-    """Return what to say of the damaged batch in a message of librdkafka.
+    """Return an error text for the damaged batch in a message of librdkafka.
 
     Args:
         asked: The offset that was asked for, in case the message names none.
@@ -38,7 +38,7 @@ def damage_heard(tp: object, message: str, asked: int) -> str:
 
 
 def damage(tp: object, offset: int, cause: str) -> str:
-    """Say that Kafka's copy of a batch is damaged, and what to do."""
+    """Return an error text for a damaged batch in Kafka's log, with the remedy."""
     return (
         f"{tp} offset {offset}: the batch that starts here is damaged in Kafka's log ({cause}), "
         "and consumers refuse it. If another replica's copy is intact, stop the leader's broker, "

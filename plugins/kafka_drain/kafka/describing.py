@@ -1,4 +1,4 @@
-"""Ask a cluster what it is: one bounded set of requests, none of which can fail the caller."""
+"""Ask a cluster for its state: one bounded set of requests, none of which can fail the caller."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ _UNSUPPORTED = {
 
 
 def outcome_of(code: int) -> Outcome:
-    """Return what an error code means for the part that was asked for; no error is fatal."""
+    """Return the outcome for a part by an error code; no error is fatal."""
     if code in _NOT_AUTHORISED:
         return Outcome.NOT_AUTHORISED
     return Outcome.UNSUPPORTED if code in _UNSUPPORTED else Outcome.UNANSWERED
@@ -85,7 +85,7 @@ def outcome_of(code: int) -> Outcome:
 
 @dataclass
 class Cost:
-    """What a description cost.
+    """The cost of a description.
 
     Attributes:
         requests: Number of requests.

@@ -1,4 +1,4 @@
-"""Which offsets are transaction markers, by librdkafka's own account of the responses it got.
+"""The offsets of transaction markers, by librdkafka's own account of its responses.
 
 A consumer never gets to see a marker, but librdkafka counts those of each response, and logs it
 (`debug=fetch`) before it hands over the response's records. That holds on every connection that

@@ -1,4 +1,4 @@
-"""How much a reading client asks for at a time: by what records unpack to, not by what is sent.
+"""The size of a fetch: by the records' size unpacked, not by the bytes sent.
 
 librdkafka unpacks a whole response when it arrives, and `fetch.message.max.bytes` limits what is
 sent. Its limit of queued bytes counts values only, neither keys nor headers, and only decides
@@ -37,7 +37,7 @@ BOUNDED = {
 
 
 class FetchSize:
-    """The size of what is taken next, by what was received and unpacked so far."""
+    """The size of the next fetch, by the bytes received and unpacked so far."""
 
     def __init__(self) -> None:
         """Start with nothing known."""

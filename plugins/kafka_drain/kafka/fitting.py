@@ -1,4 +1,4 @@
-"""What becomes of a topic's settings where another cluster doesn't take them. Opens nothing.
+"""The fate of a topic's settings where another cluster doesn't take them. Opens nothing.
 
 Clusters differ in age, vendor and features. What a cluster takes is asked from it, setting by
 setting (`KafkaCluster.refused_settings`); here is what follows from its answers.
@@ -28,7 +28,7 @@ _UNKNOWN = re.compile(r"unknown (topic )?config", re.IGNORECASE)
 
 
 class Fate(str, Enum):
-    """What becomes of a setting."""
+    """The fate of a setting."""
 
     KEPT = "kept"
     RAISED = "raised"
@@ -44,7 +44,7 @@ class Fate(str, Enum):
 
 @dataclass(frozen=True, slots=True)
 class Fitted:
-    """What becomes of one setting.
+    """The fate of one setting.
 
     Attributes:
         name: The setting.
@@ -70,7 +70,7 @@ class Fitted:
 def fit(
     config: Mapping[str, str], refusals: Mapping[str, str], replicas: int
 ) -> tuple[Fitted, ...]:
-    """Return what becomes of each setting of a source topic on a new one.
+    """Return the fate of each setting of a source topic on a new one.
 
     Args:
         config: The source's settings.

@@ -1,4 +1,4 @@
-"""What identifies a cluster, a topic and its log, and what can't be told. Opens nothing.
+"""The identity of a cluster, a topic and its log, and its limits. Opens nothing.
 
 Kafka gives topics ids since release 2.8; brokers before that, and compatible services, answer with
 zeros, and some have no cluster id. That is no id: two of them aren't the same.
@@ -93,7 +93,7 @@ def next_incarnation(archived: str) -> str:
 
 
 def untold(cluster_id: str, topics: Mapping[str, str]) -> list[str]:
-    """Say what Kafka doesn't tell, and what therefore can't be noticed by ids.
+    """Name the ids that Kafka doesn't tell, and the changes that therefore go unnoticed.
 
     Args:
         cluster_id: The cluster's id.

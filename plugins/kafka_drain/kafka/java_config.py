@@ -50,7 +50,7 @@ _WITHOUT = (
 
 
 def java_warning(login: Login) -> str:
-    """Return what Spark needs in addition to a login's settings; empty if nothing."""
+    """Return the settings that Spark needs in addition to a login's; empty if none."""
     if login in _JARS:
         return (
             f"sasl.mechanism: Spark's Java client logs in with {_JARS[login]} which kafka-drain "

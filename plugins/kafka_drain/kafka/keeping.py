@@ -40,7 +40,7 @@ EVERYWHERE: Mapping[str, str] = {
 
 
 def is_keeping(config: Mapping[str, str]) -> bool:
-    """Return whether a topic has what a restore needs, so that it was created for one.
+    """Return whether a topic has the settings for a restore, so that it was created for one.
 
     Args:
         config: What is set on the topic itself. People set some of it, but never all.

@@ -38,7 +38,7 @@ _OF_TLS = (b"\x15\x03", b"\x16\x03")
 
 
 class Answer(Enum):
-    """What an address says."""
+    """An address's answer."""
 
     ANSWERS = "answers"
     REFUSED = "refuses connections"
@@ -66,7 +66,7 @@ _CHECK_SERVERS = (
 
 @dataclass(frozen=True)
 class Reached:
-    """What an address said.
+    """The result for an address.
 
     Attributes:
         address: Its host and port.
@@ -96,7 +96,7 @@ def reasons(reached: Sequence[Reached]) -> str:
 
 
 def remedy(reached: Sequence[Reached], protocol: str) -> str:
-    """Return what to do.
+    """Return the remedy.
 
     Args:
         reached: What the addresses said.
@@ -123,7 +123,7 @@ def remedy(reached: Sequence[Reached], protocol: str) -> str:
 
 
 def reach(servers: str, protocol: str, step_seconds: float = STEP_SECONDS) -> list[Reached]:
-    """Ask at addresses what they say to Kafka's clients, all at once; sends no login.
+    """Connect to addresses as Kafka's clients do, all at once; sends no login.
 
     Args:
         servers: Addresses as HOST:PORT, separated by commas.
@@ -166,7 +166,7 @@ def _reach(address: str, with_tls: bool, seconds: float) -> Reached:
 
 
 def _in_plaintext(place: tuple[str, int], seconds: float) -> Answer:
-    """Return what an address says to a request without TLS."""
+    """Return an address's answer to a request without TLS."""
     said = _asked(place, seconds)
     if said is Answer.CLOSES and _shake(place, seconds) is Answer.TLS:
         return Answer.TLS
@@ -174,7 +174,7 @@ def _in_plaintext(place: tuple[str, int], seconds: float) -> Answer:
 
 
 def _over_tls(place: tuple[str, int], seconds: float) -> Answer:
-    """Return what an address says to a client that speaks TLS."""
+    """Return an address's answer to a client that speaks TLS."""
     said = _shake(place, seconds)
     if said is Answer.TLS:
         # A broker may want a certificate first, and not answer.
@@ -245,7 +245,7 @@ def _shake(place: tuple[str, int], seconds: float) -> Answer:
 
 
 def _context() -> ssl.SSLContext:
-    """Return what begins TLS with anybody."""
+    """Return a context that begins TLS with anybody."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
     return context

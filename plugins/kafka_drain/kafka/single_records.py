@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
 from functools import partial
 from itertools import islice
 from typing import Any
@@ -16,11 +18,11 @@ from confluent_kafka import Consumer, KafkaError
 from confluent_kafka import TopicPartition as KafkaTopicPartition
 
 from kafka_drain.data_files.record_hash import record_hash
-from kafka_drain.errors import KafkaUnavailableError
+from kafka_drain.errors import KafkaUnavailableError, SourceRecordError
 from kafka_drain.kafka.client_config import KafkaConfig, for_client
 from kafka_drain.kafka.fetch_size import BOUNDED, FIRST_BYTES
 from kafka_drain.kafka.identity import SeenRecord
-from kafka_drain.kafka.message_headers import headers_of
+from kafka_drain.kafka.message_headers import header_bytes, headers_of
 from kafka_drain.kafka.records import GROUP, QUIET_SECONDS, consumer_error, microseconds
 from kafka_drain.offsets import TopicPartition
 
@@ -180,3 +182,37 @@ def _seen(message: Any) -> SeenRecord:
         frozenset(f"{value:016x}" for value in (plain(), plain(headers))),
         epoch if epoch is not None and epoch >= 0 else None,
     )
+
+
+@dataclass(frozen=True, slots=True)
+class RecordSample:
+    """A record from one place of a partition.
+
+    Attributes:
+        unpacked: Number of bytes of its key, value and headers.
+    """
+
+    tp: TopicPartition
+    unpacked: int
+
+
+def sample_records(
+    config: KafkaConfig, places: Iterable[Mapping[TopicPartition, int]]
+) -> list[RecordSample]:
+    """Return the size of a record from each of some places, where Kafka has any.
+
+    What can't be read ends the search: whoever reads it all comes to it, and says what to do.
+
+    Args:
+        config: Connection settings.
+        places: Offsets, of each partition one at a time.
+
+    Raises:
+        AuthorizationError: When an ACL on a topic is missing.
+    """
+    found: list[RecordSample] = []
+    with suppress(KafkaUnavailableError, SourceRecordError):
+        for tp, message in messages(config, places, 1):
+            size = len(message.key() or b"") + len(message.value() or b"")
+            found.append(RecordSample(tp, size + header_bytes(message)))
+    return found

@@ -28,7 +28,7 @@ AWAY_SECONDS = 120.0
 
 
 def vanished(meant: Mapping[str, str], now: Mapping[str, str]) -> list[str]:
-    """Return what happened to topics that aren't what they were, with the ids.
+    """Describe topics that were deleted or recreated, with the ids.
 
     Args:
         meant: The topic ids at the beginning; empty where unknown.
@@ -97,7 +97,7 @@ class TopicWatch:
     def ending(
         self, stop: Callable[[], object], unless: tuple[type[KafkaDrainError], ...] = ()
     ) -> Iterator[None]:
-        """Watch within the context; end what runs in it when a topic has vanished, or Kafka has.
+        """Watch within the context; end the jobs in it when a topic has vanished, or Kafka has.
 
         Args:
             stop: Ends it, so that it raises an error; called from another thread.

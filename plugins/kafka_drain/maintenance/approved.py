@@ -8,7 +8,7 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from kafka_drain.archive.archive import Archive
-from kafka_drain.archive.frozen_plan import LIFETIME, Decision, FrozenPlan, bullets, table
+from kafka_drain.archive.frozen_plan import LIFETIME, FrozenPlan, PlanDecision, bullets, table
 from kafka_drain.archive.frozen_plans import approved, carrying_out, freeze_plan
 from kafka_drain.config.pipeline import Pipeline
 from kafka_drain.intervals import in_utc, time_text
@@ -28,8 +28,8 @@ SETTINGS = (
 
 
 @dataclass(frozen=True)
-class Seen:
-    """What a maintenance does, by the files that it does it to.
+class MaintenanceScope:
+    """The files that a maintenance changes.
 
     Attributes:
         rolls: Whether it closes the open generation.
@@ -42,8 +42,8 @@ class Seen:
     compacts: frozenset[frozenset[str]]
 
     @classmethod
-    def of(cls, plan: MaintenancePlan) -> Seen:
-        """Return what a plan does."""
+    def of(cls, plan: MaintenancePlan) -> MaintenanceScope:
+        """Return the scope of a plan."""
         return cls(
             rolls=bool(plan.roll),
             deletes=frozenset(file.path for found in plan.deletions for file in found.files),
@@ -51,8 +51,8 @@ class Seen:
         )
 
     @classmethod
-    def from_dict(cls, document: Mapping[str, Any]) -> Seen:
-        """Read what `to_dict` wrote."""
+    def from_dict(cls, document: Mapping[str, Any]) -> MaintenanceScope:
+        """Parse a document from `to_dict`."""
         return cls(
             rolls=document["rolls"],
             deletes=frozenset(document["deletes"]),
@@ -68,7 +68,7 @@ class Seen:
         }
 
     def choose(self, plan: MaintenancePlan) -> MaintenancePlan:
-        """Return the part of a plan that was seen: what has become due since isn't done."""
+        """Return the approved part of a plan: actions that have become due since aren't taken."""
         deletions = [
             replace(found, files=[file for file in found.files if file.path in self.deletes])
             for found in plan.deletions
@@ -85,14 +85,14 @@ class Seen:
         )
 
     def changes(self, now: MaintenancePlan) -> list[str]:
-        """Return what has changed, as parts of a sentence; empty if nothing has.
+        """Return the changes, as parts of a sentence; empty if there are none.
 
         Args:
             now: The plan, made again for the time at which this one was made.
         """
         if now.waits_for and (self.deletes or self.compacts):
             return [now.waits_for]
-        there = Seen.of(now)
+        there = MaintenanceScope.of(now)
         found = ["the open generation was closed"] if self.rolls and not there.rolls else []
         if gone := sorted(self.deletes - there.deletes):
             found.append(
@@ -108,7 +108,7 @@ class Seen:
 
 
 def settings_of(pipeline: Pipeline) -> dict[str, Any]:
-    """Return a pipeline's keys that decide what maintenance does."""
+    """Return the pipeline's keys that decide about maintenance."""
     return {name: getattr(pipeline, name) for name in SETTINGS}
 
 
@@ -128,7 +128,7 @@ def freeze_maintenance(
         plan.archive,
         "maintain",
         asked={"at": now.isoformat()} | settings_of(pipeline),
-        seen=Seen.of(plan).to_dict(),
+        seen=MaintenanceScope.of(plan).to_dict(),
         text=plan_text(plan),
         now=now,
         lifetime=lifetime,
@@ -138,15 +138,15 @@ def freeze_maintenance(
 
 def plan_approved(
     pipeline: Pipeline, plan_id: str, *, now: datetime
-) -> tuple[MaintenancePlan, FrozenPlan, Decision]:
-    """Load a frozen plan, if it would still do what was seen; see `approved`.
+) -> tuple[MaintenancePlan, FrozenPlan, PlanDecision]:
+    """Load a frozen plan if its scope is still the approved one; see `approved`.
 
     Raises:
         KafkaDrainError: As `approved` and `plan_maintenance` do.
     """
 
     def plan_again(frozen: FrozenPlan) -> tuple[MaintenancePlan, list[str]]:
-        seen = Seen.from_dict(frozen.seen)
+        seen = MaintenanceScope.from_dict(frozen.seen)
         again = plan_maintenance(pipeline, will_roll=False, clock=_clock(frozen))
         # A release without a key, of which its plan says nothing, did what None means.
         found = [
@@ -163,7 +163,7 @@ def plan_approved(
 def run_approved(
     pipeline: Pipeline, cluster: KafkaCluster, runner: SparkRunner, frozen: FrozenPlan, *, run: str
 ) -> dict[str, Any]:
-    """Carry out a frozen plan that `plan_approved` has accepted, or what is left of it.
+    """Carry out a frozen plan that `plan_approved` has accepted, or the rest of it.
 
     Returns:
         As `run_maintenance` does.
@@ -180,7 +180,7 @@ def run_approved(
             runner,
             run=run,
             clock=_clock(frozen),
-            choose=Seen.from_dict(frozen.seen).choose,
+            choose=MaintenanceScope.from_dict(frozen.seen).choose,
         )
 
 

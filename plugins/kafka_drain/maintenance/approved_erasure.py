@@ -15,8 +15,8 @@ from kafka_drain.archive.archive import Archive
 from kafka_drain.archive.documents import ErasureDocument
 from kafka_drain.archive.frozen_plan import (
     LIFETIME,
-    Decision,
     FrozenPlan,
+    PlanDecision,
     bullets,
     files_changed,
     table,
@@ -33,8 +33,8 @@ from kafka_drain.spark.engine import SparkRunner
 
 
 @dataclass(frozen=True)
-class Seen:
-    """What an erasure does, by the files that it does it to.
+class ErasureScope:
+    """The files that an erasure changes.
 
     Attributes:
         rolls: Whether it closes the open generation.
@@ -47,8 +47,8 @@ class Seen:
     rewrites: frozenset[str]
 
     @classmethod
-    def of(cls, plan: ErasurePlan) -> Seen:
-        """Return what a plan does."""
+    def of(cls, plan: ErasurePlan) -> ErasureScope:
+        """Return the scope of a plan."""
         return cls(
             rolls=plan.rolls,
             records={found.file.path: found.number for found in plan.found},
@@ -56,8 +56,8 @@ class Seen:
         )
 
     @classmethod
-    def from_dict(cls, document: Mapping[str, Any]) -> Seen:
-        """Read what `to_dict` wrote."""
+    def from_dict(cls, document: Mapping[str, Any]) -> ErasureScope:
+        """Parse a document from `to_dict`."""
         return cls(
             rolls=document["rolls"],
             records=dict(document["records"]),
@@ -72,8 +72,8 @@ class Seen:
             "rewrites": sorted(self.rewrites),
         }
 
-    def changes(self, now: Seen) -> list[str]:
-        """Return what has changed, as parts of a sentence; empty if nothing has.
+    def changes(self, now: ErasureScope) -> list[str]:
+        """Return the changes, as parts of a sentence; empty if there are none.
 
         Args:
             now: What the same erasure would do now.
@@ -123,7 +123,7 @@ def freeze_erasure(
         archive,
         "erase",
         asked={"erasure": None if document is None else document.content()},
-        seen=Seen.of(plan).to_dict(),
+        seen=ErasureScope.of(plan).to_dict(),
         text=plan_text(plan),
         now=now,
         lifetime=lifetime,
@@ -133,8 +133,8 @@ def freeze_erasure(
 
 def plan_approved(
     pipeline: Pipeline, plan_id: str, *, now: datetime
-) -> tuple[ErasurePlan, FrozenPlan, Decision]:
-    """Load a frozen plan, if it would still do what was seen; see `approved`.
+) -> tuple[ErasurePlan, FrozenPlan, PlanDecision]:
+    """Load a frozen plan if its scope is still the approved one; see `approved`.
 
     Raises:
         KafkaDrainError: As `approved` and `plan_document` do.
@@ -143,7 +143,7 @@ def plan_approved(
 
     def plan_again(frozen: FrozenPlan) -> tuple[ErasurePlan, list[str]]:
         plan = plan_document(pipeline, _document(archive, frozen))
-        changes = Seen.from_dict(frozen.seen).changes(Seen.of(plan))
+        changes = ErasureScope.from_dict(frozen.seen).changes(ErasureScope.of(plan))
         return plan, [*plan.obstacles, *changes]
 
     return approved(archive, "erase", plan_id, now=now, plan_again=plan_again)
@@ -152,7 +152,7 @@ def plan_approved(
 def run_approved(
     pipeline: Pipeline, cluster: KafkaCluster, runner: SparkRunner, frozen: FrozenPlan, *, run: str
 ) -> dict[str, Any]:
-    """Carry out a frozen plan that `plan_approved` has accepted, or what is left of it.
+    """Carry out a frozen plan that `plan_approved` has accepted, or the rest of it.
 
     Returns:
         As `run_erasure` does.
@@ -212,7 +212,7 @@ def plan_text(plan: ErasurePlan) -> str:
 
 
 def _named(document: ErasureDocument) -> str:
-    """Return what an erasure names, without what is secret of it."""
+    """Return the targets of an erasure, without its secrets."""
     counts = [
         f"{len(names):,} {what}"
         for names, what in ((document.keys, "keys"), (document.headers, "headers"))

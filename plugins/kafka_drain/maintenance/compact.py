@@ -10,8 +10,10 @@ If killed before the seal, the new files are unused copies, which the next run r
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 from uuid import uuid4
 
@@ -24,10 +26,13 @@ from kafka_drain.archive.snapshot import Snapshot, SnapshotGeneration
 from kafka_drain.archive.window import Window, range_rows
 from kafka_drain.config.pipeline import Pipeline
 from kafka_drain.config.sink_options import COMPRESSIONS, partition_columns
+from kafka_drain.data_files.file_offsets import CommittedFile
 from kafka_drain.errors import ManifestInvalidError
-from kafka_drain.findings import Reason
-from kafka_drain.maintenance.compaction_plan import Compaction, plan_groups
-from kafka_drain.maintenance.compaction_proof import prove_compaction
+from kafka_drain.findings import Finding, Reason
+from kafka_drain.gaps import Gap, GapReason
+from kafka_drain.maintenance.compaction_plan import Compaction, known_gaps, plan_groups, split_gaps
+from kafka_drain.offsets import OffsetRange, TopicPartition, count
+from kafka_drain.proof.offset_checks import without_held
 from kafka_drain.proof.sealed_files import damage_of
 from kafka_drain.proof.sealing import Identity, seal_window
 from kafka_drain.schemas.decoding import frozen_values
@@ -36,6 +41,7 @@ from kafka_drain.spark.job import private_folder
 from kafka_drain.spark.job_spec import CompactSpec
 from kafka_drain.spark.submit import prepare_application
 from kafka_drain.storage.paths import hadoop_path
+from kafka_drain.windows.rewrite_groups import FileGroup
 from kafka_drain.windows.window_jobs import (
     WindowJob,
     freeze_window,
@@ -195,7 +201,7 @@ def row_groups(size: int, records: int, block: str | None = None) -> dict[str, s
 def finish_compaction(
     archive: Archive, compaction: Compaction, job: WindowJob, *, run: str
 ) -> Receipt:
-    """Prove that the new files hold what the old receipts say, each once, and seal them."""
+    """Prove that the new files hold the records of the old receipts, each once, and seal them."""
     result, files, findings = read_written(job)
     snapshot = archive.snapshot()
     group, window = compaction.group, job.window
@@ -234,7 +240,7 @@ def _all_read(result: Mapping[str, Any]) -> str:
 
 
 def _refuse_changed(archive: Archive, compaction: Compaction) -> None:
-    """Refuse if a file that Spark read differs from what was sealed: there is no other evidence.
+    """Refuse if a file that Spark read has changed since it was sealed: no other evidence exists.
 
     Raises:
         ManifestInvalidError: Names the files; nothing was sealed, and nothing is removed.
@@ -256,3 +262,91 @@ def _deletions(snapshot: Snapshot, topic_ids: Mapping[str, str]) -> list[Receipt
     """Return the receipts by which retention has deleted files of the given topics."""
     deletions = snapshot.fold.of_kind(WindowKind.RETENTION)
     return [w.receipt for w in deletions if topic_ids.items() >= w.receipt.topics.items()]
+
+
+@dataclass(frozen=True)
+class CompactionProof:
+    """The result of checking a compaction's files.
+
+    Attributes:
+        gaps: Offsets that they don't hold, with the reasons that older receipts have sealed.
+        findings: Differences; if there are any, nothing is sealed.
+        is_compared: Whether the records were compared with what Spark read from Kafka. If not,
+            only the old files' own hashes can prove that they are what was sealed.
+    """
+
+    gaps: list[Gap]
+    findings: list[Finding]
+    is_compared: bool
+
+
+def prove_compaction(
+    name: str,
+    group: FileGroup,
+    ranges: Mapping[TopicPartition, Sequence[OffsetRange]],
+    files: Sequence[CommittedFile],
+    fingerprint: str,
+    deletions: Iterable[Receipt] = (),
+    erased: Mapping[TopicPartition, Sequence[OffsetRange]] = MappingProxyType({}),
+) -> CompactionProof:
+    """Compare a compaction's files with the receipts of the segments they replace.
+
+    Each offset of the segments must be in a new file or in a gap that was sealed before. The new
+    files must hold the same number of records of each partition as the old files, and their
+    fingerprint must be the one that Spark computed when it read them from Kafka, if it did. An
+    erasure's files hold none of the erased records, and all others: each erased record is one that
+    the old files held, and its fingerprint combines with that of the others to the same one.
+
+    Args:
+        name: The window, for the findings.
+        group: The group of segments that was compacted.
+        ranges: The window's offsets, sorted and disjoint for each partition.
+        files: The new files.
+        fingerprint: The fingerprint of their records, combined with that of erased ones.
+        deletions: Receipts of what retention has deleted, of topics with the same ids.
+        erased: The offsets of the records that are erased, sorted and disjoint.
+    """
+    absent = without_held(ranges, files)
+    gone, rest = split_gaps(absent, {tp: {GapReason.ERASED: rs} for tp, rs in erased.items()})
+    gaps, lost = split_gaps(rest, known_gaps([*group.receipts, *deletions]))
+    findings = []
+    records: dict[TopicPartition, int] = {}
+    for file in files:
+        for content in file.contents:
+            records[content.tp] = records.get(content.tp, 0) + content.records
+    for tp in sorted({*records, *group.records}):
+        new, old = records.get(tp, 0), group.records.get(tp, 0)
+        going = count(erased.get(tp, ()))
+        if new + going != old:
+            detail = f"holds {new:,} records, the old files held {old:,}"
+            detail += f", of which {going:,} were to be erased" if going else ""
+            findings.append(Finding(Reason.CONTENT_CHANGED, f"{name} {tp}", detail))
+    for tp, missing in lost.items():
+        detail = f"{', '.join(map(str, missing[:3]))} is in no new file, and wasn't a gap before"
+        findings.append(Finding(Reason.OFFSET_MISSING, tp, detail))
+    sealed = sealed_fingerprint(group.receipts, sum(group.records.values()))
+    if sealed is not None and fingerprint != sealed:
+        detail = f"its records have fingerprint {fingerprint}, Spark read {sealed}"
+        findings.append(Finding(Reason.CONTENT_CHANGED, name, detail))
+    return CompactionProof([*gone, *gaps], findings, is_compared=sealed is not None)
+
+
+def sealed_fingerprint(receipts: Iterable[Receipt], records: int) -> str | None:
+    """Return the combined fingerprint of segments; None if it isn't known for exactly these.
+
+    Args:
+        receipts: The segments' receipts.
+        records: Number of their records that readers get; fewer if retention has deleted some.
+    """
+    value = held = 0
+    for receipt in receipts:
+        if receipt.fingerprint is None or _is_repaired(receipt):
+            return None
+        value ^= int(receipt.fingerprint, 16)
+        held += receipt.records
+    return f"{value:016x}" if held == records else None
+
+
+def _is_repaired(receipt: Receipt) -> bool:
+    """Whether a window already held part of a segment when it was sealed."""
+    return any(part.gaps.get(GapReason.WINDOW) for part in receipt.partitions)

@@ -50,7 +50,7 @@ class Compaction:
         return WindowKind.ERASURE if self.erased else WindowKind.COMPACTION
 
     def line(self) -> str:
-        """Return a line of text for the user that says what it does."""
+        """Return a line of text for the user that describes it."""
         return (
             f"{self.name}: {len(self.files):,} files, {self.group.bytes:,} bytes, "
             f"{self.group.offsets:,} offsets, to about {self.new_files:,} files"

@@ -66,11 +66,11 @@ from kafka_drain.storage.lease import Lease, hold_lease, wait_for_lease
 from kafka_drain.storage.object_retention import StoreLocks, can_lock
 from kafka_drain.storage.paths import is_local, quoted
 from kafka_drain.storage.schemes import HDFS
-from kafka_drain.windows.removal import held_before
 from kafka_drain.windows.reprocess.refusals import abandoning
 from kafka_drain.windows.reprocess.state import unfinished_reprocess
 from kafka_drain.windows.roll import WAIT_SECONDS, roll_between_drains
 from kafka_drain.windows.superseded_files import (
+    held_before,
     needed_files,
     remove_superseded,
     remove_unsealed,
@@ -84,7 +84,7 @@ _FAILED = ", which failed before it erased anything"
 
 @dataclass(frozen=True)
 class ErasurePlan:
-    """What erasures change in an archive.
+    """The changes that erasures make to an archive.
 
     Attributes:
         erasures: The erasures in force.
@@ -160,7 +160,7 @@ class ErasurePlan:
 
 
 def incomplete(locked: Locked) -> str:
-    """Return in words what is left of an erasure while the store locks old files."""
+    """Describe the rest of an erasure while the store locks old files."""
     return (
         f"isn't complete while the store keeps {locked}: no reader gets the erased records, but "
         "old files that may hold them lie there until then, and a later maintenance removes them. "
@@ -175,7 +175,7 @@ def _figures_of(locked: Locked) -> dict[str, Any]:
 def plan_erasure(
     pipeline: Pipeline, cluster: KafkaCluster, request: ErasureRequest | None
 ) -> ErasurePlan:
-    """Plan an erasure, and what is left of those before it, without changing anything.
+    """Plan an erasure, and the rest of those before it, without changing anything.
 
     Args:
         pipeline: The pipeline, with its archive.
@@ -214,7 +214,7 @@ def _required(erasures: Iterable[Erasure]) -> list[Erasure]:
 def erasure_document(
     archive: Archive, cluster: KafkaCluster, request: ErasureRequest
 ) -> ErasureDocument:
-    """Return what would be written to the archive for a request; writes nothing.
+    """Return the archive's document for a request; writes nothing.
 
     Raises:
         ConfigError: When the request names nothing.
@@ -289,7 +289,7 @@ def make_plan(
     seen: dict[str, FoundRecords | None] | None = None,
     locks: StoreLocks | None = None,
 ) -> ErasurePlan:
-    """Search the files that erasures weren't carried out on, and plan what is rewritten.
+    """Search the files that erasures weren't carried out on, and plan the rewrites.
 
     Args:
         erasures: The erasures in force.
@@ -370,7 +370,7 @@ def _make_plan(
 
 
 def _old_files(archive: Archive, locks: StoreLocks, replaced: Collection[str] = ()) -> Locked:
-    """Return which files the store keeps that held records of erasures.
+    """Return files that held records of erasures and that the store keeps.
 
     Args:
         locks: What the store locks.
@@ -467,7 +467,7 @@ def run_erasure(
     run: str,
     wait_seconds: float = WAIT_SECONDS,
 ) -> dict[str, Any]:
-    """Accept an erasure and carry it out, with what is left of those before it.
+    """Accept an erasure and carry it out, with the rest of those before it.
 
     Args:
         pipeline: The pipeline, with its archive.
@@ -578,7 +578,7 @@ def _shut_out_older_releases(archive: Archive, *, run: str, wait_seconds: float)
 
 
 def _finish_previous(archive: Archive, locks: StoreLocks) -> None:
-    """Discard what a killed run hasn't sealed, and remove what it hasn't removed."""
+    """Discard a killed run's unsealed windows, and remove the files that it left."""
     remove_unsealed(archive)
     remove_superseded(archive, locks)
 
@@ -594,7 +594,7 @@ def _refuse(plan: ErasurePlan, new: Erasure | None) -> None:
 def carry_out(
     plan: ErasurePlan, pipeline: Pipeline, runner: SparkRunner, locks: StoreLocks, *, run: str
 ) -> dict[str, Any]:
-    """Rewrite what a plan names, remove the old files, and note what was searched.
+    """Rewrite the files of a plan, remove the old ones, and note the search.
 
     The caller holds the maintenance lease.
 

@@ -1,4 +1,4 @@
-"""What an erasure is asked for: keys and headers from files, topics, a time range."""
+"""The request for an erasure: keys and headers from files, topics, a time range."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ SALT_BYTES = 32
 
 @dataclass(frozen=True)
 class ErasureRequest:
-    """What to erase.
+    """A request for an erasure.
 
     Attributes:
         request: Id of the request.

@@ -1,4 +1,4 @@
-"""Maintenance: roll the open generation, compact what is closed, delete what is too old.
+"""Maintenance: roll the open generation, compact closed segments, delete expired files.
 
     roll       closes the open generation when it is due, between two drains
     compact    rewrites small files of closed generations and windows as few large ones
@@ -102,7 +102,7 @@ def plan_maintenance(
     clock: Clock = utc_now,
     locks: StoreLocks | None = None,
 ) -> MaintenancePlan:
-    """Plan what maintenance will do, without changing anything.
+    """Plan maintenance without changing anything.
 
     Args:
         pipeline: The pipeline, with its archive and maintenance settings.
@@ -194,7 +194,7 @@ def run_maintenance(
     clock: Clock = utc_now,
     choose: Callable[[MaintenancePlan], MaintenancePlan] = lambda plan: plan,
 ) -> dict[str, Any]:
-    """Do what is due, after cleaning up what a killed run left behind.
+    """Carry out the maintenance that is due, after cleaning up after a killed run.
 
     Args:
         pipeline: The pipeline, with its archive and maintenance settings.

@@ -61,7 +61,7 @@ class Deletion:
 
     @property
     def dated_later(self) -> dict[str, SealedContent]:
-        """What of the files, by path, is dated later, and counts as of the time of its drain."""
+        """Files' records, by path, that are dated later and count as of the time of their drain."""
         latest = {
             file.path: newest_in_future(file.sealed.contents, self.before_ms - 1)
             for file in self.files
@@ -70,7 +70,7 @@ class Deletion:
         return {path: content for path, content in latest.items() if content is not None}
 
     def line(self) -> str:
-        """Return a line of text for the user that says what it deletes."""
+        """Return a line of text for the user that describes the deletion."""
         text = (
             f"{len(self.files):,} files, {self.bytes:,} bytes, {sum(self.records.values()):,} "
             f"records, all before {time_text(self.before_ms)}"
@@ -194,7 +194,7 @@ def counted(
 def held_back(
     contents: Sequence[SealedContent], drained_ms: int, before_ms: int, now_ms: int
 ) -> SealedContent | None:
-    """Return what keeps a file by a wrong date, the latest of it; None for nothing.
+    """Return the latest wrong date that keeps a file; None if there is none.
 
     It is dated later than now; or later than its drain, by whose time the file were too old.
 
@@ -218,7 +218,7 @@ def _number(number: int, noun: str) -> str:
 
 
 def _named(latest: Mapping[str, SealedContent]) -> str:
-    """Name the first files, by path, with what is dated the latest in each."""
+    """Name the first files, by path, with the record dated the latest in each."""
     shown = [
         f"{path} ({content.tp}: {time_text(content.last_timestamp or 0)})"
         for path, content in sorted(latest.items())[:NAMED]
@@ -227,7 +227,7 @@ def _named(latest: Mapping[str, SealedContent]) -> str:
 
 
 def newest_in_future(contents: Iterable[SealedContent], now_ms: int) -> SealedContent | None:
-    """Return what of a file has a record dated later than a time, the latest; None for nothing."""
+    """Return the file's record dated the latest after a time; None if there is none."""
     future = [
         (content.last_timestamp, content)
         for content in contents

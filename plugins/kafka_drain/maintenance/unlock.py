@@ -14,9 +14,16 @@ from kafka_drain.clock import Clock, utc_now
 from kafka_drain.errors import LockedError
 from kafka_drain.output import say
 from kafka_drain.progress import duration_text
-from kafka_drain.storage.lease import SECONDS, FoundLease, Lease, find_lease, is_renewed_since
+from kafka_drain.storage.lease import (
+    SECONDS,
+    FoundLease,
+    Lease,
+    Takeover,
+    clock_ahead,
+    find_lease,
+    is_renewed_since,
+)
 from kafka_drain.storage.lease_store import lease_store
-from kafka_drain.storage.lease_takeover import Takeover, clock_ahead
 from kafka_drain.storage.paths import require_reachable
 
 #: Folders with leases: of runs that write generations, of maintenance, of runs that note a
@@ -49,7 +56,7 @@ class HeldLease:
 
     @property
     def state(self) -> Takeover:
-        """What may be done about it, judged without watching it."""
+        """The state of the lease, judged without watching it."""
         return self.found.takeover(self.seen_at, _LASTS)
 
     def to_dict(self) -> dict[str, Any]:

@@ -151,7 +151,7 @@ def refuse_backward(
     starting_offsets: Mapping[TopicPartition, int],
     folder: str,
 ) -> tuple[dict[int, dict[TopicPartition, int]], list[Finding]]:
-    """Find batches that end before they start; what they read is unknown.
+    """Find batches that end before they start: the offsets that they read are unknown.
 
     Args:
         ends: End offsets of each batch; empty for an unreadable one.

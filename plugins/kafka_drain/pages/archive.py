@@ -1,4 +1,4 @@
-"""Render one archive as an HTML page: what its runs have sealed over time, and its status."""
+"""Render one archive as an HTML page: the segments its runs have sealed, and its status."""
 
 from __future__ import annotations
 
@@ -11,12 +11,18 @@ from kafka_drain.archive.history import COLUMNS, Cell, History, Point, SealedRun
 from kafka_drain.gaps import is_harmless
 from kafka_drain.offsets import TopicPartition
 from kafka_drain.pages.archive_status import ACTIVE, Proof, cell_colour, proof_of
-from kafka_drain.pages.charts import Chart, Table
-from kafka_drain.pages.charts import Point as ChartPoint
-from kafka_drain.pages.drawings import Bar, Box, Drawing, Figure, Label, bar_chart
+from kafka_drain.pages.drawings import Bar, Box, Chart, Drawing, Figure, Label, Table, bar_chart
+from kafka_drain.pages.drawings import Point as ChartPoint
 from kafka_drain.pages.drills import show_drills
 from kafka_drain.pages.humanize import many, size_text, time_text
-from kafka_drain.pages.overview import REFRESH, ArchiveRow, Doing, Seen, verdict_class, verdict_text
+from kafka_drain.pages.overview import (
+    REFRESH,
+    ArchiveRow,
+    Doing,
+    LastValidation,
+    verdict_class,
+    verdict_text,
+)
 from kafka_drain.pages.placing import NOTHING, Placed
 from kafka_drain.pages.remedies import remedies, standing_remedy
 from kafka_drain.pages.rendering import render
@@ -108,7 +114,7 @@ def archive_page(
         remedies=remedies(overview, row.reach, placed.values),
         what_to_do=standing_remedy(status.words, row.reach, row.last),
         verdict_text=verdict_text(row, now),
-        seen=Seen.of(row.overview, now) if row.overview else None,
+        seen=LastValidation.of(row.overview, now) if row.overview else None,
         tasks=[ShownTask.of(one) for one in sorted(doing, key=lambda one: one.state not in ACTIVE)],
         maps=_maps(by_run, by_day),
         legend=_legend([*by_run, *by_day]),
@@ -123,14 +129,14 @@ def archive_page(
 
 @dataclass(frozen=True, slots=True)
 class _Proofs:
-    """What the last validation says about sealed offsets."""
+    """The last validation's results about sealed offsets."""
 
     row: ArchiveRow
     placed: Placed
     unknown: Sequence[UnknownFile]
 
     def of(self, is_damaged: bool, has_unknown: bool) -> Proof:
-        """Return what is proven, given whether there is damage, or unknown content."""
+        """Return the proof, given whether there is damage, or unknown content."""
         return proof_of(
             is_readable=not self.row.problem,
             verdict=self.row.overview["verdict"] if self.row.overview else None,
@@ -140,7 +146,7 @@ class _Proofs:
         )
 
     def of_run(self, run: SealedRun) -> Proof:
-        """Return what is proven about everything that a run has sealed."""
+        """Return the proof of everything that a run has sealed."""
         sealed = run.generation, run.receipt
         return self.of(
             any(place[:2] == sealed for place in self.placed.damaged),
@@ -148,14 +154,14 @@ class _Proofs:
         )
 
     def of_generation(self, number: int | None) -> Proof:
-        """Return what is proven about a generation, or a window."""
+        """Return the proof of a generation, or a window."""
         return self.of(
             any(place[0] == number for place in self.placed.damaged),
             any(file.generation == number for file in self.unknown),
         )
 
     def cells_of_run(self, run: SealedRun) -> dict[TopicPartition, Proof]:
-        """Return what is proven about each partition of a run."""
+        """Return the proof of each partition of a run."""
         sealed = run.generation, run.receipt
         files = [file for file in self.unknown if (file.generation, file.receipt) == sealed]
         return self._cells([run], files, run.cells)
@@ -163,7 +169,7 @@ class _Proofs:
     def cells_of_day(
         self, day: str, runs: Iterable[SealedRun], tps: Iterable[TopicPartition]
     ) -> dict[TopicPartition, Proof]:
-        """Return what is proven about each partition of a day, of which some runs are given."""
+        """Return the proof of each partition of a day, of which some runs are given."""
         own = [run for run in runs if run.sealed_at[:10] == day]
         return self._cells(own, [file for file in self.unknown if file.day == day], tps)
 
@@ -219,7 +225,7 @@ def _map(heading: str, columns: Sequence[_Column], unit: str) -> Figure:
 
 
 def coverage_map(columns: Sequence[_Column], rows: Sequence[TopicPartition]) -> Drawing:
-    """Return a map: a rectangle for each partition and column, coloured by what is missing."""
+    """Return a map: a rectangle for each partition and column, coloured by its gaps."""
     left, top, height = 150, 4, 14
     width = min(800 / len(columns), 60)
     boxes, labels = [], []
@@ -316,7 +322,7 @@ def _point_bytes(point: Point) -> int:
 
 
 def _point_colours(history: History, proofs: _Proofs) -> list[str]:
-    """Return the colours of the runs in a chart: of older ones by what their generation proves."""
+    """Return the colours of the runs in a chart, of older ones by their generation's proof."""
     generations: dict[int, str] = {}
     for point in history.points:
         if point.generation not in generations:

@@ -1,4 +1,4 @@
-"""Decide how pages show an archive: never greener than what was proven. Opens nothing.
+"""Decide how pages show an archive: never greener than its proof. Opens nothing.
 
 Each decision is a function of plain values, so that a table test can cover all of them.
 """
@@ -130,7 +130,7 @@ def headline_kind(statuses: Iterable[ArchiveStatus]) -> str:
 
 
 class Proof(str, Enum):
-    """What the last validation says about a set of sealed offsets."""
+    """The last validation's result about a set of sealed offsets."""
 
     PROVEN = "proven"
     UNPROVEN = "unproven"
@@ -147,7 +147,7 @@ def proof_of(
     is_placed: bool,
     has_unknown: bool,
 ) -> Proof:
-    """Return what is proven about a set of sealed offsets.
+    """Return the proof of a set of sealed offsets.
 
     Args:
         is_readable: Whether the results of the archive's validation can be read here.
@@ -199,7 +199,7 @@ class Ended:
 
 
 def ended_of(state: str, done: int, total: int, percent: int) -> Ended:
-    """Return a task's progress, from what it last reported: it may not have reported its end.
+    """Return a task's progress from its last report: it may not have reported its end.
 
     Args:
         state: Airflow's state. A task that succeeded has done everything, whatever it reported.

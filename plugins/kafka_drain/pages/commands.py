@@ -1,4 +1,4 @@
-"""Commands on pages as they can be pasted: with the archive, and how to reach what they work with.
+"""Commands on pages as they can be pasted: with the archive, and options to reach its services.
 
 Opens nothing.
 """
@@ -13,7 +13,7 @@ from enum import Enum
 
 
 class _Needs(Enum):
-    """What a command has to reach besides the archive."""
+    """The services that a command has to reach besides the archive."""
 
     KAFKA = "kafka"
     SPARK = "spark"
@@ -41,7 +41,7 @@ _MASTER = "local[*]"
 
 @dataclass(frozen=True, slots=True)
 class Reach:
-    """How commands reach an archive, and what belongs to it; shows no secrets.
+    """How commands reach an archive and its services; shows no secrets.
 
     Attributes:
         archive: The archive's folder or URL.
@@ -72,7 +72,7 @@ class Reach:
         return [*file, *(["--bootstrap-servers", self.servers] if self.servers else [])]
 
     def options_of(self, command: str) -> list[str]:
-        """Return the options with which a command reaches what it works with, each with a value."""
+        """Return the options with which a command reaches its services, each with a value."""
         return [word for needs in _COMMANDS[command] for word in self._options(needs)]
 
 

@@ -1,4 +1,4 @@
-"""Render signed evidence as one self-contained HTML page, from what was verified.
+"""Render verified evidence as one self-contained HTML page.
 
 Opens nothing but its template.
 """

@@ -1,4 +1,4 @@
-"""What a validation's findings are about, as the commands of their remedies take it.
+"""The subjects of a validation's findings, as the commands of their remedies take them.
 
 Opens nothing.
 """
@@ -84,7 +84,7 @@ def _batches(findings: Sequence[Mapping[str, str]]) -> Iterator[tuple[int, int]]
 
 
 def filled(remedy: str, values: Sequence[str] | None) -> str:
-    """Return a remedy with values for its placeholder; without what needs one if there is none.
+    """Return a remedy with values for its placeholder; without the sentence that needs one if none.
 
     Args:
         values: The values; None if they aren't known.

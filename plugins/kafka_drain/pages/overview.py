@@ -203,7 +203,7 @@ class Note:
 
 
 @dataclass(frozen=True, slots=True)
-class Seen:
+class LastValidation:
     """The results of an archive's last validation, as text.
 
     Attributes:
@@ -221,7 +221,7 @@ class Seen:
     gaps: Note
 
     @classmethod
-    def of(cls, overview: Mapping[str, Any], now: datetime) -> Seen:
+    def of(cls, overview: Mapping[str, Any], now: datetime) -> LastValidation:
         """Return the texts for an overview at a given time."""
         lag, gaps = overview.get("lag"), overview.get("gaps", {})
         # Nobody has asked for what isn't archived: no loss, and no harm either.
@@ -243,13 +243,13 @@ class _Line:
     row: ArchiveRow
     status: ArchiveStatus
     badge: Note
-    seen: Seen | None
+    seen: LastValidation | None
     why: str
 
     @classmethod
     def of(cls, row: ArchiveRow, now: datetime) -> _Line:
         status = row.status(now)
-        seen = None if row.overview is None else Seen.of(row.overview, now)
+        seen = None if row.overview is None else LastValidation.of(row.overview, now)
         return cls(row, status, _badge(row, status), seen, _why(row, status))
 
 
@@ -328,7 +328,7 @@ def _errors(row: ArchiveRow) -> list[Remedy]:
 
 
 def _first_finding(row: ArchiveRow) -> str:
-    """Return what makes an archive incomplete, in a few words; empty if nothing does."""
+    """Return the first reason why an archive is incomplete, in a few words; empty if it isn't."""
     found = _errors(row)
     if row.verdict != "findings" or not found:
         return ""

@@ -1,4 +1,4 @@
-"""The page on which records of an archive are looked for: a form, and what was found.
+"""The page to search an archive's records: a form, and the matches.
 
 Opens nothing but its template.
 """
@@ -86,7 +86,7 @@ class RecordRow:
 
 @dataclass(frozen=True)
 class SelectedRecords:
-    """What fills the form of a republish.
+    """The fields that fill the form of a republish.
 
     Attributes:
         these: The JSON configuration that selects the records of this page.
@@ -102,7 +102,7 @@ class SelectedRecords:
 
 @dataclass(frozen=True)
 class FoundRecords:
-    """What a search has found.
+    """The result of a search.
 
     Attributes:
         problem: Why it found none; empty if it could search.

@@ -1,4 +1,4 @@
-"""Say what is wrong with an archive and what mends it, as the log of the validation does.
+"""Describe an archive's problems and their remedies, as the log of the validation does.
 
 Opens nothing.
 """
@@ -23,7 +23,7 @@ NOT_KNOWN: Values = MappingProxyType({})
 
 
 def what_to_do(reason: Reason, reach: Reach, values: Values = NOT_KNOWN) -> str:
-    """Return what mends findings of a reason, with commands that can be pasted into a shell."""
+    """Return the remedy for findings of a reason, with commands to paste into a shell."""
     return pasteable(filled(reason.remedy, values.get(reason.value)), reach)
 
 
@@ -83,7 +83,7 @@ def remedies(
     reach: Reach,
     values: Values = NOT_KNOWN,
 ) -> list[Remedy]:
-    """Return what is wrong with an archive, errors first.
+    """Return an archive's problems with their remedies, errors first.
 
     Args:
         overview: The overview of its last validation.
@@ -122,13 +122,13 @@ class Ended:
 
     @property
     def failure(self) -> str:
-        """What is known of why it failed; empty if nothing is."""
+        """The known reason why it failed; empty if none is."""
         at = f"{self.task}: " if self.task else ""
         return f"{at}{self.problem or 'failed, and its log says why'}" if at or self.problem else ""
 
 
 def standing_remedy(words: str, reach: Reach, last: Ended) -> str:
-    """Return what to do about an archive's status; empty if it has findings, or needs nothing.
+    """Return the remedy for an archive's status; empty if it has findings, or needs none.
 
     Args:
         words: The words of its status.
@@ -171,7 +171,7 @@ def _standing(words: str, last: Ended, failure: str) -> str:
 
 
 def _unvalidated(last: Ended) -> str:
-    """Return what to do after a run that succeeded, and didn't validate the whole archive."""
+    """Return the remedy after a run that succeeded, and didn't validate the whole archive."""
     if last.is_followed:
         return "A run is under way, which validates when it has drained. Wait for it"
     if last.validation == "success":

@@ -31,7 +31,7 @@ _REASONS = {reason.value: reason for reason in Reason}
 
 @dataclass(frozen=True, slots=True)
 class _Findings:
-    """The findings of one reason, with what mends them, and with those that are shown."""
+    """The findings of one reason, with their remedy, and those of them that are shown."""
 
     reason: Reason
     meaning: str

@@ -1,4 +1,4 @@
-"""Render the restores of all archives as one HTML page: what was sent where, and what verify found.
+"""Render the restores of all archives as one HTML page: records sent, and results of verify.
 
 Opens nothing but its template.
 """
@@ -29,7 +29,7 @@ _RANKS = {"bad": 0, "warning": 1}
 
 @dataclass(frozen=True, slots=True)
 class RestoreState:
-    """How far a restore is, and what verify found.
+    """How far a restore is, and the result of verify.
 
     Attributes:
         words: The displayed state.
@@ -49,7 +49,7 @@ def restore_state(
     is_opened: bool,
     is_running: bool,
 ) -> RestoreState:
-    """Return the state of a restore: never better than what was verified.
+    """Return the state of a restore: never better than its verification.
 
     Args:
         has_receipt: Whether the run has finished.
@@ -80,7 +80,7 @@ def restore_state(
 
 @dataclass(frozen=True, slots=True)
 class TopicSent:
-    """What goes from one topic of the archive to one topic of Kafka.
+    """The records sent from one topic of the archive to one topic of Kafka.
 
     Attributes:
         source: The archived topic.
@@ -285,7 +285,7 @@ _REMEDIES = {
 
 
 def _what_to_do(reach: Reach, it: Restore, state: RestoreState) -> str:
-    """Return what mends a restore that needs attention; commands are in backquotes."""
+    """Return the remedy for a restore that needs attention; commands are in backquotes."""
     if it.problem:
         return it.problem
     remedy = _REMEDIES.get(state.words, "") if state.kind in _RANKS else ""

@@ -35,7 +35,7 @@ SLOW_MILLISECONDS = 2_000
 
 
 def describe_with(config: KafkaConfig, parts: Collection[str]) -> Describe | None:
-    """Return what describes a cluster; None if all parts are switched off.
+    """Return the function that describes a cluster; None if all parts are switched off.
 
     Args:
         config: Connection settings.
@@ -87,7 +87,7 @@ def parts_before(root: UPath) -> list[Part]:
 
 
 class Described(NamedTuple):
-    """What is known of the cluster when batches are sealed.
+    """The cluster's description when batches are sealed.
 
     Attributes:
         moment: The name of the newest moment; None if there is none.

@@ -1,4 +1,4 @@
-"""Check one committed file of the manifest: whether it exists and is intact, and what it holds.
+"""Check one committed file of the manifest: that it exists and is intact, and its contents.
 
 Spark's executors use this module too; they don't need fsspec for local files.
 """
@@ -39,7 +39,7 @@ _BATCH_BYTES = 4 << 20
 def read_file(
     root: str, data_name: str, sink_file: SinkFile, file_format: str
 ) -> CommittedFile | Finding:
-    """Read one committed file, or return what is wrong with it.
+    """Read one committed file, or return the finding about it.
 
     Args:
         data_name: The data folder, relative to the archive.
@@ -80,7 +80,7 @@ def read_file(
 
 
 class _Contents(NamedTuple):
-    """What a file holds; only its offsets are known if its key, or a timestamp, can't be had."""
+    """A file's contents; only its offsets are known if its key, or a timestamp, can't be had."""
 
     offsets: list[FileOffsets]
     fingerprint: str | None = None

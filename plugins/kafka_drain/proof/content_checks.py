@@ -1,4 +1,4 @@
-"""Compare what a segment's files hold with what Spark read from Kafka. Plain arithmetic."""
+"""Compare the records in a segment's files with those that Spark read from Kafka."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ class Excuse:
 
 
 class Content(str, Enum):
-    """How a segment's files compare with what Spark read."""
+    """The comparison of a segment's files with the records that Spark read."""
 
     may_be_sealed: bool
 
@@ -93,7 +93,7 @@ def content_of(files: Iterable[CommittedFile]) -> Taken:
 
 
 def together(parts: Iterable[Taken]) -> Taken:
-    """Combine several parts into one; what is unknown of one part is unknown of the whole."""
+    """Combine several parts into one; a value unknown of one part is unknown of the whole."""
     records, value, is_known, is_counted = 0, 0, True, True
     counts = Counter[TopicPartition]()
     for part in parts:
@@ -110,7 +110,7 @@ def together(parts: Iterable[Taken]) -> Taken:
 def compare_content(
     read: Taken | None, held: Taken, *, excuse: Excuse = _NO_EXCUSE, is_draining: bool = False
 ) -> Content:
-    """Compare what files hold with what Spark read. Spark's counts are authoritative.
+    """Compare files with the records that Spark read. Spark's counts are authoritative.
 
     Args:
         read: What Spark read; None when there is no record of it.
@@ -183,7 +183,7 @@ class SegmentFiles:
 
 @dataclass(frozen=True, slots=True)
 class Reread:
-    """A segment's files compared with what Kafka still holds of their offsets.
+    """A segment's files compared with the records that Kafka still holds at their offsets.
 
     Attributes:
         changed: By partition, the offsets from the first on at which Kafka holds another record.
@@ -235,7 +235,7 @@ def fingerprint_to_seal(
 
 
 def difference(verdict: Content, read: Taken, held: Taken) -> str:
-    """Describe how the files differ from what Spark read."""
+    """Describe how the files differ from the records that Spark read."""
     if verdict == Content.CHANGED:
         return f"has records with fingerprint {held.fingerprint}; Spark read {read.fingerprint}"
     detail = f"has {held.records:,} records; Spark read {read.records:,}"

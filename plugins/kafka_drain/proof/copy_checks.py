@@ -67,7 +67,7 @@ def copy_problem(where: str, copy: bytes, original: bytes | None, named: str | N
 def _identity_problem(
     root: UPath, copy: bytes, noted: Noted, topic_ids: Mapping[str, Collection[str]]
 ) -> str:
-    """Describe how the copy of archive.json contradicts what its digest doesn't cover."""
+    """Describe how the copy of archive.json contradicts it where its digest doesn't reach."""
     try:
         document = ArchiveDocument.parse(copy_path(root, "archive.json"), copy)
     except ArchiveError as error:

@@ -7,8 +7,9 @@ holes alike; the client's account of the responses tells which it was.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -17,14 +18,13 @@ from confluent_kafka import TopicPartition as KafkaTopicPartition
 
 from kafka_drain.archive.receipts import KafkaBounds
 from kafka_drain.errors import KafkaUnavailableError, MachineError
-from kafka_drain.gaps import Gap
+from kafka_drain.gaps import Gap, GapReason
 from kafka_drain.kafka.client_config import for_client
 from kafka_drain.kafka.cluster import KafkaCluster
 from kafka_drain.kafka.fetch_account import SETTINGS, FetchAccount, markers_of
 from kafka_drain.kafka.fetch_size import BOUNDED
 from kafka_drain.kafka.records import GROUP, consumer_error
 from kafka_drain.offsets import OffsetRange, TopicPartition, merge, overlapping, subtract
-from kafka_drain.proof.gap_classification import Seen, classify
 
 POLL_SECONDS = 20.0
 #: Within this number of offsets, reading on reaches the next gap sooner than seeking does.
@@ -37,6 +37,73 @@ FETCH_BYTES = 1 << 16
 #: partition are read again batch by batch to tell the two; the others count as compacted.
 TOLD_APART = 1_000
 _END = 1 << 63
+
+Find = Callable[[Sequence[OffsetRange]], Sequence[OffsetRange]]
+
+
+@dataclass(frozen=True, slots=True)
+class LogContents:
+    """The records and markers that a `read_uncommitted` consumer comes across.
+
+    Attributes:
+        records: The offsets at which it finds records.
+        markers: The offsets at which it is seen to skip a transaction marker.
+    """
+
+    records: Sequence[OffsetRange] = ()
+    markers: Sequence[OffsetRange] = ()
+
+
+Look = Callable[[Sequence[OffsetRange]], LogContents]
+
+
+def classify(
+    tp: TopicPartition,
+    missing: Iterable[OffsetRange],
+    bounds: KafkaBounds,
+    *,
+    is_compacted: bool,
+    committed: Find,
+    uncommitted: Look,
+) -> list[Gap]:
+    """Determine why offsets are in no file; one gap can be split into several.
+
+    A reason is given only where there is evidence of it. That no consumer finds a record is none: a
+    log that has lost a segment looks the same.
+
+    Args:
+        missing: The offsets, sorted and disjoint.
+        bounds: The offsets that Kafka holds of the partition.
+        is_compacted: Whether Kafka compacts the topic.
+        committed: Returns the offsets among those given at which a `read_committed` consumer finds
+            records.
+        uncommitted: Returns what a `read_uncommitted` consumer comes across at those given.
+    """
+    missing = list(missing)
+    # Offsets beyond the end count as well: Kafka held them before the log was truncated.
+    expired = _without(missing, [OffsetRange(bounds.earliest, bounds.high_watermark)])
+    held = _without(missing, expired)
+    # A read_committed consumer would wait forever at the last stable offset.
+    above = [OffsetRange(bounds.last_stable, max(bounds.last_stable, bounds.high_watermark))]
+    lost = committed(_without(held, above))
+    rest = _without(held, lost)
+    seen = uncommitted(rest)
+    aborted = _without(seen.records, above)
+    quiet = _without(rest, seen.records)
+    nothing = _without(quiet, seen.markers)
+    absent = GapReason.COMPACTED if is_compacted else GapReason.UNEXPLAINED
+    return [
+        *(Gap(tp, r, GapReason.EXPIRED) for r in expired),
+        *(Gap(tp, r, GapReason.LOST) for r in lost),
+        *(Gap(tp, r, GapReason.ABORTED) for r in aborted),
+        *(Gap(tp, r, GapReason.OPEN) for r in _without(seen.records, aborted)),
+        *(Gap(tp, r, GapReason.CONTROL) for r in _without(quiet, nothing)),
+        *(Gap(tp, r, absent) for r in nothing),
+    ]
+
+
+def _without(ranges: Iterable[OffsetRange], parts: Sequence[OffsetRange]) -> list[OffsetRange]:
+    return [r for whole in ranges for r in subtract(whole, overlapping(parts, whole))]
 
 
 def classify_gaps(
@@ -101,8 +168,10 @@ class _Looker:
         there = _consumer(self._cluster, "read_uncommitted", fetch_bytes, account)
         return self._open.enter_context(there)
 
-    def look(self, tp: TopicPartition, ranges: Iterable[OffsetRange], *, most: int | None) -> Seen:
-        """Return what is at offsets within sorted disjoint ranges.
+    def look(
+        self, tp: TopicPartition, ranges: Iterable[OffsetRange], *, most: int | None
+    ) -> LogContents:
+        """Return the records and markers at offsets within sorted disjoint ranges.
 
         Args:
             most: How many gaps to read batch by batch, if that is what it takes; None for all.
@@ -129,7 +198,7 @@ class _Looker:
             self._by_batch.unassign()
             told, _ = markers_of(self._account_by_batch.take(tp), unclear)
             markers = merge([*markers, *told])
-        return Seen(records, markers)
+        return LogContents(records, markers)
 
 
 @contextmanager

@@ -86,7 +86,7 @@ class _Held:
 def _held(
     root: UPath, file_format: str, files: Iterable[SealedFile], ends: Mapping[TopicPartition, int]
 ) -> Iterator[tuple[TopicPartition, _Held]]:
-    """Yield what files have of partitions before the given offsets."""
+    """Yield the files' records of partitions before the given offsets."""
     for file in files:
         for content in file.contents:
             end = ends.get(content.tp, 0)
@@ -297,7 +297,7 @@ def _hashes(
 def compare_with_logs(
     snapshot: Snapshot, cluster: KafkaCluster, tails: Tails, first: Offsets, end: Offsets
 ) -> Comparison:
-    """Compare archived records with what Kafka has at their offsets.
+    """Compare archived records with Kafka's at the same offsets.
 
     Args:
         snapshot: The archive.
@@ -481,7 +481,7 @@ def first_rewritten(
 
 
 def _held_of(snapshot: Snapshot, tp: TopicPartition, span: OffsetRange) -> list[_Held]:
-    """Return what sealed files have of a partition whose log may still have it."""
+    """Return sealed files' records of a partition whose log may still have them."""
     newest = snapshot.open_generation
     if newest is None or not span:
         return []

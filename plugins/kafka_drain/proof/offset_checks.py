@@ -46,7 +46,7 @@ def segments(
     last_batch: int,
     first_batch: int = 0,
 ) -> list[Segment]:
-    """Return what each batch read, up to the last committed batch.
+    """Return the offsets that each batch read, up to the last committed batch.
 
     A partition that was added later starts at 0. Spark purges the ends of old batches from its
     checkpoint; what those batches read together is one segment.
@@ -90,7 +90,7 @@ def check_offsets(parts: Iterable[Segment], files: Iterable[CommittedFile]) -> l
 
 
 def _read_by(part: Segment, file: CommittedFile) -> dict[TopicPartition, list[OffsetRange]]:
-    """Return what a segment read of the partitions that a file holds."""
+    """Return the offsets that a segment read of the partitions in a file."""
     held = {content.tp for content in file.contents} & part.ranges.keys()
     return {tp: [part.ranges[tp]] for tp in held}
 

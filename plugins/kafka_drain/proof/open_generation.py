@@ -1,4 +1,4 @@
-"""The generation that drains append to: what is read of it, of its files and of Kafka."""
+"""The generation that drains append to, read from its folder, its files and Kafka."""
 
 from __future__ import annotations
 
@@ -6,19 +6,22 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
 
+from kafka_drain.archive.generation import Generation
 from kafka_drain.archive.generation_state import GenerationState, read_state
 from kafka_drain.archive.receipts import KafkaBounds, Receipt
 from kafka_drain.archive.snapshot import Snapshot, SnapshotGeneration
 from kafka_drain.data_files.file_offsets import CommittedFile
+from kafka_drain.errors import DataFileError
 from kafka_drain.findings import Finding, Reason
 from kafka_drain.gaps import Gap
 from kafka_drain.kafka.cluster import KafkaCluster
 from kafka_drain.metadata_log.checkpoint import compare_with_receipts
-from kafka_drain.offsets import OffsetRange, TopicPartition, merge
+from kafka_drain.metadata_log.manifest import KnownDamage, Manifest
+from kafka_drain.offsets import OffsetRange, TopicPartition, merge, overlapping
 from kafka_drain.proof.committed_files import ReadFiles, read_committed_files
 from kafka_drain.proof.content_checks import Reread, SegmentFiles, Taken
 from kafka_drain.proof.gap_explanation import Ranges, same_topics
-from kafka_drain.proof.orphans import unlisted_files
+from kafka_drain.proof.offset_checks import Segment
 from kafka_drain.proof.prove import Drained, Examined, damaged_batches, examine, topics_read
 from kafka_drain.proof.sealed_files import (
     SealedCheck,
@@ -50,8 +53,8 @@ ReadAgain = Callable[[Identity, SegmentFiles], Reread | None]
 
 
 @dataclass(frozen=True)
-class Found:
-    """What was read of the open generation.
+class OpenGeneration:
+    """The open generation, as read.
 
     Attributes:
         state: Its manifest, checkpoint and newest receipt.
@@ -82,7 +85,7 @@ class Found:
 
 @dataclass(frozen=True)
 class Answers:
-    """What a closer look, and Kafka, say of what was found.
+    """The results of a closer look, and of questions to Kafka.
 
     Attributes:
         gaps: Missing offsets with their reasons.
@@ -109,7 +112,7 @@ def read_open(
     deep: bool,
     forgotten: Mapping[str, str],
     read_many: ReadFiles,
-) -> Found:
+) -> OpenGeneration:
     """Read the generation that drains append to; asks Kafka nothing.
 
     Args:
@@ -152,7 +155,7 @@ def read_open(
         last_listed=state.manifest.last_batch,
         checkpoint=state.checkpoint,
     )
-    return Found(
+    return OpenGeneration(
         state=state,
         identity=Identity(
             snapshot.document.pipeline,
@@ -169,7 +172,7 @@ def read_open(
 
 
 def look_closer(
-    found: Found,
+    found: OpenGeneration,
     windows: HeldByWindows,
     explain: Explain,
     read_again: ReadAgain,
@@ -232,9 +235,9 @@ def look_closer(
 
 
 def ask_kafka_now(
-    cluster: KafkaCluster, found: Found, answers: Answers
+    cluster: KafkaCluster, found: OpenGeneration, answers: Answers
 ) -> tuple[dict[TopicPartition, KafkaBounds], dict[str, str]]:
-    """Ask Kafka what it holds of the generation's partitions, and the ids of the topics read.
+    """Ask Kafka for the offsets of the generation's partitions, and the ids of the topics read.
 
     Returns:
         The bounds of each partition whose topic is still the same, and topic ids by topic.
@@ -306,3 +309,62 @@ def orphan_findings(orphans: Iterable[str]) -> list[Finding]:
         Finding(Reason.FILE_ORPHAN, path, "not in the manifest, ignored by readers")
         for path in orphans
     ]
+
+
+def unlisted_files(
+    generation: Generation,
+    manifest: Manifest,
+    findings: Iterable[Finding],
+    missing: Iterable[tuple[Segment, TopicPartition, list[OffsetRange]]],
+    orphans: Iterable[str],
+    file_format: str,
+) -> list[Finding]:
+    """Find manifest files that lost lines, as opposed to batches that wrote no more files.
+
+    A manifest file that was truncated at the end of a line, or to its header, looks valid. The
+    files it no longer lists are orphans with offsets that no committed file holds. Orphans left by
+    killed or repeated tasks hold no such offsets, unless Kafka deleted their records before the
+    batch was retried. A manifest file that matches its checksum lost nothing, and batches with a
+    receipt don't need this heuristic.
+    """
+    missing = list(missing)
+    if not missing:
+        return []
+    lying = _offsets_in(generation, orphans, file_format)
+    folder = f"{generation.data_name}/_spark_metadata"
+    known = KnownDamage.of(findings)
+    unlisted: dict[str, list[str]] = {}
+    for part, tp, ranges in missing:
+        logs = [f"{folder}/{name}" for name in manifest.logs_of(part.first_batch, part.last_batch)]
+        found = [r for wanted in ranges for r in overlapping(lying.get(tp, []), wanted)]
+        if not found or known.damaged.intersection(logs):
+            continue
+        cut = [log for log in logs if not generation.is_as_spark_wrote(log.rpartition("/")[2])]
+        if cut:
+            unlisted.setdefault(known.blame(cut, folder), []).append(f"{found[0]} of {tp}")
+    return [
+        Finding(
+            Reason.MANIFEST_TRUNCATED,
+            where,
+            "the sink has files that it doesn't list; they hold offsets that no other file "
+            f"holds, such as {', '.join(held[:3])}",
+        )
+        for where, held in unlisted.items()
+    ]
+
+
+def _offsets_in(
+    generation: Generation, orphans: Iterable[str], file_format: str
+) -> dict[TopicPartition, list[OffsetRange]]:
+    # Not at the top: few validations need pyarrow, and importing it takes longer than they do.
+    from kafka_drain.data_files.reader import read_offsets, topic_of
+
+    seen: dict[TopicPartition, list[OffsetRange]] = {}
+    for orphan in orphans:
+        try:
+            for offsets in read_offsets(generation.root / orphan, file_format, topic_of(orphan)):
+                seen.setdefault(offsets.tp, []).extend(offsets.ranges)
+        except (DataFileError, FileNotFoundError):
+            # A killed task's partial file, or one that Spark has just removed; nothing needs it.
+            continue
+    return {tp: merge(ranges) for tp, ranges in seen.items()}

@@ -1,4 +1,4 @@
-"""What the evidence on a generation proves: the findings, and the receipts to write. Opens nothing.
+"""Decide by the evidence on a generation: findings, and receipts to write. Opens nothing.
 
 A validation reads, thinks and writes, in this order. `examine` says what is missing, so that Kafka
 can be asked for the reason; `prove` takes all answers and decides what is sealed.
@@ -11,7 +11,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 
 from kafka_drain.archive.receipts import KafkaBounds, Receipt, SealedTail, parse_receipt
-from kafka_drain.archive.segment_overlaps import Claim, find_overlaps
+from kafka_drain.archive.segment_overlaps import OffsetClaim, find_overlaps
 from kafka_drain.config.offset_ranges import range_name
 from kafka_drain.data_files.file_offsets import CommittedFile
 from kafka_drain.findings import Finding, Reason, errors
@@ -33,7 +33,7 @@ from kafka_drain.storage.sealed_json import SealedName
 
 @dataclass(frozen=True, slots=True)
 class Drained:
-    """What a generation's manifest and checkpoint say was drained and isn't sealed yet.
+    """The unsealed batches according to a generation's manifest and checkpoint.
 
     Attributes:
         start: Where the first unsealed batch starts: next offset by partition.
@@ -52,7 +52,7 @@ class Drained:
 
 @dataclass(frozen=True, slots=True)
 class Examined:
-    """What a generation's unsealed files hold, compared with what was drained.
+    """The contents of a generation's unsealed files, compared with the drained offsets.
 
     Attributes:
         parts: The unsealed segments, oldest first.
@@ -151,7 +151,7 @@ class Evidence:
     read_up_to: int
     ids_after_read: Mapping[str, str]
     ids_now: Mapping[str, str]
-    claims: Sequence[Claim]
+    claims: Sequence[OffsetClaim]
     bounds: Mapping[TopicPartition, KafkaBounds]
     before: Receipt | None
     previous: str | None
@@ -167,7 +167,7 @@ class Evidence:
 
 @dataclass(frozen=True, slots=True)
 class Proof:
-    """What is decided of a generation's unsealed segments.
+    """The decision about a generation's unsealed segments.
 
     Attributes:
         receipts: The receipts to write, oldest first; each continues the one before.
@@ -222,8 +222,8 @@ def _of_same_topics(
     return kept, []
 
 
-def _claims(evidence: Evidence, proven: Iterable[CheckedSegment]) -> Iterator[Claim]:
-    """Yield which offsets the generation will hold once the segments are sealed."""
+def _claims(evidence: Evidence, proven: Iterable[CheckedSegment]) -> Iterator[OffsetClaim]:
+    """Yield the offsets that the generation will hold once the segments are sealed."""
     for each in proven:
         left = Counter[TopicPartition]()
         for gap in each.gaps:
@@ -233,7 +233,7 @@ def _claims(evidence: Evidence, proven: Iterable[CheckedSegment]) -> Iterator[Cl
             # Other topics may be unknown, or gone.
             if len(offsets):
                 topic_id = evidence.identity.topics[tp.topic]
-                yield Claim(evidence.name, topic_id, tp, offsets, left=left[tp])
+                yield OffsetClaim(evidence.name, topic_id, tp, offsets, left=left[tp])
 
 
 def _receipts(evidence: Evidence, proven: Iterable[CheckedSegment]) -> Iterator[Receipt]:

@@ -32,8 +32,8 @@ from kafka_drain.offsets import OffsetRange, TopicPartition, merge, overlapping,
 from kafka_drain.progress import Progress, Ticker
 from kafka_drain.proof.committed_file import read_file
 from kafka_drain.proof.content_checks import Taken, content_of, together
+from kafka_drain.proof.fingerprints import is_noted
 from kafka_drain.proof.hash_blocks import BLOCK, HashBlocks, Offsets, rows_of, without_headers
-from kafka_drain.proof.note_files import is_noted
 from kafka_drain.proof.replacement import Match, Replacement, judge_lost, rest_of
 from kafka_drain.proof.sealed_files import damage_of
 from kafka_drain.storage.paths import quoted
@@ -107,7 +107,7 @@ def compare_replaced(
 
 
 def _unnoted(snapshot: Snapshot, paths: Collection[str]) -> dict[TopicPartition, list[OffsetRange]]:
-    """Return the offsets of unsealed files that can be read, of which no note says what Spark read.
+    """Return the offsets of readable unsealed files for which no note describes Spark's records.
 
     Args:
         snapshot: The archive.
@@ -236,7 +236,7 @@ class _Comparison:
         return self._receipt.topics.items() >= segment.receipt.topics.items()
 
     def _read_old(self, segment: _Segment, file: SealedFile, old: _Old) -> bool:
-        """Add the records of an old file; return False if it isn't what was sealed."""
+        """Add the records of an old file; return False if it has changed since it was sealed."""
         path = self._root / file.path
         try:
             size = path.stat().st_size
@@ -384,7 +384,7 @@ class _Comparison:
         )
 
     def _others(self, segment: _Segment, gone: set[str]) -> list[CommittedFile] | None:
-        """Read the other files of a segment; None if one isn't what was sealed."""
+        """Read the other files of a segment; None if one has changed since it was sealed."""
         found = []
         owner = segment.owner
         for file in segment.receipt.files:

@@ -47,7 +47,7 @@ class Replacement:
         return not self.changed and not self.unknown
 
     def but(self, accepted: Ranges) -> Replacement:
-        """Return what is left of it without the offsets that the user accepts."""
+        """Return the rest of it without the offsets that the user accepts."""
         return Replacement(_without(self.changed, accepted), _without(self.unknown, accepted))
 
     def and_unknown(self, more: Ranges) -> Replacement:
@@ -96,7 +96,7 @@ def judge_lost(sealed: Taken | None, found: Iterable[Taken]) -> Match:
 
 
 def rest_of(whole: Taken, parts: Iterable[Taken]) -> Taken | None:
-    """Return what some records are without parts of them; None if a fingerprint is unknown."""
+    """Return records without parts of them; None if a fingerprint is unknown."""
     records, fingerprint = whole.records, whole.fingerprint
     if fingerprint is None:
         return None

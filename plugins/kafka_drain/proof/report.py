@@ -39,7 +39,7 @@ BATCHES = 100
 
 
 @dataclass
-class PartitionRow:
+class PartitionReport:
     """The report's row for one topic-partition.
 
     Attributes:
@@ -117,7 +117,7 @@ class Report:
     newest: Receipt | None = None
     validated_at: datetime = field(default_factory=utc_now)
     kafka: Mapping[str, str] | None = None
-    rows: dict[tuple[TopicPartition, str], PartitionRow] = field(default_factory=dict)
+    rows: dict[tuple[TopicPartition, str], PartitionReport] = field(default_factory=dict)
 
     @property
     def complete(self) -> bool:
@@ -131,7 +131,7 @@ class Report:
 
     @property
     def offsets(self) -> int:
-        """Number of drained offsets, including gaps, but not what lies between segments."""
+        """Number of drained offsets, including gaps, but not those between segments."""
         return sum(row.end - row.start - count(row.not_archived) for row in self.rows.values())
 
     def add_sealed(self, generation: Generation, receipt: Receipt | None, receipts: int) -> None:
@@ -182,7 +182,7 @@ class Report:
         gaps: Sequence[Gap],
         listed: tuple[int, int],
     ) -> None:
-        """Add what a generation drained and what wasn't sealed before.
+        """Add a generation's drained batches that weren't sealed before.
 
         Args:
             topic_ids: Topic ids by topic.
@@ -269,7 +269,7 @@ class Report:
         ]
 
     def add_windows(self, checked: CheckedWindows, index: Index | None = None) -> None:
-        """Add the sealed windows, and what is wrong with their files.
+        """Add the sealed windows, and the findings about their files.
 
         Args:
             checked: The windows that were looked at.
@@ -320,9 +320,9 @@ class Report:
         counts = receipt.records, receipt.offsets, len(receipt.files), size
         self.windows.append(_window_row(key, *counts, replaces))
 
-    def _row(self, tp: TopicPartition, topic_ids: Mapping[str, str], start: int) -> PartitionRow:
+    def _row(self, tp: TopicPartition, topic_ids: Mapping[str, str], start: int) -> PartitionReport:
         key = (tp, topic_ids.get(tp.topic, ""))
-        row = self.rows.setdefault(key, PartitionRow(start, start))
+        row = self.rows.setdefault(key, PartitionReport(start, start))
         row.start = min(row.start, start)
         return row
 

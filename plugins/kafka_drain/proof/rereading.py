@@ -27,7 +27,7 @@ def compare_with_kafka(
     same_topics: Callable[[set[str]], set[str]],
     isolation_level: str,
 ) -> Reread:
-    """Read again what a segment's files hold, from Kafka, and compare record by record.
+    """Read the records of a segment's files from Kafka again, and compare them one by one.
 
     Args:
         cluster: The cluster that they were drained from.
@@ -76,7 +76,7 @@ class _Comparison:
         self._has_headers = _has_headers(segment)
 
     def in_kafka(self, tp: TopicPartition, ranges: Sequence[OffsetRange], size: int) -> HashBlocks:
-        """Hash what Kafka holds at the given offsets."""
+        """Hash Kafka's records at the given offsets."""
         found, wanted = HashBlocks(size), Offsets(ranges)
         span = OffsetRange(ranges[0].start, ranges[-1].end)
         for batch in self._cluster.records(tp, span, self._isolation_level):
@@ -90,7 +90,7 @@ class _Comparison:
     def in_files(
         self, ranges: Ranges, size: int, part: Wanted | None = None
     ) -> dict[TopicPartition, HashBlocks]:
-        """Hash what the files hold at the given offsets."""
+        """Hash the files' records at the given offsets."""
         found = {tp: HashBlocks(size) for tp in ranges}
         wanted = {tp: Offsets(parts) for tp, parts in ranges.items()}
         for file in self._segment.files:

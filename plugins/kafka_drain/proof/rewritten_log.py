@@ -21,7 +21,7 @@ NAMED = 5
 
 
 class Verdict(str, Enum):
-    """How an archived record compares with what Kafka has at its offset."""
+    """The comparison of an archived record with Kafka's at the same offset."""
 
     SAME = "same"
     REWRITTEN = "rewritten"
@@ -33,7 +33,7 @@ class Verdict(str, Enum):
 
 @dataclass(frozen=True, slots=True)
 class LogNow:
-    """What Kafka has of a partition now.
+    """Kafka's current log of a partition.
 
     Attributes:
         first: First offset that it still has.
@@ -65,7 +65,7 @@ class Compared:
 
 
 def compare_tail(archived: SealedTail, now: LogNow) -> Compared:
-    """Compare the newest archived record of a partition with what Kafka has at its offset.
+    """Compare the newest archived record of a partition with Kafka's at the same offset.
 
     A record that has expired is no sign of another log, and none of the same. Otherwise a record
     stays where it is, with its content and leader epoch; a log that ends before it has lost its
@@ -143,7 +143,7 @@ class Comparison:
         return Verdict.UNKNOWN if tp in self.unknown else Verdict.SAME
 
     def not_compared(self) -> list[str]:
-        """Say which partitions couldn't be compared; nothing if all were."""
+        """Name the partitions that couldn't be compared; empty if all were."""
         if not self.unknown:
             return []
         shown = "; ".join(f"{tp}: {why}" for tp, why in sorted(self.unknown.items())[:NAMED])
@@ -157,7 +157,7 @@ class Comparison:
 def compare_tails(
     archived: Mapping[TopicPartition, SealedTail], now: Mapping[TopicPartition, LogNow]
 ) -> Comparison:
-    """Compare the newest archived record of each partition with what Kafka has.
+    """Compare the newest archived record of each partition with Kafka's.
 
     Args:
         archived: The newest archived records.
@@ -189,7 +189,7 @@ def is_of_another_log(
     *,
     has_gaps: bool,
 ) -> bool:
-    """Decide whether what isn't sealed may be of another log than what is.
+    """Decide whether unsealed records may be of another log than sealed ones.
 
     What was read before a log was rewritten isn't there any more, as what is sealed: it goes with
     that. What is there was read after it, or may have been.
@@ -261,7 +261,7 @@ def find_first(
 def rewritten_text(
     first: Mapping[TopicPartition, FirstRewritten], why: Mapping[TopicPartition, str]
 ) -> str:
-    """Name the rewritten partitions, each with its first rewritten offset and what shows it."""
+    """Name the rewritten partitions, each with its first rewritten offset and the evidence."""
     shown = "; ".join(f"{tp} {at} ({why[tp]})" for tp, at in sorted(first.items()))
     more = f"; and {len(why) - len(first):,} more partitions" if len(why) > len(first) else ""
     return shown + more

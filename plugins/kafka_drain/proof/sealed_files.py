@@ -110,7 +110,7 @@ def check_all_sealed(
 
 
 def has_unknown_content(receipt: Receipt, drained_again: Collection[str] = ()) -> bool:
-    """Return whether it isn't known what Spark read of the records that a receipt seals.
+    """Return whether Spark's account of the records that a receipt seals is missing.
 
     Args:
         drained_again: Files whose records a window has read again from Kafka, or deleted. A
@@ -211,7 +211,7 @@ def readable_receipts(generation: Generation, names: Iterable[str]) -> Iterator[
 def _check_content(
     generation: SnapshotGeneration, receipt: Receipt, where: str, check: SealedCheck
 ) -> None:
-    """Compare the records in a segment's files with what Spark read from Kafka."""
+    """Compare the records in a segment's files with those that Spark read from Kafka."""
     # Not at the top: few validations need pyarrow, and importing it takes longer than they do.
     from kafka_drain.data_files.reader import topic_of
     from kafka_drain.data_files.records import TimestampError
@@ -265,7 +265,7 @@ def _check_files(
 
 
 def damage_of(root: UPath, file: SealedFile, size: int | None, *, deep: bool) -> Finding | None:
-    """Return what is wrong with a sealed file; None when it is unchanged.
+    """Return the damage of a sealed file; None when it is unchanged.
 
     Raises:
         StoreUnavailableError: When the archive's store doesn't respond.

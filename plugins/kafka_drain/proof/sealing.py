@@ -1,4 +1,4 @@
-"""Build the receipt of a segment from what was read and proven. Opens nothing."""
+"""Build the receipt of a segment from its proof. Opens nothing."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from kafka_drain.proof.offset_checks import Segment
 
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """What the sealed offsets belong to.
+    """The cluster and topics of the sealed offsets.
 
     Attributes:
         pipeline: The pipeline's name.

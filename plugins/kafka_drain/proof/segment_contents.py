@@ -1,4 +1,4 @@
-"""Check whether the files of segments about to be sealed hold what Spark read from Kafka."""
+"""Compare the files of segments about to be sealed with the records that Spark read."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from kafka_drain.proof.content_checks import (
     judge_reread,
     together,
 )
-from kafka_drain.proof.note_files import note_name, noted_content
+from kafka_drain.proof.fingerprints import note_name, noted_content
 from kafka_drain.proof.offset_checks import Segment
 from kafka_drain.proof.segment_proof import CheckedSegment, segment_of
 
@@ -40,7 +40,7 @@ _NOTHING = Taken(0, f"{0:016x}", {})
 
 @dataclass(frozen=True)
 class CheckedContents:
-    """The result of comparing segments' files with what Spark read.
+    """The result of comparing segments' files with the records that Spark read.
 
     Attributes:
         findings: One for each file of a segment with changed records, because it is unknown which
@@ -81,7 +81,7 @@ def check_contents(
     *,
     is_draining: bool,
 ) -> CheckedContents:
-    """Compare the records of intact segments with what Spark read before it wrote any file.
+    """Compare the records of intact segments with those that Spark read before writing any file.
 
     Args:
         generation: The generation of the segments.
@@ -105,7 +105,7 @@ def without_whole(
     parts: Sequence[Segment],
     files: Iterable[CommittedFile],
 ) -> list[Missing]:
-    """Leave out what is missing from segments whose files hold everything that Spark read.
+    """Leave out gaps of segments whose files hold everything that Spark read.
 
     A killed attempt at a batch leaves unlisted files; Kafka may have compacted or deleted their
     records before the next attempt. In that case the manifest lost nothing.
@@ -126,7 +126,7 @@ def without_whole(
 
 @dataclass(frozen=True)
 class _Checks:
-    """What the checks of all segments share; see `check_contents`."""
+    """State shared by the checks of all segments; see `check_contents`."""
 
     generation: Generation
     content_of_windows: ContentOfWindows
@@ -134,7 +134,7 @@ class _Checks:
     is_draining: bool
 
     def check(self, segment: CheckedSegment, found: CheckedContents) -> None:
-        """Compare one segment's records with what Spark read."""
+        """Compare one segment's records with those that Spark read."""
         locked = [file for file in segment.files if file.locked]
         if locked:
             found.findings.append(_unavailable(segment.part.name, len(locked), locked[0].locked))

@@ -1,4 +1,4 @@
-"""Decide which segments may be sealed, from what was found. Opens nothing."""
+"""Decide which segments may be sealed, from the findings. Opens nothing."""
 
 from __future__ import annotations
 

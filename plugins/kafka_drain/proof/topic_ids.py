@@ -55,7 +55,7 @@ def topic_ids_now(cluster: KafkaCluster, names: Collection[str]) -> dict[str, st
 
 
 def refuse_other_incarnations(cluster: KafkaCluster, meant: Mapping[str, str], what: str) -> None:
-    """Refuse what Spark has read unless its topics are still the expected ones.
+    """Refuse Spark's batches unless their topics are still the expected ones.
 
     Args:
         cluster: The cluster it was read from.

@@ -1,4 +1,4 @@
-"""Whether what Spark read is of the topic that the archive means, or of one recreated since.
+"""Decide whether Spark read the topic that the archive means, or one recreated since.
 
 A topic that is deleted and recreated gets another id, and ids never come back: one that is the
 same before and after Spark's read was the same throughout. Opens nothing.
@@ -13,7 +13,7 @@ from kafka_drain.kafka.identity import is_told
 
 
 class Incarnation(str, Enum):
-    """Which incarnation of a topic Spark has read."""
+    """The incarnation of a topic that Spark has read."""
 
     SAME = "same"
     OTHER = "other"
@@ -29,7 +29,7 @@ _NOT_OTHER = (Incarnation.SAME, Incarnation.UNTOLD)
 
 
 def incarnation_of(meant: str | None, after_read: str | None, now: str | None) -> Incarnation:
-    """Return which incarnation of a topic was read, given that preflight saw the expected one.
+    """Return the incarnation of a topic that was read, given that preflight saw the expected one.
 
     Args:
         meant: The topic id in the archive; None when it has none.
@@ -72,7 +72,7 @@ def other_incarnations(
 
 
 def made_again(other: Collection[str]) -> str:
-    """Describe what happened to topics of which another incarnation may have been read."""
+    """Describe topics of which another incarnation may have been read."""
     return (
         f"a topic was deleted or recreated while it was being drained: {'; '.join(other)}. Spark "
         "may have read a different topic than the archive's"

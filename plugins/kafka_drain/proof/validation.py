@@ -62,7 +62,7 @@ from kafka_drain.proof.log_tails import archived_tails, compare_with_logs, first
 from kafka_drain.proof.open_generation import (
     CHARTED,
     Answers,
-    Found,
+    OpenGeneration,
     ask_kafka_now,
     look_closer,
     orphan_findings,
@@ -100,7 +100,7 @@ _NOT_NOTED = OF_SEALED | OF_WITNESS | {Reason.SEGMENT_HOLE}
 
 @dataclass(frozen=True)
 class _Validation:
-    """What all steps of one validation share.
+    """State shared by all steps of one validation.
 
     Attributes:
         snapshot: The archive as it was when the validation began.
@@ -265,7 +265,7 @@ def validate_archive(
 
 
 def validate_files_alone(archive: Archive, error: KafkaDrainError, **how: Any) -> Report:
-    """Say what the files of an archive prove without Kafka, which didn't answer or let nobody in.
+    """Validate an archive's files without Kafka, which didn't answer or let nobody in.
 
     Seals and notes nothing.
 
@@ -313,7 +313,7 @@ def _validate_open(
     whole: bool,
     writes: bool,
 ) -> None:
-    """Check the generation that drains append to, and seal what is proven complete."""
+    """Check the generation that drains append to, and seal its proven segments."""
     cluster, windows, sealed = validation.cluster, validation.windows, validation.sealed
     found = read_open(
         validation.snapshot,
@@ -384,7 +384,7 @@ def is_first_drain_missing(
 
 @dataclass(frozen=True)
 class _Logs:
-    """What Kafka's logs are, compared with the archive.
+    """Kafka's logs, compared with the archive.
 
     Attributes:
         tails: The newest sealed record of each partition.
@@ -398,17 +398,17 @@ class _Logs:
     of_unsealed: Collection[TopicPartition] = ()
 
     def may_be_others(self, gaps: Sequence[Gap]) -> bool:
-        """Return whether what isn't sealed may be of another log, or its gaps explained by one."""
+        """Return whether unsealed records may be of another log, or their gaps explained by one."""
         return is_of_another_log(self.sealed, self.unsealed, self.of_unsealed, has_gaps=bool(gaps))
 
 
 def _compare_logs(
     validation: _Validation,
-    found: Found,
+    found: OpenGeneration,
     answers: Answers,
     bounds: Mapping[TopicPartition, KafkaBounds],
 ) -> _Logs:
-    """Compare the newest records, sealed or not, with Kafka's; report what isn't the same."""
+    """Compare the newest records, sealed or not, with Kafka's; report differences."""
     if validation.cluster is None:
         return _Logs()
     tails = archived_tails(validation.snapshot, found.state.cursor)
@@ -446,7 +446,7 @@ def _compare(
 
 def _evidence(
     validation: _Validation,
-    found: Found,
+    found: OpenGeneration,
     answers: Answers,
     bounds: dict[TopicPartition, KafkaBounds],
     ids_now: dict[str, str],
@@ -487,11 +487,13 @@ def _evidence(
 
 
 def _intact(name: SealedName | None) -> SealedName | None:
-    """Return a name unless what it names is damaged, so that no receipt names it."""
+    """Return a name unless its document is damaged, so that no receipt names it."""
     return name if name is not None and name.sha256 else None
 
 
-def _report_open(validation: _Validation, found: Found, answers: Answers, proof: Proof) -> None:
+def _report_open(
+    validation: _Validation, found: OpenGeneration, answers: Answers, proof: Proof
+) -> None:
     report, state, windows = validation.report, found.state, validation.windows
     report.cursor = state.cursor
     report.newest = state.receipt
@@ -546,7 +548,7 @@ def _write(validation: _Validation, generation: SnapshotGeneration, proof: Proof
 def _observe(
     validation: _Validation, bounds: dict[TopicPartition, KafkaBounds], *, writes: bool
 ) -> None:
-    """Note what Kafka holds now, and find partitions that don't move since an earlier run."""
+    """Note Kafka's current offsets, and find partitions that don't move since an earlier run."""
     archive = validation.archive
     if validation.cluster is None:
         return
@@ -560,7 +562,7 @@ def _observe(
 
 
 def _note(validation: _Validation) -> bool:
-    """Note in the journal what is sealed and isn't noted yet.
+    """Note sealed documents in the journal that it lacks.
 
     Returns:
         False if something is wrong with what is sealed, so that nothing may refer to it.
@@ -596,7 +598,7 @@ def _trust_closed(
 def _validate_closed(
     validation: _Validation, generation: SnapshotGeneration, previous: str | None, *, writes: bool
 ) -> str | None:
-    """Check what the receipts of a closed generation seal; its manifest no longer counts.
+    """Check the segments that a closed generation's receipts seal; its manifest no longer counts.
 
     Returns:
         The hash of its newest receipt.
@@ -630,7 +632,7 @@ def _validate_closed(
 
 
 def _explain_windows(validation: _Validation) -> None:
-    """Say which offsets damaged files of windows held, and whether Kafka still has them."""
+    """Name the offsets of damaged files of windows, and whether Kafka still has them."""
     document = validation.snapshot.document
     for window, files in validation.windows.damaged:
         try:
@@ -647,7 +649,7 @@ def _explain_windows(validation: _Validation) -> None:
 
 
 def _explain_holes(validation: _Validation) -> None:
-    """Say what Kafka has of offsets between two generations; an accepted loss is noted."""
+    """Name Kafka's records between two generations; an accepted loss is noted."""
     document, sealed = validation.snapshot.document, validation.sealed
     for hole in sealed.holes:
         topic_ids = {hole.tp.topic: hole.topic_id}

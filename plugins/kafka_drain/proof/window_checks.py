@@ -1,4 +1,4 @@
-"""Check an archive's windows: what they hold, and whether their files match what was sealed."""
+"""Check an archive's windows: their offsets, and whether their files are as sealed."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _DAMAGE = (Reason.FILE_MISSING, Reason.FILE_SIZE, Reason.FILE_CORRUPT, Reason.FI
 
 @dataclass(frozen=True)
 class HeldByWindows:
-    """What the sealed windows hold, and which files they replace.
+    """The offsets of the sealed windows, and the files that they replace.
 
     Attributes:
         whole: The intact windows that no other window replaces.
@@ -127,7 +127,7 @@ class WindowFigures:
 
 @dataclass(frozen=True)
 class CheckedWindows:
-    """What was found of the sealed windows.
+    """The result of checking the sealed windows.
 
     Attributes:
         held: What they hold.

@@ -1,4 +1,4 @@
-"""Hash what windows hold of a segment: the records in their files at given offsets."""
+"""Hash the windows' part of a segment: the records in their files at given offsets."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ Ranges = Mapping[TopicPartition, Sequence[OffsetRange]]
 def content_of_windows(
     root: UPath, windows: Iterable[SnapshotWindow], replaced: Iterable[str], ranges: Ranges
 ) -> Taken:
-    """Return what windows hold of the given offsets.
+    """Return the windows' records at the given offsets.
 
     Args:
         windows: Sealed windows of topics with the same ids.

@@ -1,1 +1,1 @@
-"""Restore what a cluster was, besides its records, to another cluster."""
+"""Restore a cluster's state besides its records to another cluster."""

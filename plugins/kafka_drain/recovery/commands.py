@@ -30,16 +30,16 @@ class Commands:
     is_secured: bool = False
 
     def republish(self, run: str = "restore") -> str:
-        """Return what sends all records, as a run of a name."""
+        """Return the command that sends all records, as a run of a name."""
         return self._drain("republish", "--same-topics", "--run-name", run, "--apply")
 
     def apply_configs(self) -> str:
-        """Return what sets settings of topics, as safe as before or not."""
+        """Return the command that sets settings of topics, as safe as before or not."""
         at = ["--at", self.at] if self.at else []
         return self._drain("plan-recovery", *at, "--apply", "configs", "--accept-lower-safety")
 
     def translate(self, group: str, run: str) -> str:
-        """Return what commits a group's offsets.
+        """Return the command that commits a group's offsets.
 
         Args:
             run: Key of the republish.
@@ -51,25 +51,25 @@ class Commands:
         )
 
     def create_topic(self, topic: str, partitions: int) -> str:
-        """Return what creates a topic."""
+        """Return the command that creates a topic."""
         return self._kafka("topics", "--create", "--topic", topic, "--partitions", partitions)
 
     def add_partitions(self, topic: str, partitions: int) -> str:
-        """Return what adds partitions to a topic, up to a number."""
+        """Return the command that adds partitions to a topic, up to a number."""
         return self._kafka("topics", "--alter", "--topic", topic, "--partitions", partitions)
 
     def unset(self, topic: str, setting: str) -> str:
-        """Return what leaves a topic's setting to its brokers."""
+        """Return the command that leaves a topic's setting to its brokers."""
         named = ("--entity-type", "topics", "--entity-name", topic)
         return self._kafka("configs", "--alter", *named, "--delete-config", setting)
 
     def from_start(self, group: str, topic: str) -> str:
-        """Return what lets a group begin at the start of a topic."""
+        """Return the command that lets a group begin at the start of a topic."""
         named = (f"--group={group}", "--topic", topic, "--to-earliest", "--execute")
         return self._kafka("consumer-groups", "--reset-offsets", *named)
 
     def add_user(self, user: ScramUser) -> str:
-        """Return what gives a user a new password, which the shell has to have."""
+        """Return the command that gives a user a new password, which the shell has to have."""
         named = ("--entity-type", "users", "--entity-name", user.name)
         # The shell refuses it while the variable isn't set.
         credential = f"[iterations={user.iterations},password=${{NEW_PASSWORD:?}}]"

@@ -1,4 +1,4 @@
-"""Compare what an archive knows of its cluster with a target cluster. Opens nothing.
+"""Compare the archived description of a cluster with a target cluster. Opens nothing.
 
 Nothing is ever deleted on a target: what only the target has is left.
 """
@@ -32,7 +32,7 @@ from kafka_drain.recovery.safety import lowered_by, opened_by
 
 
 class Action(str, Enum):
-    """What is to be done about a difference."""
+    """The action for a difference."""
 
     ADD = "add"
     CHANGE = "change"
@@ -46,7 +46,7 @@ class Action(str, Enum):
 
 
 class Kind(str, Enum):
-    """What a difference is about; the first three can be applied."""
+    """The kind of a difference; the first three can be applied."""
 
     TOPICS = "topics"
     CONFIGS = "configs"
@@ -68,7 +68,7 @@ _TYPE = "message.timestamp.type"
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class Difference:
     """One difference.
 
     Attributes:
@@ -116,7 +116,7 @@ class Row:
 
 @dataclass(frozen=True)
 class Archived:
-    """What an archive knows of its cluster; each part as of its newest description.
+    """An archive's description of its cluster; each part as of its newest one.
 
     Attributes:
         settings: Topics, ACLs, users and brokers; topics also as they were before they were
@@ -137,7 +137,7 @@ class Archived:
 
 
 @dataclass(frozen=True)
-class Target:
+class TargetCluster:
     """The target cluster.
 
     Attributes:
@@ -159,7 +159,7 @@ class Target:
         return self.state.parts[part].outcome == Outcome.CAPTURED
 
 
-def compare(archived: Archived, target: Target, commands: Commands) -> list[Row]:
+def compare(archived: Archived, target: TargetCluster, commands: Commands) -> list[Difference]:
     """Return all differences, in the order in which they are to be applied."""
     return [
         *_topics(archived, target, commands),
@@ -184,7 +184,7 @@ def not_compared(archived: Archived) -> dict[str, str]:
     return {**found, **{str(part): note for part, note in UNAVAILABLE_PARTS.items()}}
 
 
-def _topics(archived: Archived, target: Target, commands: Commands) -> Iterator[Row]:
+def _topics(archived: Archived, target: TargetCluster, commands: Commands) -> Iterator[Difference]:
     there = {topic.name: topic for topic in target.state.settings.topics or ()}
     brokers = len(target.state.settings.brokers or ())
     topics = archived.settings.topics or ()
@@ -200,12 +200,12 @@ def _topics(archived: Archived, target: Target, commands: Commands) -> Iterator[
             "the archive has records of it, and no description or drain has noted its settings: "
             f"{commands.create_topic(name, partitions)}"
         )
-        yield Row(Kind.TOPICS, name, Action.BY_HAND, f"{partitions} partitions", None, note)
+        yield Difference(Kind.TOPICS, name, Action.BY_HAND, f"{partitions} partitions", None, note)
 
 
 def _new_topic(
-    topic: TopicState, brokers: int, archived: Archived, target: Target
-) -> Iterator[Row]:
+    topic: TopicState, brokers: int, archived: Archived, target: TargetCluster
+) -> Iterator[Difference]:
     """Yield the row of a new topic, and one for each of its settings."""
     replicas = min(topic.replication_factor, brokers or topic.replication_factor)
     fitted = fit(topic.effective, target.refusals.get(topic.name, {}), replicas)
@@ -224,7 +224,7 @@ def _new_topic(
             "not in the newest description, but the archive has records of it; settings from "
             f"{since}; {note}"
         )
-    yield Row(
+    yield Difference(
         Kind.TOPICS,
         topic.name,
         Action.ADD,
@@ -246,7 +246,7 @@ def _new_topic(
         )
         action = Action.BY_HAND if each.fate == Fate.REFUSED else Action.LEAVE
         note = f"on the new topic: {_fate(each)}"
-        yield Row(
+        yield Difference(
             Kind.CONFIGS, topic.name, action, each.value, set_ or None, note, setting=each.name
         )
 
@@ -262,11 +262,11 @@ def _shape(topic: TopicState) -> str:
 
 def _partitions(
     topic: TopicState, there: TopicState, brokers: int, commands: Commands
-) -> Iterator[Row]:
+) -> Iterator[Difference]:
     if topic.partitions != there.partitions:
         more = there.partitions > topic.partitions
         added = commands.add_partitions(topic.name, topic.partitions)
-        yield Row(
+        yield Difference(
             Kind.TOPICS,
             topic.name,
             Action.LEAVE if more else Action.BY_HAND,
@@ -280,7 +280,7 @@ def _partitions(
             ),
         )
     if topic.replication_factor > there.replication_factor:
-        yield Row(
+        yield Difference(
             Kind.TOPICS,
             topic.name,
             Action.BY_HAND if brokers > there.replication_factor else Action.LEAVE,
@@ -293,9 +293,13 @@ def _partitions(
 
 
 def _configs(
-    topic: TopicState, there: TopicState, archived: Archived, target: Target, commands: Commands
-) -> Iterator[Row]:
-    """Yield what differs of a topic's settings."""
+    topic: TopicState,
+    there: TopicState,
+    archived: Archived,
+    target: TargetCluster,
+    commands: Commands,
+) -> Iterator[Difference]:
+    """Yield the differences of a topic's settings."""
     values = target.values.get(topic.name, {})
     # A broker lists every setting that it knows.
     unknown = {
@@ -324,7 +328,7 @@ def _configs(
     now = values.get(_TYPE, there.effective.get(_TYPE, KEEPING[_TYPE]))
     if awaits and now != KEEPING[_TYPE]:
         # Kafka would replace the timestamps of restored records, so that a republish refuses it.
-        yield Row(
+        yield Difference(
             Kind.CONFIGS,
             topic.name,
             Action.CHANGE,
@@ -340,7 +344,7 @@ def _configs(
         note = "only on the target"
         if KEEPING.get(name) == value:
             note += f"; if it was set for a restore: {commands.unset(topic.name, name)}"
-        yield Row(Kind.CONFIGS, topic.name, Action.LEAVE, None, value, note, setting=name)
+        yield Difference(Kind.CONFIGS, topic.name, Action.LEAVE, None, value, note, setting=name)
 
 
 def _set_back(
@@ -348,11 +352,11 @@ def _set_back(
     kept: Mapping[str, str],
     wanted: Mapping[str, str],
     awaits: bool,
-    target: Target,
+    target: TargetCluster,
     there: TopicState,
     commands: Commands,
-) -> Iterator[Row]:
-    """Yield the row that ends what a restore has set: all of it at once, or nothing."""
+) -> Iterator[Difference]:
+    """Yield the difference that undoes a restore's settings: all of them at once, or nothing."""
     back = {setting: wanted.get(setting) for setting in kept}
     back = {setting: value for setting, value in back.items() if value != kept[setting]}
     if not back:
@@ -370,7 +374,7 @@ def _set_back(
         )
     elif not run:
         note = "set for the restore; the archive has no record of it"
-    yield Row(
+    yield Difference(
         Kind.CONFIGS,
         name,
         Action.LATER if awaits else Action.CHANGE,
@@ -390,14 +394,14 @@ def _changed(
     commands: Commands,
     *,
     awaits: bool,
-) -> Iterator[Row]:
-    """Yield what differs of one archived setting."""
+) -> Iterator[Difference]:
+    """Yield the difference of one archived setting."""
     now = values.get(fitted.name, there.effective.get(fitted.name))
     if now == fitted.value:
         return
     if not fitted.becomes:
         action = Action.BY_HAND if fitted.fate == Fate.REFUSED else Action.LEAVE
-        yield Row(
+        yield Difference(
             Kind.CONFIGS, topic.name, action, fitted.value, now, _fate(fitted), setting=fitted.name
         )
         return
@@ -408,7 +412,7 @@ def _changed(
         now = values.get(name, there.effective.get(name))
         if now == value:
             # It can't be more like the archived one.
-            yield Row(
+            yield Difference(
                 Kind.CONFIGS, topic.name, Action.LEAVE, value, now, "; ".join(notes), setting=name
             )
             continue
@@ -420,7 +424,7 @@ def _changed(
             notes.append(
                 f"needed by the restore; once its records are verified: {commands.apply_configs()}"
             )
-        yield Row(
+        yield Difference(
             Kind.CONFIGS,
             topic.name,
             Action.LATER if is_needed else Action.CHANGE,
@@ -433,7 +437,7 @@ def _changed(
         )
 
 
-def _acls(archived: Archived, target: Target) -> Iterator[Row]:
+def _acls(archived: Archived, target: TargetCluster) -> Iterator[Difference]:
     ours = archived.settings.acls or ()
     if not target.knows(Part.ACLS):
         if ours:
@@ -442,19 +446,23 @@ def _acls(archived: Archived, target: Target) -> Iterator[Row]:
                 f"the target's ACLs are {result.outcome} ({result.detail}): it has no authorizer, "
                 "or this user lacks Describe on the cluster"
             )
-            yield Row(Kind.ACLS, "all", Action.BY_HAND, f"{len(ours)} ACLs", None, note)
+            yield Difference(Kind.ACLS, "all", Action.BY_HAND, f"{len(ours)} ACLs", None, note)
         return
     there = set(target.state.settings.acls or ())
     for acl in ours:
         if acl not in there:
-            yield Row(
+            yield Difference(
                 Kind.ACLS, str(acl), Action.ADD, "there", None, lowers=opened_by(acl), item=acl
             )
     for acl in sorted(there.difference(ours)) if Part.ACLS in archived.as_of else ():
-        yield Row(Kind.ACLS, str(acl), Action.LEAVE, None, "there", "only on the target", item=acl)
+        yield Difference(
+            Kind.ACLS, str(acl), Action.LEAVE, None, "there", "only on the target", item=acl
+        )
 
 
-def _users(users: Iterable[ScramUser], target: Target, commands: Commands) -> Iterator[Row]:
+def _users(
+    users: Iterable[ScramUser], target: TargetCluster, commands: Commands
+) -> Iterator[Difference]:
     there = {(user.name, user.mechanism) for user in target.state.settings.users or ()}
     for user in users:
         if (user.name, user.mechanism) in there:
@@ -464,10 +472,10 @@ def _users(users: Iterable[ScramUser], target: Target, commands: Commands) -> It
             f"{known}a credential never leaves its cluster; with a new password in NEW_PASSWORD: "
             f"{commands.add_user(user)}"
         )
-        yield Row(Kind.USERS, user.name, Action.BY_HAND, user.mechanism, None, note)
+        yield Difference(Kind.USERS, user.name, Action.BY_HAND, user.mechanism, None, note)
 
 
-def _groups(archived: Archived, target: Target, commands: Commands) -> Iterator[Row]:
+def _groups(archived: Archived, target: TargetCluster, commands: Commands) -> Iterator[Difference]:
     there = {
         group.name: {TopicPartition(o.topic, o.partition): o.offset for o in group.offsets}
         for group in target.state.groups or ()
@@ -481,13 +489,13 @@ def _groups(archived: Archived, target: Target, commands: Commands) -> Iterator[
 def _group(
     group: GroupState,
     archived: Archived,
-    target: Target,
+    target: TargetCluster,
     there: Mapping[str, Mapping[TopicPartition, int]],
     commands: Commands,
     *,
     is_known: bool,
-) -> Row:
-    """Return what became of a group: whether its offsets are translated, or how that is done."""
+) -> Difference:
+    """Return a group's difference: whether its offsets are translated, or how that is done."""
     notes = []
     placed: set[TopicPartition] = set()
     runs: list[str] = []
@@ -519,7 +527,7 @@ def _group(
     shown = f"{count:,} offset{'' if count == 1 else 's'}"
     if not (empty or to_do or notes):
         notes = list(dict.fromkeys(runs)) or ["has offsets in the target"]
-        return Row(Kind.GROUPS, group.name, Action.DONE, shown, shown, "; ".join(notes))
+        return Difference(Kind.GROUPS, group.name, Action.DONE, shown, shown, "; ".join(notes))
     if to_do and any(tp in own for tp in missing) and not notes:
         notes.append("has offsets in the target that no run of this archive has translated")
     commanded: dict[str, None] = {}
@@ -535,7 +543,7 @@ def _group(
             f"the archive has no record of {topic}: {commands.from_start(group.name, topic)}"
         ] = None
     target_shown = f"{count - len(missing):,} of {shown}" if placed else None
-    return Row(
+    return Difference(
         Kind.GROUPS,
         group.name,
         Action.BY_HAND,
@@ -546,8 +554,8 @@ def _group(
 
 
 def chosen(
-    rows: Iterable[Row], kinds: Iterable[Kind], *, accept_lower_safety: bool
-) -> tuple[list[Row], list[Row]]:
+    rows: Iterable[Difference], kinds: Iterable[Kind], *, accept_lower_safety: bool
+) -> tuple[list[Difference], list[Difference]]:
     """Return the rows to apply, and those that are held back because they lower safety."""
     wanted = set(kinds)
     found = [row for row in rows if row.can_apply and row.kind in wanted]

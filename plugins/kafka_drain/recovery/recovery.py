@@ -26,9 +26,9 @@ from kafka_drain.kafka.topics import TopicSettings
 from kafka_drain.offsets import TopicPartition
 from kafka_drain.output import say
 from kafka_drain.recovery.commands import Commands
-from kafka_drain.recovery.diff import Archived, Row, Target, compare, not_compared
+from kafka_drain.recovery.diff import Archived, Difference, TargetCluster, compare, not_compared
 from kafka_drain.recovery.restored import Restored, SentTo, Translated
-from kafka_drain.republish.groups.records import GroupRecords, recorded_groups
+from kafka_drain.republish.groups.group_records import GroupRecords, recorded_groups
 from kafka_drain.republish.planning.runs import list_runs
 
 
@@ -45,12 +45,12 @@ class RecoveryPlan:
 
     archived: Archived
     target_id: str
-    rows: tuple[Row, ...]
+    rows: tuple[Difference, ...]
     not_compared: Mapping[str, str]
 
 
 def read_archived(archive: Archive, at: datetime | None) -> Archived:
-    """Read what an archive knows of its cluster.
+    """Read an archive's description of its cluster.
 
     Args:
         at: Descriptions that aren't later count; None for the newest.
@@ -136,7 +136,7 @@ def _before_restores(snapshot: Snapshot, topics: Collection[TopicState]) -> tupl
 def _described_before(
     snapshot: Snapshot, partitions: Mapping[str, int]
 ) -> list[tuple[TopicState, str]]:
-    """Return topics as they were before the description that counts, and from what that is known.
+    """Return topics as they were before the description that counts, and its source.
 
     Args:
         snapshot: The archive.
@@ -168,7 +168,7 @@ def _described_before(
 
 
 def read_restored(root: UPath, cluster_id: str) -> Restored:
-    """Read what an archive's republishes have restored to a cluster; those of drills don't count.
+    """Read the restores of an archive's republishes to a cluster; those of drills don't count.
 
     Args:
         root: Where the runs keep their state: the archive's folder, or another.
@@ -208,7 +208,7 @@ def read_restored(root: UPath, cluster_id: str) -> Restored:
 def plan_recovery(
     archive: Archive, cluster: KafkaCluster, commands: Commands, at: datetime | None = None
 ) -> RecoveryPlan:
-    """Compare what an archive knows of its cluster with a target; changes nothing.
+    """Compare an archive's description of its cluster with a target; changes nothing.
 
     Args:
         cluster: The target.
@@ -246,13 +246,13 @@ def plan_recovery(
     for topic in topics:
         if topic.name in existing:
             refusals[topic.name] = _refused_changes(changes, topic, values[topic.name])
-    target = Target(state, values, refusals, _keeping(cluster, missing), restored)
+    target = TargetCluster(state, values, refusals, _keeping(cluster, missing), restored)
     rows = tuple(compare(archived, target, commands))
     return RecoveryPlan(archived, state.cluster_id, rows, not_compared(archived))
 
 
 def _refused(cluster: KafkaCluster, topic: TopicState) -> dict[str, str]:
-    """Return which of a missing topic's settings the target refuses."""
+    """Return a missing topic's settings that the target refuses."""
     asked = TopicSettings(
         topic.partitions,
         min(topic.replication_factor, cluster.brokers()),
@@ -268,7 +268,7 @@ def _refused(cluster: KafkaCluster, topic: TopicState) -> dict[str, str]:
 def _refused_changes(
     changes: ClusterChanges, topic: TopicState, values: Mapping[str, str]
 ) -> dict[str, str]:
-    """Return which of an archived topic's settings the target refuses for the one it has."""
+    """Return an archived topic's settings that the target refuses for the one it has."""
     differing = {
         name: value
         for name, value in topic.effective.items()
@@ -281,7 +281,7 @@ def _refused_changes(
 
 
 def _keeping(cluster: KafkaCluster, missing: list[TopicState]) -> Mapping[str, str]:
-    """Return what the target takes of the settings that a restore needs."""
+    """Return the settings for a restore that the target takes."""
     for topic in missing:
         replicas = min(topic.replication_factor, cluster.brokers())
         with suppress(AuthorizationError):
@@ -289,7 +289,7 @@ def _keeping(cluster: KafkaCluster, missing: list[TopicState]) -> Mapping[str, s
     return EVERYWHERE if missing else KEEPING
 
 
-def apply_rows(rows: Iterable[Row], cluster: KafkaCluster) -> tuple[int, list[str]]:
+def apply_rows(rows: Iterable[Difference], cluster: KafkaCluster) -> tuple[int, list[str]]:
     """Apply differences to a target; each is one request, and may be applied again.
 
     A row that Kafka refuses doesn't stop the others.
@@ -312,7 +312,7 @@ def apply_rows(rows: Iterable[Row], cluster: KafkaCluster) -> tuple[int, list[st
     return done, refused
 
 
-def _apply(row: Row, cluster: KafkaCluster, changes: ClusterChanges) -> None:
+def _apply(row: Difference, cluster: KafkaCluster, changes: ClusterChanges) -> None:
     if isinstance(row.item, Acl):
         changes.add_acl(row.item)
     elif isinstance(row.item, TopicState):

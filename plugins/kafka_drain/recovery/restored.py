@@ -1,4 +1,4 @@
-"""What an archive's republishes have restored to a cluster. Opens nothing."""
+"""The restores of an archive's republishes to a cluster. Opens nothing."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ class Translated:
 
 @dataclass(frozen=True)
 class Restored:
-    """What republishes have restored to a cluster.
+    """The restores of republishes to a cluster.
 
     Attributes:
         sent: What runs have sent or are sending, oldest run first.

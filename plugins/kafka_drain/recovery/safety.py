@@ -1,4 +1,4 @@
-"""Which changes of a topic or of access make records or their cluster less safe. Opens nothing."""
+"""Changes of a topic or of access that make records or their cluster less safe. Opens nothing."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _LIMITS = {
 
 
 def lowered_by(name: str, now: str | None, then: str) -> str:
-    """Return what a topic does worse once a setting has another value; empty for nothing.
+    """Return the harm to a topic once a setting has another value; empty for none.
 
     Args:
         name: Name of the setting.
@@ -59,7 +59,7 @@ def _words(value: str) -> set[str]:
 
 
 def opened_by(acl: Acl) -> str:
-    """Return what an ACL opens up beyond a user and a topic or group; empty for nothing."""
+    """Return the access that an ACL opens beyond a user and a topic or group; empty for none."""
     if acl.permission != "allow":
         return ""
     if acl.principal == "User:*":

@@ -8,7 +8,7 @@ from datetime import datetime, timedelta
 
 from kafka_drain.archive.archive import Archive
 from kafka_drain.archive.files import archive_files
-from kafka_drain.archive.frozen_plan import LIFETIME, FrozenPlan, State, bullets, table
+from kafka_drain.archive.frozen_plan import LIFETIME, FrozenPlan, PlanState, bullets, table
 from kafka_drain.archive.frozen_plans import Approval, freeze_plan
 from kafka_drain.archive.snapshot import Snapshot
 from kafka_drain.errors import ArchiveError, ConfigError
@@ -88,7 +88,7 @@ def plan_approved(
     apply: bool,
     hash_key: bytes = b"",
 ) -> tuple[Republish, FrozenPlan]:
-    """Load a frozen plan, if it would still send what was seen.
+    """Load a frozen plan, if it would still send the approved records.
 
     A run that has started is resumed, and one that has ended sends nothing more.
 
@@ -109,7 +109,7 @@ def plan_approved(
     frozen = approval.frozen
     # A plan of another kind has no run.
     if frozen.kind != "republish":
-        approval.proceed(State.NEW)
+        approval.proceed(PlanState.NEW)
     seen = _plan_of(frozen)
     run = RepublishRun(archive.state, seen.key)
     approval.proceed(_state(run))
@@ -118,7 +118,9 @@ def plan_approved(
     request = RepublishRequest(**kept)
 
     def accept(again: Outline) -> None:
-        approval.proceed(State.NEW, changes(Outline.of(seen), again, may_grow=request.into_source))
+        approval.proceed(
+            PlanState.NEW, changes(Outline.of(seen), again, may_grow=request.into_source)
+        )
 
     republish = plan_republish(
         archive,
@@ -142,10 +144,10 @@ def _plan_of(frozen: FrozenPlan) -> RepublishPlan:
         ) from error
 
 
-def _state(run: RepublishRun) -> State:
+def _state(run: RepublishRun) -> PlanState:
     if run.has_ended:
-        return State.DONE
-    return State.STARTED if run.is_opened else State.NEW
+        return PlanState.DONE
+    return PlanState.STARTED if run.is_opened else PlanState.NEW
 
 
 def plan_text(

@@ -11,7 +11,7 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from functools import partial
-from typing import Any, Protocol, cast
+from typing import TYPE_CHECKING, Any, Protocol, cast
 
 from kafka_drain.archive.archive import Archive
 from kafka_drain.archive.files import ArchiveFile, archive_files
@@ -75,10 +75,19 @@ from kafka_drain.republish.sending.shard_sender import SendJob
 from kafka_drain.republish.verifying.matching import PartitionMatch
 from kafka_drain.republish.verifying.verify import summarize, verified_together
 
+if TYPE_CHECKING:
+    from kafka_drain.evidence.signing import Signer
+
 RECEIPT_VERSION = 1
 
+#: Files of a run that its receipt rests on.
+_FILES = ("receipt.json", "offset-map.json")
 
-class Engine(Protocol):
+#: Keys of the receipt that later runs need; they may be large, and their hash is signed.
+_FOR_RUNS = ("sent", "through")
+
+
+class RepublishEngine(Protocol):
     """Send and verify; see `engines.Engines`."""
 
     def __call__(
@@ -196,7 +205,7 @@ def plan_republish(
 
 
 def _asked_change(request: RepublishRequest, hash_key: bytes) -> Change | None:
-    """Return what is dropped and changed, with the function and the key; None for nothing.
+    """Return the requested change, with its function and key; None for none.
 
     Raises:
         ConfigError: When the function can't be imported, or the key is missing or too short.
@@ -331,8 +340,8 @@ class Republish:
         """Librdkafka settings for the target cluster."""
         return self.cluster.config.for_librdkafka()
 
-    def execute(self, engine: Engine, clock: Callable[[], datetime]) -> dict[str, Any]:
-        """Send what hasn't been sent yet, verify it, and write the receipt.
+    def execute(self, engine: RepublishEngine, clock: Callable[[], datetime]) -> dict[str, Any]:
+        """Send the rest, verify it, and write the receipt.
 
         Args:
             engine: Sends groups of jobs, or the whole plan through Spark's own sink.
@@ -367,7 +376,7 @@ class Republish:
             return
         remove_made(self.cluster, self.made)
 
-    def _execute(self, engine: Engine, clock: Callable[[], datetime]) -> dict[str, Any]:
+    def _execute(self, engine: RepublishEngine, clock: Callable[[], datetime]) -> dict[str, Any]:
         receipt = self.run.receipt()
         if receipt is not None:
             bound = Binding.of_receipt(receipt)
@@ -457,7 +466,9 @@ class Republish:
         found = store.read(plan.slots, timeout)
         return sum(at.records for at in found.values() if at is not None)
 
-    def _send(self, plan: RepublishPlan, engine: Engine, attempt: int, before: int) -> None:
+    def _send(
+        self, plan: RepublishPlan, engine: RepublishEngine, attempt: int, before: int
+    ) -> None:
         store = ProgressStore(self.settings, waits=False)
         progress, what = Progress("records", plan.records - before), f"republish {plan.pipeline}"
         shown = progress.clock()
@@ -524,7 +535,7 @@ class Republish:
         return sorted(groups.values(), key=lambda jobs: -sum(job.records for job in jobs))
 
     def _change_of(self, plan: RepublishPlan) -> Change | None:
-        """Return the plan's change, with what isn't in the plan: the key, the function's folder."""
+        """Return the plan's change, completed by the key and the function's folder."""
         if plan.change is None:
             return None
         assert self.change is not None
@@ -600,3 +611,23 @@ class Republish:
 
     def _tell(self, line: str) -> None:
         say(Line(f"republish {self.plan.pipeline}: {line}", level_of(line)))
+
+
+def sign_run(archive: Archive, run: RepublishRun, signer: Signer, now: datetime) -> str:
+    """Sign a run's receipt, and the hashes of its files; return the path of the statement.
+
+    Args:
+        signer: The key.
+
+    Raises:
+        ArchiveError: When the run has no receipt, or the archive can't be written.
+    """
+    # Not at the top: most republishes sign nothing.
+    from kafka_drain.evidence.signing import sign
+
+    receipt = run.receipt()
+    if receipt is None:
+        raise ArchiveError(f"run {run.key} has no receipt, so there is nothing to sign")
+    document = {name: value for name, value in receipt.items() if name not in _FOR_RUNS}
+    files = [f"republish/{run.key}/{name}" for name in _FILES if (run.folder / name).is_file()]
+    return sign(archive, signer, "republish", run.key, document, files, now)

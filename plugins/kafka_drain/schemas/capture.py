@@ -32,7 +32,7 @@ from kafka_drain.errors import KafkaDrainError
 from kafka_drain.findings import Reason, errors
 from kafka_drain.progress import Progress, Ticker
 from kafka_drain.schemas.registry import SchemaRegistry
-from kafka_drain.schemas.schema_ids import HEADERS, SchemaId, Seen
+from kafka_drain.schemas.schema_ids import HEADERS, IdLocation, SchemaId
 from kafka_drain.schemas.subjects import Subjects, read_subject
 from kafka_drain.schemas.wire_format import count_ids
 
@@ -41,7 +41,7 @@ from kafka_drain.schemas.wire_format import count_ids
 
 @dataclass(frozen=True)
 class Capture:
-    """What a capture found.
+    """The result of a capture.
 
     Attributes:
         document: What the archive keeps now.
@@ -70,7 +70,7 @@ class Capture:
 
 
 def read_document(root: UPath) -> RegistryDocument:
-    """Return what an archive keeps; an empty document if it keeps nothing."""
+    """Return the archived schemas; an empty document if there are none."""
     try:
         return RegistryDocument.read(root / REGISTRY)
     except (FileNotFoundError, NotADirectoryError):
@@ -85,7 +85,7 @@ def capture_schemas(
     subjects: Iterable[str] = (),
     writes: bool = True,
 ) -> Capture:
-    """Read the ids of newly drained records, and keep what the registry has of their subjects.
+    """Read the ids of newly drained records, and archive the registry's subjects for them.
 
     Args:
         registry: The registry of the records' schemas.
@@ -157,7 +157,7 @@ class _Asked:
     notes: list[str] = field(default_factory=list)
 
     def ask(self, document: RegistryDocument, wanted: Iterable[str]) -> None:
-        """Read subjects, those of the ids in the records, and what they refer to."""
+        """Read subjects, those of the ids in the records, and their references."""
         known = dict(self.found)
         names = dict.fromkeys([*known, *wanted])
         try:
@@ -205,7 +205,7 @@ class _Asked:
         return False
 
 
-def merged_seen(rows: Iterable[SeenIdsRow], counts: Mapping[Seen, int]) -> list[SeenIdsRow]:
+def merged_seen(rows: Iterable[SeenIdsRow], counts: Mapping[IdLocation, int]) -> list[SeenIdsRow]:
     """Return the ids of both, by topic and part."""
     ids: dict[tuple[str, str], set[SchemaId]] = {
         (row.topic, row.part): {*row.ids, *row.guids} for row in rows
@@ -244,10 +244,12 @@ def _versions(subjects: Iterable[SubjectRow]) -> list[tuple[str, int]]:
     return [(subject.name, row.version) for subject in subjects for row in subject.versions]
 
 
-def _read_new(snapshot: Snapshot, before: RegistryDocument) -> tuple[Counter[Seen], ReadThroughRow]:
+def _read_new(
+    snapshot: Snapshot, before: RegistryDocument
+) -> tuple[Counter[IdLocation], ReadThroughRow]:
     """Count the ids of records drained since the last time; return how far was read, too."""
     files, through = _new_files(snapshot, before.read_through)
-    counts: Counter[Seen] = Counter()
+    counts: Counter[IdLocation] = Counter()
     ticker = Ticker("read schema ids", Progress("files", len(files)))
     for number, file in enumerate(files):
         path = path_of(str(snapshot.root), file.path)

@@ -107,7 +107,7 @@ class Decoders:
         return found
 
     def _open(self, id_: SchemaId) -> Reader | ValueError:
-        """Return what decodes an id, or why nothing does."""
+        """Return the decoder of an id, or why there is none."""
         schema = self.find(id_)
         if schema is None:
             return UnknownSchemaError(id_)
@@ -118,7 +118,7 @@ class Decoders:
 
 
 def reader_of(schema: SchemaText) -> Reader:
-    """Return a function that decodes what follows the id; see `protobuf_reader`.
+    """Return a function that decodes the bytes after the id; see `protobuf_reader`.
 
     Raises:
         ConfigError: When the schema can't be read.
@@ -176,7 +176,7 @@ def kept_schemas(document: RegistryDocument) -> Callable[[SchemaId], SchemaText 
 def archived_schemas(
     registry: RegistryDocument, schemas: SchemasDocument
 ) -> Callable[[SchemaId], SchemaText | None]:
-    """Return a function that finds the schemas of both documents: what values are decoded with."""
+    """Return a function that finds the schemas of both documents, with which values are decoded."""
     avro = {row.id: row.avro for row in schemas.schemas}
     kept = kept_schemas(registry)
 
@@ -206,7 +206,7 @@ def registered_schemas(subjects: Subjects) -> Callable[[SchemaId], SchemaText | 
 def _texts(
     row: RegisteredRow, version_of: Callable[[str, int], RegisteredRow | None]
 ) -> dict[str, str]:
-    """Return the texts of what a schema refers to, directly or not."""
+    """Return the texts of a schema's references, direct or not."""
     texts: dict[str, str] = {}
     waiting = list(row.references)
     while waiting:

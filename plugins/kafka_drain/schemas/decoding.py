@@ -84,7 +84,7 @@ def _spec(
 
 
 def frozen_values(snapshot: Snapshot, pipeline: Pipeline) -> dict[str, Any] | None:
-    """Return the `values` of a window's or compaction's job spec, from what the archive knows."""
+    """Return the `values` of a window's or compaction's job spec, from the archive."""
     return decoded_values(snapshot) if pipeline.values else None
 
 

@@ -31,7 +31,7 @@ class Fraction(float):
 
 
 def decoded(text: str) -> Any:
-    """Return what JSON holds.
+    """Return the content of JSON.
 
     `NaN`, `Infinity` and `-Infinity` are texts, as are numbers that neither a double nor Python's
     whole numbers can hold.

@@ -95,7 +95,7 @@ class Payloads:
 
 
 def plain(payload: bytes | None) -> Payload:
-    """Return what bytes without a schema hold."""
+    """Return the content of bytes without a schema."""
     if payload is None:
         return Payload(None)
     try:

@@ -59,7 +59,7 @@ def protobuf_reader(
 
 
 def message_indexes(content: bytes) -> tuple[tuple[int, ...], int]:
-    """Return which message of a schema follows, and the number of bytes that say so.
+    """Return the path of the message in its schema, and the number of bytes that it took.
 
     The number of indexes, then each one, as zigzag varints; a single zero stands for the first
     message.

@@ -22,17 +22,17 @@ from kafka_drain.schemas.capture import read_document, seen_ids
 from kafka_drain.schemas.registry import SchemaRegistry
 from kafka_drain.schemas.restore_order import (
     KEEP,
-    Held,
     Place,
+    PlannedVersion,
     RestorePlan,
-    Step,
+    TargetSubject,
     in_order,
     refusal,
     taken_ids,
     target_references,
     wanted_versions,
 )
-from kafka_drain.schemas.schema_ids import Found
+from kafka_drain.schemas.schema_ids import RegisteredSchema
 from kafka_drain.schemas.schema_map import map_path
 from kafka_drain.schemas.subjects import IMPORT, READWRITE, Subjects
 from kafka_drain.storage.paths import quoted
@@ -56,7 +56,7 @@ class Restore:
     ids: str
 
     def plan(self) -> RestorePlan:
-        """Compare what the archive keeps with the target; change nothing.
+        """Compare the archive's schemas with the target; change nothing.
 
         Raises:
             ArchiveError: When the archive keeps no schemas.
@@ -69,8 +69,8 @@ class Restore:
         self._refuse_other_map()
         subjects = Subjects(self.registry)
         held = {name: _held(subjects, name) for name in dict.fromkeys(name for name, _ in versions)}
-        found: dict[Place, Found] = {}
-        steps: list[Step] = []
+        found: dict[Place, RegisteredSchema] = {}
+        steps: list[PlannedVersion] = []
         for place in in_order(versions):
             schema = versions[place]
             references = target_references(schema, found)
@@ -79,7 +79,7 @@ class Restore:
                 here = subjects.find(place[0], schema, references)
             if here is not None:
                 found[place] = here
-            steps.append(Step(place[0], schema, here))
+            steps.append(PlannedVersion(place[0], schema, here))
         refusals = _changed(self.archive.root)
         for name, holds in held.items():
             of_subject = sorted((s for s in steps if s.subject == name), key=lambda s: s.place)
@@ -100,7 +100,7 @@ class Restore:
         return RestorePlan(self.registry.url, self.ids, steps, held, refusals, notes)
 
     def apply(self, plan: RestorePlan, *, now: datetime) -> SchemaMapDocument:
-        """Register what is missing, set the subjects' settings, and write the map.
+        """Register missing schemas, set the subjects' settings, and write the map.
 
         Raises:
             ConfigError: When the plan has refusals, the target refuses a schema, or it gives one
@@ -176,7 +176,9 @@ class Restore:
                 f"{self.registry.url}; name another map (--map)"
             )
 
-    def _register(self, subjects: Subjects, step: Step, found: Mapping[Place, Found]) -> Found:
+    def _register(
+        self, subjects: Subjects, step: PlannedVersion, found: Mapping[Place, RegisteredSchema]
+    ) -> RegisteredSchema:
         references = target_references(step.schema, found)
         assert references is not None, "registered in order"
         keep = self.ids == KEEP
@@ -219,8 +221,8 @@ def _changed(root: UPath) -> list[str]:
     return [f"{finding}; {finding.reason.remedy_of(root)}" for finding in findings]
 
 
-def _held(subjects: Subjects, name: str) -> Held:
-    return Held(
+def _held(subjects: Subjects, name: str) -> TargetSubject:
+    return TargetSubject(
         versions=subjects.versions(name),
         mode=subjects.mode(name) or subjects.mode() or READWRITE,
         compatibility=subjects.compatibility(name) or subjects.compatibility(),
@@ -228,7 +230,7 @@ def _held(subjects: Subjects, name: str) -> Held:
 
 
 def rows_of(plan: RestorePlan) -> Sequence[tuple[str, int, int, str]]:
-    """Return the plan as rows: subject, version, id, and what happens."""
+    """Return the plan as rows: subject, version, id, and action."""
     return [
         (
             step.subject,

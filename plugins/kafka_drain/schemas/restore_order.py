@@ -1,4 +1,4 @@
-"""Decide what a restore of schemas registers, and in which order. Opens nothing."""
+"""Decide which schemas a restore registers, and in which order. Opens nothing."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from kafka_drain.errors import ConfigError
-from kafka_drain.schemas.schema_ids import Found
+from kafka_drain.schemas.schema_ids import RegisteredSchema
 
 if TYPE_CHECKING:
     from kafka_drain.archive.documents import ReferenceRow, RegisteredRow, SubjectRow
@@ -22,7 +22,7 @@ Place = tuple[str, int]
 
 
 @dataclass(frozen=True)
-class Step:
+class PlannedVersion:
     """A version of a subject that is to be in the target.
 
     Attributes:
@@ -32,7 +32,7 @@ class Step:
 
     subject: str
     schema: RegisteredRow
-    found: Found | None = None
+    found: RegisteredSchema | None = None
 
     @property
     def place(self) -> Place:
@@ -41,8 +41,8 @@ class Step:
 
 
 @dataclass(frozen=True)
-class Held:
-    """What a target registry holds of a subject.
+class TargetSubject:
+    """A subject in a target registry.
 
     Attributes:
         versions: Its versions, deleted ones too.
@@ -57,7 +57,7 @@ class Held:
 
 @dataclass(frozen=True)
 class RestorePlan:
-    """What a restore does.
+    """The plan of a restore.
 
     Attributes:
         url: The target registry's URL.
@@ -70,13 +70,13 @@ class RestorePlan:
 
     url: str
     ids: str
-    steps: Sequence[Step] = ()
-    held: Mapping[str, Held] = field(default_factory=dict)
+    steps: Sequence[PlannedVersion] = ()
+    held: Mapping[str, TargetSubject] = field(default_factory=dict)
     refusals: Sequence[str] = ()
     notes: Sequence[str] = ()
 
     @property
-    def missing(self) -> list[Step]:
+    def missing(self) -> list[PlannedVersion]:
         """The versions that are registered."""
         return [step for step in self.steps if step.found is None]
 
@@ -138,7 +138,7 @@ def in_order(versions: Mapping[Place, RegisteredRow]) -> list[Place]:
     return list(ordered)
 
 
-def refusal(subject: str, steps: Sequence[Step], held: Held, ids: str) -> str:
+def refusal(subject: str, steps: Sequence[PlannedVersion], held: TargetSubject, ids: str) -> str:
     """Return why a subject can't be restored; empty if it can be.
 
     Args:
@@ -175,7 +175,7 @@ def refusal(subject: str, steps: Sequence[Step], held: Held, ids: str) -> str:
     return ""
 
 
-def taken_ids(steps: Iterable[Step], target_ids: Collection[int]) -> list[int]:
+def taken_ids(steps: Iterable[PlannedVersion], target_ids: Collection[int]) -> list[int]:
     """Return the ids that the target has given to other schemas.
 
     Args:
@@ -188,9 +188,9 @@ def taken_ids(steps: Iterable[Step], target_ids: Collection[int]) -> list[int]:
 
 
 def target_references(
-    schema: RegisteredRow, found: Mapping[Place, Found]
+    schema: RegisteredRow, found: Mapping[Place, RegisteredSchema]
 ) -> list[ReferenceRow] | None:
-    """Return what a schema refers to in the target's versions; None if the target lacks one."""
+    """Return a schema's references in the target's versions; None if the target lacks one."""
     references = []
     for row in schema.references:
         target = found.get((row.subject, row.version))

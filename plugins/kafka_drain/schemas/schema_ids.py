@@ -32,7 +32,7 @@ FRAME_BYTES = 18
 _GLUE_HEADS = (b"\3\0", b"\3\5")
 
 
-class Seen(NamedTuple):
+class IdLocation(NamedTuple):
     """Where an id was seen.
 
     Attributes:
@@ -61,7 +61,7 @@ class Framed(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Found:
+class RegisteredSchema:
     """A schema in a registry.
 
     Attributes:
@@ -110,7 +110,7 @@ class SchemaIds:
 
     @classmethod
     def from_dict(cls, document: Mapping[str, Any]) -> SchemaIds:
-        """Read what `to_dict` wrote."""
+        """Parse a document from `to_dict`."""
         ids = {int(old): new for old, new in document["ids"].items()}
         return cls(ids, document["guids"], frozenset(document["kept"]))
 

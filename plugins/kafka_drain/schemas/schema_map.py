@@ -22,7 +22,7 @@ _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,99}")
 
 @dataclass(frozen=True)
 class SchemaMap:
-    """Which schema of a registry is which one of another.
+    """Maps schema ids from one registry to another.
 
     Attributes:
         name: The map's name.

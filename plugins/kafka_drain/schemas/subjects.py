@@ -1,4 +1,4 @@
-"""Subjects of a Schema Registry: what they hold, and how schemas are registered."""
+"""Subjects of a Schema Registry: their versions, and how schemas are registered."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from kafka_drain.archive.documents import ReferenceRow, RegisteredRow, SubjectRo
 from kafka_drain.errors import AuthenticationError, ConfigError
 from kafka_drain.schemas.avro import AVRO
 from kafka_drain.schemas.registry import SchemaRegistry
-from kafka_drain.schemas.schema_ids import Found
+from kafka_drain.schemas.schema_ids import RegisteredSchema
 
 #: The registry's answer where its mode can't be asked for, and what a schema needs to keep its id.
 READWRITE, IMPORT = "READWRITE", "IMPORT"
@@ -89,7 +89,7 @@ class Subjects:
 
     def find(
         self, subject: str, schema: RegisteredRow, references: Sequence[ReferenceRow]
-    ) -> Found | None:
+    ) -> RegisteredSchema | None:
         """Return where a subject has a schema, by the registry's own comparison; None if nowhere.
 
         Args:
@@ -129,7 +129,7 @@ class Subjects:
 
 
 def read_subject(subjects: Subjects, name: str, known: SubjectRow | None) -> SubjectRow | None:
-    """Return what a subject holds; versions that are known aren't fetched again.
+    """Return the content of a subject; versions that are known aren't fetched again.
 
     A version that the registry no longer has is kept: the archive may hold its values.
 
@@ -186,8 +186,8 @@ def _row(answer: Mapping[str, Any], *, deleted: bool) -> RegisteredRow:
     )
 
 
-def _found(answer: Mapping[str, Any]) -> Found:
-    return Found(answer["subject"], answer["version"], answer["id"], answer.get("guid"))
+def _found(answer: Mapping[str, Any]) -> RegisteredSchema:
+    return RegisteredSchema(answer["subject"], answer["version"], answer["id"], answer.get("guid"))
 
 
 def _body(schema: RegisteredRow, references: Sequence[ReferenceRow]) -> dict[str, Any]:

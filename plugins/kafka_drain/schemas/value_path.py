@@ -1,4 +1,4 @@
-"""A path into a decoded value, and what is expected there: a part of JSONPath. Opens nothing.
+"""A path into a decoded value, and the value expected there: a part of JSONPath. Opens nothing.
 
 Of RFC 9535, it has names and indexes, and `*` for all of a structure's members; no filters, slices
 or descendants.

@@ -20,9 +20,9 @@ from kafka_drain.schemas.schema_ids import (
     HEADERS,
     ID_BYTES,
     Framed,
+    IdLocation,
     SchemaId,
     SchemaIds,
-    Seen,
     framing_of,
     id_in,
     id_of_payload,
@@ -66,7 +66,7 @@ def _of_payload(change: Callable[[bytes], bytes]) -> Callable[[bytes], bytes]:
 
 def count_ids(
     batch: pa.RecordBatch, topic: str, parts: Collection[str] = tuple(HEADERS)
-) -> Counter[Seen]:
+) -> Counter[IdLocation]:
     """Count the ids in records.
 
     Args:
@@ -77,17 +77,17 @@ def count_ids(
     Returns:
         How often each was seen. Nulls, such as tombstones, don't count.
     """
-    counts: Counter[Seen] = Counter()
+    counts: Counter[IdLocation] = Counter()
     for part in parts:
         carried = _Carried.of(batch["headers"], part)
         column = batch[part]
         if carried.rows is not None:
             for head in carried.heads():
-                counts[Seen(topic, part, id_in(head))] += 1
+                counts[IdLocation(topic, part, id_in(head))] += 1
             column = column.filter(pc.invert(carried.rows))
         heads = pc.binary_slice(column, 0, ID_BYTES).drop_null().value_counts()
         for head, count in zip(*(heads.field(n).to_pylist() for n in (0, 1)), strict=True):
-            counts[Seen(topic, part, id_of_payload(head))] += count
+            counts[IdLocation(topic, part, id_of_payload(head))] += count
     return counts
 
 

@@ -42,7 +42,7 @@ def _digest(*lines: str) -> str:
 
 
 def _stamp(jar: str) -> str:
-    """Return what Java compares of a jar; only its name if it isn't a local file."""
+    """Return the parts of a jar that Java compares; only its name if it isn't a local file."""
     try:
         known = Path(jar).stat()
     except OSError:

@@ -112,7 +112,7 @@ def _application(folder: Path, connector: list[str], archive: Path) -> SparkAppl
 
 
 def _run(application: SparkApplication) -> str:
-    """Run spark-submit and return what it printed."""
+    """Run spark-submit and return its output."""
     try:
         ended = subprocess.run(
             application.command("local[1]"),

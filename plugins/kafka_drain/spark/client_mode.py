@@ -19,7 +19,7 @@ from kafka_drain.output import Level, Line, SparkUiLine
 from kafka_drain.progress import read_progress_line
 from kafka_drain.spark.connect import TOKEN_VARIABLE, ConnectAddress
 from kafka_drain.spark.connect_reaching import look_at_server, require_server
-from kafka_drain.spark.engine import Found, ServerGoneError, run_on
+from kafka_drain.spark.engine import ServerGoneError, StartedApplication, run_on
 from kafka_drain.spark.job_spec import CONNECT_VARIABLE, PARENT_VARIABLE, write_private
 from kafka_drain.spark.place import SparkConnection
 from kafka_drain.spark.submit import SparkApplication
@@ -66,7 +66,7 @@ class SparkProcess:
         """
         run_on(self, application)
 
-    def find(self, _: SparkApplication) -> Found | None:
+    def find(self, _: SparkApplication) -> StartedApplication | None:
         """Return nothing."""
         return None
 
@@ -126,7 +126,7 @@ class SparkProcess:
             process.kill()
 
     def _what(self) -> str:
-        """Return what runs, for messages."""
+        """Return the name of the running jobs, for messages."""
         return "spark-submit"
 
     def _private(self) -> Path:
@@ -200,7 +200,7 @@ class SparkSubmit(SparkProcess):
 
 
 def read_spark_line(printed: str) -> Line:
-    """Return a line that an application printed as what it means; nothing else reads its text."""
+    """Parse a line of an application's output; nothing else reads its text."""
     text = printed.rstrip("\n")
     if progress := read_progress_line(text):
         return progress

@@ -1,4 +1,4 @@
-"""What cluster mode asks of a cluster manager, which is YARN or Kubernetes. Opens nothing."""
+"""The interface of cluster mode to a cluster manager: YARN or Kubernetes. Opens nothing."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ if TYPE_CHECKING:
 
 
 class NoAnswerError(StillRunningError):
-    """Raised when the cluster manager doesn't answer; what it runs goes on."""
+    """Raised when the cluster manager doesn't answer; its applications go on."""
 
 
 class ClusterApplication(Protocol):
-    """What a cluster manager says of an application.
+    """An application according to its cluster manager.
 
     Attributes:
         is_alive: Whether it hasn't ended.
@@ -46,7 +46,7 @@ class ClusterApplication(Protocol):
 
 
 class ClusterManager(Protocol):
-    """Finds applications, ends them, and hands them what must not be in an archive.
+    """Finds applications, ends them, and hands them secrets that must not be in an archive.
 
     Attributes:
         name: Its name, for messages.

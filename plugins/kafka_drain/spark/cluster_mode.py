@@ -25,7 +25,7 @@ from kafka_drain.outages import Outages
 from kafka_drain.output import Level, Line
 from kafka_drain.spark.client_mode import SparkSubmit, read_spark_line
 from kafka_drain.spark.cluster_manager import ClusterApplication, ClusterManager, NoAnswerError
-from kafka_drain.spark.engine import Found, run_on
+from kafka_drain.spark.engine import StartedApplication, run_on
 from kafka_drain.spark.job_spec import RUN_OPTION, write_private
 from kafka_drain.spark.place import SparkConnection, is_kubernetes
 from kafka_drain.spark.run_folder import RunDocument, RunFolder, job_key, name_of
@@ -119,7 +119,7 @@ class SparkCluster(SparkSubmit):
         return self._known
 
     def __call__(self, application: SparkApplication) -> None:
-        """Run an application: follow what is found of it, and submit the rest.
+        """Run an application: follow its running jobs, and submit the rest.
 
         Raises:
             SparkJobError: When it failed.
@@ -129,7 +129,7 @@ class SparkCluster(SparkSubmit):
             rest = [str(job.path) for job in self._rest]
             self(replace(application, arguments=[application.kind, *rest]))
 
-    def find(self, application: SparkApplication) -> Found | None:
+    def find(self, application: SparkApplication) -> StartedApplication | None:
         """Return the application that runs these jobs, or whose results nobody has read.
 
         Raises:
@@ -158,7 +158,7 @@ class SparkCluster(SparkSubmit):
         if not self._runs:
             self._rest = []
             return None
-        return Found(self._id, leases)
+        return StartedApplication(self._id, leases)
 
     def _find(self, job: Job, kind: str) -> tuple[RunFolder | None, ClusterApplication | None]:
         """Return the newest run of a job that is running or left a result, and its application."""
@@ -232,7 +232,7 @@ class SparkCluster(SparkSubmit):
         return self._id
 
     def _submit(self, command: Sequence[str], environment: Mapping[str, str]) -> int:
-        """Run spark-submit, and say what it warns of; if it fails, the last that it printed."""
+        """Run spark-submit, and pass on its warnings; if it fails, its last lines."""
         self._start(command, environment, heard=True)
         process, last = self._process, deque[Line](maxlen=LAST_LINES)
         assert process is not None
@@ -263,7 +263,7 @@ class SparkCluster(SparkSubmit):
         return found[0].id
 
     def poll(self, application_id: str) -> bool:
-        """Hear what the driver has printed; return whether the application has ended.
+        """Read the driver's new output; return whether the application has ended.
 
         Raises:
             SparkJobError: When it failed or was cancelled, or the cluster manager has been silent

@@ -1,4 +1,7 @@
-"""The address of a Spark Connect server: `sc://host:port/;name=value`. Opens nothing."""
+"""A Spark Connect server: its address, `sc://host:port/;name=value`, and the errors of its clients.
+
+Opens nothing.
+"""
 
 from __future__ import annotations
 
@@ -86,3 +89,52 @@ class ConnectAddress:
         """Return the connection string for pyspark, which is secret if it contains a token."""
         parameters = {"user_id": USER, **self.parameters, **({"token": token} if token else {})}
         return f"{self}/" + "".join(f";{n}={quote(v, safe='')}" for n, v in parameters.items())
+
+
+_HOW_TO_SET = f"set ${TOKEN_VARIABLE}, or the password of the Airflow connection"
+_NO_TLS = (
+    "doesn't speak TLS, which use_ssl and a token need; put a proxy with TLS in front of it, or "
+    "leave both out"
+)
+
+#: What gRPC says of a connection that isn't accepted, and what that means.
+_REFUSALS = {
+    "CERTIFICATE_VERIFY_FAILED": (
+        "doesn't have a trusted certificate; name a PEM file with its authority's certificate in "
+        "the environment variable GRPC_DEFAULT_SSL_ROOTS_FILE_PATH"
+    ),
+    "WRONG_VERSION_NUMBER": _NO_TLS,
+    "handshake failed": _NO_TLS,
+    "Handshake read failed": _NO_TLS,
+    "StatusCode.UNAUTHENTICATED": f"refuses the token; {_HOW_TO_SET}",
+    "StatusCode.PERMISSION_DENIED": f"refuses the token; {_HOW_TO_SET}",
+}
+
+#: What gRPC says of a server that isn't there, and what that means.
+_AWAY = {
+    "Connection refused": "it refuses connections",
+    "errors resolving": "the host name isn't known",
+    "hostname lookup": "the host name isn't known",
+    "DNS resolution failed": "the host name isn't known",
+    "Failed parsing HTTP/2": "what listens there doesn't speak gRPC",
+    "StatusCode.UNIMPLEMENTED": "what listens there speaks gRPC, but isn't Spark",
+    "Connection reset": "it closes each connection",
+    "Socket closed": "it closes each connection",
+}
+
+
+def refusal(message: str) -> str | None:
+    """Return the meaning of a server's refusal of a client; None for another error.
+
+    Args:
+        message: What gRPC says.
+    """
+    for said, means in _REFUSALS.items():
+        if said in message:
+            return f"the Spark Connect server {means}"
+    return None
+
+
+def absence(message: str) -> str | None:
+    """Return the reason why no server answers; None if gRPC says something else."""
+    return next((means for said, means in _AWAY.items() if said in message), None)

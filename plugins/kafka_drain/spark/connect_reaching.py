@@ -11,10 +11,9 @@ from uuid import uuid4
 
 from kafka_drain.errors import ConfigError, KafkaDrainError
 from kafka_drain.kafka.reaching import speaks_tls
-from kafka_drain.spark.connect import USER, ConnectAddress
-from kafka_drain.spark.connect_errors import absence, refusal
+from kafka_drain.spark.connect import USER, ConnectAddress, absence, refusal
 from kafka_drain.spark.engine import NoServerError
-from kafka_drain.spark.place import Place, SparkConnection
+from kafka_drain.spark.place import DriverPlace, SparkConnection
 
 #: Time that a server has to answer.
 ANSWER_SECONDS = 5.0
@@ -87,7 +86,7 @@ def require_server(connection: SparkConnection) -> None:
         NoServerError: When it doesn't answer.
         ConfigError: When it refuses the token, or only one of both speaks TLS.
     """
-    if connection.place is not Place.SERVER:
+    if connection.place is not DriverPlace.SERVER:
         return
     missed = look_at_server(ConnectAddress.parse(connection.master), connection.token)
     if missed is not None:

@@ -1,4 +1,4 @@
-"""Run a Spark Connect server that has what kafka-drain's jobs need."""
+"""Run a Spark Connect server that suits kafka-drain's jobs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What an engine is: it submits Spark applications, polls and cancels them, and finds them again.
+"""Engines: they submit Spark applications, poll and cancel them, and find them again.
 
 Three implement it: spark-submit in client mode and the client of a Spark Connect server
 (`client_mode`), whose applications are child processes, and spark-submit in cluster mode
@@ -31,7 +31,7 @@ class ServerGoneError(SparkJobError):
 
 
 @dataclass(frozen=True)
-class Found:
+class StartedApplication:
     """An application that an earlier process started, and whose result nobody has read.
 
     Attributes:
@@ -56,7 +56,7 @@ class SparkRunner(Protocol):
 class Engine(Protocol):
     """Runs Spark applications somewhere."""
 
-    def find(self, application: SparkApplication, /) -> Found | None:
+    def find(self, application: SparkApplication, /) -> StartedApplication | None:
         """Return an application that an earlier process started with the same jobs.
 
         Raises:
@@ -116,7 +116,7 @@ StartEarly = Callable[["SparkApplication"], AbstractContextManager[None]]
 
 @dataclass(frozen=True)
 class FindingRunner:
-    """A runner that finds again what it runs.
+    """A runner that finds its applications again.
 
     Attributes:
         run: Runs an application.
@@ -126,7 +126,7 @@ class FindingRunner:
     """
 
     run: SparkRunner
-    find: Callable[[SparkApplication], Found | None]
+    find: Callable[[SparkApplication], StartedApplication | None]
     early: StartEarly
     stop: Callable[[], object] = lambda: None
 
@@ -135,19 +135,19 @@ class FindingRunner:
         self.run(application)
 
 
-def find_again(runner: object, application: SparkApplication) -> Found | None:
-    """Return what a runner finds of an earlier process; nothing if it is just a function.
+def find_again(runner: object, application: SparkApplication) -> StartedApplication | None:
+    """Return a runner's application of an earlier process; None if it is just a function.
 
     Raises:
         LockedError: As `Engine.find` does.
     """
     find = getattr(runner, "find", None)
-    found: Found | None = find(application) if find else None
+    found: StartedApplication | None = find(application) if find else None
     return found
 
 
 def stop_running(runner: object) -> None:
-    """Stop what a runner runs, from another thread; does nothing if it is just a function."""
+    """Stop a runner's application, from another thread; does nothing if it is just a function."""
     stop: Callable[[], object] | None = getattr(runner, "stop", None)
     if stop is not None:
         stop()
@@ -155,7 +155,7 @@ def stop_running(runner: object) -> None:
 
 @contextmanager
 def started_early(runner: object, application: SparkApplication) -> Iterator[None]:
-    """Let a runner start early what it is about to run; nothing if it is just a function."""
+    """Let a runner start an application early; does nothing if it is just a function."""
     early: StartEarly | None = getattr(runner, "early", None)
     if early is None:
         yield

@@ -19,7 +19,7 @@ from kafka_drain.spark.engine import (
     StillRunningError,
     stop_running,
 )
-from kafka_drain.spark.errors import no_result, spark_error
+from kafka_drain.spark.job_errors import no_result, spark_error
 from kafka_drain.spark.job_spec import read_result
 from kafka_drain.spark.submit import SparkApplication
 

@@ -82,7 +82,7 @@ class WritingSpec(JobSpec):
 
 @dataclass(frozen=True, kw_only=True)
 class ReadingSpec(WritingSpec):
-    """A job that writes what it reads from Kafka, in Spark's option names.
+    """A job that writes records read from Kafka, in Spark's option names.
 
     Attributes:
         reader_options: Options of the Kafka source, without secrets.

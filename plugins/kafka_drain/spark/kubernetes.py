@@ -40,7 +40,7 @@ _IMAGES = (f"{_CONF}container.image", f"{_CONF}driver.container.image")
 
 @dataclass(frozen=True)
 class DriverPod:
-    """What the API says of a driver's pod.
+    """A driver's pod according to the API.
 
     Attributes:
         id: Its name.
@@ -186,7 +186,7 @@ class Kubernetes:
         return pod
 
     def kill(self, application_id: str) -> None:
-        """Delete a driver's pod; Kubernetes deletes what belongs to it: executors and Secret.
+        """Delete a driver's pod; Kubernetes deletes its executors and its Secret.
 
         Raises:
             NoAnswerError: When the API server doesn't answer.
@@ -264,7 +264,7 @@ class Kubernetes:
         self._ask(self.api.delete_namespaced_secret, application_id, self.namespace)
 
     def _ask(self, call: Any, *arguments: Any, **options: Any) -> Any:
-        """Return the answer to a request; None if what it names doesn't exist, or does already."""
+        """Return the answer to a request; None if its object doesn't exist, or does already."""
         from urllib3.exceptions import HTTPError
 
         try:

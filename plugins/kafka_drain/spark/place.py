@@ -17,7 +17,7 @@ _NO_CLUSTER_MODE = {
 }
 
 
-class Place(Enum):
+class DriverPlace(Enum):
     """Where the driver of an application runs."""
 
     #: In a child process of this one: spark-submit in client mode.
@@ -28,11 +28,11 @@ class Place(Enum):
     SERVER = "connect"
 
 
-def place_of(master: str, deploy_mode: str = "client") -> Place:
+def place_of(master: str, deploy_mode: str = "client") -> DriverPlace:
     """Return where the driver of applications on a master runs."""
     if is_connect(master):
-        return Place.SERVER
-    return Place.CLUSTER if deploy_mode == "cluster" else Place.HERE
+        return DriverPlace.SERVER
+    return DriverPlace.CLUSTER if deploy_mode == "cluster" else DriverPlace.HERE
 
 
 def is_kubernetes(master: str) -> bool:
@@ -85,6 +85,6 @@ class SparkConnection:
         check_deploy_mode(self.master, self.deploy_mode)
 
     @property
-    def place(self) -> Place:
+    def place(self) -> DriverPlace:
         """Where the driver runs."""
         return place_of(self.master, self.deploy_mode)

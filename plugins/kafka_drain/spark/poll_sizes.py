@@ -11,7 +11,7 @@ from itertools import zip_longest
 
 from kafka_drain.config.source_options import DEFAULTS
 from kafka_drain.kafka.cluster import KafkaCluster
-from kafka_drain.kafka.record_samples import RecordSample
+from kafka_drain.kafka.single_records import RecordSample
 from kafka_drain.offsets import OffsetRange, TopicPartition, count
 
 POLL_RECORDS = "kafka.max.poll.records"

@@ -81,7 +81,7 @@ class RunFolder:
         return cls(archive / NAME / run)
 
     def write(self, run: RunDocument, spec: Mapping[str, Any]) -> None:
-        """Write what the driver needs.
+        """Write the driver's documents.
 
         Raises:
             ArchiveError: When the folder can't be written.

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from kafka_drain.output import Line
 from kafka_drain.spark.client_mode import SparkConnect, SparkProcess, SparkSubmit
 from kafka_drain.spark.cluster_mode import SparkCluster
-from kafka_drain.spark.place import Place, SparkConnection
+from kafka_drain.spark.place import DriverPlace, SparkConnection
 
 
 def runner_for(
@@ -22,7 +22,7 @@ def runner_for(
         hear: See `SparkProcess`.
         started: Receives the id of each application that outlives this process.
     """
-    if connection.place is Place.CLUSTER:
+    if connection.place is DriverPlace.CLUSTER:
         return SparkCluster(connection, hear, started=started)
-    kind = SparkConnect if connection.place is Place.SERVER else SparkSubmit
+    kind = SparkConnect if connection.place is DriverPlace.SERVER else SparkSubmit
     return kind(connection, hear)

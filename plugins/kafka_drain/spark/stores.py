@@ -1,4 +1,4 @@
-"""What Spark needs to open an archive's object store: settings, and jars."""
+"""Spark's settings and jars for an archive's object store."""
 
 from __future__ import annotations
 

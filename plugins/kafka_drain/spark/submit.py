@@ -24,11 +24,11 @@ from kafka_drain.errors import ConfigError, MachineError
 from kafka_drain.kafka.client_config import KafkaConfig
 from kafka_drain.spark import java
 from kafka_drain.spark.cds import archive_name, find_class_archive, sharing_options
-from kafka_drain.spark.errors import OF_THE_SERVER
 from kafka_drain.spark.installed import require_unmixed_pyspark
 from kafka_drain.spark.jars import fetch as jar_files
+from kafka_drain.spark.job_errors import OF_THE_SERVER
 from kafka_drain.spark.job_spec import write_private
-from kafka_drain.spark.place import Place, place_of
+from kafka_drain.spark.place import DriverPlace, place_of
 from kafka_drain.spark.stores import store_conf, store_jars
 from kafka_drain.storage.paths import hadoop_path, locate
 
@@ -48,12 +48,12 @@ SHARED_CLASSES = {
 _SEND_CODE = ("send", "validate")
 
 #: Where the drivers of the applications run that are being prepared.
-_PLACE: ContextVar[Place] = ContextVar("place", default=Place.HERE)
+_PLACE: ContextVar[DriverPlace] = ContextVar("place", default=DriverPlace.HERE)
 
 
 @contextmanager
 def for_master(master: str, deploy_mode: str = "client") -> Iterator[None]:
-    """Say which master the applications are for that the body prepares.
+    """Prepare applications for a master in the body.
 
     On Spark Connect, this machine needs neither Java nor jars.
     """
@@ -65,8 +65,8 @@ def for_master(master: str, deploy_mode: str = "client") -> Iterator[None]:
 
 
 def may_outlive() -> bool:
-    """Return whether what `for_master` named runs on when the process that started it is killed."""
-    return _PLACE.get() is not Place.HERE
+    """Return whether jobs on `for_master`'s master survive the process that started them."""
+    return _PLACE.get() is not DriverPlace.HERE
 
 
 @dataclass(frozen=True)
@@ -264,12 +264,12 @@ def prepare_application(
         ConfigError: When the pipeline names jars, but the master is a Spark Connect server.
         MachineError: When Java, pyspark, a jar or the application is missing.
     """
-    if pipeline.encryption is not None and _PLACE.get() is not Place.HERE:
+    if pipeline.encryption is not None and _PLACE.get() is not DriverPlace.HERE:
         raise ConfigError(
             "encryption needs a driver on this machine, which opens the keys: Spark Connect, and "
             "drivers in the cluster (deploy mode cluster), aren't supported with it"
         )
-    if _PLACE.get() is Place.SERVER:
+    if _PLACE.get() is DriverPlace.SERVER:
         return _for_connect(name, kind, spec_path, pipeline, folder, fixed or {})
     machine_java = java.require_java()
     if not (spark_home() / "jars").is_dir():
@@ -280,7 +280,7 @@ def prepare_application(
     path = _application_path()
     in_store = _store_conf(pipeline)
     # For the driver only: spark.pyspark.python sets the executors' Python.
-    in_cluster = _PLACE.get() is Place.CLUSTER
+    in_cluster = _PLACE.get() is DriverPlace.CLUSTER
     python = IN_CLUSTER if in_cluster else {"spark.pyspark.driver.python": sys.executable}
     conf = {**DEFAULTS, **python, **in_store, **pipeline.spark_conf, **FIXED, **(fixed or {})}
     jars = pipeline.jars or connector_jars(needs_connector)
@@ -326,7 +326,7 @@ def _for_connect(
     folder: Path,
     fixed: Mapping[str, str],
 ) -> SparkApplication:
-    """Assemble an application for a Spark Connect server: what concerns its Java isn't ours."""
+    """Assemble an application for a Spark Connect server, whose Java isn't ours to configure."""
     if pipeline.jars:
         raise ConfigError(
             "jars in the pipeline have no effect on a Spark Connect server, which loads its own "

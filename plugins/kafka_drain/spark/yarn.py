@@ -25,7 +25,7 @@ _VARIABLES = ("HADOOP_CONF_DIR", "YARN_CONF_DIR")
 
 @dataclass(frozen=True)
 class YarnApplication:
-    """What the ResourceManager says of an application.
+    """An application according to the ResourceManager.
 
     Attributes:
         id: Its id, `application_…`.
@@ -52,7 +52,7 @@ class YarnApplication:
 
     @property
     def waits_for(self) -> str:
-        """Nothing: what YARN says changes with each heartbeat of its nodes."""
+        """Nothing: YARN's diagnostics change with each heartbeat of its nodes."""
         return ""
 
     @property

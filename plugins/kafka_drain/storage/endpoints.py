@@ -8,7 +8,7 @@ from kafka_drain.errors import ConfigError
 
 
 def check_endpoint(variable: str, endpoint: str, instead: str) -> None:
-    """Refuse what isn't the URL of a server, or has a login in it.
+    """Refuse an endpoint that isn't the URL of a server, or has a login in it.
 
     Args:
         variable: The environment variable that it is from.

@@ -309,7 +309,7 @@ class _Writing(io.BytesIO):
 
 
 class HdfsPath(UPath):
-    """A path on HDFS: what an archive's code asks of a path, and what is derived from one keeps it.
+    """A path on HDFS: the methods of a path that an archive's code uses; derived paths keep them.
 
     Nothing is inherited of what universal_pathlib does with `hdfs://`; its releases differ in how
     they take a path apart.
@@ -460,17 +460,17 @@ class HdfsPath(UPath):
         )
 
     def iterdir(self) -> Iterator[HdfsPath]:
-        """Yield what is in a folder."""
+        """Yield the paths in a folder."""
         for name in self.fs.ls(self.path, detail=False):
             yield type(self)(name)
 
     def glob(self, pattern: str, **_: Any) -> Iterator[HdfsPath]:
-        """Yield what is below and matches a pattern."""
+        """Yield the paths below that match a pattern."""
         for name in self.fs.glob(f"{self.path}/{pattern}"):
             yield type(self)(name)
 
     def rglob(self, pattern: str, **_: Any) -> Iterator[HdfsPath]:
-        """Yield what is below, at any depth, and matches a pattern."""
+        """Yield the paths below, at any depth, that match a pattern."""
         return self.glob(f"**/{pattern}")
 
     # --- reading and writing ------------------------------------------------------------------

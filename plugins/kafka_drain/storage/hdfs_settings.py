@@ -70,7 +70,7 @@ def name_nodes(authority: str, settings: Mapping[str, str]) -> list[str]:
 
 
 def _suffix_of(host: str, port: int, settings: Mapping[str, str]) -> str | None:
-    """Return what the names of a NameNode's settings end in; None if the settings don't have it."""
+    """Return the suffix of a NameNode's settings; None if there is none."""
     for name in settings:
         suffix = name.removeprefix("dfs.namenode.rpc-address")
         if suffix != name and _split(_value(settings, name), _RPC_PORT) == (host, port):

@@ -50,8 +50,8 @@ class Retention:
 
 
 @dataclass(frozen=True, slots=True)
-class Held:
-    """What a store says of an object.
+class ObjectLock:
+    """An object's lock according to its store.
 
     Attributes:
         bytes: Its size.
@@ -83,8 +83,8 @@ class Locked:
     on_hold: int = 0
 
     @classmethod
-    def of(cls, held: Iterable[Held], now: datetime) -> Locked:
-        """Return what is locked of some objects."""
+    def of(cls, held: Iterable[ObjectLock], now: datetime) -> Locked:
+        """Return the locks among some objects."""
         locked = [each for each in held if each.is_locked(now)]
         held_back = sum(each.on_hold for each in locked)
         ends = [
@@ -113,7 +113,7 @@ class Locked:
         return None if self.ends is None or self.on_hold else self.ends[1].isoformat()
 
 
-def to_set(held: Held, wanted: Retention, now: datetime) -> Retention | None:
+def to_set(held: ObjectLock, wanted: Retention, now: datetime) -> Retention | None:
     """Return the lock that a store has to be asked for; None if the object has it, or a longer one.
 
     No lock is made shorter or weaker: the bucket's own default may be stronger, and a store refuses

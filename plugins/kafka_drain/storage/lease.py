@@ -4,8 +4,10 @@ A drain holds the lease from its first write to its last, and renews it while it
 the lease expires by itself, and the next drain takes it over.
 
 Where it is stored, and why only one of many processes gets it: lease_store.py. The machines' clocks
-must agree to within a fraction of the lease; a lease that seems to last longer than possible is
-watched, and taken over if it isn't renewed (lease_takeover.py).
+must agree to within a fraction of the lease. If a lease ends later than possible by this machine's
+clock, the times alone don't decide: one of the two clocks is wrong, and it may be this one. What
+counts then is whether the lease is renewed, which its holder does three times during its duration.
+So it is watched, and taken over if it isn't renewed.
 
 A process that was suspended for longer than its lease can't be kept from writing when it resumes.
 In that case, Spark's checkpoint and manifest let only one of the two commit a batch.
@@ -24,6 +26,7 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from enum import Enum
 from typing import Any
 
 from upath import UPath
@@ -34,7 +37,6 @@ from kafka_drain.outages import REPEAT_SECONDS
 from kafka_drain.output import say
 from kafka_drain.progress import duration_text
 from kafka_drain.storage.lease_store import lease_store
-from kafka_drain.storage.lease_takeover import Takeover, clock_ahead, may_take_over
 from kafka_drain.storage.paths import is_local, require_reachable
 from kafka_drain.storage.typed_json import Row, Shape
 
@@ -468,3 +470,55 @@ def _holder() -> str:
         # A container may run as a user without a name.
         user = f"user {os.getuid()}"
     return f"{user} on {socket.gethostname()}, process {os.getpid()}"
+
+
+class Takeover(Enum):
+    """The action to take on an existing lease."""
+
+    #: The lease already belongs to the caller.
+    OWN = "own"
+    #: The lease has expired by the clock.
+    RAN_OUT = "ran out"
+    #: The lease is from the future and wasn't renewed while it was watched for its full duration.
+    NOT_RENEWED = "not renewed"
+    #: Another process holds the lease.
+    HELD = "held"
+    #: The lease is from the future and must be watched for its full duration.
+    WATCH = "watch"
+
+
+def may_take_over(
+    *,
+    is_own: bool,
+    expires_at: datetime,
+    now: datetime,
+    lasts: timedelta,
+    is_renewed: bool | None,
+) -> Takeover:
+    """Decide about a lease. Whose run it is doesn't matter: a previous attempt may still write.
+
+    Args:
+        is_own: Whether it has the caller's own token.
+        expires_at: When it expires by its holder's clock; for a file that holds no lease, when a
+            lease written at the same time would expire.
+        now: The time by this machine's clock.
+        lasts: Duration of a lease without renewal.
+        is_renewed: Whether it changed while it was watched for that long; None if not watched.
+    """
+    if is_own:
+        return Takeover.OWN
+    if now >= expires_at:
+        return Takeover.RAN_OUT
+    if is_renewed or not clock_ahead(expires_at, now, lasts):
+        return Takeover.HELD
+    return Takeover.WATCH if is_renewed is None else Takeover.NOT_RENEWED
+
+
+def clock_ahead(expires_at: datetime, now: datetime, lasts: timedelta) -> timedelta:
+    """Return the minimum by which the holder's clock is ahead; zero if the clocks may agree.
+
+    Clocks that differ by less than the duration of a lease are assumed to be right: in that case
+    the lease expires by itself within twice its duration.
+    """
+    ahead = expires_at - now - lasts
+    return ahead if ahead > lasts else timedelta(0)

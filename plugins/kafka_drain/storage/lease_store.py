@@ -18,7 +18,8 @@ from __future__ import annotations
 
 import fcntl
 import os
-from collections.abc import Iterator, Mapping
+import re
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass
 from datetime import datetime, timezone
@@ -29,7 +30,6 @@ from upath import UPath
 from kafka_drain.errors import ArchiveError
 from kafka_drain.storage.conditional_writes import version_of
 from kafka_drain.storage.json_files import create_document, replace_document
-from kafka_drain.storage.lease_numbers import name_of, newest, superseded
 from kafka_drain.storage.paths import is_local, list_folder, read_bytes
 from kafka_drain.storage.schemes import HDFS
 from kafka_drain.storage.typed_json import DocumentError, Row, Shape
@@ -39,6 +39,35 @@ FOLDER = ".lock"
 
 #: How often the newest file is looked for, in case it is removed between the list and the read.
 _TRIES = 100
+
+#: A numbered file. The one with the highest number counts, and is never removed: a writer that was
+#: suspended could otherwise bring back a number from the past.
+_NAME = re.compile(r"(\d{12})\.json")
+#: The unfinished write of one of them.
+_UNFINISHED = re.compile(r"\.(\d{12})\.json\.[0-9a-f]{32}\.tmp")
+
+
+def name_of(number: int) -> str:
+    """Return the name of a numbered file."""
+    return f"{number:012d}.json"
+
+
+def newest(names: Iterable[str]) -> int:
+    """Return the highest number among some names; 0 if none is a lease's."""
+    return max((int(found[1]) for found in map(_NAME.fullmatch, names) if found), default=0)
+
+
+def superseded(names: Iterable[str], number: int) -> list[str]:
+    """Return the files that a newer lease replaces, unfinished writes among them.
+
+    A writer of the same number may still be at work; it will be told that it exists.
+
+    Args:
+        names: The files in the folder.
+        number: Number of the newer lease.
+    """
+    found = ((name, _NAME.fullmatch(name) or _UNFINISHED.fullmatch(name)) for name in names)
+    return sorted(name for name, match in found if match and int(match[1]) < number)
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +90,7 @@ class LeaseStore(Protocol):
 
     @property
     def path(self) -> UPath:
-        """What messages name."""
+        """The path for messages."""
 
     def read(self) -> Stored | None:
         """Read the lease; None if there is none.

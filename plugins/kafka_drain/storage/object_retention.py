@@ -20,7 +20,14 @@ from kafka_drain.clock import Clock, utc_now
 from kafka_drain.errors import ArchiveError
 from kafka_drain.intervals import from_iso
 from kafka_drain.progress import Progress, Ticker
-from kafka_drain.storage.immutability import Held, Immutability, Locked, Mode, Retention, to_set
+from kafka_drain.storage.immutability import (
+    Immutability,
+    Locked,
+    Mode,
+    ObjectLock,
+    Retention,
+    to_set,
+)
 from kafka_drain.storage.paths import is_local
 from kafka_drain.storage.s3 import S3_SCHEMES
 
@@ -38,16 +45,16 @@ class _Locks(NamedTuple):
         remedy: What to do about it.
     """
 
-    ask: Callable[[Any, str], Held]
+    ask: Callable[[Any, str], ObjectLock]
     set: Callable[[Any, str, Retention, Retention | None], object]
     able: Callable[[Any, str], str]
     remedy: str
 
 
-def _ask_s3(files: Any, path: str) -> Held:
+def _ask_s3(files: Any, path: str) -> ObjectLock:
     bucket, key, _ = files.split_path(path)
     said = files.call_s3("head_object", Bucket=bucket, Key=key)
-    return Held(
+    return ObjectLock(
         said["ContentLength"],
         _retention(said.get("ObjectLockMode"), said.get("ObjectLockRetainUntilDate")),
         said.get("ObjectLockLegalHoldStatus") == "ON",
@@ -84,7 +91,7 @@ def _able_on_s3(files: Any, path: str) -> str:
     return "" if seen == "Enabled" else f"its Object Lock is {seen!r}, expected 'Enabled'"
 
 
-def _ask_azure(files: Any, path: str) -> Held:
+def _ask_azure(files: Any, path: str) -> ObjectLock:
     try:
         said = _of_blob(files, path, lambda blob: blob.get_blob_properties())
     except Exception as error:
@@ -93,7 +100,7 @@ def _ask_azure(files: Any, path: str) -> Held:
         raise
     policy = said.immutability_policy
     mode = _our_mode(_text(policy.policy_mode).capitalize())
-    return Held(said.size, _retention(mode, policy.expiry_time), bool(said.has_legal_hold))
+    return ObjectLock(said.size, _retention(mode, policy.expiry_time), bool(said.has_legal_hold))
 
 
 def _set_on_azure(files: Any, path: str, asked: Retention, before: Retention | None) -> None:
@@ -136,7 +143,7 @@ def _wait(files: Any, ask: Callable[[], Any]) -> Any:
     return sync(files.loop, ask)
 
 
-def _ask_gcs(files: Any, path: str) -> Held:
+def _ask_gcs(files: Any, path: str) -> ObjectLock:
     bucket, name, _ = files.split_path(path)
     said = files.call("GET", "b/{}/o/{}", bucket, name, json_out=True)
     of_object = said.get("retention") or {}
@@ -149,7 +156,7 @@ def _ask_gcs(files: Any, path: str) -> Held:
         )
     ]
     kept = [retention for retention in found if retention is not None]
-    return Held(
+    return ObjectLock(
         int(said["size"]),
         max(kept, key=lambda retention: (retention.until, retention.mode), default=None),
         bool(said.get("temporaryHold") or said.get("eventBasedHold")),
@@ -186,7 +193,7 @@ def gcs_retention(asked: Retention) -> dict[str, str]:
 
 
 def creation_options(path: UPath, retention: Retention) -> dict[str, Any]:
-    """Return what fsspec's `pipe_file` is told, on S3 or Azure, to create an object locked."""
+    """Return the options of fsspec's `pipe_file`, on S3 or Azure, to create an object locked."""
     if path.protocol in ("abfs", "abfss"):
         return {"immutability_policy": _azure_policy(retention)}
     return {
@@ -315,7 +322,7 @@ def retain(
 
 
 class StoreLocks:
-    """What a store says of an archive's files: each is asked for once in a run.
+    """A store's locks on an archive's files: each is asked for once in a run.
 
     Args:
         root: The archive's folder; no file of a local one is locked.
@@ -326,10 +333,10 @@ class StoreLocks:
     def __init__(self, root: UPath, what: str, clock: Clock | None = None) -> None:
         self._root, self._what = root, what
         self._clock = clock or utc_now
-        self._known: dict[str, Held] = {}
+        self._known: dict[str, ObjectLock] = {}
 
-    def held(self, paths: Iterable[str]) -> dict[str, Held]:
-        """Return what is said of files, relative to the archive; those that are gone are left out.
+    def held(self, paths: Iterable[str]) -> dict[str, ObjectLock]:
+        """Return the locks on files, relative to the archive; those that are gone are left out.
 
         Raises:
             Exception: Of the store's package, when it can't be asked.
@@ -343,8 +350,8 @@ class StoreLocks:
             _each(self._ask, new, self._what)
         return {path: self._known[path] for path in wanted if path in self._known}
 
-    def locked(self, paths: Iterable[str]) -> dict[str, Held]:
-        """Return which of some files the store refuses to delete now."""
+    def locked(self, paths: Iterable[str]) -> dict[str, ObjectLock]:
+        """Return the files that the store refuses to delete now."""
         if not can_lock(self._root):
             return {}
         now = self._clock()
@@ -360,11 +367,11 @@ class StoreLocks:
             if can_lock(self._root):
                 self._known[path] = _STORES[where.protocol].ask(where.fs, where.path)
             else:
-                self._known[path] = Held(int(where.stat().st_size))
+                self._known[path] = ObjectLock(int(where.stat().st_size))
 
 
 def locked_in(folder: UPath) -> Locked:
-    """Return which files of a folder, that nobody uses, the store refuses to delete or hide now.
+    """Return the unused files of a folder that the store refuses to delete or hide now.
 
     In S3's buckets that lock, a deletion hides: the locked version stays behind a marker.
     """

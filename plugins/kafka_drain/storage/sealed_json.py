@@ -20,7 +20,7 @@ _SEAL_BYTES = len(_SEAL) + 64 + len(SEALED_END)
 
 
 class SealError(ValueError):
-    """Raised when bytes differ from what was sealed."""
+    """Raised when bytes differ from the sealed ones."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""JSON documents as typed values: parsed strictly, and described by what is wrong with them.
+"""JSON documents as typed values: parsed strictly, with errors that name the problem.
 
 A document is a pydantic model, or a frozen dataclass if it has thousands of rows. Nothing is
 converted: a number as text is an error. Unknown keys are ignored by dataclasses and kept by models.
@@ -124,7 +124,7 @@ def parse_object(content: bytes) -> dict[str, Any]:
 
 
 def _wrong(error: ValidationError) -> str:
-    """Describe what is wrong with a document."""
+    """Describe the error in a document."""
     found = error.errors(include_url=False)
     missing = [_key(each["loc"]) for each in found if each["type"] == "missing"]
     if missing:

@@ -78,7 +78,7 @@ def run_backfill(
     run: str,
     replace_changed: Sequence[str] = (),
 ) -> dict[str, Any]:
-    """Drain, prove and seal what a plan says; it must have something to drain.
+    """Drain, prove and seal a plan's window; the plan must have something to drain.
 
     With force, `replace_changed` are the ranges in which the user accepts other records than the
     replaced files', as `topic:partition:start-end`.
@@ -104,7 +104,7 @@ def finish_backfill(
     run: str,
     replace_changed: Sequence[str] = (),
 ) -> Receipt:
-    """Prove what was drained, and seal it unless another run has sealed some of it in the meantime.
+    """Prove drained records, and seal them unless another run has sealed some in the meantime.
 
     Raises:
         DataLossError: When Kafka has fewer records than the files to replace, because the topic was

@@ -1,4 +1,4 @@
-"""Plan a backfill: resolve a data interval to offsets once, and drain what no receipt covers.
+"""Plan a backfill: resolve a data interval to offsets once, and drain those without a receipt.
 
     interval -> offsets           queried from Kafka once, then frozen in the window's plan.json
     minus covered by receipts     read again by each attempt, as far as the index doesn't say it
@@ -138,7 +138,7 @@ def plan_backfill(
     acknowledge_expired: Collection[str] = (),
     clock: Clock = utc_now,
 ) -> BackfillPlan:
-    """Plan what is left to drain of a data interval, without changing anything.
+    """Plan the rest of a data interval, without changing anything.
 
     Args:
         pipeline: What to drain, and to which archive.
@@ -242,7 +242,7 @@ def _asked(
     first: Mapping[TopicPartition, int],
     near: frozenset[str],
 ) -> Query:
-    """Return what of an archive a plan depends on.
+    """Return the query for the segments that a plan depends on.
 
     That is what covers the interval's offsets, or may have records of its times if Kafka has
     deleted some; and what holds the first offset after some that Kafka has deleted, whose time says

@@ -1,4 +1,4 @@
-"""Repair sealed documents: restore what the journal names, move aside what nothing names.
+"""Repair sealed documents: restore those that the journal names, move aside the others.
 
 Sealed means named: by the journal, by a later receipt, or by the window that contains compacted
 segments. A receipt that nothing names was never sealed: a power failure, or a kill on a file
@@ -14,6 +14,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime, timezone
+from enum import Enum
 
 from upath import UPath
 
@@ -22,7 +23,7 @@ from kafka_drain.archive.copies import read_copy
 from kafka_drain.archive.documents import ArchiveDocument, GenerationDocument, HeadDocument
 from kafka_drain.archive.generation import Generation, number_of
 from kafka_drain.archive.journal.digests import digest_of
-from kafka_drain.archive.journal.entries import REMOVED, lags, parse_entry
+from kafka_drain.archive.journal.entries import REMOVED, Tip, lags, parse_entry
 from kafka_drain.archive.journal.files import read_journal
 from kafka_drain.archive.journal.identity import generation_differs, identity_differs, ids_by_topic
 from kafka_drain.archive.receipts import (
@@ -41,14 +42,92 @@ from kafka_drain.storage.immutability import Retention
 from kafka_drain.storage.json_files import create_text
 from kafka_drain.storage.paths import is_local, list_folder, read_bytes, sync_folder
 from kafka_drain.storage.sealed_json import SEALED_END
-from kafka_drain.windows.repair_steps import (
-    Seen,
-    Step,
-    hash_named,
-    judge_sealed,
-    may_be_sealed_entry,
-    may_be_sealed_receipt,
-)
+
+
+class FileState(Enum):
+    """The state in which a file was found."""
+
+    SOUND = "is intact"
+    MISSING = "is missing"
+    CHANGED = "differs from what was sealed"
+    UNREADABLE = "can't be read"
+    COPIED = "is a copy of another folder"
+    OLDER = "is older than the newest entries"
+
+
+class RepairAction(Enum):
+    """The action to take."""
+
+    LEAVE = "left as it is"
+    RESTORE = "restored from its copy"
+    SET_ASIDE = "moved aside"
+    REFUSE = "to be restored by hand"
+
+
+def judge_sealed(
+    seen: FileState, *, is_named: bool, has_copy: bool, may_forget: bool
+) -> RepairAction:
+    """Return the action for a receipt, or for a document that receipts depend on.
+
+    Args:
+        seen: The state in which it was found.
+        is_named: Whether anything records that it was sealed.
+        has_copy: Whether the archive has a copy with the recorded hash.
+        may_forget: Whether the user accepts that sealed files without a copy are forgotten, and
+            nothing that is left was sealed after this one.
+    """
+    if seen is FileState.SOUND:
+        return RepairAction.LEAVE
+    if is_named and has_copy:
+        return RepairAction.RESTORE
+    if seen is FileState.UNREADABLE and (may_forget or not is_named):
+        return RepairAction.SET_ASIDE
+    # A missing or changed file is forgotten when the journal is recreated.
+    return RepairAction.REFUSE if is_named and not may_forget else RepairAction.LEAVE
+
+
+def may_be_sealed_entry(number: int, *, known: int, has_head: bool) -> bool:
+    """Return whether anything may refer to the journal's newest entry, which can't be read.
+
+    Args:
+        known: Highest number of entries in journal.json, or at the sealing of a receipt.
+        has_head: Whether there is a journal.json; without one, there can't be more than one entry.
+    """
+    return known >= number or (not has_head and number > 1)
+
+
+def may_be_sealed_receipt(
+    name: str, tip: Tip | None, *, is_followed: bool, is_open: bool, is_sure: bool
+) -> bool:
+    """Return whether a generation's receipt may have been sealed even if nothing has its hash.
+
+    Args:
+        name: The receipt.
+        tip: The generation's newest receipt in the journal; None if that names none.
+        is_followed: Whether a later receipt can be read.
+        is_open: Whether drains append to the generation: then its batches can be sealed again.
+        is_sure: Whether the journal names everything that was sealed.
+    """
+    return is_followed or (tip is not None and name < tip.name) or not (is_open and is_sure)
+
+
+def hash_named(
+    name: str, tip: Tip | None, following: tuple[str, str | None], by_window: str | None
+) -> str | None:
+    """Return the hash that a generation's receipt must have; None if nothing records it.
+
+    Args:
+        name: The receipt.
+        tip: The generation's newest receipt in the journal; None if that names none.
+        following: The predecessor that the next receipt refers to, and its hash.
+        by_window: The hash in the receipt of a window that contains what was compacted.
+    """
+    if tip is not None and tip.name == name:
+        return tip.sha256
+    if following[0] == name and following[1] is not None:
+        return following[1]
+    return by_window
+
 
 # Each fix can reveal further damage: below a journal entry, or before a receipt.
 ROUNDS = 5
@@ -56,7 +135,7 @@ ROUNDS = 5
 
 @dataclass(frozen=True, slots=True)
 class DocumentRepair:
-    """A damaged file and what to do about it.
+    """A damaged file and the action for it.
 
     Attributes:
         where: The file, relative to the archive.
@@ -68,23 +147,23 @@ class DocumentRepair:
     """
 
     where: str
-    seen: Seen
-    step: Step
+    seen: FileState
+    step: RepairAction
     is_named: bool
     content: bytes = b""
     way_out: str = ""
 
     def line(self, root: UPath) -> Line:
         """Return a line of text for the user."""
-        level = Level.ERROR if self.step is Step.REFUSE else Level.PLAIN
+        level = Level.ERROR if self.step is RepairAction.REFUSE else Level.PLAIN
         return Line(f"repair {root}: {self}", level)
 
     def __str__(self) -> str:
         told = f"{self.where} {self.seen.value}"
-        if self.step is Step.RESTORE:
-            source = "the newest entry" if self.seen is Seen.OLDER else "its copy"
+        if self.step is RepairAction.RESTORE:
+            source = "the newest entry" if self.seen is FileState.OLDER else "its copy"
             return f"{told}: restores it from {source}"
-        if self.step is Step.SET_ASIDE:
+        if self.step is RepairAction.SET_ASIDE:
             why = "its seal is forgotten" if self.is_named else "nothing names it"
             return f"{told}, and {why}: moves it aside"
         return f"can't fix: {told}; {self.way_out or 'restore it from a copy'}"
@@ -92,7 +171,7 @@ class DocumentRepair:
 
 @dataclass(frozen=True)
 class DocumentRepairPlan:
-    """What a repair does about damaged sealed documents.
+    """The actions of a repair for damaged sealed documents.
 
     Attributes:
         repairs: The action for each damaged file.
@@ -104,7 +183,7 @@ class DocumentRepairPlan:
     @property
     def to_do(self) -> list[DocumentRepair]:
         """The actions that a repair can take."""
-        return [repair for repair in self.repairs if repair.step is not Step.REFUSE]
+        return [repair for repair in self.repairs if repair.step is not RepairAction.REFUSE]
 
     def lines(self) -> list[Line]:
         """Return the actions as lines of text for the user."""
@@ -147,9 +226,9 @@ def repair_documents(root: UPath, *, forget: bool = False) -> None:
 
 def _carry_out(root: UPath, repair: DocumentRepair) -> None:
     path = root / repair.where
-    if repair.seen is not Seen.MISSING:
+    if repair.seen is not FileState.MISSING:
         say(f"repair {root}: renamed {repair.where} to {_set_aside(path, repair.seen)}")
-    if repair.step is not Step.RESTORE:
+    if repair.step is not RepairAction.RESTORE:
         return
     retention = _retention(root) if _is_receipt(repair.where) else None
     if not create_text(path, repair.content.decode("utf-8"), retention):
@@ -157,7 +236,7 @@ def _carry_out(root: UPath, repair: DocumentRepair) -> None:
 
 
 def _copied(folder: str) -> DocumentRepair:
-    return DocumentRepair(folder, Seen.COPIED, Step.SET_ASIDE, is_named=False)
+    return DocumentRepair(folder, FileState.COPIED, RepairAction.SET_ASIDE, is_named=False)
 
 
 def _is_receipt(where: str) -> bool:
@@ -174,13 +253,13 @@ def _retention(root: UPath) -> Retention | None:
     return None if locks is None else locks.from_now(utc_now())
 
 
-def _set_aside(path: UPath, seen: Seen) -> str:
+def _set_aside(path: UPath, seen: FileState) -> str:
     """Rename a file so that it isn't taken for a receipt or document; return the new name."""
-    kinds = {Seen.UNREADABLE: "torn", Seen.COPIED: "copy"}
+    kinds = {FileState.UNREADABLE: "torn", FileState.COPIED: "copy"}
     kind = kinds.get(seen, "changed")
     name = f".{path.name}.{kind}-{datetime.now(timezone.utc):%Y%m%dT%H%M%S.%fZ}"
     # A folder that contains only hidden files counts as never started. Receipts stay visible.
-    if seen is not Seen.COPIED and path.name not in ("generation.json", "plan.json"):
+    if seen is not FileState.COPIED and path.name not in ("generation.json", "plan.json"):
         name = name.removeprefix(".")
     aside = path.with_name(name)
     try:
@@ -188,7 +267,7 @@ def _set_aside(path: UPath, seen: Seen) -> str:
             os.rename(str(path), str(aside))
             sync_folder(path.parent)
         else:
-            path.fs.mv(path.path, aside.path, recursive=seen is Seen.COPIED)
+            path.fs.mv(path.path, aside.path, recursive=seen is FileState.COPIED)
     except OSError as error:
         raise ArchiveError(
             f"{path} can't be renamed: {error.strerror or error}; check that this user has write "
@@ -213,7 +292,7 @@ class _Look:
     def look(self) -> list[DocumentRepair]:
         """Return the damaged files."""
         torn = self._torn_entry()
-        if torn is not None and torn.step is Step.SET_ASIDE:
+        if torn is not None and torn.step is RepairAction.SET_ASIDE:
             # What the entries below it name only shows once it is moved aside.
             return [torn]
         if (head := self._older_head()) is not None:
@@ -245,7 +324,7 @@ class _Look:
             return None
         renewed = HeadDocument(entries=journal.newest, sha256=journal.sha256).content()
         content = json.dumps(renewed, indent=2).encode()
-        return DocumentRepair("journal.json", Seen.OLDER, Step.RESTORE, True, content)
+        return DocumentRepair("journal.json", FileState.OLDER, RepairAction.RESTORE, True, content)
 
     def _copied_generations(self) -> Iterator[DocumentRepair]:
         """Find folders that by their generation.json are a copy of another one's."""
@@ -295,9 +374,9 @@ class _Look:
             known = max([head.entries if head else 0, *self._entries_known()])
             is_named = may_be_sealed_entry(newest, known=known, has_head=head is not None)
             step = judge_sealed(
-                Seen.UNREADABLE, is_named=is_named, has_copy=False, may_forget=False
+                FileState.UNREADABLE, is_named=is_named, has_copy=False, may_forget=False
             )
-            return DocumentRepair(where, Seen.UNREADABLE, step, is_named)
+            return DocumentRepair(where, FileState.UNREADABLE, step, is_named)
         return None
 
     def _entries_known(self) -> list[int]:
@@ -431,36 +510,36 @@ class _Look:
         """
         content = _read(self._root / where)
         seen = self._see(where, content, sha256)
-        if seen is Seen.SOUND:
+        if seen is FileState.SOUND:
             return content
         copy = read_copy(self._root, where) if sha256 is not None else None
         step = judge_sealed(
             seen,
-            is_named=sha256 is not None or (seen is Seen.UNREADABLE and is_suspected),
-            has_copy=self._see(where, copy, sha256) is Seen.SOUND,
+            is_named=sha256 is not None or (seen is FileState.UNREADABLE and is_suspected),
+            has_copy=self._see(where, copy, sha256) is FileState.SOUND,
             # A different document that can be read counts from then on.
-            may_forget=may_forget or (self._forget and seen is Seen.CHANGED),
+            may_forget=may_forget or (self._forget and seen is FileState.CHANGED),
         )
-        if step is not Step.LEAVE:
+        if step is not RepairAction.LEAVE:
             is_named = sha256 is not None or is_suspected
             self._repairs.append(DocumentRepair(where, seen, step, is_named, copy or b"", way_out))
-        if step is Step.RESTORE:
+        if step is RepairAction.RESTORE:
             return copy
-        return content if seen is Seen.CHANGED else None
+        return content if seen is FileState.CHANGED else None
 
-    def _see(self, where: str, content: bytes | None, sha256: str | None) -> Seen:
-        """Return the state of a file, also by what its digest doesn't cover."""
+    def _see(self, where: str, content: bytes | None, sha256: str | None) -> FileState:
+        """Return the state of a file, including the parts that its digest doesn't cover."""
         seen = _see(where, content, sha256)
-        if content is None or seen is not Seen.SOUND:
+        if content is None or seen is not FileState.SOUND:
             return seen
         try:
             differs = self._differs(where, content)
         except ArchiveError:
-            return Seen.UNREADABLE
-        return Seen.CHANGED if differs else Seen.SOUND
+            return FileState.UNREADABLE
+        return FileState.CHANGED if differs else FileState.SOUND
 
     def _differs(self, where: str, content: bytes) -> str:
-        """Describe how a document contradicts receipts, in what its digest doesn't cover.
+        """Describe how a document contradicts receipts in the parts that its digest doesn't cover.
 
         Raises:
             ArchiveError: When it can't be read.
@@ -504,15 +583,15 @@ class _Look:
             yield newest.topics if newest else {}, opened
 
 
-def _see(where: str, content: bytes | None, sha256: str | None) -> Seen:
+def _see(where: str, content: bytes | None, sha256: str | None) -> FileState:
     """Return the state of a file whose hash must be `sha256`; None accepts any hash."""
     if content is None:
-        return Seen.MISSING
+        return FileState.MISSING
     try:
         found = digest_of(where, content)
     except ValueError:
-        return Seen.UNREADABLE
-    return Seen.SOUND if sha256 in (None, found) else Seen.CHANGED
+        return FileState.UNREADABLE
+    return FileState.SOUND if sha256 in (None, found) else FileState.CHANGED
 
 
 def _read(path: UPath) -> bytes | None:

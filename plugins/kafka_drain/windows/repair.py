@@ -42,7 +42,7 @@ from kafka_drain.windows.window_jobs import finish_window, open_window, prepare_
 
 @dataclass(frozen=True)
 class RepairRequest:
-    """What to repair.
+    """A request for a repair.
 
     Attributes:
         cluster: The Kafka cluster that it was drained from.
@@ -62,7 +62,7 @@ class RepairRequest:
     new_journal: bool = False
 
     def validate(self, *, writes: bool) -> Report:
-        """Validate the archive; seal what is proven if `writes`."""
+        """Validate the archive; seal proven segments if `writes`."""
         return validate_archive(
             self.archive,
             self.cluster,
@@ -74,7 +74,7 @@ class RepairRequest:
 
 @dataclass(frozen=True)
 class RepairPreview:
-    """What a repair would do.
+    """A preview of a repair.
 
     Attributes:
         documents: What it does about damaged sealed documents.
@@ -94,7 +94,7 @@ class RepairPreview:
 
 
 def preview_repair(request: RepairRequest) -> RepairPreview:
-    """Find out what a repair would do, and say it, without changing anything.
+    """Preview a repair, and print it, without changing anything.
 
     Raises:
         KafkaDrainError: When the archive can't be validated, and no document can be restored.
@@ -120,7 +120,7 @@ def preview_repair(request: RepairRequest) -> RepairPreview:
 def run_repair(
     request: RepairRequest, pipeline: Callable[[], Pipeline], runner: SparkRunner, *, run: str
 ) -> Report:
-    """Restore, rebuild and drain what can be repaired, and validate the result.
+    """Restore, rebuild and drain everything that can be repaired, and validate the result.
 
     Args:
         request: What to repair.

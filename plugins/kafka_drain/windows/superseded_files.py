@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 
 from upath import UPath
 
 from kafka_drain.archive.archive import Archive
-from kafka_drain.archive.fold import WindowKind
+from kafka_drain.archive.fold import WindowKind, owner_of
 from kafka_drain.archive.generation import Generation, list_data_files
 from kafka_drain.archive.snapshot import Snapshot, SnapshotWindow
 from kafka_drain.archive.soundness import refuse_unsound
 from kafka_drain.clock import utc_now
-from kafka_drain.errors import DataFileError, KeyUnavailableError
+from kafka_drain.errors import DataFileError, KeyUnavailableError, ManifestInvalidError
+from kafka_drain.findings import Finding
 from kafka_drain.output import Level, Line, say
 from kafka_drain.progress import Progress, Ticker
 from kafka_drain.proof.replacement import NAMED, Replacement
@@ -22,7 +23,6 @@ from kafka_drain.republish.planning.runs import RepublishRun, list_runs
 from kafka_drain.storage.immutability import Locked
 from kafka_drain.storage.object_retention import StoreLocks, can_lock, locked_in
 from kafka_drain.storage.paths import has_folders, is_local
-from kafka_drain.windows.removal import removable
 
 
 def remove_unsealed(archive: Archive) -> None:
@@ -156,7 +156,7 @@ def still_locked(
     there: Collection[str] | None = None,
     among: Collection[str] | None = None,
 ) -> Locked:
-    """Return which superseded files the store still keeps, and until when.
+    """Return the superseded files that the store still keeps, and until when.
 
     Args:
         locks: What the store locks.
@@ -170,7 +170,7 @@ def still_locked(
 
 
 def _there(archive: Archive, paths: Collection[str]) -> frozenset[str]:
-    """Return which of the given data files exist."""
+    """Return the given data files that exist."""
     if is_local(archive.root):
         return frozenset(path for path in paths if (archive.root / path).is_file())
         # One listing of an object store, instead of one request for each file that ever existed.
@@ -208,3 +208,42 @@ def _remove_empty(folder: UPath) -> bool:
         else:
             is_empty = False
     return is_empty
+
+
+def removable(
+    free: Collection[str], needed: Collection[str], damage: Mapping[str, Sequence[Finding]]
+) -> list[str]:
+    """Return the superseded files that may be removed.
+
+    Args:
+        free: The superseded files that exist and that their store doesn't lock.
+        needed: Files of republishes that may be resumed; these stay for now.
+        damage: By window that readers depend on, how its files differ from what was sealed.
+
+    Raises:
+        ManifestInvalidError: When a window's files don't match what was sealed: the superseded
+            files may be the only copy.
+    """
+    for key, found in damage.items():
+        if found:
+            raise ManifestInvalidError(
+                f"window {key} differs from what was sealed: {'; '.join(map(str, found[:5]))}; "
+                "nothing was removed"
+            )
+    return sorted(set(free) - set(needed))
+
+
+def held_before(paths: Collection[str], replaced: Mapping[str, Collection[str]]) -> frozenset[str]:
+    """Return files, and all files that held their records before and that their windows replaced.
+
+    Args:
+        paths: The files.
+        replaced: By the folder of a window, the files that it replaces.
+    """
+    found: set[str] = set()
+    asked = set(paths)
+    while asked:
+        found |= asked
+        owners = {owner_of(path) for path in asked}
+        asked = {path for owner in owners for path in replaced.get(owner, ())} - found
+    return frozenset(found)

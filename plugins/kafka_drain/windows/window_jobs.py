@@ -1,4 +1,4 @@
-"""The caller's side of a window: plan it, write its spec, prove and seal what Spark drained.
+"""The caller's side of a window: plan it, write its spec, prove and seal Spark's result.
 
 Each attempt writes to its own folder: an attempt presumed dead can't change anything that a later
 one has sealed.
@@ -63,8 +63,8 @@ from kafka_drain.proof.sealing import Identity, seal_window
 from kafka_drain.proof.topic_ids import refuse_other_incarnations
 from kafka_drain.proof.window_checks import refuse_fewer
 from kafka_drain.schemas.decoding import frozen_values
-from kafka_drain.spark.errors import too_far_records, unread_partitions
 from kafka_drain.spark.job import SparkJob
+from kafka_drain.spark.job_errors import too_far_records, unread_partitions
 from kafka_drain.spark.job_spec import WindowSpec, read_result
 from kafka_drain.spark.poll_sizes import poll_options, records_polled
 from kafka_drain.spark.submit import for_offsets, kafka_options, prepare_application
@@ -292,7 +292,7 @@ def _erased(snapshot: Snapshot, ranges: Ranges) -> dict[TopicPartition, list[Off
 
 
 def _selected(ranges: Ranges) -> list[dict[str, Any]]:
-    """Return the offsets to select from what is read; none if exactly these are read."""
+    """Return the offsets to select among those that are read; none if they are the same."""
     is_exact = all(len(rs) == 1 for rs in ranges.values())
     return [] if is_exact else range_rows(ranges)
 
@@ -306,7 +306,7 @@ def finish_window(
     acknowledged: Sequence[str] = (),
     replace_changed: Sequence[str] = (),
 ) -> Receipt:
-    """Prove what Spark drained to a window, and seal it; see `prove_window` for the arguments.
+    """Prove Spark's result for a window, and seal it; see `prove_window` for the arguments.
 
     Raises:
         LockedError: When another window has replaced a file in the meantime; plan again.
@@ -317,7 +317,7 @@ def finish_window(
 
 
 def seal_superseding(archive: Archive, window: Window, receipt: Receipt, *, run: str) -> Receipt:
-    """Take the lease of `windows`, and seal a window; raises what `seal_proven` raises."""
+    """Take the lease of `windows`, and seal a window; raises the errors of `seal_proven`."""
     with wait_for_lease(archive.root / "windows", run=run):
         return seal_proven(archive, window, receipt)
 
@@ -345,7 +345,7 @@ def seal_proven(archive: Archive, window: Window, receipt: Receipt) -> Receipt:
 
 
 def refuse_taken(snapshot: Snapshot, receipt: Receipt) -> SealedState:
-    """Refuse a window that would hold what another segment holds, unless it is sealed already.
+    """Refuse a window with offsets of another segment, unless it is sealed already.
 
     Changes nothing.
 
@@ -365,7 +365,7 @@ def refuse_taken(snapshot: Snapshot, receipt: Receipt) -> SealedState:
 
 
 def _claimed(receipt: Receipt) -> Query:
-    """Return what of an archive decides whether a window may be sealed.
+    """Return the query for the segments that decide whether a window may be sealed.
 
     That is the window itself, what covers some of its offsets, the owners of the files that it
     replaces, and whoever else replaces files of all these.
@@ -422,7 +422,7 @@ def prove_window(
     replace_changed: Sequence[str] = (),
     way_out: str = "",
 ) -> Receipt:
-    """Prove what Spark drained to a window, and return its receipt without writing it.
+    """Prove Spark's result for a window, and return its receipt without writing it.
 
     If it replaces files, each of their records must be in it, with the same content.
 
@@ -493,7 +493,7 @@ def _compared(
     accepted: Ranges,
     way_out: str,
 ) -> Receipt:
-    """Compare a window's records with those of the files that it replaces, and note what differs.
+    """Compare a window's records with those of the files that it replaces, and note differences.
 
     Raises:
         DataLossError: When a record differs that the user hasn't accepted.
@@ -536,7 +536,7 @@ def _refuse_other_incarnations(job: WindowJob, cluster: KafkaCluster, identity: 
 
 
 def read_written(job: WindowJob) -> tuple[dict[str, Any], list[CommittedFile], list[Finding]]:
-    """Read what Spark wrote to a window.
+    """Read the files that Spark wrote to a window.
 
     Args:
         job: The finished job.
@@ -569,7 +569,7 @@ def read_written(job: WindowJob) -> tuple[dict[str, Any], list[CommittedFile], l
 def _check_content(
     window: Window, result: Mapping[str, Any], files: Sequence[CommittedFile]
 ) -> list[Finding]:
-    """Compare the records in a window's files with what Spark read."""
+    """Compare the records in a window's files with those that Spark read."""
     if locked := [file for file in files if file.locked]:
         detail = f"{len(locked):,} files couldn't be compared: {locked[0].locked}"
         return [Finding(Reason.KEY_UNAVAILABLE, window.name, detail)]

@@ -138,14 +138,14 @@ def _newest(events: Sequence[Any]) -> datetime | None:
 
 
 def refuse_lost(context: Any, pipeline: Pipeline, new_archive: bool | str) -> None:
-    """Refuse a drain that would begin an archive where Airflow knows of one; see `first_drain`.
+    """Refuse a drain that would begin an archive where Airflow knows of one.
 
     Raises:
         ArchiveError: Says what to check.
         ConfigError: If `new_archive` is neither true nor false.
     """
     from kafka_drain.archive.archive import Archive
-    from kafka_drain.drain.first_drain import refuse_lost_archive
+    from kafka_drain.drain.preflight import refuse_lost_archive
     from kafka_drain.storage.paths import require_reachable
 
     archive = Archive.at(pipeline.archive)

@@ -12,7 +12,7 @@ from kafka_drain_airflow.connections import is_true
 from kafka_drain_airflow.operators.spark_job import SparkJobOperator
 
 if TYPE_CHECKING:
-    from kafka_drain.archive.frozen_plan import Decision, FrozenPlan
+    from kafka_drain.archive.frozen_plan import FrozenPlan, PlanDecision
 
 
 class ApplyOperator(SparkJobOperator):
@@ -95,11 +95,11 @@ class ApplyOperator(SparkJobOperator):
             say(line)
         say(f"dry run: nothing was changed; set plan_id {frozen.id} and apply to apply it")
 
-    def carries_out(self, frozen: FrozenPlan, decision: Decision) -> bool:
+    def carries_out(self, frozen: FrozenPlan, decision: PlanDecision) -> bool:
         """Return whether to carry out a frozen plan; log the reason if it isn't."""
-        from kafka_drain.archive.frozen_plan import Decision
+        from kafka_drain.archive.frozen_plan import PlanDecision
 
-        if decision is Decision.DO_NOTHING:
+        if decision is PlanDecision.DO_NOTHING:
             say(f"plan {frozen.id} has been carried out already; nothing was changed")
             return False
         if not self.applies():

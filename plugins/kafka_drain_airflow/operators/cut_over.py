@@ -56,14 +56,14 @@ class CutOverOperator(SparkJobOperator):
             KafkaUnavailableError: If a cluster doesn't answer; a retry may help.
         """
         from kafka_drain.cut_over.run import summary
-        from kafka_drain.cut_over.steps import BACK, Step
+        from kafka_drain.cut_over.steps import BACK, CutOverStep
 
         with self._cut_over(str(context.get("run_id"))) as (cut_over, engines):
             if self.step == BACK:
                 document = cut_over.go_back(apply=True)
                 assert document is not None
             else:
-                document = cut_over.take(Step(self.step), engines)
+                document = cut_over.take(CutOverStep(self.step), engines)
         return _summary(document) | {"saw": summary(document)}
 
     @contextmanager

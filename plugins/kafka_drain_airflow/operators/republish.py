@@ -137,7 +137,7 @@ class RepublishToKafkaOperator(ApplyOperator):
         from kafka_drain.archive.archive import Archive
         from kafka_drain.clock import utc_now
         from kafka_drain.republish.engines.select import Engines
-        from kafka_drain.republish.evidence import sign_run
+        from kafka_drain.republish.run import sign_run
         from kafka_drain.spark.job import private_folder
         from kafka_drain_airflow.observability.metrics import tell_republish
 

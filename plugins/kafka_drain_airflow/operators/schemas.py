@@ -135,7 +135,7 @@ class CheckDecodingOperator(SparkJobOperator):
             TransientError: If the target can't be read to the end.
         """
         from kafka_drain.archive.archive import Archive
-        from kafka_drain.republish.verifying.decoding import check_run
+        from kafka_drain.republish.verifying.decoding_check import check_run
 
         run = self.republished
         if "verification" not in run or not run.get("schema_ids"):

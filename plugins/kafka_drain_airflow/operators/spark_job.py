@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from airflow.providers.openlineage.extractors import OperatorLineage
 
     from kafka_drain.spark.client_mode import SparkProcess
-    from kafka_drain.spark.engine import FindingRunner, Found
+    from kafka_drain.spark.engine import FindingRunner, StartedApplication
     from kafka_drain.spark.submit import SparkApplication
     from kafka_drain_airflow.observability.lineage import Lineage
 
@@ -89,7 +89,7 @@ class SparkJobOperator(PipelineOperator):
         self.log.info("%s runs on %s", application.name, master)
         engine(application)
 
-    def find_application(self, application: SparkApplication) -> Found | None:
+    def find_application(self, application: SparkApplication) -> StartedApplication | None:
         """Return the application that an earlier try of this task started, if it can be found.
 
         Raises:

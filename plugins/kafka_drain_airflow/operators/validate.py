@@ -130,9 +130,7 @@ class ValidateManifestOperator(SparkJobOperator):
         from kafka_drain.archive.archive import Archive
         from kafka_drain.clock import utc_now
         from kafka_drain.errors import KafkaUnavailableError
-        from kafka_drain.events.published import begin_publication
-        from kafka_drain.events.sealed_summary import sealed_summary
-        from kafka_drain.events.segment_events import segment_events
+        from kafka_drain.events import begin_publication, sealed_summary, segment_events
         from kafka_drain.proof.alerts import alerts_of
         from kafka_drain.proof.cluster_capture import describe_with
         from kafka_drain.proof.executor_reading import read_by_spark
@@ -262,9 +260,12 @@ class ValidateManifestOperator(SparkJobOperator):
     def _validate_window(
         self, cluster: KafkaCluster, interval: Interval, context: Context
     ) -> dict[str, Any]:
-        from kafka_drain.events.published import note_windows, unpublished_windows
-        from kafka_drain.events.sealed_summary import sealed_summary
-        from kafka_drain.events.segment_events import segment_events
+        from kafka_drain.events import (
+            note_windows,
+            sealed_summary,
+            segment_events,
+            unpublished_windows,
+        )
         from kafka_drain.windows.backfill import refuse_incomplete, sealed_windows
         from kafka_drain.windows.backfill_plan import plan_backfill
 

@@ -12,9 +12,9 @@ import pytest
 from kafka_drain.archive.frozen_plan import (
     CHARACTERS,
     ROWS,
-    Decision,
     FrozenPlan,
-    State,
+    PlanDecision,
+    PlanState,
     bullets,
     decide,
     expiry,
@@ -27,16 +27,16 @@ from kafka_drain.storage.sealed_json import SealError, check_seal
 from tests.tables import each_of
 
 NOW = datetime(2026, 1, 1, 12, tzinfo=timezone.utc)
-NEW, STARTED, DONE = State.NEW, State.STARTED, State.DONE
+NEW, STARTED, DONE = PlanState.NEW, PlanState.STARTED, PlanState.DONE
 
 #: Own, state, expired, changed, and the decision; None is either.
-RULES: list[tuple[bool, State | None, bool | None, bool | None, Decision]] = [
-    (False, None, None, None, Decision.REFUSE_OTHER),
-    (True, DONE, None, None, Decision.DO_NOTHING),
-    (True, STARTED, None, None, Decision.RESUME),
-    (True, NEW, True, None, Decision.REFUSE_EXPIRED),
-    (True, NEW, False, True, Decision.REFUSE_CHANGED),
-    (True, NEW, False, False, Decision.RUN),
+RULES: list[tuple[bool, PlanState | None, bool | None, bool | None, PlanDecision]] = [
+    (False, None, None, None, PlanDecision.REFUSE_OTHER),
+    (True, DONE, None, None, PlanDecision.DO_NOTHING),
+    (True, STARTED, None, None, PlanDecision.RESUME),
+    (True, NEW, True, None, PlanDecision.REFUSE_EXPIRED),
+    (True, NEW, False, True, PlanDecision.REFUSE_CHANGED),
+    (True, NEW, False, False, PlanDecision.RUN),
 ]
 
 
@@ -58,10 +58,10 @@ def frozen(**changes: Any) -> FrozenPlan:
 
 
 @each_of("own", [False, True])
-@each_of("state", list(State))
+@each_of("state", list(PlanState))
 @each_of("expired", [False, True])
 @each_of("changed", [False, True])
-def test_decide(own: bool, state: State, expired: bool, changed: bool) -> None:
+def test_decide(own: bool, state: PlanState, expired: bool, changed: bool) -> None:
     """Every combination has exactly one decision, and only a new, own, same one in time runs."""
     case = (own, state, expired, changed)
     [expected] = {
@@ -79,12 +79,12 @@ HERE: dict[str, Any] = {"kind": "republish", "pipeline": "flights", "archive_id"
 @pytest.mark.parametrize(
     ("state", "changes", "decision"),
     [
-        (NEW, [], Decision.RUN),
-        (STARTED, ["2 files were replaced"], Decision.RESUME),
-        (DONE, ["2 files were replaced"], Decision.DO_NOTHING),
+        (NEW, [], PlanDecision.RUN),
+        (STARTED, ["2 files were replaced"], PlanDecision.RESUME),
+        (DONE, ["2 files were replaced"], PlanDecision.DO_NOTHING),
     ],
 )
-def test_proceed(state: State, changes: list[str], decision: Decision) -> None:
+def test_proceed(state: PlanState, changes: list[str], decision: PlanDecision) -> None:
     """What isn't refused is told apart."""
     assert frozen().proceed(state, **HERE, changes=changes) is decision
 
@@ -208,9 +208,9 @@ def test_bullets_bounded() -> None:
 
 def test_decide_is_total() -> None:
     """The table has a row for each combination."""
-    cases = list(product([False, True], State, [False, True], [False, True]))
+    cases = list(product([False, True], PlanState, [False, True], [False, True]))
 
     assert len(cases) == 24
     assert {decide(s, is_own=o, is_expired=e, is_changed=c) for o, s, e, c in cases} == set(
-        Decision
+        PlanDecision
     )

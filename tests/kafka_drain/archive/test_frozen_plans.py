@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from upath import UPath
 
-from kafka_drain.archive.frozen_plan import State
+from kafka_drain.archive.frozen_plan import PlanState
 from kafka_drain.archive.frozen_plans import (
     KEPT,
     carrying_out,
@@ -34,7 +34,7 @@ def test_freeze_read(root: UPath) -> None:
     assert freeze(root, frozen(sha256=""), NOW) == plan
     assert list_plans(root) == [plan.id]
     assert read_plan(root, f" {plan.id}\n") == plan
-    assert state_of(root, plan.id) is State.NEW
+    assert state_of(root, plan.id) is PlanState.NEW
 
 
 @pytest.mark.parametrize(
@@ -78,10 +78,10 @@ def test_carrying_out(root: UPath) -> None:
 
     with pytest.raises(ZeroDivisionError), carrying_out(root, plan, "first"):
         raise ZeroDivisionError
-    assert state_of(root, plan.id) is State.STARTED
+    assert state_of(root, plan.id) is PlanState.STARTED
     with carrying_out(root, plan, "second"):
-        assert state_of(root, plan.id) is State.STARTED
-    assert state_of(root, plan.id) is State.DONE
+        assert state_of(root, plan.id) is PlanState.STARTED
+    assert state_of(root, plan.id) is PlanState.DONE
     assert '"run": "first"' in (root / "plans" / f"{plan.id}.started.json").read_text()
     assert '"run": "second"' in (root / "plans" / f"{plan.id}.done.json").read_text()
 

@@ -28,7 +28,7 @@ from kafka_drain.data_files.file_offsets import CommittedFile
 from kafka_drain.data_files.reader import read_offsets, topic_of
 from kafka_drain.findings import errors, summary
 from kafka_drain.offsets import OffsetRange, TopicPartition
-from kafka_drain.proof.note_files import write_notes
+from kafka_drain.proof.fingerprints import write_notes
 from kafka_drain.proof.sealing import Identity, seal_window
 from kafka_drain.proof.validation import validate_archive
 from kafka_drain.storage.json_files import write_document

@@ -15,17 +15,17 @@ from kafka_drain.archive import index as module
 from kafka_drain.archive.fold import WindowKind, owner_of
 from kafka_drain.archive.generation_summary import SummaryRow
 from kafka_drain.archive.index import (
-    GenerationRow,
     Index,
+    IndexedGeneration,
+    IndexedPartition,
+    IndexedTopic,
+    IndexedWindow,
     IndexFileError,
     NewGeneration,
     NewWindow,
     OtherIndexError,
-    PartitionRow,
     Query,
     Skipped,
-    TopicRow,
-    WindowRow,
     bounds_of,
     chunk_of_turn,
     chunks,
@@ -66,7 +66,7 @@ def generation(
 ) -> Any:
     """A generation's row."""
     newest = "000000000002.json", f"{number:064x}", "d", "2026-01-01T00:00:00.000+00:00"
-    return GenerationRow(number, 3, *newest, 7, 5, files, 9, False, first, last, held)
+    return IndexedGeneration(number, 3, *newest, 7, 5, files, 9, False, first, last, held)
 
 
 def window(
@@ -78,11 +78,11 @@ def window(
     times: tuple[int | None, int | None] = (10, 20),
     size: int = 100,
     held: Mapping[str, str] | None = None,
-) -> WindowRow:
+) -> IndexedWindow:
     """A window's row."""
     sealed_at = "2026-01-01T00:00:00.000+00:00"
     counts = 7, 5, files, 9
-    return WindowRow(
+    return IndexedWindow(
         key,
         kind.value,
         f"r{key}",
@@ -96,11 +96,11 @@ def window(
     )
 
 
-PARTITION = PartitionRow("t", "id", 0, 0, 100, 50, {"expired": 2}, ((0, 100),))
+PARTITION = IndexedPartition("t", "id", 0, 0, 100, 50, {"expired": 2}, ((0, 100),))
 INDEX = Index(
     generations=(generation(1), generation(2, first=30, last=40)),
     windows=(window("a"), window("b", {"generations/0002": 2}, times=(30, 40))),
-    topics=(TopicRow("t", "id", 1),),
+    topics=(IndexedTopic("t", "id", 1),),
     ids={"t": ("id",)},
     partitions=(PARTITION,),
     files=4,
@@ -582,7 +582,7 @@ def test_index_touched(offsets: Any, touched: bool) -> None:
         ),
     ],
 )
-def test_suffices(partition: PartitionRow, query: Query, decided: bool) -> None:
+def test_suffices(partition: IndexedPartition, query: Query, decided: bool) -> None:
     """Where the index doesn't say enough, everything is read."""
     assert suffices(replace(INDEX, partitions=(partition,)), query) is decided
 
@@ -646,11 +646,11 @@ def test_generation_row_times(rows: list[SummaryRow], times: tuple[int | None, i
         files_so_far=FileSet(5, 60),
     )
 
-    found = GenerationRow.of(4, newest, "digest", rows)
+    found = IndexedGeneration.of(4, newest, "digest", rows)
 
     newest = "000000000003.json", "s", "digest", "2026-01-01T00:00:00.000+00:00"
     totals = len(rows), len(rows), 5, 60, False
-    assert found == GenerationRow(7, 4, *newest, *totals, *times, {"t": "0:0-10"})
+    assert found == IndexedGeneration(7, 4, *newest, *totals, *times, {"t": "0:0-10"})
 
 
 def test_generation_row_unknown() -> None:
@@ -659,9 +659,9 @@ def test_generation_row_unknown() -> None:
     known = row(1, 5, 9)
     unknown = replace(known, unknown_content=True)
 
-    assert GenerationRow.of(2, newest, "d", [known, unknown]).unknown_content
-    assert GenerationRow.of(2, receipt(), "d", []).generation == 0
-    assert not GenerationRow.of(2, newest, "d", [known, known]).unknown_content
+    assert IndexedGeneration.of(2, newest, "d", [known, unknown]).unknown_content
+    assert IndexedGeneration.of(2, receipt(), "d", []).generation == 0
+    assert not IndexedGeneration.of(2, newest, "d", [known, known]).unknown_content
 
 
 @pytest.mark.parametrize(("files", "held"), [(0, False), (1, True)])
@@ -682,13 +682,13 @@ def new_generation(number: int, start: int, end: int, topics: Mapping[str, str] 
         topics=topics,
         files_so_far=FileSet(2, 20),
     )
-    return NewGeneration(GenerationRow.of(1, newest, "d", ()), newest, topics)
+    return NewGeneration(IndexedGeneration.of(1, newest, "d", ()), newest, topics)
 
 
 def new_window(key: str, start: int, end: int, replaced: Mapping[str, Any] | None = None) -> Any:
     """A window with one partition, and a file."""
     sealed = receipt(key, [part(start, end)], files=1)
-    return NewWindow(WindowRow.of(sealed, WindowKind.COMPACTION, "p", 10), sealed, replaced)
+    return NewWindow(IndexedWindow.of(sealed, WindowKind.COMPACTION, "p", 10), sealed, replaced)
 
 
 GONE = {"files": 3, "bytes": 20, "records": [{"topic": "t", "partition": 0, "records": 3}]}
@@ -702,7 +702,7 @@ def test_plus_sums() -> None:
     )
 
     assert found.partitions == (
-        PartitionRow("t", "id", 0, 2, 20, 4 + 9 + 5 - 3 + 2, {"expired": 2}, ((2, 4), (5, 20))),
+        IndexedPartition("t", "id", 0, 2, 20, 4 + 9 + 5 - 3 + 2, {"expired": 2}, ((2, 4), (5, 20))),
     )
     assert (found.files, found.file_bytes) == (2 + 2 + 1 + 1 - 3, 20 + 20 + 1 + 1 - 20)
     assert [each.window for each in found.windows] == ["a", "b"]
@@ -714,7 +714,7 @@ def test_plus_before_generations() -> None:
     """Of what windows cover before the first generation, no generation has drained anything."""
     found = Index().plus((), [new_window("a", 2, 4), new_window("b", 4, 6)])
 
-    assert found.partitions == (PartitionRow("t", "id", 0, 2, None, 4, {}, ((2, 6),)),)
+    assert found.partitions == (IndexedPartition("t", "id", 0, 2, None, 4, {}, ((2, 6),)),)
     assert (found.drained, found.last) == ({}, 0)
     assert found.covered == {(P0, "id"): [OffsetRange(2, 6)]}
     assert found.is_continued_by(IDS, {P0: 6})
@@ -740,7 +740,7 @@ def test_plus_deleted() -> None:
     deletions = [receipt("d", [part(5, 9, deleted=4)]), receipt("e", [part(9, 10, deleted=1)])]
     others = [receipt("f", [part(5, 6)]), receipt("g", [part(5, 9, deleted=4)], files=1)]
     windows = [
-        NewWindow(WindowRow.of(each, WindowKind.RETENTION, "p", 10), each, None)
+        NewWindow(IndexedWindow.of(each, WindowKind.RETENTION, "p", 10), each, None)
         for each in (*deletions, *others)
     ]
 
@@ -753,11 +753,11 @@ def test_plus_topic_without_id() -> None:
     """The id of a topic that receipts of the first release don't name is empty."""
     sealed = replace(new_window("a", 5, 10).receipt, topics={})
     without = new_generation(1, 5, 10, {})
-    window = NewWindow(WindowRow.of(sealed, WindowKind.COMPACTION, "p", 10), sealed, GONE)
+    window = NewWindow(IndexedWindow.of(sealed, WindowKind.COMPACTION, "p", 10), sealed, GONE)
 
     found = Index().plus([without], [window])
 
-    assert found.partitions == (PartitionRow("t", "", 0, 5, 10, 6, {"expired": 1}, ((5, 10),)),)
+    assert found.partitions == (IndexedPartition("t", "", 0, 5, 10, 6, {"expired": 1}, ((5, 10),)),)
     assert is_skippable(sealed, WindowKind.BACKFILL, None, bounds_of(found.drained, ()))
 
 
@@ -774,7 +774,7 @@ def test_window_row() -> None:
         files=(SealedFile("a", 7, "", contents), SealedFile("b", 8, "", contents)),
     )
 
-    assert WindowRow.of(sealed, WindowKind.REPROCESS, "digest", 123) == WindowRow(
+    assert IndexedWindow.of(sealed, WindowKind.REPROCESS, "digest", 123) == IndexedWindow(
         window="w",
         kind="reprocess",
         receipt="s",
@@ -798,7 +798,7 @@ def test_plus_topics() -> None:
     found = Index().plus([new_generation(1, 0, 5), new_generation(2, 0, 9, other)])
     found = found.plus([new_generation(3, 9, 10, other)])
 
-    assert found.topics == (TopicRow("t", "id", 1), TopicRow("t", "other", 2))
+    assert found.topics == (IndexedTopic("t", "id", 1), IndexedTopic("t", "other", 2))
     assert found.ids == {"t": ("other",)}
     assert [(each.topic_id, each.end) for each in found.partitions] == [("id", 5), ("other", 10)]
 

@@ -8,7 +8,7 @@ import pytest
 
 from kafka_drain.archive.archive import Archive
 from kafka_drain.archive.topic_settings import noted_topic_settings, write_topic_settings
-from kafka_drain.events.published import begin_publication, note_windows, unpublished_windows
+from kafka_drain.events import begin_publication, note_windows, unpublished_windows
 from kafka_drain.findings import errors
 from kafka_drain.kafka.topics import TopicSettings
 from kafka_drain.proof.report import note_overview, write_report

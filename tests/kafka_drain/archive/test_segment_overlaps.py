@@ -11,8 +11,8 @@ import pytest
 from kafka_drain.archive.fold import held_by
 from kafka_drain.archive.receipts import FileSet, Receipt, SealedFile, SealedPartition
 from kafka_drain.archive.segment_overlaps import (
-    Claim,
     Hole,
+    OffsetClaim,
     Partition,
     claims_of,
     drained_of,
@@ -29,9 +29,9 @@ from tests.tables import each_of
 P0, P1 = TopicPartition("t", 0), TopicPartition("t", 1)
 
 
-def claim(owner: str, start: int, end: int, *stands_for: str, left: int = 0) -> Claim:
+def claim(owner: str, start: int, end: int, *stands_for: str, left: int = 0) -> OffsetClaim:
     """A claim on partition 0."""
-    return Claim(owner, "id", P0, OffsetRange(start, end), frozenset(stands_for), left)
+    return OffsetClaim(owner, "id", P0, OffsetRange(start, end), frozenset(stands_for), left)
 
 
 @each_of(
@@ -105,7 +105,7 @@ def test_may_overlap(same: bool, forth: bool, back: bool, twice: int, left: int)
         ),
     ],
 )
-def test_find_overlaps(claims: list[Claim], expected: list[tuple[str, str]]) -> None:
+def test_find_overlaps(claims: list[OffsetClaim], expected: list[tuple[str, str]]) -> None:
     """Each pair of segments that hold the same offsets is named once, with the offsets."""
     found = find_overlaps(claims)
 
@@ -117,7 +117,7 @@ def test_find_overlaps(claims: list[Claim], expected: list[tuple[str, str]]) -> 
 
 def test_find_overlaps_of_each_partition() -> None:
     """Each partition has its own findings."""
-    claims = [Claim(o, "id", tp, OffsetRange(0, 9)) for tp in (P0, P1) for o in ("g", "w")]
+    claims = [OffsetClaim(o, "id", tp, OffsetRange(0, 9)) for tp in (P0, P1) for o in ("g", "w")]
 
     assert [finding.detail for finding in find_overlaps(claims)] == [
         "holds t-0 [0, 9), which g holds too",
@@ -129,8 +129,8 @@ def test_find_overlaps_elsewhere() -> None:
     """Offsets of another partition, or of a topic that was made again, are other offsets."""
     a = claim("g", 0, 10)
     others = [
-        Claim("w", "id", P1, OffsetRange(0, 10)),
-        Claim("v", "another", P0, OffsetRange(0, 10)),
+        OffsetClaim("w", "id", P1, OffsetRange(0, 10)),
+        OffsetClaim("v", "another", P0, OffsetRange(0, 10)),
     ]
 
     assert find_overlaps([a, *others]) == []
@@ -245,7 +245,7 @@ def receipt(
     )
 
 
-def rows(claims: list[Claim]) -> list[tuple[str, int, int, list[str], int]]:
+def rows(claims: list[OffsetClaim]) -> list[tuple[str, int, int, list[str], int]]:
     assert {(claim.tp, claim.topic_id) for claim in claims} <= {(P0, "id")}
     return [(c.owner, c.range.start, c.range.end, sorted(c.stands_for), c.left) for c in claims]
 

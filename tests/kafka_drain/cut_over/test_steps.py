@@ -11,9 +11,9 @@ from kafka_drain.cut_over.steps import (
     BACK,
     STEPS,
     Check,
-    Seen,
-    State,
-    Step,
+    CutOverStep,
+    StepObservation,
+    StepState,
     checklist,
     missing_in,
     moved,
@@ -50,25 +50,25 @@ TABLE = """
 """
 
 
-def required() -> dict[Step, set[Check]]:
+def required() -> dict[CutOverStep, set[Check]]:
     """Read the table."""
     rows = [line.split() for line in TABLE.strip().splitlines()[1:]]
     return {
-        Step(name): {check for check, mark in zip(Check, marks, strict=True) if mark == "x"}
+        CutOverStep(name): {check for check, mark in zip(Check, marks, strict=True) if mark == "x"}
         for name, *marks in rows
     }
 
 
-def everything(broken: set[Check]) -> Seen:
+def everything(broken: set[Check]) -> StepObservation:
     """What is seen if some conditions don't hold."""
     changes: dict[str, Any] = {}
     for check in broken:
         changes |= BROKEN[check][0]
-    return Seen(**({"max_lag": 1_000, "lag": 1_000} | changes))
+    return StepObservation(**({"max_lag": 1_000, "lag": 1_000} | changes))
 
 
 @pytest.mark.parametrize("step", STEPS)
-def test_problems_each_combination(step: Step) -> None:
+def test_problems_each_combination(step: CutOverStep) -> None:
     """Of all 256 combinations, a step passes exactly if all that the table requires holds."""
     needs, seen_combinations = required()[step], 0
     for size in range(len(Check) + 1):
@@ -84,31 +84,34 @@ def test_problems_each_combination(step: Step) -> None:
 @pytest.mark.parametrize(
     ("seen", "passes"),
     [
-        (Seen(lag=0, max_lag=0), True),
-        (Seen(lag=1, max_lag=0), False),
-        (Seen(lag=5, max_lag=5), True),
-        (Seen(lag=6, max_lag=5), False),
+        (StepObservation(lag=0, max_lag=0), True),
+        (StepObservation(lag=1, max_lag=0), False),
+        (StepObservation(lag=5, max_lag=5), True),
+        (StepObservation(lag=6, max_lag=5), False),
     ],
 )
-def test_problems_lag_bounds(seen: Seen, passes: bool) -> None:
+def test_problems_lag_bounds(seen: StepObservation, passes: bool) -> None:
     """The lag may be as large as its limit, and no larger."""
-    assert (problems(Step.MIRROR, seen) == []) is passes
+    assert (problems(CutOverStep.MIRROR, seen) == []) is passes
 
 
 def test_problems_inexact_run() -> None:
     """A run of the mirror that isn't exact is named, beside files that weren't sent."""
-    [said] = problems(Step.LAST_MIRROR, Seen(inexact=("follow-x.000002",), unsent=1))
+    [said] = problems(
+        CutOverStep.LAST_MIRROR, StepObservation(inexact=("follow-x.000002",), unsent=1)
+    )
     assert "1 sealed files weren't sent; run follow-x.000002 isn't exact" in said
 
 
 def test_problems_many() -> None:
     """Of many partitions, ten are named."""
     [said] = problems(
-        Step.PRODUCERS_OFF, Seen(moved={TopicPartition("t", n): 1 for n in range(11)})
+        CutOverStep.PRODUCERS_OFF,
+        StepObservation(moved={TopicPartition("t", n): 1 for n in range(11)}),
     )
     assert "t-9: 1 …" in said
     assert "t-10" not in said
-    [said] = problems(Step.MIRROR, Seen(unready=tuple("abcdefghij")))
+    [said] = problems(CutOverStep.MIRROR, StepObservation(unready=tuple("abcdefghij")))
     assert said == "a; b; c; d; e; f; g; h; i; j"
 
 
@@ -125,45 +128,51 @@ def test_unready_in_order(taken: int) -> None:
 
 @pytest.mark.parametrize("again", STEPS[:-2])
 @pytest.mark.parametrize("passed", [True, False])
-def test_unready_taken_again(again: Step, passed: bool) -> None:
+def test_unready_taken_again(again: CutOverStep, passed: bool) -> None:
     """When a step is taken again, those after it have to be taken again, too."""
     history = [*ALL[:-1], (again.value, passed)]
     first = STEPS[STEPS.index(again) + passed]
-    assert unready(Step.HAND_OVER, history) == (f"step {first.value} has to pass first",)
+    assert unready(CutOverStep.HAND_OVER, history) == (f"step {first.value} has to pass first",)
     assert unready(again, history) == ()
 
 
 def test_unready_back() -> None:
     """After a way back, all starts over; one that failed changes nothing."""
     history = [*ALL[:-1], (BACK, True)]
-    assert unready(Step.MIRROR, history) == ()
-    assert unready(Step.PRODUCERS_OFF, history) == ("step mirror has to pass first",)
-    assert unready(Step.HAND_OVER, [*ALL[:-1], (BACK, False)]) == ()
-    assert unready(Step.PRODUCERS_OFF, [("mirror", True), (BACK, True)]) != ()
-    assert unready(Step.PRODUCERS_OFF, [*history, ("mirror", True)]) == ()
+    assert unready(CutOverStep.MIRROR, history) == ()
+    assert unready(CutOverStep.PRODUCERS_OFF, history) == ("step mirror has to pass first",)
+    assert unready(CutOverStep.HAND_OVER, [*ALL[:-1], (BACK, False)]) == ()
+    assert unready(CutOverStep.PRODUCERS_OFF, [("mirror", True), (BACK, True)]) != ()
+    assert unready(CutOverStep.PRODUCERS_OFF, [*history, ("mirror", True)]) == ()
 
 
 @pytest.mark.parametrize("step", STEPS)
-def test_unready_handed_over(step: Step) -> None:
+def test_unready_handed_over(step: CutOverStep) -> None:
     """After the hand-over, no step can be taken: a mirror would mix with the producers' records."""
-    for history in (ALL, [*ALL, (Step.MIRROR.value, False)]):
+    for history in (ALL, [*ALL, (CutOverStep.MIRROR.value, False)]):
         [said] = unready(step, history)
         assert said == "it was handed over: start another one, with another run_name"
-        assert set(checklist(history).values()) == {State.PASSED}
+        assert set(checklist(history).values()) == {StepState.PASSED}
 
 
 def test_checklist() -> None:
     """The checklist says which step is next, and which was refused."""
     history = [("mirror", True), ("producers_off", True), ("last_drain", False)]
     assert list(checklist(history).values()) == [
-        *(State.PASSED, State.PASSED, State.REFUSED),
-        *(State.WAITING,) * 4,
+        *(StepState.PASSED, StepState.PASSED, StepState.REFUSED),
+        *(StepState.WAITING,) * 4,
     ]
-    assert list(checklist(history[:2]).values())[2:4] == [State.NEXT, State.WAITING]
-    assert set(checklist(ALL).values()) == {State.PASSED}
-    assert list(checklist([("mirror", False)]).values())[:2] == [State.REFUSED, State.WAITING]
+    assert list(checklist(history[:2]).values())[2:4] == [StepState.NEXT, StepState.WAITING]
+    assert set(checklist(ALL).values()) == {StepState.PASSED}
+    assert list(checklist([("mirror", False)]).values())[:2] == [
+        StepState.REFUSED,
+        StepState.WAITING,
+    ]
     # An attempt that passed before the steps that it follows counts no more.
-    assert checklist([("producers_off", True), ("mirror", True)])[Step.PRODUCERS_OFF] is State.NEXT
+    assert (
+        checklist([("producers_off", True), ("mirror", True)])[CutOverStep.PRODUCERS_OFF]
+        is StepState.NEXT
+    )
 
 
 @pytest.mark.parametrize(
@@ -198,7 +207,7 @@ def test_missing_in() -> None:
 def test_way_back() -> None:
     """Each step says how to go back, with what it has done; the last one says that it can't."""
     said = {step: " ".join(way_back(step)) for step in STEPS}
-    assert way_back(Step.PRODUCERS_OFF)[:2] == [
+    assert way_back(CutOverStep.PRODUCERS_OFF)[:2] == [
         "the source is as it was: its records, its groups' offsets",
         "turn the producers on again, at the source",
     ]
@@ -207,4 +216,4 @@ def test_way_back() -> None:
         assert "the source is as it was" in said[step]
         assert ("turn the producers on again" in said[step]) is (at >= 1)
         assert ("restore the target's groups" in said[step]) is (at >= 4)
-    assert "no way back" in said[Step.HAND_OVER]
+    assert "no way back" in said[CutOverStep.HAND_OVER]

@@ -40,10 +40,10 @@ from kafka_drain.kafka.client_config import KafkaConfig
 from kafka_drain.kafka.cluster import KafkaCluster
 from kafka_drain.offsets import OffsetRange, TopicPartition
 from kafka_drain.proof.content_checks import Taken
-from kafka_drain.proof.note_files import noted_content
+from kafka_drain.proof.fingerprints import noted_content
 from kafka_drain.proof.offset_checks import Segment
 from kafka_drain.schemas.decoding import ValuePlan
-from kafka_drain.spark.engine import Found, StillRunningError
+from kafka_drain.spark.engine import StartedApplication, StillRunningError
 from kafka_drain.spark.job_spec import DrainSpec
 from kafka_drain.spark.submit import for_master
 from kafka_drain.storage.lease import Lease, find_lease
@@ -345,7 +345,7 @@ def test_open_drain_shares_lease(first: Any, tmp_path: Path, said: list[str]) ->
     with pytest.raises(LockedError), first(lambda _: None):
         pass
 
-    with first(lambda _: Found("a_1", {str(root): driver.token})) as job:
+    with first(lambda _: StartedApplication("a_1", {str(root): driver.token})) as job:
         driver.renew()
 
         assert job.is_found
@@ -388,10 +388,14 @@ def test_open_drain_assembled_once(tmp_path: Path, monkeypatch: pytest.MonkeyPat
 
 @pytest.mark.parametrize(
     ("end", "found", "starts"),
-    [(10, None, True), (0, None, False), (10, Found("a_1"), False)],
+    [(10, None, True), (0, None, False), (10, StartedApplication("a_1"), False)],
 )
 def test_open_drain_early(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, end: int, found: Found | None, starts: bool
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    end: int,
+    found: StartedApplication | None,
+    starts: bool,
 ) -> None:
     """Only a drain that reads something itself starts early: before the lease, until it ends."""
     monkeypatch.setattr("kafka_drain.drain.drain.prepare_application", fake_application)

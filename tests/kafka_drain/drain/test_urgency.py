@@ -5,7 +5,7 @@ from __future__ import annotations
 from itertools import product
 
 from kafka_drain.config.watch import Watch
-from kafka_drain.drain.urgency import Backlog, Decision, decide
+from kafka_drain.drain.urgency import Backlog, DrainDecision, decide
 from kafka_drain.offsets import TopicPartition
 from tests.tables import each_of
 
@@ -61,7 +61,7 @@ def test_decide(
     quiet += "; nothing expires within 2 h" if has_hours else ""
     held = f"{reasons}; no drain is started: {busy}" if busy else reasons
 
-    assert decide(backlog, watch, busy) == Decision(
+    assert decide(backlog, watch, busy) == DrainDecision(
         is_due=bool(reasons), starts=bool(reasons) and not busy, reason=held if reasons else quiet
     )
 

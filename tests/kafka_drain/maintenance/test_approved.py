@@ -15,11 +15,16 @@ import pytest
 
 from kafka_drain.archive.archive import Archive
 from kafka_drain.archive.files import archive_files
-from kafka_drain.archive.frozen_plan import Decision, FrozenPlan, State
+from kafka_drain.archive.frozen_plan import FrozenPlan, PlanDecision, PlanState
 from kafka_drain.archive.frozen_plans import carrying_out, freeze, state_of
 from kafka_drain.config.pipeline import Pipeline
 from kafka_drain.errors import PlanChangedError
-from kafka_drain.maintenance.approved import Seen, freeze_maintenance, plan_approved, run_approved
+from kafka_drain.maintenance.approved import (
+    MaintenanceScope,
+    freeze_maintenance,
+    plan_approved,
+    run_approved,
+)
 from kafka_drain.maintenance.maintain import MaintenancePlan, plan_maintenance
 from kafka_drain.offsets import TopicPartition
 from kafka_drain.spark.submit import SparkApplication
@@ -89,7 +94,7 @@ def test_run_approved_deletes_what_was_seen(made: MadeArchive) -> None:
 
     pipeline = pipeline_of(made)
     todo, _, decision = plan_approved(pipeline, plan.id, now=LATER)
-    assert decision is Decision.RUN
+    assert decision is PlanDecision.RUN
     assert [file.path for found in todo.deletions for file in found.files] == before[:2]
     # The same are due, as the plan counts from the time at which it was made.
     assert [found.before_ms for found in todo.deletions] == [BEFORE]
@@ -109,7 +114,7 @@ def test_plan_approved_done(made: MadeArchive) -> None:
 
     todo, _, decision = plan_approved(pipeline_of(made), plan.id, now=NOW + timedelta(days=9))
 
-    assert decision is Decision.DO_NOTHING
+    assert decision is PlanDecision.DO_NOTHING
     assert not todo.deletions
 
 
@@ -120,7 +125,7 @@ def test_plan_approved_killed(made: MadeArchive) -> None:
         raise ZeroDivisionError
 
     todo, _, decision = plan_approved(pipeline_of(made), plan.id, now=NOW + timedelta(days=9))
-    assert decision is Decision.RESUME
+    assert decision is PlanDecision.RESUME
     assert [len(found.files) for found in todo.deletions] == [2]
     assert run(made, plan)["files_removed"] == 2
     assert run(made, plan)["files_removed"] == 0
@@ -133,7 +138,7 @@ def carry_out_until(folder: str, plan_id: str, change: int) -> None:
         name="made", topics=["t"], archive=folder, retention_days=30, max_generation_days=10_000
     )
     _, frozen, decision = plan_approved(pipeline, plan_id, now=LATER)
-    if decision is not Decision.DO_NOTHING:
+    if decision is not PlanDecision.DO_NOTHING:
         cluster: Any = FakeCluster({})
         run_approved(pipeline, cluster, refuses, frozen, run="tests")
 
@@ -156,7 +161,7 @@ def test_run_approved_killed(made: MadeArchive, tmp_path: Path) -> None:
             lock.unlink()
         assert run_forked(carry_out_until, folder, plan.id, 0) == 0
         assert [file.path for file in archive_files(archive.snapshot())] == before[2:]
-        assert state_of(archive.root, plan.id) is State.DONE
+        assert state_of(archive.root, plan.id) is PlanState.DONE
         if code == 0:
             break
     assert change > 30
@@ -205,7 +210,7 @@ def test_plan_approved_max_future_days(tmp_path: Path) -> None:
 
     todo, _, decision = plan_approved(pipeline_of(made, max_future_days=1), plan.id, now=LATER)
 
-    assert decision is Decision.RUN
+    assert decision is PlanDecision.RUN
     assert [file.path for found in todo.deletions for file in found.files] == before[:2]
     assert run(made, plan, max_future_days=1)["files_removed"] == 2
     assert paths(made) == before[2:]
@@ -217,7 +222,7 @@ def test_plan_approved_of_earlier_release(made: MadeArchive) -> None:
     older = replace(plan, asked={k: v for k, v in plan.asked.items() if k != "max_future_days"})
     older = freeze(made.root, older, NOW)
 
-    assert plan_approved(pipeline_of(made), older.id, now=LATER)[2] is Decision.RUN
+    assert plan_approved(pipeline_of(made), older.id, now=LATER)[2] is PlanDecision.RUN
     assert "max_future_days became 1, and was None" in refused(made, older, max_future_days=1)
 
 
@@ -238,21 +243,27 @@ def test_choose_deletions(made: MadeArchive) -> None:
     plan, _ = frozen_in(made)
     first, _ = (file.path for found in plan.deletions for file in found.files)
 
-    chosen = Seen(False, frozenset([first, "other"]), frozenset()).choose(plan)
+    chosen = MaintenanceScope(False, frozenset([first, "other"]), frozenset()).choose(plan)
     assert [file.path for found in chosen.deletions for file in found.files] == [first]
-    assert Seen(False, frozenset(), frozenset()).choose(plan).deletions == []
+    assert MaintenanceScope(False, frozenset(), frozenset()).choose(plan).deletions == []
 
 
 def test_choose_compactions(made: MadeArchive) -> None:
     """Of compactions that are planned again, those are chosen that were seen."""
     plan, frozen = frozen_in(made, retention_days=None)
     [compaction] = plan.compactions
-    seen = Seen.of(plan)
+    seen = MaintenanceScope.of(plan)
 
-    assert Seen.from_dict(frozen.seen) == seen == Seen.from_dict(seen.to_dict())
+    assert (
+        MaintenanceScope.from_dict(frozen.seen)
+        == seen
+        == MaintenanceScope.from_dict(seen.to_dict())
+    )
     assert seen.choose(plan) == plan
     assert seen.changes(plan) == []
-    other = Seen(False, frozenset(), frozenset([frozenset(compaction.group.replaces[1:])]))
+    other = MaintenanceScope(
+        False, frozenset(), frozenset([frozenset(compaction.group.replaces[1:])])
+    )
     assert other.choose(plan).compactions == []
     [said] = other.changes(plan)
     assert f"such as that of {sorted(compaction.group.replaces)[1]}" in said
@@ -267,7 +278,7 @@ ROLL, NO_ROLL = "it is 8 days old", ""
 def test_choose_roll(made: MadeArchive, rolls: bool, due: str) -> None:
     """A generation is closed only if that was seen; if it was closed since, that is said."""
     now = MaintenancePlan(made.archive, roll=due)
-    seen = Seen(rolls, frozenset(), frozenset())
+    seen = MaintenanceScope(rolls, frozenset(), frozenset())
 
     assert seen.choose(now).roll == (due if rolls else "")
     assert seen.changes(now) == ["the open generation was closed"] * (rolls and not due)
@@ -277,6 +288,6 @@ def test_choose_roll(made: MadeArchive, rolls: bool, due: str) -> None:
 def test_changes_waiting(made: MadeArchive, deletes: Sequence[str]) -> None:
     """A reprocess that was started holds files back: that is said if there were any."""
     now = MaintenancePlan(made.archive, waits_for="a reprocess was started")
-    seen = Seen(False, frozenset(deletes), frozenset())
+    seen = MaintenanceScope(False, frozenset(deletes), frozenset())
 
     assert seen.changes(now) == ["a reprocess was started"] * bool(deletes)

@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 
 from kafka_drain.archive.erasures import read_erasures
-from kafka_drain.archive.frozen_plan import Decision, FrozenPlan
+from kafka_drain.archive.frozen_plan import FrozenPlan, PlanDecision
 from kafka_drain.errors import ArchiveError, PlanChangedError
 from kafka_drain.maintenance.approved_erasure import (
-    Seen,
+    ErasureScope,
     freeze_erasure,
     plan_approved,
     run_approved,
@@ -46,7 +46,7 @@ def freeze(made: MadeArchive, request: ErasureRequest | None = REQUEST) -> Froze
     return freeze_erasure(pipeline_of(made.root), cluster(), request, now=NOW)[1]
 
 
-def approved(made: MadeArchive, frozen: FrozenPlan, now: datetime = NOW) -> Decision:
+def approved(made: MadeArchive, frozen: FrozenPlan, now: datetime = NOW) -> PlanDecision:
     """Return what is decided of a plan."""
     return plan_approved(pipeline_of(made.root), frozen.id, now=now)[2]
 
@@ -67,7 +67,7 @@ def test_run_approved(made: MadeArchive) -> None:
     assert "Erase 4 records" in frozen.text
     assert "5 keys; all topics; those written before the request" in frozen.text
     assert "doesn't reach Kafka" in frozen.text
-    assert approved(made, frozen) is Decision.RUN
+    assert approved(made, frozen) is PlanDecision.RUN
 
     assert carry_out(made, frozen) == {
         "windows": ["erase_0001"],
@@ -77,7 +77,7 @@ def test_run_approved(made: MadeArchive) -> None:
     }
 
     refuse_inexact(made.root, left())
-    assert approved(made, frozen) is Decision.DO_NOTHING
+    assert approved(made, frozen) is PlanDecision.DO_NOTHING
     [erasure] = read_erasures(made.root)
     assert (erasure.document.request, erasure.document.by) == ("r", "b")
 
@@ -94,7 +94,7 @@ def test_run_approved_again(made: MadeArchive) -> None:
 
     assert len(read_erasures(made.root)) == 1
     later = NOW + timedelta(days=9)
-    assert approved(made, frozen, later) is Decision.RESUME
+    assert approved(made, frozen, later) is PlanDecision.RESUME
     assert carry_out(made, frozen)["erased"] == 4
     refuse_inexact(made.root, left())
 
@@ -143,7 +143,7 @@ def test_plan_approved_other_salt(made: MadeArchive) -> None:
     assert len(read_erasures(made.root)) == 1
 
 
-SEEN = Seen(rolls=False, records={"a": 1, "b": 2}, rewrites=frozenset("abc"))
+SEEN = ErasureScope(rolls=False, records={"a": 1, "b": 2}, rewrites=frozenset("abc"))
 
 
 @pytest.mark.parametrize(
@@ -182,7 +182,7 @@ def test_seen_changes(was: dict[str, Any], now: dict[str, Any], changes: list[st
     seen = dataclasses.replace(SEEN, **was)
 
     assert seen.changes(dataclasses.replace(SEEN, **now)) == changes
-    assert Seen.from_dict(seen.to_dict()) == seen
+    assert ErasureScope.from_dict(seen.to_dict()) == seen
 
 
 def test_run_approved_other_cluster(made: MadeArchive) -> None:

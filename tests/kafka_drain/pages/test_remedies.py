@@ -31,7 +31,7 @@ from kafka_drain.pages.placing import place_findings
 from kafka_drain.pages.remedies import Ended, remedies, standing_remedy
 from kafka_drain.pages.report import report_page
 from kafka_drain.pages.restores import ArchiveRestores, Restore, restores_page
-from kafka_drain.proof.note_files import note_name
+from kafka_drain.proof.fingerprints import note_name
 from kafka_drain.proof.report import Report
 from kafka_drain.proof.sealed_files import unknown_contents
 from kafka_drain.windows.reprocess.plan import parse_cut

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kafka_drain.archive.receipts import KafkaBounds, parse_receipt
-from kafka_drain.archive.segment_overlaps import Claim
+from kafka_drain.archive.segment_overlaps import OffsetClaim
 from kafka_drain.data_files.file_offsets import CommittedFile, FileOffsets
 from kafka_drain.findings import Finding, Reason
 from kafka_drain.gaps import Gap, GapReason
@@ -133,7 +133,7 @@ def test_prove_blocked(blocked: tuple[bool, bool, bool, bool]) -> None:
 )
 def test_prove_one_segment(is_sound: bool, agrees: bool, lives: bool, overlaps: bool) -> None:
     """A segment is sealed when nothing at all speaks against it; what was found is said."""
-    claim = Claim("windows/w", "id-of-t", TP, OffsetRange(3, 5))
+    claim = OffsetClaim("windows/w", "id-of-t", TP, OffsetRange(3, 5))
     proof = prove(
         evidence(
             1,
@@ -201,7 +201,7 @@ def test_prove_topic_ids(read_up_to: int, after: str | None, now: str | None) ->
 def test_prove_beside_window() -> None:
     """Offsets that a window holds in the segment's place are no overlap."""
     held = [Gap(TP, OffsetRange(n, n + 2), GapReason.WINDOW) for n in (3, 7)]
-    claims = [Claim("windows/w", "id-of-t", TP, gap.range) for gap in held]
+    claims = [OffsetClaim("windows/w", "id-of-t", TP, gap.range) for gap in held]
 
     proof = prove(evidence(1, checked=[segment(0, gaps=tuple(held))], claims=claims))
 
@@ -211,11 +211,11 @@ def test_prove_beside_window() -> None:
 def test_prove_beside_windows() -> None:
     """Nor are those of several windows together; a window that holds more is."""
     held = tuple(Gap(TP, OffsetRange(at, at + 2), GapReason.WINDOW) for at in (1, 4, 7))
-    claims = [Claim(f"windows/{g.range.start}", "id-of-t", TP, g.range) for g in held]
+    claims = [OffsetClaim(f"windows/{g.range.start}", "id-of-t", TP, g.range) for g in held]
     checked = [segment(0, gaps=held)]
 
     assert sealed_batches(evidence(1, checked=checked, claims=claims)) == [0]
-    more = Claim("windows/more", "id-of-t", TP, OffsetRange(9, 10))
+    more = OffsetClaim("windows/more", "id-of-t", TP, OffsetRange(9, 10))
     proof = prove(evidence(1, checked=checked, claims=[*claims, more]))
     assert proof.receipts == ()
     assert [finding.reason for finding in proof.findings] == [Reason.SEGMENT_OVERLAP]

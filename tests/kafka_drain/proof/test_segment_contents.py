@@ -19,7 +19,7 @@ from kafka_drain.findings import Finding, Reason
 from kafka_drain.gaps import Gap, GapReason
 from kafka_drain.offsets import OffsetRange, TopicPartition, to_spark_json
 from kafka_drain.proof.content_checks import Reread, Taken
-from kafka_drain.proof.note_files import write_notes
+from kafka_drain.proof.fingerprints import write_notes
 from kafka_drain.proof.offset_checks import Segment
 from kafka_drain.proof.segment_contents import CheckedContents, check_contents, without_whole
 from kafka_drain.proof.segment_proof import CheckedSegment

@@ -12,7 +12,7 @@ from kafka_drain.findings import errors, summary
 from kafka_drain.gaps import Gap, GapReason
 from kafka_drain.offsets import OffsetRange, TopicPartition
 from kafka_drain.proof import gap_explanation
-from kafka_drain.proof.note_files import write_notes
+from kafka_drain.proof.fingerprints import write_notes
 from kafka_drain.proof.validation import validate_archive
 from tests.kafka_drain.golden import END, P0, add_batch, golden_cluster, sealed_copy
 

@@ -29,9 +29,9 @@ from kafka_drain.recovery.diff import (
     LEFT,
     Action,
     Archived,
+    Difference,
     Kind,
-    Row,
-    Target,
+    TargetCluster,
     chosen,
     compare,
     not_compared,
@@ -67,18 +67,18 @@ def target(
     brokers: tuple[Broker, ...] = BROKERS,
     values: Mapping[str, str] | None = None,
     about_acls: Outcome = Outcome.CAPTURED,
-) -> Target:
+) -> TargetCluster:
     parts = {part: PartResult(Outcome.CAPTURED, "") for part in Part}
     parts[Part.ACLS] = PartResult(about_acls, "")
     state = ClusterState("other", parts, Settings(brokers, topics, acls, users), ())
-    return Target(state, {"orders": values or {}})
+    return TargetCluster(state, {"orders": values or {}})
 
 
-def rows(ours: Archived, theirs: Target) -> list[Row]:
+def rows(ours: Archived, theirs: TargetCluster) -> list[Difference]:
     return compare(ours, theirs, COMMANDS)
 
 
-def brief(found: list[Row]) -> list[tuple[str, str, str, str | None, str | None]]:
+def brief(found: list[Difference]) -> list[tuple[str, str, str, str | None, str | None]]:
     return [(str(r.kind), str(r.action), r.setting, r.archived, r.target) for r in found]
 
 
@@ -232,7 +232,7 @@ def restored_to(
     translated: Translated | None = None,
     offset: int | None = None,
     groups: Outcome = Outcome.CAPTURED,
-) -> Target:
+) -> TargetCluster:
     """A target with topic orders, to which runs have restored, and in which the group may be."""
     found = target((there,), values={**TOPIC.effective, **there.config})
     found.state.parts[Part.GROUPS] = PartResult(groups, "")  # type: ignore[index]
@@ -298,7 +298,7 @@ def restored_to(
         ),
     ],
 )
-def test_compare_groups(theirs: Target, action: str, says: str) -> None:
+def test_compare_groups(theirs: TargetCluster, action: str, says: str) -> None:
     """A group's row says what became of it, and has the commands for what is left."""
     found = rows(archived((TOPIC,), groups=(group(4),), held={"orders": 3}), theirs)
     (row,) = [row for row in found if row.kind == Kind.GROUPS]
@@ -586,7 +586,7 @@ def test_compare_part_not_archived(part: Part) -> None:
 @each_of("is_wanted", [False, True])
 def test_chosen(kind: Kind, action: Action, lowers: str, accept: bool, is_wanted: bool) -> None:
     """Only chosen additions and changes are applied, and less safe ones only if accepted."""
-    row = Row(kind, "a", action, None, None, lowers=lowers)
+    row = Difference(kind, "a", action, None, None, lowers=lowers)
     applies = is_wanted and kind in APPLICABLE and action in (Action.ADD, Action.CHANGE)
     is_held = applies and bool(lowers) and not accept
 

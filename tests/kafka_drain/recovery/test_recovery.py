@@ -18,8 +18,8 @@ from kafka_drain.kafka.topics import TopicSettings
 from kafka_drain.offsets import TopicPartition
 from kafka_drain.recovery.recovery import held_topics, read_archived, read_restored
 from kafka_drain.recovery.restored import SentTo
-from kafka_drain.republish.groups.records import GroupRecords, recorded_groups
-from kafka_drain.republish.groups.translation import Row, TranslationPlan
+from kafka_drain.republish.groups.group_records import GroupRecords, recorded_groups
+from kafka_drain.republish.groups.translation import Contribution, TranslationPlan
 from kafka_drain.republish.planning.runs import RepublishRun, drill_run, run_key
 from tests.kafka_drain.cluster_states import state
 from tests.kafka_drain.made_archive import MadeArchive, dense
@@ -139,7 +139,7 @@ def test_read_restored_groups(tmp_path: Path) -> None:
     plan = plan_of("whole", 0, 10)
     note(root, plan, is_done=True)
     run, name = RepublishRun(root, "whole"), "méta/ group #1-20260101T000000000000Z"
-    row = Row(ORDERS, 5, LOST, 7, 7, "")
+    row = Contribution(ORDERS, 5, LOST, 7, 7, "")
     made = TranslationPlan("whole", plan.cluster_id, "from", name, {ORDERS: 5}, (row,))
     records = GroupRecords(run.folder, name)
     record = records.write(made, {LOST: Committed(1)}, group_existed=True)

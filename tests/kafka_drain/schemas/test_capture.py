@@ -20,7 +20,7 @@ from kafka_drain.proof.report import Report
 from kafka_drain.proof.validation import validate_archive
 from kafka_drain.schemas.capture import Capture, capture_schemas, merged_seen, read_document
 from kafka_drain.schemas.registry import SchemaRegistry
-from kafka_drain.schemas.schema_ids import Seen
+from kafka_drain.schemas.schema_ids import IdLocation
 from tests.fake_registry import LOGIN, FakeRegistry, fake_registry
 from tests.kafka_drain.golden import (
     END,
@@ -370,7 +370,7 @@ def test_merged_seen() -> None:
     """Ids are added to those that are known, by topic and part."""
     rows = [SeenIdsRow(topic="t", part="key", ids=[3], guids=["g"])]
 
-    found = merged_seen(rows, {Seen("t", "key", 1): 5, Seen("u", "value", None): 1})
+    found = merged_seen(rows, {IdLocation("t", "key", 1): 5, IdLocation("u", "value", None): 1})
 
     assert [row.content() for row in found] == [
         {"topic": "t", "part": "key", "ids": [1, 3], "guids": ["g"]}

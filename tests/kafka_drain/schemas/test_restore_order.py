@@ -13,15 +13,15 @@ from kafka_drain.errors import ConfigError
 from kafka_drain.schemas.restore_order import (
     KEEP,
     NEW,
-    Held,
-    Step,
+    PlannedVersion,
+    TargetSubject,
     in_order,
     refusal,
     taken_ids,
     target_references,
     wanted_versions,
 )
-from kafka_drain.schemas.schema_ids import Found
+from kafka_drain.schemas.schema_ids import RegisteredSchema
 
 
 def row(version: int, id_: int, *references: tuple[str, int], **more: Any) -> RegisteredRow:
@@ -119,10 +119,12 @@ def test_wanted_versions() -> None:
     }
 
 
-def steps(**found: Any) -> list[Step]:
+def steps(**found: Any) -> list[PlannedVersion]:
     """Versions with ids 1, 2, …; those that are given are in the target with version and id."""
     return [
-        Step("s", row(v, v), Found("s", *found[f"v{v}"]) if f"v{v}" in found else None)
+        PlannedVersion(
+            "s", row(v, v), RegisteredSchema("s", *found[f"v{v}"]) if f"v{v}" in found else None
+        )
         for v in (1, 2)
     ]
 
@@ -146,14 +148,18 @@ def steps(**found: Any) -> list[Step]:
 def test_refusal(found: Any, held: list[int], mode: str, new: str, keep: str) -> None:
     """Other content, a wrong order and ids that can't be kept are refused; the rest isn't."""
     for ids, expected in ((NEW, new), (KEEP, keep)):
-        said = refusal("s", steps(**found), Held(held, mode), ids)
+        said = refusal("s", steps(**found), TargetSubject(held, mode), ids)
 
         assert (expected in said) if expected else not said
 
 
 def test_taken_ids() -> None:
     """An id is taken if the target has it for none of the schemas that are restored."""
-    shared = [Step("s", row(1, 1), Found("s", 1, 1)), Step("t", row(1, 1)), Step("t", row(2, 2))]
+    shared = [
+        PlannedVersion("s", row(1, 1), RegisteredSchema("s", 1, 1)),
+        PlannedVersion("t", row(1, 1)),
+        PlannedVersion("t", row(2, 2)),
+    ]
 
     assert taken_ids(shared, [1, 2, 3]) == [2]
     assert taken_ids(shared, []) == []
@@ -165,7 +171,7 @@ def test_target_references() -> None:
     schema = row(1, 1, ("a", 3))
 
     assert target_references(schema, {}) is None
-    found = target_references(schema, {("a", 3): Found("a", 1, 7)})
+    found = target_references(schema, {("a", 3): RegisteredSchema("a", 1, 7)})
     assert found is not None
     assert [reference.content() for reference in found] == [
         {"name": "a", "subject": "a", "version": 1}

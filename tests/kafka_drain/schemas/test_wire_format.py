@@ -15,8 +15,8 @@ from kafka_drain.schemas.schema_ids import (
     APICURIO,
     GLUE,
     HEADERS,
+    IdLocation,
     SchemaIds,
-    Seen,
     id_in,
     id_of_payload,
     with_id,
@@ -96,14 +96,14 @@ def test_translated_property(rows: list[dict[str, Any]], start: int, kept: set[s
 def test_count_ids_property(rows: list[dict[str, Any]], start: int) -> None:
     """Each id is counted where it is read: in the header if it is there, else in the payload."""
     batch = batch_of(rows).slice(start)
-    expected: Counter[Seen] = Counter()
+    expected: Counter[IdLocation] = Counter()
     for one in batch.to_pylist():
         for part, name in HEADERS.items():
             contents = [pair["value"] for pair in one["headers"] or () if pair["key"] == name]
             carried = [found for found in map(id_in, contents) if found is not None]
             if not carried and one[part] is not None:
                 carried = [id_of_payload(one[part])]
-            expected.update(Seen("t", part, found) for found in carried)
+            expected.update(IdLocation("t", part, found) for found in carried)
 
     assert count_ids(batch, "t") == expected
 

@@ -10,7 +10,13 @@ from typing import Any
 import pytest
 
 from kafka_drain.errors import SparkJobError
-from kafka_drain.spark.engine import FindingRunner, Found, find_again, run_on, started_early
+from kafka_drain.spark.engine import (
+    FindingRunner,
+    StartedApplication,
+    find_again,
+    run_on,
+    started_early,
+)
 
 APPLICATION: Any = object()
 
@@ -20,10 +26,10 @@ class Recorder:
     """An engine that notes what is asked of it; its application says `news` and ends."""
 
     news: list[Any]
-    found: Found | None = None
+    found: StartedApplication | None = None
     asked: list[str] = field(default_factory=list)
 
-    def find(self, _: Any) -> Found | None:
+    def find(self, _: Any) -> StartedApplication | None:
         return self.found
 
     def submit(self, _: Any) -> str:
@@ -45,10 +51,10 @@ class Recorder:
     ("found", "asked"),
     [
         (None, ["submit", "poll new", "poll new"]),
-        (Found("old"), ["poll old", "poll old"]),
+        (StartedApplication("old"), ["poll old", "poll old"]),
     ],
 )
-def test_run_on_found_or_submitted(found: Found | None, asked: list[str]) -> None:
+def test_run_on_found_or_submitted(found: StartedApplication | None, asked: list[str]) -> None:
     """What is found again isn't submitted a second time, only followed."""
     engine = Recorder([False, True], found)
 
@@ -73,7 +79,7 @@ def test_run_on_error(error: BaseException, cancels: bool) -> None:
 
 def test_find_again_runners() -> None:
     """A plain function finds nothing; a runner that can, is asked."""
-    found = Found("old")
+    found = StartedApplication("old")
 
     assert find_again(lambda _: None, APPLICATION) is None
     assert find_again(finding(found), APPLICATION) is found
@@ -92,7 +98,7 @@ def test_started_early_runners() -> None:
     assert said == ["starts", "runs", "ends"]
 
 
-def finding(found: Found | None, said: list[str] | None = None) -> FindingRunner:
+def finding(found: StartedApplication | None, said: list[str] | None = None) -> FindingRunner:
     said = [] if said is None else said
 
     @contextmanager

@@ -5,22 +5,22 @@ from __future__ import annotations
 import pytest
 
 from kafka_drain.errors import ConfigError
-from kafka_drain.spark.place import Place, check_deploy_mode, place_of
+from kafka_drain.spark.place import DriverPlace, check_deploy_mode, place_of
 
 
 @pytest.mark.parametrize(
     ("master", "mode", "place"),
     [
-        ("local[*]", "client", Place.HERE),
-        ("spark://h:7077", "client", Place.HERE),
-        ("yarn", "client", Place.HERE),
-        ("k8s://https://h:443", "client", Place.HERE),
-        ("k8s://https://h:443", "cluster", Place.CLUSTER),
-        ("yarn", "cluster", Place.CLUSTER),
-        ("sc://h:15002", "client", Place.SERVER),
+        ("local[*]", "client", DriverPlace.HERE),
+        ("spark://h:7077", "client", DriverPlace.HERE),
+        ("yarn", "client", DriverPlace.HERE),
+        ("k8s://https://h:443", "client", DriverPlace.HERE),
+        ("k8s://https://h:443", "cluster", DriverPlace.CLUSTER),
+        ("yarn", "cluster", DriverPlace.CLUSTER),
+        ("sc://h:15002", "client", DriverPlace.SERVER),
     ],
 )
-def test_place_of_accepted(master: str, mode: str, place: Place) -> None:
+def test_place_of_accepted(master: str, mode: str, place: DriverPlace) -> None:
     """A master and a deploy mode say where the driver runs."""
     check_deploy_mode(master, mode)
 

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kafka_drain.config.source_options import DEFAULTS
-from kafka_drain.kafka.record_samples import RecordSample
+from kafka_drain.kafka.single_records import RecordSample
 from kafka_drain.offsets import OffsetRange, TopicPartition, count
 from kafka_drain.spark.poll_sizes import (
     PLACES,

@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 
 from kafka_drain.storage.immutability import (
-    Held,
     Immutability,
     Locked,
     Mode,
+    ObjectLock,
     Retention,
     to_set,
     weakened,
@@ -63,7 +63,7 @@ def test_immutability_in_words() -> None:
 )
 def test_is_locked(until: datetime | None, is_locked: bool, mode: Mode, on_hold: bool) -> None:
     """A file is locked while its lock lasts, in either mode, or while somebody holds it."""
-    held = Held(1, None if until is None else Retention(mode, until), on_hold)
+    held = ObjectLock(1, None if until is None else Retention(mode, until), on_hold)
 
     assert held.is_locked(NOW) == (is_locked or on_hold)
 
@@ -74,7 +74,7 @@ def test_to_set(found_mode: Mode | None, days: int, wanted: Retention) -> None:
     """A lock is asked for where there is none, or an earlier or weaker one; none gets weaker."""
     found = None if found_mode is None else Retention(found_mode, NOW + days * DAY)
 
-    asked = to_set(Held(1, found), wanted, NOW)
+    asked = to_set(ObjectLock(1, found), wanted, NOW)
 
     if found is None or days <= 0:
         assert asked == wanted
@@ -93,12 +93,12 @@ def test_to_set_held_alone() -> None:
     """A legal hold is no lock with an end: somebody may release it tomorrow."""
     wanted = Retention("governance", NOW + DAY)
 
-    assert to_set(Held(1, on_hold=True), wanted, NOW) == wanted
+    assert to_set(ObjectLock(1, on_hold=True), wanted, NOW) == wanted
 
 
-def lock(days: int, on_hold: bool = False) -> Held:
+def lock(days: int, on_hold: bool = False) -> ObjectLock:
     """A file that is locked for some days."""
-    return Held(1, Retention("governance", NOW + days * DAY) if days else None, on_hold)
+    return ObjectLock(1, Retention("governance", NOW + days * DAY) if days else None, on_hold)
 
 
 @pytest.mark.parametrize(
@@ -115,7 +115,7 @@ def lock(days: int, on_hold: bool = False) -> Held:
         ([lock(0, True)], "1 files, locked until a legal hold is released", None),
         ([lock(-1, True)], "1 files, locked until a legal hold is released", None),
         (
-            [Held(1, Retention("compliance", NOW), on_hold=True)],
+            [ObjectLock(1, Retention("compliance", NOW), on_hold=True)],
             "1 files, locked until a legal hold is released",
             None,
         ),
@@ -133,7 +133,7 @@ def lock(days: int, on_hold: bool = False) -> Held:
         ),
     ],
 )
-def test_locked(held: list[Held], said: str, ends_at: str | None) -> None:
+def test_locked(held: list[ObjectLock], said: str, ends_at: str | None) -> None:
     """The number of locked files, when the first is free and when the last; a hold has no end."""
     found = Locked.of(held, NOW)
 
@@ -158,7 +158,7 @@ def test_locked_in_utc() -> None:
     zone = timezone(timedelta(hours=5))
     until = datetime(2026, 1, 3, 2, 30, tzinfo=zone)
 
-    found = Locked.of([Held(1, Retention("governance", until))], NOW)
+    found = Locked.of([ObjectLock(1, Retention("governance", until))], NOW)
 
     assert str(found) == "1 files, locked until 2026-01-02 21:30 UTC"
 

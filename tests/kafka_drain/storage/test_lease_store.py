@@ -16,8 +16,7 @@ from kafka_drain.maintenance import unlock
 from kafka_drain.storage import lease as lease_module
 from kafka_drain.storage import lease_store as module
 from kafka_drain.storage.lease import SECONDS, Lease, find_lease, hold_lease
-from kafka_drain.storage.lease_numbers import name_of
-from kafka_drain.storage.lease_store import NumberedFiles, OneFile, lease_store
+from kafka_drain.storage.lease_store import NumberedFiles, OneFile, lease_store, name_of
 from kafka_drain.storage.paths import locate
 from tests.racing import take_at_once
 

@@ -7,7 +7,7 @@ from itertools import product
 
 import pytest
 
-from kafka_drain.storage.lease_takeover import Takeover, clock_ahead, may_take_over
+from kafka_drain.storage.lease import Takeover, clock_ahead, may_take_over
 from tests.tables import each_of
 
 NOW = datetime(2026, 1, 1, 12, tzinfo=timezone.utc)

@@ -17,7 +17,7 @@ from upath import UPath
 from kafka_drain.errors import ArchiveError
 from kafka_drain.storage import object_retention
 from kafka_drain.storage.conditional_writes import create_object
-from kafka_drain.storage.immutability import Held, Immutability, Mode, Retention
+from kafka_drain.storage.immutability import Immutability, Mode, ObjectLock, Retention
 from kafka_drain.storage.object_retention import StoreLocks, locked_in, require_lockable, retain
 
 NOW = datetime(2026, 1, 1, tzinfo=timezone.utc)
@@ -78,22 +78,24 @@ UNLOCKED = {"retention": {"mode": "Unlocked", "retainUntilTime": UNTIL}}
 @pytest.mark.parametrize(
     ("said", "held"),
     [
-        ({}, Held(3)),
-        (LOCKED, Held(3, Retention("compliance", NOW + timedelta(days=30)))),
-        (UNLOCKED, Held(3, Retention("governance", NOW + timedelta(days=30)))),
-        ({"temporaryHold": True}, Held(3, on_hold=True)),
-        ({"eventBasedHold": True}, Held(3, on_hold=True)),
+        ({}, ObjectLock(3)),
+        (LOCKED, ObjectLock(3, Retention("compliance", NOW + timedelta(days=30)))),
+        (UNLOCKED, ObjectLock(3, Retention("governance", NOW + timedelta(days=30)))),
+        ({"temporaryHold": True}, ObjectLock(3, on_hold=True)),
+        ({"eventBasedHold": True}, ObjectLock(3, on_hold=True)),
         (
             {**UNLOCKED, "retentionExpirationTime": "2026-03-01T00:00:00.5Z"},
-            Held(3, Retention("compliance", datetime(2026, 3, 1, 0, 0, 0, 500_000, timezone.utc))),
+            ObjectLock(
+                3, Retention("compliance", datetime(2026, 3, 1, 0, 0, 0, 500_000, timezone.utc))
+            ),
         ),
         (
             {**UNLOCKED, "retentionExpirationTime": "2026-01-02T00:00:00Z"},
-            Held(3, Retention("governance", NOW + timedelta(days=30))),
+            ObjectLock(3, Retention("governance", NOW + timedelta(days=30))),
         ),
     ],
 )
-def test_store_locks_google(said: dict[str, Any], held: Held) -> None:
+def test_store_locks_google(said: dict[str, Any], held: ObjectLock) -> None:
     """A lock of the object, of its bucket's policy or a hold; the latest counts."""
     assert StoreLocks(archive(x=said), "look").held(["x", "gone"]) == {"x": held}
 
@@ -175,7 +177,7 @@ def test_store_locks_asked_once(monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[str] = []
     google = object_retention._STORES["gs"]
 
-    def ask(files: Any, path: str) -> Held:
+    def ask(files: Any, path: str) -> ObjectLock:
         asked.append(path)
         return google.ask(files, path)
 
@@ -220,4 +222,4 @@ def test_store_locks_azure(policy: tuple[Any, Any], found: Any) -> None:
         service_client=SimpleNamespace(get_blob_client=client),
     )
 
-    assert object_retention._ask_azure(files, "bucket/x") == Held(3, found, found is None)
+    assert object_retention._ask_azure(files, "bucket/x") == ObjectLock(3, found, found is None)

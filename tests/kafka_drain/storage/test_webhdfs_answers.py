@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from kafka_drain.storage.webhdfs_answers import (
+from kafka_drain.storage.webhdfs import (
     Answer,
     Meaning,
     is_refused_rename,

@@ -24,8 +24,12 @@ from kafka_drain.findings import errors
 from kafka_drain.kafka.identity import SeenRecord
 from kafka_drain.proof.validation import validate_archive
 from kafka_drain.storage.lease import hold_lease
-from kafka_drain.windows.receipt_repair import plan_document_repair, repair_documents
-from kafka_drain.windows.repair_steps import Seen, Step
+from kafka_drain.windows.receipt_repair import (
+    FileState,
+    RepairAction,
+    plan_document_repair,
+    repair_documents,
+)
 from kafka_drain.windows.roll import plan_roll
 from tests.forks import run_forked
 from tests.integration.killed_steps import kill_at_change
@@ -125,13 +129,17 @@ def test_repair_documents_from_copies(what: str, copy: Path, said: list[str]) ->
     after = content_of(copy)
     assert before.items() <= after.items()
     assert planned.to_do
-    assert all(found.step is Step.RESTORE for found in planned.repairs)
+    assert all(found.step is RepairAction.RESTORE for found in planned.repairs)
     assert {found.where for found in planned.repairs} == {
         line.split(": ")[1].split(" ")[0] for line in said if "restores it" in line
     }
     # What could be read is kept beside it.
     aside = after.keys() - before.keys()
-    changed = [found for found in planned.repairs if found.seen in (Seen.CHANGED, Seen.UNREADABLE)]
+    changed = [
+        found
+        for found in planned.repairs
+        if found.seen in (FileState.CHANGED, FileState.UNREADABLE)
+    ]
     assert len(aside) == len(changed)
     assert plan_document_repair(copy_root(copy)).repairs == []
     for _ in range(2):

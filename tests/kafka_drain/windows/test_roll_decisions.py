@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from kafka_drain.offsets import OffsetRange, TopicPartition
-from kafka_drain.windows.roll_decisions import (
+from kafka_drain.windows.roll import (
     WindowFate,
     given_up,
     judge_window,

@@ -16,7 +16,7 @@ from kafka_drain.errors import ManifestInvalidError
 from kafka_drain.offsets import TopicPartition
 from kafka_drain.output import say
 from kafka_drain.republish.planning.runs import RepublishRun
-from kafka_drain.storage.immutability import Held, Locked, Retention
+from kafka_drain.storage.immutability import Locked, ObjectLock, Retention
 from kafka_drain.storage.object_retention import StoreLocks
 from kafka_drain.windows import superseded_files as superseding
 from kafka_drain.windows.superseded_files import remove_superseded, remove_unsealed
@@ -275,16 +275,16 @@ def test_remove_superseded_needed(
 class SomeLocks(StoreLocks):
     """Says that some of an archive's files are locked, by path."""
 
-    def __init__(self, case: Superseded, held: dict[str, Held]) -> None:
+    def __init__(self, case: Superseded, held: dict[str, ObjectLock]) -> None:
         super().__init__(case.made.root, "look")
         self._locked = held
 
-    def locked(self, paths: Iterable[str]) -> dict[str, Held]:
+    def locked(self, paths: Iterable[str]) -> dict[str, ObjectLock]:
         """Return which of some files the store refuses to delete."""
         return {path: self._locked[path] for path in paths if path in self._locked}
 
 
-LOCK = Held(1, Retention("governance", datetime(2999, 1, 2, 3, 4, tzinfo=timezone.utc)))
+LOCK = ObjectLock(1, Retention("governance", datetime(2999, 1, 2, 3, 4, tzinfo=timezone.utc)))
 
 
 @pytest.mark.parametrize("number", range(5))

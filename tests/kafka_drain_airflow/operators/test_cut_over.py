@@ -12,7 +12,7 @@ from airflow.providers.common.compat.sdk import AirflowFailException
 
 from kafka_drain.config.pipeline import Pipeline
 from kafka_drain.cut_over.run import CutOver
-from kafka_drain.cut_over.steps import Step
+from kafka_drain.cut_over.steps import CutOverStep
 from kafka_drain.errors import CutOverError, LagError
 from kafka_drain_airflow.operators.approval import can_approve
 from kafka_drain_airflow.operators.cut_over import CutOverOperator, MarkToApproveOperator, approval
@@ -51,7 +51,7 @@ def test_cut_over_operator(
     """A task takes its step, with both connections, and returns what was seen."""
     asked: list[Any] = []
 
-    def take(self: CutOver, which: Step, engine: object) -> Any:
+    def take(self: CutOver, which: CutOverStep, engine: object) -> Any:
         asked.append((which, self.run, self.request.run_name, self.target is not self.source))
         if raised is not None:
             raise raised
@@ -68,7 +68,7 @@ def test_cut_over_operator(
         assert (result["groups"], result["records"], result["lag"]) == (["g"], 5, 0)
         assert "groups passed: the source ends at 5 offsets in 1 partitions" in result["saw"]
         assert result["back"] == ["turn the producers on again"]
-    assert asked == [(Step.GROUPS, "a run", "move", True)]
+    assert asked == [(CutOverStep.GROUPS, "a run", "move", True)]
 
 
 def test_cut_over_operator_back(pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -11,8 +11,8 @@ from airflow.providers.common.compat.sdk import AirflowFailException, AirflowSki
 
 from kafka_drain.config.pipeline import Pipeline
 from kafka_drain.errors import RegistryUnavailableError
-from kafka_drain.republish.verifying import decoding
-from kafka_drain.republish.verifying.decoding import DecodingCheck
+from kafka_drain.republish.verifying import decoding_check
+from kafka_drain.republish.verifying.decoding_check import DecodingCheck
 from kafka_drain.schemas.registry import SchemaRegistry
 from kafka_drain.schemas.schema_map import read_map
 from kafka_drain_airflow.operators.schemas import CheckDecodingOperator, RestoreSchemasOperator
@@ -143,7 +143,7 @@ def test_check_decoding_operator(
 ) -> None:
     """A check fails unless each key and value with an id has its value in the target."""
     result = DecodingCheck(9, decoded, expected=9, failed=failed, problems=["the value is other"])
-    monkeypatch.setattr(decoding, "check_run", lambda *asked: checked.append(asked) or result)
+    monkeypatch.setattr(decoding_check, "check_run", lambda *asked: checked.append(asked) or result)
     if is_exact:
         assert check(pipeline, REPUBLISHED) == result.content()
     else:

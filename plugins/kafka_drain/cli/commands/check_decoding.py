@@ -15,7 +15,7 @@ from kafka_drain.cli.commands.registry_arguments import add_registry, required_r
 from kafka_drain.cli.console import answer, print_fields, say_lines
 from kafka_drain.cli.exit_codes import FAILED, OK
 from kafka_drain.output import Line, level_of
-from kafka_drain.republish.verifying.decoding import check_run
+from kafka_drain.republish.verifying.decoding_check import check_run
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

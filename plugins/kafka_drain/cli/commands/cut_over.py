@@ -29,7 +29,7 @@ from kafka_drain.config.cut_over import MAX_LAG, QUIET_SECONDS, RUN_NAME
 from kafka_drain.config.cut_over import CutOver as Settings
 from kafka_drain.cut_over.request import CutOverRequest
 from kafka_drain.cut_over.run import CutOver
-from kafka_drain.cut_over.steps import STEPS, Step, checklist
+from kafka_drain.cut_over.steps import STEPS, CutOverStep, checklist
 from kafka_drain.errors import ConfigError
 from kafka_drain.republish.engines.select import Engines
 from kafka_drain.spark.job import private_folder
@@ -141,16 +141,16 @@ def _cut_over(options: argparse.Namespace, archive: Archive) -> CutOver:
     )
 
 
-def _step(name: str) -> Step:
+def _step(name: str) -> CutOverStep:
     try:
-        return Step(name.replace("-", "_"))
+        return CutOverStep(name.replace("-", "_"))
     except ValueError as error:
         raise ConfigError(
             f"--step {name!r} is not acceptable; accepted: {', '.join(_NAMES)}"
         ) from error
 
 
-def _saw(step: Step, history: Sequence[CutOverDocument]) -> str:
+def _saw(step: CutOverStep, history: Sequence[CutOverDocument]) -> str:
     newest = next((d for d in reversed(history) if d.step == step.value), None)
     if newest is None:
         return ""

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Mapping
 from datetime import timedelta
 from typing import Any
 
-from kafka_drain.archive.frozen_plan import LIFETIME, Decision, FrozenPlan, lifetime
+from kafka_drain.archive.frozen_plan import LIFETIME, FrozenPlan, PlanDecision, lifetime
 from kafka_drain.cli.commands.plan_answer import Plan, acts, answer_fields
 from kafka_drain.cli.console import say, say_lines
 from kafka_drain.errors import ConfigError
@@ -70,7 +70,7 @@ def answer_approved(
     options: argparse.Namespace,
     plan: Plan,
     frozen: FrozenPlan,
-    decision: Decision,
+    decision: PlanDecision,
     carry_out: Callable[[], Mapping[str, Any]],
 ) -> int:
     """Show what is left of a frozen plan, carry it out if the user says so; return the exit code.
@@ -83,7 +83,7 @@ def answer_approved(
     """
     say_lines(plan.lines())
     answer_of(options, frozen)
-    if decision is Decision.DO_NOTHING:
+    if decision is PlanDecision.DO_NOTHING:
         say(f"plan {frozen.id} has been carried out already; nothing was changed")
     elif acts(options):
         return answer_fields(options, carry_out())

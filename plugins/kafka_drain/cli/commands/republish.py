@@ -32,11 +32,10 @@ from kafka_drain.config.checks import integer
 from kafka_drain.kafka.cluster import KafkaCluster
 from kafka_drain.republish.approved import freeze_republish, plan_approved
 from kafka_drain.republish.engines.select import Engines
-from kafka_drain.republish.evidence import sign_run
 from kafka_drain.republish.planning.abandon import unfinished_run
 from kafka_drain.republish.planning.plan import RepublishPlan
 from kafka_drain.republish.planning.request import RepublishRequest
-from kafka_drain.republish.run import Republish, plan_republish
+from kafka_drain.republish.run import Republish, plan_republish, sign_run
 from kafka_drain.spark.job import private_folder
 
 #: What there is instead of a flag that only earlier releases know.

@@ -31,8 +31,8 @@ from kafka_drain.kafka.identity import is_other_cluster
 from kafka_drain.offsets import TopicPartition
 from kafka_drain.republish.groups.applying import Undone, apply_plan, undo
 from kafka_drain.republish.groups.archived import ArchivedOffsets, archived_offsets
+from kafka_drain.republish.groups.group_records import GroupRecords
 from kafka_drain.republish.groups.planning import find_run, plan_group, read_map
-from kafka_drain.republish.groups.records import GroupRecords
 from kafka_drain.republish.groups.translation import TranslationPlan
 
 

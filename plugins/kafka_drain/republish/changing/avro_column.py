@@ -27,8 +27,8 @@ _NONE, _ONE, _SEVEN_BITS, _MORE = number(0), number(1), number(0x7F), number(0x8
 _Paths = list[tuple[tuple[Any, ...], int]]
 
 
-class Replaced(NamedTuple):
-    """What became of a column.
+class ReplacedColumn(NamedTuple):
+    """A column after its change.
 
     Attributes:
         column: The column, with the fields replaced where that was certain.
@@ -72,7 +72,7 @@ class AvroColumn:
         self._is_flat = _is_flat(self._schema, self._named, ())
         self._new = [lru_cache(REMEMBERED)(partial(_in_avro, one)) for one in how]
 
-    def replaced(self, column: pa.LargeBinaryArray, skipped: int) -> Replaced:
+    def replaced(self, column: pa.LargeBinaryArray, skipped: int) -> ReplacedColumn:
         """Return the column with the fields replaced where that is certain.
 
         Args:
@@ -85,7 +85,7 @@ class AvroColumn:
         )
         starts, ends = bounds.slice(0, total), bounds.slice(1, total)
         walk = _Walk(self._named, column.buffers()[2], column.is_valid())
-        none = Replaced(column, column.is_null(), [0] * len(self._paths))
+        none = ReplacedColumn(column, column.is_null(), [0] * len(self._paths))
         if not self._is_flat:
             return none
         end = walk.through(
@@ -114,11 +114,11 @@ class AvroColumn:
             parts += [_slices(column, at, start), pc.if_else(there, new, _NOTHING)]
             at = end
         if not parts:
-            return Replaced(column, certain, hits)
+            return ReplacedColumn(column, certain, hits)
         parts.append(_slices(column, at, pc.take(ends, rows)))
         joined = pc.binary_join_element_wise(*parts, _NOTHING)
         whole = len(joined) == total
-        return Replaced(
+        return ReplacedColumn(
             joined if whole else pc.replace_with_mask(column, certain, joined), certain, hits
         )
 

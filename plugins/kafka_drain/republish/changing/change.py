@@ -54,7 +54,7 @@ _AtOnce = Callable[[pa.LargeBinaryArray], tuple[pa.LargeBinaryArray, pa.BooleanA
 
 @dataclass(frozen=True)
 class Change:
-    """A change of a plan, with what carrying it out needs; can be passed to other processes.
+    """A change of a plan, ready to be carried out; can be passed to other processes.
 
     Attributes:
         spec: What is dropped and changed.
@@ -79,7 +79,7 @@ class Change:
 
     @classmethod
     def from_dict(cls, document: Mapping[str, Any]) -> Change:
-        """Read what `to_dict` wrote."""
+        """Parse a document from `to_dict`."""
         return cls(
             ChangeSpec.from_dict(document["spec"]),
             schemas_of_rows(document["schemas"]),
@@ -88,7 +88,7 @@ class Change:
         )
 
     def open(self, find: FindSchema | None = None) -> Changer:
-        """Return what applies the change.
+        """Return the changer.
 
         Args:
             find: Returns a schema by its id or GUID; None to use the plan's own.
@@ -110,13 +110,13 @@ def schemas_to_rows(schemas: Mapping[SchemaId, SchemaText]) -> list[dict[str, An
 
 
 def schemas_of_rows(rows: Iterable[Mapping[str, Any]]) -> dict[SchemaId, SchemaText]:
-    """Read what `schemas_to_rows` wrote."""
+    """Parse rows from `schemas_to_rows`."""
     return {row["id"]: SchemaText(row["kind"], row["text"], row["references"]) for row in rows}
 
 
 @dataclass(frozen=True)
 class Changed:
-    """What became of a batch.
+    """A batch after its change.
 
     Attributes:
         batch: The records that are sent.
@@ -132,7 +132,7 @@ class Changed:
 
 
 class Changer:
-    """Applies a change. What becomes of a record depends on this record alone.
+    """Applies a change. A record's fate depends on this record alone.
 
     Args:
         spec: What is dropped and changed.
@@ -218,7 +218,7 @@ class Changer:
         return batch if pc.all(kept).as_py() else batch.filter(kept)
 
     def _seen(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        """Take from `unseen` what a record of a batch has; return the batch."""
+        """Remove the conditions that a batch meets from `unseen`; return the batch."""
         self.unseen = {
             text: has
             for text, has in self.unseen.items()
@@ -227,7 +227,7 @@ class Changer:
         return batch
 
     def _kept(self, batch: pa.RecordBatch, columns: FilterColumns) -> pa.BooleanArray:
-        """Return which records a filter keeps."""
+        """Return a mask of the records that a filter keeps."""
 
         def decoded(part: str, rows: pa.BooleanArray) -> Iterator[Any]:
             payloads = batch[part].filter(rows).to_pylist()
@@ -434,7 +434,7 @@ class _Part:
         return new, certain
 
     def _behind_id(self, head: bytes) -> _AtOnce | None:
-        """Return what replaces the fields of payloads that begin with a schema's id."""
+        """Return the function that replaces fields of payloads that begin with a schema's id."""
         id_ = id_of_payload(head)
         if id_ is None:
             return None
@@ -493,7 +493,7 @@ class _Part:
         return b"".join([*parts, payload[at:]])
 
     def _avro_of(self, id_: SchemaId) -> AvroFields | None:
-        """Return what finds the fields in Avro of a schema; None if its values are JSON.
+        """Return the column of the fields in Avro of a schema; None if its values are JSON.
 
         Raises:
             ValueError: When the schema is unknown, or of another kind.
@@ -511,7 +511,7 @@ class _Part:
 def _each(
     column: pa.LargeBinaryArray, how: Callable[[bytes | None], bytes | None]
 ) -> pa.LargeBinaryArray:
-    """Return what replaces the bytes of a column, each content once."""
+    """Return the replacements for the bytes of a column, each content once."""
     encoded = column.dictionary_encode()
     return binaries(map(how, encoded.dictionary.to_pylist())).take(encoded.indices)
 
@@ -583,7 +583,7 @@ def _with_topic(batch: pa.RecordBatch, topic: str) -> pa.RecordBatch:
 
 
 def _differing(before: pa.RecordBatch, after: pa.RecordBatch) -> pa.BooleanArray:
-    """Return which records have another key, value or headers."""
+    """Return a mask of records with another key, value or headers."""
     found = pa.nulls(after.num_rows).is_valid()
     for name in (KEY, VALUE):
         a, b = before[name], after[name]
@@ -597,7 +597,7 @@ def _differing(before: pa.RecordBatch, after: pa.RecordBatch) -> pa.BooleanArray
 
 
 def _other_headers(before: pa.ListArray, after: pa.ListArray) -> pa.BooleanArray:
-    """Return which records have other headers; none and an empty list are the same."""
+    """Return a mask of records with other headers; none and an empty list are the same."""
     were, are = (column.value_lengths().fill_null(_NONE) for column in (before, after))
     same = pc.equal(were, are)
     before, after = before.filter(same), after.filter(same)

@@ -1,4 +1,4 @@
-"""What works on whole columns: compute functions, and rows of a batch that have something."""
+"""Functions on whole columns: compute, and masks of rows."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ compute = _Compute()
 
 
 def rows_with_header(headers: pa.ListArray, name: str) -> pa.BooleanArray | None:
-    """Return which records have a header of this name; None if none has."""
+    """Return a mask of records with a header of this name; None if none has it."""
     pairs = headers.flatten()
     if not len(pairs):
         return None

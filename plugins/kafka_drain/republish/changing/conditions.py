@@ -14,7 +14,7 @@ NOT = "not "
 
 @dataclass(frozen=True)
 class Condition:
-    """What a record must have.
+    """A condition on a record.
 
     Attributes:
         where: The part of the record.
@@ -63,5 +63,5 @@ class Filter:
 
     @property
     def fields(self) -> list[Field]:
-        """What the conditions name, each part of a record once."""
+        """The fields of the conditions, each part of a record once."""
         return list(dict.fromkeys(one.where for group in self.groups for one in group))

@@ -1,4 +1,4 @@
-"""What users name of a record: its key, a header, or a field in its key or value. Opens nothing."""
+"""A field as users name it: a record's key, a header, or a part of a payload. Opens nothing."""
 
 from __future__ import annotations
 

@@ -35,7 +35,7 @@ class FilterColumns:
         ]
 
     def keeps(self, batch: pa.RecordBatch, decoded: Decoded) -> pa.BooleanArray:
-        """Return which records are kept.
+        """Return a mask of the records to keep.
 
         Args:
             batch: The records.
@@ -58,7 +58,7 @@ class FilterColumns:
 
 
 def _has_bytes(condition: Condition, batch: pa.RecordBatch) -> pa.BooleanArray:
-    """Return which records have the key or the header that a condition names."""
+    """Return a mask of records with the key or the header that a condition names."""
     where, expected = condition.where, condition.expected
     value = None if expected is None else binaries([bytes_of(where.part, expected)])[0]
     if where.part == KEY:
@@ -80,7 +80,7 @@ def _has_content(
     undecided: pa.BooleanArray,
     decoded: Decoded,
 ) -> pa.BooleanArray:
-    """Return which of the undecided records have the content that a condition names."""
+    """Return a mask of undecided records with the content that a condition names."""
     where, expected = condition.where, condition.expected
     assert where.steps is not None
     has, left = pc.invert(undecided), undecided
@@ -97,7 +97,7 @@ def _has_content(
 def _has_text(
     condition: Condition, texts: JsonTexts, batch: pa.RecordBatch
 ) -> tuple[pa.BooleanArray, pa.BooleanArray]:
-    """Return which records have what a condition names in JSON, and for which that is certain."""
+    """Return two masks for a condition on JSON: where it holds, and where that is certain."""
     where, expected = condition.where, condition.expected
     column, headers = batch[where.part], batch["headers"]
     named = rows_with_header(headers, HEADERS[where.part])

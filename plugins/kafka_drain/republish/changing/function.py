@@ -99,7 +99,7 @@ def load_function(planned: FunctionId, folder: str) -> UserFunction:
 def call_function(
     function: UserFunction, batch: pa.RecordBatch, source: TopicPartition
 ) -> tuple[pa.RecordBatch, pa.RecordBatch]:
-    """Call a function, and check what it returns.
+    """Call a function, and check its result.
 
     Returns:
         The records that it keeps, before and after.

@@ -1,4 +1,4 @@
-"""What identifies a user's function in a plan. Opens nothing."""
+"""The identity of a user's function in a plan. Opens nothing."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _NAME = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*:[^\W\d]\w*")
 
 @dataclass(frozen=True)
 class FunctionId:
-    """What identifies a function.
+    """The identity of a function.
 
     Attributes:
         name: Its module and name, as `module:function`.
@@ -32,7 +32,7 @@ class FunctionId:
 
     @classmethod
     def from_dict(cls, document: Mapping[str, Any]) -> FunctionId:
-        """Read what `to_dict` wrote."""
+        """Parse a document from `to_dict`."""
         return cls(document["name"], document["sha256"], document["python"])
 
     def __str__(self) -> str:
@@ -40,7 +40,7 @@ class FunctionId:
 
 
 def check_name(name: str) -> None:
-    """Refuse what isn't `module:function`.
+    """Refuse a name that isn't `module:function`.
 
     Raises:
         ConfigError: Says what is accepted.
@@ -53,7 +53,7 @@ def check_name(name: str) -> None:
 
 
 def other_function(planned: FunctionId, found: FunctionId) -> str:
-    """Return what is wrong if a function isn't the planned one."""
+    """Describe how a function differs from the planned one; empty if it doesn't."""
     return (
         f"the plan has the function {planned}, here is {found}: what it makes of a record may be "
         "something else. Put the planned one back to resume, or start a new run into an empty topic"

@@ -51,8 +51,8 @@ class _Kind(NamedTuple):
     new: str = ""
 
 
-class Replaced(NamedTuple):
-    """What became of a column.
+class ReplacedColumn(NamedTuple):
+    """A column after its change.
 
     Attributes:
         column: The column, with the field replaced where that was certain.
@@ -92,7 +92,7 @@ class JsonColumn:
                     assert new is not None
                     self._kinds[kind] = _Kind(_whole(_with_field(path, value)), _TWO, value, new)
 
-    def replaced(self, column: pa.LargeBinaryArray, least: int = LEAST_ROWS) -> Replaced:
+    def replaced(self, column: pa.LargeBinaryArray, least: int = LEAST_ROWS) -> ReplacedColumn:
         """Return the column with the field replaced where that is certain.
 
         Args:
@@ -130,10 +130,10 @@ class JsonColumn:
                 break
         # Next time, first what was there most often.
         self._kinds = dict(sorted(self._kinds.items(), key=lambda item: -seen[item[0]]))
-        return Replaced(new, certain, there)
+        return ReplacedColumn(new, certain, there)
 
     def _joined(self, pieces: pa.LargeListArray, kind: _Kind) -> pa.LargeBinaryArray:
-        """Return documents with the field replaced, given what is around its name."""
+        """Return documents with the field replaced, given the text around its name."""
         before, after = (pc.list_element(pieces, place) for place in (0, 1))
         if kind.value:
             after = pc.replace_substring_regex(

@@ -1,4 +1,4 @@
-"""What a field is replaced by: an empty value of its type, or a pseudonym. Opens nothing."""
+"""Replacements of a field: an empty value of its type, or a pseudonym. Opens nothing."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ class Mask:
         return b"\0" if kind in ("int", "long", "enum", "array", "map") else bytes(len(held))
 
     def of_bytes(self, held: bytes | None) -> bytes | None:
-        """Return what replaces a header's value."""
+        """Return the replacement of a header's value."""
         return None if held is None else self.text.encode()
 
 
@@ -113,7 +113,7 @@ class Pseudonym:
         return _sized(self._digits(content).encode())
 
     def of_bytes(self, held: bytes | None) -> bytes | None:
-        """Return what replaces a key or a header's value."""
+        """Return the replacement of a key or a header's value."""
         return None if held is None else self._digits(held).encode()
 
     def _digits(self, content: bytes) -> str:
@@ -138,7 +138,7 @@ def remembering(how: Replace) -> Callable[[bytes | None], bytes | None]:
 
 @lru_cache(16)
 def remembering_json(how: Replace) -> Callable[[bytes], bytes]:
-    """Return what replaces a text in JSON, encoded; computes the same once in a process."""
+    """Return the replacement of a text in JSON, encoded; computes each once in a process."""
 
     @lru_cache(REMEMBERED)
     def in_json(text: bytes) -> bytes:
@@ -150,7 +150,7 @@ def remembering_json(how: Replace) -> Callable[[bytes], bytes]:
 
 
 def key_id(key: bytes) -> str:
-    """Return what tells keys apart without saying anything about them."""
+    """Return an id that tells keys apart without revealing anything about them."""
     return hmac.digest(key, b"kafka-drain: id of a key", "sha256").hex()[:16]
 
 

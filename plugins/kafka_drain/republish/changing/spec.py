@@ -1,4 +1,4 @@
-"""What is dropped and changed, as users ask for it and as plans have it. Opens nothing."""
+"""Records to drop and fields to change, as users ask and as plans have it. Opens nothing."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Replace = Mask | Pseudonym
 
 @dataclass(frozen=True)
 class Wanted:
-    """What is asked for, as users write it.
+    """The user's request.
 
     Attributes:
         filters: Conditions that records fulfil.
@@ -41,7 +41,7 @@ class Wanted:
         return bool(self.filters or self.mask or self.hashed or self.drop_headers or self.function)
 
     def check(self) -> None:
-        """Refuse what can't be carried out.
+        """Refuse a request that can't be carried out.
 
         Raises:
             ConfigError: Says what is accepted.
@@ -60,7 +60,7 @@ class Wanted:
         return Filter.of(Condition.of(text) for text in self.filters)
 
     def replacements(self, key: bytes) -> list[tuple[Field, Replace]]:
-        """Return what each field is replaced by.
+        """Return the replacement of each field.
 
         Args:
             key: The key of pseudonyms.
@@ -89,7 +89,7 @@ class Wanted:
         return found
 
     def to_dict(self) -> dict[str, Any]:
-        """Return it as JSON types: what must be the same in all attempts of a run."""
+        """Return it as JSON types: the part that must be the same in all attempts of a run."""
         return {
             "filter": sorted(self.filters),
             "mask": sorted(self.mask),
@@ -101,7 +101,7 @@ class Wanted:
 
     @classmethod
     def from_dict(cls, document: Mapping[str, Any]) -> Wanted:
-        """Read what `to_dict` wrote."""
+        """Parse a document from `to_dict`."""
         return cls(
             filters=tuple(document["filter"]),
             mask=tuple(document["mask"]),
@@ -114,7 +114,7 @@ class Wanted:
 
 @dataclass(frozen=True)
 class ChangeSpec:
-    """What is asked for, with what identifies its function and key.
+    """The user's request, with the identity of its function and key.
 
     Attributes:
         wanted: What is asked for.
@@ -141,7 +141,7 @@ class ChangeSpec:
 
     @classmethod
     def from_dict(cls, document: Mapping[str, Any]) -> ChangeSpec:
-        """Read what `to_dict` wrote; other keys are left aside."""
+        """Parse a document from `to_dict`; other keys are ignored."""
         function = document["function"]
         named = None if function is None else FunctionId.from_dict(function)
         wanted = Wanted.from_dict({**document, "function": named.name if named else None})

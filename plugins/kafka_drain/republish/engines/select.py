@@ -54,7 +54,7 @@ class Engines:
         self._worker = Worker()
 
     def stop(self) -> None:
-        """Stop what is being sent from this machine."""
+        """Stop sending from this machine."""
         self._worker.stop()
 
     def __call__(

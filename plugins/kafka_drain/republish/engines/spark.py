@@ -18,7 +18,7 @@ from kafka_drain.kafka.topic_watch import TopicWatch
 from kafka_drain.kafka.topics import MAX_MESSAGE_BYTES, REQUEST_OVERHEAD, request_bytes
 from kafka_drain.republish.planning.binding import watch_targets
 from kafka_drain.republish.planning.plan import RepublishPlan
-from kafka_drain.republish.sending.allocation import ALLOCATION
+from kafka_drain.republish.sending.memory import ALLOCATION
 from kafka_drain.republish.sending.shard_sender import SendJob
 from kafka_drain.spark.job import SparkJob
 from kafka_drain.spark.job_spec import HASH_KEY, SendSpec, SinkSpec, write_private

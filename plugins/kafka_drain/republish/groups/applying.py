@@ -9,13 +9,13 @@ from kafka_drain.errors import GroupError
 from kafka_drain.kafka.consumer_groups import Committed, ConsumerGroups, offsets_of
 from kafka_drain.offsets import TopicPartition
 from kafka_drain.output import say
-from kafka_drain.republish.groups.records import GroupRecord, GroupRecords
+from kafka_drain.republish.groups.group_records import GroupRecord, GroupRecords
 from kafka_drain.republish.groups.translation import TranslationPlan
 
 
 @dataclass(frozen=True)
 class Undone:
-    """The result of an undo, or what it would do.
+    """The result of an undo, or its preview.
 
     Attributes:
         record: The record of the apply that is undone.
@@ -94,7 +94,7 @@ def _applied_before(
 
 
 def undo(records: GroupRecords, groups: ConsumerGroups, group: str, *, apply: bool) -> Undone:
-    """Show, and with `apply` restore, what was committed before the newest apply not yet undone.
+    """Show, and with `apply` restore, the offsets before the newest apply not yet undone.
 
     Raises:
         GroupInUseError: When the group has members.

@@ -21,7 +21,7 @@ _SHOWN = 10
 
 @dataclass(frozen=True)
 class ArchivedOffsets:
-    """What a group had committed at a moment.
+    """A group's committed offsets at a moment.
 
     Attributes:
         committed: The offsets.
@@ -74,7 +74,7 @@ class ArchivedOffsets:
 
 
 def archived_offsets(root: UPath, group: str, at: datetime | None) -> ArchivedOffsets:
-    """Return what a group had committed according to the archive.
+    """Return a group's committed offsets according to the archive.
 
     Args:
         at: The newest moment that isn't later counts; None for the newest.

@@ -13,7 +13,7 @@ from kafka_drain.kafka.consumer_groups import Committed, ConsumerGroups, offsets
 from kafka_drain.kafka.identity import is_other_cluster, is_other_topic
 from kafka_drain.offsets import OffsetRange, TopicPartition
 from kafka_drain.republish.groups.archived import ArchivedOffsets
-from kafka_drain.republish.groups.records import GroupRecords
+from kafka_drain.republish.groups.group_records import GroupRecords
 from kafka_drain.republish.groups.translation import (
     TranslationPlan,
     check_held,
@@ -205,7 +205,7 @@ def _refuse_left_out(plan: RepublishPlan) -> None:
 def _other_maps(
     archive: Archive, run: RepublishRun, offset_map: OffsetMap
 ) -> tuple[list[OffsetMap], list[OffsetMap], set[str | int]]:
-    """Return maps of what other runs have sent to the same topics, oldest first.
+    """Return maps of other runs to the same topics, oldest first.
 
     A mirror consists of many runs, as does a backfill: a group may not have reached the records of
     the last one.
@@ -335,7 +335,7 @@ def _check_source(archive: Archive, source: KafkaCluster, found: str) -> None:
 def _ask_source(
     offset_map: OffsetMap, source: KafkaCluster, group: str
 ) -> tuple[dict[TopicPartition, Committed], dict[TopicPartition, int]]:
-    """Return what a group has committed in the source, and the ends of those partitions."""
+    """Return a group's committed offsets in the source, and the ends of those partitions."""
     asked = ConsumerGroups(source.config)
     sources = offset_map.sources()
     described = source.topics({tp.topic for tp in sources} & set(source.topic_names()))

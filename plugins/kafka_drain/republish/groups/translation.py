@@ -17,7 +17,7 @@ _SHOWN = 10
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class Contribution:
     """The contribution of one source partition to the offset in one target partition.
 
     Attributes:
@@ -85,7 +85,7 @@ class TranslationPlan:
     group: str
     to_group: str
     committed: Mapping[TopicPartition, int]
-    rows: tuple[Row, ...]
+    rows: tuple[Contribution, ...]
     left_alone: tuple[TopicPartition, ...] = ()
     notes: tuple[str, ...] = ()
 
@@ -242,7 +242,7 @@ def untouched(
     starts: Mapping[TopicPartition, int],
     *,
     is_original: bool,
-) -> list[Row]:
+) -> list[Contribution]:
     """Return where a group continues in target partitions that got none of its records.
 
     Without an offset there, `auto.offset.reset` would decide, and by default it skips what arrives
@@ -255,18 +255,18 @@ def untouched(
         is_original: Whether partitions kept their numbers.
     """
     leads = {(part.source.topic, part.target.topic) for part in offset_map.partitions}
-    rows: dict[TopicPartition, Row] = {}
+    rows: dict[TopicPartition, Contribution] = {}
     for source, at in sorted(committed.items()):
         for target, start in starts.items():
             fits = not is_original or target.partition == source.partition
             if (source.topic, target.topic) in leads and fits:
                 note = "got no record: from where the run started"
-                rows.setdefault(target, Row(source, at, target, start, start, note))
+                rows.setdefault(target, Contribution(source, at, target, start, start, note))
     return [rows[target] for target in sorted(rows)]
 
 
 def with_metadata(plan: TranslationPlan, metadata: Mapping[TopicPartition, str]) -> TranslationPlan:
-    """Return a plan that commits the group's metadata again, and names what it can't.
+    """Return a plan that commits the group's metadata again, and names the exceptions.
 
     An application may keep in it what belongs to the very offset, as Kafka Streams keeps a
     partition's time. So it goes where a source partition and a target partition belong to each
@@ -319,7 +319,7 @@ def _row(
     *,
     is_compacted: bool,
     is_outdated: bool,
-) -> Row:
+) -> Contribution:
     source, target = maps[0].source, maps[0].target
     read = committed or 0
     alone = resume_offset(maps, {source: read})
@@ -342,7 +342,7 @@ def _row(
     if maybe:
         records = "1 record" if maybe == 1 else f"{maybe:,} records"
         said.append(f"up to {records} may be read again: drained after the offset was noted")
-    return Row(
+    return Contribution(
         source=source,
         committed=committed,
         target=target,
@@ -376,7 +376,7 @@ def _notes(
     committed: Mapping[TopicPartition, int],
     source_ends: Mapping[TopicPartition, int],
     left_alone: Collection[TopicPartition],
-    rows: Iterable[Row],
+    rows: Iterable[Contribution],
 ) -> Iterable[str]:
     for tp, at in committed.items():
         if tp in source_ends:

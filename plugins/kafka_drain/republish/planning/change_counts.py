@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import pyarrow.compute as pc
 from upath import UPath
 
+from kafka_drain.data_files.content_hash import digest_of
 from kafka_drain.data_files.reader import read_records, topic_of
 from kafka_drain.data_files.records import path_of
 from kafka_drain.data_files.scalars import number
@@ -15,7 +16,6 @@ from kafka_drain.errors import ConfigError, DataFileError
 from kafka_drain.offsets import TopicPartition
 from kafka_drain.progress import Progress, Ticker
 from kafka_drain.republish.changing.change import Changer
-from kafka_drain.republish.changing.digest import digest_of
 from kafka_drain.republish.planning.documents import ChangeSpecJson
 from kafka_drain.republish.planning.row_filter import wanted_rows
 from kafka_drain.republish.planning.selection import Rows

@@ -37,7 +37,7 @@ from kafka_drain.storage.paths import read_bytes
 D = TypeVar("D")
 
 
-class State(Enum):
+class ClaimState(Enum):
     """The decision about a claim."""
 
     UNDECIDED = "undecided"
@@ -45,7 +45,7 @@ class State(Enum):
     WITHDRAWN = "withdrawn"
 
 
-class Decision(Enum):
+class ClaimDecision(Enum):
     """What a run does about an earlier claim."""
 
     PASS = "pass"
@@ -54,8 +54,8 @@ class Decision(Enum):
 
 
 def decide(
-    state: State, *, is_readable: bool, is_of_earlier_plan: bool, overlaps: bool
-) -> Decision:
+    state: ClaimState, *, is_readable: bool, is_of_earlier_plan: bool, overlaps: bool
+) -> ClaimDecision:
     """Decide what to do about an earlier claim.
 
     Args:
@@ -66,10 +66,10 @@ def decide(
         overlaps: Whether it is another run's, and some of its records would be sent twice. Claims
             of the same run or follower don't count: the protocol counts their records once.
     """
-    may_claim_anything = not is_readable and state is State.UNDECIDED
-    if state is State.WITHDRAWN or not (is_of_earlier_plan or overlaps or may_claim_anything):
-        return Decision.PASS
-    return Decision.REFUSE if state is State.OPENED else Decision.WITHDRAW
+    may_claim_anything = not is_readable and state is ClaimState.UNDECIDED
+    if state is ClaimState.WITHDRAWN or not (is_of_earlier_plan or overlaps or may_claim_anything):
+        return ClaimDecision.PASS
+    return ClaimDecision.REFUSE if state is ClaimState.OPENED else ClaimDecision.WITHDRAW
 
 
 @dataclass(frozen=True)
@@ -94,22 +94,22 @@ class Claim:
         if self._decide("opened", self.run):
             return
         document = self._decided()
-        if document is None or document["state"] != State.OPENED.value:
+        if document is None or document["state"] != ClaimState.OPENED.value:
             by = str(document and document["by"])
             raise repeats_error(by, "started to send", "the same records at the same moment")
 
     def withdraw(self, by: str) -> bool:
         """Withdraw this claim for a run; return False when the claim's run has opened."""
-        return self._decide("withdrawn", by) or self.state() is State.WITHDRAWN
+        return self._decide("withdrawn", by) or self.state() is ClaimState.WITHDRAWN
 
-    def state(self) -> State:
+    def state(self) -> ClaimState:
         """Return the claim's state."""
         document = self._decided()
-        return State.UNDECIDED if document is None else State(document["state"])
+        return ClaimState.UNDECIDED if document is None else ClaimState(document["state"])
 
     def is_settled(self) -> bool:
         """Return whether the runs' own folders already record everything this claim does."""
-        if self.state() is State.WITHDRAWN:
+        if self.state() is ClaimState.WITHDRAWN:
             return True
         run = RepublishRun(self.root, self.run)
         # Also true if a later claim of the run was the one that opened.
@@ -156,9 +156,9 @@ def claim_opening(root: UPath, plan: RepublishPlan, *, repeat: bool) -> Claim:
                 is_of_earlier_plan=was_planned_before and other.run == plan.key,
                 overlaps=now is not None,
             )
-            if decision is Decision.REFUSE:
+            if decision is ClaimDecision.REFUSE:
                 raise _refusal(other, plan, now)
-            if decision is Decision.WITHDRAW:
+            if decision is ClaimDecision.WITHDRAW:
                 to_withdraw.append((other, now))
         for other, now in to_withdraw:
             if not other.withdraw(plan.key):

@@ -14,6 +14,7 @@ from kafka_drain.archive.generation import list_data_files
 from kafka_drain.archive.index import Index
 from kafka_drain.archive.receipts import SealedContent, SealedFile
 from kafka_drain.archive.snapshot import Snapshot
+from kafka_drain.data_files.content_hash import digest_text
 from kafka_drain.data_files.reader import topic_of
 from kafka_drain.errors import (
     ArchiveError,
@@ -30,7 +31,6 @@ from kafka_drain.progress import Progress, Ticker
 from kafka_drain.proof.erased_records import refuse_unerased
 from kafka_drain.proof.sealed_files import damage_of
 from kafka_drain.republish.changing.change import Change, Changer, schemas_to_rows
-from kafka_drain.republish.changing.digest import digest_text
 from kafka_drain.republish.planning.binding import Binding, others_gone, refuse_other_target
 from kafka_drain.republish.planning.chains import chain_numbers
 from kafka_drain.republish.planning.change_counts import (

@@ -18,7 +18,7 @@ from kafka_drain.republish.planning.documents import CountedIdsJson, SchemaIdsJs
 from kafka_drain.republish.planning.row_filter import wanted_rows
 from kafka_drain.republish.planning.selection import Rows
 from kafka_drain.republish.planning.shards import ShardFile
-from kafka_drain.schemas.schema_ids import HEADERS, Framed, SchemaId, Seen, ids_kept
+from kafka_drain.schemas.schema_ids import HEADERS, Framed, IdLocation, SchemaId, ids_kept
 from kafka_drain.schemas.schema_map import SchemaMap
 from kafka_drain.schemas.wire_format import count_framings, count_ids
 
@@ -33,7 +33,7 @@ def count_schema_ids(
     files: Iterable[tuple[ShardFile, Mapping[TopicPartition, Rows]]],
     kept: Sequence[str] = (),
     sent: Callable[[pa.RecordBatch, TopicPartition], pa.RecordBatch] = lambda batch, _: batch,
-) -> tuple[Counter[Seen], Counter[Framed]]:
+) -> tuple[Counter[IdLocation], Counter[Framed]]:
     """Count the schema ids of selected records, and what has another registry's framing.
 
     Reads all records, each file once.
@@ -47,7 +47,7 @@ def count_schema_ids(
         DataFileError: When a file can't be read; names its path.
     """
     listed = list(files)
-    counts: Counter[Seen] = Counter()
+    counts: Counter[IdLocation] = Counter()
     framed: Counter[Framed] = Counter()
     ticker = Ticker("read schema ids", Progress("files", len(listed)))
     for number, (file, selected) in enumerate(listed):
@@ -68,7 +68,7 @@ def count_schema_ids(
 
 
 def plan_schema_ids(
-    counts: Mapping[Seen, int],
+    counts: Mapping[IdLocation, int],
     schema_map: SchemaMap,
     kept: Sequence[str] = (),
     framed: Mapping[Framed, int] = MappingProxyType({}),

@@ -1,4 +1,4 @@
-"""What of a record is different when it is sent."""
+"""Changes of records when they are sent."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def as_sent(
     changer: Changer | None,
     schema_ids: SchemaIds | None,
 ) -> Iterator[pa.RecordBatch]:
-    """Yield what is sent of a shard's selected records.
+    """Yield a shard's selected records as they are sent.
 
     Raises:
         SourceRecordError: When a record can't be changed as planned, or the plan has no translation

@@ -13,7 +13,6 @@ from kafka_drain.republish.planning.openings import Claim
 from kafka_drain.republish.planning.plan import RepublishPlan
 from kafka_drain.republish.planning.runs import RepublishRun
 from kafka_drain.republish.planning.shards import PREFIX, ProgressSlot, Shard
-from kafka_drain.republish.sending.errors import explained
 from kafka_drain.republish.sending.producer import (
     ProducerLost,
     fenced_producer,
@@ -21,6 +20,7 @@ from kafka_drain.republish.sending.producer import (
     shard_transactional_id,
 )
 from kafka_drain.republish.sending.progress_store import Progress, ProgressStore, entry
+from kafka_drain.republish.sending.send_errors import explained
 
 
 def open_run(

@@ -32,7 +32,7 @@ RECORD_BYTES = 100
 
 @dataclass(frozen=True, slots=True)
 class Pace:
-    """What is known about a link before a transaction starts.
+    """The estimate of a link before a transaction starts.
 
     Attributes:
         timeout: The transaction's timeout, in seconds.

@@ -14,7 +14,7 @@ from confluent_kafka import KafkaError, KafkaException, Producer
 
 from kafka_drain.kafka.client_config import for_client
 from kafka_drain.republish.planning.shards import PREFIX
-from kafka_drain.republish.sending.errors import explained, is_terminal
+from kafka_drain.republish.sending.send_errors import explained, is_terminal
 
 T = TypeVar("T")
 

@@ -20,7 +20,7 @@ from kafka_drain.errors import ProgressError
 from kafka_drain.kafka.client_config import for_client
 from kafka_drain.kafka.error_codes import UNAVAILABLE
 from kafka_drain.republish.planning.shards import ProgressSlot
-from kafka_drain.republish.sending.errors import explained, is_terminal
+from kafka_drain.republish.sending.send_errors import explained, is_terminal
 
 TIMEOUT_SECONDS = 60.0
 
@@ -81,7 +81,7 @@ class ProgressStore:
         self._consumers = {}
 
     def group_metadata(self, group: str) -> Any:
-        """Return what `send_offsets_to_transaction` needs to know about a group without members."""
+        """Return the metadata of a group without members, for `send_offsets_to_transaction`."""
         if group not in self._metadata:
             # No brokers needed: for a group without members, the name is all the metadata.
             consumer = Consumer({"group.id": group, "log_level": 2})

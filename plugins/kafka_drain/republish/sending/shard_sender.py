@@ -44,8 +44,7 @@ from kafka_drain.republish.planning.header_names import nul_error
 from kafka_drain.republish.planning.placement import BY_KEY, partition_of_key
 from kafka_drain.republish.planning.shards import ProgressSlot, Shard
 from kafka_drain.republish.sending.arrow_records import as_sent, provenance
-from kafka_drain.republish.sending.errors import explained, is_terminal
-from kafka_drain.republish.sending.garbage_collection import little_garbage_collection
+from kafka_drain.republish.sending.memory import little_garbage_collection
 from kafka_drain.republish.sending.pacing import LONGEST, Pacer
 from kafka_drain.republish.sending.producer import (
     SETTINGS,
@@ -56,6 +55,7 @@ from kafka_drain.republish.sending.producer import (
     shard_transactional_id,
 )
 from kafka_drain.republish.sending.progress_store import Progress, ProgressStore, entry
+from kafka_drain.republish.sending.send_errors import explained, is_terminal
 from kafka_drain.republish.sending.shard_reader import read_shard
 from kafka_drain.schemas.schema_ids import SchemaIds
 
@@ -120,7 +120,7 @@ class SendJob:
 
     @property
     def what(self) -> str:
-        """What is sent, as text for messages."""
+        """The shard and its target, as text for messages."""
         more = len(self.shards) - 1
         return f"{self.shard.source} and {more:,} more" if more else str(self.shard.source)
 
@@ -155,7 +155,7 @@ class SendJob:
 
     @classmethod
     def from_dict(cls, document: dict[str, Any]) -> SendJob:
-        """Read what `to_dict` wrote."""
+        """Parse a document from `to_dict`."""
         group, topic, partition = document["attempts"]
         attempts = ProgressSlot(group, TopicPartition(topic, partition))
         shards = tuple(map(Shard.from_dict, document["shards"]))

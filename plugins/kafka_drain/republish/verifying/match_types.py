@@ -1,4 +1,4 @@
-"""The types that matching works on: records reduced to what is compared. Opens nothing."""
+"""The types of matching: records reduced to the parts that are compared. Opens nothing."""
 
 from __future__ import annotations
 
@@ -21,5 +21,5 @@ Token: TypeAlias = "tuple[int, int]"
 
 
 def token_of(record: Record, compare_timestamps: bool) -> Token:
-    """Return what identifies a record; the timestamp is 0 if timestamps aren't compared."""
+    """Return a record's identity; the timestamp is 0 if timestamps aren't compared."""
     return record[0], record[1] if compare_timestamps else 0

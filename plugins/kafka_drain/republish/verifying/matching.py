@@ -1,4 +1,4 @@
-"""Compare a target partition with what the shards should have put there. Opens nothing.
+"""Compare a target partition with the records of its shards. Opens nothing.
 
 If everything is right, a walk along the target (sequence_match) is the only pass, in bounded
 memory. If there were records of other producers, the shards are read once more to distinguish these
@@ -31,7 +31,7 @@ from kafka_drain.republish.verifying.sequence_match import Walk
 
 @dataclass(frozen=True)
 class PartitionMatch:
-    """What was found in one target partition.
+    """The result for one target partition.
 
     Attributes:
         expected: Number of records that the plan puts there.
@@ -77,7 +77,7 @@ class PartitionMatch:
 
     @classmethod
     def from_dict(cls, document: dict[str, Any]) -> PartitionMatch:
-        """Read what `to_dict` wrote."""
+        """Parse a document from `to_dict`."""
         mappings = {
             int(number): tuple(Block(*block) for block in blocks)
             for number, blocks in document["mappings"].items()

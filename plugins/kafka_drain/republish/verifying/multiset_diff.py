@@ -1,4 +1,4 @@
-"""Count exactly what is missing, duplicated or out of order in a target partition.
+"""Count missing, duplicated and out-of-order records in a target partition, exactly.
 
 Used only for damage: takes more passes, and memory that grows with the damage. Opens nothing.
 """

@@ -255,7 +255,7 @@ class OffsetMap:
 
     @classmethod
     def from_bytes(cls, content: bytes) -> OffsetMap:
-        """Read what `to_bytes` wrote.
+        """Parse a document from `to_bytes`.
 
         Raises:
             SealError: When a byte was changed.
@@ -271,7 +271,7 @@ class OffsetMap:
 
 
 def started_map(plan: RepublishPlan) -> OffsetMap:
-    """Return what is known about a run that has started but has no usable map.
+    """Return the map of a run that has started but has no usable one: a block for each shard.
 
     Everything it has sent is at or after the ends that the target had when its plan was made.
     """
@@ -358,7 +358,7 @@ class _Counted(NamedTuple):
         )
 
     def split(self, partition: PartitionMap) -> list[PartitionMap]:
-        """Split a map into what counts, what may already be counted, and what is counted."""
+        """Split a map into parts: new records, possibly counted records, and counted records."""
         sure = self.sure.get(partition.incarnation, [])
         possible = self.possible.get(partition.incarnation, [])
         new: list[Block] = []

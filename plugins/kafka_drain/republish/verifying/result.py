@@ -19,7 +19,7 @@ from kafka_drain.republish.verifying.matching import PartitionMatch
 
 @dataclass(frozen=True)
 class VerifiedPartition:
-    """One target partition and what was found in it."""
+    """One target partition and its result."""
 
     tp: TopicPartition
     match: PartitionMatch
@@ -43,7 +43,7 @@ class VerifiedPartition:
 
 @dataclass(frozen=True)
 class ChangeFound:
-    """What a change made of the records when they were verified.
+    """The effect of a change on the records when they were verified.
 
     Attributes:
         dropped: Number of records that it dropped.
@@ -59,7 +59,7 @@ class ChangeFound:
 def change_found(
     plan: RepublishPlan, seen: Mapping[int, tuple[int, int, str]], *, is_exact: bool
 ) -> ChangeFound | None:
-    """Compare what a change made of each shard with the plan.
+    """Compare the effect of a change on each shard with the plan.
 
     Args:
         seen: Numbers of dropped and changed records, and the digest of the rest, by shard number.
@@ -132,7 +132,7 @@ class Verification:
 
     @property
     def is_as_planned(self) -> bool:
-        """Return whether the plan's change, if it has one, made of the records what it planned."""
+        """Return whether the plan's change, if any, had the planned effect on the records."""
         return self.change is None or not self.change.others
 
     def gets_receipt(self, delivery: str) -> bool:

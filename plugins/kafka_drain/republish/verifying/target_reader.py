@@ -25,7 +25,7 @@ from kafka_drain.kafka.fetch_size import MOST_BYTES
 from kafka_drain.kafka.reading_client import REPORT_MS, ReadingClient
 from kafka_drain.kafka.records import DAMAGED
 from kafka_drain.offsets import TopicPartition
-from kafka_drain.republish.sending.errors import explained
+from kafka_drain.republish.sending.send_errors import explained
 from kafka_drain.republish.verifying.match_types import Record
 
 #: Records taken from the client at a time.
@@ -64,7 +64,7 @@ SHRINK = 8
 
 
 class Wait(Enum):
-    """What to do when no records arrive."""
+    """The reaction when no records arrive."""
 
     ON = "wait on"
     FOR_LESS = "ask for less at a time"

@@ -16,7 +16,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from kafka_drain.data_files.content_hash import content_hash
+from kafka_drain.data_files.content_hash import content_hash, digest_of, digest_text
 from kafka_drain.data_files.rows import rows_of
 from kafka_drain.errors import TopicError
 from kafka_drain.kafka.client_config import KafkaConfig
@@ -24,12 +24,11 @@ from kafka_drain.kafka.cluster import KafkaCluster
 from kafka_drain.kafka.identity import is_other_topic
 from kafka_drain.offsets import TopicPartition
 from kafka_drain.republish.changing.change import Change, Changer
-from kafka_drain.republish.changing.digest import digest_of, digest_text
 from kafka_drain.republish.planning.placement import PARTITIONERS, partition_of_key
 from kafka_drain.republish.planning.plan import RepublishPlan
 from kafka_drain.republish.planning.shards import Shard
 from kafka_drain.republish.sending.arrow_records import provenance, with_schema_ids
-from kafka_drain.republish.sending.garbage_collection import little_garbage_collection
+from kafka_drain.republish.sending.memory import little_garbage_collection
 from kafka_drain.republish.sending.shard_reader import read_shard
 from kafka_drain.republish.verifying.match_types import Expected, Record
 from kafka_drain.republish.verifying.matching import PartitionMatch, match_partition
@@ -62,7 +61,7 @@ _PLANNED: Mapping[TopicPartition, int] = MappingProxyType({})
 def summarize(
     plan: RepublishPlan, matches: Mapping[TopicPartition, PartitionMatch]
 ) -> tuple[Verification, OffsetMap]:
-    """Combine what `verify_partition` found in each of `target_partitions`.
+    """Combine the results of `verify_partition` for each of `target_partitions`.
 
     Returns:
         The verification, and where each source offset went, which is complete if all is exact.
@@ -120,7 +119,7 @@ def verify_partition(
     end_timeout_seconds: float = END_TIMEOUT_SECONDS,
     change: Change | None = None,
 ) -> PartitionMatch:
-    """Compare what a target partition holds with what the shards should have put there.
+    """Compare a target partition with the records of its shards.
 
     See `verify_partitions`.
 
@@ -150,7 +149,7 @@ def verify_partitions(
     end_timeout_seconds: float = END_TIMEOUT_SECONDS,
     change: Change | None = None,
 ) -> Iterator[tuple[TopicPartition, PartitionMatch]]:
-    """Compare what target partitions hold with what the shards should have put there.
+    """Compare target partitions with the records of their shards.
 
     Reads each up to its current high watermark, one after another, with one client.
 
@@ -265,7 +264,7 @@ def _expected(
     changer: Changer | None,
     seen: dict[int, tuple[int, int, str]],
 ) -> Expected:
-    """Return a function that reads what a chain should have put into a target partition.
+    """Return a function that reads a chain's records for a target partition.
 
     Args:
         plan: What was sent.
@@ -310,7 +309,7 @@ def _changed(
     changer: Changer,
     seen: dict[int, tuple[int, int, str]],
 ) -> Iterator[pa.RecordBatch]:
-    """Yield a shard's records as they are sent, and note at the end what became of them."""
+    """Yield a shard's records as they are sent, and note the effect of the change at the end."""
     dropped = changed = digest = 0
     for batch in batches:
         result = changer.apply(batch, shard.source)

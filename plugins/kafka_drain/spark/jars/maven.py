@@ -96,7 +96,7 @@ class _Repository:
     done: int = 0
 
     def bring(self, jar: LockedJar, into: Path) -> str:
-        """Download a jar; return what is wrong with it, or an empty string on success."""
+        """Download a jar; return an error text, or an empty string on success."""
         part = into / f"{jar.name}.part"
         try:
             problem = self._bring(jar, part)

@@ -11,9 +11,9 @@ from kafka_drain.archive.documents import ReprocessDocument
 from kafka_drain.archive.files import archive_files
 from kafka_drain.archive.frozen_plan import (
     LIFETIME,
-    Decision,
     FrozenPlan,
-    State,
+    PlanDecision,
+    PlanState,
     expiry,
     files_changed,
     table,
@@ -65,8 +65,8 @@ def freeze_reprocess(
 
 def plan_approved(
     pipeline: Pipeline, cluster: KafkaCluster, plan_id: str, *, now: datetime
-) -> tuple[ReprocessPlan, FrozenPlan, Decision]:
-    """Load a frozen plan, if it would still do what was seen; changes nothing.
+) -> tuple[ReprocessPlan, FrozenPlan, PlanDecision]:
+    """Load a frozen plan if its scope is still the approved one; changes nothing.
 
     Segments that were sealed since are left alone. A reprocess that has started is resumed.
 
@@ -89,19 +89,19 @@ def plan_approved(
     frozen = approval.frozen
     decision = approval.proceed(state_of(archive.state, frozen.id))
     seen = plan_of(archive, ReprocessDocument.model_validate(frozen.seen), begun=False)
-    if decision is Decision.DO_NOTHING:
+    if decision is PlanDecision.DO_NOTHING:
         return seen, frozen, decision
-    if decision is Decision.RESUME:
+    if decision is PlanDecision.RESUME:
         begun = unfinished_reprocess(archive)
         if begun is not None and _groups(begun) == _groups(seen):
             return plan_reprocess(pipeline, cluster, None), frozen, decision
         there = {file.path for file in archive_files(archive.snapshot())}
         if begun is None and there.isdisjoint(_replaced(seen)):
             # Killed after the last file was removed.
-            return seen, frozen, Decision.DO_NOTHING
+            return seen, frozen, PlanDecision.DO_NOTHING
     first, last = (tuple(frozen.asked[name]) for name in ("first", "last"))
     again = plan_reprocess(pipeline, cluster, Cut(batch=first), last=last)
-    decision = approval.proceed(State.NEW, changes(seen, again))
+    decision = approval.proceed(PlanState.NEW, changes(seen, again))
     return replace(again, since=seen.since), frozen, decision
 
 
@@ -115,7 +115,7 @@ def run_approved(
     run: str,
     replace_changed: Sequence[str] = (),
 ) -> dict[str, int]:
-    """Carry out a frozen plan that `plan_approved` has accepted, or what is left of it.
+    """Carry out a frozen plan that `plan_approved` has accepted, or the rest of it.
 
     Returns:
         As `run_reprocess` does.
@@ -130,7 +130,7 @@ def run_approved(
 
 
 def changes(seen: ReprocessPlan, now: ReprocessPlan) -> list[str]:
-    """Return what has changed, as parts of a sentence; empty if nothing has.
+    """Return the changes, as parts of a sentence; empty if there are none.
 
     Args:
         seen: The plan that was made.
@@ -157,7 +157,7 @@ def changes(seen: ReprocessPlan, now: ReprocessPlan) -> list[str]:
 
 
 def _groups(plan: ReprocessPlan) -> list[object]:
-    """Return what each window holds; the windows' names may have been taken since."""
+    """Return the content of each window; the windows' names may have been taken since."""
     return list(plan.groups.values())
 
 

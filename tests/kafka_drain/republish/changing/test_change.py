@@ -15,12 +15,12 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from kafka_drain.data_files.content_hash import digest_of, digest_text
 from kafka_drain.data_files.rows import Row, rows_of
 from kafka_drain.errors import ConfigError, SourceRecordError
 from kafka_drain.offsets import TopicPartition
 from kafka_drain.republish.changing import json_column
 from kafka_drain.republish.changing.change import MARK, Change, Changed, header_column
-from kafka_drain.republish.changing.digest import digest_of, digest_text
 from kafka_drain.republish.changing.function import find_function
 from kafka_drain.republish.changing.masks import Pseudonym
 from kafka_drain.republish.changing.spec import ChangeSpec, Wanted

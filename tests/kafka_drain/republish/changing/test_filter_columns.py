@@ -30,7 +30,7 @@ KEYS = [b"k", b"", None, b'{"a":"x"}']
 VALUES = [
     None, b'{"a":"x"}', b'{"a":"y", "b":{"c":"x"}}', b'{"a":null}', b'{"a":1}', b'{"b":1}', b"{}",
     b'{"a":"x\\n"}', b'{"\\u0061":"x"}', b'{"a":"x","a":"y"}', b'{"b":{"c":"x"},"b":{}}', b"{",
-    b"x", b'{"a":"x\n"}', b'{"a":"x"}x', b'{"c":"x"}', b'{"b":"c"}', b' {"a":"x"}',
+    b"x", b'{"a":"x\n"}', b'{"a":"x"}x', b'{"c":"x"}', b'{"b":"c"}', b' {"a":"x"}', b'{"a":""}',
     b'{"b":[{"c":"x"}]}', b'{"a":9007199254740993.0}', b'{"a":9007199254740993}', b'{"a":1e400}',
     b'{"a":NaN,"n":-0}', b'{"a":"NaN"}', b'{"a":"x","n":Infinity}', b'{"a":"\\ud800"}',
     b'{"a":"x","n":1E5}', b'{"a":"x","n":01}', b'{"a":"x\t"}',
@@ -115,6 +115,12 @@ def test_keeps_decodes_open_rows(conditions: list[str], decoded: list[bool]) -> 
 def test_keeps_texts(condition: str, value: bytes | None) -> None:
     """Nor do texts in usual JSON, fields that aren't there, and tombstones."""
     assert check([condition], [(b"k", value, None, 1, 0)]) == [False]
+
+
+def test_keeps_schema_in_header() -> None:
+    """A text with a schema's id in a header is decoded, even if it looks like JSON."""
+    rows = [(b"k", b'{"a":"x"}', headers, 1, 0) for headers in HEADERS]
+    assert check(["$.a=x"], rows) == [False] * 5 + [True]
 
 
 def test_keeps_not_utf8() -> None:

@@ -13,9 +13,8 @@ import pytest
 from kafka_drain.errors import DeliveryError
 from kafka_drain.offsets import TopicPartition
 from kafka_drain.republish.engines import worker, worker_main
-from kafka_drain.republish.engines.worker import Worker
+from kafka_drain.republish.engines.worker import Child, Worker
 from kafka_drain.republish.engines.worker_main import VerifyJob
-from kafka_drain.republish.engines.worker_process import Child
 
 JOB = VerifyJob("/archives/none", "/archives/none", "run", (TopicPartition("t", 0),), {})
 

@@ -22,8 +22,8 @@ from kafka_drain.archive.cluster_documents import Moment
 from kafka_drain.data_files.content_hash import content_hash
 from kafka_drain.offsets import OffsetRange, TopicPartition
 from kafka_drain.republish.groups.archived import ArchivedOffsets
+from kafka_drain.republish.groups.group_records import GroupRecords
 from kafka_drain.republish.groups.planning import plan_group, read_map
-from kafka_drain.republish.groups.records import GroupRecords
 from kafka_drain.republish.groups.translation import TranslationPlan
 from kafka_drain.republish.planning.placement import fixed_partition, partition_of_key
 from kafka_drain.republish.planning.plan import RepublishPlan, Target

@@ -21,9 +21,9 @@ from kafka_drain.errors import (
 )
 from kafka_drain.kafka.consumer_groups import Committed, ConsumerGroups, Group, Member
 from kafka_drain.offsets import TopicPartition
-from kafka_drain.republish.groups.records import GroupRecords
+from kafka_drain.republish.groups.group_records import GroupRecords
 from kafka_drain.republish.groups.translation import (
-    Row,
+    Contribution,
     TranslationPlan,
     check_held,
     parse_offsets,
@@ -119,8 +119,8 @@ def test_untouched_first_of_several() -> None:
     note = "got no record: from where the run started"
 
     assert untouched(ONE, {A1: 2, A0: 15}, {t2: 9, T1: 7}, is_original=False) == [
-        Row(A0, 15, T1, 7, 7, note),
-        Row(A0, 15, t2, 9, 9, note),
+        Contribution(A0, 15, T1, 7, 7, note),
+        Contribution(A0, 15, t2, 9, 9, note),
     ]
 
 
@@ -168,7 +168,7 @@ def test_plan_unread_partitions(
 )
 def test_plan_summary(again: int, is_bound: bool, is_left_alone: bool, says: str) -> None:
     """One line says what the group reads again and skips, and doesn't say more than is known."""
-    rows = (Row(A0, 0, T0, 0, 0, ""), Row(A1, 0, T0, 0, 0, "", again, is_bound))
+    rows = (Contribution(A0, 0, T0, 0, 0, ""), Contribution(A1, 0, T0, 0, 0, "", again, is_bound))
     left_alone = (A1,) if is_left_alone else ()
     planned = TranslationPlan("run", "cluster", "g", "h", {}, rows, left_alone)
 
@@ -187,7 +187,7 @@ def test_plan_summary(again: int, is_bound: bool, is_left_alone: bool, says: str
 )
 def test_plan_summary_outdated(again: int, maybe: int, says: str) -> None:
     """Where the group may have read on since, nothing is called exact."""
-    rows = (Row(A0, 0, T0, 0, 0, "", again, may_be_read_again=maybe),)
+    rows = (Contribution(A0, 0, T0, 0, 0, "", again, may_be_read_again=maybe),)
 
     assert TranslationPlan("run", "cluster", "g", "h", {}, rows).summary() == says
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from upath import UPath
 
-from kafka_drain.republish.groups.records import GroupRecords
+from kafka_drain.republish.groups.group_records import GroupRecords
 from kafka_drain.republish.planning.binding import Binding
 from kafka_drain.republish.planning.documents import (
     ClaimJson,

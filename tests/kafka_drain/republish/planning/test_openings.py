@@ -12,7 +12,13 @@ from upath import UPath
 
 from kafka_drain.errors import ArchiveError, ConfigError
 from kafka_drain.republish.planning import openings
-from kafka_drain.republish.planning.openings import Claim, Decision, State, claim_opening, decide
+from kafka_drain.republish.planning.openings import (
+    Claim,
+    ClaimDecision,
+    ClaimState,
+    claim_opening,
+    decide,
+)
 from kafka_drain.republish.planning.plan import RepublishPlan
 from kafka_drain.republish.planning.runs import RepublishRun, list_runs
 from kafka_drain.storage.json_files import read_document, write_document
@@ -27,19 +33,21 @@ CALLS = 14
 
 
 #: What makes a claim a danger, by its state, and what is done about it then.
-DANGERS: dict[State, tuple[set[str], Decision]] = {
-    State.UNDECIDED: ({"unreadable", "of earlier plan", "overlaps"}, Decision.WITHDRAW),
+DANGERS: dict[ClaimState, tuple[set[str], ClaimDecision]] = {
+    ClaimState.UNDECIDED: ({"unreadable", "of earlier plan", "overlaps"}, ClaimDecision.WITHDRAW),
     # Its run's folder says what an unreadable claim that was opened has sent.
-    State.OPENED: ({"of earlier plan", "overlaps"}, Decision.REFUSE),
-    State.WITHDRAWN: (set(), Decision.PASS),
+    ClaimState.OPENED: ({"of earlier plan", "overlaps"}, ClaimDecision.REFUSE),
+    ClaimState.WITHDRAWN: (set(), ClaimDecision.PASS),
 }
 
 
-@each_of("state", list(State))
+@each_of("state", list(ClaimState))
 @each_of("is_readable", [True, False])
 @each_of("is_of_earlier_plan", [False, True])
 @each_of("overlaps", [False, True])
-def test_decide(state: State, is_readable: bool, is_of_earlier_plan: bool, overlaps: bool) -> None:
+def test_decide(
+    state: ClaimState, is_readable: bool, is_of_earlier_plan: bool, overlaps: bool
+) -> None:
     """Only a claim that may send records twice counts, and only an opened one for good."""
     seen = {"unreadable": not is_readable, "of earlier plan": is_of_earlier_plan}
     seen["overlaps"] = overlaps
@@ -51,7 +59,7 @@ def test_decide(state: State, is_readable: bool, is_of_earlier_plan: bool, overl
         is_readable=is_readable,
         is_of_earlier_plan=is_of_earlier_plan,
         overlaps=overlaps,
-    ) is (decision if is_danger else Decision.PASS)
+    ) is (decision if is_danger else ClaimDecision.PASS)
 
 
 FIRST = {
@@ -82,12 +90,12 @@ def test_claim_decided_once(tmp_path: Path, first: str, then: str) -> None:
             f"run {first} started to send the same records at the same moment: they would be"
         )
 
-    assert claim.state() is (State.OPENED if opens else State.WITHDRAWN)
+    assert claim.state() is (ClaimState.OPENED if opens else ClaimState.WITHDRAWN)
 
 
 def test_claim_undecided(tmp_path: Path) -> None:
     """A claim that nobody has decided is undecided."""
-    assert Claim(UPath(tmp_path), 1, "a").state() is State.UNDECIDED
+    assert Claim(UPath(tmp_path), 1, "a").state() is ClaimState.UNDECIDED
 
 
 def test_claim_decision_changed(tmp_path: Path) -> None:
@@ -111,21 +119,23 @@ FOLDERS: dict[str, tuple[Callable[[RepublishRun], object], bool]] = {
 }
 
 
-@pytest.mark.parametrize("state", list(State), ids=lambda state: state.value)
+@pytest.mark.parametrize("state", list(ClaimState), ids=lambda state: state.value)
 @pytest.mark.parametrize("folder", FOLDERS)
 @pytest.mark.parametrize("is_readable", [True, False], ids=["readable", "unreadable"])
-def test_claim_is_settled(tmp_path: Path, state: State, folder: str, is_readable: bool) -> None:
+def test_claim_is_settled(
+    tmp_path: Path, state: ClaimState, folder: str, is_readable: bool
+) -> None:
     """A withdrawn claim is settled, and one whose run's folder says that it opened or ended."""
     root = UPath(tmp_path)
     leave, tells = FOLDERS[folder]
     leave(RepublishRun(root, "a"))
     claim = Claim(root, 1, "a" if is_readable else "")
-    if state is State.OPENED:
+    if state is ClaimState.OPENED:
         claim.confirm()
-    elif state is State.WITHDRAWN:
+    elif state is ClaimState.WITHDRAWN:
         claim.withdraw("b")
 
-    assert claim.is_settled() is (state is State.WITHDRAWN or (is_readable and tells))
+    assert claim.is_settled() is (state is ClaimState.WITHDRAWN or (is_readable and tells))
 
 
 class Killed(BaseException):
@@ -210,7 +220,7 @@ def test_claim_opening_killed(tmp_path: Path, first: int) -> None:
     except Killed:
         pass
     was_decided = any(
-        claim.state() is State.OPENED for claim in (Claim(root, 1, "a"), Claim(root, 2, "a"))
+        claim.state() is ClaimState.OPENED for claim in (Claim(root, 1, "a"), Claim(root, 2, "a"))
     )
 
     answer = open_run(root, plan_of("b"))
@@ -387,7 +397,7 @@ def test_claim_opening_opened_meanwhile(
         with pytest.raises(ConfigError, match=says):
             claim_opening(root, later, repeat=False)
 
-    assert earlier.state() is State.OPENED
+    assert earlier.state() is ClaimState.OPENED
 
 
 def test_claim_opening_plan_gone(tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ from kafka_drain.errors import ConfigError, SourceRecordError
 from kafka_drain.offsets import TopicPartition
 from kafka_drain.republish.planning.plan import RepublishPlan
 from kafka_drain.republish.planning.schema_ids import notes_of, plan_schema_ids
-from kafka_drain.schemas.schema_ids import Seen
+from kafka_drain.schemas.schema_ids import IdLocation
 from kafka_drain.schemas.schema_map import SchemaMap, map_path
 from tests.kafka_drain.made_archive import MadeArchive, dense
 from tests.kafka_drain.republish.planning.test_planner import plan_of
@@ -32,11 +32,11 @@ P = [TopicPartition("t", p) for p in (0, 1)]
 def test_plan_schema_ids() -> None:
     """The plan has the ids that occur, and how many keys and values have one."""
     counts = {
-        Seen("t", "value", 5): 10,
-        Seen("t", "value", G1): 3,
-        Seen("t", "value", None): 2,
-        Seen("t", "key", 6): 15,
-        Seen("u", "key", None): 4,
+        IdLocation("t", "value", 5): 10,
+        IdLocation("t", "value", G1): 3,
+        IdLocation("t", "value", None): 2,
+        IdLocation("t", "key", 6): 15,
+        IdLocation("u", "key", None): 4,
     }
 
     found = plan_schema_ids(counts, MAP, ["u:value"])
@@ -65,7 +65,7 @@ def test_plan_schema_ids() -> None:
 def test_plan_schema_ids_unknown(part: str, id_: int | str) -> None:
     """An id without a translation refuses the run; the error names it and how often it occurs."""
     with pytest.raises(SourceRecordError, match=rf"2 {part}s of t .* dr doesn't have: {id_}\."):
-        plan_schema_ids({Seen("t", part, id_): 2, Seen("t", "value", 7): 1}, MAP)
+        plan_schema_ids({IdLocation("t", part, id_): 2, IdLocation("t", "value", 7): 1}, MAP)
 
 
 @pytest.mark.parametrize(
@@ -86,9 +86,9 @@ def test_plan_schema_ids_of_other_part(part: str, subjects: set[str], is_refused
 
     if is_refused:
         with pytest.raises(SourceRecordError, match=f"hardly ids.*--keep-ids t:{part}"):
-            plan_schema_ids({Seen("t", part, 5): 2}, schema_map)
+            plan_schema_ids({IdLocation("t", part, 5): 2}, schema_map)
     else:
-        assert plan_schema_ids({Seen("t", part, 5): 2}, schema_map)["ids"] == {"5": 105}
+        assert plan_schema_ids({IdLocation("t", part, 5): 2}, schema_map)["ids"] == {"5": 105}
 
 
 def write_map(root: UPath, *rows: dict[str, Any], name: str = "dr") -> None:

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from kafka_drain.archive.archive import Archive
-from kafka_drain.archive.frozen_plan import Decision, FrozenPlan
+from kafka_drain.archive.frozen_plan import FrozenPlan, PlanDecision
 from kafka_drain.archive.frozen_plans import carrying_out
 from kafka_drain.config.pipeline import Pipeline
 from kafka_drain.errors import ConfigError, PlanChangedError
@@ -50,7 +50,7 @@ def frozen_for(pipeline: Pipeline, cut: Cut | None = CUT) -> tuple[ReprocessPlan
 
 def approved(
     pipeline: Pipeline, plan: FrozenPlan, now: Any = LATER
-) -> tuple[ReprocessPlan, Decision]:
+) -> tuple[ReprocessPlan, PlanDecision]:
     cluster: Any = golden_cluster()
     again, _, decision = plan_approved(pipeline, cluster, plan.id, now=now)
     return again, decision
@@ -69,7 +69,7 @@ def test_plan_approved_is_what_was_seen(pipeline: Pipeline, cut: Cut) -> None:
 
     again, decision = approved(pipeline, plan)
 
-    assert decision is Decision.RUN
+    assert decision is PlanDecision.RUN
     assert again == seen
     assert (again.groups, again.since) == (seen.groups, str(cut))
     assert f"replace {seen.to_dict()['files']:,} files" in plan.text
@@ -137,7 +137,7 @@ def test_plan_approved_killed(pipeline: Pipeline) -> None:
 
     again, decision = approved(pipeline, plan, NOW + timedelta(days=9))
 
-    assert decision is Decision.RESUME
+    assert decision is PlanDecision.RESUME
     assert again.begun
     assert list(again.groups.values()) == list(seen.groups.values())
 
@@ -155,7 +155,7 @@ def test_plan_approved_killed_before_it_began(pipeline: Pipeline) -> None:
     root = Archive.at(pipeline.archive).root
     with pytest.raises(ZeroDivisionError), carrying_out(root, plan, "first"):
         raise ZeroDivisionError
-    assert approved(pipeline, plan)[1] is Decision.RUN
+    assert approved(pipeline, plan)[1] is PlanDecision.RUN
 
     open_reprocess(approved(pipeline, plan)[0], cluster, run="tests")
     abandon_reprocess(plan_abandon(Archive.at(pipeline.archive)), run="tests")
@@ -170,7 +170,7 @@ def test_plan_approved_done(pipeline: Pipeline) -> None:
 
     again, decision = approved(pipeline, plan, NOW + timedelta(days=9))
 
-    assert decision is Decision.DO_NOTHING
+    assert decision is PlanDecision.DO_NOTHING
     assert again.to_dict() == seen.to_dict()
 
 
@@ -187,7 +187,7 @@ def test_plan_approved_killed_before_its_last_note(pipeline: Pipeline) -> None:
         held = [row for row in rows if row["partition"] == tp.partition]
         seal_repair(archive, f"repair_20260101T00000{tp.partition}Z", held, own)
 
-    assert approved(pipeline, plan)[1] is Decision.DO_NOTHING
+    assert approved(pipeline, plan)[1] is PlanDecision.DO_NOTHING
 
 
 def min_offset(plan: ReprocessPlan) -> int:

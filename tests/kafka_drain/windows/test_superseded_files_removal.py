@@ -8,7 +8,7 @@ import pytest
 
 from kafka_drain.errors import ManifestInvalidError
 from kafka_drain.findings import Finding, Reason
-from kafka_drain.windows.removal import held_before, removable
+from kafka_drain.windows.superseded_files import held_before, removable
 
 DAMAGE = Finding(Reason.FILE_SIZE, "windows/b/data/1", "has 3 bytes, was sealed with 4")
 

@@ -6,7 +6,7 @@ from datetime import datetime, timezone
 
 import pytest
 
-from kafka_drain.drain.first_drain import refuse_lost_archive
+from kafka_drain.drain.preflight import refuse_lost_archive
 from kafka_drain.errors import ArchiveError
 
 LAST = datetime(2026, 1, 31, 12, 0, tzinfo=timezone.utc)

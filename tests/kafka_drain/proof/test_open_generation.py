@@ -13,7 +13,7 @@ from kafka_drain.findings import Finding, Reason
 from kafka_drain.metadata_log.manifest import Manifest
 from kafka_drain.offsets import OffsetRange, TopicPartition
 from kafka_drain.proof.offset_checks import Segment
-from kafka_drain.proof.orphans import unlisted_files
+from kafka_drain.proof.open_generation import unlisted_files
 from tests.kafka_drain.golden import P0, P1, crc_of, row, write_rows
 
 FOLDER = "generations/0001/data/_spark_metadata"

@@ -10,7 +10,7 @@ import pytest
 from kafka_drain.archive.receipts import KafkaBounds
 from kafka_drain.gaps import Gap, GapReason
 from kafka_drain.offsets import OffsetRange, TopicPartition
-from kafka_drain.proof.gap_classification import Look, Seen, classify
+from kafka_drain.proof.gap_probe import LogContents, Look, classify
 from tests.tables import each_of
 
 TP = TopicPartition("t", 0)
@@ -32,8 +32,8 @@ def finding(
 def seeing(records: Collection[int], markers: Collection[int] = ()) -> Look:
     """See records and markers at some offsets."""
 
-    def look(ranges: Sequence[OffsetRange]) -> Seen:
-        return Seen(finding(records, [])(ranges), finding(markers, [])(ranges))
+    def look(ranges: Sequence[OffsetRange]) -> LogContents:
+        return LogContents(finding(records, [])(ranges), finding(markers, [])(ranges))
 
     return look
 

@@ -8,7 +8,7 @@ import pytest
 from confluent_kafka import Producer
 
 from kafka_drain.kafka.client_config import KafkaConfig
-from kafka_drain.kafka.record_samples import RecordSample, sample_records
+from kafka_drain.kafka.single_records import RecordSample, sample_records
 from kafka_drain.offsets import TopicPartition
 
 A0 = TopicPartition("a.b-1", 0)

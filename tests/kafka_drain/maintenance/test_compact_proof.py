@@ -13,7 +13,7 @@ from kafka_drain.archive.receipts import Receipt
 from kafka_drain.data_files.file_offsets import CommittedFile
 from kafka_drain.findings import Finding, Reason
 from kafka_drain.gaps import Gap, GapReason
-from kafka_drain.maintenance.compaction_proof import prove_compaction, sealed_fingerprint
+from kafka_drain.maintenance.compact import prove_compaction, sealed_fingerprint
 from kafka_drain.offsets import OffsetRange, TopicPartition, merge
 from kafka_drain.windows.rewrite_groups import FileGroup
 from tests.kafka_drain.drained import held

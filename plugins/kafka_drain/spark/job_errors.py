@@ -1,4 +1,4 @@
-"""Interpret a Spark job's error: whether a retry can help, and what to do."""
+"""Interpret a Spark job's error: whether a retry can help, and the remedy."""
 
 from __future__ import annotations
 
@@ -116,7 +116,7 @@ def no_result(what: str, memory: str, polled: int | None = None) -> SparkJobErro
 
 
 def _remedy(memory: str, polled: int | None) -> str:
-    """Say what helps a job whose memory wasn't enough, the cheapest first."""
+    """Return the remedies for a job whose memory wasn't enough, the cheapest first."""
     if polled is None or polled == 1:
         return _more_memory(memory)
     # Nobody knows the sizes of the records that it was reading.
@@ -160,7 +160,7 @@ def too_far_records(
 def unread_partitions(
     cluster: KafkaCluster, ranges: Mapping[TopicPartition, Iterable[OffsetRange]], offset: int
 ) -> list[str]:
-    """Return the partitions that don't deliver the record at an offset, and what Kafka says.
+    """Return the partitions that don't deliver the record at an offset, and Kafka's error.
 
     Args:
         cluster: The cluster to ask.

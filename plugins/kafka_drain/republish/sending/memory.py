@@ -1,4 +1,4 @@
-"""Keep Python's garbage collector from scanning millions of small objects."""
+"""Memory of the processes that send and verify: how it is allocated, and collected."""
 
 from __future__ import annotations
 
@@ -7,9 +7,17 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+#: Environment of such a process. Threads of pyarrow and librdkafka come and go, and free memory
+#: that other threads allocated. glibc's arenas (eight per core), its growing trim threshold and
+#: pyarrow's own pool would retain another 40 MB per million records.
+ALLOCATION = {
+    "MALLOC_ARENA_MAX": "2",
+    "MALLOC_TRIM_THRESHOLD_": str(128 << 10),
+    "ARROW_DEFAULT_MEMORY_POOL": "system",
+}
+
 #: Number of new objects after which the collector runs; more than a batch of records creates.
 OBJECTS = 200_000
-
 
 _lock = threading.Lock()
 _inside: list[tuple[int, int, int]] = []

@@ -7,9 +7,9 @@ from itertools import product
 import pytest
 
 from kafka_drain.archive.journal.entries import Tip
-from kafka_drain.windows.repair_steps import (
-    Seen,
-    Step,
+from kafka_drain.windows.receipt_repair import (
+    FileState,
+    RepairAction,
     hash_named,
     judge_sealed,
     may_be_sealed_entry,
@@ -20,21 +20,21 @@ from tests.tables import each_of
 BOTH = (False, True)
 
 
-@each_of("seen, is_named, has_copy, may_forget", list(product(Seen, BOTH, BOTH, BOTH)))
-def test_judge_sealed(seen: Seen, is_named: bool, has_copy: bool, may_forget: bool) -> None:
+@each_of("seen, is_named, has_copy, may_forget", list(product(FileState, BOTH, BOTH, BOTH)))
+def test_judge_sealed(seen: FileState, is_named: bool, has_copy: bool, may_forget: bool) -> None:
     """Every combination: what is named comes back or stays to be restored, the rest is no proof."""
     step = judge_sealed(seen, is_named=is_named, has_copy=has_copy, may_forget=may_forget)
 
-    if seen is Seen.SOUND:
-        assert step is Step.LEAVE
+    if seen is FileState.SOUND:
+        assert step is RepairAction.LEAVE
     elif is_named and has_copy:
-        assert step is Step.RESTORE
+        assert step is RepairAction.RESTORE
     elif is_named and not may_forget:
-        assert step is Step.REFUSE
-    elif seen is Seen.UNREADABLE:
-        assert step is Step.SET_ASIDE
+        assert step is RepairAction.REFUSE
+    elif seen is FileState.UNREADABLE:
+        assert step is RepairAction.SET_ASIDE
     else:
-        assert step is Step.LEAVE
+        assert step is RepairAction.LEAVE
 
 
 @pytest.mark.parametrize(

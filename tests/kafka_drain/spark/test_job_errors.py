@@ -16,7 +16,7 @@ from kafka_drain.errors import (
 )
 from kafka_drain.kafka.records import WITHOUT_REASON
 from kafka_drain.offsets import OffsetRange, TopicPartition
-from kafka_drain.spark.errors import (
+from kafka_drain.spark.job_errors import (
     OF_THE_SERVER,
     no_result,
     spark_error,

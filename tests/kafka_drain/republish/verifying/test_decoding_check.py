@@ -17,8 +17,8 @@ from kafka_drain.errors import TopicError
 from kafka_drain.kafka.client_config import KafkaConfig
 from kafka_drain.kafka.cluster import KafkaCluster
 from kafka_drain.offsets import TopicPartition
-from kafka_drain.republish.verifying import decoding
-from kafka_drain.republish.verifying.decoding import DecodingCheck, check_decoding, check_run
+from kafka_drain.republish.verifying import decoding_check
+from kafka_drain.republish.verifying.decoding_check import DecodingCheck, check_decoding, check_run
 from kafka_drain.republish.verifying.offset_map import Block, OffsetMap, PartitionMap
 from kafka_drain.schemas.decoders import Decoders, SchemaText
 from kafka_drain.schemas.registry import SchemaRegistry
@@ -80,7 +80,7 @@ def check(
         def messages(self, is_complete: Any) -> Any:
             yield messages
 
-    monkeypatch.setattr(decoding, "TargetReader", Reader)
+    monkeypatch.setattr(decoding_check, "TargetReader", Reader)
     counts: Any = [{"topic": "t", "part": "value", "translated": translated, "without": 0}]
     plan = replace(
         PLAN,

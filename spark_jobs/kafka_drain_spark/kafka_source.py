@@ -1,4 +1,4 @@
-"""Read a large partition with several tasks, and many small ones with one."""
+"""Spark's Kafka source in a job: internal topics, and the number of tasks that read partitions."""
 
 from __future__ import annotations
 
@@ -6,8 +6,24 @@ from collections.abc import Mapping, Sequence
 
 from pyspark.sql import DataFrame, SparkSession
 
+from kafka_drain.config.source_options import INTERNAL_TOPICS, subscribed_topics
 from kafka_drain.spark.splitting import LEAST_PIECE, merged_tasks, min_partitions
 from kafka_drain_spark.session import cores_of
+
+
+def names_internal_topics(options: Mapping[str, str]) -> bool:
+    """Return whether options of Spark's source name an internal topic."""
+    return bool(subscribed_topics(options) & INTERNAL_TOPICS)
+
+
+def find_internal_topics(session: SparkSession, options: Mapping[str, str]) -> None:
+    """Configure a session to find internal topics if options of Spark's source name one.
+
+    By default the source uses Kafka's admin client and drops internal topics even if they are named
+    (ConsumerStrategy.retrieveAllPartitions in Spark 4.0); a consumer finds them.
+    """
+    if names_internal_topics(options):
+        session.conf.set("spark.sql.streaming.kafka.useDeprecatedOffsetFetching", "true")
 
 
 def with_splits(

@@ -44,7 +44,7 @@ SHOWN = 5
 
 @dataclass
 class DecodingCheck:
-    """What decoding found.
+    """The result of decoding.
 
     Attributes:
         records: Number of records that were read.
@@ -102,7 +102,7 @@ class DecodingCheck:
 def check_run(
     archive: Archive, key: str, cluster: KafkaCluster, registry: SchemaRegistry
 ) -> DecodingCheck:
-    """Decode what a finished run has sent; see `check_decoding`.
+    """Decode the records that a finished run has sent; see `check_decoding`.
 
     Args:
         key: Key of the run, its folder in `republish/`.
@@ -140,7 +140,7 @@ def check_decoding(
     target: Decoders,
     source: Decoders,
 ) -> DecodingCheck:
-    """Decode what a run has sent with the target's schemas and with the archive's.
+    """Decode a run's records with the target's schemas and with the archive's.
 
     Args:
         plan: The run's plan, which has a translation of schema ids.

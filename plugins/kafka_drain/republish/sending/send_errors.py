@@ -1,4 +1,4 @@
-"""Translate Kafka's errors while sending: what was refused, and whether a retry would help."""
+"""Translate Kafka's errors while sending: the refusal, and whether a retry would help."""
 
 from __future__ import annotations
 

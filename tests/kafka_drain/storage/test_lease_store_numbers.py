@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from kafka_drain.storage.lease_numbers import name_of, newest, superseded
+from kafka_drain.storage.lease_store import name_of, newest, superseded
 
 UNFINISHED = ".{}." + "0" * 32 + ".tmp"
 

@@ -1,4 +1,4 @@
-"""Records of what was done to consumer groups, kept in the run's folder.
+"""Records of changes to consumer groups, kept in the run's folder.
 
 A record is the file `groups/<group>-<time>.json` in the run's folder. It holds what was committed
 before and what apply commits, and is written before anything is committed. Files next to it record
@@ -28,7 +28,7 @@ from kafka_drain.storage.paths import list_folder, read_bytes
 
 @dataclass(frozen=True, slots=True)
 class GroupRecord:
-    """What one apply does to a group's offsets.
+    """The changes of one apply to a group's offsets.
 
     Attributes:
         run: Name of the run's folder.
@@ -165,7 +165,7 @@ class GroupRecords:
         *,
         group_existed: bool,
     ) -> GroupRecord:
-        """Write what is committed now and what will be, before anything is changed."""
+        """Write the old and new offsets, before anything is changed."""
         while True:
             now = datetime.now(timezone.utc)
             record = GroupRecord(

@@ -1,1 +1,0 @@
-"""What asset events publish about sealed segments, at least once."""
