@@ -53,15 +53,15 @@ from kafka_drain.republish.planning.documents import (
     DecisionJson,
     OpenedJson,
     ReceiptJson,
-    parse,
     parse_sealed,
 )
+from kafka_drain.republish.planning.documents import parse as parse_note
 from kafka_drain.republish.planning.plan import RepublishPlan
 from kafka_drain.republish.verifying.offset_map import OffsetMap
 from kafka_drain.spark.run_folder import ProgressDocument, RunDocument
 from kafka_drain.storage.lease import LeaseDocument
 from kafka_drain.storage.sealed_json import seal
-from kafka_drain.storage.typed_json import Row, Shape
+from kafka_drain.storage.typed_json import Row, parse
 from tests.tables import each_of
 
 DATA = Path(__file__).parent / "data" / "documents"
@@ -82,13 +82,12 @@ def document(kind: type[Document]) -> Again:
 
 def row(kind: type[Row]) -> Again:
     """Return how a document of a run's two sides is read and written."""
-    shape = Shape(kind)
-    return lambda content, _: in_lines(shape.parse(content).content())
+    return lambda content, _: in_lines(parse(kind, content).content())
 
 
 def typed(kind: Any) -> Again:
     """Return how a note of a republish is read and written."""
-    return lambda content, _: in_lines(parse(kind, content))
+    return lambda content, _: in_lines(parse_note(kind, content))
 
 
 def group_record(content: bytes, folder: Path) -> bytes:
@@ -136,7 +135,7 @@ KINDS: Mapping[str, Again] = {
     "erasure-lifted": document(ErasureLiftedDocument),
     "evidence": lambda content, _: Envelope.parse(content).to_bytes(),
     "fingerprint": as_json,
-    "frozen-plan": lambda content, _: FrozenPlan.from_bytes(content).to_bytes(),
+    "frozen-plan": lambda content, _: FrozenPlan.parse(content).to_bytes(),
     "frozen-plan-note": as_json,
     "generation": document(GenerationDocument),
     "group-applied": as_json,

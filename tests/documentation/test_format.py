@@ -977,13 +977,13 @@ READERS: Mapping[str, Callable[[UPath, bytes], object]] = {
 OF_VALUES = ("index", "journal-entry", "summary")
 #: The types of sealed documents.
 SEALED: Mapping[str, Any] = {
-    "receipt": receipts._Document,
-    "journal-entry": entries._Document,
-    "summary": generation_summary._Document,
-    "index": index._Document,
-    "cluster-moment": cluster_documents._MomentFile,
+    "receipt": receipts.Receipt,
+    "journal-entry": entries.Entry,
+    "summary": generation_summary.Summary,
+    "index": index.Index,
+    "cluster-moment": cluster_documents.Moment,
     "cluster-settings": cluster_documents._SettingsFile,
-    "schema-seal": schema_seals._SealFile,
+    "schema-seal": schema_seals.SchemaSeal,
 }
 #: Keys that no reader needs: sealing computes the first anew.
 NOT_NEEDED = {

@@ -6,6 +6,10 @@ meaning of a key changes, so does the version (`docs/format.md`).
 
 from __future__ import annotations
 
+from typing import Annotated
+
+from kafka_drain.storage.typed_json import Readable
+
 #: The version that this release writes of all documents, but archives with erased records.
 FORMAT_VERSION = 1
 #: The version of the archive.json of an archive from which records were erased. Releases that don't
@@ -14,5 +18,6 @@ FORMAT_VERSION = 1
 ERASED_VERSION = 2
 #: The versions that it reads: the current one and its predecessor, if any.
 READABLE = tuple(version for version in (FORMAT_VERSION - 1, FORMAT_VERSION) if version >= 1)
-#: The versions that it reads of archive.json.
-READABLE_ARCHIVES = (*READABLE, ERASED_VERSION)
+
+Version = Annotated[int, Readable(READABLE)]
+ArchiveVersion = Annotated[int, Readable((*READABLE, ERASED_VERSION))]

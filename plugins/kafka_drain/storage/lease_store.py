@@ -32,7 +32,7 @@ from kafka_drain.storage.json_files import create_document, replace_document
 from kafka_drain.storage.lease_numbers import name_of, newest, superseded
 from kafka_drain.storage.paths import is_local, list_folder, read_bytes
 from kafka_drain.storage.schemes import HDFS
-from kafka_drain.storage.typed_json import DocumentError, Row, Shape
+from kafka_drain.storage.typed_json import DocumentError, Row, parse
 
 NAME = "lock.json"
 FOLDER = ".lock"
@@ -139,9 +139,6 @@ class _Released(Row):
     released_at: str
 
 
-_RELEASED = Shape(_Released)
-
-
 @dataclass(frozen=True, slots=True)
 class NumberedFiles:
     """A lease in files that are only created, the newest of which counts.
@@ -209,7 +206,7 @@ class NumberedFiles:
 
 def _is_released(content: bytes) -> bool:
     try:
-        _RELEASED.parse(content)
+        parse(_Released, content)
     except DocumentError:
         return False
     return True
