@@ -1224,7 +1224,7 @@ def test_added_key_ignored(tmp_path: Path) -> None:
 
     assert parse_receipt(resealed(receipt, later=1)) == parse_receipt(receipt.read_bytes())
     assert parse_entry(resealed(entry, later=1)) == parse_entry(entry.read_bytes())
-    for path, parse in ((plan, RepublishPlan.from_bytes), (offset_map, OffsetMap.from_bytes)):
+    for path, parse in ((plan, RepublishPlan.parse), (offset_map, OffsetMap.parse)):
         assert parse(resealed(path, later=1)) == parse(path.read_bytes())
 
 
@@ -1242,8 +1242,8 @@ def test_newer_version_refused(tmp_path: Path) -> None:
     for path, parse in (
         (receipt, parse_receipt),
         (entry, parse_entry),
-        (plan, RepublishPlan.from_bytes),
-        (offset_map, OffsetMap.from_bytes),
+        (plan, RepublishPlan.parse),
+        (offset_map, OffsetMap.parse),
     ):
         with pytest.raises(ValueError, match="format version 5"):
             parse(resealed(path, format_version=5))

@@ -25,6 +25,7 @@ from kafka_drain.clock import Clock, utc_now
 from kafka_drain.errors import ArchiveError, ConfigError
 from kafka_drain.storage.json_files import create_document, create_text
 from kafka_drain.storage.paths import list_folder, read_bytes
+from kafka_drain.storage.typed_json import reason_of
 
 #: The archive's folder of plans.
 FOLDER = "plans"
@@ -186,8 +187,8 @@ def read_plan(root: UPath, plan_id: str) -> FrozenPlan:
             raise ValueError(f"its content is that of {plan.id}")
     except ValueError as error:
         raise ArchiveError(
-            f"{path} was changed ({error}), expected the plan that was frozen; make a new one. "
-            "Nothing was done"
+            f"{path} was changed ({reason_of(error)}), expected the plan that was frozen; make a "
+            "new one. Nothing was done"
         ) from error
     return plan
 

@@ -9,7 +9,7 @@ Opens nothing.
 from __future__ import annotations
 
 import json
-from collections.abc import Hashable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, fields
 from functools import cache
 from typing import Any, TypeVar, cast, get_type_hints
@@ -105,6 +105,28 @@ class Complete:
         return schema
 
 
+@dataclass(frozen=True)
+class WrittenAs:
+    """Annotates a type that a document has as another one, which says what is read.
+
+    Attributes:
+        kind: The other type: a TypedDict.
+        read: Makes a value of it.
+        write: Makes it of a value.
+    """
+
+    kind: type[Any]
+    read: Callable[[Any], Any]
+    write: Callable[[Any], Any]
+
+    def __get_pydantic_core_schema__(self, _: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
+        return core_schema.no_info_after_validator_function(
+            self.read,
+            handler(self.kind),
+            serialization=core_schema.plain_serializer_function_ser_schema(self.write),
+        )
+
+
 class Row(BaseModel):
     """A JSON object, whole or part of a document; keeps keys unknown to this release."""
 
@@ -139,6 +161,11 @@ def parse(kind: type[T], content: bytes) -> T:
             [readable] = hints["format_version"].__metadata__
             raise VersionError(found.get("format_version"), readable) from error
         raise DocumentError(_wrong(error)) from error
+
+
+def reason_of(error: ValueError) -> str:
+    """Return why something isn't the expected document, without what to do about it."""
+    return str(error).removeprefix("was changed: ").removesuffix("; restore it from a copy")
 
 
 def dump(document: object) -> dict[str, Any]:
