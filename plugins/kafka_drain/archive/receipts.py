@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from typing import Annotated, Any
 
 from pydantic import Field, PlainSerializer, PlainValidator
@@ -172,6 +172,10 @@ class SealedFile(Complete):
     contents: tuple[SealedContent, ...]
     nul_header_names: bool | None = field(default=None, metadata=OPTIONAL)
     index_sha256: str | None = field(default=None, metadata=OPTIONAL)
+
+
+#: The keys of a file that it has as far as they are known, as `CommittedFile` names them too.
+FILE_NOTES = tuple(each.name for each in fields(SealedFile) if each.metadata)
 
 
 @dataclass(frozen=True, slots=True)
