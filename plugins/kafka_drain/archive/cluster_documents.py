@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from typing import Any
 
-from kafka_drain.archive.sealed_document import Link, Sealed, SealedDocument
+from kafka_drain.archive.format import Link, Sealed, SealedDocument
 from kafka_drain.errors import TerminalError
 from kafka_drain.kafka.cluster_state import (
     Acl,

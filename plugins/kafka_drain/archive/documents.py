@@ -23,7 +23,7 @@ from pydantic import (
 from typing_extensions import NotRequired, TypedDict
 from upath import UPath
 
-from kafka_drain.archive.format_version import ArchiveVersion, Version
+from kafka_drain.archive.format import ArchiveVersion, Version
 from kafka_drain.errors import ArchiveError, ConfigError
 from kafka_drain.intervals import Interval
 from kafka_drain.kafka.topics import MAX_MESSAGE_BYTES

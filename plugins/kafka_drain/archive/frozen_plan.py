@@ -11,7 +11,7 @@ from datetime import datetime, timedelta
 from enum import Enum
 from typing import Any, Literal
 
-from kafka_drain.archive.sealed_document import SealedDocument
+from kafka_drain.archive.format import SealedDocument
 from kafka_drain.errors import ConfigError, PlanChangedError
 from kafka_drain.intervals import in_utc
 

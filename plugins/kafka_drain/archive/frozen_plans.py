@@ -19,7 +19,7 @@ from typing import Any, TypeVar
 from upath import UPath
 
 from kafka_drain.archive.archive import Archive
-from kafka_drain.archive.format_version import FORMAT_VERSION
+from kafka_drain.archive.format import FORMAT_VERSION
 from kafka_drain.archive.frozen_plan import LIFETIME, Decision, FrozenPlan, Kind, State, expiry
 from kafka_drain.clock import Clock, utc_now
 from kafka_drain.errors import ArchiveError, ConfigError

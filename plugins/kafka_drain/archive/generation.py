@@ -16,11 +16,10 @@ from upath import UPath
 
 from kafka_drain.archive.copies import keep_copy
 from kafka_drain.archive.documents import GenerationDocument
-from kafka_drain.archive.format_version import FORMAT_VERSION
+from kafka_drain.archive.format import FORMAT_VERSION, Sealed
 from kafka_drain.archive.generation_summary import Summary, parse_summary
 from kafka_drain.archive.receipt_chain import check_link
 from kafka_drain.archive.receipts import Receipt, ReceiptError, receipt_at
-from kafka_drain.archive.sealed_document import Sealed
 from kafka_drain.errors import ArchiveError
 from kafka_drain.findings import Finding, Reason
 from kafka_drain.metadata_log import checkpoint as checkpoint_files

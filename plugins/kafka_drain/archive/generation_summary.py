@@ -11,8 +11,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
+from kafka_drain.archive.format import SealedDocument
 from kafka_drain.archive.receipts import Receipt, unknown_files
-from kafka_drain.archive.sealed_document import SealedDocument
 from kafka_drain.intervals import TimeRange
 from kafka_drain.storage.sealed_json import SealError
 from kafka_drain.storage.typed_json import DocumentError

@@ -18,11 +18,11 @@ from math import isqrt
 from typing import Annotated, Any, TypeVar
 
 from kafka_drain.archive.fold import Partition, WindowKind, owner_of
+from kafka_drain.archive.format import SealedDocument
 from kafka_drain.archive.generation_summary import SummaryRow
 from kafka_drain.archive.journal.entries import Noted, Tip
 from kafka_drain.archive.journal.identity import ids_by_topic
 from kafka_drain.archive.receipts import Receipt
-from kafka_drain.archive.sealed_document import SealedDocument
 from kafka_drain.gaps import GapReason
 from kafka_drain.intervals import TimeRange, from_iso, in_utc, milliseconds
 from kafka_drain.offsets import OffsetRange, TopicPartition, merge, overlapping

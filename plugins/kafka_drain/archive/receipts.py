@@ -13,7 +13,7 @@ from typing import Annotated, Any
 
 from pydantic import Field, PlainSerializer, PlainValidator
 
-from kafka_drain.archive.sealed_document import SealedDocument
+from kafka_drain.archive.format import SealedDocument
 from kafka_drain.errors import TerminalError
 from kafka_drain.gaps import GapReason
 from kafka_drain.offsets import OffsetRange, TopicPartition, count, overlapping

@@ -15,9 +15,9 @@ from pydantic import Field
 from upath import UPath
 
 from kafka_drain.archive.documents import RegistryDocument, SchemasDocument
+from kafka_drain.archive.format import Link
 from kafka_drain.archive.journal.digests import canonical_digest
 from kafka_drain.archive.sealed_chain import TRIES, SealedChain
-from kafka_drain.archive.sealed_document import Link
 from kafka_drain.errors import ArchiveError, TerminalError
 from kafka_drain.findings import Finding, Reason
 from kafka_drain.storage.sealed_json import SealedName

@@ -14,7 +14,7 @@ from typing import Generic, TypeVar
 from upath import UPath
 
 from kafka_drain.archive.documents import ChainHeadDocument
-from kafka_drain.archive.sealed_document import Link, Sealed
+from kafka_drain.archive.format import Link, Sealed
 from kafka_drain.storage.json_files import create_text
 from kafka_drain.storage.paths import list_folder, read_bytes
 from kafka_drain.storage.sealed_json import SealedName

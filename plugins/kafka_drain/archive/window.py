@@ -10,8 +10,8 @@ from typing import Any
 from upath import UPath
 
 from kafka_drain.archive.documents import WindowPlan
+from kafka_drain.archive.format import Sealed
 from kafka_drain.archive.receipts import Receipt, receipt_at
-from kafka_drain.archive.sealed_document import Sealed
 from kafka_drain.errors import ArchiveError
 from kafka_drain.offsets import OffsetRange, TopicPartition
 from kafka_drain.storage.immutability import Retention

@@ -30,7 +30,7 @@ from kafka_drain.archive.erasure_withdrawal import finishing, unfinished_windows
 from kafka_drain.archive.erasures import Erasure, in_force, next_erasure, read_erasures
 from kafka_drain.archive.files import ArchiveFile, archive_files
 from kafka_drain.archive.fold import WindowKind
-from kafka_drain.archive.format_version import ERASED_VERSION
+from kafka_drain.archive.format import ERASED_VERSION
 from kafka_drain.archive.generation import Generation, list_data_files
 from kafka_drain.archive.journal.files import note_sealed
 from kafka_drain.archive.receipts import Receipt, ReceiptError

@@ -10,8 +10,8 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 
+from kafka_drain.archive.format import Sealed
 from kafka_drain.archive.receipts import KafkaBounds, Receipt, SealedTail
-from kafka_drain.archive.sealed_document import Sealed
 from kafka_drain.archive.segment_overlaps import Claim, find_overlaps
 from kafka_drain.config.offset_ranges import range_name
 from kafka_drain.data_files.file_offsets import CommittedFile

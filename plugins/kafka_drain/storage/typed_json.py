@@ -42,8 +42,8 @@ class VersionError(DocumentError):
         readable: The versions that it reads.
     """
 
-    def __init__(self, version: object, readable: Readable) -> None:
-        super().__init__(f"has format version {version!r}, expected {readable}")
+    def __init__(self, text: str, version: object = None, readable: object = None) -> None:
+        super().__init__(text)
         self.version = version
         self.readable = readable
 
@@ -159,7 +159,9 @@ def parse(kind: type[T], content: bytes) -> T:
         if any(each["loc"] == ("format_version",) for each in error.errors()):
             hints = get_type_hints(kind, include_extras=True)
             [readable] = hints["format_version"].__metadata__
-            raise VersionError(found.get("format_version"), readable) from error
+            version = found.get("format_version")
+            text = f"has format version {version!r}, expected {readable}"
+            raise VersionError(text, version, readable) from error
         raise DocumentError(_wrong(error)) from error
 
 

@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 from upath import UPath
 
+from kafka_drain.archive.format import Link
 from kafka_drain.archive.sealed_chain import Damage, SealedChain
-from kafka_drain.archive.sealed_document import Link
 from kafka_drain.storage.sealed_json import SealedName
 
 

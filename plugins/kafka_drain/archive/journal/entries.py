@@ -18,8 +18,8 @@ from typing import Annotated
 
 from pydantic import Field
 
+from kafka_drain.archive.format import SealedDocument
 from kafka_drain.archive.journal.identity import ACCEPTED
-from kafka_drain.archive.sealed_document import SealedDocument
 from kafka_drain.storage.typed_json import ADDED, DocumentError
 
 #: Interval, in entries, at which an entry holds everything sealed so far.

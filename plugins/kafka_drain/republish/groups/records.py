@@ -16,7 +16,7 @@ from urllib.parse import quote, unquote
 
 from upath import UPath
 
-from kafka_drain.archive.format_version import FORMAT_VERSION
+from kafka_drain.archive.format import FORMAT_VERSION
 from kafka_drain.errors import ArchiveError
 from kafka_drain.kafka.consumer_groups import Committed
 from kafka_drain.offsets import TopicPartition

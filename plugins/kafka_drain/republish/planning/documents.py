@@ -10,7 +10,7 @@ from typing import Any, Literal, TypeVar
 
 from typing_extensions import NotRequired, TypedDict
 
-from kafka_drain.archive.format_version import Version
+from kafka_drain.archive.format import Version
 from kafka_drain.storage import typed_json
 from kafka_drain.storage.sealed_json import check_seal
 from kafka_drain.storage.typed_json import DocumentError, reason_of

@@ -14,7 +14,7 @@ from typing import Annotated, Any
 
 from pydantic import Field
 
-from kafka_drain.archive.sealed_document import SealedDocument
+from kafka_drain.archive.format import SealedDocument
 from kafka_drain.offsets import TopicPartition
 from kafka_drain.output import Level, Line
 from kafka_drain.progress import duration_text

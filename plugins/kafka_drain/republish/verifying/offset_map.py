@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Annotated, NamedTuple
 
-from kafka_drain.archive.sealed_document import SealedDocument
+from kafka_drain.archive.format import SealedDocument
 from kafka_drain.offsets import OffsetRange, TopicPartition, merge, overlapping, subtract
 from kafka_drain.republish.planning.documents import PartitionMapJson
 from kafka_drain.republish.planning.plan import RepublishPlan

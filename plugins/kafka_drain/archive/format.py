@@ -1,19 +1,33 @@
-"""Sealed documents: value, bytes and hash at once. Opens nothing.
+"""The archive's format: its versions, and sealed documents: value, bytes and hash at once.
+
+Keys may be added within a version, and are ignored by older releases of the same version; if the
+meaning of a key changes, so does the version (`docs/format.md`).
 
 A kind of sealed document is a frozen dataclass; its fields are the file's keys, in order. So a new
-key is a new field, and nothing else.
+key is a new field, and nothing else. Opens nothing.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from typing import Any, Generic, TypeVar
+from typing import Annotated, Any, Generic, TypeVar
 
 from typing_extensions import Self
 
-from kafka_drain.archive.format_version import FORMAT_VERSION, Version
 from kafka_drain.storage.sealed_json import SealError, check_seal, hash_of, seal
-from kafka_drain.storage.typed_json import OPTIONAL, Complete, DocumentError, dump, parse
+from kafka_drain.storage.typed_json import OPTIONAL, Complete, DocumentError, Readable, dump, parse
+
+#: The version that this release writes of all documents, but archives with erased records.
+FORMAT_VERSION = 1
+#: The version of the archive.json of an archive from which records were erased. Releases that don't
+#: know erasures would drain these offsets again; each release refuses an archive.json that it
+#: doesn't know before it does anything else.
+ERASED_VERSION = 2
+#: The versions that it reads: the current one and its predecessor, if any.
+READABLE = tuple(version for version in (FORMAT_VERSION - 1, FORMAT_VERSION) if version >= 1)
+
+Version = Annotated[int, Readable(READABLE)]
+ArchiveVersion = Annotated[int, Readable((*READABLE, ERASED_VERSION))]
 
 D = TypeVar("D", bound="SealedDocument")
 
