@@ -110,11 +110,6 @@ def data_key(content: bytes, _: Path) -> bytes:
     return in_lines({"format_version": VERSION, **parse_key(UPath("a key"), content)})
 
 
-def erasure_done(content: bytes, _: Path) -> bytes:
-    """Read what an erasure was carried out on; its seal is a key like others."""
-    return seal(without_seal(parse_done(UPath("a document"), content).content()))
-
-
 def without_seal(document: Mapping[str, Any]) -> dict[str, Any]:
     """Return what was sealed."""
     return {name: value for name, value in document.items() if name != "sha256"}
@@ -131,7 +126,7 @@ KINDS: Mapping[str, Again] = {
     "drill-result": document(DrillDocument),
     "drill-started": document(DrillStarted),
     "erasure": document(ErasureDocument),
-    "erasure-done": erasure_done,
+    "erasure-done": lambda content, _: parse_done(UPath("a document"), content).to_bytes(),
     "erasure-lifted": document(ErasureLiftedDocument),
     "evidence": lambda content, _: Envelope.parse(content).to_bytes(),
     "fingerprint": as_json,

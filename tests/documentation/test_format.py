@@ -680,7 +680,6 @@ def erased(folder: Path) -> Archive:
     sealed = made.archive.snapshot().fold.windows
     erasure.finish(
         ErasureDoneDocument(
-            format_version=1,
             erasure=erasure.number,
             done_at=NOW.isoformat(),
             records=10,

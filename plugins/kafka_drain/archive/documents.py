@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Annotated, Any, Literal, TypeVar
 
@@ -23,7 +24,7 @@ from pydantic import (
 from typing_extensions import NotRequired, TypedDict
 from upath import UPath
 
-from kafka_drain.archive.format import ArchiveVersion, Version
+from kafka_drain.archive.format import ArchiveVersion, SealedDocument, Version
 from kafka_drain.errors import ArchiveError, ConfigError
 from kafka_drain.intervals import Interval
 from kafka_drain.kafka.topics import MAX_MESSAGE_BYTES
@@ -1033,8 +1034,9 @@ class ErasureDocument(VersionedDocument):
     for_ever: bool
 
 
-class ErasureDoneDocument(VersionedDocument):
-    """`erasures/<number>.done.json`, which is sealed: what an erasure has been carried out on.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ErasureDoneDocument(SealedDocument):
+    """`erasures/<number>.done.json`: what an erasure has been carried out on.
 
     Attributes:
         erasure: The erasure's number.
@@ -1043,17 +1045,14 @@ class ErasureDoneDocument(VersionedDocument):
         windows: SHA-256 of the receipts of the windows that hold what is left, by window.
         generations: By generation, the last receipt whose files were searched.
         searched: The windows whose files were searched.
-        sha256: Its own hash; empty until it is sealed.
     """
 
-    format_version: Version
     erasure: int
     done_at: str
     records: int
     windows: dict[str, str]
     generations: dict[str, str]
     searched: list[str]
-    sha256: str = ""
 
 
 class ErasureLiftedDocument(VersionedDocument):

@@ -632,7 +632,6 @@ def _note_done(plan: ErasurePlan, sealed: Sequence[str]) -> None:
         before = erasure.done.generations if erasure.done else {}
         erasure.finish(
             ErasureDoneDocument(
-                format_version=1,
                 erasure=erasure.number,
                 done_at=now_text(),
                 records=sum(rows[key][erasure.number] for key in carried_out),
