@@ -253,7 +253,7 @@ class SyntheticArchive:
             sealed_at=self._time(max(held[0].end for held in ranges.values())),
             provenance=provenance,
         )
-        window.write_receipt(receipt)
+        window.write_receipt(receipt.sealed())
 
     def _files_of(self, number: int, folder: Path, make: _Make) -> Iterator[_NewFile]:
         for position in range(number):
@@ -296,7 +296,7 @@ class SyntheticArchive:
             acknowledged=(),
             sealed_at=self._time(max(self.ends.values())),
         )
-        generation.write_receipt(receipt)
+        generation.write_receipt(receipt.sealed())
         # The receipt's own hash, at its end.
         path = generation.folder / "receipts" / receipt.name
         self._previous = path.read_bytes()[-67:-3].decode()

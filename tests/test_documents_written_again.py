@@ -53,15 +53,15 @@ from kafka_drain.republish.planning.documents import (
     DecisionJson,
     OpenedJson,
     ReceiptJson,
-    parse,
     parse_sealed,
 )
+from kafka_drain.republish.planning.documents import parse as parse_note
 from kafka_drain.republish.planning.plan import RepublishPlan
 from kafka_drain.republish.verifying.offset_map import OffsetMap
 from kafka_drain.spark.run_folder import ProgressDocument, RunDocument
 from kafka_drain.storage.lease import LeaseDocument
 from kafka_drain.storage.sealed_json import seal
-from kafka_drain.storage.typed_json import Row, Shape
+from kafka_drain.storage.typed_json import Row, parse
 from tests.tables import each_of
 
 DATA = Path(__file__).parent / "data" / "documents"
@@ -82,13 +82,12 @@ def document(kind: type[Document]) -> Again:
 
 def row(kind: type[Row]) -> Again:
     """Return how a document of a run's two sides is read and written."""
-    shape = Shape(kind)
-    return lambda content, _: in_lines(shape.parse(content).content())
+    return lambda content, _: in_lines(parse(kind, content).content())
 
 
 def typed(kind: Any) -> Again:
     """Return how a note of a republish is read and written."""
-    return lambda content, _: in_lines(parse(kind, content))
+    return lambda content, _: in_lines(parse_note(kind, content))
 
 
 def group_record(content: bytes, folder: Path) -> bytes:
@@ -111,11 +110,6 @@ def data_key(content: bytes, _: Path) -> bytes:
     return in_lines({"format_version": VERSION, **parse_key(UPath("a key"), content)})
 
 
-def erasure_done(content: bytes, _: Path) -> bytes:
-    """Read what an erasure was carried out on; its seal is a key like others."""
-    return seal(without_seal(parse_done(UPath("a document"), content).content()))
-
-
 def without_seal(document: Mapping[str, Any]) -> dict[str, Any]:
     """Return what was sealed."""
     return {name: value for name, value in document.items() if name != "sha256"}
@@ -132,11 +126,11 @@ KINDS: Mapping[str, Again] = {
     "drill-result": document(DrillDocument),
     "drill-started": document(DrillStarted),
     "erasure": document(ErasureDocument),
-    "erasure-done": erasure_done,
+    "erasure-done": lambda content, _: parse_done(UPath("a document"), content).to_bytes(),
     "erasure-lifted": document(ErasureLiftedDocument),
     "evidence": lambda content, _: Envelope.parse(content).to_bytes(),
     "fingerprint": as_json,
-    "frozen-plan": lambda content, _: FrozenPlan.from_bytes(content).to_bytes(),
+    "frozen-plan": lambda content, _: FrozenPlan.parse(content).to_bytes(),
     "frozen-plan-note": as_json,
     "generation": document(GenerationDocument),
     "group-applied": as_json,
@@ -148,7 +142,7 @@ KINDS: Mapping[str, Again] = {
     "journal-head": document(HeadDocument),
     "lease": row(LeaseDocument),
     "observed": document(ObservedDocument),
-    "offset-map": lambda content, _: OffsetMap.from_bytes(content).to_bytes(),
+    "offset-map": lambda content, _: OffsetMap.parse(content).to_bytes(),
     "opening-claim": typed(ClaimJson),
     "opening-decision": typed(DecisionJson),
     "overview": document(OverviewDocument),
@@ -159,7 +153,7 @@ KINDS: Mapping[str, Again] = {
     "reprocess": document(ReprocessDocument),
     "republish-abandoned": typed(AbandonedJson),
     "republish-opened": typed(OpenedJson),
-    "republish-plan": lambda content, _: RepublishPlan.from_bytes(content).to_bytes(),
+    "republish-plan": lambda content, _: RepublishPlan.parse(content).to_bytes(),
     "republish-receipt": lambda content, _: seal(without_seal(parse_sealed(ReceiptJson, content))),
     "run": row(RunDocument),
     "run-progress": row(ProgressDocument),

@@ -98,11 +98,14 @@ DOCUMENTS_LATER = {"azure", *HDFS_LATER}
 # py4j comes with pyspark, which raises its errors.
 SPARK_SIDE = {"pyspark", "py4j", "kafka_drain", "kafka_drain_spark"}
 
+# The second comes with the first, which takes its types.
+PYDANTIC = {"pydantic", "pydantic_core"}
+
 # The jobs whose tasks run our own code on executors: they read files, one sends to Kafka as well.
 # A driver in the cluster reads and writes the documents of run folders.
 ON_EXECUTORS = {
-    "kafka_drain_spark.application": SPARK_SIDE | {"pydantic", "upath"},
-    "kafka_drain_spark.driver": SPARK_SIDE | {"pydantic", "upath"},
+    "kafka_drain_spark.application": SPARK_SIDE | {*PYDANTIC, "upath"},
+    "kafka_drain_spark.driver": SPARK_SIDE | {*PYDANTIC, "upath"},
     "kafka_drain_spark.executors": SPARK_SIDE | {"pyarrow"},
     "kafka_drain_spark.send": SPARK_SIDE | {"pyarrow", "confluent_kafka"},
     "kafka_drain_spark.validate": SPARK_SIDE | {"pyarrow", "xxhash"},

@@ -682,7 +682,6 @@ def erased(folder: Path) -> Archive:
     sealed = made.archive.snapshot().fold.windows
     erasure.finish(
         ErasureDoneDocument(
-            format_version=1,
             erasure=erasure.number,
             done_at=NOW.isoformat(),
             records=10,
@@ -979,13 +978,13 @@ READERS: Mapping[str, Callable[[UPath, bytes], object]] = {
 OF_VALUES = ("index", "journal-entry", "summary")
 #: The types of sealed documents.
 SEALED: Mapping[str, Any] = {
-    "receipt": receipts._Document,
-    "journal-entry": entries._Document,
-    "summary": generation_summary._Document,
-    "index": index._Document,
-    "cluster-moment": cluster_documents._MomentFile,
+    "receipt": receipts.Receipt,
+    "journal-entry": entries.Entry,
+    "summary": generation_summary.Summary,
+    "index": index.Index,
+    "cluster-moment": cluster_documents.Moment,
     "cluster-settings": cluster_documents._SettingsFile,
-    "schema-seal": schema_seals._SealFile,
+    "schema-seal": schema_seals.SchemaSeal,
 }
 #: Keys that no reader needs: sealing computes the first anew.
 NOT_NEEDED = {
@@ -1226,7 +1225,7 @@ def test_added_key_ignored(tmp_path: Path) -> None:
 
     assert parse_receipt(resealed(receipt, later=1)) == parse_receipt(receipt.read_bytes())
     assert parse_entry(resealed(entry, later=1)) == parse_entry(entry.read_bytes())
-    for path, parse in ((plan, RepublishPlan.from_bytes), (offset_map, OffsetMap.from_bytes)):
+    for path, parse in ((plan, RepublishPlan.parse), (offset_map, OffsetMap.parse)):
         assert parse(resealed(path, later=1)) == parse(path.read_bytes())
 
 
@@ -1244,8 +1243,8 @@ def test_newer_version_refused(tmp_path: Path) -> None:
     for path, parse in (
         (receipt, parse_receipt),
         (entry, parse_entry),
-        (plan, RepublishPlan.from_bytes),
-        (offset_map, OffsetMap.from_bytes),
+        (plan, RepublishPlan.parse),
+        (offset_map, OffsetMap.parse),
     ):
         with pytest.raises(ValueError, match="format version 5"):
             parse(resealed(path, format_version=5))

@@ -121,7 +121,7 @@ def send_and_count(bootstrap: str, folder: Path, sources: int, *arguments: objec
     assert len(found) == 5 * sources
     assert len(set(found)) == 5 * sources
     [path] = (folder / "archive" / "republish").glob("*/plan.json")
-    plan = RepublishPlan.from_bytes(path.read_bytes())
+    plan = RepublishPlan.parse(path.read_bytes())
     assert len(plan.shards) == sources
     assert len(plan.chains) <= MAX_PER_PARTITION
     return used
@@ -179,7 +179,7 @@ def test_republish_chain_interrupted(
         assert [offset for offset, _ in found[tp.partition]] == list(range(3, 3 + size))
     content = many.planned().run.offset_map()
     assert content is not None
-    mapped = {one.source: one for one in OffsetMap.from_bytes(content).partitions}
+    mapped = {one.source: one for one in OffsetMap.parse(content).partitions}
     assert mapped.keys() == sizes.keys()
     for tp, one in mapped.items():
         first = found[tp.partition][0][0]

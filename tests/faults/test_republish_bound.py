@@ -246,7 +246,7 @@ def with_fast(plan: RepublishPlan) -> RepublishPlan:
     """Return a plan as an older release made it, with `--transactions fast`."""
     request = {**plan.request, "transactions": "fast"}
     older = replace(plan, transactions="fast", request=request)
-    return replace(older, sha256=RepublishPlan.from_bytes(older.to_bytes()).sha256)
+    return replace(older, sha256=RepublishPlan.parse(older.to_bytes()).sha256)
 
 
 # 79

@@ -457,7 +457,7 @@ def test_maintain_while_another_replaces(
                 partitions=(),
                 files=(),
                 replaces=(file,),
-            )
+            ).sealed()
         )
 
     with pytest.raises(LockedError, match="reprocess_0009 has replaced 1 of the same files"):

@@ -88,7 +88,7 @@ def seal_rows(
 ) -> Receipt:
     """Write a window with the records of some offsets, and its receipt."""
     receipt = write_window(archive, key, rows, replaces, **plan)
-    assert Window(archive.root, key).write_receipt(receipt)
+    assert Window(archive.root, key).write_receipt(receipt.sealed())
     return receipt
 
 

@@ -146,7 +146,7 @@ class MadeArchive:
             acknowledged=(),
             sealed_at=sealed_at,
         )
-        generation.write_receipt(receipt)
+        generation.write_receipt(receipt.sealed())
         self._previous = check_seal(receipt.to_bytes())
         self._batch += 1
         return list(files_of_receipt(generation, receipt, "parquet"))
@@ -182,7 +182,7 @@ class MadeArchive:
             sealed_at=sealed_at
             or (NOW + timedelta(seconds=len(self.archive.snapshot().windows))).isoformat(),
         )
-        window.write_receipt(replace(receipt, changed=changed))
+        window.write_receipt(replace(receipt, changed=changed).sealed())
         return list(files_of_receipt(window, receipt, "parquet"))
 
     def write(self, folder: str, batch: Batch, **columns: Any) -> list[CommittedFile]:

@@ -10,7 +10,7 @@ from upath import UPath
 
 from kafka_drain.archive.copies import copy_path, keep_copies
 from kafka_drain.archive.documents import ArchiveDocument, IdentityDocument
-from kafka_drain.archive.format_version import FORMAT_VERSION
+from kafka_drain.archive.format import FORMAT_VERSION
 from kafka_drain.archive.generation import Generation
 from kafka_drain.archive.snapshot import Snapshot
 from kafka_drain.archive.state_folder import StateFolder

@@ -22,7 +22,7 @@ from kafka_drain.findings import Finding, Reason
 from kafka_drain.kafka.cluster_state import ClusterState, Outcome, Part, Settings
 from kafka_drain.storage.json_files import create_text, write_text
 from kafka_drain.storage.paths import read_bytes
-from kafka_drain.storage.sealed_json import SealedName, check_seal
+from kafka_drain.storage.sealed_json import SealedName, hash_of
 
 
 def judge(*, is_newest: bool) -> Reason:
@@ -89,8 +89,9 @@ def note_moment(root: UPath, state: ClusterState, *, asked_at: str, answered_at:
     """
     for _ in range(TRIES):
         newest = MOMENTS.newest(root)
-        settings = _settings_hash(state.settings)
-        moment = moment_of(
+        content = settings_bytes(state.settings) if state.settings != Settings() else None
+        settings = hash_of(content) if content is not None else None
+        sealed = moment_of(
             state,
             number=newest.number + 1 if newest else 1,
             previous=newest.sha256 if newest and newest.sha256 else None,
@@ -98,12 +99,12 @@ def note_moment(root: UPath, state: ClusterState, *, asked_at: str, answered_at:
             asked_at=asked_at,
             answered_at=answered_at,
         )
-        if newest is not None and _is_current(root, newest, moment):
+        if newest is not None and _is_current(root, newest, sealed.value):
             return newest
-        if settings is not None:
-            _keep_settings(root, settings, state.settings)
-        if MOMENTS.append(root, moment, moment.to_bytes()):
-            return moment.name
+        if content is not None:
+            _keep_settings(root, content)
+        if MOMENTS.append(root, sealed):
+            return sealed.value.name
     raise ArchiveError(f"{root / 'cluster'}: {TRIES} other runs wrote a moment; try again")
 
 
@@ -117,12 +118,8 @@ def _is_current(root: UPath, newest: SealedName, moment: Moment) -> bool:
     return known.sha256 == newest.sha256 and known.is_like(moment)
 
 
-def _settings_hash(settings: Settings) -> str | None:
-    return None if settings == Settings() else check_seal(settings_bytes(settings))
-
-
-def _keep_settings(root: UPath, sha256: str, settings: Settings) -> None:
-    path, content = root / settings_path(sha256), settings_bytes(settings)
+def _keep_settings(root: UPath, content: bytes) -> None:
+    path = root / settings_path(hash_of(content))
     if not create_text(path, content.decode()) and read_bytes(path) != content:
         # Damaged since; the name says which content is meant.
         write_text(path, content.decode())

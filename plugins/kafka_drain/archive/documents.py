@@ -8,10 +8,10 @@ have their types in their own modules, the lease in its own.
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Iterable
+from collections.abc import Iterable
+from dataclasses import dataclass
 from datetime import datetime
-from functools import cache
-from typing import Annotated, Any, ClassVar, Literal, TypeVar
+from typing import Annotated, Any, Literal, TypeVar
 
 from pydantic import (
     AfterValidator,
@@ -24,7 +24,7 @@ from pydantic import (
 from typing_extensions import NotRequired, TypedDict
 from upath import UPath
 
-from kafka_drain.archive.format_version import READABLE, READABLE_ARCHIVES
+from kafka_drain.archive.format import ArchiveVersion, SealedDocument, Version
 from kafka_drain.errors import ArchiveError, ConfigError
 from kafka_drain.intervals import Interval
 from kafka_drain.kafka.topics import MAX_MESSAGE_BYTES
@@ -32,7 +32,7 @@ from kafka_drain.offsets import OffsetRange, TopicPartition, from_spark_json
 from kafka_drain.storage.immutability import Immutability, Mode
 from kafka_drain.storage.json_files import create_document, write_document
 from kafka_drain.storage.paths import read_bytes
-from kafka_drain.storage.typed_json import DocumentError, Row, Shape, VersionError
+from kafka_drain.storage.typed_json import DocumentError, Row, VersionError, parse
 
 D = TypeVar("D", bound="Document")
 
@@ -44,11 +44,6 @@ _open = with_config(ConfigDict(strict=True, extra="allow"))
 
 class Document(Row):
     """A JSON document of an archive."""
-
-    #: Versions that are read; empty if the document has none.
-    readable: ClassVar[Collection[int]] = ()
-    #: Version of a document without one; None if each must have one.
-    without_version: ClassVar[int | None] = None
 
     @classmethod
     def read(cls: type[D], path: UPath) -> D:
@@ -79,12 +74,11 @@ class Document(Row):
                 the file, the key, what is there and what was expected.
         """
         try:
-            document: D = _shape(cls).parse(content)
-            return document
+            return parse(cls, content)
         except VersionError as error:
             raise ArchiveError(
                 f"{path} has archive format {error.version!r}, but this kafka-drain reads "
-                f"format {' or '.join(map(str, cls.readable))}; use the release that wrote it"
+                f"format {error.readable}; use the release that wrote it"
             ) from error
         except DocumentError as error:
             raise ArchiveError(f"{path} {error}") from error
@@ -102,11 +96,6 @@ class Document(Row):
         return create_document(path, self.content())
 
 
-@cache
-def _shape(kind: type[D]) -> Shape[D]:
-    return Shape(kind, readable=kind.readable, without_version=kind.without_version)
-
-
 class VersionedDocument(Document):
     """A document with a format version.
 
@@ -114,10 +103,7 @@ class VersionedDocument(Document):
         format_version: Version of the archive's format; 1 if the document has none.
     """
 
-    readable: ClassVar[Collection[int]] = READABLE
-    without_version: ClassVar[int | None] = 1
-
-    format_version: int = 1
+    format_version: Version = 1
 
 
 class IdentityDocument(Document):
@@ -162,9 +148,7 @@ class ArchiveDocument(VersionedDocument):
         immutable: How the store locks files and receipts that are sealed from now on; None for not.
     """
 
-    readable = READABLE_ARCHIVES
-    without_version = None
-
+    format_version: ArchiveVersion
     pipeline: str
     cluster_id: str
     topics: dict[str, str]
@@ -813,8 +797,7 @@ class DrillStarted(VersionedDocument):
         topics: Its scratch topics: name, and topic id once the topic exists, else empty.
     """
 
-    without_version = None
-
+    format_version: Version
     drill: str
     started_at: str
     cluster_id: str
@@ -896,8 +879,7 @@ class DrillDocument(VersionedDocument):
         max_age_days: Age in days at which it is too old to rely on; None for none.
     """
 
-    without_version = None
-
+    format_version: Version
     drill: str
     pipeline: str
     verdict: Literal["passed", "failed"]
@@ -966,8 +948,7 @@ class CutOverDocument(VersionedDocument):
         back: How to go back from here.
     """
 
-    without_version = None
-
+    format_version: Version
     run_name: str
     step: Literal[
         "mirror",
@@ -1039,8 +1020,7 @@ class ErasureDocument(VersionedDocument):
         for_ever: Whether records that were written after the request are erased too.
     """
 
-    without_version = None
-
+    format_version: Version
     request: str
     by: str
     asked_at: str
@@ -1054,8 +1034,9 @@ class ErasureDocument(VersionedDocument):
     for_ever: bool
 
 
-class ErasureDoneDocument(VersionedDocument):
-    """`erasures/<number>.done.json`, which is sealed: what an erasure has been carried out on.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ErasureDoneDocument(SealedDocument):
+    """`erasures/<number>.done.json`: what an erasure has been carried out on.
 
     Attributes:
         erasure: The erasure's number.
@@ -1064,10 +1045,7 @@ class ErasureDoneDocument(VersionedDocument):
         windows: SHA-256 of the receipts of the windows that hold what is left, by window.
         generations: By generation, the last receipt whose files were searched.
         searched: The windows whose files were searched.
-        sha256: Its own hash; empty until it is sealed.
     """
-
-    without_version = None
 
     erasure: int
     done_at: str
@@ -1075,7 +1053,6 @@ class ErasureDoneDocument(VersionedDocument):
     windows: dict[str, str]
     generations: dict[str, str]
     searched: list[str]
-    sha256: str = ""
 
 
 class ErasureLiftedDocument(VersionedDocument):
@@ -1086,7 +1063,6 @@ class ErasureLiftedDocument(VersionedDocument):
         lifted_at: When, in ISO 8601.
     """
 
-    without_version = None
-
+    format_version: Version
     by: str
     lifted_at: str

@@ -24,7 +24,8 @@ from kafka_drain.errors import ArchiveError, LockedError
 from kafka_drain.findings import Finding, Reason
 from kafka_drain.storage.json_files import write_text
 from kafka_drain.storage.paths import list_folder, read_bytes
-from kafka_drain.storage.sealed_json import SealError, check_seal, seal
+from kafka_drain.storage.sealed_json import SealError
+from kafka_drain.storage.typed_json import DocumentError
 
 #: The archive's folder of erasures.
 FOLDER = ERASURES
@@ -99,8 +100,7 @@ class Erasure:
 
     def finish(self, done: ErasureDoneDocument) -> Erasure:
         """Write what it has been carried out on; a later run replaces it."""
-        content = seal(done.content()).decode()
-        write_text(self.root / FOLDER / f"{self.name}.done.json", content)
+        write_text(self.root / FOLDER / f"{self.name}.done.json", done.to_bytes().decode())
         return replace(self, done=done)
 
     def lift(self, lifted: ErasureLiftedDocument) -> bool:
@@ -150,10 +150,11 @@ def parse_done(path: UPath, content: bytes) -> ErasureDoneDocument:
         ArchiveError: When a byte was changed, or it is another erasure's.
     """
     try:
-        check_seal(content)
+        done = ErasureDoneDocument.parse(content)
     except SealError as error:
         raise ArchiveError(f"{path} was changed: {error}") from error
-    done = ErasureDoneDocument.parse(path, content)
+    except DocumentError as error:
+        raise ArchiveError(f"{path} {error}") from error
     matched = _DONE.fullmatch(path.name)
     if matched and done.erasure != int(matched[1]):
         raise ArchiveError(f"{path} is that of erasure {done.erasure}")

@@ -11,11 +11,9 @@ from datetime import datetime, timedelta
 from enum import Enum
 from typing import Any, Literal
 
-from kafka_drain.archive.format_version import FORMAT_VERSION, READABLE
+from kafka_drain.archive.format import SealedDocument
 from kafka_drain.errors import ConfigError, PlanChangedError
 from kafka_drain.intervals import in_utc
-from kafka_drain.storage.sealed_json import check_seal, seal
-from kafka_drain.storage.typed_json import Shape
 
 Kind = Literal["republish", "reprocess", "maintain", "erase"]
 
@@ -72,7 +70,7 @@ def decide(state: PlanState, *, is_own: bool, is_expired: bool, is_changed: bool
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class FrozenPlan:
+class FrozenPlan(SealedDocument):
     """A plan as a person has seen it.
 
     Attributes:
@@ -84,7 +82,6 @@ class FrozenPlan:
         asked: What was asked for, as JSON types; by kind.
         seen: What it does, as JSON types; by kind.
         text: The plan for people, in Markdown.
-        sha256: Its hash; empty until it is sealed.
     """
 
     kind: Kind
@@ -95,7 +92,6 @@ class FrozenPlan:
     asked: Mapping[str, Any]
     seen: Mapping[str, Any]
     text: str
-    sha256: str = ""
 
     @property
     def id(self) -> str:
@@ -106,33 +102,6 @@ class FrozenPlan:
     def is_expired(self, now: datetime) -> bool:
         """Return whether it is too late to start it."""
         return now >= in_utc(datetime.fromisoformat(self.expires_at))
-
-    def to_bytes(self) -> bytes:
-        """Return the sealed document."""
-        return seal(
-            {
-                "format_version": FORMAT_VERSION,
-                "kind": self.kind,
-                "pipeline": self.pipeline,
-                "archive_id": self.archive_id,
-                "created_at": self.created_at,
-                "expires_at": self.expires_at,
-                "asked": dict(self.asked),
-                "seen": dict(self.seen),
-                "text": self.text,
-            }
-        )
-
-    @classmethod
-    def from_bytes(cls, content: bytes) -> FrozenPlan:
-        """Read what `to_bytes` wrote.
-
-        Raises:
-            SealError: When a byte was changed.
-            DocumentError: When it isn't a frozen plan that this release reads.
-        """
-        check_seal(content)
-        return _SHAPE.parse(content)
 
     def summary(self) -> dict[str, str]:
         """Return what is needed to approve it, as JSON types."""
@@ -234,6 +203,3 @@ def bullets(lines: Sequence[str]) -> str:
     """Return the first lines as a Markdown list, and the number of the others."""
     shown = [f"- {_cell(line)}" for line in lines[:ROWS]]
     return "\n".join([*shown, *([f"- and {len(lines) - ROWS:,} more"] * (len(lines) > ROWS))])
-
-
-_SHAPE = Shape(FrozenPlan, readable=READABLE)

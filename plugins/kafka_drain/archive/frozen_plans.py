@@ -12,14 +12,14 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any, TypeVar
 
 from upath import UPath
 
 from kafka_drain.archive.archive import Archive
-from kafka_drain.archive.format_version import FORMAT_VERSION
+from kafka_drain.archive.format import FORMAT_VERSION
 from kafka_drain.archive.frozen_plan import (
     LIFETIME,
     FrozenPlan,
@@ -32,7 +32,7 @@ from kafka_drain.clock import Clock, utc_now
 from kafka_drain.errors import ArchiveError, ConfigError
 from kafka_drain.storage.json_files import create_document, create_text
 from kafka_drain.storage.paths import list_folder, read_bytes
-from kafka_drain.storage.sealed_json import check_seal
+from kafka_drain.storage.typed_json import reason_of
 
 #: The archive's folder of plans.
 FOLDER = "plans"
@@ -54,15 +54,14 @@ def freeze(root: UPath, plan: FrozenPlan, now: datetime) -> FrozenPlan:
     Raises:
         ArchiveError: When the archive can't be written.
     """
-    content = plan.to_bytes()
-    frozen = replace(plan, sha256=check_seal(content))
+    sealed = plan.sealed()
     # If it exists, it is the same: the name has its hash.
-    create_text(_path(root, frozen.id), content.decode())
+    create_text(_path(root, sealed.value.id), sealed.content.decode())
     for old in list_plans(root):
         expired = read_plan(root, old)
         if expired.is_expired(now - KEPT) and state_of(root, old) is PlanState.NEW:
             _path(root, old).unlink(missing_ok=True)
-    return frozen
+    return sealed.value
 
 
 def freeze_plan(
@@ -190,13 +189,13 @@ def read_plan(root: UPath, plan_id: str) -> FrozenPlan:
             "freezes its plan says its id"
         )
     try:
-        plan = FrozenPlan.from_bytes(content)
+        plan = FrozenPlan.parse(content)
         if plan.id != plan_id:
             raise ValueError(f"its content is that of {plan.id}")
     except ValueError as error:
         raise ArchiveError(
-            f"{path} was changed ({error}), expected the plan that was frozen; make a new one. "
-            "Nothing was done"
+            f"{path} was changed ({reason_of(error)}), expected the plan that was frozen; make a "
+            "new one. Nothing was done"
         ) from error
     return plan
 

@@ -16,7 +16,7 @@ from upath import UPath
 
 from kafka_drain.archive.copies import keep_copy
 from kafka_drain.archive.documents import GenerationDocument
-from kafka_drain.archive.format_version import FORMAT_VERSION
+from kafka_drain.archive.format import FORMAT_VERSION, Sealed
 from kafka_drain.archive.generation_summary import Summary, parse_summary
 from kafka_drain.archive.receipt_chain import check_link
 from kafka_drain.archive.receipts import Receipt, ReceiptError, receipt_at
@@ -328,13 +328,13 @@ class Generation:
         names = self.receipt_names()
         return self.read_receipt(names[-1]) if names else None
 
-    def write_receipt(self, receipt: Receipt, retention: Retention | None = None) -> bool:
+    def write_receipt(self, sealed: Sealed[Receipt], retention: Retention | None = None) -> bool:
         """Write a receipt, locked if asked for, and its copy; return False if it exists already."""
-        content, path = receipt.to_bytes(), self.folder / "receipts" / receipt.name
-        is_written = create_text(path, content.decode("utf-8"), retention)
+        path = self.folder / "receipts" / sealed.value.name
+        is_written = create_text(path, sealed.content.decode("utf-8"), retention)
         if is_written:
             # The copy must exist before a later receipt or the journal refers to the receipt.
-            keep_copy(self.root, self.receipt_where(receipt.name), content)
+            keep_copy(self.root, self.receipt_where(sealed.value.name), sealed.content)
         return is_written
 
     @property

@@ -9,13 +9,13 @@ the receipts, and a validation that reads all of them compares it. Opens nothing
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 
-from kafka_drain.archive.format_version import FORMAT_VERSION, READABLE
+from kafka_drain.archive.format import SealedDocument
 from kafka_drain.archive.receipts import Receipt, unknown_files
 from kafka_drain.intervals import TimeRange
-from kafka_drain.storage.sealed_json import SealError, check_seal, seal
-from kafka_drain.storage.typed_json import DocumentError, Shape
+from kafka_drain.storage.sealed_json import SealError
+from kafka_drain.storage.typed_json import DocumentError
 
 
 class SummaryError(ValueError):
@@ -82,7 +82,7 @@ def _known(choose: Callable[[Iterable[int]], int], times: Sequence[int | None]) 
 
 
 @dataclass(frozen=True, slots=True)
-class Summary:
+class Summary(SealedDocument):
     """The summary of a generation.
 
     Attributes:
@@ -113,28 +113,6 @@ class Summary:
             "",
         )
 
-    def to_bytes(self) -> bytes:
-        """Return the sealed content of its file."""
-        return seal(
-            {
-                "format_version": FORMAT_VERSION,
-                "generation": self.generation,
-                "receipts": [asdict(row) for row in self.receipts],
-            }
-        )
-
-
-@dataclass(frozen=True, slots=True)
-class _Document:
-    """A summary's file."""
-
-    format_version: int
-    generation: int
-    receipts: tuple[SummaryRow, ...]
-
-
-_SHAPE = Shape(_Document, readable=READABLE)
-
 
 def summarized(generation: int, receipts: Iterable[Receipt]) -> Summary:
     """Return the summary of a generation's receipts, oldest first."""
@@ -148,8 +126,6 @@ def parse_summary(content: bytes) -> Summary:
         SummaryError: When a byte was changed, or it isn't a summary.
     """
     try:
-        check_seal(content)
-        document = _SHAPE.parse(content)
+        return Summary.parse(content)
     except (SealError, DocumentError) as error:
         raise SummaryError(str(error)) from error
-    return Summary(document.generation, document.receipts)

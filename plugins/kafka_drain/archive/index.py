@@ -11,13 +11,14 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import count
 from math import isqrt
-from typing import Any, TypeVar
+from typing import Annotated, Any, TypeVar
 
 from kafka_drain.archive.fold import Partition, WindowKind, owner_of
+from kafka_drain.archive.format import SealedDocument
 from kafka_drain.archive.generation_summary import SummaryRow
 from kafka_drain.archive.journal.entries import Noted, Tip
 from kafka_drain.archive.journal.identity import ids_by_topic
@@ -25,8 +26,8 @@ from kafka_drain.archive.receipts import Receipt
 from kafka_drain.gaps import GapReason
 from kafka_drain.intervals import TimeRange, from_iso, in_utc, milliseconds
 from kafka_drain.offsets import OffsetRange, TopicPartition, merge, overlapping
-from kafka_drain.storage.sealed_json import SealError, check_seal, seal
-from kafka_drain.storage.typed_json import DocumentError, Shape, VersionError
+from kafka_drain.storage.sealed_json import SealError
+from kafka_drain.storage.typed_json import DocumentError, Readable, VersionError
 
 #: The version of the index itself. One of another version is made anew.
 VERSION = 2
@@ -345,7 +346,7 @@ class Skipped:
 
 
 @dataclass(frozen=True)
-class Index:
+class Index(SealedDocument):
     """What an archive has closed.
 
     Attributes:
@@ -358,6 +359,7 @@ class Index:
         file_bytes: Their size.
     """
 
+    format_version: Annotated[int, Readable((VERSION,))] = field(default=VERSION, kw_only=True)
     generations: tuple[IndexedGeneration, ...] = ()
     windows: tuple[IndexedWindow, ...] = ()
     topics: tuple[IndexedTopic, ...] = ()
@@ -513,12 +515,6 @@ class Index:
             if own.get(key, row) != row:
                 return key[0]
         return "their sums" if own.keys() == others.keys() and self != other else ""
-
-    def to_bytes(self) -> bytes:
-        """Return the sealed content of its file."""
-        values = {name: getattr(self, name) for name in _NAMES}
-        document = _Document(format_version=VERSION, **values)
-        return seal(_SHAPE.dump(document))
 
 
 def suffices(index: Index, query: Query) -> bool:
@@ -783,24 +779,6 @@ def _hash_of(row: IndexedGeneration | IndexedWindow) -> str:
     return f"{row.receipt} {row.plan}"
 
 
-@dataclass(frozen=True, slots=True)
-class _Document:
-    """An index's file: its keys in order, with the same meaning as the index's attributes."""
-
-    format_version: int
-    generations: tuple[IndexedGeneration, ...]
-    windows: tuple[IndexedWindow, ...]
-    topics: tuple[IndexedTopic, ...]
-    ids: Mapping[str, tuple[str, ...]]
-    partitions: tuple[IndexedPartition, ...]
-    files: int
-    file_bytes: int
-
-
-_SHAPE = Shape(_Document, readable=(VERSION,))
-_NAMES = [each.name for each in fields(Index)]
-
-
 def parse_index(content: bytes) -> Index:
     """Parse an index and verify its own hash.
 
@@ -809,10 +787,8 @@ def parse_index(content: bytes) -> Index:
         IndexFileError: When a byte was changed, or it isn't an index.
     """
     try:
-        check_seal(content)
-        document = _SHAPE.parse(content)
+        return Index.parse(content)
     except VersionError as error:
         raise OtherIndexError(str(error)) from error
     except (SealError, DocumentError) as error:
         raise IndexFileError(str(error)) from error
-    return Index(**{name: getattr(document, name) for name in _NAMES})

@@ -8,17 +8,17 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import dataclass, field, fields
 from typing import Annotated, Any
 
-from pydantic import PlainSerializer, PlainValidator
+from pydantic import Field, PlainSerializer, PlainValidator
 
-from kafka_drain.archive.format_version import FORMAT_VERSION, READABLE
+from kafka_drain.archive.format import SealedDocument
 from kafka_drain.errors import TerminalError
 from kafka_drain.gaps import GapReason
 from kafka_drain.offsets import OffsetRange, TopicPartition, count, overlapping
-from kafka_drain.storage.sealed_json import SealedName, SealError, check_seal, seal
-from kafka_drain.storage.typed_json import DocumentError, Shape
+from kafka_drain.storage.sealed_json import SealedName
+from kafka_drain.storage.typed_json import ADDED, OPTIONAL, Complete
 
 Gaps = Mapping[GapReason, Sequence[OffsetRange]]
 
@@ -69,7 +69,7 @@ class KafkaBounds:
 
 
 @dataclass(frozen=True, slots=True)
-class FileSet:
+class FileSet(Complete):
     """Fingerprint of a set of files, independent of their order and extensible file by file.
 
     Attributes:
@@ -80,7 +80,7 @@ class FileSet:
 
     files: int = 0
     bytes: int = 0
-    digest: int = 0
+    digest: _Digest = 0
 
     def plus(self, files: Iterable[tuple[str, int]]) -> FileSet:
         """Return the set with additional files, given the path and size in bytes of each."""
@@ -152,7 +152,7 @@ class SealedContent:
 
 
 @dataclass(frozen=True, slots=True)
-class SealedFile:
+class SealedFile(Complete):
     """A data file of a sealed segment.
 
     Attributes:
@@ -170,8 +170,12 @@ class SealedFile:
     bytes: int
     sha256: str
     contents: tuple[SealedContent, ...]
-    nul_header_names: bool | None = None
-    index_sha256: str | None = None
+    nul_header_names: bool | None = field(default=None, metadata=OPTIONAL)
+    index_sha256: str | None = field(default=None, metadata=OPTIONAL)
+
+
+#: The keys of a file that it has as far as they are known, as `CommittedFile` names them too.
+FILE_NOTES = tuple(each.name for each in fields(SealedFile) if each.metadata)
 
 
 @dataclass(frozen=True, slots=True)
@@ -212,7 +216,7 @@ class SealedTail:
 
 
 @dataclass(frozen=True, slots=True)
-class SealedPartition:
+class SealedPartition(Complete):
     """What a segment proves about one partition.
 
     Attributes:
@@ -242,7 +246,7 @@ class SealedPartition:
     gaps: Mapping[GapReason, tuple[_Range, ...]]
     kafka: KafkaBounds | None
     so_far: SoFar
-    tail: SealedTail | None = None
+    tail: SealedTail | None = field(default=None, metadata=OPTIONAL)
 
     def __post_init__(self) -> None:
         self.range  # noqa: B018 - a range that doesn't end before it starts
@@ -317,8 +321,8 @@ class SealedPartition:
         return self.so_far.gaps
 
 
-@dataclass(frozen=True, slots=True)
-class Receipt:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Receipt(SealedDocument):
     """The proof of one segment: a batch of a generation, or a window.
 
     Attributes:
@@ -347,31 +351,35 @@ class Receipt:
         cluster: The newest description of the cluster at the time of sealing; None for none.
         described: Whether that holds as of the sealing; otherwise it is older than the records.
         schemas: The newest seal of schemas at the time of sealing; None for none.
-        sha256: The receipt's own hash; empty until it is sealed.
+        said_offsets: The number of offsets as its file has it; -1 until it is read.
+        said_records: The number of records; likewise.
     """
 
     pipeline: str
     cluster_id: str
     topics: Mapping[str, str]
     generation: int | None
+    window: str = ""
     first_batch: int
     last_batch: int
     sealed_at: str
     previous: str | None
+    said_offsets: Annotated[int, Field(alias="offsets")] = field(default=-1, compare=False)
+    said_records: Annotated[int, Field(alias="records")] = field(default=-1, compare=False)
+    fingerprint: str | None = None
+    acknowledged: tuple[str, ...] = ()
+    replaces: tuple[str, ...] = ()
+    changed: tuple[str, ...] | None = field(default=None, metadata=OPTIONAL)
+    # Receipts from before compaction existed have none.
+    provenance: Mapping[str, str] = field(default_factory=dict, metadata=ADDED)
+    # Neither have those of a release without a journal.
+    journal: int = field(default=0, metadata=ADDED)
+    cluster: SealedName | None = field(default=None, metadata=OPTIONAL)
+    described: bool = field(default=True, metadata=OPTIONAL)
+    schemas: SealedName | None = field(default=None, metadata=OPTIONAL)
     partitions: tuple[SealedPartition, ...]
     files: tuple[SealedFile, ...]
     files_so_far: FileSet
-    fingerprint: str | None = None
-    acknowledged: tuple[str, ...] = ()
-    window: str = ""
-    replaces: tuple[str, ...] = ()
-    provenance: Mapping[str, str] = field(default_factory=dict)
-    journal: int = 0
-    cluster: SealedName | None = None
-    described: bool = True
-    schemas: SealedName | None = None
-    changed: tuple[str, ...] | None = None
-    sha256: str = field(default="", compare=False)
 
     @property
     def name(self) -> str:
@@ -432,73 +440,10 @@ class Receipt:
             for part in self.partitions
         )
 
-    def to_bytes(self) -> bytes:
-        """Return the sealed content of the receipt's file."""
-        values = {name: getattr(self, name) for name in _NAMES if name != "format_version"}
-        values["files_so_far"] = _FilesSoFar(**asdict(self.files_so_far))
-        document = _SHAPE.dump(_Document(format_version=FORMAT_VERSION, **values))
-        for file in document["files"]:
-            for name in ("nul_header_names", "index_sha256"):
-                if file[name] is None:
-                    del file[name]
-        for part in document["partitions"]:
-            if part["tail"] is None:
-                del part["tail"]
-        for name in ("changed", "cluster", "schemas"):
-            if document[name] is None:
-                del document[name]
-        if self.described:
-            del document["described"]
-        return seal(document)
-
-
-@dataclass(frozen=True, slots=True)
-class _FilesSoFar:
-    """A set of files in a file: no key may be absent."""
-
-    files: int
-    bytes: int
-    digest: _Digest
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Document:
-    """A receipt's file: its keys in order, with the same meaning as the receipt's attributes."""
-
-    format_version: int
-    pipeline: str
-    cluster_id: str
-    topics: Mapping[str, str]
-    generation: int | None
-    window: str
-    first_batch: int
-    last_batch: int
-    sealed_at: str
-    previous: str | None
-    offsets: int
-    records: int
-    fingerprint: str | None
-    acknowledged: tuple[str, ...]
-    replaces: tuple[str, ...]
-    # Absent where records weren't compared with those of replaced files.
-    changed: tuple[str, ...] | None = None
-    # Receipts from before compaction existed have none.
-    provenance: Mapping[str, str] = field(default_factory=dict)
-    # Neither have those of a release without a journal.
-    journal: int = 0
-    # Absent where no validation has described the cluster.
-    cluster: SealedName | None = None
-    # Absent where the cluster was described before it was sealed.
-    described: bool = True
-    # Absent where no schemas are kept.
-    schemas: SealedName | None = None
-    partitions: tuple[SealedPartition, ...]
-    files: tuple[SealedFile, ...]
-    files_so_far: _FilesSoFar
-
-
-_NAMES = [each.name for each in fields(_Document)]
-_SHAPE = Shape(_Document, readable=READABLE)
+    def document(self) -> dict[str, Any]:
+        """Return what is sealed, as JSON types."""
+        said = {"offsets": self.offsets, "records": self.records}
+        return SealedDocument.document(self) | said
 
 
 def receipt_name(last_batch: int) -> str:
@@ -532,24 +477,12 @@ def parse_receipt(content: bytes, name: str = "a receipt") -> Receipt:
     Raises:
         ReceiptError: When a byte was changed, or it isn't a receipt.
     """
-    try:
-        sha256 = check_seal(content)
-        document = _SHAPE.parse(content)
-    except SealError as error:
-        raise ReceiptError(f"{name} is damaged: {error}; restore it from a copy") from error
-    except DocumentError as error:
+    receipt = Receipt.parse_named(content, name, "a receipt", ReceiptError)
+    if (receipt.said_offsets, receipt.said_records) != (receipt.offsets, receipt.records):
         raise ReceiptError(
-            f"{name} isn't a receipt known to this release: it {error}, or use the release that "
-            "wrote it"
-        ) from error
-    own = [each.name for each in fields(Receipt) if each.name in _NAMES]
-    values = {name: getattr(document, name) for name in own}
-    values["files_so_far"] = FileSet(**asdict(document.files_so_far))
-    receipt = Receipt(**values, sha256=sha256)
-    if (document.offsets, document.records) != (receipt.offsets, receipt.records):
-        raise ReceiptError(
-            f"{name} says {document.offsets:,} offsets and {document.records:,} records, but its "
-            f"partitions have {receipt.offsets:,} and {receipt.records:,}; restore it from a copy"
+            f"{name} says {receipt.said_offsets:,} offsets and {receipt.said_records:,} records, "
+            f"but its partitions have {receipt.offsets:,} and {receipt.records:,}; restore it from "
+            "a copy"
         )
     return receipt
 

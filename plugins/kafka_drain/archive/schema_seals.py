@@ -8,18 +8,20 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import asdict, astuple, dataclass
+from typing import Annotated
 
+from pydantic import Field
 from upath import UPath
 
 from kafka_drain.archive.documents import RegistryDocument, SchemasDocument
-from kafka_drain.archive.format_version import FORMAT_VERSION, READABLE
+from kafka_drain.archive.format import Link
 from kafka_drain.archive.journal.digests import canonical_digest
 from kafka_drain.archive.sealed_chain import TRIES, SealedChain
 from kafka_drain.errors import ArchiveError, TerminalError
 from kafka_drain.findings import Finding, Reason
-from kafka_drain.storage.sealed_json import SealedName, SealError, check_seal, seal
-from kafka_drain.storage.typed_json import DocumentError, Shape
+from kafka_drain.storage.sealed_json import SealedName
+from kafka_drain.storage.typed_json import Complete
 
 REGISTRY = "registry.json"
 SCHEMAS = "schemas.json"
@@ -33,7 +35,7 @@ class SchemaSealError(TerminalError, ValueError):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SchemaKey:
+class SchemaKey(Complete):
     """Names what is sealed at once: a schema, or the settings of a registry or subject.
 
     Attributes:
@@ -61,62 +63,42 @@ Digests = Mapping[SchemaKey, str]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _SealedRow:
-    """A row of a seal's file: its keys in order."""
+class SealedSchema(SchemaKey):
+    """A row of a seal: what it names, and the hash of that."""
 
-    document: str
-    subject: str | None
-    version: int | None
-    id: int | None
     sha256: str
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _SealFile:
-    """A seal's file: its keys in order."""
-
-    format_version: int
-    number: int
-    previous: str | None
-    sealed_at: str
-    schemas: tuple[_SealedRow, ...]
-
-
-_SHAPE = Shape(_SealFile, readable=READABLE)
-_KEYS = [each.name for each in fields(SchemaKey)]
+    @property
+    def key(self) -> SchemaKey:
+        """What it names."""
+        return SchemaKey(
+            document=self.document, subject=self.subject, version=self.version, id=self.id
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SchemaSeal:
+class SchemaSeal(Link):
     """What an archive kept of schemas at one moment.
 
     Attributes:
-        number: Its number, from 1.
-        previous: Hash of the seal before; None for the first one, and after one that is lost.
         sealed_at: When it was written, in UTC.
-        schemas: The hash of everything that was kept.
-        sha256: Its own hash; empty until it is sealed.
+        rows: Everything that was kept, in order.
     """
 
-    number: int
-    previous: str | None
     sealed_at: str
-    schemas: Digests
-    sha256: str = field(default="", compare=False)
+    rows: Annotated[tuple[SealedSchema, ...], Field(alias="schemas")]
 
-    def to_bytes(self) -> bytes:
-        """Return the sealed content of its file."""
-        rows = sorted(
-            self.schemas.items(), key=lambda row: [str(v) for v in asdict(row[0]).values()]
-        )
-        document = _SealFile(
-            format_version=FORMAT_VERSION,
-            number=self.number,
-            previous=self.previous,
-            sealed_at=self.sealed_at,
-            schemas=tuple(_SealedRow(**asdict(key), sha256=sha256) for key, sha256 in rows),
-        )
-        return seal(_SHAPE.dump(document))
+    @classmethod
+    def of(cls, number: int, previous: str | None, sealed_at: str, schemas: Digests) -> SchemaSeal:
+        """Return a seal of what is kept."""
+        kept = sorted(schemas.items(), key=lambda row: [str(part) for part in astuple(row[0])])
+        rows = tuple(SealedSchema(**asdict(key), sha256=sha256) for key, sha256 in kept)
+        return cls(number=number, previous=previous, sealed_at=sealed_at, rows=rows)
+
+    @property
+    def schemas(self) -> Digests:
+        """The hash of everything that was kept."""
+        return {row.key: row.sha256 for row in self.rows}
 
 
 def parse_schema_seal(content: bytes, name: str = "a seal of schemas") -> SchemaSeal:
@@ -125,25 +107,7 @@ def parse_schema_seal(content: bytes, name: str = "a seal of schemas") -> Schema
     Raises:
         SchemaSealError: When a byte was changed, or it isn't a seal.
     """
-    try:
-        sha256, document = check_seal(content), _SHAPE.parse(content)
-    except SealError as error:
-        raise SchemaSealError(f"{name} is damaged: {error}; restore it from a copy") from error
-    except DocumentError as error:
-        raise SchemaSealError(
-            f"{name} isn't a document known to this release: it {error}, or use the release that "
-            "wrote it"
-        ) from error
-    rows = {
-        SchemaKey(**{k: getattr(row, k) for k in _KEYS}): row.sha256 for row in document.schemas
-    }
-    return SchemaSeal(
-        number=document.number,
-        previous=document.previous,
-        sealed_at=document.sealed_at,
-        schemas=rows,
-        sha256=sha256,
-    )
+    return SchemaSeal.parse_named(content, name, "a document", SchemaSealError)
 
 
 SEALS = SealedChain("schema-seals", parse_schema_seal)
@@ -245,9 +209,7 @@ def _append(
         return True
     number = newest.number + 1 if newest else 1
     previous = newest.sha256 if newest and newest.sha256 else None
-    link = SchemaSeal(number=number, previous=previous, sealed_at=at, schemas=schemas)
-    content = link.to_bytes()
-    return SEALS.append(root, parse_schema_seal(content), content)
+    return SEALS.append(root, SchemaSeal.of(number, previous, at, schemas).sealed())
 
 
 def _busy(root: UPath) -> ArchiveError:

@@ -9,11 +9,12 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Generic, Protocol, TypeVar
+from typing import Generic, TypeVar
 
 from upath import UPath
 
 from kafka_drain.archive.documents import ChainHeadDocument
+from kafka_drain.archive.format import Link, Sealed
 from kafka_drain.storage.json_files import create_text
 from kafka_drain.storage.paths import list_folder, read_bytes
 from kafka_drain.storage.sealed_json import SealedName
@@ -22,22 +23,6 @@ _FILE = re.compile(r"[0-9]{12}\.json")
 
 #: If several runs append a link at the same time, one of them succeeds per attempt.
 TRIES = 100
-
-
-class Link(Protocol):
-    """A sealed document of a chain."""
-
-    @property
-    def number(self) -> int:
-        """Its number, from 1."""
-
-    @property
-    def previous(self) -> str | None:
-        """Hash of the link before; None for the first one, and after one that is lost."""
-
-    @property
-    def sha256(self) -> str:
-        """Its own hash."""
 
 
 L = TypeVar("L", bound=Link)
@@ -109,13 +94,14 @@ class SealedChain(Generic[L]):
             if damage is None and link is not None:
                 yield link
 
-    def append(self, root: UPath, link: L, content: bytes) -> bool:
+    def append(self, root: UPath, sealed: Sealed[L]) -> bool:
         """Write a link and renew the head; return False if another run has written this number.
 
         Raises:
             ArchiveError: When the archive can't be written.
         """
-        if not create_text(root / self.where(link.number), content.decode()):
+        link = sealed.value
+        if not create_text(root / self.where(link.number), sealed.content.decode()):
             return False
         ChainHeadDocument(number=link.number, sha256=link.sha256).write(root / f"{self.name}.json")
         return True

@@ -10,6 +10,7 @@ from typing import Any
 from upath import UPath
 
 from kafka_drain.archive.documents import WindowPlan
+from kafka_drain.archive.format import Sealed
 from kafka_drain.archive.receipts import Receipt, receipt_at
 from kafka_drain.errors import ArchiveError
 from kafka_drain.offsets import OffsetRange, TopicPartition
@@ -107,7 +108,6 @@ class Window:
         """
         return receipt_at(read_bytes(self.folder / "receipt.json"), f"{self.name}/receipt.json")
 
-    def write_receipt(self, receipt: Receipt, retention: Retention | None = None) -> bool:
+    def write_receipt(self, sealed: Sealed[Receipt], retention: Retention | None = None) -> bool:
         """Write the receipt, locked if asked for; return False if it already exists."""
-        text = receipt.to_bytes().decode("utf-8")
-        return create_text(self.folder / "receipt.json", text, retention)
+        return create_text(self.folder / "receipt.json", sealed.content.decode("utf-8"), retention)

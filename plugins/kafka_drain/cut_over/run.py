@@ -12,7 +12,7 @@ from kafka_drain.archive.archive import Archive
 from kafka_drain.archive.cluster_moments import moment_at
 from kafka_drain.archive.cut_overs import FOLDER, cut_over_names, read_cut_over, write_step
 from kafka_drain.archive.documents import CutOverDocument, CutOverGroupRow, EndRow
-from kafka_drain.archive.format_version import FORMAT_VERSION
+from kafka_drain.archive.format import FORMAT_VERSION
 from kafka_drain.config.pipeline import Pipeline
 from kafka_drain.cut_over.looking import (
     Mirror,

@@ -17,7 +17,7 @@ from kafka_drain.archive.archive import Archive
 from kafka_drain.archive.documents import DrillDocument, DrillStarted, ProblemRow
 from kafka_drain.archive.drills import FOLDER, write_result
 from kafka_drain.archive.files import ArchiveFile, archive_files
-from kafka_drain.archive.format_version import FORMAT_VERSION
+from kafka_drain.archive.format import FORMAT_VERSION
 from kafka_drain.archive.schema_seals import SEALS, check_schemas
 from kafka_drain.archive.snapshot import Snapshot
 from kafka_drain.archive.topic_settings import noted_topic_settings

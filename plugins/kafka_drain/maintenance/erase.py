@@ -30,7 +30,7 @@ from kafka_drain.archive.erasure_withdrawal import finishing, unfinished_windows
 from kafka_drain.archive.erasures import Erasure, in_force, next_erasure, read_erasures
 from kafka_drain.archive.files import ArchiveFile, archive_files
 from kafka_drain.archive.fold import WindowKind
-from kafka_drain.archive.format_version import ERASED_VERSION
+from kafka_drain.archive.format import ERASED_VERSION
 from kafka_drain.archive.generation import Generation, list_data_files
 from kafka_drain.archive.journal.files import note_sealed
 from kafka_drain.archive.receipts import Receipt, ReceiptError
@@ -632,7 +632,6 @@ def _note_done(plan: ErasurePlan, sealed: Sequence[str]) -> None:
         before = erasure.done.generations if erasure.done else {}
         erasure.finish(
             ErasureDoneDocument(
-                format_version=1,
                 erasure=erasure.number,
                 done_at=now_text(),
                 records=sum(rows[key][erasure.number] for key in carried_out),

@@ -63,12 +63,8 @@ def read_file(
             path=where,
             bytes=size,
             sha256=sha256,
-            contents=tuple(read.offsets),
             batch=sink_file.batch,
-            fingerprint=read.fingerprint,
-            nul_header_names=read.nul_header_names,
-            locked=read.locked,
-            index_sha256=read.index_sha256,
+            **read._asdict(),
         )
     except FileNotFoundError:
         return Finding(Reason.FILE_MISSING, where, f"listed in manifest file {sink_file.log}")
@@ -80,9 +76,12 @@ def read_file(
 
 
 class _Contents(NamedTuple):
-    """A file's contents; only its offsets are known if its key, or a timestamp, can't be had."""
+    """What `CommittedFile` says of a file's content.
 
-    offsets: list[FileOffsets]
+    Only its offsets are known if its key, or a timestamp, can't be had.
+    """
+
+    contents: tuple[FileOffsets, ...]
     fingerprint: str | None = None
     nul_header_names: bool | None = None
     locked: str = ""
@@ -106,12 +105,11 @@ def _read_contents(path: DataPath, file_format: str, topic: str | None) -> _Cont
     try:
         offsets = read_contents(path, file_format, topic, _BATCH_BYTES, look, index.append)
     except TimestampError:
-        return _Contents(read_offsets(path, file_format, topic))
+        return _Contents(tuple(read_offsets(path, file_format, topic)))
     except KeyUnavailableError as error:
-        return _Contents(read_offsets(path, file_format, topic), locked=str(error))
-    offsets = [replace(held, last_hash=f"{last[held.tp][1]:016x}") for held in offsets]
+        return _Contents(tuple(read_offsets(path, file_format, topic)), locked=str(error))
     return _Contents(
-        offsets,
+        tuple(replace(held, last_hash=f"{last[held.tp][1]:016x}") for held in offsets),
         f"{value:016x}",
         nul_header_names,
         index_sha256=index[0] if index else None,

@@ -10,7 +10,8 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 
-from kafka_drain.archive.receipts import KafkaBounds, Receipt, SealedTail, parse_receipt
+from kafka_drain.archive.format import Sealed
+from kafka_drain.archive.receipts import KafkaBounds, Receipt, SealedTail
 from kafka_drain.archive.segment_overlaps import OffsetClaim, find_overlaps
 from kafka_drain.config.offset_ranges import range_name
 from kafka_drain.data_files.file_offsets import CommittedFile
@@ -174,7 +175,7 @@ class Proof:
         findings: Why a segment that is otherwise complete isn't sealed.
     """
 
-    receipts: Sequence[Receipt] = ()
+    receipts: Sequence[Sealed[Receipt]] = ()
     findings: Sequence[Finding] = ()
 
 
@@ -236,7 +237,7 @@ def _claims(evidence: Evidence, proven: Iterable[CheckedSegment]) -> Iterator[Of
                 yield OffsetClaim(evidence.name, topic_id, tp, offsets, left=left[tp])
 
 
-def _receipts(evidence: Evidence, proven: Iterable[CheckedSegment]) -> Iterator[Receipt]:
+def _receipts(evidence: Evidence, proven: Iterable[CheckedSegment]) -> Iterator[Sealed[Receipt]]:
     before, previous = evidence.before, evidence.previous
     for each in proven:
         receipt = seal_segment(
@@ -254,14 +255,12 @@ def _receipts(evidence: Evidence, proven: Iterable[CheckedSegment]) -> Iterator[
             tails=evidence.tails,
             epochs=evidence.epochs,
         )
-        # The next receipt needs this one's hash, which only the sealed bytes have.
-        receipt = replace(
+        sealed = replace(
             receipt,
             journal=evidence.journal,
             cluster=evidence.cluster,
             described=evidence.described or evidence.cluster is None,
             schemas=evidence.schemas,
-        )
-        before = parse_receipt(receipt.to_bytes())
-        previous = before.sha256
-        yield before
+        ).sealed()
+        before, previous = sealed.value, sealed.value.sha256
+        yield sealed

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from types import MappingProxyType
 
 from kafka_drain.archive.receipts import (
+    FILE_NOTES,
     FileSet,
     KafkaBounds,
     Receipt,
@@ -253,8 +254,7 @@ def _sealed_file(file: CommittedFile) -> SealedFile:
             )
             for content in file.contents
         ),
-        nul_header_names=file.nul_header_names,
-        index_sha256=file.index_sha256,
+        **{name: getattr(file, name) for name in FILE_NOTES},
     )
 
 

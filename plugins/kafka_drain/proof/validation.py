@@ -529,19 +529,19 @@ def _write(validation: _Validation, generation: SnapshotGeneration, proof: Proof
     report = validation.report
     if not proof.receipts:
         return
-    paths = [file.path for each in proof.receipts for file in each.files]
+    paths = [file.path for each in proof.receipts for file in each.value.files]
     sync_files(generation.root, paths)
     # Before the receipts: what these say can't be deleted, not even if this is killed in between.
     retention = retain(
         generation.root, paths, validation.snapshot.document.immutability, now=validation.clock()
     )
-    for receipt in proof.receipts:
-        if not generation.write_receipt(receipt, retention):
+    for sealed in proof.receipts:
+        if not generation.write_receipt(sealed, retention):
             # The other validation's receipt counts, and only it can continue the chain.
-            report.newest = generation.read_receipt(receipt.name)
+            report.newest = generation.read_receipt(sealed.value.name)
             break
-        report.sealed.append(receipt)
-        report.newest = receipt
+        report.sealed.append(sealed.value)
+        report.newest = sealed.value
     report.receipts_written = len(report.sealed)
 
 

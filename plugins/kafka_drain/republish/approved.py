@@ -23,7 +23,7 @@ from kafka_drain.republish.planning.request import RepublishRequest
 from kafka_drain.republish.planning.runs import RepublishRun
 from kafka_drain.republish.planning.shards import Shard
 from kafka_drain.republish.run import Republish, plan_republish
-from kafka_drain.storage.sealed_json import seal
+from kafka_drain.storage.typed_json import DocumentError, parse, reason_of
 
 
 def freeze_republish(
@@ -65,7 +65,7 @@ def freeze_republish(
         archive,
         "republish",
         asked=request.model_dump(mode="json", exclude_unset=True),
-        seen=json.loads(plan.to_bytes()),
+        seen={**plan.document(), "sha256": plan.sha256},
         text=plan_text(
             plan,
             _times(archive.snapshot(), plan, request),
@@ -135,12 +135,13 @@ def plan_approved(
 
 
 def _plan_of(frozen: FrozenPlan) -> RepublishPlan:
-    sealed = {name: value for name, value in frozen.seen.items() if name != "sha256"}
     try:
-        return RepublishPlan.from_bytes(seal(sealed))
-    except ValueError as error:
+        # Its hash is among what the frozen plan's own seal covers.
+        return parse(RepublishPlan, json.dumps(frozen.seen).encode())
+    except DocumentError as error:
         raise ArchiveError(
-            f"plan {frozen.id} isn't as it was written ({error}); make a new one. Nothing was sent"
+            f"plan {frozen.id} isn't as it was written ({reason_of(error)}); make a new one. "
+            "Nothing was sent"
         ) from error
 
 

@@ -20,7 +20,7 @@ from kafka_drain.archive.archive import Archive
 from kafka_drain.archive.documents import ReadThroughRow, RegistryDocument, SeenIdsRow, SubjectRow
 from kafka_drain.archive.files import ArchiveFile, files_of_manifest, files_of_receipt
 from kafka_drain.archive.fold import WindowKind
-from kafka_drain.archive.format_version import FORMAT_VERSION
+from kafka_drain.archive.format import FORMAT_VERSION
 from kafka_drain.archive.generation_state import is_of_sealed_batch, read_state
 from kafka_drain.archive.receipts import receipt_name
 from kafka_drain.archive.schema_seals import REGISTRY, registry_digests, seal_schemas

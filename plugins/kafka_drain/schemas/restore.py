@@ -14,7 +14,7 @@ from upath import UPath
 
 from kafka_drain.archive.archive import Archive
 from kafka_drain.archive.documents import RegisteredRow, RegistryDocument, SchemaMapDocument
-from kafka_drain.archive.format_version import FORMAT_VERSION
+from kafka_drain.archive.format import FORMAT_VERSION
 from kafka_drain.archive.schema_seals import REGISTRY, SEALS, check_schemas
 from kafka_drain.errors import ArchiveError, ConfigError
 from kafka_drain.output import say

@@ -20,7 +20,7 @@ from kafka_drain.errors import ArchiveError
 from kafka_drain.spark.job_spec import OF_ONE_ATTEMPT
 from kafka_drain.storage.json_files import write_document, write_text
 from kafka_drain.storage.paths import has_folders, list_folder, read_bytes
-from kafka_drain.storage.typed_json import DocumentError, Row, Shape
+from kafka_drain.storage.typed_json import DocumentError, Row, parse
 
 NAME = "runs"
 
@@ -43,10 +43,6 @@ class ProgressDocument(Row):
 
     printed: int
     lines: list[str]
-
-
-_RUN = Shape(RunDocument)
-_PROGRESS = Shape(ProgressDocument)
 
 
 def job_key(kind: str, spec: Mapping[str, Any]) -> str:
@@ -92,7 +88,7 @@ class RunFolder:
     def run(self) -> RunDocument | None:
         """Read `run.json`; None if it isn't there, or can't be read."""
         try:
-            return _RUN.parse(read_bytes(self.path / "run.json"))
+            return parse(RunDocument, read_bytes(self.path / "run.json"))
         except (OSError, DocumentError):
             return None
 
@@ -121,7 +117,7 @@ class RunFolder:
     def progress(self) -> ProgressDocument:
         """Read `progress.json`; empty if it isn't there."""
         try:
-            return _PROGRESS.parse(read_bytes(self.path / "progress.json"))
+            return parse(ProgressDocument, read_bytes(self.path / "progress.json"))
         except (OSError, DocumentError):
             return ProgressDocument(printed=0, lines=[])
 

@@ -38,7 +38,7 @@ from kafka_drain.output import say
 from kafka_drain.progress import duration_text
 from kafka_drain.storage.lease_store import lease_store
 from kafka_drain.storage.paths import is_local, require_reachable
-from kafka_drain.storage.typed_json import Row, Shape
+from kafka_drain.storage.typed_json import Row, parse
 
 SECONDS = 60.0
 # How long to wait for a lease that is held only briefly; the lease of a killed holder expires.
@@ -351,9 +351,6 @@ class LeaseDocument(Row):
     released_at: str | None = None
 
 
-_SHAPE = Shape(LeaseDocument)
-
-
 @dataclass(frozen=True, slots=True)
 class FoundLease:
     """A `lock.json` as read; the optional fields are None if it doesn't hold a lease."""
@@ -421,7 +418,7 @@ def find_lease(root: UPath) -> FoundLease | None:
         return None
     content, written_at, version = stored.content, stored.written_at, stored.version
     try:
-        document = _SHAPE.parse(content)
+        document = parse(LeaseDocument, content)
         return FoundLease(
             content,
             written_at,

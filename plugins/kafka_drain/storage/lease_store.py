@@ -32,7 +32,7 @@ from kafka_drain.storage.conditional_writes import version_of
 from kafka_drain.storage.json_files import create_document, replace_document
 from kafka_drain.storage.paths import is_local, list_folder, read_bytes
 from kafka_drain.storage.schemes import HDFS
-from kafka_drain.storage.typed_json import DocumentError, Row, Shape
+from kafka_drain.storage.typed_json import DocumentError, Row, parse
 
 NAME = "lock.json"
 FOLDER = ".lock"
@@ -168,9 +168,6 @@ class _Released(Row):
     released_at: str
 
 
-_RELEASED = Shape(_Released)
-
-
 @dataclass(frozen=True, slots=True)
 class NumberedFiles:
     """A lease in files that are only created, the newest of which counts.
@@ -238,7 +235,7 @@ class NumberedFiles:
 
 def _is_released(content: bytes) -> bool:
     try:
-        _RELEASED.parse(content)
+        parse(_Released, content)
     except DocumentError:
         return False
     return True

@@ -42,6 +42,11 @@ def seal(document: Mapping[str, Any]) -> bytes:
     return body + _SEAL + hashlib.sha256(body).hexdigest().encode() + SEALED_END
 
 
+def hash_of(content: bytes) -> str:
+    """Return the hash that sealed bytes end in; `check_seal` says whether it is theirs."""
+    return content[-len(SEALED_END) - 64 : -len(SEALED_END)].decode("ascii", "replace")
+
+
 def check_seal(content: bytes) -> str:
     """Verify a file's bytes and return their hash.
 
@@ -51,7 +56,7 @@ def check_seal(content: bytes) -> str:
     body, end = content[:-_SEAL_BYTES], content[-_SEAL_BYTES:]
     if not end.startswith(_SEAL) or not end.endswith(SEALED_END):
         raise SealError(f"{len(content)} bytes that don't end in their own SHA-256")
-    written = end[len(_SEAL) : -len(SEALED_END)].decode("ascii", "replace")
+    written = hash_of(content)
     if hashlib.sha256(body).hexdigest() != written:
         raise SealError("the SHA-256 at its end doesn't match its bytes")
     return written

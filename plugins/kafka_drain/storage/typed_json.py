@@ -9,11 +9,20 @@ Opens nothing.
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Sequence
-from functools import cached_property
-from typing import Any, ClassVar, Generic, TypeVar
+from collections.abc import Callable, Hashable, Sequence
+from dataclasses import dataclass, fields
+from functools import cache
+from typing import Any, TypeVar, cast, get_type_hints
 
-from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    GetCoreSchemaHandler,
+    SerializerFunctionWrapHandler,
+    TypeAdapter,
+    ValidationError,
+)
+from pydantic_core import CoreSchema, core_schema
 
 T = TypeVar("T")
 
@@ -29,12 +38,93 @@ class VersionError(DocumentError):
     """Raised when a document has a version that this release doesn't read.
 
     Attributes:
-        version: The version, or what is in its place.
+        version: The version, or what is in its place; None if there is none.
+        readable: The versions that it reads.
     """
 
-    def __init__(self, text: str, version: object = None) -> None:
+    def __init__(self, text: str, version: object = None, readable: object = None) -> None:
         super().__init__(text)
         self.version = version
+        self.readable = readable
+
+
+@dataclass(frozen=True, slots=True)
+class Readable:
+    """Annotates a document's `format_version`: the versions that this release reads."""
+
+    versions: tuple[int, ...]
+
+    def __str__(self) -> str:
+        return " or ".join(map(str, self.versions))
+
+    def __get_pydantic_core_schema__(self, _: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
+        return core_schema.no_info_before_validator_function(self._check, handler(int))
+
+    def _check(self, version: object) -> object:
+        # True equals 1.
+        if type(version) is not int or version not in self.versions:
+            raise ValueError(f"expected {self}")
+        return version
+
+
+#: Metadata of a field of a `Complete` dataclass whose key documents of older releases lack.
+ADDED = {"added": True}
+#: Metadata of a field whose key is left out if the field has its default.
+OPTIONAL = {"optional": True}
+
+
+class Complete:
+    """A dataclass of which a document has all keys, also those whose fields have a default.
+
+    Except for fields that are `ADDED` or `OPTIONAL`.
+    """
+
+    __slots__ = ()
+
+    @classmethod
+    def __get_pydantic_core_schema__(
+        cls, source: type[Any], handler: GetCoreSchemaHandler
+    ) -> CoreSchema:
+        schema = handler(source)
+        own: Any = handler.resolve_ref_schema(schema)
+        of = {each.name: each for each in fields(source)}
+        for key in own["schema"]["fields"]:
+            if not of[key["name"]].metadata and key["schema"]["type"] == "default":
+                key["schema"] = key["schema"]["schema"]
+        optional = [(name, f.default) for name, f in of.items() if "optional" in f.metadata]
+
+        def leave_out(value: Any, rest: SerializerFunctionWrapHandler) -> dict[str, Any]:
+            document: dict[str, Any] = rest(value)
+            for name, default in optional:
+                if getattr(value, name) == default:
+                    del document[name]
+            return document
+
+        if optional:
+            own["serialization"] = core_schema.wrap_serializer_function_ser_schema(leave_out)
+        return schema
+
+
+@dataclass(frozen=True)
+class WrittenAs:
+    """Annotates a type that a document has as another one, which says what is read.
+
+    Attributes:
+        kind: The other type: a TypedDict.
+        read: Makes a value of it.
+        write: Makes it of a value.
+    """
+
+    kind: type[Any]
+    read: Callable[[Any], Any]
+    write: Callable[[Any], Any]
+
+    def __get_pydantic_core_schema__(self, _: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
+        return core_schema.no_info_after_validator_function(
+            self.read,
+            handler(self.kind),
+            serialization=core_schema.plain_serializer_function_ser_schema(self.write),
+        )
 
 
 class Row(BaseModel):
@@ -47,63 +137,44 @@ class Row(BaseModel):
         return self.model_dump(mode="json", by_alias=True, exclude_unset=True)
 
 
-class _Version(BaseModel):
-    model_config = ConfigDict(extra="ignore")
-
-    missing: ClassVar[object] = object()
-
-    format_version: Any = missing
+# A class is hashable, which mypy doesn't see of those with an __eq__.
+@cache
+def _adapter(kind: Hashable) -> TypeAdapter[Any]:
+    return TypeAdapter(cast(Any, kind))
 
 
-class Shape(Generic[T]):
-    """Reads and writes one kind of document.
+def parse(kind: type[T], content: bytes) -> T:
+    """Parse the bytes of a document, which is a `Row`, or a frozen dataclass.
 
-    Args:
-        kind: A `Row`, or a frozen dataclass.
-        readable: Versions that are read; empty if the document has no version.
-        without_version: Version of a document without one; None if each must have one.
+    Raises:
+        VersionError: When it has another version, whatever else it says.
+        DocumentError: When it isn't such a document; names key, value and what was expected.
     """
-
-    def __init__(
-        self, kind: type[T], *, readable: Collection[int] = (), without_version: int | None = None
-    ) -> None:
-        self._kind = kind
-        self._readable = readable
-        self._without_version = without_version
-
-    @cached_property
-    def _adapter(self) -> TypeAdapter[T]:
-        # Built when first used: a command needs few of all documents.
-        return TypeAdapter(self._kind)
-
-    def parse(self, content: bytes) -> T:
-        """Parse a document's bytes.
-
-        Raises:
-            VersionError: When it has another version, whatever else it says.
-            DocumentError: When it isn't such a document; names key, value and what was expected.
-        """
-        try:
-            # The version first, because another one may have other keys.
-            if self._readable:
-                self._require_readable(_Version.model_validate_json(content).format_version)
-            return self._adapter.validate_json(content, strict=True)
-        except ValidationError as error:
-            parse_object(content)
-            raise DocumentError(_wrong(error)) from error
-
-    def _require_readable(self, version: Any) -> None:
-        if version is _Version.missing:
-            version = self._without_version
-        # True equals 1.
-        if type(version) is not int or version not in self._readable:
-            expected = " or ".join(map(str, self._readable))
-            raise VersionError(f"has format version {version!r}, expected {expected}", version)
-
-    def dump(self, value: T) -> dict[str, Any]:
-        """Return a value as JSON types, in the order of its fields."""
-        document: dict[str, Any] = self._adapter.dump_python(value, mode="json", by_alias=True)
+    try:
+        document: T = _adapter(cast(Hashable, kind)).validate_json(content, strict=True)
         return document
+    except ValidationError as error:
+        found = parse_object(content)
+        # The version first, because another one may have other keys.
+        if any(each["loc"] == ("format_version",) for each in error.errors()):
+            hints = get_type_hints(kind, include_extras=True)
+            [readable] = hints["format_version"].__metadata__
+            version = found.get("format_version")
+            text = f"has format version {version!r}, expected {readable}"
+            raise VersionError(text, version, readable) from error
+        raise DocumentError(_wrong(error)) from error
+
+
+def reason_of(error: ValueError) -> str:
+    """Return why something isn't the expected document, without what to do about it."""
+    return str(error).removeprefix("was changed: ").removesuffix("; restore it from a copy")
+
+
+def dump(document: object) -> dict[str, Any]:
+    """Return a frozen dataclass as JSON types, in the order of its fields."""
+    adapter = _adapter(cast(Hashable, type(document)))
+    dumped: dict[str, Any] = adapter.dump_python(document, mode="json", by_alias=True)
+    return dumped
 
 
 def parse_object(content: bytes) -> dict[str, Any]:

@@ -337,7 +337,7 @@ def seal_proven(archive: Archive, window: Window, receipt: Receipt) -> Receipt:
     sync_files(archive.root, paths)
     locks = state.snapshot.document.immutability
     retention = retain(archive.root, paths, locks, now=utc_now())
-    window.write_receipt(replace(receipt, journal=state.journal.newest), retention)
+    window.write_receipt(replace(receipt, journal=state.journal.newest).sealed(), retention)
     sealed = window.read_receipt()
     note_sealed(archive.root, state.there.plus(note_of_window(state.snapshot, window, sealed)))
     add_to_index(state.snapshot, window, sealed)

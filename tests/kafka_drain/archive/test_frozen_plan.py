@@ -144,9 +144,9 @@ def test_to_bytes_read_again() -> None:
     """A plan is read as it was written, and a changed byte is noticed."""
     plan = frozen()
 
-    assert FrozenPlan.from_bytes(plan.to_bytes()) == plan
+    assert FrozenPlan.parse(plan.to_bytes()) == plan
     with pytest.raises(SealError):
-        FrozenPlan.from_bytes(plan.to_bytes().replace(b"84", b"85"))
+        FrozenPlan.parse(plan.to_bytes().replace(b"84", b"85"))
 
 
 @pytest.mark.parametrize("hours", [0, -1, 720.1, float("nan")])

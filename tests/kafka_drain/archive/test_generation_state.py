@@ -151,7 +151,7 @@ def repaired(tmp_path: Path) -> Archive:
         fingerprint=None,
         sealed_at="2026-01-01T00:00:00.000+00:00",
     )
-    window.write_receipt(receipt)
+    window.write_receipt(receipt.sealed())
     seal(archive)
     return archive
 
@@ -172,7 +172,9 @@ def test_read_state_repaired_before_and_after_seal(repaired: Archive) -> None:
     window = repaired.snapshot().windows[0]
     other = Window(repaired.root, "repair_2")
     write_document(other.folder / "plan.json", window.plan.content())
-    other.write_receipt(replace(window.receipt, window=other.key, files=(), replaces=(sealed,)))
+    other.write_receipt(
+        replace(window.receipt, window=other.key, files=(), replaces=(sealed,)).sealed()
+    )
 
     state = state_of(generation)
 

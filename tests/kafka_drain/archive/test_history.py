@@ -302,7 +302,7 @@ def made_windows(archive: Archive, *keys: str) -> list[Window]:
     windows = [Window(archive.root, key) for key in keys]
     for window in windows:
         window.folder.mkdir(parents=True)
-        window.write_receipt(replace(receipt, generation=None, window=window.key))
+        window.write_receipt(replace(receipt, generation=None, window=window.key).sealed())
     (archive.root / "windows" / "unsealed").mkdir(exist_ok=True)
     return windows
 
@@ -414,7 +414,7 @@ def made_window(made: MadeArchive, key: str, **changes: Any) -> None:
     [window] = made_windows(made.archive, key)
     (window.folder / "receipt.json").unlink()
     receipt = next(made.archive.generation(1).receipts())
-    window.write_receipt(replace(receipt, generation=None, window=key, **changes))
+    window.write_receipt(replace(receipt, generation=None, window=key, **changes).sealed())
 
 
 @pytest.mark.parametrize(

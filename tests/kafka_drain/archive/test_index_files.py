@@ -514,7 +514,7 @@ def delete(archive: Archive, key: str, paths: list[str]) -> None:
         replaces=paths,
         sealed_at=SEALED_AT,
     )
-    window.write_receipt(receipt)
+    window.write_receipt(receipt.sealed())
     noted = note_of_window(archive.snapshot(), window, window.read_receipt())
     note_sealed(archive.root, noted)
 

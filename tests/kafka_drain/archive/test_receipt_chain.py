@@ -17,7 +17,19 @@ A, B = "a" * 64, "b" * 64
 
 def receipt(first: int, last: int, previous: str | None = None) -> Receipt:
     """A receipt of some batches."""
-    return Receipt("p", "c", {}, 1, first, last, "", previous, (), (), FileSet())
+    return Receipt(
+        pipeline="p",
+        cluster_id="c",
+        topics={},
+        generation=1,
+        first_batch=first,
+        last_batch=last,
+        sealed_at="",
+        previous=previous,
+        partitions=(),
+        files=(),
+        files_so_far=FileSet(),
+    )
 
 
 def link(

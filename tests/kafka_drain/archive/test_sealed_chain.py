@@ -7,54 +7,41 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 from upath import UPath
 
+from kafka_drain.archive.format import Link
 from kafka_drain.archive.sealed_chain import Damage, SealedChain
-from kafka_drain.storage.sealed_json import SealedName, check_seal, seal
+from kafka_drain.storage.sealed_json import SealedName
 
 
-@dataclass(frozen=True)
-class Note:
-    """The smallest link."""
-
-    number: int
-    previous: str | None
-    sha256: str
-
-
-def parse(content: bytes, name: str) -> Note:
-    sha256, document = check_seal(content), json.loads(content)
-    return Note(document["number"], document["previous"], sha256)
+def parse(content: bytes, _: str) -> Link:
+    return Link.parse(content)
 
 
 CHAIN = SealedChain("notes", parse)
 
 
-def append(root: Path, number: int, previous: str | None = None) -> Note:
-    content = seal({"number": number, "previous": previous})
-    note = parse(content, "")
-    assert CHAIN.append(UPath(root), note, content)
-    return note
+def append(root: Path, number: int, previous: str | None = None) -> Link:
+    sealed = Link(number=number, previous=previous).sealed()
+    assert CHAIN.append(UPath(root), sealed)
+    return sealed.value
 
 
 @pytest.fixture
-def three(tmp_path: Path) -> list[Note]:
+def three(tmp_path: Path) -> list[Link]:
     """A chain of three links."""
-    notes: list[Note] = []
+    notes: list[Link] = []
     for number in (1, 2, 3):
         notes.append(append(tmp_path, number, notes[-1].sha256 if notes else None))
     return notes
 
 
-def test_append_number_taken(three: list[Note], tmp_path: Path) -> None:
+def test_append_number_taken(three: list[Link], tmp_path: Path) -> None:
     """Of two runs that write the same number, the second is told so, and overwrites nothing."""
-    content = seal({"number": 3, "previous": None})
-
-    assert not CHAIN.append(UPath(tmp_path), parse(content, ""), content)
+    assert not CHAIN.append(UPath(tmp_path), Link(number=3, previous=None).sealed())
     assert CHAIN.read(UPath(tmp_path), 3) == three[2]
     assert CHAIN.newest(UPath(tmp_path)) == SealedName(3, three[2].sha256)
 
@@ -72,7 +59,7 @@ def test_append_number_taken(three: list[Note], tmp_path: Path) -> None:
     ],
 )
 def test_newest(
-    gone: tuple[int, ...], head: int | None, expected: int | None, three: list[Note], tmp_path: Path
+    gone: tuple[int, ...], head: int | None, expected: int | None, three: list[Link], tmp_path: Path
 ) -> None:
     """The head counts, and what follows it without a hole; without a head, the highest number."""
     path = tmp_path / "notes.json"
@@ -88,12 +75,12 @@ def test_newest(
     assert (newest and newest.number) == expected
 
 
-def needing(wanted: int) -> Callable[[UPath, Note], Damage | None]:
+def needing(wanted: int) -> Callable[[UPath, Link], Damage | None]:
     return lambda root, link: Damage("a file", "is gone") if link.number == wanted else None
 
 
 @pytest.mark.parametrize(("number", "is_newest"), [(3, True), (2, False)])
-def test_check_needs(number: int, is_newest: bool, three: list[Note], tmp_path: Path) -> None:
+def test_check_needs(number: int, is_newest: bool, three: list[Link], tmp_path: Path) -> None:
     """What a link needs is checked with it, and its damage doesn't hide the links before."""
     chain = SealedChain("notes", parse, needing(number))
     root = UPath(tmp_path)
@@ -106,7 +93,7 @@ def test_check_needs(number: int, is_newest: bool, three: list[Note], tmp_path: 
 
 @pytest.mark.parametrize(("whole", "expected"), [(True, [1]), (False, [])])
 def test_check_named_only(
-    whole: bool, expected: list[int], three: list[Note], tmp_path: Path
+    whole: bool, expected: list[int], three: list[Link], tmp_path: Path
 ) -> None:
     """Unless all links are checked, only the newest and those that receipts name are read."""
     root = UPath(tmp_path)

@@ -83,37 +83,40 @@ def evidence(batches: int = 3, **changes: object) -> Evidence:
 
 def sealed_batches(of: Evidence) -> list[int]:
     """The last batches of the receipts that are made."""
-    return [receipt.last_batch for receipt in prove(of).receipts]
+    return [sealed.value.last_batch for sealed in prove(of).receipts]
 
 
 def test_prove_receipts() -> None:
     """Each receipt continues the one before, and the first continues what was there."""
     proof = prove(evidence())
 
-    assert [receipt.last_batch for receipt in proof.receipts] == [0, 1, 2]
-    assert [r.previous for r in proof.receipts] == [
+    receipts = [sealed.value for sealed in proof.receipts]
+    assert [receipt.last_batch for receipt in receipts] == [0, 1, 2]
+    assert [r.previous for r in receipts] == [
         "f" * 64,
-        *(r.sha256 for r in proof.receipts[:2]),
+        *(r.sha256 for r in receipts[:2]),
     ]
-    assert [receipt.files_so_far.files for receipt in proof.receipts] == [1, 2, 3]
-    assert [receipt.fingerprint for receipt in proof.receipts] == [f"{n:016x}" for n in range(3)]
-    assert {(receipt.generation, receipt.journal) for receipt in proof.receipts} == {(1, 5)}
-    assert {receipt.sealed_at for receipt in proof.receipts} == {"2026-01-01T00:00:00.000+00:00"}
-    assert proof.receipts[0].partitions[-1].kafka == KafkaBounds(0, 100, 100)
+    assert [receipt.files_so_far.files for receipt in receipts] == [1, 2, 3]
+    assert [receipt.fingerprint for receipt in receipts] == [f"{n:016x}" for n in range(3)]
+    assert {(receipt.generation, receipt.journal) for receipt in receipts} == {(1, 5)}
+    assert {receipt.sealed_at for receipt in receipts} == {"2026-01-01T00:00:00.000+00:00"}
+    assert receipts[0].partitions[-1].kafka == KafkaBounds(0, 100, 100)
     assert not proof.findings
-    for receipt in proof.receipts:
-        assert parse_receipt(receipt.to_bytes()) == receipt
+    for sealed in proof.receipts:
+        found = parse_receipt(sealed.content)
+        assert (found, found.sha256) == (sealed.value, sealed.value.sha256)
 
 
 def test_prove_after_receipt() -> None:
     """The figures so far go on from the newest receipt."""
-    first = prove(evidence(1)).receipts[0]
+    first = prove(evidence(1)).receipts[0].value
 
     proof = prove(
         evidence(2, checked=[segment(1)], agreeing={1}, before=first, previous=first.sha256)
     )
 
-    (second,) = proof.receipts
+    (sealed,) = proof.receipts
+    second = sealed.value
     assert second.previous == first.sha256
     assert second.files_so_far.files == 2
     assert [p.records_so_far for p in second.partitions if p.tp == TP] == [2 * STEP]
@@ -190,7 +193,7 @@ def test_prove_topic_ids(read_up_to: int, after: str | None, now: str | None) ->
             break
         sealed.append(batch)
     proof = prove(of)
-    assert [receipt.last_batch for receipt in proof.receipts] == sealed
+    assert [receipt.value.last_batch for receipt in proof.receipts] == sealed
     if len(sealed) < 3:
         (finding,) = proof.findings
         assert finding.reason == Reason.TOPIC_MADE_AGAIN
@@ -205,7 +208,7 @@ def test_prove_beside_window() -> None:
 
     proof = prove(evidence(1, checked=[segment(0, gaps=tuple(held))], claims=claims))
 
-    assert [receipt.last_batch for receipt in proof.receipts] == [0]
+    assert [receipt.value.last_batch for receipt in proof.receipts] == [0]
 
 
 def test_prove_beside_windows() -> None:
@@ -228,7 +231,7 @@ def test_prove_acknowledged() -> None:
 
     proof = prove(evidence(2, checked=[segment(0), segment(1, gaps=(gap,))]))
 
-    assert [receipt.acknowledged for receipt in proof.receipts] == [(), ("t:0:3-5",)]
+    assert [receipt.value.acknowledged for receipt in proof.receipts] == [(), ("t:0:3-5",)]
 
 
 def test_topics_read_quiet() -> None:

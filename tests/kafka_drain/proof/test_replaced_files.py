@@ -194,7 +194,7 @@ def _seal_again(case: Case) -> None:
         sha256 = hashlib.sha256(content).hexdigest()
         files.append(replace(file, bytes=len(content), sha256=sha256))
     (window.folder / "receipt.json").unlink()
-    window.write_receipt(replace(receipt, files=tuple(files)))
+    window.write_receipt(replace(receipt, files=tuple(files)).sealed())
 
 
 def test_compare_large(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -45,7 +45,18 @@ def file(path: str, *contents: SealedContent, size: int = 1, sha256: str = "") -
 def receipt(*files: SealedFile, batch: int = 0, fingerprint: str | None = None) -> Receipt:
     """A receipt of some files; without a fingerprint, unless one is given."""
     return Receipt(
-        "p", "c", {}, 1, batch, batch, "", None, (), files, FileSet(), fingerprint=fingerprint
+        pipeline="p",
+        cluster_id="c",
+        topics={},
+        generation=1,
+        first_batch=batch,
+        last_batch=batch,
+        sealed_at="",
+        previous=None,
+        partitions=(),
+        files=files,
+        files_so_far=FileSet(),
+        fingerprint=fingerprint,
     )
 
 

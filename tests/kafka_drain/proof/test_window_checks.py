@@ -284,7 +284,20 @@ def window_receipt(**records: int) -> Receipt:
         )
         for name in ("a", "b")
     ]
-    return Receipt("p", "c", {}, None, 0, 0, "", None, (), tuple(files), FileSet(), window="w")
+    return Receipt(
+        pipeline="p",
+        cluster_id="c",
+        topics={},
+        generation=None,
+        window="w",
+        first_batch=0,
+        last_batch=0,
+        sealed_at="",
+        previous=None,
+        partitions=(),
+        files=tuple(files),
+        files_so_far=FileSet(),
+    )
 
 
 @pytest.mark.parametrize(
@@ -345,7 +358,7 @@ def test_validate_accepted_by_repair(
     receipt = write_window(archive, "repair_20130102T000000Z", {GOLDEN_P0: rest}, replaces=[lost])
     accepted = (range_name(GOLDEN_P0, OffsetRange(first, first + 1)),) if is_accepted else ()
     receipt = replace(receipt, acknowledged=accepted)
-    assert Window(archive.root, "repair_20130102T000000Z").write_receipt(receipt)
+    assert Window(archive.root, "repair_20130102T000000Z").write_receipt(receipt.sealed())
     monkeypatch.setattr("kafka_drain.proof.gap_explanation.classify_gaps", all_expired)
 
     for scope in ("all", "open"):

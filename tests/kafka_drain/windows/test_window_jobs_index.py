@@ -486,7 +486,7 @@ def test_plan_roll_voided(archive: Archive) -> None:
     window = Window(archive.root, "repair_1")
     how: Any = {"kind": WindowKind.REPAIR, "file_format": "parquet", "partition_by": []}
     freeze_window(window, {P0: [OffsetRange(start, start + 5)]}, replaces=[], **how)
-    window.write_receipt(later)
+    window.write_receipt(later.sealed())
 
     # Its file can't be compared with Kafka's records.
     accepted = [f"{TOPIC}:0:{start}-{start + 5}"]

@@ -18,10 +18,9 @@ from typing import Annotated
 
 from pydantic import Field
 
-from kafka_drain.archive.format_version import FORMAT_VERSION, READABLE
+from kafka_drain.archive.format import SealedDocument
 from kafka_drain.archive.journal.identity import ACCEPTED
-from kafka_drain.storage.sealed_json import check_seal, seal
-from kafka_drain.storage.typed_json import DocumentError, Shape
+from kafka_drain.storage.typed_json import ADDED, DocumentError
 
 #: Interval, in entries, at which an entry holds everything sealed so far.
 WHOLE_EVERY = 16
@@ -167,62 +166,49 @@ def given_up(noted: Noted, there: Noted) -> dict[str, str]:
     return lost
 
 
-@dataclass(frozen=True)
-class Entry:
+@dataclass(frozen=True, slots=True)
+class Entry(SealedDocument):
     """An entry of the journal.
 
     Attributes:
         number: Number of the entry, starting at 1.
         previous: SHA-256 of the previous entry; None if there is none.
         is_whole: Whether it holds everything sealed so far, rather than only what is new.
-        noted: What was sealed.
         at: Time of the entry, in UTC.
-        sha256: The entry's own hash; empty until it is sealed.
+        tips: What was sealed, as `Noted` has it; also documents and forgotten.
     """
 
-    number: int
+    number: Annotated[int, Field(alias="entry")]
     previous: str | None
-    is_whole: bool
-    noted: Noted
+    is_whole: Annotated[bool, Field(alias="whole")]
     at: str
-    sha256: str = field(default="", compare=False)
+    tips: Annotated[Mapping[str, Tip], Field(alias="receipts")]
+    documents: Mapping[str, str]
+    # Entries of older releases have none.
+    forgotten: Mapping[str, str] = field(default_factory=dict, metadata=ADDED)
+
+    @classmethod
+    def of(cls, number: int, previous: str | None, is_whole: bool, noted: Noted, at: str) -> Entry:
+        """Return an entry of what was sealed."""
+        return cls(
+            number,
+            previous,
+            is_whole,
+            at,
+            tips=dict(sorted(noted.tips.items())),
+            documents=dict(sorted(noted.documents.items())),
+            forgotten=dict(sorted(noted.forgotten.items())),
+        )
+
+    @property
+    def noted(self) -> Noted:
+        """What was sealed."""
+        return Noted(self.tips, self.documents, self.forgotten)
 
     @property
     def name(self) -> str:
         """File name: twelve digits, so that names sort like numbers."""
         return f"{self.number:012d}.json"
-
-    def to_bytes(self) -> bytes:
-        """Return the sealed content of the entry's file."""
-        document = _Document(
-            format_version=FORMAT_VERSION,
-            entry=self.number,
-            previous=self.previous,
-            whole=self.is_whole,
-            at=self.at,
-            receipts=dict(sorted(self.noted.tips.items())),
-            documents=dict(sorted(self.noted.documents.items())),
-            forgotten=dict(sorted(self.noted.forgotten.items())),
-        )
-        return seal(_SHAPE.dump(document))
-
-
-@dataclass(frozen=True, slots=True)
-class _Document:
-    """An entry's file: its keys in order, with the same meaning as the entry's attributes."""
-
-    format_version: int
-    entry: int
-    previous: str | None
-    whole: bool
-    at: str
-    receipts: Mapping[str, Tip]
-    documents: Mapping[str, str]
-    # Entries of older releases have none.
-    forgotten: Mapping[str, str] = field(default_factory=dict)
-
-
-_SHAPE = Shape(_Document, readable=READABLE)
 
 
 def parse_entry(content: bytes) -> Entry:
@@ -231,19 +217,10 @@ def parse_entry(content: bytes) -> Entry:
     Raises:
         ValueError: When a byte was changed, or it isn't an entry.
     """
-    sha256 = check_seal(content)
     try:
-        document = _SHAPE.parse(content)
+        return Entry.parse(content)
     except DocumentError as error:
         raise ValueError(f"not an entry known to this release (it {error})") from error
-    return Entry(
-        number=document.entry,
-        previous=document.previous,
-        is_whole=document.whole,
-        noted=Noted(document.receipts, document.documents, document.forgotten),
-        at=document.at,
-        sha256=sha256,
-    )
 
 
 def first_needed(newest: int) -> int:

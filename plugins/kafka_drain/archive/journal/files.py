@@ -106,7 +106,7 @@ def note_sealed(root: UPath, noted: Noted, known: Journal | None = None) -> None
         is_whole = number == first_needed(number)
         written = _create(
             root,
-            Entry(
+            Entry.of(
                 number=number,
                 previous=journal.sha256,
                 is_whole=is_whole,
@@ -143,7 +143,7 @@ def start_journal_anew(root: UPath, noted: Noted, known: int) -> int:
         journal = read_journal(root)
         at_least = max(journal.newest, known, journal.head.entries if journal.head else 0)
         number = next_whole(at_least)
-        written = _create(root, Entry(number, journal.sha256, True, noted, _now()))
+        written = _create(root, Entry.of(number, journal.sha256, True, noted, _now()))
         if written is not None:
             _raise_head(root, Head(number, written))
             return number
@@ -162,10 +162,9 @@ def _keep_copies(root: UPath, news: Noted, noted: Noted) -> None:
 
 def _create(root: UPath, entry: Entry) -> str | None:
     """Create an entry and return its hash; None if its number is already taken."""
-    content = entry.to_bytes()
-    if not create_text(_path(root, entry.number), content.decode("utf-8")):
-        return None
-    return parse_entry(content).sha256
+    sealed = entry.sealed()
+    is_created = create_text(_path(root, entry.number), sealed.content.decode("utf-8"))
+    return sealed.value.sha256 if is_created else None
 
 
 def _raise_head(root: UPath, head: Head) -> None:

@@ -16,12 +16,12 @@ from urllib.parse import quote, unquote
 
 from upath import UPath
 
-from kafka_drain.archive.format_version import FORMAT_VERSION
+from kafka_drain.archive.format import FORMAT_VERSION
 from kafka_drain.errors import ArchiveError
 from kafka_drain.kafka.consumer_groups import Committed
 from kafka_drain.offsets import TopicPartition
 from kafka_drain.republish.groups.translation import TranslationPlan
-from kafka_drain.republish.planning.documents import GroupOffsetJson, GroupRecordJson, parse_version
+from kafka_drain.republish.planning.documents import GroupOffsetJson, GroupRecordJson, parse
 from kafka_drain.storage.json_files import create_document
 from kafka_drain.storage.paths import list_folder, read_bytes
 
@@ -201,7 +201,7 @@ class GroupRecords:
     def _read(self, name: str) -> GroupRecord:
         path = self._folder / name
         try:
-            document = parse_version(GroupRecordJson, read_bytes(path))
+            document = parse(GroupRecordJson, read_bytes(path))
         except ValueError as error:
             raise ArchiveError(
                 f"{path} was changed ({error}), expected what translate-group wrote; restore it "

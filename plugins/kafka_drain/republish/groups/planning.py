@@ -26,6 +26,7 @@ from kafka_drain.republish.planning.placement import ORIGINAL
 from kafka_drain.republish.planning.plan import RepublishPlan
 from kafka_drain.republish.planning.runs import RepublishRun, list_runs, run_key
 from kafka_drain.republish.verifying.offset_map import OffsetMap, originals_map, started_map
+from kafka_drain.storage.typed_json import reason_of
 
 
 def find_run(archive: Archive, name: str | None) -> RepublishRun:
@@ -63,14 +64,14 @@ def read_map(run: RepublishRun) -> OffsetMap:
     content = run.offset_map()
     try:
         # A map that was removed since is reported like a changed one.
-        found = OffsetMap.from_bytes(content or b"")
+        found = OffsetMap.parse(content or b"")
         if found.run != run.key:
             raise ValueError(f"it is of run {found.run}")
         return found
     except ValueError as error:
         raise ArchiveError(
-            f"{run.folder / 'offset-map.json'} was changed ({error}), expected the map that "
-            "verify wrote; run verify again or restore it from a copy"
+            f"{run.folder / 'offset-map.json'} was changed ({reason_of(error)}), expected the map "
+            "that verify wrote; run verify again or restore it from a copy"
         ) from error
 
 

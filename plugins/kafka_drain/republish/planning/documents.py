@@ -6,15 +6,14 @@ doesn't know are left aside. What an older release didn't write isn't required. 
 
 from __future__ import annotations
 
-from collections.abc import Collection, Hashable
-from functools import cache
-from typing import Any, Literal, TypeVar, cast
+from typing import Any, Literal, TypeVar
 
-from pydantic import TypeAdapter, ValidationError
 from typing_extensions import NotRequired, TypedDict
 
-from kafka_drain.archive.format_version import READABLE
+from kafka_drain.archive.format import Version
+from kafka_drain.storage import typed_json
 from kafka_drain.storage.sealed_json import check_seal
+from kafka_drain.storage.typed_json import DocumentError, reason_of
 
 D = TypeVar("D")
 
@@ -49,16 +48,6 @@ class ShardJson(TypedDict):
     progress_topic: str
     progress_partition: int
     files: list[FileJson]
-
-
-class TargetJson(TypedDict):
-    """A topic that gets records; see `plan.Target`."""
-
-    topic: str
-    id: str
-    partitions: int
-    start: list[int]
-    compacted: bool
 
 
 class BindingJson(TypedDict):
@@ -169,37 +158,6 @@ class ChangeReceiptJson(ChangeSpecJson):
     changed: int
 
 
-class PlanJson(TypedDict):
-    """`plan.json`; see `plan.RepublishPlan`.
-
-    The request is compared as a whole, so that a key of a later release isn't left aside.
-    """
-
-    format_version: int
-    run: str
-    key: str
-    archive_id: NotRequired[str]
-    created_at: str
-    pipeline: str
-    cluster_id: str
-    request: dict[str, Any]
-    delivery: str
-    transactions: str
-    engine: str
-    placement: str | int
-    provenance: bool
-    records: int
-    bytes: int
-    timestamps_replaced: int
-    notes: list[str]
-    through: ThroughJson | None
-    schema_ids: NotRequired[SchemaIdsJson]
-    change: NotRequired[ChangeJson]
-    targets: list[TargetJson]
-    shards: list[ShardJson]
-    sha256: NotRequired[str]
-
-
 class SentJson(TypedDict):
     """Which records of a source partition were sent where."""
 
@@ -247,7 +205,7 @@ class VerificationJson(TypedDict):
 class ReceiptJson(TypedDict):
     """`receipt.json`: what was sent, and what verify found."""
 
-    format_version: int
+    format_version: Version
     run: str
     key: str
     pipeline: str
@@ -310,17 +268,6 @@ class PartitionMapJson(TypedDict):
     blocks: list[tuple[int, int, int, int, int]]
 
 
-class OffsetMapJson(TypedDict):
-    """`offset-map.json`; see `offset_map.OffsetMap`."""
-
-    format_version: int
-    run: str
-    pipeline: str
-    cluster_id: str
-    partitions: list[PartitionMapJson]
-    sha256: NotRequired[str]
-
-
 class SourceOffsetJson(TypedDict):
     """An offset that was translated."""
 
@@ -343,7 +290,7 @@ class GroupOffsetJson(TypedDict):
 class GroupRecordJson(TypedDict):
     """A record of an apply; see `groups.records.GroupRecord`."""
 
-    format_version: int
+    format_version: Version
     run: str
     cluster_id: str
     from_group: str
@@ -354,54 +301,25 @@ class GroupRecordJson(TypedDict):
     offsets: list[GroupOffsetJson]
 
 
-class _VersionJson(TypedDict):
-    format_version: NotRequired[Any]
-
-
-@cache
-def _adapter(kind: Hashable) -> TypeAdapter[Any]:
-    return TypeAdapter(cast(Any, kind))
-
-
 def parse(kind: type[D], content: bytes) -> D:
-    """Parse a document.
-
-    Args:
-        kind: One of the types above.
-        content: The file's bytes.
+    """Parse a document, which is one of the types above.
 
     Raises:
-        ValueError: When it isn't JSON, lacks a key, or has a value of another type; names it.
+        ValueError: When it isn't JSON, has another version, lacks a key, or has a value of another
+            type; names it.
     """
     try:
-        # A TypedDict's class is hashable; mypy doesn't see it.
-        parsed: D = _adapter(cast(Hashable, kind)).validate_json(content, strict=True)
-        return parsed
-    except ValidationError as error:
-        first = error.errors(include_url=False)[0]
-        where = ".".join(map(str, first["loc"]))
-        raise ValueError(f"{where}: {first['msg']}" if where else first["msg"]) from error
+        return typed_json.parse(kind, content)
+    except DocumentError as error:
+        raise ValueError(reason_of(error)) from error
 
 
-def parse_version(kind: type[D], content: bytes, versions: Collection[int] = READABLE) -> D:
-    """Parse a document that says which version of the format it has.
-
-    Raises:
-        ValueError: As `parse` does, and when it has another version.
-    """
-    # The version first: another format may have other keys.
-    version = parse(_VersionJson, content).get("format_version")
-    if version not in versions:
-        raise ValueError(f"format version {version!r}")
-    return parse(kind, content)
-
-
-def parse_sealed(kind: type[D], content: bytes, versions: Collection[int] = READABLE) -> D:
+def parse_sealed(kind: type[D], content: bytes) -> D:
     """Parse a document that also ends in its own SHA-256.
 
     Raises:
         SealError: When a byte was changed.
-        ValueError: As `parse_version` does.
+        ValueError: As `parse` does.
     """
     check_seal(content)
-    return parse_version(kind, content, versions)
+    return parse(kind, content)

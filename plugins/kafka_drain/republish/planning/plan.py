@@ -10,23 +10,25 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from functools import cached_property
-from typing import Any
+from typing import Annotated, Any
 
+from pydantic import Field
+
+from kafka_drain.archive.format import SealedDocument
 from kafka_drain.offsets import TopicPartition
 from kafka_drain.output import Level, Line
 from kafka_drain.progress import duration_text
 from kafka_drain.republish.planning.chains import chains_of
 from kafka_drain.republish.planning.documents import (
     ChangeJson,
-    PlanJson,
     SchemaIdsJson,
+    ShardJson,
     ThroughJson,
-    parse_sealed,
 )
 from kafka_drain.republish.planning.placement import BY_KEY, PARTITIONERS
 from kafka_drain.republish.planning.shards import PREFIX, ProgressSlot, Shard
 from kafka_drain.schemas.schema_ids import SchemaIds
-from kafka_drain.storage.sealed_json import seal
+from kafka_drain.storage.typed_json import ADDED, OPTIONAL, Complete, Readable, WrittenAs
 
 #: In version 2, shards may share a progress, and a run's names in Kafka include its archive. A
 #: release that knows only version 1 would send some shards twice and others never, and wouldn't
@@ -68,8 +70,11 @@ def name_in_kafka(key: str, archive_id: str) -> str:
     return f"{key}-{archive_id[:ID_DIGITS]}" if archive_id else key
 
 
+_Shard = Annotated[Shard, WrittenAs(ShardJson, Shard.from_dict, Shard.to_dict)]
+
+
 @dataclass(frozen=True, slots=True)
-class Target:
+class Target(Complete):
     """A topic that gets records.
 
     Attributes:
@@ -85,11 +90,11 @@ class Target:
     id: str
     partitions: int
     start: tuple[int, ...]
-    is_compacted: bool = False
+    is_compacted: Annotated[bool, Field(alias="compacted")] = False
 
 
-@dataclass(frozen=True)
-class RepublishPlan:
+@dataclass(frozen=True, kw_only=True)
+class RepublishPlan(SealedDocument):
     """Which records go where, and how.
 
     Attributes:
@@ -113,11 +118,16 @@ class RepublishPlan:
         archive_id: The archive's id; empty in a plan of version 1.
         schema_ids: The schema ids that are replaced on the way; None to send records as they are.
         change: What is dropped and changed on the way; None to send the records as they are.
-        sha256: The plan's hash.
+        said_records: Number of records as its file has it; -1 until it is read.
     """
 
+    # Sealing takes the lowest that the plan needs.
+    format_version: Annotated[int, Readable((OLDER, NEWER, WITH_SCHEMA_IDS, WITH_CHANGE))] = field(
+        default=OLDER, compare=False
+    )
     run: str
     key: str
+    archive_id: str = field(default="", metadata=ADDED)
     created_at: str
     pipeline: str
     cluster_id: str
@@ -127,16 +137,15 @@ class RepublishPlan:
     engine: str
     placement: str | int
     provenance: bool
-    targets: tuple[Target, ...]
-    shards: tuple[Shard, ...]
-    size: int
+    said_records: Annotated[int, Field(alias="records")] = field(default=-1, compare=False)
+    size: Annotated[int, Field(alias="bytes")]
     timestamps_replaced: int = 0
     notes: tuple[str, ...] = ()
     through: ThroughJson | None = None
-    archive_id: str = ""
-    schema_ids: SchemaIdsJson | None = None
-    change: ChangeJson | None = None
-    sha256: str = field(default="", compare=False)
+    targets: tuple[Target, ...]
+    shards: tuple[_Shard, ...]
+    schema_ids: SchemaIdsJson | None = field(default=None, metadata=OPTIONAL)
+    change: ChangeJson | None = field(default=None, metadata=OPTIONAL)
 
     def is_older(self, than: timedelta, now: datetime) -> bool:
         """Return whether the plan was made longer ago than `than`."""
@@ -283,44 +292,10 @@ class RepublishPlan:
             ],
         }
 
-    def to_bytes(self) -> bytes:
-        """Return the sealed plan, as written to its file."""
-        document: PlanJson = {
-            "format_version": self._version,
-            "run": self.run,
-            "key": self.key,
-            "archive_id": self.archive_id,
-            "created_at": self.created_at,
-            "pipeline": self.pipeline,
-            "cluster_id": self.cluster_id,
-            "request": dict(self.request),
-            "delivery": self.delivery,
-            "transactions": self.transactions,
-            "engine": self.engine,
-            "placement": self.placement,
-            "provenance": self.provenance,
-            "records": self.records,
-            "bytes": self.size,
-            "timestamps_replaced": self.timestamps_replaced,
-            "notes": list(self.notes),
-            "through": self.through,
-            "targets": [
-                {
-                    "topic": target.topic,
-                    "id": target.id,
-                    "partitions": target.partitions,
-                    "start": list(target.start),
-                    "compacted": target.is_compacted,
-                }
-                for target in self.targets
-            ],
-            "shards": [shard.to_dict() for shard in self.shards],
-        }
-        if self.schema_ids is not None:
-            document["schema_ids"] = self.schema_ids
-        if self.change is not None:
-            document["change"] = self.change
-        return seal(document)
+    def document(self) -> dict[str, Any]:
+        """Return what is sealed, as JSON types."""
+        computed = {"format_version": self._version, "records": self.records}
+        return SealedDocument.document(self) | computed
 
     @property
     def _version(self) -> int:
@@ -330,45 +305,3 @@ class RepublishPlan:
         if self.schema_ids is not None:
             return WITH_SCHEMA_IDS
         return NEWER if self.archive_id or self.is_chained else OLDER
-
-    @classmethod
-    def from_bytes(cls, content: bytes) -> RepublishPlan:
-        """Read what `to_bytes` wrote.
-
-        Raises:
-            SealError: When a byte was changed.
-            ValueError: When it has another format version, or isn't as it was written.
-        """
-        document = parse_sealed(PlanJson, content, (OLDER, NEWER, WITH_SCHEMA_IDS, WITH_CHANGE))
-        return cls(
-            run=document["run"],
-            key=document["key"],
-            created_at=document["created_at"],
-            pipeline=document["pipeline"],
-            cluster_id=document["cluster_id"],
-            request=document["request"],
-            delivery=document["delivery"],
-            transactions=document["transactions"],
-            engine=document["engine"],
-            placement=document["placement"],
-            provenance=document["provenance"],
-            targets=tuple(
-                Target(
-                    topic=target["topic"],
-                    id=target["id"],
-                    partitions=target["partitions"],
-                    start=tuple(target["start"]),
-                    is_compacted=target["compacted"],
-                )
-                for target in document["targets"]
-            ),
-            shards=tuple(map(Shard.from_dict, document["shards"])),
-            size=document["bytes"],
-            timestamps_replaced=document["timestamps_replaced"],
-            notes=tuple(document["notes"]),
-            through=document["through"],
-            archive_id=document.get("archive_id", ""),
-            schema_ids=document.get("schema_ids"),
-            change=document.get("change"),
-            sha256=document.get("sha256", ""),
-        )

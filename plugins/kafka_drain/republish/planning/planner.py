@@ -271,7 +271,7 @@ def make_plan(
         home = state or snapshot.root
         for place in sorted({snapshot.root, home}, key=str):
             refuse_repeated(place, plan, is_elsewhere=place != home)
-    return replace(plan, sha256=RepublishPlan.from_bytes(plan.to_bytes()).sha256)
+    return plan.sealed().value
 
 
 def _sealed(

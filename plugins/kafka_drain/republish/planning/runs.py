@@ -33,6 +33,7 @@ from kafka_drain.republish.planning.plan import UNOPENED_FILES, RepublishPlan
 from kafka_drain.storage.json_files import create_document, create_text, write_text
 from kafka_drain.storage.paths import list_folder, read_bytes
 from kafka_drain.storage.sealed_json import seal
+from kafka_drain.storage.typed_json import reason_of
 
 _FOLDER = "republish"
 
@@ -127,11 +128,11 @@ class RepublishRun:
         if content is None:
             return None
         try:
-            plan = RepublishPlan.from_bytes(content)
+            plan = RepublishPlan.parse(content)
         except ValueError as error:
             raise ArchiveError(
-                f"{path} was changed ({error}), expected the plan that this run started with; "
-                "restore it from a copy. Nothing more was sent"
+                f"{path} was changed ({reason_of(error)}), expected the plan that this "
+                "run started with; restore it from a copy. Nothing more was sent"
             ) from error
         self._refuse_other(path, plan.key)
         return plan

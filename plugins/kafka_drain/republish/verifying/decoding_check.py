@@ -126,7 +126,7 @@ def check_run(
         )
     return check_decoding(
         plan,
-        OffsetMap.from_bytes(written),
+        OffsetMap.parse(written),
         cluster,
         Decoders(registered_schemas(Subjects(registry))),
         Decoders(kept_schemas(read_document(archive.root))),

@@ -9,13 +9,13 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import NamedTuple
+from typing import Annotated, NamedTuple
 
-from kafka_drain.archive.format_version import FORMAT_VERSION
+from kafka_drain.archive.format import SealedDocument
 from kafka_drain.offsets import OffsetRange, TopicPartition, merge, overlapping, subtract
-from kafka_drain.republish.planning.documents import OffsetMapJson, PartitionMapJson, parse_sealed
+from kafka_drain.republish.planning.documents import PartitionMapJson
 from kafka_drain.republish.planning.plan import RepublishPlan
-from kafka_drain.storage.sealed_json import seal
+from kafka_drain.storage.typed_json import WrittenAs
 
 #: Maximum number of records in a joined block, which a translated consumer may read again.
 JOINED_RECORDS = 1_000
@@ -174,8 +174,31 @@ class PartitionMap:
         return 0 if self.is_repeated else sum(block.unread(offset) for block in self.blocks)
 
 
+def _read(document: PartitionMapJson) -> PartitionMap:
+    return PartitionMap(
+        TopicPartition(document["source_topic"], document["source_partition"]),
+        document["source_topic_id"],
+        TopicPartition(document["target_topic"], document["target_partition"]),
+        tuple(Block(*block) for block in document["blocks"]),
+    )
+
+
+def _written(partition: PartitionMap) -> PartitionMapJson:
+    return {
+        "source_topic": partition.source.topic,
+        "source_partition": partition.source.partition,
+        "source_topic_id": partition.source_topic_id,
+        "target_topic": partition.target.topic,
+        "target_partition": partition.target.partition,
+        "blocks": list(partition.blocks),
+    }
+
+
+_PartitionMap = Annotated[PartitionMap, WrittenAs(PartitionMapJson, _read, _written)]
+
+
 @dataclass(frozen=True, slots=True)
-class OffsetMap:
+class OffsetMap(SealedDocument):
     """Where a run's records went.
 
     Attributes:
@@ -189,7 +212,7 @@ class OffsetMap:
     run: str
     pipeline: str
     cluster_id: str
-    partitions: tuple[PartitionMap, ...]
+    partitions: tuple[_PartitionMap, ...]
 
     def sources(self) -> list[TopicPartition]:
         """Return the source partitions, sorted."""
@@ -231,43 +254,6 @@ class OffsetMap:
             counted = counted.with_those_of(other)
         # Add this run last: for a recreated topic, `of` uses the last incarnation.
         return replace(self, partitions=(*added, *self.partitions))
-
-    def to_bytes(self) -> bytes:
-        """Return the sealed map, as written to its file."""
-        document: OffsetMapJson = {
-            "format_version": FORMAT_VERSION,
-            "run": self.run,
-            "pipeline": self.pipeline,
-            "cluster_id": self.cluster_id,
-            "partitions": [
-                {
-                    "source_topic": partition.source.topic,
-                    "source_partition": partition.source.partition,
-                    "source_topic_id": partition.source_topic_id,
-                    "target_topic": partition.target.topic,
-                    "target_partition": partition.target.partition,
-                    "blocks": list(partition.blocks),
-                }
-                for partition in self.partitions
-            ],
-        }
-        return seal(document)
-
-    @classmethod
-    def from_bytes(cls, content: bytes) -> OffsetMap:
-        """Parse a document from `to_bytes`.
-
-        Raises:
-            SealError: When a byte was changed.
-            ValueError: When it has another format version, or isn't as it was written.
-        """
-        document = parse_sealed(OffsetMapJson, content)
-        return cls(
-            run=document["run"],
-            pipeline=document["pipeline"],
-            cluster_id=document["cluster_id"],
-            partitions=tuple(map(_partition, document["partitions"])),
-        )
 
 
 def started_map(plan: RepublishPlan) -> OffsetMap:
@@ -397,12 +383,3 @@ def _with_blocks(known: _Ranges, offset_map: OffsetMap, *, is_sure: bool) -> _Ra
         )
     merged = {key: merge([*known.get(key, []), *ranges]) for key, ranges in added.items()}
     return {**known, **merged}
-
-
-def _partition(document: PartitionMapJson) -> PartitionMap:
-    return PartitionMap(
-        TopicPartition(document["source_topic"], document["source_partition"]),
-        document["source_topic_id"],
-        TopicPartition(document["target_topic"], document["target_partition"]),
-        tuple(Block(*block) for block in document["blocks"]),
-    )

@@ -208,7 +208,7 @@ def journal_of(noted: list[Noted]) -> list[bytes]:
     for number, more in enumerate(noted, start=1):
         so_far = so_far.plus(more)
         is_whole = number == first_needed(number)
-        entry = Entry(number, previous, is_whole, so_far if is_whole else more, "now")
+        entry = Entry.of(number, previous, is_whole, so_far if is_whole else more, "now")
         contents.append(entry.to_bytes())
         previous = parse_entry(contents[-1]).sha256
     return contents
@@ -247,13 +247,13 @@ def test_fold_journal_forged() -> None:
     """An entry that is sealed and not the successor, or holds another number, is found."""
     one, two = Noted(documents={"w1": "a"}), Noted(documents={"w2": "a"})
     contents = journal_of([one, two, one])
-    other = Entry(2, "0" * 64, False, two, "now").to_bytes()
+    other = Entry.of(2, "0" * 64, False, two, "now").to_bytes()
     head = Head(3, parse_entry(contents[2]).sha256)
 
-    for forged in (other, contents[2], Entry(2, None, True, two, "now").to_bytes()):
+    for forged in (other, contents[2], Entry.of(2, None, True, two, "now").to_bytes()):
         journal = fold_journal([(1, contents[0]), (2, forged), (3, contents[2])], head)
         assert journal.problems
-    for content in (b'{"a":1}\n', b"", Entry(1, None, True, one, "now").to_bytes()[:-9]):
+    for content in (b'{"a":1}\n', b"", Entry.of(1, None, True, one, "now").to_bytes()[:-9]):
         with pytest.raises(ValueError, match="SHA-256"):
             parse_entry(content)
 
@@ -261,7 +261,7 @@ def test_fold_journal_forged() -> None:
 def test_entry_round_trip() -> None:
     """What an entry says is read back; one of before things could be given up as well."""
     noted = Noted({"g1": Tip("1.json", 2, "t")}, {"w1": "a", "w2": REMOVED}, {"g1/0.json": "b"})
-    entry = Entry(3, "p", False, noted, "2013-01-01")
+    entry = Entry.of(3, "p", False, noted, "2013-01-01")
     content = entry.to_bytes()
 
     parsed = parse_entry(content)
@@ -297,8 +297,8 @@ def test_fold_journal_problems() -> None:
     good = dict(enumerate(journal_of(noted), start=1))
     head = Head(5, parse_entry(good[5]).sha256)
     second = parse_entry(good[2])
-    other = Entry(2, "0" * 64, False, noted[1], "now").to_bytes()
-    whole = Entry(2, second.previous, True, noted[1], "now").to_bytes()
+    other = Entry.of(2, "0" * 64, False, noted[1], "now").to_bytes()
+    whole = Entry.of(2, second.previous, True, noted[1], "now").to_bytes()
     damaged = "is damaged: 9 bytes that don't end in their own SHA-256"
     told = {
         None: ["is missing, but later entries exist"],

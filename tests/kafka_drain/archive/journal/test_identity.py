@@ -141,7 +141,19 @@ def sealed(number: int = 2, **starts: int) -> Receipt:
         )
         for name, start in starts.items()
     )  # fmt: skip
-    return Receipt("p", "c", {"t": "1"}, number, 0, 0, "", None, parts, (), FileSet())
+    return Receipt(
+        pipeline="p",
+        cluster_id="c",
+        topics={"t": "1"},
+        generation=number,
+        first_batch=0,
+        last_batch=0,
+        sealed_at="",
+        previous=None,
+        partitions=parts,
+        files=(),
+        files_so_far=FileSet(),
+    )
 
 
 @pytest.mark.parametrize(

@@ -57,7 +57,7 @@ def test_plan_changed(tmp_path: Path) -> None:
     assert (of_shard["dropped"], of_shard["changed"]) == (1, 14)
     assert "of 15 selected records 1 are left out, and 14 are changed" in plan.notes
     assert "field $['s']: replaced 14 times" in plan.notes
-    again = RepublishPlan.from_bytes(plan.to_bytes())
+    again = RepublishPlan.parse(plan.to_bytes())
     assert (again.change, again.to_bytes()) == (change, plan.to_bytes())
     assert plan.summary()["change"].keys() >= {"dropped", "changed", "mask"}
     assert not plan.summary()["change"].keys() & {"schemas", "shards"}

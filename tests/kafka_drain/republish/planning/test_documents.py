@@ -14,13 +14,12 @@ from kafka_drain.republish.planning.binding import Binding
 from kafka_drain.republish.planning.documents import (
     ClaimJson,
     DecisionJson,
+    GroupRecordJson,
     OpenedJson,
-    PlanJson,
     ReceiptJson,
     ThroughJson,
     parse,
     parse_sealed,
-    parse_version,
 )
 from kafka_drain.republish.planning.plan import RepublishPlan
 from kafka_drain.republish.verifying.offset_map import OffsetMap
@@ -41,8 +40,7 @@ def test_plan_of_0_1(path: Path) -> None:
     """A plan is written again as it was."""
     content = path.read_bytes()
 
-    assert RepublishPlan.from_bytes(content).to_bytes() == content
-    assert seal(without_hash(parse_sealed(PlanJson, content, (1, 2)))) == content
+    assert RepublishPlan.parse(content).to_bytes() == content
 
 
 @pytest.mark.parametrize("path", sorted(RUNS.glob("*/receipt.json")), ids=lambda p: p.parent.name)
@@ -65,7 +63,7 @@ def test_offset_map_of_0_1(path: Path) -> None:
     """An offset map is written again as it was."""
     content = path.read_bytes()
 
-    assert OffsetMap.from_bytes(content).to_bytes() == content
+    assert OffsetMap.parse(content).to_bytes() == content
 
 
 @pytest.mark.parametrize(
@@ -88,7 +86,7 @@ def test_note_of_0_1(tmp_path: Path, kind: type[Any], paths: list[Path]) -> None
 def test_plan_bytes() -> None:
     """The bytes of a plan with everything in it, as release 0.2 writes them, have this hash."""
     assert (
-        RepublishPlan.from_bytes(PLAN.to_bytes()).sha256
+        RepublishPlan.parse(PLAN.to_bytes()).sha256
         == "03fe926c6a4b651336b56dca6af3a7fbf74821aaf2ea3c3e91070047d23d9459"
     )
 
@@ -143,12 +141,12 @@ def test_group_record_bytes(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("content", "says"),
     [
-        (b"", "Invalid JSON"),
-        (b"[]", "Input should be"),
-        (b"{}", "run: Field required"),
-        (b'{"run": "a", "settled": "1"}', "settled: Input should be a valid integer"),
-        (b'{"run": 1, "settled": 1}', "run: Input should be a valid string"),
-        (b'{"run": "a", "settled": true}', "settled: Input should be a valid integer"),
+        (b"", "^isn't JSON"),
+        (b"[]", "^holds '\\[\\]', expected a JSON object$"),
+        (b"{}", "^has no run, settled$"),
+        (b'{"run": "a", "settled": "1"}', "^settled is 1; expected a valid integer$"),
+        (b'{"run": 1, "settled": 1}', "^run is 1; expected a valid string$"),
+        (b'{"run": "a", "settled": true}', "^settled is True; expected a valid integer$"),
     ],
 )
 def test_parse_refused(content: bytes, says: str) -> None:
@@ -166,15 +164,15 @@ def test_parse_unknown_key() -> None:
 @pytest.mark.parametrize("version", ["0", "3", "null", '"1"'])
 def test_parse_version_first(version: str) -> None:
     """Another version is named, whatever else it has; one that isn't there is another."""
-    with pytest.raises(ValueError, match=r"^format version"):
-        parse_version(PlanJson, b'{"format_version": %s}' % version.encode(), (1, 2))
-    with pytest.raises(ValueError, match=r"^format version None"):
-        parse_version(PlanJson, b"{}")
-    with pytest.raises(ValueError, match=r"^run: Field required"):
-        parse_version(PlanJson, b'{"format_version": 2}', (1, 2))
+    with pytest.raises(ValueError, match=r"^has format version .+, expected 1$"):
+        parse(GroupRecordJson, b'{"format_version": %s}' % version.encode())
+    with pytest.raises(ValueError, match=r"^has format version None, expected 1$"):
+        parse(GroupRecordJson, b"{}")
+    with pytest.raises(ValueError, match=r"^has no run, "):
+        parse(GroupRecordJson, b'{"format_version": 1}')
 
 
 def test_parse_sealed_changed() -> None:
     """Bytes that were changed are refused before anything is read of them."""
     with pytest.raises(SealError):
-        parse_sealed(PlanJson, b"{}")
+        parse_sealed(ReceiptJson, b"{}")

@@ -48,7 +48,7 @@ def test_notes_alike(tmp_path: Path, placement: str) -> None:
 
     assert said == []
     assert "order of a key's records of one partition" in plan.keeps
-    assert RepublishPlan.from_bytes(plan.to_bytes()) == plan
+    assert RepublishPlan.parse(plan.to_bytes()) == plan
     assert (b'"format_version":4' in plan.to_bytes()) is (placement != "key")
 
 

@@ -119,7 +119,7 @@ PLAN = RepublishPlan(
 def test_plan_to_bytes_property(plan: RepublishPlan) -> None:
     """A plan that was written is read as what it was, and written again as the same bytes."""
     content = plan.to_bytes()
-    read = RepublishPlan.from_bytes(content)
+    read = RepublishPlan.parse(content)
 
     assert plan == read
     assert content == read.to_bytes()
@@ -152,7 +152,7 @@ def test_plan_to_bytes_each_field(field: str) -> None:
     }[type(value)]()
     changed = replace(PLAN, **{field: other})
 
-    hashes = {RepublishPlan.from_bytes(plan.to_bytes()).sha256 for plan in (PLAN, changed)}
+    hashes = {RepublishPlan.parse(plan.to_bytes()).sha256 for plan in (PLAN, changed)}
 
     assert len(hashes) == 2
 
@@ -165,20 +165,20 @@ def test_plan_changed_byte(data: st.DataObject) -> None:
     content[at] ^= data.draw(st.integers(1, 255))
 
     with pytest.raises(SealError):
-        RepublishPlan.from_bytes(bytes(content))
+        RepublishPlan.parse(bytes(content))
 
 
 @given(st.integers(0, len(PLAN.to_bytes()) - 1))
 def test_plan_cut_off(length: int) -> None:
     """A plan of which the end is missing is refused."""
     with pytest.raises(SealError):
-        RepublishPlan.from_bytes(PLAN.to_bytes()[:length])
+        RepublishPlan.parse(PLAN.to_bytes()[:length])
 
 
 def test_plan_other_format() -> None:
     """A plan of a newer release is refused by its version."""
     with pytest.raises(ValueError, match="format version 5"):
-        RepublishPlan.from_bytes(seal({"format_version": 5}))
+        RepublishPlan.parse(seal({"format_version": 5}))
 
 
 def test_plan_version_1() -> None:
@@ -186,7 +186,7 @@ def test_plan_version_1() -> None:
     document = json.loads(replace(PLAN, archive_id="").to_bytes())
     del document["archive_id"], document["sha256"]
 
-    read = RepublishPlan.from_bytes(seal(document | {"format_version": 1}))
+    read = RepublishPlan.parse(seal(document | {"format_version": 1}))
 
     assert read == replace(PLAN, archive_id="")
     assert read.kafka_name == read.key
@@ -295,5 +295,5 @@ def test_plan_format_chained() -> None:
     assert json.loads(PLAN.to_bytes())["format_version"] == 1
     assert [len(chain) for chain in PLAN.chains] == [1] * len(PLAN.shards)
     assert json.loads(chained.to_bytes())["format_version"] == 2
-    assert RepublishPlan.from_bytes(chained.to_bytes()).chains == [chained.shards]
+    assert RepublishPlan.parse(chained.to_bytes()).chains == [chained.shards]
     assert chained.slots == [slot]

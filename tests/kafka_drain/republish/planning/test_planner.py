@@ -108,8 +108,8 @@ def test_make_plan_everything(golden: Archive) -> None:
         assert [file.first for file in shard.files] == list(range(0, 42, 3))
         assert all(len(file.sha256) == 64 for file in shard.files)
     assert plan.starts() == {TopicPartition("copy", p): 5 for p in (0, 1)}
-    assert RepublishPlan.from_bytes(plan.to_bytes()) == plan
-    assert plan.sha256 == RepublishPlan.from_bytes(plan.to_bytes()).sha256
+    assert RepublishPlan.parse(plan.to_bytes()) == plan
+    assert plan.sha256 == RepublishPlan.parse(plan.to_bytes()).sha256
 
 
 def test_make_plan_writes_nothing(golden: Archive) -> None:

@@ -148,7 +148,7 @@ def test_write_plan_gives_its_hash(run: RepublishRun) -> None:
     """The plan that counts is the one of the file, with the hash that it ends in."""
     written = run.write_plan(replace(PLAN, sha256=""))
 
-    assert written.sha256 == RepublishPlan.from_bytes(PLAN.to_bytes()).sha256
+    assert written.sha256 == RepublishPlan.parse(PLAN.to_bytes()).sha256
     assert written.sha256 in (run.folder / "plan.json").read_text()
 
 

@@ -125,7 +125,7 @@ def test_make_plan_schema_ids(tmp_path: Path) -> None:
     assert plan.translation is not None
     assert plan.translation.ids == {5: 105}
     assert b'"format_version":3' in plan.to_bytes()
-    assert RepublishPlan.from_bytes(plan.to_bytes()) == plan
+    assert RepublishPlan.parse(plan.to_bytes()) == plan
     assert plan.sha256
     write_map(archive.root, {"id": 5, "new_id": 106})
     again = plan_of(
@@ -177,7 +177,7 @@ def test_make_plan_other_framings(tmp_path: Path) -> None:
         "WARNING 2 values of t look like Apicurio's framing with ids of eight bytes",
     ]
     assert any("10 values get new ones, 4 have none" in n and "2 have ids" in n for n in plan.notes)
-    assert RepublishPlan.from_bytes(plan.to_bytes()) == plan
+    assert RepublishPlan.parse(plan.to_bytes()) == plan
 
 
 @pytest.mark.parametrize("name", ["missing", "../dr", "", "a/b"])

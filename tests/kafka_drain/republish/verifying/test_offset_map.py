@@ -185,7 +185,7 @@ def test_offset_map_read_back() -> None:
 
     content = written.to_bytes()
 
-    assert OffsetMap.from_bytes(content) == written
+    assert OffsetMap.parse(content) == written
     assert json.loads(content)["partitions"][0] == {
         "source_topic": "s",
         "source_partition": 0,
@@ -201,9 +201,9 @@ def test_offset_map_changed() -> None:
     content = offset_map(mapped(EXACT)).to_bytes()
 
     with pytest.raises(SealError):
-        OffsetMap.from_bytes(content.replace(b"110", b"111"))
+        OffsetMap.parse(content.replace(b"110", b"111"))
     with pytest.raises(ValueError, match="format version 2"):
-        OffsetMap.from_bytes(seal({"format_version": 2}))
+        OffsetMap.parse(seal({"format_version": 2}))
 
 
 @given(
