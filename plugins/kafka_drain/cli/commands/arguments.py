@@ -188,18 +188,6 @@ def add_evidence(parser: argparse.ArgumentParser, *, witness: bool = False) -> N
         )
 
 
-def add_acknowledgement(parser: argparse.ArgumentParser) -> None:
-    """Add the expired offsets that are accepted."""
-    parser.add_argument(
-        "--acknowledge-expired",
-        metavar="TOPIC:PARTITION:START-END",
-        action="append",
-        default=[],
-        help="accept that these offsets expired before they were drained, or are unexplained; can "
-        "be repeated",
-    )
-
-
 def add_replace_changed(parser: argparse.ArgumentParser) -> None:
     """Add the offsets whose archived records may be replaced by other ones."""
     parser.add_argument(
@@ -326,17 +314,6 @@ def json_file(path: str) -> dict[str, Any]:
     if not isinstance(document, dict):
         raise ConfigError(f"{path} contains no JSON object")
     return document
-
-
-def pairs(option: str, texts: Sequence[str]) -> dict[str, str]:
-    """Parse the values of an option that takes NAME=VALUE."""
-    parsed = {}
-    for pair in texts:
-        name, found, value = pair.partition("=")
-        if not found:
-            raise ConfigError(f"{option} {pair!r} is not acceptable; accepted: NAME=VALUE")
-        parsed[name] = value
-    return parsed
 
 
 def signer_from(options: argparse.Namespace) -> Signer | None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 
 from kafka_drain.cli.commands.arguments import (
-    add_acknowledgement,
     add_dry_run,
     add_format,
     add_job,
@@ -17,7 +16,9 @@ from kafka_drain.cli.commands.pipeline_arguments import pipeline_from
 from kafka_drain.cli.commands.plan_answer import acts, answer_fields
 from kafka_drain.cli.console import say_lines
 from kafka_drain.cli.foreground import runner_of
+from kafka_drain.cli.options import add_options, options_from
 from kafka_drain.drain.drain import run_drain
+from kafka_drain.drain.options import DrainOptions
 from kafka_drain.drain.preflight import preflight
 
 
@@ -28,17 +29,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--topic", action="append", default=[], help="topic to drain; can be repeated"
     )
     parser.add_argument("--topic-pattern", metavar="REGEX", help="drain the topics that match")
-    add_acknowledgement(parser)
+    add_options(parser, DrainOptions, "acknowledge_expired", "log_level")
     parser.add_argument("--pipeline", metavar="FILE", help="JSON file with pipeline keys")
     parser.add_argument(
         "--registry-config",
         metavar="FILE",
         help="JSON file with the Schema Registry's URL and credentials",
-    )
-    parser.add_argument(
-        "--log-level",
-        metavar="LEVEL",
-        help="level of Spark's Kafka and sink classes, such as DEBUG",
     )
     parser.add_argument(
         "--immutable-days",
@@ -67,11 +63,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> int:
     """Drain what Kafka holds now."""
     pipeline = pipeline_from(options)
-    if options.log_level:
-        pipeline = pipeline.with_log_level(options.log_level)
+    asked = options_from(options, DrainOptions)
+    if asked.log_level:
+        pipeline = pipeline.with_log_level(asked.log_level)
     cluster = cluster_from(options)
     if not acts(options):
-        plan = preflight(pipeline, cluster, acknowledge_expired=options.acknowledge_expired)
+        plan = preflight(pipeline, cluster, acknowledge_expired=asked.acknowledge_expired)
         say_lines(plan.lines())
         return answer_fields(options, plan.to_dict())
     _, result = run_drain(
@@ -80,7 +77,7 @@ def run(options: argparse.Namespace) -> int:
         runner_of(options),
         run="terminal",
         show=say_lines,
-        acknowledge_expired=options.acknowledge_expired,
+        acknowledge_expired=asked.acknowledge_expired,
         registry=registry_from(options),
     )
     return answer_fields(options, result)

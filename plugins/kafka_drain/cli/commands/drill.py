@@ -17,7 +17,6 @@ from kafka_drain.cli.commands.arguments import (
     add_target,
     archive_from,
     naming_state,
-    pairs,
     signer_from,
     target_from,
 )
@@ -25,11 +24,12 @@ from kafka_drain.cli.commands.pipeline_arguments import pipeline_from
 from kafka_drain.cli.commands.plan_answer import acts, answer_plan
 from kafka_drain.cli.console import answer, print_fields
 from kafka_drain.cli.exit_codes import FAILED, OK
+from kafka_drain.cli.options import add_options, options_from, pairs
 from kafka_drain.clock import utc_now
 from kafka_drain.config.checks import integer
-from kafka_drain.config.drill import PREFIX, SAMPLES
+from kafka_drain.config.drill import PREFIX, Drill
 from kafka_drain.drills.drill import DrillRequest, plan_drill, run_drill
-from kafka_drain.drills.sample import check_kind
+from kafka_drain.drills.options import DrillOptions
 from kafka_drain.republish.engines.select import Engines
 from kafka_drain.spark.job import private_folder
 
@@ -38,15 +38,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the command's arguments."""
     add_archive(parser)
     add_target(parser, "that gets the scratch topics")
-    parser.add_argument(
-        "--sample",
-        metavar="|".join(name.replace("_", "-") for name in SAMPLES),
-        default="random-day",
-        help="what to restore (%(default)s)",
-    )
-    parser.add_argument(
-        "--seed", metavar="N", help="seed of the random day, to repeat a drill (random)"
-    )
+    add_options(parser, DrillOptions)
     parser.add_argument(
         "--prefix", default=PREFIX, help="beginning of the scratch topics' names (%(default)s)"
     )
@@ -81,10 +73,10 @@ def _run(options: argparse.Namespace) -> int:
     archive.require()
     if options.check:
         return _check(options, archive)
-    seed = None if options.seed is None else int(integer(0)("--seed", options.seed))
+    asked = options_from(options, DrillOptions)
     request = DrillRequest(
-        sample=check_kind(options.sample),
-        seed=seed,
+        sample=asked.sample or Drill().sample,
+        seed=asked.seed,
         prefix=options.prefix,
         topic_config=pairs("--topic-config", options.topic_config),
         max_age_days=_max_age(options),

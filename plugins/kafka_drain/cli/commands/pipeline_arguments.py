@@ -10,7 +10,8 @@ from typing import Any
 
 from kafka_drain.archive.archive import Archive
 from kafka_drain.archive.keys import encryption_of
-from kafka_drain.cli.commands.arguments import json_file, pairs
+from kafka_drain.cli.commands.arguments import json_file
+from kafka_drain.cli.options import pairs
 from kafka_drain.config.pipeline import Pipeline
 from kafka_drain.config.source_options import NOT_BOUNDED
 from kafka_drain.errors import ConfigError

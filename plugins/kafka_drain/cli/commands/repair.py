@@ -6,7 +6,6 @@ import argparse
 
 from kafka_drain.archive.archive import Archive
 from kafka_drain.cli.commands.arguments import (
-    add_acknowledgement,
     add_apply,
     add_deep,
     add_job,
@@ -19,6 +18,8 @@ from kafka_drain.cli.commands.plan_answer import acts, answer_fields
 from kafka_drain.cli.commands.report_answer import answer_report
 from kafka_drain.cli.exit_codes import FAILED
 from kafka_drain.cli.foreground import runner_of
+from kafka_drain.cli.options import add_options, options_from
+from kafka_drain.drain.options import ValidateOptions
 from kafka_drain.windows.repair import RepairRequest, preview_repair, run_repair
 
 
@@ -26,7 +27,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the command's arguments."""
     add_job(parser)
     add_source_option(parser)
-    add_acknowledgement(parser)
+    add_options(parser, ValidateOptions, "acknowledge_expired")
     add_replace_changed(parser)
     add_deep(parser)
     parser.add_argument(
@@ -45,7 +46,7 @@ def run(options: argparse.Namespace) -> int:
         archive,
         cluster_from(options),
         deep=options.deep,
-        acknowledge_expired=options.acknowledge_expired,
+        acknowledge_expired=options_from(options, ValidateOptions).acknowledge_expired,
         replace_changed=options.replace_changed,
         new_journal=options.new_journal,
     )

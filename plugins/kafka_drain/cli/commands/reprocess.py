@@ -25,10 +25,11 @@ from kafka_drain.cli.commands.frozen import (
 from kafka_drain.cli.commands.pipeline_arguments import pipeline_from
 from kafka_drain.cli.commands.plan_answer import answer_plan
 from kafka_drain.cli.foreground import runner_of
+from kafka_drain.cli.options import add_options, given_flags, options_from
 from kafka_drain.clock import utc_now
-from kafka_drain.errors import ConfigError
 from kafka_drain.windows.reprocess.abandon import abandon_reprocess, plan_abandon
 from kafka_drain.windows.reprocess.approved import freeze_reprocess, plan_approved, run_approved
+from kafka_drain.windows.reprocess.options import ReprocessOptions
 from kafka_drain.windows.reprocess.plan import parse_cut
 from kafka_drain.windows.reprocess.run import plan_reprocess, run_reprocess
 from kafka_drain.windows.reprocess.state import newest_generation
@@ -37,18 +38,14 @@ from kafka_drain.windows.reprocess.state import newest_generation
 def run(options: argparse.Namespace) -> int:
     """Show what a reprocess, or abandoning one, would do; with --apply, do it or resume it."""
     archive = Archive.at(options.archive)
-    if options.abandon:
+    asked = options_from(options, ReprocessOptions)
+    if asked.abandon:
         return _abandon(archive, options)
     within = frozen_for(options)
     if options.plan_id is not None:
         archive.require()
         return _approved(options)
-    cut = parse_cut(
-        options.from_batch,
-        options.from_time,
-        options.from_offset,
-        newest_generation=lambda: newest_generation(archive),
-    )
+    cut = parse_cut(asked, newest_generation=lambda: newest_generation(archive))
     archive.require()  # without one, there is no pipeline either
     pipeline, cluster = pipeline_from(options), cluster_from(options)
     if within is not None:
@@ -67,10 +64,11 @@ def run(options: argparse.Namespace) -> int:
 
 def _approved(options: argparse.Namespace) -> int:
     """Carry out a plan that was made already, with the format that it was made with."""
-    given = {"--from-batch": options.from_batch, "--from-time": options.from_time}
-    given |= {"--from-offset": options.from_offset, "--format": options.format}
-    given |= {"--compression": options.compression, "--partition-by": options.partition_by}
-    refuse_beside_plan(name for name, value in given.items() if value)
+    given = {"--format": options.format, "--compression": options.compression}
+    given |= {"--partition-by": options.partition_by}
+    refuse_beside_plan(
+        [*given_flags(options, ReprocessOptions), *(name for name in given if given[name])]
+    )
     pipeline, cluster = pipeline_from(options), cluster_from(options)
     seen = read_plan(Archive.at(options.archive).root, options.plan_id).seen
     kept = {name: seen[name] for name in ("format", "compression", "partition_by") if name in seen}
@@ -88,8 +86,6 @@ def _approved(options: argparse.Namespace) -> int:
 
 
 def _abandon(archive: Archive, options: argparse.Namespace) -> int:
-    if options.from_batch or options.from_time or options.from_offset:
-        raise ConfigError("--abandon ends the unfinished reprocess; omit where to start")
     plan = plan_abandon(archive)
     return answer_plan(options, plan, lambda: abandon_reprocess(plan, run="terminal"))
 
@@ -97,28 +93,9 @@ def _abandon(archive: Archive, options: argparse.Namespace) -> int:
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the command's arguments."""
     add_job(parser)
-    parser.add_argument(
-        "--from-batch",
-        metavar="[GENERATION:]BATCH",
-        help="first batch to drain again; of the newest generation unless one is given",
-    )
-    parser.add_argument(
-        "--from-time", metavar="TIME", help="the batch with the first record of this time or later"
-    )
-    parser.add_argument(
-        "--from-offset",
-        metavar="TOPIC:PARTITION:OFFSET",
-        action="append",
-        default=[],
-        help="the batch with this offset; can be repeated",
-    )
+    add_options(parser, ReprocessOptions)
     add_format(parser, otherwise=("unchanged", "unchanged"))
     add_source_option(parser)
-    parser.add_argument(
-        "--abandon",
-        action="store_true",
-        help="end an unfinished reprocess: its unsealed windows are removed, archived files stay",
-    )
     add_replace_changed(parser)
     add_frozen(parser)
     add_apply(parser)
