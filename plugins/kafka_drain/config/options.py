@@ -38,6 +38,11 @@ def option(section: str | None, default: Any, description: str, **shown: Any) ->
     return Field(default, description=description, json_schema_extra={**named, **shown})
 
 
+def shown(**how: Any) -> Any:
+    """Say how a key of a declaration is shown, as `option` does; its docstring describes it."""
+    return Field(json_schema_extra=how)
+
+
 class Options(ConfigModel):
     """What a verb is asked for: a field for each option, with its default.
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from types import MappingProxyType
@@ -129,35 +129,6 @@ def add_job(parser: argparse.ArgumentParser) -> None:
     add_archive(parser)
     add_kafka(parser)
     add_spark(parser)
-
-
-def add_format(parser: argparse.ArgumentParser, *, otherwise: Sequence[str]) -> None:
-    """Add how files are written.
-
-    Args:
-        parser: The command's parser.
-        otherwise: Format and partition columns if they aren't given, for display.
-    """
-    file_format, columns = otherwise
-    parser.add_argument(
-        "--format", help=f"format of new files: parquet, avro, json or orc ({file_format})"
-    )
-    parser.add_argument("--compression", help="default: zstd, or gzip for JSON")
-    parser.add_argument(
-        "--partition-by", nargs="*", metavar="COLUMN", help=f"topic, date, hour ({columns})"
-    )
-
-
-def add_source_option(parser: argparse.ArgumentParser) -> None:
-    """Add options for reading from Kafka."""
-    parser.add_argument(
-        "--source-option",
-        dest="source_options",
-        metavar="NAME=VALUE",
-        action="append",
-        default=[],
-        help="option of Spark's Kafka source; can be repeated",
-    )
 
 
 def add_deep(parser: argparse.ArgumentParser) -> None:

@@ -9,10 +9,9 @@ from kafka_drain.cli.commands.arguments import (
     add_apply,
     add_job,
     add_replace_changed,
-    add_source_option,
     cluster_from,
 )
-from kafka_drain.cli.commands.pipeline_arguments import pipeline_from
+from kafka_drain.cli.commands.pipeline_arguments import add_keys, pipeline_from
 from kafka_drain.cli.commands.plan_answer import answer_plan
 from kafka_drain.cli.foreground import runner_of
 from kafka_drain.cli.options import add_options, options_from
@@ -57,6 +56,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     times = ("window_start", "window_end")
     more = ("force", "acknowledge_expired")
     add_options(parser, DrainOptions, *times, *more, required=times)
-    add_source_option(parser)
+    add_keys(parser, "source_options")
     add_replace_changed(parser)
     add_apply(parser, "carry out --force, which replaces files; not needed without --force")

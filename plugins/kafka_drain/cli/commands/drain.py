@@ -6,13 +6,11 @@ import argparse
 
 from kafka_drain.cli.commands.arguments import (
     add_dry_run,
-    add_format,
     add_job,
-    add_source_option,
     cluster_from,
     registry_from,
 )
-from kafka_drain.cli.commands.pipeline_arguments import pipeline_from
+from kafka_drain.cli.commands.pipeline_arguments import add_keys, pipeline_from
 from kafka_drain.cli.commands.plan_answer import acts, answer_fields
 from kafka_drain.cli.console import say_lines
 from kafka_drain.cli.foreground import runner_of
@@ -25,10 +23,7 @@ from kafka_drain.drain.preflight import preflight
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the command's arguments."""
     add_job(parser)
-    parser.add_argument(
-        "--topic", action="append", default=[], help="topic to drain; can be repeated"
-    )
-    parser.add_argument("--topic-pattern", metavar="REGEX", help="drain the topics that match")
+    add_keys(parser, "topics", "topic_pattern")
     add_options(parser, DrainOptions, "acknowledge_expired", "log_level")
     parser.add_argument("--pipeline", metavar="FILE", help="JSON file with pipeline keys")
     parser.add_argument(
@@ -36,27 +31,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="FILE",
         help="JSON file with the Schema Registry's URL and credentials",
     )
-    parser.add_argument(
-        "--immutable-days",
-        type=int,
-        metavar="DAYS",
-        help="have the object store refuse to delete what is sealed, for this long",
-    )
-    parser.add_argument(
-        "--immutable-mode",
-        choices=("governance", "compliance"),
-        help="whether somebody may end such a lock early, or nobody (governance)",
-    )
-    add_format(parser, otherwise=("parquet", "topic date"))
-    add_source_option(parser)
-    parser.add_argument(
-        "--sink-option",
-        dest="sink_options",
-        metavar="NAME=VALUE",
-        action="append",
-        default=[],
-        help="option of Spark's file sink; can be repeated",
-    )
+    add_keys(parser, "immutable_days", "immutable_mode", "format", "compression", "partition_by")
+    add_keys(parser, "source_options", "sink_options")
     add_dry_run(parser)
 
 

@@ -10,10 +10,9 @@ from kafka_drain.cli.commands.arguments import (
     add_deep,
     add_job,
     add_replace_changed,
-    add_source_option,
     cluster_from,
 )
-from kafka_drain.cli.commands.pipeline_arguments import pipeline_from
+from kafka_drain.cli.commands.pipeline_arguments import add_keys, pipeline_from
 from kafka_drain.cli.commands.plan_answer import acts, answer_fields
 from kafka_drain.cli.commands.report_answer import answer_report
 from kafka_drain.cli.exit_codes import FAILED
@@ -26,7 +25,7 @@ from kafka_drain.windows.repair import RepairRequest, preview_repair, run_repair
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the command's arguments."""
     add_job(parser)
-    add_source_option(parser)
+    add_keys(parser, "source_options")
     add_options(parser, ValidateOptions, "acknowledge_expired")
     add_replace_changed(parser)
     add_deep(parser)

@@ -9,10 +9,8 @@ from kafka_drain.archive.archive import Archive
 from kafka_drain.archive.frozen_plans import read_plan
 from kafka_drain.cli.commands.arguments import (
     add_apply,
-    add_format,
     add_job,
     add_replace_changed,
-    add_source_option,
     cluster_from,
 )
 from kafka_drain.cli.commands.frozen import (
@@ -22,17 +20,21 @@ from kafka_drain.cli.commands.frozen import (
     frozen_for,
     refuse_beside_plan,
 )
-from kafka_drain.cli.commands.pipeline_arguments import pipeline_from
+from kafka_drain.cli.commands.pipeline_arguments import add_keys, pipeline_from
 from kafka_drain.cli.commands.plan_answer import answer_plan
 from kafka_drain.cli.foreground import runner_of
 from kafka_drain.cli.options import add_options, given_flags, options_from
 from kafka_drain.clock import utc_now
+from kafka_drain.config.pipeline import Pipeline
 from kafka_drain.windows.reprocess.abandon import abandon_reprocess, plan_abandon
 from kafka_drain.windows.reprocess.approved import freeze_reprocess, plan_approved, run_approved
 from kafka_drain.windows.reprocess.options import ReprocessOptions
 from kafka_drain.windows.reprocess.plan import parse_cut
 from kafka_drain.windows.reprocess.run import plan_reprocess, run_reprocess
 from kafka_drain.windows.reprocess.state import newest_generation
+
+#: Keys of a pipeline that say how the new files are written.
+WRITTEN = ("format", "compression", "partition_by")
 
 
 def run(options: argparse.Namespace) -> int:
@@ -64,14 +66,12 @@ def run(options: argparse.Namespace) -> int:
 
 def _approved(options: argparse.Namespace) -> int:
     """Carry out a plan that was made already, with the format that it was made with."""
-    given = {"--format": options.format, "--compression": options.compression}
-    given |= {"--partition-by": options.partition_by}
     refuse_beside_plan(
-        [*given_flags(options, ReprocessOptions), *(name for name in given if given[name])]
+        [*given_flags(options, ReprocessOptions), *given_flags(options, Pipeline, WRITTEN)]
     )
     pipeline, cluster = pipeline_from(options), cluster_from(options)
     seen = read_plan(Archive.at(options.archive).root, options.plan_id).seen
-    kept = {name: seen[name] for name in ("format", "compression", "partition_by") if name in seen}
+    kept = {name: seen[name] for name in WRITTEN if name in seen}
     pipeline = pipeline.model_copy(update=kept)
     plan, frozen, decision = plan_approved(pipeline, cluster, options.plan_id, now=utc_now())
 
@@ -94,8 +94,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the command's arguments."""
     add_job(parser)
     add_options(parser, ReprocessOptions)
-    add_format(parser, otherwise=("unchanged", "unchanged"))
-    add_source_option(parser)
+    add_keys(parser, *WRITTEN, otherwise="unchanged")
+    add_keys(parser, "source_options")
     add_replace_changed(parser)
     add_frozen(parser)
     add_apply(parser)
