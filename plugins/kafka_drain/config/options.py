@@ -99,7 +99,7 @@ def _moment(name: str, value: Any) -> Any:
 
 
 def _ranges(name: str, ranges: tuple[str, ...]) -> tuple[str, ...]:
-    parse_ranges(name, ranges, "such as flights:0:100-200")
+    parse_ranges(name, ranges)
     return ranges
 
 

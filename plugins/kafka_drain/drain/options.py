@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from functools import cached_property
 from typing import ClassVar, Literal
 
+from kafka_drain.config.offset_ranges import ACKNOWLEDGE, Accepted, parse_ranges
 from kafka_drain.config.options import Flag, Moment, Options, Ranges, option
 
 WINDOW = "Window"
@@ -44,6 +46,11 @@ class ValidateOptions(Options):
         flags=["--end"],
         metavar="TIME",
     )
+
+    @cached_property
+    def acknowledged(self) -> Accepted:
+        """The offsets whose loss is accepted."""
+        return parse_ranges(ACKNOWLEDGE, self.acknowledge_expired)
 
 
 class PreflightOptions(ValidateOptions):

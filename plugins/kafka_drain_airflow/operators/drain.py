@@ -110,7 +110,7 @@ class KafkaDrainOperator(SparkJobOperator):
             self.runner,
             run=context["run_id"],
             show=self.say_plan,
-            acknowledge_expired=options.acknowledge_expired,
+            acknowledged=options.acknowledged,
             registry=schema_registry(pipeline),
         )
         tell_drain(pipeline.name, result)
@@ -135,7 +135,7 @@ class KafkaDrainOperator(SparkJobOperator):
             cluster,
             interval,
             force=options.force,
-            acknowledge_expired=options.acknowledge_expired,
+            acknowledged=options.acknowledged,
         )
         self.say_plan(plan.lines())
         if plan.nothing_to_do:

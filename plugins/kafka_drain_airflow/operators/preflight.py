@@ -78,17 +78,16 @@ class PreflightOperator(PipelineOperator):
             interval = window_interval(context, options)
             require_spark_connect(self.pipeline)
             cluster = kafka_cluster(self.pipeline.kafka_conn_id)
-            accepted = options.acknowledge_expired
             if interval is None:
                 refuse_lost(context, self.pipeline, is_meant=options.new_archive)
-                plan = preflight(self.pipeline, cluster, acknowledge_expired=accepted)
+                plan = preflight(self.pipeline, cluster, acknowledged=options.acknowledged)
             else:
                 plan = plan_backfill(
                     self.pipeline,
                     cluster,
                     interval,
                     force=options.force,
-                    acknowledge_expired=accepted,
+                    acknowledged=options.acknowledged,
                 )
         for line in plan.lines():
             self.log.info("%s", line)

@@ -148,7 +148,7 @@ class ValidateManifestOperator(SparkJobOperator):
         publication = begin_publication(archive, context.get("run_id"))
         how: dict[str, Any] = {
             "scope": "all" if self.scope == "all" else "open",
-            "acknowledge_expired": options.acknowledge_expired,
+            "acknowledged": options.acknowledged,
             "run": context.get("run_id"),
             "read_many": read_by_spark(self.pipeline, self.run_application),
             "signer": signer,
@@ -274,7 +274,7 @@ class ValidateManifestOperator(SparkJobOperator):
             self.pipeline,
             cluster,
             interval,
-            acknowledge_expired=options.acknowledge_expired,
+            acknowledged=options.acknowledged,
         )
         refuse_incomplete(plan)
         for line in plan.lines():

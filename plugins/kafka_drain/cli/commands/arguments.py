@@ -159,18 +159,6 @@ def add_evidence(parser: argparse.ArgumentParser, *, witness: bool = False) -> N
         )
 
 
-def add_replace_changed(parser: argparse.ArgumentParser) -> None:
-    """Add the offsets whose archived records may be replaced by other ones."""
-    parser.add_argument(
-        "--replace-changed",
-        metavar="TOPIC:PARTITION:START-END",
-        action="append",
-        default=[],
-        help="accept that the archived records at these offsets are replaced by Kafka's, although "
-        "they are others or can't be compared; can be repeated",
-    )
-
-
 def add_apply(
     parser: argparse.ArgumentParser,
     what: str = "carry it out; without it, only the plan is shown and nothing is changed",

@@ -8,17 +8,18 @@ from typing import Any
 from kafka_drain.cli.commands.arguments import (
     add_apply,
     add_job,
-    add_replace_changed,
     cluster_from,
 )
 from kafka_drain.cli.commands.pipeline_arguments import add_keys, pipeline_from
 from kafka_drain.cli.commands.plan_answer import answer_plan
 from kafka_drain.cli.foreground import runner_of
 from kafka_drain.cli.options import add_options, options_from
+from kafka_drain.config.offset_ranges import ACKNOWLEDGE
 from kafka_drain.drain.options import DrainOptions
 from kafka_drain.intervals import Interval
 from kafka_drain.windows.backfill import run_backfill
 from kafka_drain.windows.backfill_plan import plan_backfill
+from kafka_drain.windows.options import ReplaceOptions
 
 
 def run(options: argparse.Namespace) -> int:
@@ -27,6 +28,7 @@ def run(options: argparse.Namespace) -> int:
     With --force it replaces archived files, and then requires --apply.
     """
     asked = options_from(options, DrainOptions)
+    replaceable = options_from(options, ReplaceOptions).replaceable
     assert asked.window_start is not None
     assert asked.window_end is not None
     pipeline, cluster = pipeline_from(options), cluster_from(options)
@@ -35,7 +37,7 @@ def run(options: argparse.Namespace) -> int:
         cluster,
         Interval(asked.window_start, asked.window_end),
         force=asked.force,
-        acknowledge_expired=asked.acknowledge_expired,
+        acknowledged=asked.acknowledged,
     )
     options.needs_apply = asked.force
 
@@ -44,7 +46,7 @@ def run(options: argparse.Namespace) -> int:
             return {}
         runner = runner_of(options)
         return run_backfill(
-            plan, pipeline, cluster, runner, run="terminal", replace_changed=options.replace_changed
+            plan, pipeline, cluster, runner, run="terminal", replaceable=replaceable
         )
 
     return answer_plan(options, plan, carry_out)
@@ -54,8 +56,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the command's arguments."""
     add_job(parser)
     times = ("window_start", "window_end")
-    more = ("force", "acknowledge_expired")
+    more = ("force", ACKNOWLEDGE)
     add_options(parser, DrainOptions, *times, *more, required=times)
     add_keys(parser, "source_options")
-    add_replace_changed(parser)
+    add_options(parser, ReplaceOptions)
     add_apply(parser, "carry out --force, which replaces files; not needed without --force")

@@ -15,6 +15,7 @@ from kafka_drain.cli.commands.plan_answer import acts, answer_fields
 from kafka_drain.cli.console import say_lines
 from kafka_drain.cli.foreground import runner_of
 from kafka_drain.cli.options import add_options, options_from
+from kafka_drain.config.offset_ranges import ACKNOWLEDGE
 from kafka_drain.drain.drain import run_drain
 from kafka_drain.drain.options import DrainOptions
 from kafka_drain.drain.preflight import preflight
@@ -24,7 +25,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the command's arguments."""
     add_job(parser)
     add_keys(parser, "topics", "topic_pattern")
-    add_options(parser, DrainOptions, "acknowledge_expired", "log_level")
+    add_options(parser, DrainOptions, ACKNOWLEDGE, "log_level")
     parser.add_argument("--pipeline", metavar="FILE", help="JSON file with pipeline keys")
     parser.add_argument(
         "--registry-config",
@@ -44,7 +45,7 @@ def run(options: argparse.Namespace) -> int:
         pipeline = pipeline.with_log_level(asked.log_level)
     cluster = cluster_from(options)
     if not acts(options):
-        plan = preflight(pipeline, cluster, acknowledge_expired=asked.acknowledge_expired)
+        plan = preflight(pipeline, cluster, acknowledged=asked.acknowledged)
         say_lines(plan.lines())
         return answer_fields(options, plan.to_dict())
     _, result = run_drain(
@@ -53,7 +54,7 @@ def run(options: argparse.Namespace) -> int:
         runner_of(options),
         run="terminal",
         show=say_lines,
-        acknowledge_expired=asked.acknowledge_expired,
+        acknowledged=asked.acknowledged,
         registry=registry_from(options),
     )
     return answer_fields(options, result)

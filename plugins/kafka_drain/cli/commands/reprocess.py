@@ -10,7 +10,6 @@ from kafka_drain.archive.frozen_plans import read_plan
 from kafka_drain.cli.commands.arguments import (
     add_apply,
     add_job,
-    add_replace_changed,
     cluster_from,
 )
 from kafka_drain.cli.commands.frozen import (
@@ -26,6 +25,7 @@ from kafka_drain.cli.foreground import runner_of
 from kafka_drain.cli.options import add_options, given_flags, options_from
 from kafka_drain.clock import utc_now
 from kafka_drain.config.pipeline import Pipeline
+from kafka_drain.windows.options import ReplaceOptions
 from kafka_drain.windows.reprocess.abandon import abandon_reprocess, plan_abandon
 from kafka_drain.windows.reprocess.approved import freeze_reprocess, plan_approved, run_approved
 from kafka_drain.windows.reprocess.options import ReprocessOptions
@@ -54,12 +54,13 @@ def run(options: argparse.Namespace) -> int:
         plan, frozen = freeze_reprocess(pipeline, cluster, cut, now=utc_now(), lifetime=within)
         return answer_frozen(options, plan, frozen)
     plan = plan_reprocess(pipeline, cluster, cut)
+    replaceable = options_from(options, ReplaceOptions).replaceable
     runner = runner_of(options)
     return answer_plan(
         options,
         plan,
         lambda: run_reprocess(
-            plan, pipeline, cluster, runner, run="terminal", replace_changed=options.replace_changed
+            plan, pipeline, cluster, runner, run="terminal", replaceable=replaceable
         ),
     )
 
@@ -73,12 +74,13 @@ def _approved(options: argparse.Namespace) -> int:
     seen = read_plan(Archive.at(options.archive).root, options.plan_id).seen
     kept = {name: seen[name] for name in WRITTEN if name in seen}
     pipeline = pipeline.model_copy(update=kept)
+    replaceable = options_from(options, ReplaceOptions).replaceable
     plan, frozen, decision = plan_approved(pipeline, cluster, options.plan_id, now=utc_now())
 
     def carry_out() -> dict[str, Any]:
-        runner, changed = runner_of(options), options.replace_changed
+        runner = runner_of(options)
         removed = run_approved(
-            plan, pipeline, cluster, runner, frozen, run="terminal", replace_changed=changed
+            plan, pipeline, cluster, runner, frozen, run="terminal", replaceable=replaceable
         )
         return plan.to_dict() | removed
 
@@ -96,6 +98,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_options(parser, ReprocessOptions)
     add_keys(parser, *WRITTEN, otherwise="unchanged")
     add_keys(parser, "source_options")
-    add_replace_changed(parser)
+    add_options(parser, ReplaceOptions)
     add_frozen(parser)
     add_apply(parser)

@@ -23,6 +23,7 @@ from kafka_drain.cli.commands.report_answer import answer_report
 from kafka_drain.cli.console import say
 from kafka_drain.cli.options import add_options, options_from
 from kafka_drain.config.checks import refuse
+from kafka_drain.config.offset_ranges import ACKNOWLEDGE
 from kafka_drain.drain.options import ValidateOptions
 from kafka_drain.errors import AuthenticationError, KafkaUnavailableError, NotWritableError
 from kafka_drain.kafka.cluster import KafkaCluster
@@ -47,7 +48,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     add_deep(parser)
     add_spark(parser, "Spark master, used if more than 10,000 files are new (%(default)s)")
-    add_options(parser, ValidateOptions, "acknowledge_expired")
+    add_options(parser, ValidateOptions, ACKNOWLEDGE)
     add_evidence(parser, witness=True)
     parser.add_argument(
         "--describe-cluster",
@@ -66,7 +67,7 @@ def run(options: argparse.Namespace) -> int:
     how = {
         "scope": options.scope,
         "deep": options.deep,
-        "acknowledge_expired": options_from(options, ValidateOptions).acknowledge_expired,
+        "acknowledged": options_from(options, ValidateOptions).acknowledged,
         # Made only if there are many files: it needs Java.
         "read_many": lambda *asked: _by_spark(options)(*asked),  # noqa: PLW0108
         "signer": signer,
