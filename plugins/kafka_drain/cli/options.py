@@ -7,16 +7,19 @@ from collections.abc import Collection, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, TypeVar
 
-from kafka_drain.config.model import ConfigModel
-from kafka_drain.config.options import Options, described, flags_of
+from pydantic import BaseModel, ValidationError
+
+from kafka_drain.config.options import described, flags_of
 from kafka_drain.errors import ConfigError
 
-T = TypeVar("T", bound=Options)
+T = TypeVar("T", bound=BaseModel)
+
+_NUMBERS = {"integer": int, "number": float}
 
 
 def add_options(
     parser: argparse.ArgumentParser,
-    declaration: type[ConfigModel],
+    declaration: type[BaseModel],
     *names: str,
     required: Collection[str] = (),
     otherwise: Mapping[str, str] = MappingProxyType({}),
@@ -24,7 +27,7 @@ def add_options(
     """Add the flags of a declaration; a flag that isn't used has no attribute.
 
     Args:
-        declaration: The options of a verb, or a pipeline.
+        declaration: The options of a verb, a pipeline, or what a pipeline declares.
         names: Some of its fields; none for all.
         required: Those that have to be given.
         otherwise: What counts for those that aren't given, if their descriptions don't say so.
@@ -52,8 +55,8 @@ def _add_flag(
         how["choices"] = option.get("enum")
     if kind == "boolean":
         how = {"action": "store_true"}
-    elif kind == "integer":
-        how["type"] = int
+    elif kind in _NUMBERS:
+        how["type"] = _NUMBERS[kind]
     elif "nargs" in option:
         how["nargs"] = option["nargs"]
     elif kind in ("array", "object"):
@@ -73,21 +76,36 @@ def _add_flag(
         )
 
 
-def options_from(arguments: argparse.Namespace, declaration: type[T]) -> T:
-    """Return the options that the arguments have.
+def options_from(
+    arguments: argparse.Namespace, declaration: type[T], *names: str, **more: Any
+) -> T:
+    """Return the declaration that the arguments make.
+
+    Args:
+        arguments: The command's arguments.
+        declaration: The options of a verb, or what a pipeline declares.
+        names: The fields that are flags; none for all.
+        more: Fields that aren't flags.
 
     Raises:
-        ConfigError: When one isn't acceptable, or two contradict each other.
+        ConfigError: When a value isn't acceptable, or two contradict each other.
     """
-    given = {k: v for k, v in vars(arguments).items() if k in declaration.model_fields}
-    for name, option in declaration.options().items():
-        if option["type"] == "object" and name in given:
-            given[name] = pairs(flags_of(name, option)[0], given[name])
-    return declaration(**given)
+    given: dict[str, Any] = {}
+    for name, option in described(declaration).items():
+        if name in vars(arguments) and (not names or name in names):
+            value = getattr(arguments, name)
+            is_pairs = option.get("type") == "object"
+            given[name] = pairs(flags_of(name, option)[0], value) if is_pairs else value
+    try:
+        return declaration(**given, **more)
+    except ValidationError as error:
+        found = error.errors()
+        problems = (f"{'.'.join(map(str, e['loc']))} = {e['input']!r}: {e['msg']}" for e in found)
+        raise ConfigError("; ".join(problems)) from None
 
 
 def given_flags(
-    arguments: argparse.Namespace, declaration: type[ConfigModel], names: Collection[str] = ()
+    arguments: argparse.Namespace, declaration: type[BaseModel], names: Collection[str] = ()
 ) -> list[str]:
     """Return the flags of a declaration, or of some of its fields, that were given."""
     return [

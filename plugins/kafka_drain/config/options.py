@@ -12,7 +12,14 @@ from datetime import datetime
 from functools import cache
 from typing import Annotated, Any
 
-from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field, StringConstraints
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    StringConstraints,
+)
 
 from kafka_drain.config.checks import boolean
 from kafka_drain.config.model import ConfigModel, collected
@@ -60,7 +67,7 @@ class Options(ConfigModel):
         return described(cls)
 
 
-def described(kind: type[ConfigModel]) -> dict[str, dict[str, Any]]:
+def described(kind: type[BaseModel]) -> dict[str, dict[str, Any]]:
     """Return the JSON Schema of each field of a declaration by name, with title and description.
 
     A field that says nothing of itself is described by the declaration's docstring.
@@ -69,7 +76,7 @@ def described(kind: type[ConfigModel]) -> dict[str, dict[str, Any]]:
 
 
 @cache
-def _described(kind: type[ConfigModel]) -> dict[str, dict[str, Any]]:
+def _described(kind: type[BaseModel]) -> dict[str, dict[str, Any]]:
     # Once: each pipeline of a DAG file asks for them.
     texts = {name: " ".join(text.split()) for name, text in _ATTRIBUTE.findall(kind.__doc__ or "")}
     found: dict[str, dict[str, Any]] = {}
