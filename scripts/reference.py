@@ -15,9 +15,9 @@ from typing import Any
 
 import kafka_drain_airflow
 from kafka_drain import errors
-from kafka_drain.cli.commands.republish import flags_of
 from kafka_drain.cli.exit_codes import MEANINGS
 from kafka_drain.cli.main import GROUPS, parser
+from kafka_drain.config.options import flags_of
 from kafka_drain.findings import Reason
 from kafka_drain.republish.planning.request import RepublishRequest
 

@@ -7,21 +7,18 @@ from dataclasses import replace
 from datetime import datetime, timedelta, timezone
 from typing import Any
 
-from airflow.providers.common.compat.sdk import DAG, Param
+from airflow.providers.common.compat.sdk import DAG
 
-from kafka_drain.config.drill import SAMPLES, Drill
+from kafka_drain.config.drill import Drill
 from kafka_drain.config.groups import check_group
 from kafka_drain.config.pipeline import Pipeline
-from kafka_drain.schemas.restore_order import IDS, NEW, RESTORED
+from kafka_drain.drain.options import DrainOptions, PreflightOptions, ValidateOptions
+from kafka_drain.drills.options import DrillOptions
+from kafka_drain.republish.planning.request import OWN_TOPIC
 from kafka_drain_airflow.cut_over_dag import cut_over_dag
 from kafka_drain_airflow.declared import declare, declare_group, of_pipeline, of_pipelines
 from kafka_drain_airflow.factory_arguments import FactoryArguments
-from kafka_drain_airflow.forms.republish import (
-    apply_param,
-    plan_param,
-    republish_params,
-    time_param,
-)
+from kafka_drain_airflow.forms import field, fields_of, params_of, topics_of
 from kafka_drain_airflow.observability.archive_events import archive_asset, replaced_alias
 from kafka_drain_airflow.operators.approval import Approval
 from kafka_drain_airflow.operators.approved_tasks import way_of
@@ -35,7 +32,6 @@ from kafka_drain_airflow.operators.reprocess import ReprocessOperator
 from kafka_drain_airflow.operators.republish import RepublishToKafkaOperator
 from kafka_drain_airflow.operators.schemas import CheckDecodingOperator, RestoreSchemasOperator
 from kafka_drain_airflow.operators.validate import AlertCallback, ValidateManifestOperator
-from kafka_drain_airflow.run_conf import field, field_value
 from kafka_drain_airflow.timetables import backfill_schedule, drain_schedule, night_schedule
 
 START_DATE = datetime(2026, 1, 1, tzinfo=timezone.utc)
@@ -222,52 +218,7 @@ def _drain_dag(
         schedule=schedule,
         description=f"Drain Kafka to {pipeline.archive} and prove that every offset arrived",
         render_template_as_native_obj=True,
-        params={
-            "log_level": Param(
-                default=None,
-                type=["null", "string"],
-                examples=["INFO", "DEBUG", "TRACE"],
-                title="Log level",
-                description="Log level of Spark's Kafka and sink classes for this run. Empty: the "
-                "pipeline's setting, WARN by default.",
-            ),
-            "acknowledge_expired": Param(
-                default=None,
-                type=["null", "array"],
-                items={"type": "string"},
-                title="Acknowledge expired",
-                description="Offsets that Kafka deleted before they were drained, one range per "
-                "line, such as flights:0:100-200 (the end is exclusive). They are skipped and "
-                "recorded in the receipt. Empty: a loss stops the run.",
-            ),
-            "new_archive": Param(
-                default=False,
-                type="boolean",
-                title="New archive",
-                description="On: begin a new archive although one was validated there before, "
-                "which is gone for good. Off: such a run fails, as its volume may not be mounted.",
-            ),
-            "mode": Param(
-                default="drain",
-                enum=["drain", "window"],
-                title="Mode",
-                description="drain: resumes where the last drain ended. window: drains whatever is "
-                "missing from a data interval; backfill runs always do this.",
-                section="Window",
-            ),
-            "window_start": time_param(
-                "Window start", "Empty: the run's own data interval.", "Window"
-            ),
-            "window_end": time_param("Window end", "Exclusive end of the window.", "Window"),
-            "force": Param(
-                default=False,
-                type="boolean",
-                title="Force",
-                description="Drain the window's own files again and replace them. Refused if Kafka "
-                "no longer holds all of their records.",
-                section="Window",
-            ),
-        },
+        params=params_of("drain"),
         doc_md=f"""
 ### Drain {pipeline.name}
 
@@ -287,29 +238,17 @@ receipt covers yet, so running a backfill again drains nothing twice.
 A failed task logs what it found and what to do. Clearing any task is safe.
 """,
     ) as dag:
-        window: dict[str, Any] = {
-            "mode": "{{ params.mode }}",
-            "window_start": field_value("drain", "window_start"),
-            "window_end": field_value("drain", "window_end"),
-            "acknowledge_expired": "{{ params.acknowledge_expired }}",
-        }
-        force, new_archive = "{{ params.force }}", "{{ params.new_archive }}"
         check = of.task(
             PreflightOperator,
             "preflight",
             pipeline=pipeline,
-            force=force,
-            new_archive=new_archive,
-            **window,
+            **fields_of("drain", PreflightOptions.model_fields),
         )
         drain = of.task(
             KafkaDrainOperator,
             "drain",
             pipeline=pipeline,
-            log_level="{{ params.log_level }}",
-            force=force,
-            new_archive=new_archive,
-            **window,
+            **fields_of("drain", DrainOptions.model_fields),
         )
         validate = of.task(
             ValidateManifestOperator,
@@ -317,7 +256,7 @@ A failed task logs what it found and what to do. Clearing any task is safe.
             pipeline=pipeline,
             outlets=[archive_asset(pipeline)],
             on_alert_callback=on_alert_callback,
-            **window,
+            **fields_of("drain", ValidateOptions.model_fields),
         )
         check >> drain >> validate
     return dag
@@ -369,7 +308,17 @@ a retry drains only what is missing. For forms, backfills and windows, use the p
 
 def _republish_dag(pipeline: Pipeline, added: FactoryArguments, approval: Approval | None) -> DAG:
     way = way_of(approval, "republish")
-    params = way.params(republish_params(pipeline))
+    beside = f"{pipeline.name}_republished"
+    target = {"default": beside, "examples": [beside, f"{OWN_TOPIC}_restored", OWN_TOPIC]}
+    params = way.params(
+        params_of(
+            "republish",
+            apply="On: send the records. Off: only log what would be sent. Records sent to Kafka "
+            "can't be taken back.",
+            target_topic=target,
+            topics=topics_of(pipeline),
+        )
+    )
     of = added.of("republish", pipeline.name)
     with of.dag(
         schedule=backfill_schedule(_drains(pipeline, added), added.common["start_date"]),
@@ -391,10 +340,7 @@ Backfill runs (`airflow dags backfill`) send the records whose timestamps lie in
 interval.
 """,
     ) as dag:
-        fields = {name: field_value("republish", name) for name in params}
-        # As a quoted literal: native rendering would turn a topic named 2024 into a number.
-        for name in ("target_topic", "run_name", "schema_map"):
-            fields[name] = field_value("republish", name, "pprint")
+        fields = fields_of("republish", params)
         # A named run and a mirror have plans of their own.
         can_freeze = f"{{{{ not ({field('republish', 'run_name')} or params.follow) }}}}"
         republish = way.tasks(of, RepublishToKafkaOperator, pipeline, fields, can_freeze=can_freeze)
@@ -410,44 +356,10 @@ interval.
 
 def _reprocess_dag(pipeline: Pipeline, added: FactoryArguments, approval: Approval | None) -> DAG:
     way = way_of(approval, "reprocess")
-    start = "Set one of these three fields, or none to resume a run that was killed."
-    params = {
-        "apply": apply_param(
-            "On: drain again and replace the files. Off: only log what would be drained and "
-            "removed."
-        ),
-        "plan_id": plan_param(),
-        "from_batch": Param(
-            default=None,
-            type=["null", "string"],
-            title="From batch",
-            description="A batch id in the newest generation, such as 7, or generation and batch, "
-            f"such as 1:7. {start}",
-            section="Where to start",
-        ),
-        "from_time": time_param(
-            "From time",
-            "Start with the batch that holds the first record with this timestamp or a later one.",
-            "Where to start",
-        ),
-        "from_offsets": Param(
-            default=None,
-            type=["null", "array"],
-            items={"type": "string"},
-            title="From offsets",
-            description="Start with the batch that holds the first of these offsets, one per line: "
-            "topic:partition:offset.",
-            section="Where to start",
-        ),
-        "abandon": Param(
-            default=False,
-            type="boolean",
-            title="Abandon",
-            description="On: end a reprocess that was started and can't finish. Windows that it "
-            "hasn't sealed are removed; archived files stay. Leave the start fields empty.",
-        ),
-    }
-    params = way.params(params)
+    apply = (
+        "On: drain again and replace the files. Off: only log what would be drained and removed."
+    )
+    params = way.params(params_of("reprocess", apply=apply))
     of = added.of("reprocess", pipeline.name)
     with of.dag(
         schedule=None,
@@ -467,7 +379,7 @@ records. Scheduled drains continue meanwhile. A run that was killed resumes when
 when a new run sets no start.
 """,
     ) as dag:
-        fields = {name: field_value("reprocess", name) for name in params}
+        fields = fields_of("reprocess", params)
         # What was started has its plan.
         offsets = field("reprocess", "from_offsets")
         start = f"params.from_batch or params.from_time or {offsets}"
@@ -479,12 +391,8 @@ when a new run sets no start.
 
 def _maintain_dag(pipeline: Pipeline, added: FactoryArguments, approval: Approval | None) -> DAG:
     way = way_of(approval, "maintain")
-    params = {
-        "apply": apply_param(
-            "On: run the maintenance. Off: only log the plan. Scheduled runs always apply it."
-        ),
-        "plan_id": plan_param(),
-    }
+    apply = "On: run the maintenance. Off: only log the plan. Scheduled runs always apply it."
+    params = way.params(params_of("maintain", apply=apply))
     retention = (
         f"files whose newest record is older than {pipeline.retention_days} days are deleted, and "
         "the deletion is sealed in a receipt"
@@ -502,7 +410,7 @@ def _maintain_dag(pipeline: Pipeline, added: FactoryArguments, approval: Approva
         schedule=night_schedule(pipeline.name),
         description=f"Close generations of {pipeline.archive} and compact their small files",
         render_template_as_native_obj=True,
-        params=way.params(params),
+        params=params,
         doc_md=f"""
 ### Maintain {pipeline.name}
 
@@ -519,9 +427,9 @@ Files of the open generation are never touched. A run can be killed at any point
 resumes its work. The log ends with the number of files and bytes before and after.
 """,
     ) as dag:
-        apply = "{{ params.apply or dag_run.run_type != 'manual' }}"
+        fields = {"apply": "{{ params.apply or dag_run.run_type != 'manual' }}"}
         outlets = [replaced_alias(pipeline)]
-        way.tasks(of, MaintainOperator, pipeline, {"apply": apply}, outlets=outlets)
+        way.tasks(of, MaintainOperator, pipeline, fields, outlets=outlets)
     return dag
 
 
@@ -529,56 +437,8 @@ def _erase_dag(
     pipeline: Pipeline, conn_id: str, added: FactoryArguments, approval: Approval | None
 ) -> DAG:
     way = way_of(approval, "erase")
-    # Topics of a pattern are typed in, one per line.
-    known = list(pipeline.topics or pipeline.assign or {})
-    examples: dict[str, Any] = {"examples": known} if known else {}
-    which = "Which records"
-    params = {
-        "apply": apply_param(
-            "On: erase the records. Off: only log what would be erased. It can't be undone."
-        ),
-        "plan_id": plan_param(),
-        "request": Param(
-            default=None,
-            type=["null", "string"],
-            title="Request",
-            description="Id of the request, which receipts name: no personal data. Empty: carry "
-            "out what was asked for before on records that were drained since.",
-        ),
-        "by": Param(
-            default=None,
-            type=["null", "string"],
-            title="By",
-            description="Who asked, for the receipts: no personal data.",
-        ),
-        "topics": Param(
-            default=None,
-            type=["null", "array"],
-            items={"type": "string"},
-            title="Topics",
-            description="Only of these topics, one per line. Empty: of all.",
-            section=which,
-            **examples,
-        ),
-        "from_time": time_param("From time", "Lowest timestamp of the records.", which),
-        "to_time": time_param("To time", "End of the timestamps, exclusive.", which),
-        "all_records": Param(
-            default=False,
-            type="boolean",
-            title="All records",
-            description="Off: only records with the keys or headers of the connection. On: all "
-            "records of these topics and times; the connection must be without keys and headers.",
-            section=which,
-        ),
-        "for_ever": Param(
-            default=False,
-            type="boolean",
-            title="For ever",
-            description="Also erase such records that are written to Kafka after this request.",
-            section=which,
-        ),
-    }
-    params = way.params(params)
+    apply = "On: erase the records. Off: only log what would be erased. It can't be undone."
+    params = way.params(params_of("erase", apply=apply, topics=topics_of(pipeline)))
     of = added.of("erase", pipeline.name)
     with of.dag(
         schedule=None,
@@ -598,10 +458,7 @@ whom. The plan names the copies that can't be reached, such as the topics themse
 A run can be killed at any point: a retry, or the same request again, finishes it.
 """,
     ) as dag:
-        fields = {name: field_value("erase", name) for name in params}
-        # As quoted literals: native rendering would turn a request named 2024 into a number.
-        for name in ("request", "by"):
-            fields[name] = f"{{{{ params.{name} | pprint }}}}"
+        fields = fields_of("erase", params)
         outlets = [replaced_alias(pipeline)]
         way.tasks(of, EraseOperator, pipeline, fields, outlets=outlets)
     return dag
@@ -613,23 +470,7 @@ def _drill_dag(pipeline: Pipeline, settings: Drill, added: FactoryArguments) -> 
         schedule=settings.schedule,
         description=f"Try to restore a part of {pipeline.archive}, and verify it",
         render_template_as_native_obj=True,
-        params={
-            "sample": Param(
-                default=settings.sample,
-                enum=list(SAMPLES),
-                title="Sample",
-                description="newest_hour: the hour that ends with the newest record. random_day: a "
-                "day (UTC) with records. whole: everything.",
-            ),
-            "seed": Param(
-                default=None,
-                type=["null", "integer"],
-                minimum=0,
-                title="Seed",
-                description="Seed of the random day, to repeat a drill. Empty: a random one, which "
-                "the result names.",
-            ),
-        },
+        params=params_of("drill", sample={"default": settings.sample, "type": "string"}),
         doc_md=f"""
 ### Drill {pipeline.name}
 
@@ -649,8 +490,7 @@ topics named `{settings.prefix}.…`, which the next one removes.
             DrillOperator,
             "drill",
             pipeline=pipeline,
-            sample="{{ params.sample }}",
-            seed="{{ params.seed }}",
+            **fields_of("drill", DrillOptions.model_fields),
         )
         check = of.task(DrillCheckOperator, "check", pipeline=pipeline, trigger_rule="all_done")
         drill >> check
@@ -658,29 +498,14 @@ topics named `{settings.prefix}.…`, which the next one removes.
 
 
 def _restore_schemas_dag(pipeline: Pipeline, added: FactoryArguments) -> DAG:
+    apply = "On: register the schemas and write the map. Off: only log what would be done."
+    params = params_of("restore_schemas", apply=apply)
     of = added.of("restore_schemas", pipeline.name)
     with of.dag(
         schedule=None,
         description=f"Register the schemas of {pipeline.archive} in another Schema Registry",
         render_template_as_native_obj=True,
-        params={
-            "apply": apply_param(
-                "On: register the schemas and write the map. Off: only log what would be done."
-            ),
-            "schema_map": Param(
-                default=RESTORED,
-                type="string",
-                title="Schema map",
-                description="Name of the map of ids, which the republish then takes.",
-            ),
-            "ids": Param(
-                default=NEW,
-                enum=list(IDS),
-                title="Ids",
-                description="new: the registry gives new ids. keep: ids and versions stay, which "
-                "requires empty subjects and mode IMPORT.",
-            ),
-        },
+        params=params,
         doc_md=f"""
 ### Restore schemas of {pipeline.name}
 
@@ -696,9 +521,6 @@ Then run `republish_{pipeline.name}` with the same *Schema map*: it replaces the
             RestoreSchemasOperator,
             "restore_schemas",
             pipeline=pipeline,
-            apply="{{ params.apply }}",
-            # As a quoted literal: native rendering would turn a map named 2024 into a number.
-            schema_map=field_value("restore_schemas", "schema_map", "pprint"),
-            ids="{{ params.ids }}",
+            **fields_of("restore_schemas", params),
         )
     return dag

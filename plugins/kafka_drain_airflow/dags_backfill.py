@@ -27,6 +27,7 @@ from sqlalchemy.exc import DBAPIError
 from kafka_drain.errors import ConfigError
 from kafka_drain.progress import Progress
 from kafka_drain_airflow.dag_tags import kind_of
+from kafka_drain_airflow.forms import form_of
 from kafka_drain_airflow.pages.archives import start_of
 from kafka_drain_airflow.pages.database import archives_of
 from kafka_drain_airflow.pages.finding import was_validated
@@ -183,7 +184,7 @@ def _check_conf(dag_id: str, dag: Any, conf: dict[str, Any]) -> None:
     if kind is None:
         return
     try:
-        check_conf(dag_id, kind, conf, dag.params)
+        check_conf(dag_id, form_of(kind), conf, dag.params)
     except ConfigError as error:
         _end(2, str(error))
 

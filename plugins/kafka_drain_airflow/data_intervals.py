@@ -9,6 +9,7 @@ from kafka_drain.clock import Clock, utc_now
 if TYPE_CHECKING:
     from airflow.providers.common.compat.sdk import Context
 
+    from kafka_drain.drain.options import ValidateOptions
     from kafka_drain.intervals import Interval
 
 #: The run type of backfill runs, in both Airflow 2 and 3.
@@ -39,9 +40,7 @@ def drains_window(context: Context, mode: str | None) -> bool:
 
 def window_interval(
     context: Context,
-    mode: str | None = None,
-    window_start: str | None = None,
-    window_end: str | None = None,
+    options: ValidateOptions | None = None,
     now: Clock = utc_now,
 ) -> Interval | None:
     """Return the interval of a run that drains a window; None if it drains from the cursor.
@@ -50,9 +49,7 @@ def window_interval(
 
     Args:
         context: The task's context.
-        mode: `drain`, `window`, or None to decide by the run's type.
-        window_start: Start of the window, ISO 8601; None for the start of the run's data interval.
-        window_end: End of the window, ISO 8601; None for the end of the run's data interval.
+        options: What the run is asked for; None to decide by its type.
         now: Returns the current time; replaced in tests.
 
     Raises:
@@ -60,16 +57,14 @@ def window_interval(
             the run's data interval is empty or ends ahead.
     """
     from kafka_drain.errors import ConfigError
-    from kafka_drain.intervals import Interval, parse_time
+    from kafka_drain.intervals import Interval
 
-    if mode not in (None, "drain", "window"):
-        raise ConfigError(f"mode = {mode!r} is not acceptable; accepted: drain, window")
+    mode = options.mode if options else None
+    start, end = (options.window_start, options.window_end) if options else (None, None)
     if not drains_window(context, mode):
-        if window_start or window_end:
+        if start or end:
             raise ConfigError("window_start and window_end require mode = window")
         return None
-    start = parse_time("window_start", window_start) if window_start else None
-    end = parse_time("window_end", window_end) if window_end else None
     own_end = end is None
     start = start or context.get("data_interval_start")
     end = end or context.get("data_interval_end")

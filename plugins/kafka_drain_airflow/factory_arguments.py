@@ -14,6 +14,7 @@ from kafka_drain.config.checks import refuse, unknown
 from kafka_drain.config.schedules import check_schedule
 from kafka_drain.errors import ConfigError
 from kafka_drain_airflow.dag_tags import tags_of
+from kafka_drain_airflow.forms import form_of
 from kafka_drain_airflow.operators.pipeline import FormOperator
 
 T = TypeVar("T", bound=BaseOperator)
@@ -138,7 +139,7 @@ class DagArguments:
         """Create a task, given its operator and the factory's own arguments."""
         task = task_with(self.of_factory.tasks, self.kind, operator, task_id, own)
         if isinstance(task, FormOperator):
-            task.form = self.kind
+            task.form = form_of(self.kind)
         return task
 
 

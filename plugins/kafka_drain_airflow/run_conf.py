@@ -6,11 +6,11 @@ Airflow checks the values of a DAG's params, not the names in a conf: it takes a
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, field
 
 from kafka_drain.config.checks import nearest
 from kafka_drain.config.pipeline import Pipeline
 from kafka_drain.errors import ConfigError
-from kafka_drain.republish.planning.request import RepublishRequest
 
 #: What Airflow itself puts into a conf: TriggerDagRunOperator, with the OpenLineage provider.
 _AIRFLOWS = frozenset({"openlineage"})
@@ -23,52 +23,31 @@ _INSTEAD = {"same_topics": "set target_topic to '{topic}'"}
 _USUAL = {"republish": [("transactions", "strict")]}
 #: Fields that a DAG has no more if a person approves its plans.
 _APPROVED = frozenset({"apply", "plan_id", "abandon", "dry_run"})
-_APPROVABLE = ("republish", "reprocess", "maintain", "erase")
-_PLAN = {"plan": "plan_id"}
+#: The kinds of DAG whose plan a person can approve.
+APPROVABLE = ("republish", "reprocess", "maintain", "erase")
 
 
-def _of_flags() -> dict[str, str]:
-    """Return the fields of a republish whose flags are called otherwise, by the flags' names."""
-    return {
-        flag.removeprefix("--").replace("-", "_"): name
-        for name, option in RepublishRequest.options().items()
-        for flag in option.get("flags", ())
-        if flag.removeprefix("--").replace("-", "_") != name
-    }
+@dataclass(frozen=True)
+class Form:
+    """The form of a kind of DAG, beside its fields.
+
+    Attributes:
+        kind: The kind of DAG.
+        names: What the commands call a field, by its other name; a conf may use either.
+        removed: What there is instead of a field that only earlier releases know.
+    """
+
+    kind: str
+    names: Mapping[str, str] = field(default_factory=dict)
+    removed: Mapping[str, str] = field(default_factory=dict)
 
 
-#: What the commands call a field, by kind of DAG; a conf may use either name.
-COMMANDS_NAMES: Mapping[str, Mapping[str, str]] = {
-    "drain": {"start": "window_start", "end": "window_end"},
-    "republish": {**_of_flags(), **_PLAN},
-    "reprocess": {"from_offset": "from_offsets", **_PLAN},
-    "maintain": _PLAN,
-    "erase": {"topic": "topics", **_PLAN},
-    "restore_schemas": {"map": "schema_map"},
-}
-
-
-def field(kind: str, name: str) -> str:
-    """Return the Jinja expression of a field's value, under whichever name a conf has it."""
-    others = (other for other, of in COMMANDS_NAMES.get(kind, {}).items() if of == name)
-    values = [f"params.get({other!r})" for other in others]
-    return f"({' or '.join([*values, f'params.{name}'])})" if values else f"params.{name}"
-
-
-def field_value(kind: str, name: str, filtered: str = "") -> str:
-    """Return the template of a field's value, with a filter of Jinja if one is named."""
-    return f"{{{{ {field(kind, name)}{f' | {filtered}' if filtered else ''} }}}}"
-
-
-#: The expression of the form's plan id, which several kinds of DAG have.
-PLAN_ID = field("republish", "plan_id")
-
-
-def check_conf(dag_id: str, kind: str, conf: object, fields: Collection[str]) -> None:
+def check_conf(dag_id: str, form: Form, conf: object, fields: Collection[str]) -> None:
     """Refuse a conf with a name that a DAG doesn't know, or with two names of one field.
 
     Args:
         dag_id: The DAG's id.
+        form: The DAG's form.
         conf: The run's conf.
         fields: The names of the DAG's params.
 
@@ -82,13 +61,14 @@ def check_conf(dag_id: str, kind: str, conf: object, fields: Collection[str]) ->
             f"the conf of {dag_id} is a {type(conf).__name__}; expected a JSON object with "
             f"{_listed(fields)}. Nothing was planned"
         )
-    names = {o: name for o, name in COMMANDS_NAMES.get(kind, {}).items() if name in fields}
+    kind = form.kind
+    names = {other: name for other, name in form.names.items() if name in fields}
     # Forms used to have it instead of apply; see `approved_tasks.DRY_RUN`.
-    old = {"dry_run": "apply"} if "apply" in fields and kind in _APPROVABLE else {}
+    old = {"dry_run": "apply"} if "apply" in fields and kind in APPROVABLE else {}
     more = {_REASON} if kind == "drain" else set()
     known = {*fields, *names, *old, *more, *_AIRFLOWS}
     wrong = [
-        f"{name!r} isn't a field of {dag_id}{_hint(kind, str(name), fields, names)}"
+        f"{name!r} isn't a field of {dag_id}{_hint(form, str(name), fields, names)}"
         for name in conf
         if name not in known and (name, conf[name]) not in _USUAL.get(kind, ())
     ]
@@ -107,12 +87,12 @@ def _is_set(value: object) -> bool:
     return value not in (None, "", [], {}, False)
 
 
-def _hint(kind: str, name: str, fields: Collection[str], names: Mapping[str, str]) -> str:
-    if kind == "republish" and name in RepublishRequest.removed:
-        return f": it was removed, as {RepublishRequest.removed[name]}"
+def _hint(form: Form, name: str, fields: Collection[str], names: Mapping[str, str]) -> str:
+    if name in form.removed:
+        return f": it was removed, as {form.removed[name]}"
     if name in _INSTEAD and "target_topic" in fields:
         return f": {_INSTEAD[name]}"
-    if name in _APPROVED and kind in _APPROVABLE and "apply" not in fields:
+    if name in _APPROVED and form.kind in APPROVABLE and "apply" not in fields:
         return ": it does only what was approved; leave it out"
     if (near := nearest(name, [*fields, *names])) is not None:
         return f"; did you mean {near!r}?"

@@ -13,6 +13,7 @@ from kafka_drain_airflow.dag_factory import DEFAULT_ARGS, START_DATE
 from kafka_drain_airflow.dag_tags import TAG
 from kafka_drain_airflow.declared import declare_watch, of_pipelines
 from kafka_drain_airflow.operators.watch import WatchOperator, check_watched
+from kafka_drain_airflow.run_conf import Form
 
 
 def create_watch_dag(
@@ -92,7 +93,7 @@ A drain isn't started while one is queued or running, and at most once in {again
             deferrable=deferrable,
             drain_dag_id=drain_dag_id,
         )
-        watch.form = "watch"
+        watch.form = Form("watch")
         _trigger_operator().partial(task_id="drain", skip_when_already_exists=True).expand_kwargs(
             watch.output
         )

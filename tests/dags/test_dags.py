@@ -14,7 +14,7 @@ import pytest
 from jinja2.nativetypes import NativeEnvironment
 
 from kafka_drain.republish.planning.request import RepublishRequest
-from kafka_drain_airflow.run_conf import field_value
+from kafka_drain_airflow.forms import field_value
 
 ROOT = Path(__file__).resolve().parents[2]
 EXPECTED = {
@@ -231,7 +231,8 @@ def test_republish_dag_fills_in_each_field(bag: dict[str, Any]) -> None:
     fields.pop("is_dry_run")
     assert fields.pop("plan") == ""
     # Native rendering turns a topic named 2024 into a number, but not a quoted one.
-    of_names = {"target_topic", "run_name", "schema_map", "plan_id"}
+    of_names = {"target_topic", "run_name", "schema_map", "hash_key_file", "change", "placement"}
+    of_names |= {"plan_id"}
     for name in of_names:
         assert fields.pop(name) == field_value("republish", name, "pprint")
     assert fields.pop("plan_hours") == 24

@@ -20,8 +20,9 @@ from kafka_drain.config.pipeline import Pipeline
 from kafka_drain.errors import ConfigError
 from kafka_drain_airflow import create_dags, create_group_dags, create_watch_dag
 from kafka_drain_airflow.dag_tags import kind_of
+from kafka_drain_airflow.forms import COMMANDS_NAMES, field_value, form_of
 from kafka_drain_airflow.operators.approval import Approval
-from kafka_drain_airflow.run_conf import COMMANDS_NAMES, check_conf, field_value
+from kafka_drain_airflow.run_conf import check_conf
 
 NESTED: dict[str, dict[str, Any]] = {
     "drill": {"sample": "whole", "max_age_days": 30},
@@ -103,7 +104,7 @@ def test_conf_misspelt() -> None:
                     seen["understood"] += 1
                     continue
                 with pytest.raises(ConfigError, match=f"'{name}' isn't a field of {dag.dag_id}"):
-                    check_conf(dag.dag_id, kind, {name: "x"}, dag.params)
+                    check_conf(dag.dag_id, form_of(kind), {name: "x"}, dag.params)
                 seen["refused"] += 1
 
     assert seen["refused"] > 1000
@@ -131,7 +132,7 @@ def test_conf_refused_by_first_task(kind: str) -> None:
         ("republish", {"transactions": "fast"}, "'transactions' isn't a.*it was removed, as each"),
         ("drain", {"transactions": "strict"}, "'transactions' isn't a field of drain_t"),
         ("drain", {"mdoe": "window"}, "'mdoe' isn't a field of drain_t; did you mean 'mode'"),
-        ("drain", {"dry_run": True}, "'dry_run' isn't a field of drain_t; its fields: log_level"),
+        ("drain", {"dry_run": True}, "'dry_run' isn't a field of drain_t; its fields: acknowl"),
         ("maintain", {"retention_days": 1}, "'retention_days' isn't.*: set retention_days of the"),
         ("cut_over", {"step": "mirror"}, "'step' isn't a field of cut_over_t; its fields: none"),
         ("restore_schemas", {"dry_run": False}, "'dry_run' isn't a field of restore_schemas_t"),
@@ -162,7 +163,7 @@ def test_conf_refused(kind: str, conf: Any, says: str) -> None:
 def test_conf_accepted(kind: str, conf: Any) -> None:
     """Fields, their commands' names, and what Airflow and a watch put into a conf are accepted."""
     dag = dags()[kind]
-    check_conf(dag.dag_id, kind, conf, dag.params)
+    check_conf(dag.dag_id, form_of(kind), conf, dag.params)
 
 
 def test_conf_of_approval() -> None:
@@ -218,7 +219,7 @@ def test_conf_of_flags(kind: str) -> None:
             name = flag.lstrip("-").replace("-", "_")
             flags.add(flag)
             with suppress(ConfigError):
-                check_conf(dag.dag_id, kind, {name: "x"}, dag.params)
+                check_conf(dag.dag_id, form_of(kind), {name: "x"}, dag.params)
                 understood.add(flag)
 
     of_apply = {"--apply", "--dry-run"} if kind in ("republish", "reprocess") else set()

@@ -20,6 +20,7 @@ from confluent_kafka.admin import (
 
 from demo.broker import KafkaCluster as LocalKafka
 from kafka_drain.archive.archive import Archive
+from kafka_drain.config.offset_ranges import parse_ranges
 from kafka_drain.config.pipeline import Pipeline
 from kafka_drain.errors import SourceRecordError
 from kafka_drain.findings import summary
@@ -163,7 +164,9 @@ def test_validate_hole(archive_folder: str, drain: Drain, cluster: KafkaCluster)
         assert "plain-0" in str(report.findings[0])
         assert "(--acknowledge-expired plain:0:1-2)" in report.findings[0].detail
 
-    report = validate_archive(archive, cluster, acknowledge_expired=["plain:0:1-2"])
+    report = validate_archive(
+        archive, cluster, acknowledged=parse_ranges("accepted", ["plain:0:1-2"])
+    )
     assert (report.complete, report.records, report.offsets) == (True, 2, 3)
     assert summary(report.findings) == {"offset_expired": 1}
     report = validate_archive(archive, cluster, deep=True)

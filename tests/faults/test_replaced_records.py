@@ -18,6 +18,7 @@ from demo.broker import KafkaCluster as LocalKafka
 from kafka_drain.archive.archive import Archive
 from kafka_drain.archive.files import archive_files
 from kafka_drain.archive.receipts import Receipt
+from kafka_drain.config.offset_ranges import parse_ranges
 from kafka_drain.config.pipeline import Pipeline
 from kafka_drain.errors import DataLossError
 from kafka_drain.findings import errors
@@ -199,12 +200,15 @@ def test_log_rewritten(
             seal(run="tests")
         assert listing(tmp_path / name) == before[name], "something was removed, or sealed"
         with pytest.raises(DataLossError, match="other records"):
-            seal(run="tests", replace_changed=[f"{topics[name]}:0:0-{FIRST_CHANGED}"])
+            seal(
+                run="tests",
+                replaceable=parse_ranges("accepted", [f"{topics[name]}:0:0-{FIRST_CHANGED}"]),
+            )
     assert values_in(archives["reprocess"]) == values_in(archives["backfill"]) == OLD
 
     for name, seal in finish.items():
         where = f"{topics[name]}:0:{differing[name]}"
-        assert seal(run="tests", replace_changed=[where]).changed == (where,)
+        assert seal(run="tests", replaceable=parse_ranges("accepted", [where])).changed == (where,)
     finish_reprocess(reprocess, run="tests")
     for name, archive in archives.items():
         assert values_in(archive) == NEW, name

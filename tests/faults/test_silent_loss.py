@@ -17,6 +17,7 @@ from confluent_kafka.admin import AdminClient
 from kafka_drain.archive.archive import Archive
 from kafka_drain.archive.documents import STALL_SECONDS
 from kafka_drain.clock import utc_now
+from kafka_drain.config.offset_ranges import parse_ranges
 from kafka_drain.config.pipeline import Pipeline
 from kafka_drain.drain.preflight import preflight
 from kafka_drain.errors import CheckpointError, DataLossError
@@ -244,11 +245,11 @@ def test_retention_passed_cursor(
     with pytest.raises(DataLossError, match=rf"{topic}-0 \[10, 16\).*{lost}"):
         drain(pipeline)
     with pytest.raises(DataLossError, match=f"{topic}:0:10-16"):
-        drain(pipeline, acknowledge_expired=[f"{topic}:0:10-15"])
+        drain(pipeline, acknowledged=parse_ranges("accepted", [f"{topic}:0:10-15"]))
 
-    assert drain(pipeline, acknowledge_expired=[lost])["offsets"] == 20
+    assert drain(pipeline, acknowledged=parse_ranges("accepted", [lost]))["offsets"] == 20
     assert not validate().complete
-    report = validate(acknowledge_expired=[lost])
+    report = validate(acknowledged=parse_ranges("accepted", [lost]))
     assert report.complete
     assert summary(report.findings) == {"offset_expired": 1}
     receipt = archive.generation(1).last_receipt()

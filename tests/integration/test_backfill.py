@@ -11,6 +11,7 @@ import pytest
 
 from kafka_drain.archive.archive import Archive
 from kafka_drain.archive.files import archive_files
+from kafka_drain.config.offset_ranges import parse_ranges
 from kafka_drain.config.pipeline import Pipeline
 from kafka_drain.errors import ArchiveError, DataLossError, LockedError
 from kafka_drain.intervals import Interval
@@ -215,7 +216,9 @@ def test_backfill_expired_refused(
     with pytest.raises(DataLossError, match=rf"no longer holds {topic}:1:0-6"):
         backfill(pipeline, hour(0, 4))
     assert not Archive.at(pipeline.archive).snapshot().windows
-    accepted = backfill(pipeline, hour(0, 4), acknowledge_expired=[f"{topic}:1:0-6"])
+    accepted = backfill(
+        pipeline, hour(0, 4), acknowledged=parse_ranges("accepted", [f"{topic}:1:0-6"])
+    )
 
     window = Archive.at(pipeline.archive).snapshot().windows[0].receipt
     assert accepted.ranges[TopicPartition(topic, 1)] == [OffsetRange(6, 16)]

@@ -21,6 +21,7 @@ from kafka_drain.offsets import TopicPartition
 from kafka_drain.proof.validation import validate_archive
 from kafka_drain.spark.job_spec import WindowSpec, write_private
 from kafka_drain.windows.reprocess.abandon import abandon_reprocess, plan_abandon
+from kafka_drain.windows.reprocess.options import ReprocessOptions
 from kafka_drain.windows.reprocess.plan import Cut, parse_cut
 from kafka_drain.windows.reprocess.run import (
     finish_group,
@@ -217,7 +218,9 @@ def test_reprocess_same_batch_again(
     archive = Archive.at(pipeline.archive)
 
     def asked() -> Cut | None:
-        return parse_cut("1", None, [], newest_generation=lambda: newest_generation(archive))
+        return parse_cut(
+            ReprocessOptions(from_batch="1"), newest_generation=lambda: newest_generation(archive)
+        )
 
     plan = plan_reprocess(pipeline, cluster, asked())
     open_reprocess(plan, cluster, run="killed")

@@ -9,6 +9,7 @@ from confluent_kafka import TopicPartition as KafkaTopicPartition
 from confluent_kafka.admin import AdminClient
 
 from kafka_drain.archive.archive import Archive
+from kafka_drain.config.offset_ranges import parse_ranges
 from kafka_drain.config.pipeline import Pipeline
 from kafka_drain.errors import DataLossError, SourceRecordError
 from kafka_drain.kafka.cluster import KafkaCluster
@@ -61,8 +62,8 @@ def test_drain_past_unkept_record(
     with pytest.raises(DataLossError, match=rf"{topic}-1 \[{OFFSET}, {OFFSET + 1}\)"):
         drain(pipeline)
     accepted = [f"{topic}:1:{OFFSET}-{OFFSET + 1}"]
-    drain(pipeline, acknowledge_expired=accepted)
-    report = validate_archive(archive, cluster, acknowledge_expired=accepted)
+    drain(pipeline, acknowledged=parse_ranges("accepted", accepted))
+    report = validate_archive(archive, cluster, acknowledged=parse_ranges("accepted", accepted))
 
     assert report.complete
     assert report.records == 7 + OFFSET + 4

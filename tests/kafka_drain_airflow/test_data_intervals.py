@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from kafka_drain.drain.options import ValidateOptions
 from kafka_drain.errors import ConfigError
 from kafka_drain.intervals import Interval
 from kafka_drain_airflow.data_intervals import started_because, window_interval
@@ -25,20 +26,25 @@ def context(run_type: str, start: datetime | None = START, end: datetime | None 
     }
 
 
+def window(start: str | None = None, end: str | None = None, mode: str = "window") -> Any:
+    """Return the options of a run that names a window."""
+    return ValidateOptions(mode=mode, window_start=start, window_end=end)  # type: ignore[arg-type]
+
+
 @pytest.mark.parametrize("run_type", ["scheduled", "manual", "asset_triggered"])
 def test_window_interval_of_drain(run_type: str) -> None:
     """Runs that don't belong to a backfill drain from the cursor."""
-    assert window_interval(context(run_type), "drain") is None
+    assert window_interval(context(run_type), ValidateOptions()) is None
 
 
 def test_window_interval_of_backfill() -> None:
     """A backfill run drains its data interval, whatever the form's default mode is."""
-    assert window_interval(context("backfill"), "drain") == Interval(START, END)
+    assert window_interval(context("backfill"), ValidateOptions()) == Interval(START, END)
 
 
 def test_window_interval_by_hand() -> None:
     """A manual run drains the window that its form specifies."""
-    found = window_interval(context("manual"), "window", "2026-01-01", "2026-01-02T00:00+01:00")
+    found = window_interval(context("manual"), window("2026-01-01", "2026-01-02T00:00+01:00"))
 
     assert found is not None
     assert found.key == "20260101T000000Z_20260101T230000Z"
@@ -49,13 +55,13 @@ def test_window_interval_without_dates() -> None:
     with pytest.raises(
         ConfigError, match="no data interval of its own; set window_start and window_end"
     ):
-        window_interval(context("manual", None, None), "window")
+        window_interval(context("manual", None, None), window())
 
 
 def test_window_interval_empty() -> None:
     """A manual run about a day after clocks are put forward says why it has no interval."""
     with pytest.raises(ConfigError, match=r"empty, at 2026-01-10T00:00:00\+00:00: .* put forward"):
-        window_interval(context("manual", START, START), "window")
+        window_interval(context("manual", START, START), window())
 
 
 @pytest.mark.parametrize("minutes", [-55, 0])
@@ -64,7 +70,7 @@ def test_window_interval_ahead(minutes: int) -> None:
     now = END + timedelta(minutes=minutes)
 
     def found(end: str | None) -> Interval | None:
-        return window_interval(context("manual"), "window", None, end, now=lambda: now)
+        return window_interval(context("manual"), window(None, end), now=lambda: now)
 
     if minutes < 0:
         with pytest.raises(ConfigError, match=r"ends ahead, at 2026-01-10T01:00:00\+00:00"):
@@ -77,13 +83,13 @@ def test_window_interval_ahead(minutes: int) -> None:
 def test_window_interval_dates_without_mode() -> None:
     """Dates that would be ignored are refused."""
     with pytest.raises(ConfigError, match="require mode = window"):
-        window_interval(context("manual"), "drain", "2026-01-01", "2026-01-02")
+        window_interval(context("manual"), window("2026-01-01", "2026-01-02", mode="drain"))
 
 
 def test_window_interval_unknown_mode() -> None:
     """A misspelled mode isn't treated as a drain."""
-    with pytest.raises(ConfigError, match="mode = 'windows' is not acceptable"):
-        window_interval(context("manual"), "windows")
+    with pytest.raises(ConfigError, match="mode = 'windows': Input should be 'drain' or"):
+        window(mode="windows")
 
 
 @pytest.mark.parametrize(

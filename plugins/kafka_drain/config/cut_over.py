@@ -6,6 +6,8 @@ from typing import Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from kafka_drain.config.options import shown
+
 #: Name of the cut-over and of its mirror.
 RUN_NAME = "cut-over"
 
@@ -25,7 +27,7 @@ class CutOver(BaseModel):
             continue it.
         mirror: Options of the republish, by their names, such as `placement`; by default, each
             record goes to the topic of the same name, which is created if it is missing.
-        groups: Consumer groups that move; an empty list for all that have offsets.
+        groups: Consumer groups that move; by default, all that have offsets.
         max_lag: Number of offsets that the target may lack when the producers are turned off.
         quiet_seconds: How long the source's ends must stay the same, in seconds.
     """
@@ -33,8 +35,12 @@ class CutOver(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     kafka_conn_id: Annotated[str, Field(min_length=1)]
-    run_name: Annotated[str, Field(min_length=1)] = RUN_NAME
+    run_name: Annotated[
+        str, Field(min_length=1), shown(flags=["--run-name", "--run"], metavar="NAME")
+    ] = RUN_NAME
     mirror: dict[str, Any] = {}
-    groups: list[str] = []
-    max_lag: Annotated[int, Field(ge=0)] = MAX_LAG
-    quiet_seconds: Annotated[float, Field(gt=0, allow_inf_nan=False)] = QUIET_SECONDS
+    groups: Annotated[list[str], shown(flags=["--group"], metavar="GROUP")] = []
+    max_lag: Annotated[int, Field(ge=0), shown(metavar="N")] = MAX_LAG
+    quiet_seconds: Annotated[float, Field(gt=0, allow_inf_nan=False), shown(metavar="N")] = (
+        QUIET_SECONDS
+    )

@@ -6,6 +6,8 @@ from typing import Annotated, Any, Literal, get_args
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator
 
+from kafka_drain.config.options import shown
+
 SampleKind = Literal["newest_hour", "random_day", "whole"]
 SAMPLES: tuple[SampleKind, ...] = get_args(SampleKind)
 
@@ -21,7 +23,7 @@ class Drill(BaseModel):
         sample: What is restored: `newest_hour`, `random_day` or `whole`.
         kafka_conn_id: Airflow connection of the cluster that gets the scratch topics; None for the
             pipeline's own.
-        max_age_days: Age in days of the last drill that passed at which an alert is raised.
+        max_age_days: Age in days at which the last drill that passed is too old.
         prefix: Begins the names of the scratch topics.
         topic_config: Settings of the scratch topics, in addition to the source's limits.
     """
@@ -31,9 +33,9 @@ class Drill(BaseModel):
     schedule: str | None = "@weekly"
     sample: SampleKind = "random_day"
     kafka_conn_id: str | None = None
-    max_age_days: Annotated[int, Field(ge=1)] = 14
+    max_age_days: Annotated[int, Field(ge=1), shown(flags=["--max-age"], metavar="DAYS")] = 14
     prefix: Annotated[str, Field(pattern=r"^[a-zA-Z0-9._-]+$", max_length=100)] = PREFIX
-    topic_config: dict[str, str] = {}
+    topic_config: Annotated[dict[str, str], shown(metavar="NAME=VALUE")] = {}
 
     @field_validator("topic_config", mode="before")
     @classmethod

@@ -14,22 +14,22 @@ from kafka_drain.offsets import OffsetRange, TopicPartition, merge
 _RANGE = re.compile(r"(?P<topic>[A-Za-z0-9._-]+):(?P<partition>\d+):(?P<start>\d+)-(?P<end>\d+)")
 
 
+#: Offsets of which a user accepts that they are lost, or that other records replace theirs.
+Accepted = Mapping[TopicPartition, list[OffsetRange]]
+NOTHING: Accepted = {}
+
+#: The option with which a user accepts that offsets are lost, and its flag.
+ACKNOWLEDGE = "acknowledge_expired"
+ACKNOWLEDGE_FLAG = f"--{ACKNOWLEDGE.replace('_', '-')}"
+
+
 def range_name(tp: TopicPartition, offset_range: OffsetRange) -> str:
     """Format a range as `topic:partition:start-end`; the end is exclusive."""
     return f"{tp.topic}:{tp.partition}:{offset_range.start}-{offset_range.end}"
 
 
-def parse_acknowledgements(ranges: Iterable[str]) -> Mapping[TopicPartition, list[OffsetRange]]:
-    """Parse ranges of the form `topic:partition:start-end`.
-
-    Raises:
-        ConfigError: When one isn't in that form.
-    """
-    return parse_ranges("acknowledge_expired", ranges, "as the finding names it")
-
-
 def parse_ranges(
-    option: str, ranges: Iterable[str], example: str
+    option: str, ranges: Iterable[str], example: str = "such as flights:0:100-200"
 ) -> dict[TopicPartition, list[OffsetRange]]:
     """Parse ranges of the form `topic:partition:start-end`.
 

@@ -12,6 +12,7 @@ from kafka_drain.config.cut_over import CutOver
 from kafka_drain.config.drill import Drill
 from kafka_drain.config.encryption import Encryption
 from kafka_drain.config.model import ConfigModel
+from kafka_drain.config.options import shown
 from kafka_drain.config.places import OWN, calling_line, named
 from kafka_drain.config.schedules import check_schedule
 from kafka_drain.config.sink_options import (
@@ -31,6 +32,8 @@ from kafka_drain.storage.schemes import HDFS, normalised, refuse_ambiguous
 
 # Valid topic names in Kafka (org.apache.kafka.common.internals.Topic).
 _TOPIC = re.compile(r"[a-zA-Z0-9._-]{1,249}")
+
+_PAIR, _DAYS = "NAME=VALUE", shown(metavar="DAYS")
 
 Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]*$", max_length=100)]
 
@@ -74,12 +77,12 @@ class Pipeline(ConfigModel):
         target_file_bytes: Target size of compacted files, in bytes.
         describe_cluster: Parts of the cluster that each validation describes in the archive, any of
             groups, topics, acls, users and brokers; an empty list for none.
-        retention_days: Age in days of the newest record after which maintenance deletes a file;
-            None to keep files forever.
+        retention_days: Age in days of the newest record after which maintenance deletes a file; by
+            default, none is deleted.
         max_future_days: Days after its drain that a record may be dated; for `retention_days`, a
-            later date counts as the drain's. None to believe every date.
+            later date counts as the drain's. By default, every date is believed.
         immutable_days: Days for which the object store refuses to delete each file and receipt that
-            is sealed; None not to lock them.
+            is sealed; by default, none is locked.
         immutable_mode: Who can end such a lock early: `governance` (default), somebody with a
             permission of its own; `compliance`, nobody.
         hash_key_conn_id: Airflow connection whose password is the key of pseudonyms, for
@@ -109,8 +112,8 @@ class Pipeline(ConfigModel):
     }
 
     name: Name
-    topics: list[str] | None = None
-    topic_pattern: str | None = None
+    topics: Annotated[list[str] | None, shown(flags=["--topic"], metavar="TOPIC")] = None
+    topic_pattern: Annotated[str | None, shown(metavar="REGEX")] = None
     assign: dict[str, list[int]] | None = None
     archive: Annotated[str, Field(min_length=1)]
     schedule: str | None = "@hourly"
@@ -119,25 +122,25 @@ class Pipeline(ConfigModel):
     spark_conn_id: str = "spark_default"
     format: Literal["parquet", "avro", "json", "orc"] = "parquet"
     compression: str = ""
-    partition_by: list[str] = ["topic", "date"]
+    partition_by: Annotated[list[str], shown(nargs="*", metavar="COLUMN")] = ["topic", "date"]
     partitions_per_task: Annotated[int, Field(ge=1)] | None = None
     values: Values | None = None
     registry_conn_id: str | None = None
     target_registry_conn_id: str | None = None
-    source_options: dict[str, Any] = {}
-    sink_options: dict[str, Any] = {}
+    source_options: Annotated[dict[str, Any], shown(flags=["--source-option"], metavar=_PAIR)] = {}
+    sink_options: Annotated[dict[str, Any], shown(flags=["--sink-option"], metavar=_PAIR)] = {}
     spark_conf: dict[str, Any] = {}
     log_levels: Annotated[dict[str, str], Field(validate_default=True)] = {}
     jars: list[str] | None = None
-    max_manifest_lines: Annotated[int, Field(ge=1)] = 50_000
-    max_generation_days: Annotated[int, Field(ge=1)] = 7
-    target_file_bytes: Annotated[int, Field(ge=1 << 16)] = 256 << 20
+    max_manifest_lines: Annotated[int, Field(ge=1), shown(metavar="FILES")] = 50_000
+    max_generation_days: Annotated[int, Field(ge=1), _DAYS] = 7
+    target_file_bytes: Annotated[int, Field(ge=1 << 16), shown(metavar="BYTES")] = 256 << 20
     describe_cluster: list[Literal["groups", "topics", "acls", "users", "brokers"]] = [
         *("groups", "topics", "acls", "users", "brokers")
     ]
-    retention_days: Annotated[int, Field(ge=1)] | None = None
-    max_future_days: Annotated[int, Field(ge=0)] | None = None
-    immutable_days: Annotated[int, Field(ge=1, le=36_500)] | None = None
+    retention_days: Annotated[int, Field(ge=1), _DAYS] | None = None
+    max_future_days: Annotated[int, Field(ge=0), _DAYS] | None = None
+    immutable_days: Annotated[int, Field(ge=1, le=36_500), _DAYS] | None = None
     immutable_mode: Mode | None = None
     hash_key_conn_id: str | None = None
     evidence_conn_id: str | None = None

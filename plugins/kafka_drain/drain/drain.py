@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import sys
 import time
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, nullcontext, suppress
 from dataclasses import asdict, dataclass, replace
 from functools import partial
@@ -22,6 +22,7 @@ from kafka_drain.archive.keys import keys_for_writing
 from kafka_drain.archive.topic_settings import write_topic_settings
 from kafka_drain.archive.window import range_rows
 from kafka_drain.clock import Clock, utc_now
+from kafka_drain.config.offset_ranges import NOTHING, Accepted
 from kafka_drain.config.pipeline import Pipeline
 from kafka_drain.config.sink_options import partition_columns
 from kafka_drain.config.source_options import reader_options, whole_pattern
@@ -156,7 +157,7 @@ def open_drain(
     folder: Path,
     *,
     run: str,
-    acknowledge_expired: Collection[str] = (),
+    acknowledged: Accepted = NOTHING,
     registry: SchemaRegistry | None = None,
     clock: Clock = utc_now,
     find: FindAgain = lambda _: None,
@@ -173,7 +174,7 @@ def open_drain(
         cluster: The cluster to drain from.
         folder: A private folder for this run (mode 0700); receives the spec and the secrets.
         run: Name of the run to show to the user: Airflow's run id, or `terminal`.
-        acknowledge_expired: Offsets acknowledged as expired, as `topic:partition:start-end`.
+        acknowledged: Expired offsets that are accepted as lost.
         registry: The registry of the values' schemas.
         clock: Returns the current time; replaced in tests.
         find: Returns the application that an earlier process started for this drain. Its driver
@@ -189,7 +190,7 @@ def open_drain(
     base = drain_application(pipeline, folder)
     try:
         checked, _ = check_beside_query(
-            lambda: check_drain(pipeline, cluster, folder, acknowledge_expired, registry, base)
+            lambda: check_drain(pipeline, cluster, folder, acknowledged, registry, base)
         )
     except (ArchiveError, CheckpointError, DataLossError, OSError):
         # A concurrent drain's writes can look like damage.
@@ -203,7 +204,7 @@ def open_drain(
         lease = stack.enter_context(hold_lease(root, run=run, clock=clock, token=shared))
         if found is None:
             refuse_orphans(hadoop_path(root))
-        job = prepare_drain(pipeline, cluster, folder, acknowledge_expired, registry, base)
+        job = prepare_drain(pipeline, cluster, folder, acknowledged, registry, base)
         application = replace(job.application, leases={hadoop_path(root): lease.token})
         try:
             yield replace(job, application=application, is_found=found is not None)
@@ -233,7 +234,7 @@ def check_drain(
     pipeline: Pipeline,
     cluster: KafkaCluster,
     folder: Path,
-    acknowledge_expired: Collection[str] = (),
+    acknowledged: Accepted = NOTHING,
     registry: SchemaRegistry | None = None,
     base: SparkApplication | None = None,
 ) -> tuple[DrainJob, DrainSpec]:
@@ -243,7 +244,7 @@ def check_drain(
         pipeline: The pipeline to drain.
         cluster: The cluster to drain from.
         folder: A private folder for this run (mode 0700); receives the spec and the secrets.
-        acknowledge_expired: Offsets acknowledged as expired, as `topic:partition:start-end`.
+        acknowledged: Expired offsets that are accepted as lost.
         registry: The registry of the values' schemas.
         base: The drain's application; None to assemble it.
 
@@ -251,7 +252,7 @@ def check_drain(
         KafkaDrainError: When a check fails; nothing was changed.
     """
     base = base or drain_application(pipeline, folder)
-    plan = preflight(pipeline, cluster, acknowledge_expired=acknowledge_expired)
+    plan = preflight(pipeline, cluster, acknowledged=acknowledged)
     generation = plan.generation or plan.archive.generation(1)
     drained = plan.generation if generation.checkpoint.exists() else None
     values = plan_values(pipeline, plan.archive, drained, registry)
@@ -291,7 +292,7 @@ def prepare_drain(
     pipeline: Pipeline,
     cluster: KafkaCluster,
     folder: Path,
-    acknowledge_expired: Collection[str] = (),
+    acknowledged: Accepted = NOTHING,
     registry: SchemaRegistry | None = None,
     base: SparkApplication | None = None,
 ) -> DrainJob:
@@ -304,7 +305,7 @@ def prepare_drain(
         KafkaDrainError: When a check fails; nothing was changed.
     """
     job, spec = check_beside_query(
-        lambda: check_drain(pipeline, cluster, folder, acknowledge_expired, registry, base)
+        lambda: check_drain(pipeline, cluster, folder, acknowledged, registry, base)
     )
     plan = job.plan
     generation = plan.generation or plan.archive.generation(1)
@@ -425,7 +426,7 @@ def run_drain(
     *,
     run: str,
     show: Callable[[list[str]], None],
-    acknowledge_expired: Collection[str] = (),
+    acknowledged: Accepted = NOTHING,
     registry: SchemaRegistry | None = None,
 ) -> tuple[DrainPlan, dict[str, Any]]:
     """Drain to Kafka's current end as the archive's only writer; skip Spark when nothing is new.
@@ -436,7 +437,7 @@ def run_drain(
         runner: Runs Spark applications.
         run: Name of the run to show to the user: Airflow's run id, or `terminal`.
         show: Receives the plan's lines before anything is drained.
-        acknowledge_expired: Offsets acknowledged as expired, as `topic:partition:start-end`.
+        acknowledged: Expired offsets that are accepted as lost.
         registry: The registry of the values' schemas.
 
     Returns:
@@ -453,7 +454,7 @@ def run_drain(
             cluster,
             folder,
             run=run,
-            acknowledge_expired=acknowledge_expired,
+            acknowledged=acknowledged,
             registry=registry,
             find=partial(find_again, runner),
             early=partial(started_early, runner),

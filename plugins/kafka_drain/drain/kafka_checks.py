@@ -9,7 +9,7 @@ from upath import UPath
 
 from kafka_drain.archive.snapshot import Snapshot
 from kafka_drain.archive.watermarks import Observations
-from kafka_drain.config.offset_ranges import range_name
+from kafka_drain.config.offset_ranges import ACKNOWLEDGE_FLAG, range_name
 from kafka_drain.config.pipeline import Pipeline
 from kafka_drain.config.schedules import interval_seconds
 from kafka_drain.errors import DataLossError, OpenTransactionError
@@ -132,7 +132,7 @@ def refuse_expired(
         return [f"{lost}; acknowledged"]
     if str(pipeline.source_options.get("failOnDataLoss", "true")) != "true":
         return [lost]
-    names = " ".join(f"--acknowledge-expired {range_name(tp, r)}" for tp, r in open_ranges.items())
+    names = " ".join(f"{ACKNOWLEDGE_FLAG} {range_name(tp, r)}" for tp, r in open_ranges.items())
     raise DataLossError(
         f"{lost}; retention has passed the cursor, and their records are lost unless another copy "
         "has them. To continue without them, acknowledge them: in the DAG's form under "

@@ -22,7 +22,7 @@ from kafka_drain.archive.snapshot import Snapshot, SnapshotGeneration
 from kafka_drain.archive.soundness import check_sealed_state
 from kafka_drain.archive.watermarks import Observations, expiry_warnings, read_observations
 from kafka_drain.clock import Clock, utc_now
-from kafka_drain.config.offset_ranges import parse_acknowledgements
+from kafka_drain.config.offset_ranges import NOTHING, Accepted
 from kafka_drain.config.pipeline import Pipeline
 from kafka_drain.config.schedules import interval_seconds
 from kafka_drain.drain.kafka_checks import (
@@ -159,7 +159,7 @@ def preflight(
     pipeline: Pipeline,
     cluster: KafkaCluster,
     *,
-    acknowledge_expired: Collection[str] = (),
+    acknowledged: Accepted = NOTHING,
     clock: Clock = utc_now,
     classify: Classify = classify_gaps,
 ) -> DrainPlan:
@@ -168,12 +168,11 @@ def preflight(
     Args:
         pipeline: The pipeline to drain.
         cluster: The cluster to drain from.
-        acknowledge_expired: Offsets acknowledged as expired, as `topic:partition:start-end`.
+        acknowledged: Expired offsets that are accepted as lost.
         clock: Returns the current time; replaced in tests.
         classify: Asks Kafka why an offset has no record; replaced in tests.
 
     Raises:
-        ConfigError: When an acknowledged range can't be parsed.
         TopicError: When a topic or partition is missing, or a topic was recreated.
         ArchiveError: When the archive's folder isn't an archive, belongs to another pipeline or
             cluster, or can't be written.
@@ -234,8 +233,7 @@ def preflight(
     # Spark reads a partition that was added later from 0.
     start = {tp: start.get(tp, 0) for tp in partitions}
     refuse_truncated(archive.root, start, end, hidden)
-    accepted = parse_acknowledgements(acknowledge_expired)
-    warnings = refuse_expired(pipeline, start, first, accepted)
+    warnings = refuse_expired(pipeline, start, first, acknowledged)
     if snapshot is not None:
         tails = [archived_tails(snapshot, start), unsealed]
         high = {tp: end[tp] + hidden.get(tp, 0) for tp in end}
@@ -267,7 +265,7 @@ def preflight(
         hidden=hidden,
         warnings=warnings,
         not_compared=not_compared,
-        skips_expired=bool(accepted),
+        skips_expired=bool(acknowledged),
         skipped={
             tp: [OffsetRange(at, first[tp])] for tp, at in start.items() if first.get(tp, 0) > at
         },

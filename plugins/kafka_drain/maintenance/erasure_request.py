@@ -11,6 +11,8 @@ from pathlib import Path
 from kafka_drain.archive.documents import ErasedHeaderRow, ErasedTopicRow, ErasureDocument
 from kafka_drain.archive.erasures import header_hash, key_hash
 from kafka_drain.errors import ConfigError
+from kafka_drain.intervals import milliseconds
+from kafka_drain.maintenance.erase_options import EraseOptions
 
 #: Bytes of a salt.
 SALT_BYTES = 32
@@ -39,6 +41,29 @@ class ErasureRequest:
     from_ms: int | None = None
     to_ms: int | None = None
     for_ever: bool = False
+
+    @classmethod
+    def of(
+        cls,
+        options: EraseOptions,
+        keys: frozenset[bytes] | None,
+        headers: frozenset[tuple[str, bytes]] | None,
+    ) -> ErasureRequest:
+        """Return what a verb's options ask for, with the keys and headers."""
+        from_ms, to_ms = (
+            None if time is None else milliseconds(time)
+            for time in (options.from_time, options.to_time)
+        )
+        return cls(
+            request=options.request,
+            by=options.by,
+            keys=keys,
+            headers=headers,
+            topics=frozenset(options.topics),
+            from_ms=from_ms,
+            to_ms=to_ms,
+            for_ever=options.for_ever,
+        )
 
     def check(self, known: Collection[str]) -> None:
         """Refuse a request that names nothing, or too much.

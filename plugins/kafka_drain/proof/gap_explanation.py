@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from types import MappingProxyType
 
-from kafka_drain.config.offset_ranges import range_name
+from kafka_drain.config.offset_ranges import ACKNOWLEDGE_FLAG, range_name
 from kafka_drain.errors import ArchiveError
 from kafka_drain.findings import Finding, Reason
 from kafka_drain.gaps import Gap, GapReason
@@ -157,7 +157,7 @@ def gap_findings(gaps: Iterable[Gap]) -> list[Finding]:
         elif not gap.reason.harmless:
             detail = f"{gap.range} is in no file; {gap.reason}: {gap.reason.meaning}"
             if gap.reason in GONE:
-                detail += f" (--acknowledge-expired {range_name(gap.tp, gap.range)})"
+                detail += f" ({ACKNOWLEDGE_FLAG} {range_name(gap.tp, gap.range)})"
             is_unexplained = gap.reason == GapReason.UNEXPLAINED
             reason = Reason.OFFSET_UNEXPLAINED if is_unexplained else Reason.OFFSET_MISSING
             findings.append(Finding(reason, gap.tp, detail))

@@ -45,7 +45,7 @@ from kafka_drain.archive.watermarks import (
     write_observations,
 )
 from kafka_drain.clock import Clock, utc_now
-from kafka_drain.config.offset_ranges import parse_acknowledgements
+from kafka_drain.config.offset_ranges import NOTHING, Accepted
 from kafka_drain.errors import ArchiveError, KafkaDrainError, TopicError
 from kafka_drain.findings import OF_SEALED, OF_WITNESS, Finding, Reason, errors, without_echoes
 from kafka_drain.gaps import Gap
@@ -142,7 +142,7 @@ def validate_archive(
     *,
     scope: Scope = "all",
     deep: bool = False,
-    acknowledge_expired: Collection[str] = (),
+    acknowledged: Accepted = NOTHING,
     run: str | None = None,
     clock: Clock = utc_now,
     read_many: ReadFiles = read_committed_files,
@@ -161,8 +161,7 @@ def validate_archive(
             looks at closed generations and sealed windows in turn, a few each time.
         deep: Also read all bytes of sealed files and compare them with their receipts, and check
             the copies of receipts and documents.
-        acknowledge_expired: Expired or unexplained offsets that are accepted, as
-            `topic:partition:start-end`.
+        acknowledged: Expired or unexplained offsets that are accepted.
         run: Name of the run, which tells a retry from another run; None for the time.
         clock: The time; replaced in tests.
         read_many: Reads the new files if there are very many of them.
@@ -173,14 +172,13 @@ def validate_archive(
         signer: Its witness is compared with the archive; None for none. Nothing is signed here.
 
     Raises:
-        ConfigError: When an acknowledged range can't be parsed, or the witness is in the archive.
+        ConfigError: When the witness is in the archive.
         EvidenceError: When the witness can't be read.
         ArchiveError: When the folder isn't an archive, or belongs to another Kafka cluster.
         KafkaUnavailableError: When Kafka has to be asked and doesn't answer.
         AuthenticationError: When it refuses the login.
     """
     began, now = time.monotonic(), clock()
-    acknowledged = parse_acknowledgements(acknowledge_expired)
     whole = scope == "all" or deep
     asked = None if whole else Query()
     # Copies stand in for damaged documents, so that everything else is checked too.

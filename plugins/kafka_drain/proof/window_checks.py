@@ -13,7 +13,7 @@ from kafka_drain.archive.journal.entries import REMOVED, Noted
 from kafka_drain.archive.receipts import Receipt, SealedFile, records_of
 from kafka_drain.archive.snapshot import Snapshot, SnapshotWindow
 from kafka_drain.archive.window import Window
-from kafka_drain.config.offset_ranges import parse_acknowledgements, range_name
+from kafka_drain.config.offset_ranges import parse_ranges, range_name
 from kafka_drain.data_files.file_offsets import CommittedFile
 from kafka_drain.encryption.data_keys import list_keys
 from kafka_drain.errors import ArchiveError, DataFileError, DataLossError, KeyUnavailableError
@@ -77,7 +77,7 @@ class HeldByWindows:
         found: dict[TopicPartition, list[OffsetRange]] = {}
         for window in self.of_same_topics(identity):
             receipt = window.receipt
-            for tp, ranges in parse_acknowledgements(receipt.acknowledged).items():
+            for tp, ranges in parse_ranges("acknowledged", receipt.acknowledged).items():
                 if receipt.topics.get(tp.topic) == identity.topics.get(tp.topic):
                     found.setdefault(tp, []).extend(ranges)
         return {tp: merge(ranges) for tp, ranges in found.items()}

@@ -16,7 +16,7 @@ from kafka_drain.archive.receipts import Receipt
 from kafka_drain.archive.snapshot import Snapshot
 from kafka_drain.archive.soundness import restricted
 from kafka_drain.archive.window import Window
-from kafka_drain.config.offset_ranges import range_name
+from kafka_drain.config.offset_ranges import NOTHING, Accepted, range_name
 from kafka_drain.config.pipeline import Pipeline
 from kafka_drain.errors import LockedError, ManifestInvalidError
 from kafka_drain.kafka.cluster import KafkaCluster
@@ -76,12 +76,12 @@ def run_backfill(
     runner: SparkRunner,
     *,
     run: str,
-    replace_changed: Sequence[str] = (),
+    replaceable: Accepted = NOTHING,
 ) -> dict[str, Any]:
     """Drain, prove and seal a plan's window; the plan must have something to drain.
 
-    With force, `replace_changed` are the ranges in which the user accepts other records than the
-    replaced files', as `topic:partition:start-end`.
+    With force, `replaceable` are the offsets at which the user accepts other records than the
+    replaced files'.
 
     Returns:
         The plan as JSON types, with records and receipt (relative to the archive).
@@ -92,7 +92,7 @@ def run_backfill(
     with private_folder() as folder:
         job = open_backfill(plan, pipeline, cluster, folder)
         job.run(runner)
-        receipt = finish_backfill(plan, job, cluster, run=run, replace_changed=replace_changed)
+        receipt = finish_backfill(plan, job, cluster, run=run, replaceable=replaceable)
     return plan.to_dict() | {"records": receipt.records, "receipt": receipt.where}
 
 
@@ -102,7 +102,7 @@ def finish_backfill(
     cluster: KafkaCluster,
     *,
     run: str,
-    replace_changed: Sequence[str] = (),
+    replaceable: Accepted = NOTHING,
 ) -> Receipt:
     """Prove drained records, and seal them unless another run has sealed some in the meantime.
 
@@ -122,7 +122,7 @@ def finish_backfill(
         plan.acknowledged,
         plan.accepts,
         held=plan.held,
-        replace_changed=replace_changed,
+        replaceable=replaceable,
     )
     with wait_for_lease(plan.archive.root / "windows", run=run):
         if not plan.replaces:

@@ -25,7 +25,7 @@ from kafka_drain.archive.snapshot import Snapshot, SnapshotWindow
 from kafka_drain.archive.soundness import refuse_unsound
 from kafka_drain.archive.window import Window
 from kafka_drain.clock import Clock, utc_now
-from kafka_drain.config.offset_ranges import parse_acknowledgements, range_name
+from kafka_drain.config.offset_ranges import ACKNOWLEDGE, NOTHING, Accepted, range_name
 from kafka_drain.config.pipeline import Pipeline
 from kafka_drain.drain.kafka_checks import refuse_rewritten
 from kafka_drain.drain.preflight import check_identity, find_partitions
@@ -135,7 +135,7 @@ def plan_backfill(
     interval: Interval,
     *,
     force: bool = False,
-    acknowledge_expired: Collection[str] = (),
+    acknowledged: Accepted = NOTHING,
     clock: Clock = utc_now,
 ) -> BackfillPlan:
     """Plan the rest of a data interval, without changing anything.
@@ -145,8 +145,7 @@ def plan_backfill(
         cluster: The Kafka cluster to drain from.
         interval: The data interval.
         force: Drain the interval's own window again, and replace it.
-        acknowledge_expired: Expired or unexplained offsets to accept as lost, as
-            `topic:partition:start-end`.
+        acknowledged: Expired or unexplained offsets to accept as lost.
         clock: Returns the current time; replaced in tests.
 
     Raises:
@@ -184,7 +183,6 @@ def plan_backfill(
     high = cluster.latest(partitions, "read_uncommitted")
     refuse_rewritten(snapshot, cluster, [archived_tails(snapshot, partitions)], first, high)
     owned = read_owned(snapshot, topic_ids, last)
-    acknowledged = parse_acknowledgements(acknowledge_expired)
     accepted = _refuse_expired(
         interval, offsets, first, owned, acknowledged, is_frozen=bool(frozen)
     )
@@ -422,7 +420,7 @@ def _refuse_expired(
             f"{interval}: Kafka no longer holds {', '.join(found[:5])}"
             f"{' …' if len(found) > 5 else ''}, no file contains them, and they may belong to this "
             "interval (topic:partition:start-end). Nothing was drained; accept the loss "
-            "(acknowledge_expired) to drain what Kafka still holds of the interval"
+            f"({ACKNOWLEDGE}) to drain what Kafka still holds of the interval"
         )
     return accepted
 

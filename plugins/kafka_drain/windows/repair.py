@@ -13,12 +13,13 @@ nothing.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from kafka_drain.archive.archive import Archive
 from kafka_drain.archive.receipts import Receipt
 from kafka_drain.archive.soundness import recreate_journal, refuse_unsound
+from kafka_drain.config.offset_ranges import Accepted
 from kafka_drain.config.pipeline import Pipeline
 from kafka_drain.errors import CheckpointError, KafkaDrainError
 from kafka_drain.findings import errors
@@ -47,9 +48,9 @@ class RepairRequest:
     Attributes:
         cluster: The Kafka cluster that it was drained from.
         deep: Whether to read all bytes of sealed files.
-        acknowledge_expired: Expired offsets to accept as lost, as `topic:partition:start-end`.
-        replace_changed: Ranges in which to accept other records than the damaged files held, or
-            such as can't be compared.
+        acknowledged: Expired offsets to accept as lost.
+        replaceable: Offsets at which to accept other records than the damaged files held, or such
+            as can't be compared.
         new_journal: Whether to recreate the journal from what exists, and so to forget what was
             sealed but is missing and has no copy.
     """
@@ -57,8 +58,8 @@ class RepairRequest:
     archive: Archive
     cluster: KafkaCluster
     deep: bool = False
-    acknowledge_expired: Sequence[str] = ()
-    replace_changed: Sequence[str] = ()
+    acknowledged: Accepted = field(default_factory=dict)
+    replaceable: Accepted = field(default_factory=dict)
     new_journal: bool = False
 
     def validate(self, *, writes: bool) -> Report:
@@ -67,7 +68,7 @@ class RepairRequest:
             self.archive,
             self.cluster,
             deep=self.deep,
-            acknowledge_expired=self.acknowledge_expired,
+            acknowledged=self.acknowledged,
             writes=writes,
         )
 
@@ -216,7 +217,7 @@ def _drain_lost(
             identity,
             run=run,
             acknowledged=plan.acknowledged,
-            replace_changed=request.replace_changed,
+            replaceable=request.replaceable,
         )
 
 

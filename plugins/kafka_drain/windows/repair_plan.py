@@ -17,7 +17,7 @@ from kafka_drain.archive.generation import Generation
 from kafka_drain.archive.receipts import Receipt, SealedFile
 from kafka_drain.archive.snapshot import Snapshot
 from kafka_drain.archive.window import range_rows
-from kafka_drain.config.offset_ranges import range_name
+from kafka_drain.config.offset_ranges import ACKNOWLEDGE_FLAG, range_name
 from kafka_drain.findings import OF_SEALED, Finding, Reason, errors
 from kafka_drain.gaps import Gap, GapReason
 from kafka_drain.offsets import OffsetRange, TopicPartition, count, merge, overlapping, subtract
@@ -221,7 +221,7 @@ def _why(gaps: Sequence[Gap]) -> str:
     return (
         f"no window can replace it, because Kafka no longer holds {shown}"
         f"{' …' if len(gaps) > 3 else ''}: restore it from a copy, or accept expired offsets with "
-        "--acknowledge-expired; until then, offsets of it that Kafka still holds aren't drained, "
+        f"{ACKNOWLEDGE_FLAG}; until then, offsets of it that Kafka still holds aren't drained, "
         "because readers of a restored file would get them twice"
     )
 

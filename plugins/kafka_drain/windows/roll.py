@@ -21,7 +21,7 @@ from kafka_drain.archive.moved import moved_from
 from kafka_drain.archive.snapshot import Snapshot, SnapshotGeneration, SnapshotWindow
 from kafka_drain.archive.soundness import check_sealed_state, restricted
 from kafka_drain.archive.window import Window, range_rows
-from kafka_drain.config.offset_ranges import parse_ranges
+from kafka_drain.config.offset_ranges import NOTHING, Accepted
 from kafka_drain.data_files.file_offsets import CommittedFile
 from kafka_drain.drain.preflight import refuse_damage
 from kafka_drain.errors import (
@@ -151,7 +151,7 @@ def plan_roll(
     *,
     leave_unsealed: bool = False,
     rewritten: bool = False,
-    replace_changed: Collection[str] = (),
+    replaceable: Accepted = NOTHING,
 ) -> RollPlan:
     """Plan where the next generation starts, without changing anything.
 
@@ -163,8 +163,8 @@ def plan_roll(
             Kafka can no longer deliver their records.
         rewritten: Whether to go on with the logs that were rewritten, as other incarnations of
             their topics.
-        replace_changed: Ranges in which the user accepts that Kafka's records replace those of a
-            window that is removed, as `topic:partition:start-end`.
+        replaceable: Offsets at which the user accepts that Kafka's records replace those of a
+            window that is removed.
 
     Raises:
         ConfigError: When the generation doesn't drain a topic or partition in `leave_out`, or
@@ -239,9 +239,8 @@ def plan_roll(
     )
     starts = {tp: offset for tp, offset in starts.items() if tp not in unwanted}
     voided = _drained_again(snapshot, state, same, first, known)
-    accepted = parse_ranges("replace_changed", replace_changed, "as the error names it")
     for window in voided:
-        _refuse_other_records(snapshot, window, known, cluster, accepted)
+        _refuse_other_records(snapshot, window, known, cluster, replaceable)
     return RollPlan(
         archive=archive,
         document=snapshot.document,
@@ -546,7 +545,7 @@ def run_roll(
     *,
     leave_unsealed: bool = False,
     rewritten: bool = False,
-    replace_changed: Collection[str] = (),
+    replaceable: Accepted = NOTHING,
     may_discard: bool = False,
     run: str,
 ) -> RollPlan:
@@ -557,7 +556,7 @@ def run_roll(
         leave_out: As for `plan_roll`.
         leave_unsealed: As for `plan_roll`.
         rewritten: As for `plan_roll`.
-        replace_changed: As for `plan_roll`.
+        replaceable: As for `plan_roll`.
         may_discard: Whether it may remove windows and give up records; without it, such a roll is
             refused.
         run: Name of this run, for display.
@@ -578,7 +577,7 @@ def run_roll(
             leave_out,
             leave_unsealed=leave_unsealed,
             rewritten=rewritten,
-            replace_changed=replace_changed,
+            replaceable=replaceable,
         )
         for line in plan.lines():
             say(line)

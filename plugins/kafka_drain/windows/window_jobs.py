@@ -33,7 +33,7 @@ from kafka_drain.archive.soundness import SealedState, note_of_window, refuse_un
 from kafka_drain.archive.topic_settings import noted_compaction
 from kafka_drain.archive.window import Window, range_rows
 from kafka_drain.clock import utc_now
-from kafka_drain.config.offset_ranges import parse_ranges, range_name
+from kafka_drain.config.offset_ranges import NOTHING, Accepted, range_name
 from kafka_drain.config.pipeline import Pipeline
 from kafka_drain.config.sink_options import partition_columns
 from kafka_drain.config.source_options import reader_options
@@ -304,7 +304,7 @@ def finish_window(
     *,
     run: str,
     acknowledged: Sequence[str] = (),
-    replace_changed: Sequence[str] = (),
+    replaceable: Accepted = NOTHING,
 ) -> Receipt:
     """Prove Spark's result for a window, and seal it; see `prove_window` for the arguments.
 
@@ -312,7 +312,7 @@ def finish_window(
         LockedError: When another window has replaced a file in the meantime; plan again.
         KafkaDrainError: As `prove_window` does.
     """
-    receipt = prove_window(job, cluster, identity, acknowledged, replace_changed=replace_changed)
+    receipt = prove_window(job, cluster, identity, acknowledged, replaceable=replaceable)
     return seal_superseding(Archive(job.window.root), job.window, receipt, run=run)
 
 
@@ -419,7 +419,7 @@ def prove_window(
     accepts: Mapping[TopicPartition, list[OffsetRange]] = _NOTHING,
     *,
     held: Mapping[TopicPartition, int] = MappingProxyType({}),
-    replace_changed: Sequence[str] = (),
+    replaceable: Accepted = NOTHING,
     way_out: str = "",
 ) -> Receipt:
     """Prove Spark's result for a window, and return its receipt without writing it.
@@ -433,8 +433,7 @@ def prove_window(
         acknowledged: Expired ranges outside the window that the user has accepted.
         accepts: What the user accepts if it is gone, expired or unexplained.
         held: Number of records in the intact files that it replaces, by partition.
-        replace_changed: Ranges in which the user accepts other records than the replaced files',
-            as `topic:partition:start-end`.
+        replaceable: Offsets at which the user accepts other records than the replaced files'.
         way_out: What to do if the files can't be replaced; ends the error message.
 
     Raises:
@@ -447,7 +446,6 @@ def prove_window(
         KafkaUnavailableError: When Kafka doesn't answer.
     """
     window, ranges, plan = job.window, job.ranges, job.plan
-    accepted = parse_ranges("replace_changed", replace_changed, "as the error names it")
     result, files, findings = read_written(job)
     _refuse_other_incarnations(job, cluster, identity)
     left = {
@@ -482,7 +480,7 @@ def prove_window(
         sealed_at=now_text(),
     )
     refuse_fewer(window, receipt, held, way_out)
-    return _compared(receipt, window, plan.format, job.erased, accepted, way_out)
+    return _compared(receipt, window, plan.format, job.erased, replaceable, way_out)
 
 
 def _compared(

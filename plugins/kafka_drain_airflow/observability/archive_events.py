@@ -12,7 +12,6 @@ from airflow.providers.common.compat.version_compat import AIRFLOW_V_3_0_PLUS
 
 from kafka_drain.config.pipeline import Pipeline
 from kafka_drain.errors import ConfigError
-from kafka_drain_airflow.connections import is_true
 
 #: Entries of an asset's extra: the pipeline, by which the pages find the archive, and the
 #: connection with which they open it.
@@ -137,12 +136,14 @@ def _newest(events: Sequence[Any]) -> datetime | None:
     return events[-1].timestamp if len(events) else None
 
 
-def refuse_lost(context: Any, pipeline: Pipeline, new_archive: bool | str) -> None:
+def refuse_lost(context: Any, pipeline: Pipeline, *, is_meant: bool) -> None:
     """Refuse a drain that would begin an archive where Airflow knows of one.
+
+    Args:
+        is_meant: Whether a new archive is to be begun.
 
     Raises:
         ArchiveError: Says what to check.
-        ConfigError: If `new_archive` is neither true nor false.
     """
     from kafka_drain.archive.archive import Archive
     from kafka_drain.drain.preflight import refuse_lost_archive
@@ -157,7 +158,7 @@ def refuse_lost(context: Any, pipeline: Pipeline, new_archive: bool | str) -> No
         is_there=is_there,
         # Asked only then: it is a question to Airflow's API.
         validated_at=None if is_there else last_event(context, pipeline),
-        is_meant=is_true("new_archive", new_archive),
+        is_meant=is_meant,
     )
 
 

@@ -11,9 +11,9 @@ from airflow.providers.common.compat.sdk import BaseOperator, Param
 
 from kafka_drain.config.pipeline import Pipeline
 from kafka_drain.errors import ConfigError
+from kafka_drain_airflow.forms import PLAN_ID
 from kafka_drain_airflow.operators.apply import ApplyOperator
 from kafka_drain_airflow.operators.approval import Approval, Kind, approval_task, can_approve
-from kafka_drain_airflow.run_conf import PLAN_ID
 
 T = TypeVar("T", bound=BaseOperator)
 

@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+from kafka_drain.drain.options import DrainOptions
 from kafka_drain_airflow.connections import (
-    is_true,
-    listed,
     schema_registry,
     spark_engine,
     terminal_errors_fail,
@@ -56,13 +55,7 @@ class KafkaDrainOperator(SparkJobOperator):
 
     template_fields: Sequence[str] = (
         *SparkJobOperator.template_fields,
-        "log_level",
-        "acknowledge_expired",
-        "mode",
-        "window_start",
-        "window_end",
-        "force",
-        "new_archive",
+        *DrainOptions.model_fields,
     )
     ui_color = "#d6eaf8"
 
@@ -78,14 +71,9 @@ class KafkaDrainOperator(SparkJobOperator):
         new_archive: bool | str = False,
         **kwargs: Any,
     ) -> None:
+        given = locals()
         super().__init__(**kwargs)
-        self.log_level = log_level
-        self.acknowledge_expired = acknowledge_expired
-        self.mode = mode
-        self.window_start = window_start
-        self.window_end = window_end
-        self.force = force
-        self.new_archive = new_archive
+        self.set_options(DrainOptions, given)
 
     def execute(self, context: Context) -> dict[str, Any]:  # type: ignore[override]
         """Run the drain and log its progress.
@@ -97,19 +85,22 @@ class KafkaDrainOperator(SparkJobOperator):
             LockedError: If another drain holds the archive's lease; a retry may help.
         """
         with terminal_errors_fail(), archive_access(self.pipeline), spark_engine(self.pipeline):
-            interval = window_interval(context, self.mode, self.window_start, self.window_end)
+            options = self.options(DrainOptions)
+            interval = window_interval(context, options)
             cluster = kafka_cluster(self.pipeline.kafka_conn_id)
             pipeline = self.pipeline
             if reason := started_because(context):
                 self.log.info("started beside the schedule: %s", reason)
-            if self.log_level:
-                pipeline = pipeline.with_log_level(self.log_level)
+            if options.log_level:
+                pipeline = pipeline.with_log_level(options.log_level)
             if interval is None:
-                refuse_lost(context, pipeline, self.new_archive)
-                return self._drain(pipeline, cluster, context)
-            return self._drain_window(pipeline, cluster, interval, context)
+                refuse_lost(context, pipeline, is_meant=options.new_archive)
+                return self._drain(pipeline, cluster, options, context)
+            return self._drain_window(pipeline, cluster, options, interval, context)
 
-    def _drain(self, pipeline: Pipeline, cluster: KafkaCluster, context: Context) -> dict[str, Any]:
+    def _drain(
+        self, pipeline: Pipeline, cluster: KafkaCluster, options: DrainOptions, context: Context
+    ) -> dict[str, Any]:
         from kafka_drain.drain.drain import run_drain
         from kafka_drain_airflow.observability.metrics import tell_drain
 
@@ -119,7 +110,7 @@ class KafkaDrainOperator(SparkJobOperator):
             self.runner,
             run=context["run_id"],
             show=self.say_plan,
-            acknowledge_expired=listed(self.acknowledge_expired),
+            acknowledged=options.acknowledged,
             registry=schema_registry(pipeline),
         )
         tell_drain(pipeline.name, result)
@@ -129,7 +120,12 @@ class KafkaDrainOperator(SparkJobOperator):
         return bounded(result)
 
     def _drain_window(
-        self, pipeline: Pipeline, cluster: KafkaCluster, interval: Interval, context: Context
+        self,
+        pipeline: Pipeline,
+        cluster: KafkaCluster,
+        options: DrainOptions,
+        interval: Interval,
+        context: Context,
     ) -> dict[str, Any]:
         from kafka_drain.windows.backfill import run_backfill
         from kafka_drain.windows.backfill_plan import plan_backfill
@@ -138,8 +134,8 @@ class KafkaDrainOperator(SparkJobOperator):
             pipeline,
             cluster,
             interval,
-            force=is_true("force", self.force),
-            acknowledge_expired=listed(self.acknowledge_expired),
+            force=options.force,
+            acknowledged=options.acknowledged,
         )
         self.say_plan(plan.lines())
         if plan.nothing_to_do:

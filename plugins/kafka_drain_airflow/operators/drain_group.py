@@ -81,7 +81,7 @@ class KafkaDrainGroupOperator(SparkJobOperator):
                     run=context["run_id"],
                     registry_of=schema_registry,
                     find=self.find_application,
-                    check=lambda pipeline: refuse_lost(context, pipeline, False),
+                    check=lambda pipeline: refuse_lost(context, pipeline, is_meant=False),
                 ) as group,
             ):
                 self.say_plan(line for plan in group.plans.values() for line in plan.lines())

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from airflow.providers.common.compat.sdk import AirflowFailException
 
 from kafka_drain.config.drill import Drill
+from kafka_drain.drills.options import DrillOptions
 from kafka_drain.errors import DeliveryError
 from kafka_drain_airflow.connections import terminal_errors_fail
 from kafka_drain_airflow.evidence_connection import evidence_signer
@@ -35,15 +36,18 @@ class DrillOperator(SparkJobOperator):
     :param seed: seed of a random day; None for a random one, which the result names (templated)
     """
 
-    template_fields: Sequence[str] = (*SparkJobOperator.template_fields, "sample", "seed")
+    template_fields: Sequence[str] = (
+        *SparkJobOperator.template_fields,
+        *DrillOptions.model_fields,
+    )
     ui_color = "#e8daef"
 
     def __init__(
         self, *, sample: str | None = None, seed: int | str | None = None, **kwargs: Any
     ) -> None:
+        given = locals()
         super().__init__(**kwargs)
-        self.sample = sample
-        self.seed = seed
+        self.set_options(DrillOptions, given)
         self._engines: Engines | None = None
 
     def execute(self, context: Context) -> dict[str, Any]:  # type: ignore[override]
@@ -56,23 +60,21 @@ class DrillOperator(SparkJobOperator):
         """
         from kafka_drain.archive.archive import Archive
         from kafka_drain.clock import utc_now
-        from kafka_drain.config.checks import integer
         from kafka_drain.drills.drill import DrillRequest, run_drill
-        from kafka_drain.drills.sample import check_kind
         from kafka_drain.republish.engines.select import Engines
         from kafka_drain.spark.job import private_folder
 
         settings = self.pipeline.drill or Drill()
         with terminal_errors_fail(), archive_access(self.pipeline), private_folder() as folder:
+            options = self.options(DrillOptions)
             cluster = kafka_cluster(settings.kafka_conn_id or self.pipeline.kafka_conn_id)
             archive = Archive.at(self.pipeline.archive)
             self._engines = Engines(
                 str(archive.root), cluster, self.pipeline, folder, self.run_application
             )
-            is_seeded = self.seed not in (None, "")
             request = DrillRequest(
-                sample=check_kind(self.sample or settings.sample),
-                seed=int(integer(0)("seed", self.seed)) if is_seeded else None,
+                sample=options.sample or settings.sample,
+                seed=options.seed,
                 prefix=settings.prefix,
                 topic_config=settings.topic_config,
                 max_age_days=settings.max_age_days,

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from kafka_drain_airflow.connections import is_true, listed, spark_engine, terminal_errors_fail
+from kafka_drain.maintenance.erase_options import EraseOptions
+from kafka_drain_airflow.connections import spark_engine, terminal_errors_fail
 from kafka_drain_airflow.erase_connection import erased_names
 from kafka_drain_airflow.kafka_connection import kafka_cluster
 from kafka_drain_airflow.observability.archive_events import tell_replaced
@@ -50,7 +51,7 @@ class EraseOperator(ApplyOperator):
 
     template_fields: Sequence[str] = (
         *ApplyOperator.template_fields,
-        *("request", "by", "topics", "from_time", "to_time", "all_records", "for_ever"),
+        *EraseOptions.model_fields,
     )
     ui_color = "#f5c6c6"
 
@@ -66,14 +67,9 @@ class EraseOperator(ApplyOperator):
         for_ever: bool | str = False,
         **kwargs: Any,
     ) -> None:
+        given = locals()
         super().__init__(**kwargs)
-        self.request = request
-        self.by = by
-        self.topics = topics
-        self.from_time = from_time
-        self.to_time = to_time
-        self.all_records = all_records
-        self.for_ever = for_ever
+        self.set_options(EraseOptions, given)
 
     def execute(self, context: Context) -> dict[str, Any]:  # type: ignore[override]
         """Erase, and log the progress.
@@ -146,15 +142,11 @@ class EraseOperator(ApplyOperator):
     def _request(self) -> ErasureRequest | None:
         """Return what is asked for; None if nothing is: then the erasures in force go on."""
         from kafka_drain.errors import ConfigError
-        from kafka_drain.intervals import milliseconds, parse_time
         from kafka_drain.maintenance.erasure_request import ErasureRequest, refuse_names
 
-        request, by = (_text(each) for each in (self.request, self.by))
-        topics, bounds = listed(self.topics), [_text(self.from_time), _text(self.to_time)]
-        all_records = is_true("all_records", self.all_records)
-        for_ever = is_true("for_ever", self.for_ever)
-        if not request:
-            if by or topics or any(bounds) or all_records or for_ever:
+        options = self.options(EraseOptions)
+        if not options.request:
+            if options != EraseOptions():
                 raise ConfigError(
                     "give the request's id (request); without one, what was asked for before is "
                     "carried out, and nothing else may be set"
@@ -162,27 +154,11 @@ class EraseOperator(ApplyOperator):
             return None
         if self.pipeline.erase_conn_id is None:
             raise ConfigError("set the pipeline's erase_conn_id, which names what is erased")
-        keys, headers, who = erased_names(self.pipeline, request)
+        keys, headers, who = erased_names(self.pipeline, options.request)
         refuse_names(
-            all_records=all_records, has_keys=bool(keys), has_headers=bool(headers), where=who
+            all_records=options.all_records,
+            has_keys=bool(keys),
+            has_headers=bool(headers),
+            where=who,
         )
-        from_ms, to_ms = (
-            milliseconds(parse_time(name, text)) if text else None
-            for name, text in zip(("from_time", "to_time"), bounds, strict=True)
-        )
-        return ErasureRequest(
-            request=request,
-            by=by,
-            keys=keys,
-            headers=headers,
-            topics=frozenset(topics),
-            from_ms=from_ms,
-            to_ms=to_ms,
-            for_ever=for_ever,
-        )
-
-
-def _text(value: object) -> str:
-    # A template that finds nothing renders to the text None, unless the DAG renders natively.
-    text = str(value or "").strip()
-    return "" if text == "None" else text
+        return ErasureRequest.of(options, keys, headers)

@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Mapping, Sequence
-from typing import Any, ClassVar
+from typing import Any, ClassVar, TypeVar
 
 from airflow.providers.common.compat.sdk import BaseOperator
 
 from kafka_drain.config.checks import removed, unknown
+from kafka_drain.config.options import Options
 from kafka_drain.config.pipeline import Pipeline
 from kafka_drain.config.places import calling_line, named
 from kafka_drain.errors import ConfigError
-from kafka_drain_airflow.connections import terminal_errors_fail
-from kafka_drain_airflow.run_conf import check_conf
+from kafka_drain_airflow.connections import listed, terminal_errors_fail
+from kafka_drain_airflow.run_conf import Form, check_conf
+
+T = TypeVar("T", bound=Options)
 
 #: Arguments of Airflow's own Spark operators, and where their values belong here.
 BELONGS = {
@@ -112,8 +115,8 @@ class FormOperator(BaseOperator):
     In a user's own DAG it has none: there, a conf is the user's.
     """
 
-    #: The kind of the factory's DAG; None in a user's own.
-    form: str | None = None
+    #: The form of the factory's DAG; None in a user's own.
+    form: Form | None = None
 
     def pre_execute(self, context: Any) -> None:
         """Check the names in the run's conf.
@@ -154,3 +157,28 @@ class PipelineOperator(FormOperator):
         super().pre_execute(context)
         with terminal_errors_fail():
             self.pipeline = pipeline_of(self.pipeline)
+
+    def set_options(self, declaration: type[Options], given: Mapping[str, Any]) -> None:
+        """Keep the arguments that are a verb's options, until their templates are rendered."""
+        for name in declaration.model_fields:
+            setattr(self, name, given[name])
+
+    def options(self, declaration: type[T], **more: Any) -> T:
+        """Return a verb's options, without those that a form or a template left empty.
+
+        Args:
+            more: Options that aren't arguments.
+
+        Raises:
+            ConfigError: When one isn't acceptable, or two contradict each other.
+        """
+        given: dict[str, Any] = {}
+        for name, field in declaration.model_fields.items():
+            value = getattr(self, name)
+            value = listed(value) if field.default == () else value
+            # A template that finds nothing renders to the text None, unless the DAG renders
+            # natively.
+            is_nothing = value == "None" and field.default in (None, "")
+            if value not in (None, "", []) and not is_nothing:
+                given[name] = value
+        return declaration(**given, **more)

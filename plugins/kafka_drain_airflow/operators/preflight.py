@@ -6,9 +6,8 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from kafka_drain.config.pipeline import Pipeline
+from kafka_drain.drain.options import PreflightOptions
 from kafka_drain_airflow.connections import (
-    is_true,
-    listed,
     require_spark_connect,
     terminal_errors_fail,
 )
@@ -42,12 +41,7 @@ class PreflightOperator(PipelineOperator):
 
     template_fields: Sequence[str] = (
         *PipelineOperator.template_fields,
-        "acknowledge_expired",
-        "mode",
-        "window_start",
-        "window_end",
-        "force",
-        "new_archive",
+        *PreflightOptions.model_fields,
     )
     ui_color = "#e8f4f8"
 
@@ -63,13 +57,9 @@ class PreflightOperator(PipelineOperator):
         new_archive: bool | str = False,
         **kwargs: Any,
     ) -> None:
+        given = locals()
         super().__init__(pipeline=pipeline, **kwargs)
-        self.acknowledge_expired = acknowledge_expired
-        self.mode = mode
-        self.window_start = window_start
-        self.window_end = window_end
-        self.force = force
-        self.new_archive = new_archive
+        self.set_options(PreflightOptions, given)
 
     def execute(self, context: Context) -> dict[str, Any]:
         """Run the checks.
@@ -84,20 +74,20 @@ class PreflightOperator(PipelineOperator):
 
         plan: BackfillPlan | DrainPlan
         with terminal_errors_fail(), archive_access(self.pipeline):
-            interval = window_interval(context, self.mode, self.window_start, self.window_end)
+            options = self.options(PreflightOptions)
+            interval = window_interval(context, options)
             require_spark_connect(self.pipeline)
             cluster = kafka_cluster(self.pipeline.kafka_conn_id)
-            accepted = listed(self.acknowledge_expired)
             if interval is None:
-                refuse_lost(context, self.pipeline, self.new_archive)
-                plan = preflight(self.pipeline, cluster, acknowledge_expired=accepted)
+                refuse_lost(context, self.pipeline, is_meant=options.new_archive)
+                plan = preflight(self.pipeline, cluster, acknowledged=options.acknowledged)
             else:
                 plan = plan_backfill(
                     self.pipeline,
                     cluster,
                     interval,
-                    force=is_true("force", self.force),
-                    acknowledge_expired=accepted,
+                    force=options.force,
+                    acknowledged=options.acknowledged,
                 )
         for line in plan.lines():
             self.log.info("%s", line)

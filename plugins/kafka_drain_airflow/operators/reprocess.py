@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from kafka_drain_airflow.connections import is_true, listed, spark_engine, terminal_errors_fail
+from kafka_drain.windows.reprocess.options import ReprocessOptions
+from kafka_drain_airflow.connections import spark_engine, terminal_errors_fail
 from kafka_drain_airflow.kafka_connection import kafka_cluster
 from kafka_drain_airflow.observability.archive_events import tell_replaced
 from kafka_drain_airflow.operators.apply import ApplyOperator
@@ -44,7 +45,7 @@ class ReprocessOperator(ApplyOperator):
 
     template_fields: Sequence[str] = (
         *ApplyOperator.template_fields,
-        *("from_batch", "from_time", "from_offsets", "abandon"),
+        *ReprocessOptions.model_fields,
     )
     ui_color = "#fdebd0"
 
@@ -57,11 +58,9 @@ class ReprocessOperator(ApplyOperator):
         abandon: bool | str = False,
         **kwargs: Any,
     ) -> None:
+        given = locals()
         super().__init__(**kwargs)
-        self.from_batch = from_batch
-        self.from_time = from_time
-        self.from_offsets = from_offsets
-        self.abandon = abandon
+        self.set_options(ReprocessOptions, given)
 
     def execute(self, context: Context) -> dict[str, Any]:  # type: ignore[override]
         """Run the reprocess and log its progress.
@@ -80,14 +79,13 @@ class ReprocessOperator(ApplyOperator):
         from kafka_drain.windows.reprocess.state import newest_generation
 
         with terminal_errors_fail(), archive_access(self.pipeline), spark_engine(self.pipeline):
-            if is_true("abandon", self.abandon):
+            options = self.options(ReprocessOptions)
+            if options.abandon:
                 return self._abandon(context)
             if (plan_id := self.approved_plan()) is not None:
                 return self._approved(context, plan_id)
             cut = parse_cut(
-                self.from_batch,
-                self.from_time,
-                listed(self.from_offsets),
+                options,
                 newest_generation=lambda: newest_generation(Archive.at(self.pipeline.archive)),
             )
             cluster = kafka_cluster(self.pipeline.kafka_conn_id)
@@ -132,11 +130,8 @@ class ReprocessOperator(ApplyOperator):
 
     def _abandon(self, context: Context) -> dict[str, Any]:
         from kafka_drain.archive.archive import Archive
-        from kafka_drain.errors import ConfigError
         from kafka_drain.windows.reprocess.abandon import abandon_reprocess, plan_abandon
 
-        if self.from_batch or self.from_time or listed(self.from_offsets):
-            raise ConfigError("abandon ends the reprocess that was started; don't set a start")
         plan = plan_abandon(Archive.at(self.pipeline.archive))
         self.say_plan(plan.lines())
         if self.applies():

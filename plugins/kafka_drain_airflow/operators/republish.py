@@ -13,7 +13,7 @@ from airflow.providers.common.compat.sdk import AirflowFailException
 from kafka_drain.errors import TransientError
 from kafka_drain.output import say
 from kafka_drain.republish.planning.request import RepublishRequest
-from kafka_drain_airflow.connections import hash_key, listed, spark_engine, terminal_errors_fail
+from kafka_drain_airflow.connections import hash_key, spark_engine, terminal_errors_fail
 from kafka_drain_airflow.data_intervals import window_interval
 from kafka_drain_airflow.evidence_connection import evidence_signer
 from kafka_drain_airflow.kafka_connection import kafka_cluster
@@ -119,8 +119,7 @@ class RepublishToKafkaOperator(ApplyOperator):
     ) -> None:
         given = locals()
         super().__init__(**kwargs)
-        for name in RepublishRequest.model_fields:
-            setattr(self, name, given[name])
+        self.set_options(RepublishRequest, given)
         self._engines: Engines | None = None
         self._republish: Republish | None = None
 
@@ -210,17 +209,12 @@ class RepublishToKafkaOperator(ApplyOperator):
         return republish, None
 
     def _request(self, context: Context) -> RepublishRequest:
-        """Build the request from the given arguments, without those that a form left empty."""
-        asked: dict[str, Any] = {}
-        for name, field in RepublishRequest.model_fields.items():
-            given = getattr(self, name)
-            value = listed(given) if field.default == () else given
-            if value not in (None, "", []):
-                asked[name] = value
-        interval = None if asked.keys() & {"from_time", "to_time"} else window_interval(context)
-        if interval is not None:
-            asked |= {"from_time": interval.start, "to_time": interval.end}
-        return RepublishRequest(**asked)
+        """Return the request; in a backfill run that sets no times, of the run's interval."""
+        request = self.options(RepublishRequest)
+        interval = None if request.from_time or request.to_time else window_interval(context)
+        if interval is None:
+            return request
+        return self.options(RepublishRequest, from_time=interval.start, to_time=interval.end)
 
     def _run_name(self, context: Context, follow: bool) -> str:
         """Return the run's name, which is the same for every try of this task in this DAG run.

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from airflow.providers.common.compat.sdk import AirflowFailException, AirflowSkipException
 
 from kafka_drain.output import say
+from kafka_drain.schemas.restore_options import RestoreSchemasOptions
 from kafka_drain_airflow.connections import target_registry, terminal_errors_fail
 from kafka_drain_airflow.kafka_connection import kafka_cluster
 from kafka_drain_airflow.operators.apply import ApplyOperator
@@ -38,8 +39,7 @@ class RestoreSchemasOperator(ApplyOperator):
     template_fields: Sequence[str] = (
         *ApplyOperator.template_fields,
         "registry_conn_id",
-        "schema_map",
-        "ids",
+        *RestoreSchemasOptions.model_fields,
     )
     ui_color = "#fdebd0"
 
@@ -51,10 +51,10 @@ class RestoreSchemasOperator(ApplyOperator):
         ids: str | None = None,
         **kwargs: Any,
     ) -> None:
+        given = locals()
         super().__init__(**kwargs)
         self.registry_conn_id = registry_conn_id
-        self.schema_map = schema_map
-        self.ids = ids
+        self.set_options(RestoreSchemasOptions, given)
 
     def execute(self, context: Context) -> dict[str, Any]:  # type: ignore[override]
         """Make a plan; with apply, register what is missing and write the map.
@@ -65,16 +65,14 @@ class RestoreSchemasOperator(ApplyOperator):
         """
         from kafka_drain.archive.archive import Archive
         from kafka_drain.clock import utc_now
-        from kafka_drain.config.checks import one_of
         from kafka_drain.schemas.restore import Restore, rows_of
-        from kafka_drain.schemas.restore_order import IDS, NEW, RESTORED
 
         with terminal_errors_fail(), archive_access(self.pipeline):
             registry = target_registry(self.pipeline, self.registry_conn_id)
-            ids = one_of(*IDS)("ids", self.ids or NEW)
+            options = self.options(RestoreSchemasOptions)
             applies = self.applies()
             archive = Archive.at(self.pipeline.archive)
-            restore = Restore(archive, registry, self.schema_map or RESTORED, ids)
+            restore = Restore(archive, registry, options.schema_map, options.ids)
             plan = restore.plan()
             self.say_plan(
                 f"version {version} of {name}, id {id_}: {does}"

@@ -8,10 +8,10 @@ from logging import INFO, WARNING
 from typing import TYPE_CHECKING, Any
 
 from kafka_drain.config.pipeline import Pipeline
+from kafka_drain.drain.options import ValidateOptions
 from kafka_drain.user_code import held
 from kafka_drain_airflow.connections import (
     kept_registry,
-    listed,
     spark_engine,
     terminal_errors_fail,
 )
@@ -80,7 +80,8 @@ class ValidateManifestOperator(SparkJobOperator):
 
     template_fields: Sequence[str] = (
         *PipelineOperator.template_fields,
-        *("scope", "acknowledge_expired", "mode", "window_start", "window_end"),
+        "scope",
+        *ValidateOptions.model_fields,
     )
     ui_color = "#d5f5e3"
     operator_extra_links = (ReportLink(), *SparkJobOperator.operator_extra_links)
@@ -97,17 +98,15 @@ class ValidateManifestOperator(SparkJobOperator):
         window_end: str | None = None,
         **kwargs: Any,
     ) -> None:
+        given = locals()
         super().__init__(pipeline=pipeline, **kwargs)
         self.scope = scope
+        self.set_options(ValidateOptions, given)
         self.on_alert_callback: list[AlertCallback]
         if callable(on_alert_callback):
             self.on_alert_callback = [on_alert_callback]
         else:
             self.on_alert_callback = list(on_alert_callback)
-        self.acknowledge_expired = acknowledge_expired
-        self.mode = mode
-        self.window_start = window_start
-        self.window_end = window_end
 
     def execute(self, context: Context) -> dict[str, Any]:  # type: ignore[override]
         """Run the validation.
@@ -120,13 +119,16 @@ class ValidateManifestOperator(SparkJobOperator):
 
         with terminal_errors_fail(), archive_access(self.pipeline), spark_engine(self.pipeline):
             one_of(*SCOPES)("scope", self.scope)
-            interval = window_interval(context, self.mode, self.window_start, self.window_end)
+            options = self.options(ValidateOptions)
+            interval = window_interval(context, options)
             cluster = kafka_cluster(self.pipeline.kafka_conn_id)
             if interval is None:
-                return self._validate(cluster, context)
-            return self._validate_window(cluster, interval, context)
+                return self._validate(cluster, options, context)
+            return self._validate_window(cluster, options, interval, context)
 
-    def _validate(self, cluster: KafkaCluster, context: Context) -> dict[str, Any]:
+    def _validate(
+        self, cluster: KafkaCluster, options: ValidateOptions, context: Context
+    ) -> dict[str, Any]:
         from kafka_drain.archive.archive import Archive
         from kafka_drain.clock import utc_now
         from kafka_drain.errors import KafkaUnavailableError
@@ -144,7 +146,7 @@ class ValidateManifestOperator(SparkJobOperator):
         publication = begin_publication(archive, context.get("run_id"))
         how: dict[str, Any] = {
             "scope": "all" if self.scope == "all" else "open",
-            "acknowledge_expired": listed(self.acknowledge_expired),
+            "acknowledged": options.acknowledged,
             "run": context.get("run_id"),
             "read_many": read_by_spark(self.pipeline, self.run_application),
             "signer": signer,
@@ -258,7 +260,7 @@ class ValidateManifestOperator(SparkJobOperator):
                 self.log.exception("%r failed; undelivered alerts: %s", callback, alerts)
 
     def _validate_window(
-        self, cluster: KafkaCluster, interval: Interval, context: Context
+        self, cluster: KafkaCluster, options: ValidateOptions, interval: Interval, context: Context
     ) -> dict[str, Any]:
         from kafka_drain.events import (
             note_windows,
@@ -273,7 +275,7 @@ class ValidateManifestOperator(SparkJobOperator):
             self.pipeline,
             cluster,
             interval,
-            acknowledge_expired=listed(self.acknowledge_expired),
+            acknowledged=options.acknowledged,
         )
         refuse_incomplete(plan)
         for line in plan.lines():

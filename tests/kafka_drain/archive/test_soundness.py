@@ -25,6 +25,7 @@ from kafka_drain.archive.receipts import parse_receipt
 from kafka_drain.archive.soundness import check_sealed_state, recreate_journal
 from kafka_drain.archive.window import Window
 from kafka_drain.cli.main import main as run_command
+from kafka_drain.config.offset_ranges import parse_ranges
 from kafka_drain.config.pipeline import Pipeline
 from kafka_drain.drain.preflight import preflight
 from kafka_drain.errors import (
@@ -488,7 +489,7 @@ def test_hole_expired_accepted(accepted: str, tmp_path: Path) -> None:
     cluster.logs[P0] = Log(first=END + 5, end=1000)
     less = [f"flights:0:{END}-{END + 4}", f"flights:1:{END}-{END + 5}"]
 
-    for how in ({}, {"acknowledge_expired": less}):
+    for how in ({}, {"acknowledged": parse_ranges("accepted", less)}):
         for _ in range(2):
             report = validate_archive(archive, cluster, **how)  # type: ignore[arg-type]
             found = {finding.reason for finding in errors(report.findings)}
@@ -496,7 +497,7 @@ def test_hole_expired_accepted(accepted: str, tmp_path: Path) -> None:
             assert report.receipts_written == 0
             assert plan_repair(archive, report).nothing_to_do
 
-    report = validate_archive(archive, cluster, acknowledge_expired=[accepted])
+    report = validate_archive(archive, cluster, acknowledged=parse_ranges("accepted", [accepted]))
     assert (errors(report.findings), report.receipts_written) == ([], 1)
     report = validate_archive(archive, cluster)
     assert (report.findings, report.receipts_written) == ([], 0)
@@ -530,7 +531,7 @@ def test_hole_of_lost_not_accepted(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     archive = open_too_late(tmp_path / "archive")
 
     for _ in range(2):
-        how = {"acknowledge_expired": [f"flights:0:{END}-{END + 5}"]}
+        how = {"acknowledged": parse_ranges("accepted", [f"flights:0:{END}-{END + 5}"])}
         report = validate_archive(archive, golden_cluster(), **how)  # type: ignore[arg-type]
         assert Reason.SEGMENT_HOLE in {finding.reason for finding in report.findings}
     assert hole_of(archive) == [(G2, BETWEEN)]

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kafka_drain.config.offset_ranges import parse_acknowledgements, range_name
+from kafka_drain.config.offset_ranges import parse_ranges, range_name
 from kafka_drain.errors import ConfigError
 from kafka_drain.offsets import OffsetRange, TopicPartition
 from tests.kafka_drain.drained import offsets_in
@@ -27,11 +27,11 @@ ranges = st.tuples(
 
 
 @given(st.lists(ranges, max_size=6))
-def test_parse_acknowledgements_round_trip(
+def test_parse_ranges_round_trip(
     accepted: list[tuple[TopicPartition, OffsetRange]],
 ) -> None:
     """What a finding names is understood, whatever the topic; overlapping ranges are one."""
-    parsed = parse_acknowledgements(range_name(tp, r) for tp, r in accepted)
+    parsed = parse_ranges("acknowledge_expired", (range_name(tp, r) for tp, r in accepted))
 
     assert set(parsed) == {tp for tp, _ in accepted}
     for tp, found in parsed.items():
@@ -47,23 +47,23 @@ def test_parse_acknowledgements_round_trip(
         "t:0:[5, 9)",
     ],
 )
-def test_parse_acknowledgements_refused(text: str) -> None:
+def test_parse_ranges_refused(text: str) -> None:
     """Another form, or a range without an offset, is refused with what is accepted."""
     with pytest.raises(ConfigError, match=r"accepted: topic:partition:start-end"):
-        parse_acknowledgements(["t:0:1-2", text])
+        parse_ranges("acknowledge_expired", ["t:0:1-2", text])
 
 
-def test_parse_acknowledgements_message() -> None:
+def test_parse_ranges_message() -> None:
     """The option and what was given are named."""
     with pytest.raises(ConfigError) as raised:
-        parse_acknowledgements(["t:0:9"])
+        parse_ranges("acknowledge_expired", ["t:0:9"])
 
     assert str(raised.value) == (
         "acknowledge_expired = 't:0:9' is not acceptable; accepted: topic:partition:start-end, "
-        "as the finding names it; the end is exclusive"
+        "such as flights:0:100-200; the end is exclusive"
     )
 
 
-def test_parse_acknowledgements_none() -> None:
+def test_parse_ranges_none() -> None:
     """Nothing is accepted unless it is named."""
-    assert parse_acknowledgements([]) == {}
+    assert parse_ranges("acknowledge_expired", []) == {}

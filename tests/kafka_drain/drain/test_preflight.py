@@ -15,6 +15,7 @@ from kafka_drain.archive.archive import Archive
 from kafka_drain.archive.generation import Generation
 from kafka_drain.archive.receipts import KafkaBounds
 from kafka_drain.archive.watermarks import observe, write_observations
+from kafka_drain.config.offset_ranges import parse_ranges
 from kafka_drain.config.pipeline import Pipeline
 from kafka_drain.drain.preflight import preflight
 from kafka_drain.errors import (
@@ -761,8 +762,14 @@ def test_preflight_acknowledged(folder: Path) -> None:
     cluster = cluster_of(first=25, end=30)
 
     with pytest.raises(DataLossError, match=r"--acknowledge-expired a:0:20-25"):
-        preflight(pipeline_to(folder), cluster, acknowledge_expired=["a:0:20-24"])
-    plan = preflight(pipeline_to(folder), cluster, acknowledge_expired=["a:0:20-24", "a:0:24-25"])
+        preflight(
+            pipeline_to(folder), cluster, acknowledged=parse_ranges("accepted", ["a:0:20-24"])
+        )
+    plan = preflight(
+        pipeline_to(folder),
+        cluster,
+        acknowledged=parse_ranges("accepted", ["a:0:20-24", "a:0:24-25"]),
+    )
 
     assert plan.skips_expired
     assert "acknowledged" in plan.warnings[0]

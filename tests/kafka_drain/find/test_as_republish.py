@@ -6,13 +6,12 @@ from typing import Any
 
 import pytest
 
-from kafka_drain.config.pipeline import Pipeline
 from kafka_drain.find.as_republish import as_republish
 from kafka_drain.find.criteria import Criteria
 from kafka_drain.find.plan import Position
 from kafka_drain.find.search import Match
 from kafka_drain.republish.planning.request import RepublishRequest
-from kafka_drain_airflow.forms.republish import republish_params
+from kafka_drain_airflow.forms import params_of
 
 
 def match(topic: str, partition: int, offset: int, *, is_sealed: bool = True) -> Match:
@@ -97,7 +96,7 @@ def test_as_republish_accepted(is_all: bool) -> None:
     """The form of a republish, and its request, accept each field."""
     given = {**TIMES, "topics": ["a"], "partitions": ["0"], "offset": "1-9"}
     selected = as_republish(Criteria.of(**given), FOUND, is_all=is_all)
-    params = republish_params(Pipeline(name="p", topics=["a"], archive="/a"))
+    params = params_of("republish")
 
     assert selected.all is not None
     for name, value in selected.all.items():

@@ -18,7 +18,8 @@ from kafka_drain.archive.archive import Archive
 from kafka_drain.archive.history import History
 from kafka_drain.archive.segment_overlaps import Hole
 from kafka_drain.cli.main import parser
-from kafka_drain.config.offset_ranges import parse_acknowledgements
+from kafka_drain.cli.options import options_from
+from kafka_drain.drain.options import ValidateOptions
 from kafka_drain.findings import Finding, Reason
 from kafka_drain.gaps import Gap, GapReason
 from kafka_drain.offsets import OffsetRange, TopicPartition
@@ -34,6 +35,7 @@ from kafka_drain.pages.restores import ArchiveRestores, Restore, restores_page
 from kafka_drain.proof.fingerprints import note_name
 from kafka_drain.proof.report import Report
 from kafka_drain.proof.sealed_files import unknown_contents
+from kafka_drain.windows.reprocess.options import ReprocessOptions
 from kafka_drain.windows.reprocess.plan import parse_cut
 from tests.tables import each_of
 
@@ -95,9 +97,9 @@ def run_of(command: list[str], reach: Reach) -> Any:
         return None
     options = whole_parser().parse_args(command[1:])
     # As the command does at its start.
-    parse_acknowledgements(getattr(options, "acknowledge_expired", ()))
+    options_from(options, ValidateOptions)
     if command[1] == "reprocess":
-        assert parse_cut(options.from_batch, None, (), newest_generation=lambda: 1)
+        assert parse_cut(options_from(options, ReprocessOptions), newest_generation=lambda: 1)
     named = options.archive if hasattr(options, "archive") else None
     assert named == reach.archive, command
     if command[1] in ("repair", "roll", "reprocess", "validate"):

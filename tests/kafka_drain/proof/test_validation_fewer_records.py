@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from kafka_drain.archive.archive import Archive
+from kafka_drain.config.offset_ranges import parse_ranges
 from kafka_drain.findings import errors, summary
 from kafka_drain.gaps import Gap, GapReason
 from kafka_drain.offsets import OffsetRange, TopicPartition
@@ -86,6 +87,8 @@ def test_validate_fewer_by_what_expired(archive: Archive, missing: int, is_accep
     cluster.topic_ids = dict.fromkeys(cluster.topic_ids, "made-again")
 
     for _ in range(2):
-        report = validate_archive(archive, cluster, acknowledge_expired=[f"{P0.topic}:0:50-54"])
+        report = validate_archive(
+            archive, cluster, acknowledged=parse_ranges("accepted", [f"{P0.topic}:0:50-54"])
+        )
         fewer = summary(errors(report.findings)).get("content_changed", 0)
         assert fewer == (0 if is_accepted else 1)

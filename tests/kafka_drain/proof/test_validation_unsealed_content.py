@@ -11,6 +11,7 @@ import pytest
 
 from kafka_drain.archive.archive import Archive
 from kafka_drain.archive.generation import Generation
+from kafka_drain.config.offset_ranges import parse_ranges
 from kafka_drain.findings import errors, summary
 from kafka_drain.gaps import Gap, GapReason
 from kafka_drain.offsets import OffsetRange, TopicPartition
@@ -298,7 +299,7 @@ def test_validate_fewer_beside_expired(
     note_batch(generation, 14, both, END, NEXT, skipped={P0: gone, P1: gone})
     rewrite(both[0], rows(P0, END + 6), generation)
 
-    check_twice(archive, {"content_changed": 1}, acknowledge_expired=expired)
+    check_twice(archive, {"content_changed": 1}, acknowledged=parse_ranges("accepted", expired))
 
 
 def test_validate_fewer_by_what_expired_since(
@@ -309,7 +310,9 @@ def test_validate_fewer_by_what_expired_since(
     note_batch(generation, 14, both, END, NEXT)
     rewrite(both[0], rows(P0, END + 4), generation)
 
-    report = validate_archive(archive, golden_cluster(), acknowledge_expired=expired)
+    report = validate_archive(
+        archive, golden_cluster(), acknowledged=parse_ranges("accepted", expired)
+    )
 
     assert (errors(report.findings), report.receipts_written) == ([], 1)
     [found] = [f for f in report.findings if str(f.reason) == "content_unknown"]
@@ -343,7 +346,7 @@ def test_validate_fewer_beside_expired_partition(
         return [Gap(tp, r, reasons[tp]) for tp, ranges in asked.items() for r in ranges]
 
     monkeypatch.setattr(gap_explanation, "classify_gaps", classify)
-    accepted = {"acknowledge_expired": [f"flights:0:{END}-{END + 5}"]}
+    accepted = {"acknowledged": parse_ranges("accepted", [f"flights:0:{END}-{END + 5}"])}
 
     if lost:
         check_twice(archive, {"content_changed": 1}, **accepted)

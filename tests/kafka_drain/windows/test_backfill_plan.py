@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from kafka_drain.archive.window import range_rows
+from kafka_drain.config.offset_ranges import parse_ranges
 from kafka_drain.config.pipeline import Pipeline
 from kafka_drain.errors import ArchiveError, DataLossError, TopicError
 from kafka_drain.intervals import Interval, milliseconds
@@ -169,14 +170,14 @@ def test_plan_backfill_expired(
     backfilled.first = first
     if lost:
         with pytest.raises(DataLossError) as raised:
-            backfilled.plan(acknowledge_expired=accepts)
+            backfilled.plan(acknowledged=parse_ranges("accepted", accepts))
         assert str(raised.value).startswith(
             f"{HOUR}: Kafka no longer holds {lost}, no file contains them, and they may "
             "belong to this interval"
         )
         return
 
-    plan = backfilled.plan(acknowledge_expired=accepts)
+    plan = backfilled.plan(acknowledged=parse_ranges("accepted", accepts))
 
     assert plan.acknowledged == accepted
     assert plan.ranges == {P0: [R(max(60, first), 120)]}
@@ -208,7 +209,7 @@ def test_plan_backfill_expired_offsets_counted(
     if held:
         backfilled.window(held.start, held.end, held.start)
 
-    plan = backfilled.plan(acknowledge_expired=["t:0:0-70"])
+    plan = backfilled.plan(acknowledged=parse_ranges("accepted", ["t:0:0-70"]))
 
     assert plan.expired == expired
     said = "\n".join(plan.lines())
@@ -271,7 +272,7 @@ def test_plan_backfill_frozen(
     if lost:
         with pytest.raises(DataLossError, match=f"no longer holds {lost}, no file"):
             backfilled.plan()
-        assert backfilled.plan(acknowledge_expired=[lost]).acknowledged == [lost]
+        assert backfilled.plan(acknowledged=parse_ranges("accepted", [lost])).acknowledged == [lost]
     else:
         assert backfilled.plan().ranges == {P0: left}
 

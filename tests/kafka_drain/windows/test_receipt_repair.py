@@ -17,6 +17,7 @@ from kafka_drain.archive.receipts import parse_receipt
 from kafka_drain.archive.soundness import recreate_journal
 from kafka_drain.archive.window import Window
 from kafka_drain.cli.main import main
+from kafka_drain.config.offset_ranges import parse_ranges
 from kafka_drain.config.pipeline import Pipeline
 from kafka_drain.drain.preflight import preflight
 from kafka_drain.errors import ArchiveError, CheckpointError
@@ -419,7 +420,7 @@ def test_roll_beside_damaged_receipt(where: str, copy: Path) -> None:
 
     # Of a window that it voids, this Kafka no longer has the records.
     gone = [f"flights:{partition}:900-910" for partition in (0, 1)]
-    plan = plan_roll(archive, golden_cluster(), replace_changed=gone)
+    plan = plan_roll(archive, golden_cluster(), replaceable=parse_ranges("accepted", gone))
     assert plan.reason.startswith("archive was moved")
 
 

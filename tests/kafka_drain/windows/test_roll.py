@@ -15,6 +15,7 @@ from kafka_drain.archive.files import archive_files
 from kafka_drain.archive.generation import Generation
 from kafka_drain.archive.snapshot import Snapshot
 from kafka_drain.cli.main import main
+from kafka_drain.config.offset_ranges import parse_ranges
 from kafka_drain.config.pipeline import Pipeline
 from kafka_drain.data_files.reader import read_offsets
 from kafka_drain.drain.preflight import DrainPlan, preflight
@@ -313,7 +314,9 @@ def test_roll_voids_other_records(archive: Archive, how: str) -> None:
         run_roll(archive, cluster, may_discard=True, run="test")
 
     assert archive.snapshot().windows[0].receipt == before
-    assert plan_roll(archive, cluster, replace_changed=[where]).voided == ["repair_1"]
+    assert plan_roll(archive, cluster, replaceable=parse_ranges("accepted", [where])).voided == [
+        "repair_1"
+    ]
 
 
 @dataclass(frozen=True, kw_only=True)

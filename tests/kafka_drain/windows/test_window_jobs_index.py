@@ -36,6 +36,7 @@ from kafka_drain.archive.receipts import Receipt
 from kafka_drain.archive.soundness import check_sealed_state
 from kafka_drain.archive.summary_files import write_missing_summaries
 from kafka_drain.archive.window import Window
+from kafka_drain.config.offset_ranges import parse_ranges
 from kafka_drain.config.pipeline import Pipeline
 from kafka_drain.errors import KafkaDrainError, ManifestInvalidError
 from kafka_drain.intervals import Interval, TimeRange
@@ -206,7 +207,8 @@ def test_plan_backfill_same(template: Archive, data: st.DataObject) -> None:
     first = data.draw(st.sampled_from([0, 0, 0, 15, 20, 25, 70, 75, 100, 175, 200, 230]))
     options = {"force": data.draw(st.integers(0, 5)) == 0}
     if data.draw(st.booleans()):
-        options["acknowledge_expired"] = [f"{TOPIC}:{n}:0-{max(first, 1)}" for n in (0, 1)]
+        expired = [f"{TOPIC}:{n}:0-{max(first, 1)}" for n in (0, 1)]
+        options["acknowledged"] = parse_ranges("accepted", expired)
 
     plan = same(lambda: plan_backfill(pipeline(template), Kafka(first), asked, **options))
 
@@ -490,7 +492,11 @@ def test_plan_roll_voided(archive: Archive) -> None:
 
     # Its file can't be compared with Kafka's records.
     accepted = [f"{TOPIC}:0:{start}-{start + 5}"]
-    plan = same(lambda: plan_roll(archive, cluster, replace_changed=accepted).to_dict())
+    plan = same(
+        lambda: plan_roll(
+            archive, cluster, replaceable=parse_ranges("accepted", accepted)
+        ).to_dict()
+    )
 
     assert plan["voided"] == ["repair_1"]
 

@@ -56,8 +56,8 @@ def test_refuse_lost(pipeline: Pipeline) -> None:
     context = {"inlet_events": accessors([SimpleNamespace(timestamp=AT)])}
 
     with pytest.raises(ArchiveError, match=r"known holds no archive, .* last at 2026-01-31"):
-        refuse_lost(context, pipeline, False)
-    refuse_lost(context, pipeline, "True")
-    refuse_lost({}, pipeline, False)
+        refuse_lost(context, pipeline, is_meant=False)
+    refuse_lost(context, pipeline, is_meant=True)
+    refuse_lost({}, pipeline, is_meant=False)
     Archive.at(pipeline.archive).create(pipeline="t", cluster_id="c", topic_ids={}, source={})
-    refuse_lost(context, pipeline, False)
+    refuse_lost(context, pipeline, is_meant=False)

@@ -83,7 +83,7 @@ def test_request(
         ("k", {"for_ever": True}, "give the request's id"),
         ("k", {"to_time": "2026-01-01T00:00:00Z"}, "give the request's id"),
         ("k", {**ASKED, "from_time": "soon"}, "from_time"),
-        ("k", {**ASKED, "all_records": "perhaps"}, "accepted: true, false"),
+        ("k", {**ASKED, "all_records": "perhaps"}, "accepted: true or false"),
         (
             "k",
             {**ASKED, "pipeline": PIPELINE.model_copy(update={"erase_conn_id": None})},

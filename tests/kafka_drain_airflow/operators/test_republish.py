@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import ast
-from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -11,25 +9,7 @@ import pytest
 from airflow.providers.common.compat.sdk import DAG
 
 from kafka_drain.config.pipeline import Pipeline
-from kafka_drain.republish.planning.request import RepublishRequest
 from kafka_drain_airflow import RepublishToKafkaOperator
-
-OPERATOR = Path(__file__).parents[3] / "plugins/kafka_drain_airflow/operators/republish.py"
-
-
-def test_arguments_are_the_options() -> None:
-    """The signature, which Airflow and editors read, lists all options in order."""
-    [init] = (
-        node
-        for node in ast.walk(ast.parse(OPERATOR.read_text()))
-        if isinstance(node, ast.FunctionDef) and node.name == "__init__"
-    )
-
-    names = [argument.arg for argument in init.args.kwonlyargs]
-    assert names == [*RepublishRequest.model_fields]
-    # Arguments that aren't given have the request's default.
-    defaults = {ast.unparse(default) for default in init.args.kw_defaults if default}
-    assert defaults == {"None"}
 
 
 @pytest.mark.parametrize(

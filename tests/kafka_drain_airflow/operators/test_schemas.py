@@ -84,7 +84,7 @@ def test_restore_schemas_operator_connection(
     [
         ({"target_registry_conn_id": None}, {}, "set the pipeline's target_registry_conn_id"),
         ({"target_registry_conn_id": "nowhere"}, {}, "there is no Airflow connection 'nowhere'"),
-        ({}, {"ids": "some"}, "accepted: new, keep"),
+        ({}, {"ids": "some"}, "ids = 'some': Input should be 'new' or 'keep'"),
         ({}, {"schema_map": "../map"}, "can't be named"),
         ({"archive": "/nowhere"}, {}, "/nowhere keeps no schemas"),
     ],

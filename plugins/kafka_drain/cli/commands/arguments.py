@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from types import MappingProxyType
@@ -131,35 +131,6 @@ def add_job(parser: argparse.ArgumentParser) -> None:
     add_spark(parser)
 
 
-def add_format(parser: argparse.ArgumentParser, *, otherwise: Sequence[str]) -> None:
-    """Add how files are written.
-
-    Args:
-        parser: The command's parser.
-        otherwise: Format and partition columns if they aren't given, for display.
-    """
-    file_format, columns = otherwise
-    parser.add_argument(
-        "--format", help=f"format of new files: parquet, avro, json or orc ({file_format})"
-    )
-    parser.add_argument("--compression", help="default: zstd, or gzip for JSON")
-    parser.add_argument(
-        "--partition-by", nargs="*", metavar="COLUMN", help=f"topic, date, hour ({columns})"
-    )
-
-
-def add_source_option(parser: argparse.ArgumentParser) -> None:
-    """Add options for reading from Kafka."""
-    parser.add_argument(
-        "--source-option",
-        dest="source_options",
-        metavar="NAME=VALUE",
-        action="append",
-        default=[],
-        help="option of Spark's Kafka source; can be repeated",
-    )
-
-
 def add_deep(parser: argparse.ArgumentParser) -> None:
     """Add the flag that reads all bytes."""
     parser.add_argument("--deep", action="store_true", help="read all bytes of sealed files")
@@ -186,30 +157,6 @@ def add_evidence(parser: argparse.ArgumentParser, *, witness: bool = False) -> N
             default=[],
             help="public key that signed earlier lines of the witness; can be repeated",
         )
-
-
-def add_acknowledgement(parser: argparse.ArgumentParser) -> None:
-    """Add the expired offsets that are accepted."""
-    parser.add_argument(
-        "--acknowledge-expired",
-        metavar="TOPIC:PARTITION:START-END",
-        action="append",
-        default=[],
-        help="accept that these offsets expired before they were drained, or are unexplained; can "
-        "be repeated",
-    )
-
-
-def add_replace_changed(parser: argparse.ArgumentParser) -> None:
-    """Add the offsets whose archived records may be replaced by other ones."""
-    parser.add_argument(
-        "--replace-changed",
-        metavar="TOPIC:PARTITION:START-END",
-        action="append",
-        default=[],
-        help="accept that the archived records at these offsets are replaced by Kafka's, although "
-        "they are others or can't be compared; can be repeated",
-    )
 
 
 def add_apply(
@@ -326,17 +273,6 @@ def json_file(path: str) -> dict[str, Any]:
     if not isinstance(document, dict):
         raise ConfigError(f"{path} contains no JSON object")
     return document
-
-
-def pairs(option: str, texts: Sequence[str]) -> dict[str, str]:
-    """Parse the values of an option that takes NAME=VALUE."""
-    parsed = {}
-    for pair in texts:
-        name, found, value = pair.partition("=")
-        if not found:
-            raise ConfigError(f"{option} {pair!r} is not acceptable; accepted: NAME=VALUE")
-        parsed[name] = value
-    return parsed
 
 
 def signer_from(options: argparse.Namespace) -> Signer | None:

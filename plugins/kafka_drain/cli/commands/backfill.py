@@ -6,19 +6,20 @@ import argparse
 from typing import Any
 
 from kafka_drain.cli.commands.arguments import (
-    add_acknowledgement,
     add_apply,
     add_job,
-    add_replace_changed,
-    add_source_option,
     cluster_from,
 )
-from kafka_drain.cli.commands.pipeline_arguments import pipeline_from
+from kafka_drain.cli.commands.pipeline_arguments import add_keys, pipeline_from
 from kafka_drain.cli.commands.plan_answer import answer_plan
 from kafka_drain.cli.foreground import runner_of
+from kafka_drain.cli.options import add_options, options_from
+from kafka_drain.config.offset_ranges import ACKNOWLEDGE
+from kafka_drain.drain.options import DrainOptions
 from kafka_drain.intervals import Interval
 from kafka_drain.windows.backfill import run_backfill
 from kafka_drain.windows.backfill_plan import plan_backfill
+from kafka_drain.windows.options import ReplaceOptions
 
 
 def run(options: argparse.Namespace) -> int:
@@ -26,22 +27,26 @@ def run(options: argparse.Namespace) -> int:
 
     With --force it replaces archived files, and then requires --apply.
     """
+    asked = options_from(options, DrainOptions)
+    replaceable = options_from(options, ReplaceOptions).replaceable
+    assert asked.window_start is not None
+    assert asked.window_end is not None
     pipeline, cluster = pipeline_from(options), cluster_from(options)
     plan = plan_backfill(
         pipeline,
         cluster,
-        Interval.parse((options.start, options.end)),
-        force=options.force,
-        acknowledge_expired=options.acknowledge_expired,
+        Interval(asked.window_start, asked.window_end),
+        force=asked.force,
+        acknowledged=asked.acknowledged,
     )
-    options.needs_apply = options.force
+    options.needs_apply = asked.force
 
     def carry_out() -> dict[str, Any]:
         if plan.nothing_to_do:
             return {}
         runner = runner_of(options)
         return run_backfill(
-            plan, pipeline, cluster, runner, run="terminal", replace_changed=options.replace_changed
+            plan, pipeline, cluster, runner, run="terminal", replaceable=replaceable
         )
 
     return answer_plan(options, plan, carry_out)
@@ -50,23 +55,9 @@ def run(options: argparse.Namespace) -> int:
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the command's arguments."""
     add_job(parser)
-    for name, what in (
-        ("start", "start of the interval"),
-        ("end", "end of the interval, exclusive"),
-    ):
-        parser.add_argument(
-            f"--{name}",
-            required=True,
-            metavar="TIME",
-            help=f"{what}, such as 2026-01-31T13:00Z (UTC if no time zone is given)",
-        )
-    parser.add_argument(
-        "--force",
-        action="store_true",
-        help="drain the interval's own window again and replace it; requires --apply; refused if "
-        "Kafka no longer holds all of it",
-    )
-    add_source_option(parser)
-    add_acknowledgement(parser)
-    add_replace_changed(parser)
+    times = ("window_start", "window_end")
+    more = ("force", ACKNOWLEDGE)
+    add_options(parser, DrainOptions, *times, *more, required=times)
+    add_keys(parser, "source_options")
+    add_options(parser, ReplaceOptions)
     add_apply(parser, "carry out --force, which replaces files; not needed without --force")

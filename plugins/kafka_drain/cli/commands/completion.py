@@ -17,7 +17,6 @@ SHELLS = ("bash", "zsh", "fish")
 
 #: Completions for options whose values are checked elsewhere, with the whole pipeline.
 WORDS: dict[str, Sequence[str]] = {
-    "format": list(COMPRESSIONS),
     "compression": sorted({name for names in COMPRESSIONS.values() for name in names}),
     "log_level": LOG_LEVELS,
     "partition_by": list(PARTITION_COLUMNS),

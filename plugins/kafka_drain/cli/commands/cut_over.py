@@ -24,6 +24,7 @@ from kafka_drain.cli.commands.plan_answer import acts, say_dry_run
 from kafka_drain.cli.console import answer, new_table, print_table
 from kafka_drain.cli.exit_codes import OK
 from kafka_drain.cli.foreground import runner_of
+from kafka_drain.cli.options import add_options, options_from
 from kafka_drain.clock import utc_now
 from kafka_drain.config.cut_over import MAX_LAG, QUIET_SECONDS, RUN_NAME
 from kafka_drain.config.cut_over import CutOver as Settings
@@ -35,6 +36,10 @@ from kafka_drain.republish.engines.select import Engines
 from kafka_drain.spark.job import private_folder
 
 _NAMES = [step.value.replace("_", "-") for step in STEPS]
+
+
+#: Keys of a pipeline's `cut_over` that are flags.
+SETTINGS = ("run_name", "groups", "max_lag", "quiet_seconds")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -52,37 +57,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         action="store_true",
         help="restore the groups' offsets in the target, and say what stays there",
     )
-    parser.add_argument(
-        *("--run-name", "--run"),
-        metavar="NAME",
-        default=RUN_NAME,
-        help="name of the cut-over and of its mirror (%(default)s)",
-    )
-    parser.add_argument(
-        "--group",
-        metavar="GROUP",
-        action="append",
-        default=[],
-        help="consumer group that moves (all that have offsets); can be repeated",
-    )
+    counts = {"run_name": RUN_NAME, "max_lag": f"{MAX_LAG}", "quiet_seconds": f"{QUIET_SECONDS:g}"}
+    add_options(parser, Settings, *SETTINGS, otherwise=counts)
     parser.add_argument(
         "--mirror-options",
         metavar="FILE",
         help="JSON file with options of the republish, such as placement",
-    )
-    parser.add_argument(
-        "--max-lag",
-        metavar="N",
-        default=MAX_LAG,
-        type=int,
-        help="offsets that the target may lack when the producers are turned off (%(default)s)",
-    )
-    parser.add_argument(
-        "--quiet-seconds",
-        metavar="N",
-        default=QUIET_SECONDS,
-        type=float,
-        help="how long the source's ends must stay the same (%(default)g)",
     )
     add_evidence(parser)
     add_apply(parser, "take the step; without it, only the checklist is shown")
@@ -107,7 +87,7 @@ def run(options: argparse.Namespace) -> int:
     states = checklist([(d.step, d.verdict == "passed") for d in history])
     rows = [(each.value, state.value, _saw(each, history)) for each, state in states.items()]
     document = {
-        "run_name": options.run_name,
+        "run_name": cut_over.request.run_name,
         "steps": {name: {"state": state, "saw": saw} for name, state, saw in rows},
         "taken": None if taken is None else taken.content(),
     }
@@ -118,17 +98,13 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _cut_over(options: argparse.Namespace, archive: Archive) -> CutOver:
-    try:
-        settings = Settings(
-            kafka_conn_id="terminal",
-            run_name=options.run_name,
-            mirror=json_file(options.mirror_options) if options.mirror_options else {},
-            groups=options.group,
-            max_lag=options.max_lag,
-            quiet_seconds=options.quiet_seconds,
-        )
-    except ValueError as error:
-        raise ConfigError(f"--run-name, --max-lag or --quiet-seconds: {error}") from error
+    settings = options_from(
+        options,
+        Settings,
+        *SETTINGS,
+        kafka_conn_id="terminal",
+        mirror=json_file(options.mirror_options) if options.mirror_options else {},
+    )
     return CutOver(
         archive,
         pipeline_from(options),

@@ -5,73 +5,47 @@ from __future__ import annotations
 import argparse
 
 from kafka_drain.cli.commands.arguments import (
-    add_acknowledgement,
     add_dry_run,
-    add_format,
     add_job,
-    add_source_option,
     cluster_from,
     registry_from,
 )
-from kafka_drain.cli.commands.pipeline_arguments import pipeline_from
+from kafka_drain.cli.commands.pipeline_arguments import add_keys, pipeline_from
 from kafka_drain.cli.commands.plan_answer import acts, answer_fields
 from kafka_drain.cli.console import say_lines
 from kafka_drain.cli.foreground import runner_of
+from kafka_drain.cli.options import add_options, options_from
+from kafka_drain.config.offset_ranges import ACKNOWLEDGE
 from kafka_drain.drain.drain import run_drain
+from kafka_drain.drain.options import DrainOptions
 from kafka_drain.drain.preflight import preflight
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the command's arguments."""
     add_job(parser)
-    parser.add_argument(
-        "--topic", action="append", default=[], help="topic to drain; can be repeated"
-    )
-    parser.add_argument("--topic-pattern", metavar="REGEX", help="drain the topics that match")
-    add_acknowledgement(parser)
+    add_keys(parser, "topics", "topic_pattern")
+    add_options(parser, DrainOptions, ACKNOWLEDGE, "log_level")
     parser.add_argument("--pipeline", metavar="FILE", help="JSON file with pipeline keys")
     parser.add_argument(
         "--registry-config",
         metavar="FILE",
         help="JSON file with the Schema Registry's URL and credentials",
     )
-    parser.add_argument(
-        "--log-level",
-        metavar="LEVEL",
-        help="level of Spark's Kafka and sink classes, such as DEBUG",
-    )
-    parser.add_argument(
-        "--immutable-days",
-        type=int,
-        metavar="DAYS",
-        help="have the object store refuse to delete what is sealed, for this long",
-    )
-    parser.add_argument(
-        "--immutable-mode",
-        choices=("governance", "compliance"),
-        help="whether somebody may end such a lock early, or nobody (governance)",
-    )
-    add_format(parser, otherwise=("parquet", "topic date"))
-    add_source_option(parser)
-    parser.add_argument(
-        "--sink-option",
-        dest="sink_options",
-        metavar="NAME=VALUE",
-        action="append",
-        default=[],
-        help="option of Spark's file sink; can be repeated",
-    )
+    add_keys(parser, "immutable_days", "immutable_mode", "format", "compression", "partition_by")
+    add_keys(parser, "source_options", "sink_options")
     add_dry_run(parser)
 
 
 def run(options: argparse.Namespace) -> int:
     """Drain what Kafka holds now."""
     pipeline = pipeline_from(options)
-    if options.log_level:
-        pipeline = pipeline.with_log_level(options.log_level)
+    asked = options_from(options, DrainOptions)
+    if asked.log_level:
+        pipeline = pipeline.with_log_level(asked.log_level)
     cluster = cluster_from(options)
     if not acts(options):
-        plan = preflight(pipeline, cluster, acknowledge_expired=options.acknowledge_expired)
+        plan = preflight(pipeline, cluster, acknowledged=asked.acknowledged)
         say_lines(plan.lines())
         return answer_fields(options, plan.to_dict())
     _, result = run_drain(
@@ -80,7 +54,7 @@ def run(options: argparse.Namespace) -> int:
         runner_of(options),
         run="terminal",
         show=say_lines,
-        acknowledge_expired=options.acknowledge_expired,
+        acknowledged=asked.acknowledged,
         registry=registry_from(options),
     )
     return answer_fields(options, result)

@@ -17,7 +17,6 @@ from kafka_drain.cli.commands.arguments import (
     add_target,
     archive_from,
     naming_state,
-    pairs,
     signer_from,
     target_from,
 )
@@ -25,46 +24,31 @@ from kafka_drain.cli.commands.pipeline_arguments import pipeline_from
 from kafka_drain.cli.commands.plan_answer import acts, answer_plan
 from kafka_drain.cli.console import answer, print_fields
 from kafka_drain.cli.exit_codes import FAILED, OK
+from kafka_drain.cli.options import add_options, options_from
 from kafka_drain.clock import utc_now
-from kafka_drain.config.checks import integer
-from kafka_drain.config.drill import PREFIX, SAMPLES
+from kafka_drain.config.drill import PREFIX, Drill
 from kafka_drain.drills.drill import DrillRequest, plan_drill, run_drill
-from kafka_drain.drills.sample import check_kind
+from kafka_drain.drills.options import DrillOptions
 from kafka_drain.republish.engines.select import Engines
 from kafka_drain.spark.job import private_folder
+
+#: Keys of a pipeline's `drill` that are flags.
+SETTINGS = ("prefix", "topic_config", "max_age_days")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the command's arguments."""
     add_archive(parser)
     add_target(parser, "that gets the scratch topics")
-    parser.add_argument(
-        "--sample",
-        metavar="|".join(name.replace("_", "-") for name in SAMPLES),
-        default="random-day",
-        help="what to restore (%(default)s)",
-    )
-    parser.add_argument(
-        "--seed", metavar="N", help="seed of the random day, to repeat a drill (random)"
-    )
-    parser.add_argument(
-        "--prefix", default=PREFIX, help="beginning of the scratch topics' names (%(default)s)"
-    )
-    parser.add_argument(
-        "--topic-config",
-        metavar="NAME=VALUE",
-        action="append",
-        default=[],
-        help="setting of the scratch topics, as the topics of a real restore would have it; can be "
-        "repeated",
-    )
+    add_options(parser, DrillOptions)
+    counts = {"prefix": PREFIX, "max_age_days": "never"}
+    add_options(parser, Drill, *SETTINGS, otherwise=counts)
     parser.add_argument(
         "--check",
         action="store_true",
         help="restore nothing, but fail if the newest drill failed or none has passed within "
         "--max-age",
     )
-    parser.add_argument("--max-age", metavar="DAYS", help="age at which a drill is too old (never)")
     add_state(parser)
     add_evidence(parser)
     add_dry_run(parser)
@@ -79,15 +63,16 @@ def run(options: argparse.Namespace) -> int:
 def _run(options: argparse.Namespace) -> int:
     archive = archive_from(options)
     archive.require()
+    settings = options_from(options, Drill, *SETTINGS)
     if options.check:
-        return _check(options, archive)
-    seed = None if options.seed is None else int(integer(0)("--seed", options.seed))
+        return _check(options, archive, _max_age(settings))
+    asked = options_from(options, DrillOptions)
     request = DrillRequest(
-        sample=check_kind(options.sample),
-        seed=seed,
-        prefix=options.prefix,
-        topic_config=pairs("--topic-config", options.topic_config),
-        max_age_days=_max_age(options),
+        sample=asked.sample or settings.sample,
+        seed=asked.seed,
+        prefix=settings.prefix,
+        topic_config=settings.topic_config,
+        max_age_days=_max_age(settings),
     )
     if not acts(options):
         return answer_plan(options, plan_drill(archive, request), lambda: None)
@@ -107,8 +92,7 @@ def _run(options: argparse.Namespace) -> int:
     return OK if result.verdict == "passed" else FAILED
 
 
-def _check(options: argparse.Namespace, archive: Archive) -> int:
-    days = _max_age(options)
+def _check(options: argparse.Namespace, archive: Archive, days: int | None) -> int:
     max_age = None if days is None else timedelta(days=days)
     status = DrillStatus.of(read_drills(archive.state), max_age, utc_now())
     document: dict[str, Any] = {
@@ -121,8 +105,9 @@ def _check(options: argparse.Namespace, archive: Archive) -> int:
     return OK if status.state is DrillState.OK else FAILED
 
 
-def _max_age(options: argparse.Namespace) -> int | None:
-    return None if options.max_age is None else int(integer(1)("--max-age", options.max_age))
+def _max_age(settings: Drill) -> int | None:
+    """Return the age in days at which a drill is too old; None for never, unless it is given."""
+    return settings.max_age_days if "max_age_days" in settings.model_fields_set else None
 
 
 def _no_spark(*_: object) -> None:

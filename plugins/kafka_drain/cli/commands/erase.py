@@ -18,15 +18,17 @@ from kafka_drain.cli.commands.pipeline_arguments import pipeline_from
 from kafka_drain.cli.commands.plan_answer import acts, answer_fields
 from kafka_drain.cli.console import say, say_lines
 from kafka_drain.cli.foreground import runner_of
+from kafka_drain.cli.options import add_options, given_flags, options_from
 from kafka_drain.clock import utc_now
 from kafka_drain.config.pipeline import Pipeline
 from kafka_drain.errors import ConfigError
-from kafka_drain.intervals import milliseconds, parse_time
 from kafka_drain.maintenance.approved_erasure import freeze_erasure, plan_approved, run_approved
 from kafka_drain.maintenance.erase import lift_erasure, liftable, plan_erasure, run_erasure
+from kafka_drain.maintenance.erase_options import EraseOptions
 from kafka_drain.maintenance.erasure_request import ErasureRequest, read_headers, read_keys
 
-_NAMING = ("keys", "headers", "topic", "from_time", "to_time", "for_ever")
+#: Flags that say for which request, and name no records.
+_FOR = {"--request", "--by"}
 
 
 def run(options: argparse.Namespace) -> int:
@@ -53,8 +55,7 @@ def run(options: argparse.Namespace) -> int:
 
 def _approved(pipeline: Pipeline, options: argparse.Namespace) -> int:
     """Carry out a plan that was made already; it has what it needs of the keys."""
-    given = (name for name in (*_NAMING, "request", "by") if getattr(options, name))
-    refuse_beside_plan(f"--{name.replace('_', '-')}" for name in given)
+    refuse_beside_plan(_given(options))
     plan, frozen, decision = plan_approved(pipeline, options.plan_id, now=utc_now())
 
     def carry_out() -> dict[str, Any]:
@@ -65,44 +66,41 @@ def _approved(pipeline: Pipeline, options: argparse.Namespace) -> int:
     return answer_approved(options, plan, frozen, decision, carry_out)
 
 
+def _given(options: argparse.Namespace) -> set[str]:
+    """Return the flags that were given of what to erase."""
+    files = {f"--{name}" for name in ("keys", "headers") if getattr(options, name)}
+    return files | {*given_flags(options, EraseOptions)}
+
+
 def _request(options: argparse.Namespace) -> ErasureRequest | None:
     """Return what is asked for; None if nothing is: then the erasures in force go on."""
-    if not any(getattr(options, name) for name in _NAMING):
-        if options.request or options.by:
+    if not (given := _given(options)) - _FOR:
+        if given:
             raise ConfigError(
                 "name the records: --keys, --headers, --topic, --from-time, --to-time"
             )
         return None
-    bounds = [
-        None if text is None else milliseconds(parse_time(name, text))
-        for name, text in (("--from-time", options.from_time), ("--to-time", options.to_time))
-    ]
-    return ErasureRequest(
-        request=options.request or "",
-        by=options.by or "",
-        keys=read_keys(options.keys) if options.keys else None,
-        headers=read_headers(options.headers) if options.headers else None,
-        topics=frozenset(options.topic),
-        from_ms=bounds[0],
-        to_ms=bounds[1],
-        for_ever=options.for_ever,
+    return ErasureRequest.of(
+        options_from(options, EraseOptions),
+        read_keys(options.keys) if options.keys else None,
+        read_headers(options.headers) if options.headers else None,
     )
 
 
 def _lift(archive: Archive, options: argparse.Namespace) -> int:
-    if any(getattr(options, name) for name in (*_NAMING, "request", "plan_id", "freeze")):
+    if _given(options) - {"--by"} or options.plan_id or options.freeze:
         raise ConfigError("--lift ends an erasure; omit what to erase, and plans")
     say(f"erase {archive.root}: lifts {liftable(archive, options.lift)}")
     if acts(options):
-        lift_erasure(archive, options.lift, options.by or "", run="terminal")
+        by = options_from(options, EraseOptions).by
+        lift_erasure(archive, options.lift, by, run="terminal")
     return answer_fields(options, {"archive": str(archive.root), "lift": options.lift})
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the command's arguments."""
     add_job(parser)
-    parser.add_argument("--request", metavar="ID", help="id of the request, for the receipts")
-    parser.add_argument("--by", metavar="WHO", help="who asked, for the receipts")
+    add_options(parser, EraseOptions)
     parser.add_argument(
         "--keys",
         metavar="FILE",
@@ -113,16 +111,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="FILE",
         help="file with one header a line, name=value, the value like a key; a record must have "
         "one of them",
-    )
-    parser.add_argument(
-        "--topic", action="append", default=[], help="only of this topic; can be repeated"
-    )
-    parser.add_argument("--from-time", metavar="TIME", help="lowest timestamp")
-    parser.add_argument("--to-time", metavar="TIME", help="end of the timestamps, exclusive")
-    parser.add_argument(
-        "--for-ever",
-        action="store_true",
-        help="also erase such records that are written to Kafka after this request",
     )
     parser.add_argument(
         "--lift",

@@ -15,10 +15,11 @@ from kafka_drain.cli.commands.frozen import (
     frozen_for,
     refuse_beside_plan,
 )
-from kafka_drain.cli.commands.pipeline_arguments import pipeline_from
+from kafka_drain.cli.commands.pipeline_arguments import add_keys, pipeline_from
 from kafka_drain.cli.commands.plan_answer import acts, answer_fields
 from kafka_drain.cli.console import say_lines
 from kafka_drain.cli.foreground import runner_of
+from kafka_drain.cli.options import given_flags
 from kafka_drain.clock import utc_now
 from kafka_drain.config.pipeline import Pipeline
 from kafka_drain.maintenance.approved import (
@@ -50,9 +51,7 @@ def run(options: argparse.Namespace) -> int:
 
 def _approved(pipeline: Pipeline, options: argparse.Namespace) -> int:
     """Carry out a plan that was made already, with the settings that it was made with."""
-    refuse_beside_plan(
-        f"--{name.replace('_', '-')}" for name in SETTINGS if getattr(options, name) is not None
-    )
+    refuse_beside_plan(given_flags(options, Pipeline, SETTINGS))
     asked = read_plan(Archive.at(options.archive).root, options.plan_id).asked
     pipeline = pipeline.model_copy(update={n: asked[n] for n in SETTINGS if n in asked})
     plan, frozen, decision = plan_approved(pipeline, options.plan_id, now=utc_now())
@@ -67,37 +66,7 @@ def _approved(pipeline: Pipeline, options: argparse.Namespace) -> int:
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the command's arguments."""
     add_job(parser)
-    parser.add_argument(
-        "--target-file-bytes",
-        type=int,
-        metavar="BYTES",
-        help="target size of compacted files (268435456)",
-    )
-    parser.add_argument(
-        "--retention-days",
-        type=int,
-        metavar="DAYS",
-        help="delete files whose newest record is older than this (by default none are deleted)",
-    )
-    parser.add_argument(
-        "--max-future-days",
-        type=int,
-        metavar="DAYS",
-        help="with --retention-days: count a record that is dated more than this after its drain "
-        "as of the time of the drain (by default every date is believed)",
-    )
-    parser.add_argument(
-        "--max-manifest-lines",
-        type=int,
-        metavar="FILES",
-        help="close the open generation if it has more files than this (50000)",
-    )
-    parser.add_argument(
-        "--max-generation-days",
-        type=int,
-        metavar="DAYS",
-        help="close the open generation if it is older than this (7)",
-    )
+    add_keys(parser, *SETTINGS)
     parser.add_argument("--pipeline", metavar="FILE", help="JSON file with pipeline keys")
     add_frozen(parser)
     add_apply(parser)

@@ -10,25 +10,30 @@ from typing import Any
 
 from kafka_drain.archive.archive import Archive
 from kafka_drain.archive.keys import encryption_of
-from kafka_drain.cli.commands.arguments import json_file, pairs
+from kafka_drain.cli.commands.arguments import json_file
+from kafka_drain.cli.options import add_options, pairs
+from kafka_drain.config.options import described, flags_of
 from kafka_drain.config.pipeline import Pipeline
 from kafka_drain.config.source_options import NOT_BOUNDED
 from kafka_drain.errors import ConfigError
 
-#: Flags that are also keys of a pipeline.
-FLAGS = (
-    "topic_pattern",
-    "format",
-    "compression",
-    "partition_by",
-    "target_file_bytes",
-    "retention_days",
-    "max_future_days",
-    "max_manifest_lines",
-    "max_generation_days",
-    "immutable_days",
-    "immutable_mode",
-)
+
+def add_keys(parser: argparse.ArgumentParser, *names: str, otherwise: str | None = None) -> None:
+    """Add flags for keys of a pipeline.
+
+    Args:
+        parser: The command's parser.
+        names: The keys.
+        otherwise: What counts for those that aren't given; None for their defaults.
+    """
+    defaults = ((name, Pipeline.model_fields[name].default) for name in names)
+    counts = {
+        name: otherwise or (" ".join(default) if isinstance(default, list) else str(default))
+        for name, default in defaults
+        if default
+    }
+    add_options(parser, Pipeline, *names, otherwise=counts)
+    parser.set_defaults(pipeline_keys=(*(parser.get_default("pipeline_keys") or ()), *names))
 
 
 def pipeline_from(options: argparse.Namespace) -> Pipeline:
@@ -40,20 +45,21 @@ def pipeline_from(options: argparse.Namespace) -> Pipeline:
         given |= json_file(options.pipeline)
     # A file that is also a DAG's may name another folder than the copy that this is about.
     given["archive"] = str(archive.root)
-    if options.name == "drain" and options.topic:
-        given["topics"] = options.topic
-    for flag in FLAGS:
-        if getattr(options, flag, None) is not None:
-            given[flag] = getattr(options, flag)
-    for flag in ("source_options", "sink_options", "spark_conf"):
-        given_pairs = pairs(f"--{flag.rstrip('s').replace('_', '-')}", getattr(options, flag, ()))
-        if flag == "source_options" and options.name != "drain":
+    kept = described(Pipeline)
+    for key in (*getattr(options, "pipeline_keys", ()), "spark_conf"):
+        if (value := getattr(options, key, None)) is None:
+            continue
+        if kept[key]["type"] != "object":
+            given[key] = value
+            continue
+        given_pairs = pairs(flags_of(key, kept[key])[0], value)
+        if key == "source_options" and options.name != "drain":
             _refuse_without_effect(options.name, given_pairs)
         # What the archive says of its source stays true beside a flag.
-        of_file = given.get(flag, keys.get(flag, {}))
+        of_file = given.get(key, keys.get(key, {}))
         # If the file has a value of another type, the pipeline's validation refuses it.
         if given_pairs and isinstance(of_file, dict):
-            given[flag] = of_file | given_pairs
+            given[key] = of_file | given_pairs
     if given.get("immutable_days", 0) is None:
         keys.pop("immutable_mode", None)
     sources = {"topics", "topic_pattern", "assign"}

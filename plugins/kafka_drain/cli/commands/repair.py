@@ -6,28 +6,29 @@ import argparse
 
 from kafka_drain.archive.archive import Archive
 from kafka_drain.cli.commands.arguments import (
-    add_acknowledgement,
     add_apply,
     add_deep,
     add_job,
-    add_replace_changed,
-    add_source_option,
     cluster_from,
 )
-from kafka_drain.cli.commands.pipeline_arguments import pipeline_from
+from kafka_drain.cli.commands.pipeline_arguments import add_keys, pipeline_from
 from kafka_drain.cli.commands.plan_answer import acts, answer_fields
 from kafka_drain.cli.commands.report_answer import answer_report
 from kafka_drain.cli.exit_codes import FAILED
 from kafka_drain.cli.foreground import runner_of
+from kafka_drain.cli.options import add_options, options_from
+from kafka_drain.config.offset_ranges import ACKNOWLEDGE
+from kafka_drain.drain.options import ValidateOptions
+from kafka_drain.windows.options import ReplaceOptions
 from kafka_drain.windows.repair import RepairRequest, preview_repair, run_repair
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the command's arguments."""
     add_job(parser)
-    add_source_option(parser)
-    add_acknowledgement(parser)
-    add_replace_changed(parser)
+    add_keys(parser, "source_options")
+    add_options(parser, ValidateOptions, ACKNOWLEDGE)
+    add_options(parser, ReplaceOptions)
     add_deep(parser)
     parser.add_argument(
         "--new-journal",
@@ -45,8 +46,8 @@ def run(options: argparse.Namespace) -> int:
         archive,
         cluster_from(options),
         deep=options.deep,
-        acknowledge_expired=options.acknowledge_expired,
-        replace_changed=options.replace_changed,
+        acknowledged=options_from(options, ValidateOptions).acknowledged,
+        replaceable=options_from(options, ReplaceOptions).replaceable,
         new_journal=options.new_journal,
     )
     if acts(options):

@@ -9,10 +9,7 @@ from kafka_drain.archive.archive import Archive
 from kafka_drain.archive.frozen_plans import read_plan
 from kafka_drain.cli.commands.arguments import (
     add_apply,
-    add_format,
     add_job,
-    add_replace_changed,
-    add_source_option,
     cluster_from,
 )
 from kafka_drain.cli.commands.frozen import (
@@ -22,65 +19,68 @@ from kafka_drain.cli.commands.frozen import (
     frozen_for,
     refuse_beside_plan,
 )
-from kafka_drain.cli.commands.pipeline_arguments import pipeline_from
+from kafka_drain.cli.commands.pipeline_arguments import add_keys, pipeline_from
 from kafka_drain.cli.commands.plan_answer import answer_plan
 from kafka_drain.cli.foreground import runner_of
+from kafka_drain.cli.options import add_options, given_flags, options_from
 from kafka_drain.clock import utc_now
-from kafka_drain.errors import ConfigError
+from kafka_drain.config.pipeline import Pipeline
+from kafka_drain.windows.options import ReplaceOptions
 from kafka_drain.windows.reprocess.abandon import abandon_reprocess, plan_abandon
 from kafka_drain.windows.reprocess.approved import freeze_reprocess, plan_approved, run_approved
+from kafka_drain.windows.reprocess.options import ReprocessOptions
 from kafka_drain.windows.reprocess.plan import parse_cut
 from kafka_drain.windows.reprocess.run import plan_reprocess, run_reprocess
 from kafka_drain.windows.reprocess.state import newest_generation
+
+#: Keys of a pipeline that say how the new files are written.
+WRITTEN = ("format", "compression", "partition_by")
 
 
 def run(options: argparse.Namespace) -> int:
     """Show what a reprocess, or abandoning one, would do; with --apply, do it or resume it."""
     archive = Archive.at(options.archive)
-    if options.abandon:
+    asked = options_from(options, ReprocessOptions)
+    if asked.abandon:
         return _abandon(archive, options)
     within = frozen_for(options)
     if options.plan_id is not None:
         archive.require()
         return _approved(options)
-    cut = parse_cut(
-        options.from_batch,
-        options.from_time,
-        options.from_offset,
-        newest_generation=lambda: newest_generation(archive),
-    )
+    cut = parse_cut(asked, newest_generation=lambda: newest_generation(archive))
     archive.require()  # without one, there is no pipeline either
     pipeline, cluster = pipeline_from(options), cluster_from(options)
     if within is not None:
         plan, frozen = freeze_reprocess(pipeline, cluster, cut, now=utc_now(), lifetime=within)
         return answer_frozen(options, plan, frozen)
     plan = plan_reprocess(pipeline, cluster, cut)
+    replaceable = options_from(options, ReplaceOptions).replaceable
     runner = runner_of(options)
     return answer_plan(
         options,
         plan,
         lambda: run_reprocess(
-            plan, pipeline, cluster, runner, run="terminal", replace_changed=options.replace_changed
+            plan, pipeline, cluster, runner, run="terminal", replaceable=replaceable
         ),
     )
 
 
 def _approved(options: argparse.Namespace) -> int:
     """Carry out a plan that was made already, with the format that it was made with."""
-    given = {"--from-batch": options.from_batch, "--from-time": options.from_time}
-    given |= {"--from-offset": options.from_offset, "--format": options.format}
-    given |= {"--compression": options.compression, "--partition-by": options.partition_by}
-    refuse_beside_plan(name for name, value in given.items() if value)
+    refuse_beside_plan(
+        [*given_flags(options, ReprocessOptions), *given_flags(options, Pipeline, WRITTEN)]
+    )
     pipeline, cluster = pipeline_from(options), cluster_from(options)
     seen = read_plan(Archive.at(options.archive).root, options.plan_id).seen
-    kept = {name: seen[name] for name in ("format", "compression", "partition_by") if name in seen}
+    kept = {name: seen[name] for name in WRITTEN if name in seen}
     pipeline = pipeline.model_copy(update=kept)
+    replaceable = options_from(options, ReplaceOptions).replaceable
     plan, frozen, decision = plan_approved(pipeline, cluster, options.plan_id, now=utc_now())
 
     def carry_out() -> dict[str, Any]:
-        runner, changed = runner_of(options), options.replace_changed
+        runner = runner_of(options)
         removed = run_approved(
-            plan, pipeline, cluster, runner, frozen, run="terminal", replace_changed=changed
+            plan, pipeline, cluster, runner, frozen, run="terminal", replaceable=replaceable
         )
         return plan.to_dict() | removed
 
@@ -88,8 +88,6 @@ def _approved(options: argparse.Namespace) -> int:
 
 
 def _abandon(archive: Archive, options: argparse.Namespace) -> int:
-    if options.from_batch or options.from_time or options.from_offset:
-        raise ConfigError("--abandon ends the unfinished reprocess; omit where to start")
     plan = plan_abandon(archive)
     return answer_plan(options, plan, lambda: abandon_reprocess(plan, run="terminal"))
 
@@ -97,28 +95,9 @@ def _abandon(archive: Archive, options: argparse.Namespace) -> int:
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the command's arguments."""
     add_job(parser)
-    parser.add_argument(
-        "--from-batch",
-        metavar="[GENERATION:]BATCH",
-        help="first batch to drain again; of the newest generation unless one is given",
-    )
-    parser.add_argument(
-        "--from-time", metavar="TIME", help="the batch with the first record of this time or later"
-    )
-    parser.add_argument(
-        "--from-offset",
-        metavar="TOPIC:PARTITION:OFFSET",
-        action="append",
-        default=[],
-        help="the batch with this offset; can be repeated",
-    )
-    add_format(parser, otherwise=("unchanged", "unchanged"))
-    add_source_option(parser)
-    parser.add_argument(
-        "--abandon",
-        action="store_true",
-        help="end an unfinished reprocess: its unsealed windows are removed, archived files stay",
-    )
-    add_replace_changed(parser)
+    add_options(parser, ReprocessOptions)
+    add_keys(parser, *WRITTEN, otherwise="unchanged")
+    add_keys(parser, "source_options")
+    add_options(parser, ReplaceOptions)
     add_frozen(parser)
     add_apply(parser)

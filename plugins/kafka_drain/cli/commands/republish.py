@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 from kafka_drain.archive.archive import Archive
 from kafka_drain.archive.frozen_plan import FrozenPlan
@@ -18,7 +16,6 @@ from kafka_drain.cli.commands.arguments import (
     archive_from,
     cluster_from,
     naming_state,
-    pairs,
     signer_from,
 )
 from kafka_drain.cli.commands.frozen import add_frozen, answer_of, frozen_for, refuse_beside_plan
@@ -27,6 +24,7 @@ from kafka_drain.cli.commands.plan_answer import acts, answer_fields, say_dry_ru
 from kafka_drain.cli.console import answer, print_fields, say, say_table
 from kafka_drain.cli.exit_codes import OK
 from kafka_drain.cli.foreground import runner_of
+from kafka_drain.cli.options import add_options, given_flags, options_from
 from kafka_drain.clock import utc_now
 from kafka_drain.config.checks import integer
 from kafka_drain.kafka.cluster import KafkaCluster
@@ -93,7 +91,7 @@ def _planned(
     """Return the run, and the frozen plan if it is made from one or becomes one."""
     within, now = frozen_for(options), utc_now()
     if options.plan_id is not None:
-        refuse_beside_plan(RepublishRequest.model_fields.keys() & vars(options).keys())
+        refuse_beside_plan(given_flags(options, RepublishRequest))
         return plan_approved(archive, cluster, options.plan_id, now=now, apply=acts(options))
     request = request_of(options)
     if within is not None:
@@ -130,14 +128,11 @@ def _say_plan(plan: RepublishPlan, request: RepublishRequest) -> None:
 
 
 def request_of(options: argparse.Namespace) -> RepublishRequest:
-    """Build a request from the arguments; a flag that wasn't used has no attribute."""
-    asked = {k: v for k, v in vars(options).items() if k in RepublishRequest.model_fields}
-    if "rename" in asked:
-        asked["rename"] = pairs("--rename", asked["rename"])
-    if "change" in asked and "" not in sys.path:
+    """Return the request that the arguments have."""
+    if "change" in options and "" not in sys.path:
         # Like `python -m`: a console script's own folder is first on the path, not the current one.
         sys.path.append(str(Path.cwd()))
-    return RepublishRequest(**asked)
+    return options_from(options, RepublishRequest)
 
 
 def add_arguments(republish: argparse.ArgumentParser) -> None:
@@ -159,40 +154,4 @@ def add_arguments(republish: argparse.ArgumentParser) -> None:
     add_evidence(republish)
     add_frozen(republish)
     add_apply(republish, "send; without it, only the plan is shown and nothing is sent")
-    groups: dict[str, argparse._ArgumentGroup] = {}
-    for name, option in RepublishRequest.options().items():
-        section = option["section"]
-        if section not in groups:
-            groups[section] = republish.add_argument_group(section)
-        _add_flag(groups[section], name, option)
-
-
-def flags_of(name: str, option: Mapping[str, Any]) -> list[str]:
-    """Return the flags of an option of the request."""
-    return list(option.get("flags", [f"--{name.replace('_', '-')}"]))
-
-
-def _add_flag(group: argparse._ActionsContainer, name: str, option: Mapping[str, Any]) -> None:
-    """Add a flag for an option of the request, with the request's default."""
-    kind, text = option["type"], option["description"]
-    how: dict[str, Any] = {"metavar": option.get("metavar"), "choices": option.get("enum")}
-    if kind == "boolean":
-        how = {"action": "store_true"}
-    elif kind in ("array", "object"):
-        how["action"] = "append"
-        text += " Can be repeated."
-    if name == "target_topic":
-        group = group.add_mutually_exclusive_group()
-    group.add_argument(
-        *flags_of(name, option), dest=name, default=argparse.SUPPRESS, help=text, **how
-    )
-    if name == "target_topic":
-        group.add_argument(
-            "--same-topics",
-            dest=name,
-            action="store_const",
-            const=None,
-            default=argparse.SUPPRESS,
-            help="Send each record to the topic that it came from, except for --rename: for use in "
-            "another cluster, or if the source is gone or empty.",
-        )
+    add_options(republish, RepublishRequest)

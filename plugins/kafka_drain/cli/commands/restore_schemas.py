@@ -10,36 +10,26 @@ from kafka_drain.cli.commands.plan_answer import acts, say_dry_run
 from kafka_drain.cli.commands.registry_arguments import add_registry, required_registry
 from kafka_drain.cli.console import answer, print_fields, say, say_table
 from kafka_drain.cli.exit_codes import FAILED, OK
+from kafka_drain.cli.options import add_options, options_from
 from kafka_drain.clock import utc_now
 from kafka_drain.output import Level, Line
 from kafka_drain.schemas.restore import Restore, rows_of
-from kafka_drain.schemas.restore_order import IDS, NEW, RESTORED
+from kafka_drain.schemas.restore_options import RestoreSchemasOptions
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the command's arguments."""
     add_archive(parser)
     add_registry(parser, "the Schema Registry to restore to")
-    parser.add_argument(
-        "--map",
-        default=RESTORED,
-        metavar="NAME",
-        help="name of the map of ids, which a republish then takes (%(default)s)",
-    )
-    parser.add_argument(
-        "--ids",
-        choices=IDS,
-        default=NEW,
-        help="let the registry give new ids (%(default)s), or keep the old ones, which requires "
-        "empty subjects and mode IMPORT",
-    )
+    add_options(parser, RestoreSchemasOptions)
     add_apply(parser, "register the schemas; without it, only the plan is shown")
 
 
 def run(options: argparse.Namespace) -> int:
     """Show what would be registered; with --apply, register it and write the map."""
     archive = Archive.at(options.archive)
-    restore = Restore(archive, required_registry(options), options.map, options.ids)
+    asked = options_from(options, RestoreSchemasOptions)
+    restore = Restore(archive, required_registry(options), asked.schema_map, asked.ids)
     plan = restore.plan()
     rows = rows_of(plan)
     say_table(
@@ -52,8 +42,8 @@ def run(options: argparse.Namespace) -> int:
     document = {
         "archive": str(archive.root),
         "registry": plan.url,
-        "map": options.map,
-        "ids": options.ids,
+        "map": asked.schema_map,
+        "ids": asked.ids,
         "versions": len(plan.steps),
         "to_register": len(plan.missing),
         "refused": len(plan.refusals),

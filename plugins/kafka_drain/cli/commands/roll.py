@@ -9,11 +9,12 @@ from kafka_drain.cli.commands.arguments import (
     add_apply,
     add_archive,
     add_kafka,
-    add_replace_changed,
     cluster_from,
 )
 from kafka_drain.cli.commands.plan_answer import acts, answer_fields
 from kafka_drain.cli.console import say_lines
+from kafka_drain.cli.options import add_options, options_from
+from kafka_drain.windows.options import ReplaceOptions
 from kafka_drain.windows.roll import plan_roll, run_roll
 
 
@@ -40,7 +41,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="go on with a log that lost its end and grew again: what was drained stays, and the "
         "next generation starts at its first offset that has another record now",
     )
-    add_replace_changed(parser)
+    add_options(parser, ReplaceOptions)
     add_apply(
         parser,
         "also carry out a roll that removes a window or gives up records; not needed for any other",
@@ -51,6 +52,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> int:
     """Close the open generation and open the next one; with --apply, even if that discards."""
     archive, cluster = Archive.at(options.archive), cluster_from(options)
+    replaceable = options_from(options, ReplaceOptions).replaceable
     if acts(options):
         plan = run_roll(
             archive,
@@ -58,7 +60,7 @@ def run(options: argparse.Namespace) -> int:
             options.leave_out,
             leave_unsealed=options.leave_unsealed,
             rewritten=options.rewritten,
-            replace_changed=options.replace_changed,
+            replaceable=replaceable,
             may_discard=options.apply is True,
             run="terminal",
         )
@@ -69,7 +71,7 @@ def run(options: argparse.Namespace) -> int:
             options.leave_out,
             leave_unsealed=options.leave_unsealed,
             rewritten=options.rewritten,
-            replace_changed=options.replace_changed,
+            replaceable=replaceable,
         )
         say_lines(plan.lines())
         options.needs_apply = plan.discards

@@ -6,9 +6,9 @@ import argparse
 import signal
 import sys
 
-from kafka_drain.cli.commands.arguments import pairs
 from kafka_drain.cli.console import say
 from kafka_drain.cli.exit_codes import FAILED, OK
+from kafka_drain.cli.options import pairs
 from kafka_drain.config.spark_conf import check_spark_conf
 from kafka_drain.spark.connect import DEFAULT_PORT
 from kafka_drain.spark.connect_server import ServerOptions, run_server

@@ -8,7 +8,6 @@ from functools import partial
 
 from kafka_drain.archive.archive import Archive
 from kafka_drain.cli.commands.arguments import (
-    add_acknowledgement,
     add_archive,
     add_deep,
     add_dry_run,
@@ -22,7 +21,10 @@ from kafka_drain.cli.commands.arguments import (
 from kafka_drain.cli.commands.plan_answer import acts, say_dry_run
 from kafka_drain.cli.commands.report_answer import answer_report
 from kafka_drain.cli.console import say
+from kafka_drain.cli.options import add_options, options_from
 from kafka_drain.config.checks import refuse
+from kafka_drain.config.offset_ranges import ACKNOWLEDGE
+from kafka_drain.drain.options import ValidateOptions
 from kafka_drain.errors import AuthenticationError, KafkaUnavailableError, NotWritableError
 from kafka_drain.kafka.cluster import KafkaCluster
 from kafka_drain.kafka.cluster_state import ASKED
@@ -46,7 +48,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     add_deep(parser)
     add_spark(parser, "Spark master, used if more than 10,000 files are new (%(default)s)")
-    add_acknowledgement(parser)
+    add_options(parser, ValidateOptions, ACKNOWLEDGE)
     add_evidence(parser, witness=True)
     parser.add_argument(
         "--describe-cluster",
@@ -65,7 +67,7 @@ def run(options: argparse.Namespace) -> int:
     how = {
         "scope": options.scope,
         "deep": options.deep,
-        "acknowledge_expired": options.acknowledge_expired,
+        "acknowledged": options_from(options, ValidateOptions).acknowledged,
         # Made only if there are many files: it needs Java.
         "read_many": lambda *asked: _by_spark(options)(*asked),  # noqa: PLW0108
         "signer": signer,

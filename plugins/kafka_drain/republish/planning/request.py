@@ -9,15 +9,12 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping
-from copy import deepcopy
-from datetime import datetime
-from functools import cache, cached_property
+from functools import cached_property
 from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import (
     AfterValidator,
     BeforeValidator,
-    ConfigDict,
     Field,
     WithJsonSchema,
     model_validator,
@@ -25,10 +22,9 @@ from pydantic import (
 from typing_extensions import Self
 
 from kafka_drain.config.checks import refuse
-from kafka_drain.config.model import ConfigModel, collected
-from kafka_drain.config.offset_ranges import parse_ranges
+from kafka_drain.config.model import collected
+from kafka_drain.config.options import Limit, Moment, Options, Ranges, option
 from kafka_drain.errors import ConfigError
-from kafka_drain.intervals import in_utc, parse_time
 from kafka_drain.republish.changing.spec import Wanted
 from kafka_drain.republish.planning.placement import ORIGINAL, parse_placement
 from kafka_drain.republish.planning.plan import AT_LEAST_ONCE, EXACTLY_ONCE, STRICT
@@ -67,11 +63,6 @@ def _renames(name: str, renames: dict[str, str]) -> dict[str, str]:
     return renames
 
 
-def _ranges(name: str, ranges: tuple[str, ...]) -> tuple[str, ...]:
-    parse_ranges(name, ranges, "such as flights:0:100-200")
-    return ranges
-
-
 #: An id, or a GUID.
 _ID = r"0|[1-9]\d*|[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}"
 _KEPT = re.compile(rf"[^:]+:(?:{'|'.join(HEADERS)})(?::(?:{_ID}))?")
@@ -85,12 +76,6 @@ def _parts(name: str, parts: tuple[str, ...]) -> tuple[str, ...]:
     return parts
 
 
-def _moment(name: str, value: Any) -> Any:
-    if isinstance(value, datetime):
-        return in_utc(value)
-    return parse_time(name, value) if isinstance(value, str) else value
-
-
 def _placement(_: str, value: Any) -> str | int:
     return parse_placement(value)
 
@@ -100,28 +85,12 @@ Placement = Annotated[
     str | int, BeforeValidator(collected(_placement)), WithJsonSchema({"type": "string"})
 ]
 Renames = Annotated[dict[str, str], AfterValidator(collected(_renames))]
-Moment = Annotated[datetime | None, BeforeValidator(collected(_moment))]
 # Shown as text in the form, whose lists have one line per value.
 Partition = Annotated[int, Field(ge=0), WithJsonSchema({"type": "string"})]
-Ranges = Annotated[tuple[str, ...], AfterValidator(collected(_ranges))]
 Parts = Annotated[tuple[str, ...], AfterValidator(collected(_parts))]
-Limit = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 
 
-def _option(section: str, default: Any, description: str, **shown: Any) -> Any:
-    """Define an option of the republish.
-
-    Args:
-        section: Section of the form, and group of flags.
-        default: Default value.
-        description: Description shown in the form and in the command line's help.
-        shown: `examples` for the form; `flags`, if they differ from the field's name; and
-            `metavar`, the placeholder for the value in a flag's help.
-    """
-    return Field(default, description=description, json_schema_extra={"section": section, **shown})
-
-
-class RepublishRequest(ConfigModel):
+class RepublishRequest(Options):
     """Which records of an archive go where, and how.
 
     Raises:
@@ -129,34 +98,37 @@ class RepublishRequest(ConfigModel):
             other.
     """
 
-    # A template rendered to native objects turns a topic named 2024 into a number.
-    model_config = ConfigDict(coerce_numbers_to_str=True)
     declares: ClassVar[str] = "republish"
     removed: ClassVar[dict[str, str]] = {
         "transactions": "each transaction has a producer epoch of its own now, as with 'strict'. "
         "Leave it out, also to finish a run that began with 'fast'"
     }
 
-    target_topic: Target = _option(
+    target_topic: Target = option(
         WHERE,
         RESTORED,
         "Topic that gets all records. {topic} stands for the topic that a record came from, as in "
         "{topic}_restored. Default: {topic}.restored.",
+        none=[
+            "--same-topics",
+            "Send each record to the topic that it came from, except for --rename: for use in "
+            "another cluster, or if the source is gone or empty.",
+        ],
     )
-    into_source: bool = _option(
+    into_source: bool = option(
         WHERE,
         False,
         "Also send into a source topic that still holds records: they will be duplicated there, "
         "and drained again. Without a target topic, each record goes to the topic it came from. "
         "Not needed if the source is gone or empty.",
     )
-    create_target: bool = _option(
+    create_target: bool = option(
         WHERE,
         False,
         "Create missing target topics like their source, with the partitions and configuration "
         "that the last drain saw.",
     )
-    placement: Placement = _option(
+    placement: Placement = option(
         WHERE,
         ORIGINAL,
         "Partition in the target. original (default): the partition that a record came from. key: "
@@ -165,53 +137,53 @@ class RepublishRequest(ConfigModel):
         examples=["original", "key", "key:crc32", "0"],
         metavar="original|key[:crc32|:fnv1a]|NUMBER",
     )
-    rename: Renames = _option(
+    rename: Renames = option(
         WHERE,
         {},
         "Target topics for individual source topics; all others go to the target topic.",
         metavar="TOPIC=TARGET",
     )
-    from_time: Moment = _option(
+    from_time: Moment = option(
         WHICH,
         None,
         "Only records with this timestamp or a later one, to the millisecond, such as "
         "2026-11-21T13:00:00.250Z. Default: from the beginning.",
         metavar="TIME",
     )
-    to_time: Moment = _option(
+    to_time: Moment = option(
         WHICH,
         None,
         "Only records with a timestamp before this one, to the millisecond, such as "
         "2026-11-21T13:00:00.250Z: the moment to restore to. Default: to the end.",
         metavar="TIME",
     )
-    topics: tuple[str, ...] = _option(
+    topics: tuple[str, ...] = option(
         WHICH,
         (),
         "Only records of these source topics. Default: all topics.",
         flags=["--topic"],
         metavar="TOPIC",
     )
-    partitions: tuple[Partition, ...] = _option(
+    partitions: tuple[Partition, ...] = option(
         WHICH,
         (),
         "Only records of these source partitions. Default: all partitions.",
         flags=["--partition"],
         metavar="NUMBER",
     )
-    offsets: Ranges = _option(
+    offsets: Ranges = option(
         WHICH,
         (),
         "Only records with these offsets, such as flights:0:100-200 (the end is exclusive). "
         "Default: all offsets.",
         metavar="TOPIC:PARTITION:START-END",
     )
-    sealed_only: bool = _option(
+    sealed_only: bool = option(
         WHICH,
         False,
         "Leave out files that no validation has sealed yet. Otherwise such files stop the run.",
     )
-    run_name: str | None = _option(
+    run_name: str | None = option(
         WHICH,
         None,
         "Name of the run. Reusing a name resumes that run, or does nothing if it has finished. By "
@@ -219,13 +191,13 @@ class RepublishRequest(ConfigModel):
         flags=["--run-name", "--run"],
         metavar="NAME",
     )
-    follow: bool = _option(
+    follow: bool = option(
         WHICH,
         False,
         "Send only what was sealed since the previous run with this option: a mirror, built run by "
         "run. The selection of records can't change between runs.",
     )
-    filters: tuple[str, ...] = _option(
+    filters: tuple[str, ...] = option(
         CHANGED,
         (),
         "Only records that fulfil this condition: key=TEXT, header:NAME=TEXT, or a path in the "
@@ -236,7 +208,7 @@ class RepublishRequest(ConfigModel):
         flags=["--filter"],
         metavar="CONDITION",
     )
-    mask: tuple[str, ...] = _option(
+    mask: tuple[str, ...] = option(
         CHANGED,
         (),
         "Replace a field by an empty value of its type, and texts by *** or the given text: a path "
@@ -244,7 +216,7 @@ class RepublishRequest(ConfigModel):
         "header:NAME.",
         metavar="FIELD[=TEXT]",
     )
-    hash_fields: tuple[str, ...] = _option(
+    hash_fields: tuple[str, ...] = option(
         CHANGED,
         (),
         "Replace a field by a pseudonym, the HMAC-SHA-256 of its content: key (the whole one), or "
@@ -252,82 +224,77 @@ class RepublishRequest(ConfigModel):
         flags=["--hash"],
         metavar="FIELD",
     )
-    hash_key_file: str | None = _option(
+    hash_key_file: str | None = option(
         CHANGED,
         None,
         "File with the secret key of pseudonyms, at least 16 bytes. In Airflow, the pipeline's "
         "hash_key_conn_id may have it instead.",
         metavar="FILE",
     )
-    drop_headers: tuple[str, ...] = _option(
+    drop_headers: tuple[str, ...] = option(
         CHANGED,
         (),
         "Leave out headers of this name.",
         flags=["--drop-header"],
         metavar="NAME",
     )
-    change: str | None = _option(
+    change: str | None = option(
         CHANGED,
         None,
         "A function of your own that leaves records out and changes key, value and headers: batch "
         "in, batch out (pyarrow). It comes after filter, mask and hash.",
         metavar="MODULE:FUNCTION",
     )
-    mark_changed: bool = _option(
+    mark_changed: bool = option(
         CHANGED,
         False,
         "Add a header, kafka-drain.changed, to each record that isn't what it was.",
     )
-    delivery: Literal["exactly_once", "at_least_once"] = _option(
+    delivery: Literal["exactly_once", "at_least_once"] = option(
         HOW,
         EXACTLY_ONCE,
         "exactly_once (default), or at_least_once with Spark's own Kafka sink, which sets no "
         "timestamps and sends everything again on a retry.",
     )
-    engine: Literal["auto", "worker", "spark"] = _option(
+    engine: Literal["auto", "worker", "spark"] = option(
         HOW,
         "auto",
         "worker: processes on this machine (in Airflow, on its worker). spark: Spark's executors. "
         "auto (default): the worker up to 20 GB.",
     )
-    provenance: bool = _option(
+    provenance: bool = option(
         HOW,
         False,
         "Add three headers with the topic, partition and offset that a record came from.",
     )
-    schema_map: str | None = _option(
+    schema_map: str | None = option(
         HOW,
         None,
         "Replace the schema ids in keys, values and headers by those of another Schema Registry: "
         "name of a map that restore-schemas wrote. Default: records stay as they are.",
         metavar="NAME",
     )
-    keep_ids: Parts = _option(
+    keep_ids: Parts = option(
         HOW,
         (),
         "With a schema map: keys or values that stay as they are, such as orders:key, because "
         "they only look as if they had schema ids; or one id, such as orders:key:0.",
         metavar="TOPIC:key|value[:ID]",
     )
-    records_per_second: Limit = _option(
+    records_per_second: Limit = option(
         HOW, 0, "Limit for all partitions together; 0 for no limit.", metavar="N"
     )
-    bytes_per_second: Limit = _option(
+    bytes_per_second: Limit = option(
         HOW,
         0,
         "Limit for keys and values before compression, all partitions together; 0 for no limit.",
         metavar="N",
     )
-    repeat: bool = _option(
+    repeat: bool = option(
         HOW,
         False,
         "Also send records that an earlier run sent to the same topic: they will be duplicated.",
     )
-
-    @classmethod
-    def options(cls) -> dict[str, dict[str, Any]]:
-        """Return the JSON Schema of each field by name, including what `_option` adds."""
-        return deepcopy(_options_of(cls))
 
     @model_validator(mode="after")
     def _check_together(self) -> Self:
@@ -451,15 +418,3 @@ class RepublishRequest(ConfigModel):
             return self.run_name
         to = (self.target_topic or "the same topics").replace(OWN_TOPIC, "each topic")
         return f"{pipeline} to {to} {json.dumps(self.to_dict(), sort_keys=True)}"
-
-
-@cache
-def _options_of(kind: type[RepublishRequest]) -> dict[str, dict[str, Any]]:
-    # Once: each pipeline of a DAG file asks for them.
-    found: dict[str, dict[str, Any]] = {}
-    for name, schema in kind.model_json_schema()["properties"].items():
-        # An optional field has a union of its type and null: keep the type.
-        for option in schema.pop("anyOf", ()):
-            schema = option | schema if option["type"] != "null" else schema
-        found[name] = schema | {"title": name.replace("_", " ").capitalize()}
-    return found

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
 
@@ -19,6 +18,7 @@ from kafka_drain.archive.frozen_plan import (
     table,
 )
 from kafka_drain.archive.frozen_plans import Approval, carrying_out, freeze_plan, state_of
+from kafka_drain.config.offset_ranges import NOTHING, Accepted
 from kafka_drain.config.pipeline import Pipeline
 from kafka_drain.errors import ConfigError
 from kafka_drain.kafka.cluster import KafkaCluster
@@ -113,7 +113,7 @@ def run_approved(
     frozen: FrozenPlan,
     *,
     run: str,
-    replace_changed: Sequence[str] = (),
+    replaceable: Accepted = NOTHING,
 ) -> dict[str, int]:
     """Carry out a frozen plan that `plan_approved` has accepted, or the rest of it.
 
@@ -124,9 +124,7 @@ def run_approved(
         KafkaDrainError: As `run_reprocess` does.
     """
     with carrying_out(plan.archive.root, frozen, run):
-        return run_reprocess(
-            plan, pipeline, cluster, runner, run=run, replace_changed=replace_changed
-        )
+        return run_reprocess(plan, pipeline, cluster, runner, run=run, replaceable=replaceable)
 
 
 def changes(seen: ReprocessPlan, now: ReprocessPlan) -> list[str]:

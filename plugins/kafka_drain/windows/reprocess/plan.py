@@ -12,13 +12,14 @@ Opens nothing.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from kafka_drain.archive.receipts import Receipt, SealedFile
 from kafka_drain.errors import ConfigError, TopicError
-from kafka_drain.intervals import milliseconds, parse_time, time_text
+from kafka_drain.intervals import milliseconds, time_text
 from kafka_drain.offsets import TopicPartition
+from kafka_drain.windows.reprocess.options import ReprocessOptions
 from kafka_drain.windows.rewrite_groups import FileGroup, split_groups
 
 #: Number of offsets to drain at once; sealed groups needn't be drained again after a kill.
@@ -61,41 +62,28 @@ class Cut:
         return ", ".join(f"{tp} offset {offset}" for tp, offset in sorted(self.offsets.items()))
 
 
-def parse_cut(
-    from_batch: str | int | None,
-    from_time: str | None,
-    from_offsets: Collection[str],
-    *,
-    newest_generation: Callable[[], int],
-) -> Cut | None:
+def parse_cut(options: ReprocessOptions, *, newest_generation: Callable[[], int]) -> Cut | None:
     """Parse where a reprocess is to start; return None if nothing is given.
 
     Args:
-        from_batch: `7` for a batch of the newest generation, `1:7` for one of generation 1.
-        from_time: An ISO 8601 time; UTC if it has no time zone.
-        from_offsets: Values of the form `topic:partition:offset`.
         newest_generation: Returns the newest generation's number; called only if needed.
 
     Raises:
-        ConfigError: When more than one is given, or one can't be parsed.
+        ConfigError: When a batch or an offset can't be parsed.
     """
-    # Batch 0 is valid, also as a number.
-    batch = "" if from_batch is None else str(from_batch).strip()
-    if sum(map(bool, (batch, from_time, from_offsets))) > 1:
-        raise ConfigError("from_batch, from_time and from_offsets exclude each other; give one")
-    if batch:
+    if batch := options.from_batch:
         match = re.fullmatch(r"(?:(\d+):)?(\d+)", batch)
         if match is None:
             raise ConfigError(
-                f"from_batch = {from_batch!r} is not acceptable; accepted: a batch id of the "
+                f"from_batch = {batch!r} is not acceptable; accepted: a batch id of the "
                 "newest generation, such as 7, or generation and batch id, such as 1:7"
             )
         generation = int(match[1]) if match[1] else newest_generation()
         return Cut(batch=(generation, int(match[2])))
-    if from_time:
-        return Cut(time_ms=milliseconds(parse_time("from_time", from_time)))
+    if options.from_time is not None:
+        return Cut(time_ms=milliseconds(options.from_time))
     offsets: dict[TopicPartition, int] = {}
-    for text in from_offsets:
+    for text in options.from_offsets:
         match = re.fullmatch(r"([\w.-]+):(\d+):(\d+)", text.strip())
         if match is None:
             raise ConfigError(

@@ -12,7 +12,7 @@ in the meantime.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 
 from kafka_drain.archive.archive import Archive
@@ -22,6 +22,7 @@ from kafka_drain.archive.receipts import Receipt
 from kafka_drain.archive.snapshot import Snapshot
 from kafka_drain.archive.soundness import refuse_unsound
 from kafka_drain.archive.window import Window
+from kafka_drain.config.offset_ranges import NOTHING, Accepted
 from kafka_drain.config.pipeline import Pipeline
 from kafka_drain.drain.preflight import check_identity, find_partitions
 from kafka_drain.errors import ArchiveError, ConfigError
@@ -195,7 +196,7 @@ def run_reprocess(
     runner: SparkRunner,
     *,
     run: str,
-    replace_changed: Sequence[str] = (),
+    replaceable: Accepted = NOTHING,
 ) -> dict[str, int]:
     """Carry out a plan; whatever a previous attempt finished is kept.
 
@@ -204,7 +205,7 @@ def run_reprocess(
         cluster: The Kafka cluster to drain from.
         runner: Runs Spark applications.
         run: Name of this run, for display.
-        replace_changed: As for `finish_group`.
+        replaceable: As for `finish_group`.
 
     Returns:
         removed_files and removed_bytes.
@@ -220,7 +221,7 @@ def run_reprocess(
         with private_folder() as folder:
             job = prepare_group(plan, key, pipeline, cluster, folder)
             job.run(runner)
-            receipt = finish_group(plan, job, cluster, run=run, replace_changed=replace_changed)
+            receipt = finish_group(plan, job, cluster, run=run, replaceable=replaceable)
         say(f"reprocess {plan.archive.root}: window {key} holds {receipt.records:,} records")
     return finish_reprocess(plan, run=run)
 
@@ -256,7 +257,7 @@ def finish_group(
     cluster: KafkaCluster,
     *,
     run: str,
-    replace_changed: Sequence[str] = (),
+    replaceable: Accepted = NOTHING,
 ) -> Receipt:
     """Prove that a window holds every record of the old files, and seal it.
 
@@ -264,7 +265,7 @@ def finish_group(
         job: The finished job of one of its windows.
         cluster: The Kafka cluster that it was drained from.
         run: Name of this run, for display.
-        replace_changed: Ranges in which the user accepts other records than the old files'.
+        replaceable: Offsets at which the user accepts other records than the old files'.
 
     Raises:
         DataLossError: When Kafka has fewer records than the files, because the topic was compacted,
@@ -282,7 +283,7 @@ def finish_group(
         cluster,
         identity,
         held=group.records,
-        replace_changed=replace_changed,
+        replaceable=replaceable,
         way_out=f"; end this reprocess with {abandoning(plan.archive.root)}, which keeps the files",
     )
     with sealing_groups(plan.archive, run=run):

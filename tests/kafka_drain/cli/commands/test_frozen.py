@@ -106,7 +106,7 @@ def test_maintain_approved(
         ),
         (["reprocess", "--from-batch", "9"], "omit --from-batch"),
         (["reprocess", "--format", "orc"], "omit --format"),
-        (["republish", "--target-topic", "other"], "omit target_topic"),
+        (["republish", "--target-topic", "other"], "omit --target-topic"),
         (["maintain"], "has no plan 'unknown'; its newest are none"),
         (["reprocess"], "has no plan 'unknown'; its newest are none"),
         (["republish"], "has no plan 'unknown'; its newest are none"),

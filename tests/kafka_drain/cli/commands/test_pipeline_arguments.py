@@ -11,12 +11,14 @@ import pytest
 
 from kafka_drain.archive.archive import Archive
 from kafka_drain.cli.commands import pipeline_arguments
-from kafka_drain.cli.commands.pipeline_arguments import FLAGS, pipeline_from
+from kafka_drain.cli.commands.pipeline_arguments import pipeline_from
+from kafka_drain.cli.main import COMMANDS, parser
 from kafka_drain.config.pipeline import Pipeline
 from kafka_drain.errors import ConfigError
 from kafka_drain.storage.immutability import Immutability
 from tests.kafka_drain.made_archive import MadeArchive
 
+TOPIC = {"topics": ["t"], "pipeline_keys": ["topics"]}
 LOCKS = Immutability("compliance", 30)
 
 
@@ -51,13 +53,19 @@ def test_pipeline_from_immutable(
     )
     (tmp_path / "pipeline.json").write_text(json.dumps(file))
     options = argparse.Namespace(
-        name="validate", archive=str(made.root), pipeline=str(tmp_path / "pipeline.json"), **flags
+        name="validate",
+        archive=str(made.root),
+        pipeline=str(tmp_path / "pipeline.json"),
+        pipeline_keys=[*flags],
+        **flags,
     )
 
     # Only a store locks files, and this archive is on a disk.
-    monkeypatch.setattr(
-        pipeline_arguments, "Pipeline", lambda **keys: Pipeline(**{**keys, "archive": "s3://b/a"})
-    )
+    class OnStore(Pipeline):
+        def __init__(self, **keys: Any) -> None:
+            super().__init__(**{**keys, "archive": "s3://b/a"})
+
+    monkeypatch.setattr(pipeline_arguments, "Pipeline", OnStore)
 
     found: Pipeline = pipeline_from(options)
 
@@ -80,7 +88,7 @@ def test_pipeline_from_immutable(
 )
 def test_pipeline_from_folder(folder: str, name: str, tmp_path: Path) -> None:
     """A folder's name is the pipeline's, as far as one can have it."""
-    given = {"archive": str(tmp_path / folder), "name": "drain", "topic": ["t"], "pipeline": None}
+    given = {"archive": str(tmp_path / folder), "name": "drain", "pipeline": None, **TOPIC}
 
     assert pipeline_from(argparse.Namespace(**given)).name == name
 
@@ -96,7 +104,8 @@ def test_pipeline_from_source_option(tmp_path: Path) -> None:
         isolation_level="read_uncommitted",
         known=made.archive.snapshot().document,
     )
-    given: dict[str, Any] = {"archive": str(made.root), "topic": [], "pipeline": None}
+    given: dict[str, Any] = {"archive": str(made.root), "pipeline": None}
+    given["pipeline_keys"] = ["source_options"]
     flags = ["kafka.max.poll.records=7"]
 
     for name in ("drain", "reprocess"):
@@ -118,7 +127,8 @@ def test_pipeline_from_source_option(tmp_path: Path) -> None:
 @pytest.mark.parametrize("option", ["startingOffsets=latest", "maxOffsetsPerTrigger=5"])
 def test_pipeline_from_source_option_without_effect(option: str, tmp_path: Path) -> None:
     """What only decides where a drain begins or ends is refused where offsets are given."""
-    given = {"archive": str(tmp_path), "topic": ["t"], "pipeline": None}
+    given = {"archive": str(tmp_path), "pipeline": None, "topics": ["t"]}
+    given["pipeline_keys"] = ["topics", "source_options"]
     options = argparse.Namespace(name="drain", **given, source_options=[option])
     assert len(pipeline_from(options).source_options) == 1
     options.name = "backfill"
@@ -146,7 +156,16 @@ SETTINGS: dict[str, tuple[Any, Any]] = {
 
 def test_settings_of_each_flag() -> None:
     """Locks have a test of their own: only a store has them."""
-    assert set(SETTINGS) >= set(FLAGS) - {"immutable_days", "immutable_mode"}
+    keys = {"spark_conf"}
+    for name in COMMANDS:
+        subparsers = next(
+            action
+            for action in parser([name])._actions
+            if isinstance(action, argparse._SubParsersAction)
+        )
+        keys |= {*(subparsers.choices[name].get_default("pipeline_keys") or ())}
+
+    assert set(SETTINGS) == keys - {"immutable_days", "immutable_mode", "topics"}
 
 
 @pytest.mark.parametrize("flag", SETTINGS)
@@ -157,7 +176,7 @@ def test_pipeline_from_order(flag: str, tmp_path: Path) -> None:
     made.open_generation()
     keys = {"topic_pattern": "t", "retention_days": 9, flag: of_file, "archive": "/elsewhere"}
     (tmp_path / "pipeline.json").write_text(json.dumps(keys))
-    given = {"name": "drain", "archive": str(made.root), "topic": []}
+    given = {"name": "drain", "archive": str(made.root), "pipeline_keys": [flag]}
 
     def found(**more: Any) -> Any:
         options = argparse.Namespace(**given, **{"pipeline": None, **more})

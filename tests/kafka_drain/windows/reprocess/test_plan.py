@@ -20,6 +20,7 @@ from kafka_drain.archive.receipts import (
 )
 from kafka_drain.errors import ConfigError, TopicError
 from kafka_drain.offsets import OffsetRange, TopicPartition, count
+from kafka_drain.windows.reprocess.options import ReprocessOptions
 from kafka_drain.windows.reprocess.plan import Cut, comparable_receipts, parse_cut, plan_groups
 
 TP = TopicPartition("t", 0)
@@ -149,36 +150,38 @@ def test_comparable_receipts_topic_made_again() -> None:
 @pytest.mark.parametrize(
     ("given", "cut"),
     [
-        (("7", None, []), Cut(batch=(3, 7))),
-        ((7, "", ()), Cut(batch=(3, 7))),
-        (("1:7", None, []), Cut(batch=(1, 7))),
-        ((None, "1970-01-01T00:00:01Z", []), Cut(time_ms=1000)),
-        ((None, None, ["t:0:5"]), Cut(offsets={TP: 5})),
-        ((None, None, []), None),
-        (("", "", []), None),
+        ({"from_batch": "7"}, Cut(batch=(3, 7))),
+        ({"from_batch": 0}, Cut(batch=(3, 0))),
+        ({"from_batch": " 1:7 "}, Cut(batch=(1, 7))),
+        ({"from_time": "1970-01-01T00:00:01Z"}, Cut(time_ms=1000)),
+        ({"from_offsets": ["t:0:5"]}, Cut(offsets={TP: 5})),
+        ({}, None),
+        ({"from_batch": ""}, None),
     ],
 )
-def test_parse_cut(given: tuple[Any, Any, Any], cut: Cut | None) -> None:
+def test_parse_cut(given: dict[str, Any], cut: Cut | None) -> None:
     """A batch, a time or offsets say where to start, as a form or a command line has them."""
-    assert parse_cut(*given, newest_generation=lambda: 3) == cut
+    assert parse_cut(ReprocessOptions(**given), newest_generation=lambda: 3) == cut
 
 
 @pytest.mark.parametrize(
     ("given", "says"),
     [
-        (("x", None, []), "from_batch = 'x' is not acceptable; accepted: a batch id"),
-        ((None, "noon", []), "from_time = 'noon'"),
-        ((None, None, ["t:5"]), "from_offsets = 't:5' is not acceptable; accepted: topic"),
+        ({"from_batch": "x"}, "from_batch = 'x' is not acceptable; accepted: a batch id"),
+        ({"from_time": "noon"}, "from_time = 'noon'"),
+        ({"from_offsets": ["t:5"]}, "from_offsets = 't:5' is not acceptable; accepted: topic"),
         (
-            ("1", "2026-01-01", []),
+            {"from_batch": "1", "from_time": "2026-01-01"},
             "^from_batch, from_time and from_offsets exclude each other",
         ),
+        ({"from_batch": 1, "abandon": True}, "^abandon ends the reprocess that was started; don't"),
+        ({"abandon": "maybe"}, "abandon = 'maybe' is not acceptable; accepted: true or false"),
     ],
 )
-def test_parse_cut_bad(given: tuple[Any, Any, Any], says: str) -> None:
+def test_parse_cut_bad(given: dict[str, Any], says: str) -> None:
     """What can't be understood is refused by name."""
     with pytest.raises(ConfigError, match=says):
-        parse_cut(*given, newest_generation=lambda: 1)
+        parse_cut(ReprocessOptions(**given), newest_generation=lambda: 1)
 
 
 def reached(**cut: Any) -> list[bool]:

@@ -1,1 +1,0 @@
-"""The forms in Airflow's Trigger dialog."""
