@@ -247,7 +247,7 @@ class ClusterDescriber:
         deadline = time.monotonic() + GROUPS_SECONDS
         # librdkafka's newer request leaves out groups of types that it doesn't know.
         known = {str(group.group_id): group for group in listed.valid}
-        # It asks each broker for its groups, and for what it knows of them.
+        # It asks each broker for its groups, and describes them.
         self.cost.requests += 2
         others = {
             str(group.id): group

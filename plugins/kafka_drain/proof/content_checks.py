@@ -65,9 +65,9 @@ class Content(str, Enum):
     EQUAL = ("equal", True)
     #: The same number of records, but not all timestamps can be read: only the counts compare.
     COUNTED = ("counted", True)
-    #: The drain was killed before it recorded what it had read, or some of it has expired since.
+    #: The drain was killed before it noted its records, or some of them have expired since.
     UNKNOWN = ("unknown", True)
-    #: A drain is running and will record what it has read when it finishes.
+    #: A drain is running and will note its records when it finishes.
     PENDING = ("pending", False)
     CHANGED = ("changed", False)
     FEWER = ("fewer", False)
@@ -227,7 +227,7 @@ def fingerprint_to_seal(
         None when it is unknown what Spark read of the records in these files.
     """
     if verdict == Content.EQUAL:
-        # The windows' own receipts prove what they hold; the rest is in these files.
+        # The windows' own receipts prove their records; the rest is in these files.
         return own.fingerprint
     if verdict == Content.COUNTED and read is not None and not in_windows.records:
         return read.fingerprint

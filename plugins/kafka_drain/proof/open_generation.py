@@ -228,7 +228,7 @@ def look_closer(
     )
     files = found.files
     if contents.files:
-        # What they held is missing, as of a file that can't be read: a repair drains it again.
+        # Their offsets are missing, as those of an unreadable file: a repair drains them again.
         files = [file for file in files if file.path not in contents.paths]
         gaps = [*gaps, *explain(found.identity, contents.ranges, contents.ranges)]
     return Answers(gaps, checked, contents, files, findings)

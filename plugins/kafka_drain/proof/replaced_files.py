@@ -248,7 +248,7 @@ class _Comparison:
             has_headers = self._has_headers(file.path, segment.file_format)
             found = self._hashed(file.path, segment.file_format, BLOCK, self._not_erased)
         except (TimestampError, KeyUnavailableError, DataFileError):
-            # Its bytes are what was sealed, but its records can't be compared one by one.
+            # Its bytes are the sealed ones, but its records can't be compared one by one.
             return False
         old.add(has_headers, found)
         return True

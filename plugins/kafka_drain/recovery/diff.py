@@ -61,7 +61,7 @@ class Kind(str, Enum):
 #: What can be applied.
 APPLICABLE = (Kind.TOPICS, Kind.CONFIGS, Kind.ACLS)
 
-#: What is still to be done, by whomever.
+#: Still to be done, by anyone.
 LEFT = (Action.ADD, Action.CHANGE, Action.LATER, Action.BY_HAND)
 
 _TYPE = "message.timestamp.type"

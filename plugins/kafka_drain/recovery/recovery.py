@@ -261,7 +261,7 @@ def _refused(cluster: KafkaCluster, topic: TopicState) -> dict[str, str]:
     try:
         return cluster.refused_settings(topic.name, asked)
     except AuthorizationError:
-        # This user can compare, but create nothing: what is refused is said when it is applied.
+        # This user can compare, but not create: refusals are reported when the plan is applied.
         return {}
 
 

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 class Meaning(Enum):
     """The meaning of a NameNode's or a DataNode's answer."""
 
-    #: It did what it was asked.
+    #: The request was carried out.
     DONE = "done"
     #: The content is at another address, or has to be sent there.
     ELSEWHERE = "elsewhere"

@@ -348,7 +348,7 @@ def _produce(
             size += batch_bytes
             _served(lambda: producer.poll(0))
         else:
-            # Send what is queued immediately, without waiting for full batches.
+            # Send queued records immediately, without waiting for full batches.
             _served(lambda: producer.flush(0.02))
         if stopped():
             raise _was_stopped(job)
