@@ -4,6 +4,9 @@ A NameNode is asked for everything, and leads to the DataNode that has, or takes
 this machine has to reach the HTTP addresses of both. A request that wasn't answered is repeated,
 because none of them does harm when it is: the caller of a rename finds out what became of it.
 
+An error is a JSON document with the name of Java's exception (Hadoop's documentation, WebHDFS REST
+API, "Error Responses").
+
 No text of `requests` is shown or passed on: it contains URLs, and those of DataNodes may contain a
 token.
 """
