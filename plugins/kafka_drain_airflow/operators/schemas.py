@@ -66,7 +66,7 @@ class RestoreSchemasOperator(ApplyOperator):
         from kafka_drain.archive.archive import Archive
         from kafka_drain.clock import utc_now
         from kafka_drain.config.checks import one_of
-        from kafka_drain.schemas.restore import Restore, rows_of
+        from kafka_drain.schemas.restore import SchemaRestore, rows_of
         from kafka_drain.schemas.restore_order import IDS, NEW, RESTORED
 
         with terminal_errors_fail(), archive_access(self.pipeline):
@@ -74,7 +74,7 @@ class RestoreSchemasOperator(ApplyOperator):
             ids = one_of(*IDS)("ids", self.ids or NEW)
             applies = self.applies()
             archive = Archive.at(self.pipeline.archive)
-            restore = Restore(archive, registry, self.schema_map or RESTORED, ids)
+            restore = SchemaRestore(archive, registry, self.schema_map or RESTORED, ids)
             plan = restore.plan()
             self.say_plan(
                 f"version {version} of {name}, id {id_}: {does}"

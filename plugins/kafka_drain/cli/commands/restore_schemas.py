@@ -12,7 +12,7 @@ from kafka_drain.cli.console import answer, print_fields, say, say_table
 from kafka_drain.cli.exit_codes import FAILED, OK
 from kafka_drain.clock import utc_now
 from kafka_drain.output import Level, Line
-from kafka_drain.schemas.restore import Restore, rows_of
+from kafka_drain.schemas.restore import SchemaRestore, rows_of
 from kafka_drain.schemas.restore_order import IDS, NEW, RESTORED
 
 
@@ -39,7 +39,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> int:
     """Show what would be registered; with --apply, register it and write the map."""
     archive = Archive.at(options.archive)
-    restore = Restore(archive, required_registry(options), options.map, options.ids)
+    restore = SchemaRestore(archive, required_registry(options), options.map, options.ids)
     plan = restore.plan()
     rows = rows_of(plan)
     say_table(

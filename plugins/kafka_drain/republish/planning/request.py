@@ -29,7 +29,7 @@ from kafka_drain.config.model import ConfigModel, collected
 from kafka_drain.config.offset_ranges import parse_ranges
 from kafka_drain.errors import ConfigError
 from kafka_drain.intervals import in_utc, parse_time
-from kafka_drain.republish.changing.spec import Wanted
+from kafka_drain.republish.changing.spec import ChangeRequest
 from kafka_drain.republish.planning.placement import ORIGINAL, parse_placement
 from kafka_drain.republish.planning.plan import AT_LEAST_ONCE, EXACTLY_ONCE, STRICT
 from kafka_drain.republish.planning.selection import Selection
@@ -390,9 +390,9 @@ class RepublishRequest(ConfigModel):
         )
 
     @cached_property
-    def wanted(self) -> Wanted:
+    def wanted(self) -> ChangeRequest:
         """What is dropped and changed on the way; false if nothing is."""
-        return Wanted(
+        return ChangeRequest(
             filters=self.filters,
             mask=self.mask,
             hashed=self.hash_fields,
