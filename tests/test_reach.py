@@ -12,7 +12,7 @@ _HOURLY = "kafka_drain_airflow.operators."
 REACH = {
     "hourly": (
         {f"{_HOURLY}preflight", f"{_HOURLY}drain", f"{_HOURLY}validate"},
-        (249, 29_569),
+        (249, 29_578),
     ),
     "reading": ({"kafka_drain.reading"}, (71, 9_397)),
 }
