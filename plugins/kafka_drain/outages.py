@@ -82,7 +82,7 @@ class _Watched(Outages):
     end: Callable[[KafkaDrainError], object] = lambda _: None
 
 
-class Watch:
+class ServerWatch:
     """Watches servers in a thread of its own, from the first one that is added until it is closed.
 
     Args:
@@ -148,7 +148,7 @@ class Watch:
                     watched.end(missed)
 
 
-_WATCH: ContextVar[Watch | None] = ContextVar("watch", default=None)
+_WATCH: ContextVar[ServerWatch | None] = ContextVar("watch", default=None)
 
 
 @contextmanager
@@ -158,7 +158,7 @@ def told_of_outages(say: Callable[[str], object]) -> Iterator[None]:
     Args:
         say: Takes lines; called in another thread.
     """
-    opened = Watch(say)
+    opened = ServerWatch(say)
     token = _WATCH.set(opened)
     try:
         yield

@@ -110,7 +110,7 @@ from kafka_drain.republish.verifying.offset_map import Block, OffsetMap
 from kafka_drain.schemas.capture import capture_schemas
 from kafka_drain.schemas.decoding import ValuePlan, plan_values
 from kafka_drain.schemas.registry import SchemaRegistry, WriterSchema
-from kafka_drain.schemas.restore import Restore
+from kafka_drain.schemas.restore import SchemaRestore
 from kafka_drain.spark.run_folder import RunDocument, RunFolder, job_key
 from kafka_drain.storage import lease
 from kafka_drain.storage.immutability import Immutability
@@ -418,7 +418,7 @@ def with_schemas(folder: Path) -> Archive:
         path = made.root / "registry.json"
         document = RegistryDocument.read(path)
         document.model_copy(update={"notes": ["no answer"]}).write(path)
-        restore = Restore(made.archive, SchemaRegistry({"url": target.url}), "dr", "new")
+        restore = SchemaRestore(made.archive, SchemaRegistry({"url": target.url}), "dr", "new")
         restore.apply(restore.plan(), now=NOW)
     logs = {TopicPartition("copy", 0): Log(end=5)}
     cluster: Any = FakeCluster(logs, id="elsewhere", configs={"copy": {"retention.ms": "-1"}})

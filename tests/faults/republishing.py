@@ -32,7 +32,7 @@ from kafka_drain.output import say
 from kafka_drain.republish.planning.plan import RepublishPlan
 from kafka_drain.republish.planning.runs import RepublishRun, run_key
 from kafka_drain.republish.planning.shards import ProgressSlot
-from kafka_drain.republish.sending.progress_store import Progress, ProgressStore
+from kafka_drain.republish.sending.progress_store import ProgressStore, ShardProgress
 from tests.faults.injection import NOON, PATIENCE, QUICK_START, wait_for
 from tests.faults.spark_cluster import executors, python_workers
 
@@ -297,7 +297,7 @@ class Run:
         """Return the number of attempts that have registered themselves."""
         return max((at.offset for at in self._read(lambda plan: [plan.attempts])), default=0)
 
-    def _read(self, slots: Callable[[RepublishPlan], list[ProgressSlot]]) -> list[Progress]:
+    def _read(self, slots: Callable[[RepublishPlan], list[ProgressSlot]]) -> list[ShardProgress]:
         plan = self.plan()
         if plan is None:
             return []

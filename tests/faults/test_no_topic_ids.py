@@ -15,7 +15,7 @@ from kafka_drain.errors import DataLossError
 from kafka_drain.findings import summary
 from kafka_drain.kafka.client_config import KafkaConfig
 from kafka_drain.kafka.cluster import KafkaCluster
-from kafka_drain.kafka.cluster_state import ASKED, Outcome
+from kafka_drain.kafka.cluster_state import ASKED, PartOutcome
 from kafka_drain.kafka.describing import ClusterDescriber
 from kafka_drain.kafka.identity import NO_TOPIC_ID
 from kafka_drain.proof.validation import validate_archive
@@ -100,4 +100,4 @@ def test_look_without_ids(cluster: KafkaCluster) -> None:
 
     assert (cluster.look(), cluster.look()) == (None, None)
     assert state.cluster_id == ""
-    assert {state.parts[part].outcome for part in ASKED} == {Outcome.UNANSWERED}
+    assert {state.parts[part].outcome for part in ASKED} == {PartOutcome.UNANSWERED}

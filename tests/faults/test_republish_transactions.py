@@ -22,7 +22,7 @@ from kafka_drain.republish.planning.plan import RepublishPlan
 from kafka_drain.republish.sending import producer
 from kafka_drain.republish.sending import shard_sender as sending
 from kafka_drain.republish.sending.producer import TRANSACTION_TIMEOUT_MS, fenced_producer
-from kafka_drain.republish.sending.progress_store import Progress, ProgressStore
+from kafka_drain.republish.sending.progress_store import ProgressStore, ShardProgress
 from kafka_drain.republish.sending.shard_sender import SendJob
 from tests.faults.injection import wait_for
 from tests.faults.republish_case import Case, Stopped, Tapped, halted_sender, tap
@@ -152,13 +152,13 @@ def test_republish_mutated_not_reading_progress(
 ) -> None:
     """A sender that resumes from memory after the fence sends twice, and verify fails."""
     real_send, real_read = sending._send_transaction, sending.read_progress
-    memory: dict[int, Progress] = {}
+    memory: dict[int, ShardProgress] = {}
 
-    def send(job: SendJob, *arguments: Any) -> tuple[Progress, float]:
+    def send(job: SendJob, *arguments: Any) -> tuple[ShardProgress, float]:
         memory[job.shard.number], free_at = real_send(job, *arguments)
         return memory[job.shard.number], free_at
 
-    def remember(job: SendJob, store: ProgressStore) -> Progress:
+    def remember(job: SendJob, store: ProgressStore) -> ShardProgress:
         return memory.setdefault(job.shard.number, real_read(job, store))
 
     tap(monkeypatch, losing_answers(2))
@@ -365,7 +365,7 @@ def test_commit_of_zombie_late(case: Case) -> None:
 
 def test_republish_metadata_small(case: Case, own_kafka: LocalKafka) -> None:
     """Progress fits into a KiB of metadata, and a broker with that limit accepts it."""
-    largest = Progress(2**63 - 1, 2**63 - 1, "f" * 64).metadata()
+    largest = ShardProgress(2**63 - 1, 2**63 - 1, "f" * 64).metadata()
 
     case.run()
     slots = case.planned().plan.slots

@@ -10,7 +10,7 @@ import pytest
 from kafka_drain.archive.files import archive_files
 from kafka_drain.config.pipeline import Pipeline
 from kafka_drain.data_files.reader import bytes_to_read
-from kafka_drain.data_files.records import Wanted
+from kafka_drain.data_files.records import RowBounds
 from kafka_drain.errors import DataFileError
 from kafka_drain.find.criteria import Criteria
 from kafka_drain.find.search import Search
@@ -64,7 +64,7 @@ def test_compaction_bloom_filters(tmp_path: Path, runner: SparkRunner) -> None:
             # Within the bounds of the statistics, so that only the filter rules them out.
             absent = [b"15x%d" % number for number in range(100)]
             index = file.sealed.index_sha256
-            wanted = [Wanted(keys=[key], index_sha256=index) for key in absent]
+            wanted = [RowBounds(keys=[key], index_sha256=index) for key in absent]
             read = [bytes_to_read(path, "parquet", 0, one) for one in wanted]
             assert sum(map(bool, read)) < 10
     assert has_filter == {"unique": {True}, "repeated": {False}, "null": {True}}

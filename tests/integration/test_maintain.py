@@ -26,7 +26,7 @@ from kafka_drain.archive.window import Window
 from kafka_drain.clock import utc_now
 from kafka_drain.config.pipeline import Pipeline
 from kafka_drain.data_files.reader import read_records
-from kafka_drain.data_files.records import Wanted
+from kafka_drain.data_files.records import RowBounds
 from kafka_drain.errors import ArchiveError, LockedError, ManifestInvalidError, SparkJobError
 from kafka_drain.gaps import GapReason
 from kafka_drain.intervals import Interval, time_text
@@ -243,7 +243,7 @@ def test_maintain_row_groups(
     assert file.sealed is not None
     index = file.sealed.index_sha256
     assert index is not None
-    wanted = Wanted(from_ms=NOON + HOUR, to_ms=NOON + 2 * HOUR, index_sha256=index)
+    wanted = RowBounds(from_ms=NOON + HOUR, to_ms=NOON + 2 * HOUR, index_sha256=index)
 
     rows = sum(batch.num_rows for batch in read_records(path, "parquet", 1 << 20, wanted))
 

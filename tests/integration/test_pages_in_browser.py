@@ -25,7 +25,13 @@ from kafka_drain.pages.archive import archive_page
 from kafka_drain.pages.documents import message_page, receipt_page
 from kafka_drain.pages.overview import ArchiveRow, Doing, Run, overview_page
 from kafka_drain.pages.placing import Placed
-from kafka_drain.pages.records import Cut, FoundRecords, RecordRow, SelectedRecords, records_page
+from kafka_drain.pages.records import (
+    CutText,
+    RecordRow,
+    SearchResult,
+    SelectedRecords,
+    records_page,
+)
 from kafka_drain.pages.rendering import coloured
 from kafka_drain.pages.report import report_page
 from kafka_drain.pages.restores import restores_page
@@ -149,22 +155,22 @@ def pages(folder: Path) -> dict[str, str]:
 
 def records_pages() -> dict[str, str]:
     """Return the page *Records* in each of its states."""
-    text, digits = Cut.of("x" * 5_000_000, "text"), Cut.of("ff" * 5_000_000, "hex")
-    evil = Cut.of("<script>alert(1)</script>", "text")
+    text, digits = CutText.of("x" * 5_000_000, "text"), CutText.of("ff" * 5_000_000, "hex")
+    evil = CutText.of("<script>alert(1)</script>", "text")
     record = RecordRow(
-        *("flights", 3, 4711, "2026-01-01T00:00:00.000Z", Cut.of("k", "text")),
-        *(text, [("source", Cut.of("web", "text"))], "f.parquet", True),
+        *("flights", 3, 4711, "2026-01-01T00:00:00.000Z", CutText.of("k", "text")),
+        *(text, [("source", CutText.of("web", "text"))], "f.parquet", True),
     )
     hostile = replace(record, topic=EVIL, key=evil, value=evil, headers=[(EVIL, evil)], file=EVIL)
-    binary = replace(record, key=Cut.of("", None), value=digits, is_sealed=False)
+    binary = replace(record, key=CutText.of("", None), value=digits, is_sealed=False)
     ranges = json.dumps({"offsets": [f"flights:3:{n}-{n + 1}" for n in range(0, 100, 2)]}, indent=1)
     selected = SelectedRecords(ranges, '{"topics": ["flights"]}', ["3 aren't sealed yet."])
     rows = [record, hostile, binary]
-    found = FoundRecords(rows=rows, trail=["p1", "p2"], next="p3", selected=selected)
+    found = SearchResult(rows=rows, trail=["p1", "p2"], next="p3", selected=selected)
     links = {"back": "/a", "here": "/r", "lines": "/r.jsonl", "republish": "/dags/republish"}
     given = {"key": "k" * 300, "scan": "yes"}
 
-    def page(found: FoundRecords | None, given: dict[str, str]) -> str:
+    def page(found: SearchResult | None, given: dict[str, str]) -> str:
         shown = records_page("flights", "/data/flights", given, found, links)
         # Opened, so that what is in it is looked at too.
         return shown.replace("<details", "<details open")
@@ -172,9 +178,9 @@ def records_pages() -> dict[str, str]:
     return {
         "form": page(None, {}),
         "found": page(found, given),
-        "none": page(FoundRecords(), {}),
-        "stopped": page(FoundRecords(next="p1", ended=True), given),
-        "problem": page(FoundRecords(problem=EVIL), {"topic": EVIL}),
+        "none": page(SearchResult(), {}),
+        "stopped": page(SearchResult(next="p1", ended=True), given),
+        "problem": page(SearchResult(problem=EVIL), {"topic": EVIL}),
     }
 
 

@@ -32,7 +32,7 @@ from kafka_drain.proof.validation import validate_archive
 from kafka_drain.schemas.capture import capture_schemas, read_document
 from kafka_drain.schemas.decoders import Decoders, registered_schemas
 from kafka_drain.schemas.registry import SchemaRegistry
-from kafka_drain.schemas.restore import Restore
+from kafka_drain.schemas.restore import SchemaRestore
 from kafka_drain.schemas.restore_order import KEEP, NEW
 from kafka_drain.schemas.schema_map import read_map
 from kafka_drain.schemas.subjects import Subjects
@@ -352,12 +352,12 @@ def test_restore_keeps_no_ids(drained: Callable[[int], Drained], target_registry
     document.model_copy(update={"subjects": subjects}).write(archive.root / "registry.json")
     accept_schemas(archive.root, at=NOW)
     registry = SchemaRegistry({"url": target_registry})
-    restore = Restore(archive, registry, "dr", KEEP)
+    restore = SchemaRestore(archive, registry, "dr", KEEP)
 
     with pytest.raises(ConfigError, match="doesn't keep ids"):
         restore.apply(restore.plan(), now=utc_now())
 
-    again = Restore(archive, registry, "dr", NEW)
+    again = SchemaRestore(archive, registry, "dr", NEW)
     assert len(again.apply(again.plan(), now=utc_now()).schemas) == len(again.plan().steps)
 
 

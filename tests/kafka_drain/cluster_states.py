@@ -8,8 +8,8 @@ from kafka_drain.kafka.cluster_state import (
     ClusterState,
     GroupOffset,
     GroupState,
-    Outcome,
     Part,
+    PartOutcome,
     PartResult,
     ScramUser,
     Settings,
@@ -32,9 +32,9 @@ def group(offset: int) -> GroupState:
     return GroupState("billing", "classic", "empty", offsets)
 
 
-def state(offset: int = 1, settings: Settings = SETTINGS, **outcomes: Outcome) -> ClusterState:
+def state(offset: int = 1, settings: Settings = SETTINGS, **outcomes: PartOutcome) -> ClusterState:
     """A cluster with one group; a part has another outcome than captured if one is given."""
-    parts = {part: PartResult(outcomes.get(str(part), Outcome.CAPTURED), "") for part in Part}
+    parts = {part: PartResult(outcomes.get(str(part), PartOutcome.CAPTURED), "") for part in Part}
     return ClusterState("cluster-1", parts, settings, (group(offset),))
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from kafka_drain import outages
 from kafka_drain.errors import KafkaDrainError, KafkaUnavailableError
-from kafka_drain.outages import Watch, _Watched, told_of_outages, watch
+from kafka_drain.outages import ServerWatch, _Watched, told_of_outages, watch
 from kafka_drain.output import Level, Line
 from tests.faults.injection import wait_for
 
@@ -45,7 +45,7 @@ def test_watch_says_and_ends(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(outages, "LOOK_SECONDS", 0.01)
     said: list[str] = []
     ended: list[KafkaDrainError] = []
-    watching = Watch(said.append)
+    watching = ServerWatch(said.append)
     looks = iter([None, AWAY, AWAY])
 
     watching.add("Kafka at b", lambda: next(looks), after=0.0, end=ended.append)

@@ -12,7 +12,7 @@ from upath import UPath
 
 from kafka_drain.archive.cluster_moments import note_moment
 from kafka_drain.kafka.client_config import KafkaConfig
-from kafka_drain.kafka.cluster_state import Acl, ClusterState, Outcome, Part, ScramUser
+from kafka_drain.kafka.cluster_state import Acl, ClusterState, Part, PartOutcome, ScramUser
 from kafka_drain.kafka.describing import ClusterDescriber
 from tests.security.acls import Acls
 from tests.security.conftest import PASSWORD
@@ -51,9 +51,9 @@ def test_describe_whole(secured: SecuredKafka, topic: str, tmp_path: Path) -> No
     (settings,) = state.settings.topics or ()
 
     assert {part: state.parts[part].outcome for part in Part} == {
-        **dict.fromkeys(Part, Outcome.CAPTURED),
-        Part.QUOTAS: Outcome.UNSUPPORTED,
-        Part.VERSIONS: Outcome.UNSUPPORTED,
+        **dict.fromkeys(Part, PartOutcome.CAPTURED),
+        Part.QUOTAS: PartOutcome.UNSUPPORTED,
+        Part.VERSIONS: PartOutcome.UNSUPPORTED,
     }
     assert (settings.partitions, settings.config) == (3, {"retention.ms": "-1"})
     (offset,) = groups[GROUP].offsets
@@ -75,10 +75,10 @@ def test_describe_without_rights(secured: SecuredKafka, topic: str) -> None:
     state, _ = described(secured.scram("reader", PASSWORD), topic)
 
     assert state.cluster_id
-    assert state.parts[Part.ACLS].outcome == Outcome.NOT_AUTHORISED
-    assert state.parts[Part.USERS].outcome == Outcome.NOT_AUTHORISED
+    assert state.parts[Part.ACLS].outcome == PartOutcome.NOT_AUTHORISED
+    assert state.parts[Part.USERS].outcome == PartOutcome.NOT_AUTHORISED
     # Describing topics is implied by Read, their configuration isn't.
-    assert state.parts[Part.TOPICS].outcome == Outcome.NOT_AUTHORISED
+    assert state.parts[Part.TOPICS].outcome == PartOutcome.NOT_AUTHORISED
     assert state.settings.acls is None
     assert "lacks DESCRIBE on the cluster" in state.parts[Part.GROUPS].detail
     assert [group.name for group in state.groups or ()] == [GROUP]
@@ -89,4 +89,6 @@ def test_describe_no_broker() -> None:
     state, _ = described({"bootstrap.servers": "127.0.0.1:1", "socket.timeout.ms": 1000}, "none")
 
     assert state.cluster_id == ""
-    assert {state.parts[part].outcome for part in (Part.GROUPS, Part.ACLS)} == {Outcome.UNANSWERED}
+    assert {state.parts[part].outcome for part in (Part.GROUPS, Part.ACLS)} == {
+        PartOutcome.UNANSWERED
+    }

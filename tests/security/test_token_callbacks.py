@@ -20,7 +20,7 @@ from kafka_drain.offsets import OffsetRange, TopicPartition
 from kafka_drain.proof.gap_probe import GROUP
 from kafka_drain.republish.planning.shards import PREFIX, ProgressSlot
 from kafka_drain.republish.sending.producer import fenced_producer
-from kafka_drain.republish.sending.progress_store import Progress, ProgressStore, entry
+from kafka_drain.republish.sending.progress_store import ProgressStore, ShardProgress, entry
 from tests.faults.injection import wait_for
 from tests.security import token_callbacks
 from tests.security.acls import Acls
@@ -75,7 +75,7 @@ def test_callback_sends(secured: SecuredKafka, public_topic: str, acls: Acls) ->
     ):
         acls.allow("user", kind, name, operation)
     slot = ProgressSlot(group, TopicPartition(public_topic, 0))
-    progress = Progress(0, 0, "plan")
+    progress = ShardProgress(0, 0, "plan")
     settings = config.for_librdkafka()
 
     producer = fenced_producer(settings, f"{PREFIX}callbacks-0", public_topic, 30.0)

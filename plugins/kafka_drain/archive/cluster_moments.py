@@ -19,7 +19,7 @@ from kafka_drain.archive.cluster_documents import (
 from kafka_drain.archive.sealed_chain import TRIES, Damage, SealedChain
 from kafka_drain.errors import ArchiveError
 from kafka_drain.findings import Finding, Reason
-from kafka_drain.kafka.cluster_state import ClusterState, Outcome, Part, Settings
+from kafka_drain.kafka.cluster_state import ClusterState, Part, PartOutcome, Settings
 from kafka_drain.storage.json_files import create_text, write_text
 from kafka_drain.storage.paths import read_bytes
 from kafka_drain.storage.sealed_json import SealedName, hash_of
@@ -73,7 +73,7 @@ def moment_at(root: UPath, at: datetime | None, part: Part) -> Moment | None:
     """
     for moment in MOMENTS.links(root):
         is_later = at is not None and datetime.fromisoformat(moment.answered_at) > at
-        if not is_later and moment.parts[part].outcome == Outcome.CAPTURED:
+        if not is_later and moment.parts[part].outcome == PartOutcome.CAPTURED:
             return moment
     return None
 

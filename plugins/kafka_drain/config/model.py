@@ -40,7 +40,7 @@ class ConfigModel(BaseModel):
     #: What there is instead of a key that only earlier releases know.
     removed: ClassVar[dict[str, str]] = {}
 
-    #: By key, what is accepted in words, where pydantic would show a regular expression.
+    #: Accepted values in words, by key, where pydantic would show a regular expression.
     accepts: ClassVar[dict[str, str]] = {}
 
     @model_validator(mode="wrap")

@@ -20,7 +20,7 @@ from kafka_drain.republish.planning.runs import RepublishRun
 
 
 @dataclass(frozen=True)
-class Source:
+class SourceState:
     """The source, as a step saw it.
 
     Attributes:
@@ -32,7 +32,7 @@ class Source:
     undrained: Mapping[TopicPartition, int]
 
 
-def look_at_source(snapshot: Snapshot, pipeline: Pipeline, cluster: KafkaCluster) -> Source:
+def look_at_source(snapshot: Snapshot, pipeline: Pipeline, cluster: KafkaCluster) -> SourceState:
     """Compare the source's ends with the archive's receipts.
 
     Raises:
@@ -44,7 +44,7 @@ def look_at_source(snapshot: Snapshot, pipeline: Pipeline, cluster: KafkaCluster
     check_identity(snapshot, pipeline, cluster.cluster_id(), topics)
     ends = cluster.latest(partitions, "read_uncommitted")
     held = sealed_ends(snapshot)
-    return Source(ends, missing_in(held, cluster.earliest(partitions), ends))
+    return SourceState(ends, missing_in(held, cluster.earliest(partitions), ends))
 
 
 def sealed_ends(snapshot: Snapshot) -> dict[TopicPartition, int]:

@@ -17,7 +17,7 @@ _SHOWN = 10
 class CutOverStep(str, Enum):
     """A step, in the order in which they are taken."""
 
-    #: What is sealed is sent to the target, until little is missing there.
+    #: Sealed records are sent to the target, until little is missing there.
     MIRROR = "mirror"
     #: The source doesn't grow any more.
     PRODUCERS_OFF = "producers_off"

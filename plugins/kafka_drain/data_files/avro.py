@@ -11,7 +11,7 @@ from typing import Any
 import pyarrow as pa
 
 from kafka_drain.data_files.batch_sizes import BATCH_BYTES
-from kafka_drain.data_files.records import DataPath, Wanted, batches_of_rows
+from kafka_drain.data_files.records import DataPath, RowBounds, batches_of_rows
 
 
 def read_columns(path: DataPath, names: list[str]) -> Iterator[pa.RecordBatch]:
@@ -33,7 +33,7 @@ def may_have_nul_names(path: DataPath) -> bool:
 
 
 def read_records(
-    path: DataPath, batch_bytes: int, wanted: Wanted | None = None
+    path: DataPath, batch_bytes: int, wanted: RowBounds | None = None
 ) -> Iterator[pa.RecordBatch]:
     """Yield all records in file order, wanted or not: Avro blocks have no statistics."""
     with path.open("rb") as source:

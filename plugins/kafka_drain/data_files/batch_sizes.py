@@ -28,7 +28,7 @@ FEW_BYTES = 64 << 20
 STEP_ROWS = 2048
 #: How much more or fewer rows than the one before a step has at once.
 _FACTOR = 8
-#: Steps of a batch: what is read is held twice while it is joined, and arrays grow by doubling.
+#: Steps of a batch: rows are held twice while they are joined, and arrays grow by doubling.
 _STEPS = 4
 
 #: pyarrow's errors about an array of more than 2 GiB: of bytes, of a column within another one.

@@ -16,7 +16,7 @@ from typing import IO, Any
 import pyarrow as pa
 
 from kafka_drain.data_files.batch_sizes import BATCH_BYTES
-from kafka_drain.data_files.records import DataPath, Wanted, batches_of_rows
+from kafka_drain.data_files.records import DataPath, RowBounds, batches_of_rows
 
 #: Spark's notation for years outside Python's calendar: with a sign, or year 0.
 _OTHER_YEAR = re.compile(r"([+-]\d{4,}|0000)(-.*)")
@@ -99,7 +99,7 @@ def _with_time(row: dict[str, Any]) -> dict[str, Any]:
 
 
 def read_records(
-    path: DataPath, batch_bytes: int, wanted: Wanted | None = None
+    path: DataPath, batch_bytes: int, wanted: RowBounds | None = None
 ) -> Iterator[pa.RecordBatch]:
     """Yield all records in file order, wanted or not: every line must be parsed anyway."""
     with path.open("rb") as source:

@@ -14,8 +14,8 @@ from kafka_drain.data_files.records import (
     COLUMN_ROWS,
     SCHEMA,
     DataPath,
+    RowBounds,
     TimestampError,
-    Wanted,
     conform,
 )
 
@@ -32,7 +32,7 @@ def read_columns(path: DataPath, names: list[str]) -> Iterator[pa.RecordBatch]:
 
 
 def read_records(
-    path: DataPath, batch_bytes: int, wanted: Wanted | None = None
+    path: DataPath, batch_bytes: int, wanted: RowBounds | None = None
 ) -> Iterator[pa.RecordBatch]:
     """Yield the records in file order.
 

@@ -24,7 +24,7 @@ from kafka_drain.data_files.batch_sizes import (
 from kafka_drain.data_files.bloom_filter import BloomFilter
 from kafka_drain.data_files.decryption import Decryption
 from kafka_drain.data_files.parquet_footer import KeptReads, check_footer
-from kafka_drain.data_files.records import COLUMN_ROWS, SCHEMA, DataPath, Wanted, conform
+from kafka_drain.data_files.records import COLUMN_ROWS, SCHEMA, DataPath, RowBounds, conform
 from kafka_drain.data_files.scalars import binaries
 from kafka_drain.errors import DataFileError
 from kafka_drain.storage.outages import lies_in_store
@@ -92,7 +92,7 @@ def _group_bound(group: pq.RowGroupMetaData) -> int:
 def read_records(
     path: DataPath,
     batch_bytes: int,
-    wanted: Wanted | None = None,
+    wanted: RowBounds | None = None,
     note_index: Callable[[str], None] | None = None,
 ) -> Iterator[pa.RecordBatch]:
     """Yield the records in file order, skipping row groups without any wanted record.
@@ -146,7 +146,7 @@ def _most_bytes(group: pq.RowGroupMetaData) -> int:
     return size
 
 
-def bytes_to_read(path: DataPath, wanted: Wanted) -> int:
+def bytes_to_read(path: DataPath, wanted: RowBounds) -> int:
     """Return how many bytes have to be read to find the wanted records; 0 if there are none.
 
     If keys are wanted, these are the bytes of the keys: the other columns are read only where one
@@ -189,7 +189,7 @@ class _Index:
         self,
         source: Any,
         metadata: pq.FileMetaData,
-        wanted: Wanted | None = None,
+        wanted: RowBounds | None = None,
         *,
         has_filters: bool = False,
     ) -> None:
@@ -254,7 +254,7 @@ def _end_of(chunk: pq.ColumnChunkMetaData) -> int:
     return int(first + chunk.total_compressed_size)
 
 
-def _groups(file: pq.ParquetFile, index: _Index, wanted: Wanted | None) -> Iterator[int]:
+def _groups(file: pq.ParquetFile, index: _Index, wanted: RowBounds | None) -> Iterator[int]:
     """Yield the row groups that may hold a wanted record.
 
     Raises:
@@ -269,7 +269,7 @@ def _groups(file: pq.ParquetFile, index: _Index, wanted: Wanted | None) -> Itera
 
 
 def _is_ruled_out(
-    file: pq.ParquetFile, group: pq.RowGroupMetaData, index: _Index, wanted: Wanted
+    file: pq.ParquetFile, group: pq.RowGroupMetaData, index: _Index, wanted: RowBounds
 ) -> bool:
     if _holds_none(file.metadata, group, wanted):
         return True
@@ -345,7 +345,7 @@ def _opened(
         yield file, whole, decryption.was_needed
 
 
-def _holds_none(file: pq.FileMetaData, group: pq.RowGroupMetaData, wanted: Wanted) -> bool:
+def _holds_none(file: pq.FileMetaData, group: pq.RowGroupMetaData, wanted: RowBounds) -> bool:
     """Return whether a row group's statistics rule out that any of its rows is wanted."""
     columns = {file.schema.column(number).path: number for number in range(file.num_columns)}
 

@@ -23,7 +23,7 @@ import pyarrow.compute as pc
 from kafka_drain.data_files import avro, json_lines, orc, parquet
 from kafka_drain.data_files.batch_sizes import BATCH_BYTES
 from kafka_drain.data_files.file_offsets import FileOffsets
-from kafka_drain.data_files.records import DataPath, TimestampError, Wanted, milliseconds
+from kafka_drain.data_files.records import DataPath, RowBounds, TimestampError, milliseconds
 from kafka_drain.data_files.scalars import number, text
 from kafka_drain.errors import DataFileError, KeyUnavailableError, StoreUnavailableError
 from kafka_drain.offsets import OffsetRange, TopicPartition, merge
@@ -40,7 +40,7 @@ class Format(Protocol):
         """
 
     def read_records(
-        self, path: DataPath, batch_bytes: int, wanted: Wanted | None = None
+        self, path: DataPath, batch_bytes: int, wanted: RowBounds | None = None
     ) -> Iterator[pa.RecordBatch]:
         """Yield the records in file order, in batches of at most `batch_bytes`, or of one record.
 
@@ -368,7 +368,7 @@ def index_sha256(path: DataPath, file_format: str) -> str | None:
         return parquet.index_sha256(path)
 
 
-def bytes_to_read(path: DataPath, file_format: str, size: int, wanted: Wanted) -> int:
+def bytes_to_read(path: DataPath, file_format: str, size: int, wanted: RowBounds) -> int:
     """Return how many bytes of a file have to be read to find the wanted records.
 
     Parquet's statistics and Bloom filters may rule out all of them; other formats are read whole.
@@ -392,7 +392,7 @@ def read_records(
     path: DataPath,
     file_format: str,
     batch_bytes: int = BATCH_BYTES,
-    wanted: Wanted | None = None,
+    wanted: RowBounds | None = None,
 ) -> Iterator[pa.RecordBatch]:
     """Yield a file's records in file order.
 

@@ -67,7 +67,7 @@ def path_of(root: str, path: str) -> Path:
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class RowBounds:
     """Bounds of the wanted rows; a format may skip rows outside.
 
     Skipping is optional: rows outside may be included. What a file says of itself, such as

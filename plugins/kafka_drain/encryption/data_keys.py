@@ -160,7 +160,7 @@ def wrapped_document(id_: str, key: bytes, kms: str, master: str) -> dict[str, A
     try:
         opened = open_kms(kms)
         wrapped = opened.wrap(key, master, id_)
-        # A key that only wraps would make what is written unreadable.
+        # A key that only wraps would make the new files unreadable.
         if opened.unwrap(wrapped, master, id_) != key:
             raise KmsError("it gives back something else than it was given")
     except (KmsError, MachineError) as error:

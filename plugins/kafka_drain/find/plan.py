@@ -23,7 +23,7 @@ _POSITION = re.compile(
 )
 
 
-class Content(Protocol):
+class FileContent(Protocol):
     """A file's records of one partition, by its receipt or by itself."""
 
     @property
@@ -90,7 +90,7 @@ class Position:
 
 
 @dataclass(frozen=True)
-class Part:
+class FilePart:
     """The records of one partition in one file, some of which may match.
 
     Attributes:
@@ -101,7 +101,7 @@ class Part:
     """
 
     file: ArchiveFile
-    content: Content
+    content: FileContent
     incarnation: int
     rows: Rows
     from_offset: int = 0
@@ -120,7 +120,7 @@ class Part:
 class ReadGroup:
     """Parts of one partition that are read together, because their offsets overlap."""
 
-    parts: tuple[Part, ...]
+    parts: tuple[FilePart, ...]
 
     def through(self) -> Position:
         """Return the position up to which everything is read once this step is done."""
@@ -132,11 +132,11 @@ class ReadGroup:
 
 
 def parts_of(
-    files: Iterable[tuple[ArchiveFile, Sequence[Content]]],
+    files: Iterable[tuple[ArchiveFile, Sequence[FileContent]]],
     incarnations: Mapping[tuple[str, str], int],
     criteria: Criteria,
     after: Position | None = None,
-) -> list[Part]:
+) -> list[FilePart]:
     """Return the parts that can hold a match according to topics, partitions, offsets and times.
 
     Args:
@@ -145,7 +145,7 @@ def parts_of(
         criteria: What is looked for.
         after: Only records after this position; None for all.
     """
-    found: list[Part] = []
+    found: list[FilePart] = []
     for file, contents in files:
         for content in contents:
             tp = content.tp
@@ -155,7 +155,7 @@ def parts_of(
             ):
                 continue
             incarnation = incarnations.get((tp.topic, file.topic_ids.get(tp.topic, "")), 0)
-            part = Part(file, content, incarnation, rows)
+            part = FilePart(file, content, incarnation, rows)
             if after is not None:
                 if part.at(content.last) <= after:
                     continue
@@ -165,12 +165,12 @@ def parts_of(
     return found
 
 
-def steps_of(parts: Iterable[Part]) -> list[ReadGroup]:
+def steps_of(parts: Iterable[FilePart]) -> list[ReadGroup]:
     """Return parts in the order in which they are read, which is that of `Position`.
 
     Parts whose offsets overlap are one step, so that the records of all steps are in order.
     """
-    steps: list[list[Part]] = []
+    steps: list[list[FilePart]] = []
     reach: Position | None = None
     for part in sorted(parts, key=lambda part: (part.at(part.content.first), part.file.path)):
         if reach is None or part.at(part.content.first) > reach:

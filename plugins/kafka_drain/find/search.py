@@ -16,12 +16,12 @@ import pyarrow.compute as pc
 from kafka_drain.archive.archive import Archive
 from kafka_drain.archive.files import ArchiveFile, archive_files
 from kafka_drain.data_files.reader import bytes_to_read, read_offsets, read_records, topic_of
-from kafka_drain.data_files.records import Wanted, path_of
+from kafka_drain.data_files.records import RowBounds, path_of
 from kafka_drain.data_files.rows import rows_of
 from kafka_drain.data_files.scalars import binaries, text
 from kafka_drain.errors import ConfigError, DataFileError
 from kafka_drain.find.criteria import Criteria
-from kafka_drain.find.plan import Content, Part, Position, parts_of, steps_of, why_scan
+from kafka_drain.find.plan import FileContent, FilePart, Position, parts_of, steps_of, why_scan
 from kafka_drain.intervals import time_text
 from kafka_drain.offsets import TopicPartition
 from kafka_drain.output import say
@@ -154,7 +154,7 @@ class Search:
         payloads = self.payloads() if self.criteria.path is not None else None
         progress = Progress("records", sum(step.records() for step in steps))
         self._ticker = Ticker("find", progress)
-        of_file: dict[str, list[Part]] = {}
+        of_file: dict[str, list[FilePart]] = {}
         for step in steps:
             for part in step.parts:
                 of_file.setdefault(part.file.path, []).append(part)
@@ -179,7 +179,7 @@ class Search:
             say(progress.line("find", self._done))
         self.is_complete = True
 
-    def _contents(self, file: ArchiveFile) -> Sequence[Content]:
+    def _contents(self, file: ArchiveFile) -> Sequence[FileContent]:
         """Return the contents of a file; one that no receipt describes yet is read."""
         if file.sealed is not None:
             return file.sealed.contents
@@ -188,7 +188,7 @@ class Search:
             return read_offsets(path, file.file_format, topic_of(file.path))
 
     def _of(
-        self, part: Part, of_file: Sequence[Part], left: int, payloads: Payloads | None
+        self, part: FilePart, of_file: Sequence[FilePart], left: int, payloads: Payloads | None
     ) -> list[Match]:
         """Return the first matches of a part.
 
@@ -221,7 +221,7 @@ class Search:
             self._kept[other.file.path, other.tp] = found[other.tp]
         return own
 
-    def _batches(self, file: ArchiveFile, parts: Sequence[Part]) -> Iterator[pa.RecordBatch]:
+    def _batches(self, file: ArchiveFile, parts: Sequence[FilePart]) -> Iterator[pa.RecordBatch]:
         """Yield a file's rows that may match, without comparing partitions and times."""
         path = path_of(str(self.archive.root), file.path)
         wanted = bounds_of(parts, self.criteria)
@@ -230,7 +230,7 @@ class Search:
                 yield rows_inside(batch, self.criteria)
 
     def _matches_in(
-        self, batch: pa.RecordBatch, part: Part, payloads: Payloads | None
+        self, batch: pa.RecordBatch, part: FilePart, payloads: Payloads | None
     ) -> Iterator[Match]:
         in_folder = topic_of(part.file.path) is not None
         rows = wanted_rows(batch, part.tp, part.rows, part.from_offset, in_topic_folder=in_folder)
@@ -259,7 +259,7 @@ class Search:
         is_structure = value.format not in (None, "text", "hex")
         return path is None or (is_structure and path.matches(value.content))
 
-    def _without_ruled_out(self, parts: Sequence[Part]) -> list[Part]:
+    def _without_ruled_out(self, parts: Sequence[FilePart]) -> list[FilePart]:
         """Return the parts of files that statistics and Bloom filters don't rule out.
 
         Raises:
@@ -267,14 +267,14 @@ class Search:
         """
         if not parts or not self.criteria.look_inside():
             return list(parts)
-        by_file: dict[str, list[Part]] = {}
+        by_file: dict[str, list[FilePart]] = {}
         for part in parts:
             by_file.setdefault(part.file.path, []).append(part)
         ticker = Ticker("find statistics", Progress("files", len(by_file)))
         root = self.archive.root
         sizes: dict[str, int] = {}
 
-        def size_of(those: list[Part]) -> int:
+        def size_of(those: list[FilePart]) -> int:
             file, wanted = those[0].file, bounds_of(those, self.criteria)
             with _named(file):
                 path = path_of(str(root), file.path)
@@ -316,7 +316,7 @@ def _named(file: ArchiveFile) -> Iterator[None]:
         ) from error
 
 
-def bounds_of(parts: Sequence[Part], criteria: Criteria) -> Wanted:
+def bounds_of(parts: Sequence[FilePart], criteria: Criteria) -> RowBounds:
     """Return bounds with which a format may skip rows when it reads some parts of one file.
 
     Args:
@@ -331,7 +331,7 @@ def bounds_of(parts: Sequence[Part], criteria: Criteria) -> Wanted:
         ends.append(ranges[-1].end if ranges else None)
     known = [end for end in ends if end is not None]
     sealed = parts[0].file.sealed
-    return Wanted(
+    return RowBounds(
         partition=partitions.pop() if len(partitions) == 1 else None,
         first=min(firsts),
         end=max(known) if len(known) == len(ends) else None,

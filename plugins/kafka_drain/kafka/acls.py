@@ -10,7 +10,7 @@ from kafka_drain.kafka.client_config import KafkaConfig
 
 #: Operations of a drain on its topics, by Kafka's ACL names.
 DRAINED = ("READ", "DESCRIBE", "DESCRIBE_CONFIGS")
-#: Operations of a republish on its targets; it reads back what it has sent.
+#: Operations of a republish on its targets; it reads the sent records back.
 TARGET = ("WRITE", "READ", "DESCRIBE", "DESCRIBE_CONFIGS")
 
 

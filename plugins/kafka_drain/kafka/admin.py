@@ -39,7 +39,7 @@ BACKOFF_SECONDS = 0.2
 #: Time that a first contact has before it is taken for hopeless.
 PATIENCE_SECONDS = 2.0
 
-#: Time until a new client is asked what it has heard of its connections; then twice that.
+#: Time until a new client is asked about its connections for the first time; then twice that.
 _LISTEN_SECONDS = 0.25
 
 #: How long a look whether Kafka answers may take.

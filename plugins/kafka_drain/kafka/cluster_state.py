@@ -41,7 +41,7 @@ UNAVAILABLE_PARTS: Mapping[Part, str] = {
 }
 
 
-class Outcome(str, Enum):
+class PartOutcome(str, Enum):
     """The outcome of the request for a part."""
 
     CAPTURED = "captured"
@@ -64,7 +64,7 @@ class PartResult:
             differs between two runs with the same outcome.
     """
 
-    outcome: Outcome
+    outcome: PartOutcome
     detail: str
 
 

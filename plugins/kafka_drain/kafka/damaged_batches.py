@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-#: Java's client, of a batch or a record in it that isn't what was written, and of a response.
+#: Java's client, about a batch or a record in it that has changed, and about a response.
 _JAVA = (
     re.compile(
         r"Record (?:batch )?for partition (?P<tp>\S+) at offset (?P<offset>\d+) is invalid, "

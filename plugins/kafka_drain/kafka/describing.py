@@ -32,8 +32,8 @@ from kafka_drain.kafka.cluster_state import (
     ClusterState,
     GroupOffset,
     GroupState,
-    Outcome,
     Part,
+    PartOutcome,
     PartResult,
     ScramUser,
     Settings,
@@ -76,11 +76,11 @@ _UNSUPPORTED = {
 }
 
 
-def outcome_of(code: int) -> Outcome:
+def outcome_of(code: int) -> PartOutcome:
     """Return the outcome for a part by an error code; no error is fatal."""
     if code in _NOT_AUTHORISED:
-        return Outcome.NOT_AUTHORISED
-    return Outcome.UNSUPPORTED if code in _UNSUPPORTED else Outcome.UNANSWERED
+        return PartOutcome.NOT_AUTHORISED
+    return PartOutcome.UNSUPPORTED if code in _UNSUPPORTED else PartOutcome.UNANSWERED
 
 
 @dataclass
@@ -129,12 +129,13 @@ class ClusterDescriber:
         began = time.monotonic()
         self.cost = Cost()
         found: dict[Part, PartResult] = {
-            part: PartResult(Outcome.UNSUPPORTED, why) for part, why in UNAVAILABLE_PARTS.items()
+            part: PartResult(PartOutcome.UNSUPPORTED, why)
+            for part, why in UNAVAILABLE_PARTS.items()
         }
 
         def ask(part: Part, question: Callable[[], tuple[T, str]]) -> T | None:
             if part not in parts:
-                found[part] = PartResult(Outcome.OFF, "")
+                found[part] = PartResult(PartOutcome.OFF, "")
                 return None
             try:
                 answer, detail = question()
@@ -143,14 +144,14 @@ class ClusterDescriber:
                 return None
             except ValueError as error:
                 # The client doesn't know a value that a newer broker has answered.
-                found[part] = PartResult(Outcome.UNSUPPORTED, str(error))
+                found[part] = PartResult(PartOutcome.UNSUPPORTED, str(error))
                 return None
-            found[part] = PartResult(Outcome.CAPTURED, detail)
+            found[part] = PartResult(PartOutcome.CAPTURED, detail)
             return answer
 
         cluster_id, may_describe = self._identity()
         if not cluster_id:
-            unanswered = dict.fromkeys(ASKED, PartResult(Outcome.UNANSWERED, ""))
+            unanswered = dict.fromkeys(ASKED, PartResult(PartOutcome.UNANSWERED, ""))
             return ClusterState("", {**unanswered, **found}, Settings(), None)
         brokers = ask(Part.BROKERS, self._brokers)
         described = ask(Part.TOPICS, lambda: self._topics(topics))
@@ -247,7 +248,7 @@ class ClusterDescriber:
         deadline = time.monotonic() + GROUPS_SECONDS
         # librdkafka's newer request leaves out groups of types that it doesn't know.
         known = {str(group.group_id): group for group in listed.valid}
-        # It asks each broker for its groups, and for what it knows of them.
+        # It asks each broker for its groups, and describes them.
         self.cost.requests += 2
         others = {
             str(group.id): group
@@ -259,7 +260,7 @@ class ClusterDescriber:
 
         def offsets(group: Any) -> GroupState | str:
             if time.monotonic() > deadline:
-                return f"{group.group_id}: {Outcome.UNANSWERED}"
+                return f"{group.group_id}: {PartOutcome.UNANSWERED}"
             try:
                 return _group_state(group, self._committed(str(group.group_id), wanted))
             except KafkaException as error:

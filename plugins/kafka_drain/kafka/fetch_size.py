@@ -29,7 +29,7 @@ BOUNDED = {
     "queued.min.messages": 2_000,
     # librdkafka asks for twice as much of a partition after each response without a record.
     "fetch.max.bytes": MOST_BYTES,
-    # It accepts no response that is smaller than what it would send.
+    # Mustn't be larger than fetch.max.bytes.
     "message.max.bytes": MOST_BYTES,
     # librdkafka unpacks no zstd batch that is larger than the largest response.
     "receive.message.max.bytes": (1 << 31) - 1,

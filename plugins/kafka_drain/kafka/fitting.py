@@ -27,7 +27,7 @@ _LEAST = re.compile(r"must be at least (\d+)", re.IGNORECASE)
 _UNKNOWN = re.compile(r"unknown (topic )?config", re.IGNORECASE)
 
 
-class Fate(str, Enum):
+class SettingFate(str, Enum):
     """The fate of a setting."""
 
     KEPT = "kept"
@@ -56,12 +56,12 @@ class Fitted:
 
     name: str
     value: str
-    fate: Fate
+    fate: SettingFate
     becomes: Mapping[str, str]
     why: str = ""
 
     def __str__(self) -> str:
-        if self.fate == Fate.KEPT:
+        if self.fate == SettingFate.KEPT:
             return f"{self.name}={self.value}: kept"
         set_ = ", ".join(f"{name}={value}" for name, value in self.becomes.items())
         return f"{self.name}={self.value}: {self.fate}{f', {set_}' if set_ else ''} ({self.why})"
@@ -88,26 +88,26 @@ def _fitted(
 ) -> Fitted:
     if name in THROTTLES:
         why = "which replicas are throttled is a matter of the source's brokers"
-        return Fitted(name, value, Fate.NEVER, {}, why)
+        return Fitted(name, value, SettingFate.NEVER, {}, why)
     if refusal is None:
         if name == _IN_SYNC and value.isdecimal() and int(value) > replicas:
             why = f"the topic gets {replicas} replicas, and would take no record"
-            return Fitted(name, value, Fate.LOWERED, {name: str(replicas)}, why)
-        return Fitted(name, value, Fate.KEPT, {name: value})
+            return Fitted(name, value, SettingFate.LOWERED, {name: str(replicas)}, why)
+        return Fitted(name, value, SettingFate.KEPT, {name: value})
     if name == DIFFERENCE:
         both = {other: value for other in (BEFORE, AFTER) if other not in config}
         return Fitted(
-            name, value, Fate.TRANSLATED, both, "the target has one setting for each side"
+            name, value, SettingFate.TRANSLATED, both, "the target has one setting for each side"
         )
     least = _LEAST.search(refusal)
     if least is not None and value.lstrip("-").isdecimal() and int(value) < int(least[1]):
         why = f"the target takes at least {least[1]}"
-        return Fitted(name, value, Fate.RAISED, {name: least[1]}, why)
+        return Fitted(name, value, SettingFate.RAISED, {name: least[1]}, why)
     if _UNKNOWN.search(refusal):
-        return Fitted(name, value, Fate.LEFT_OUT, {}, "the target doesn't know it")
+        return Fitted(name, value, SettingFate.LEFT_OUT, {}, "the target doesn't know it")
     if name.startswith(_DISPENSABLE):
-        return Fitted(name, value, Fate.LEFT_OUT, {}, f"the target answered: {refusal}")
-    return Fitted(name, value, Fate.REFUSED, {}, f"the target answered: {refusal}")
+        return Fitted(name, value, SettingFate.LEFT_OUT, {}, f"the target answered: {refusal}")
+    return Fitted(name, value, SettingFate.REFUSED, {}, f"the target answered: {refusal}")
 
 
 def config_of(fitted: Iterable[Fitted]) -> dict[str, str]:

@@ -37,7 +37,7 @@ _REQUEST = struct.pack(">i", len(_BODY)) + _BODY
 _OF_TLS = (b"\x15\x03", b"\x16\x03")
 
 
-class Answer(Enum):
+class AddressAnswer(Enum):
     """An address's answer."""
 
     ANSWERS = "answers"
@@ -53,7 +53,9 @@ class Answer(Enum):
 
 
 #: What waiting doesn't change.
-_LASTING = frozenset({Answer.UNKNOWN_HOST, Answer.TLS, Answer.PLAINTEXT, Answer.OTHER})
+_LASTING = frozenset(
+    {AddressAnswer.UNKNOWN_HOST, AddressAnswer.TLS, AddressAnswer.PLAINTEXT, AddressAnswer.OTHER}
+)
 
 _WITH_TLS = {"plaintext": "SSL", "sasl_plaintext": "SASL_SSL"}
 _WITHOUT_TLS = {tls.lower(): plain.upper() for plain, tls in _WITH_TLS.items()}
@@ -75,7 +77,7 @@ class Reached:
     """
 
     address: str
-    answer: Answer
+    answer: AddressAnswer
     detail: str = ""
 
     def __str__(self) -> str:
@@ -90,7 +92,7 @@ def is_lasting(reached: Sequence[Reached]) -> bool:
 
 def reasons(reached: Sequence[Reached]) -> str:
     """Return why nobody answered, as text; empty if the addresses themselves do answer."""
-    if any(each.answer is Answer.ANSWERS for each in reached):
+    if any(each.answer is AddressAnswer.ANSWERS for each in reached):
         return ""
     return ", ".join(map(str, reached))
 
@@ -104,17 +106,17 @@ def remedy(reached: Sequence[Reached], protocol: str) -> str:
     """
     said, protocol = {each.answer for each in reached}, protocol.lower()
     found = []
-    if Answer.TLS in said and protocol in _WITH_TLS:
+    if AddressAnswer.TLS in said and protocol in _WITH_TLS:
         found.append(
             f"set security.protocol to {_WITH_TLS[protocol]} in the Kafka connection, which has "
             f"{protocol.upper()}, or give the port of the listener without TLS"
         )
-    if Answer.PLAINTEXT in said and protocol in _WITHOUT_TLS:
+    if AddressAnswer.PLAINTEXT in said and protocol in _WITHOUT_TLS:
         found.append(
             f"set security.protocol to {_WITHOUT_TLS[protocol]} in the Kafka connection, which has "
             f"{protocol.upper()}, or give the port of the listener with TLS"
         )
-    if said & {Answer.UNKNOWN_HOST, Answer.OTHER}:
+    if said & {AddressAnswer.UNKNOWN_HOST, AddressAnswer.OTHER}:
         found.append("correct bootstrap.servers")
     if not said <= _LASTING:
         # Others may answer again.
@@ -139,7 +141,7 @@ def reach(servers: str, protocol: str, step_seconds: float = STEP_SECONDS) -> li
 def speaks_tls(host: str, port: int, seconds: float = STEP_SECONDS) -> bool:
     """Return whether an address answers a TLS handshake."""
     try:
-        return _shake((host, port), seconds) is Answer.TLS
+        return _shake((host, port), seconds) is AddressAnswer.TLS
     except OSError:
         return False
 
@@ -151,46 +153,46 @@ def _reach(address: str, with_tls: bool, seconds: float) -> Reached:
         answer = _over_tls(place, seconds) if with_tls else _in_plaintext(place, seconds)
     except socket.gaierror as error:
         passes = error.errno == socket.EAI_AGAIN
-        answer = Answer.UNREACHABLE if passes else Answer.UNKNOWN_HOST
+        answer = AddressAnswer.UNREACHABLE if passes else AddressAnswer.UNKNOWN_HOST
         return Reached(address, answer, error.strerror or "")
     except UnicodeError:
         # A label of the name is empty or too long.
-        return Reached(address, Answer.UNKNOWN_HOST)
+        return Reached(address, AddressAnswer.UNKNOWN_HOST)
     except ConnectionRefusedError:
-        return Reached(address, Answer.REFUSED)
+        return Reached(address, AddressAnswer.REFUSED)
     except TimeoutError:
-        return Reached(address, Answer.NO_CONNECTION, f"within {seconds:g} s")
+        return Reached(address, AddressAnswer.NO_CONNECTION, f"within {seconds:g} s")
     except OSError as error:
-        return Reached(address, Answer.UNREACHABLE, error.strerror or str(error))
+        return Reached(address, AddressAnswer.UNREACHABLE, error.strerror or str(error))
     return Reached(address, answer)
 
 
-def _in_plaintext(place: tuple[str, int], seconds: float) -> Answer:
+def _in_plaintext(place: tuple[str, int], seconds: float) -> AddressAnswer:
     """Return an address's answer to a request without TLS."""
     said = _asked(place, seconds)
-    if said is Answer.CLOSES and _shake(place, seconds) is Answer.TLS:
-        return Answer.TLS
+    if said is AddressAnswer.CLOSES and _shake(place, seconds) is AddressAnswer.TLS:
+        return AddressAnswer.TLS
     return said
 
 
-def _over_tls(place: tuple[str, int], seconds: float) -> Answer:
+def _over_tls(place: tuple[str, int], seconds: float) -> AddressAnswer:
     """Return an address's answer to a client that speaks TLS."""
     said = _shake(place, seconds)
-    if said is Answer.TLS:
+    if said is AddressAnswer.TLS:
         # A broker may want a certificate first, and not answer.
-        is_other = _asked(place, seconds, with_tls=True) is Answer.OTHER
-        return Answer.OTHER if is_other else Answer.ANSWERS
+        is_other = _asked(place, seconds, with_tls=True) is AddressAnswer.OTHER
+        return AddressAnswer.OTHER if is_other else AddressAnswer.ANSWERS
     # Only an answer in plaintext shows that it doesn't speak TLS: this machine's own library may
     # refuse what the client's accepts, such as old ciphers.
-    plain = _asked(place, min(seconds, _PLAIN_SECONDS) if said is Answer.SILENT else seconds)
-    if plain is Answer.ANSWERS:
-        return Answer.PLAINTEXT
-    if plain is Answer.OTHER:
+    plain = _asked(place, min(seconds, _PLAIN_SECONDS) if said is AddressAnswer.SILENT else seconds)
+    if plain is AddressAnswer.ANSWERS:
+        return AddressAnswer.PLAINTEXT
+    if plain is AddressAnswer.OTHER:
         return plain
-    return Answer.ANSWERS if said is Answer.OTHER else said
+    return AddressAnswer.ANSWERS if said is AddressAnswer.OTHER else said
 
 
-def _asked(place: tuple[str, int], seconds: float, *, with_tls: bool = False) -> Answer:
+def _asked(place: tuple[str, int], seconds: float, *, with_tls: bool = False) -> AddressAnswer:
     """Ask which requests a broker understands.
 
     Raises:
@@ -204,14 +206,14 @@ def _asked(place: tuple[str, int], seconds: float, *, with_tls: bool = False) ->
             else:
                 said = _answer(connection)
         except TimeoutError:
-            return Answer.SILENT
+            return AddressAnswer.SILENT
         except OSError:
-            return Answer.CLOSES
+            return AddressAnswer.CLOSES
     if said.startswith(_OF_TLS):
-        return Answer.TLS
+        return AddressAnswer.TLS
     if len(said) < 8:
-        return Answer.OTHER if said else Answer.CLOSES
-    return Answer.ANSWERS if struct.unpack(">i", said[4:])[0] == _ID else Answer.OTHER
+        return AddressAnswer.OTHER if said else AddressAnswer.CLOSES
+    return AddressAnswer.ANSWERS if struct.unpack(">i", said[4:])[0] == _ID else AddressAnswer.OTHER
 
 
 def _answer(connection: socket.socket) -> bytes:
@@ -223,7 +225,7 @@ def _answer(connection: socket.socket) -> bytes:
     return said
 
 
-def _shake(place: tuple[str, int], seconds: float) -> Answer:
+def _shake(place: tuple[str, int], seconds: float) -> AddressAnswer:
     """Begin TLS; whose certificate it is doesn't matter here.
 
     Raises:
@@ -233,15 +235,15 @@ def _shake(place: tuple[str, int], seconds: float) -> Answer:
         try:
             _context().wrap_socket(connection, server_hostname=place[0]).close()
         except TimeoutError:
-            return Answer.SILENT
+            return AddressAnswer.SILENT
         except ssl.SSLEOFError:
-            return Answer.CLOSES
+            return AddressAnswer.CLOSES
         except ssl.SSLError as error:
             # An alert is an answer of somebody who speaks TLS, such as one who wants a certificate.
-            return Answer.TLS if "ALERT" in (error.reason or "") else Answer.OTHER
+            return AddressAnswer.TLS if "ALERT" in (error.reason or "") else AddressAnswer.OTHER
         except OSError:
-            return Answer.CLOSES
-    return Answer.TLS
+            return AddressAnswer.CLOSES
+    return AddressAnswer.TLS
 
 
 def _context() -> ssl.SSLContext:

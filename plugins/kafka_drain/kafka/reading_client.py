@@ -14,7 +14,7 @@ from kafka_drain.offsets import TopicPartition
 
 #: By which factor a size has to differ to be worth another consumer, which fetches anew.
 WORTH = 2
-#: Least number of milliseconds between two reports of what was received.
+#: Least number of milliseconds between two reports of received bytes.
 REPORT_MS = 1_000
 
 
@@ -86,7 +86,7 @@ class ReadingClient:
             }
             self._consumer = Consumer(for_client(self._config.for_librdkafka(), own))
             self._size.begin()
-        # What was fetched of another partition is discarded.
+        # Records fetched of another partition are discarded.
         self._consumer.assign([KafkaTopicPartition(tp.topic, tp.partition, offset)])
 
     def take(self, most: int, seconds: float) -> list[Any]:

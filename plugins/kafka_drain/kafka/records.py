@@ -48,7 +48,7 @@ _SETTINGS = {
     "enable.partition.eof": True,
     # If records are gone, don't silently start elsewhere.
     "auto.offset.reset": "error",
-    # Java's client checks them too: what it refuses isn't to count as a record here.
+    # Java's client checks them too: a batch that it refuses mustn't count as records here.
     "check.crcs": True,
     # How long the client pauses when enough records are queued; the default is a second.
     "fetch.queue.backoff.ms": 10,

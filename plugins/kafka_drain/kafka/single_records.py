@@ -37,7 +37,7 @@ _SETTINGS = {
     "enable.partition.eof": True,
     # If the offset is gone, don't silently start elsewhere.
     "auto.offset.reset": "error",
-    # What is there, whether committed or not.
+    # Every record, committed or not.
     "isolation.level": "read_uncommitted",
     # A damaged batch isn't to count as another record than the archived one.
     "check.crcs": True,

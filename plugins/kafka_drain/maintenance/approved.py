@@ -148,7 +148,7 @@ def plan_approved(
     def plan_again(frozen: FrozenPlan) -> tuple[MaintenancePlan, list[str]]:
         seen = MaintenanceScope.from_dict(frozen.seen)
         again = plan_maintenance(pipeline, will_roll=False, clock=_clock(frozen))
-        # A release without a key, of which its plan says nothing, did what None means.
+        # A plan of a release without a key lacks it; that release did the same as with None.
         found = [
             f"the pipeline's {name} became {value}, and was {frozen.asked.get(name)}"
             for name, value in settings_of(pipeline).items()

@@ -273,7 +273,7 @@ def _scope(snapshot: Snapshot, cluster: KafkaCluster, known: Iterable[tuple[str,
     there = set(cluster.topic_names())
     topics = cluster.topics(sorted({topic for topic, _ in known} & there))
     parts = [TopicPartition(t.name, p) for t in topics.values() for p in t.partitions]
-    # Behind open transactions too: what is there now is erased once it is drained.
+    # Behind open transactions too: records that are there now are erased once they are drained.
     ends: dict[tuple[str, str], dict[int, int]] = {}
     for tp, end in cluster.latest(parts, "read_uncommitted").items():
         ends.setdefault((tp.topic, topics[tp.topic].id), {})[tp.partition] = end

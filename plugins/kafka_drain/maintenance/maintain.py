@@ -139,7 +139,7 @@ def plan_maintenance(
         locks = locks or _locks(archive, clock)
         old = [file.path for deletion in deletions for file in deletion.files]
         deletions, left = without_locked(deletions, locks.locked(old))
-        # What is kept although it is old isn't rewritten either: it would be kept twice.
+        # Old files that are kept aren't rewritten either: they would be kept twice.
         going = {*left, *(file.path for deletion in deletions for file in deletion.files)}
         found = plan_compactions(snapshot, closed, pipeline.target_file_bytes, going)
     except ReceiptError as error:

@@ -7,12 +7,29 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timezone
 
 from kafka_drain.archive.documents import DrillDocument
-from kafka_drain.archive.history import COLUMNS, Cell, History, Point, SealedRun, Span, UnknownFile
+from kafka_drain.archive.history import (
+    COLUMNS,
+    Cell,
+    History,
+    Point,
+    SealedRun,
+    Span,
+    UnknownFile,
+)
 from kafka_drain.gaps import is_harmless
 from kafka_drain.offsets import TopicPartition
-from kafka_drain.pages.archive_status import ACTIVE, Proof, cell_colour, proof_of
-from kafka_drain.pages.drawings import Bar, Box, Chart, Drawing, Figure, Label, Table, bar_chart
-from kafka_drain.pages.drawings import Point as ChartPoint
+from kafka_drain.pages.archive_status import ACTIVE, ProofStatus, cell_colour, proof_of
+from kafka_drain.pages.drawings import (
+    Bar,
+    Box,
+    Chart,
+    ChartPoint,
+    Drawing,
+    Figure,
+    Label,
+    Table,
+    bar_chart,
+)
 from kafka_drain.pages.drills import show_drills
 from kafka_drain.pages.humanize import many, size_text, time_text
 from kafka_drain.pages.overview import (
@@ -44,7 +61,7 @@ class _Column:
     name: str
     words: str
     cells: Mapping[TopicPartition, Cell]
-    proofs: Mapping[TopicPartition, Proof]
+    proofs: Mapping[TopicPartition, ProofStatus]
 
     def colour(self, tp: TopicPartition) -> str:
         """Return the colour of a partition's cell."""
@@ -56,11 +73,11 @@ class _Column:
         if tp not in self.cells:
             return False
         gaps = self.cells[tp].gaps
-        return self.proofs[tp] is Proof.DAMAGED or not all(map(is_harmless, gaps))
+        return self.proofs[tp] is ProofStatus.DAMAGED or not all(map(is_harmless, gaps))
 
 
 @dataclass(frozen=True, slots=True)
-class Drained:
+class DrainResult:
     """The result of a drain task.
 
     Attributes:
@@ -80,7 +97,7 @@ def archive_page(
     now: datetime,
     receipts: str,
     doing: Sequence[Doing] = (),
-    drains: Sequence[Drained] = (),
+    drains: Sequence[DrainResult] = (),
     placed: Placed = NOTHING,
     drills: Sequence[DrillDocument] = (),
     records: str = "",
@@ -135,7 +152,7 @@ class _Proofs:
     placed: Placed
     unknown: Sequence[UnknownFile]
 
-    def of(self, is_damaged: bool, has_unknown: bool) -> Proof:
+    def of(self, is_damaged: bool, has_unknown: bool) -> ProofStatus:
         """Return the proof, given whether there is damage, or unknown content."""
         return proof_of(
             is_readable=not self.row.problem,
@@ -145,7 +162,7 @@ class _Proofs:
             has_unknown=has_unknown,
         )
 
-    def of_run(self, run: SealedRun) -> Proof:
+    def of_run(self, run: SealedRun) -> ProofStatus:
         """Return the proof of everything that a run has sealed."""
         sealed = run.generation, run.receipt
         return self.of(
@@ -153,14 +170,14 @@ class _Proofs:
             any((file.generation, file.receipt) == sealed for file in self.unknown),
         )
 
-    def of_generation(self, number: int | None) -> Proof:
+    def of_generation(self, number: int | None) -> ProofStatus:
         """Return the proof of a generation, or a window."""
         return self.of(
             any(place[0] == number for place in self.placed.damaged),
             any(file.generation == number for file in self.unknown),
         )
 
-    def cells_of_run(self, run: SealedRun) -> dict[TopicPartition, Proof]:
+    def cells_of_run(self, run: SealedRun) -> dict[TopicPartition, ProofStatus]:
         """Return the proof of each partition of a run."""
         sealed = run.generation, run.receipt
         files = [file for file in self.unknown if (file.generation, file.receipt) == sealed]
@@ -168,7 +185,7 @@ class _Proofs:
 
     def cells_of_day(
         self, day: str, runs: Iterable[SealedRun], tps: Iterable[TopicPartition]
-    ) -> dict[TopicPartition, Proof]:
+    ) -> dict[TopicPartition, ProofStatus]:
         """Return the proof of each partition of a day, of which some runs are given."""
         own = [run for run in runs if run.sealed_at[:10] == day]
         return self._cells(own, [file for file in self.unknown if file.day == day], tps)
@@ -178,7 +195,7 @@ class _Proofs:
         runs: Iterable[SealedRun],
         files: Iterable[UnknownFile],
         tps: Iterable[TopicPartition],
-    ) -> dict[TopicPartition, Proof]:
+    ) -> dict[TopicPartition, ProofStatus]:
         places = {(run.generation, run.receipt) for run in runs}
         damaged = {tp for number, name, tp in self.placed.damaged if (number, name) in places}
         unknown = {tp for file in files for tp in file.tps}
@@ -249,15 +266,15 @@ def coverage_map(columns: Sequence[_Column], rows: Sequence[TopicPartition]) -> 
 def _cell_words(tp: TopicPartition, column: _Column, cell: Cell) -> str:
     gaps = "".join(f", {number:,} {reason}" for reason, number in cell.gaps.items())
     proof = column.proofs[tp]
-    said = "" if proof is Proof.PROVEN else f", {_MEANING[proof]}"
+    said = "" if proof is ProofStatus.PROVEN else f", {_MEANING[proof]}"
     held = f"{cell.records:,} records of {cell.offsets:,} offsets"
     return f"{tp}, {column.words}: {held}{gaps}{said}"
 
 
 _MEANING = {
-    Proof.DAMAGED: "damaged, see the report",
-    Proof.UNPROVEN: "sealed, but not proven by the last validation",
-    Proof.CONTENT_UNKNOWN: "offsets proven, some contents unknown",
+    ProofStatus.DAMAGED: "damaged, see the report",
+    ProofStatus.UNPROVEN: "sealed, but not proven by the last validation",
+    ProofStatus.CONTENT_UNKNOWN: "offsets proven, some contents unknown",
 }
 _CHART_WORDS = {
     "covered": "sealed, odd generations",
@@ -372,14 +389,14 @@ def _chart(
     return Figure(heading, bar_chart(bars, heading, "sealed", write))
 
 
-def _generation_colour(number: int, proof: Proof) -> str:
+def _generation_colour(number: int, proof: ProofStatus) -> str:
     """Return a colour that distinguishes consecutive generations, if the offsets are proven."""
-    if proof is not Proof.PROVEN:
+    if proof is not ProofStatus.PROVEN:
         return str(proof.value)
     return "covered" if number % 2 else "alt"
 
 
-def _throughput(drains: Sequence[Drained]) -> list[Figure]:
+def _throughput(drains: Sequence[DrainResult]) -> list[Figure]:
     """Return the throughput of the newest drains that had something to drain."""
     shown = [one for one in drains[-COLUMNS:] if one.offsets and one.seconds > 0]
     bars = [
@@ -458,7 +475,7 @@ def _stretch(span: Span, proofs: _Proofs) -> Stretch:
     )
     proof = proofs.of_generation(span.generation)
     if span.generation is None:
-        colour = "window" if proof is Proof.PROVEN else str(proof.value)
+        colour = "window" if proof is ProofStatus.PROVEN else str(proof.value)
     else:
         colour = _generation_colour(span.generation, proof)
     return Stretch(span.name, words, first, last, colour)

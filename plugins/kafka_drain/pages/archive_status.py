@@ -129,7 +129,7 @@ def headline_kind(statuses: Iterable[ArchiveStatus]) -> str:
     return "good" if known and all(one.kind == "good" for one in known) else "quiet"
 
 
-class Proof(str, Enum):
+class ProofStatus(str, Enum):
     """The last validation's result about a set of sealed offsets."""
 
     PROVEN = "proven"
@@ -146,7 +146,7 @@ def proof_of(
     is_damaged: bool,
     is_placed: bool,
     has_unknown: bool,
-) -> Proof:
+) -> ProofStatus:
     """Return the proof of a set of sealed offsets.
 
     Args:
@@ -157,15 +157,15 @@ def proof_of(
         has_unknown: Whether of some records only the offsets are proven.
     """
     if not is_readable or verdict is None:
-        return Proof.UNPROVEN
+        return ProofStatus.UNPROVEN
     if is_damaged:
-        return Proof.DAMAGED
+        return ProofStatus.DAMAGED
     if verdict != "complete" and not is_placed:
-        return Proof.UNPROVEN
-    return Proof.CONTENT_UNKNOWN if has_unknown else Proof.PROVEN
+        return ProofStatus.UNPROVEN
+    return ProofStatus.CONTENT_UNKNOWN if has_unknown else ProofStatus.PROVEN
 
 
-def cell_colour(gaps: Mapping[str, int], has_records: bool, proof: Proof) -> str:
+def cell_colour(gaps: Mapping[str, int], has_records: bool, proof: ProofStatus) -> str:
     """Return the colour of a set of sealed offsets: that of their most important property.
 
     Args:
@@ -173,12 +173,12 @@ def cell_colour(gaps: Mapping[str, int], has_records: bool, proof: Proof) -> str
         has_records: Whether any of the other offsets are in a file.
         proof: What is proven about the offsets.
     """
-    if proof is Proof.DAMAGED:
+    if proof is ProofStatus.DAMAGED:
         return str(proof.value)
     harmful = [reason for reason in gaps if not is_harmless(reason)]
     if harmful:
         return max(harmful, key=lambda reason: gaps[reason])
-    if proof is not Proof.PROVEN:
+    if proof is not ProofStatus.PROVEN:
         return str(proof.value)
     return "covered" if has_records or not gaps else max(gaps, key=lambda reason: gaps[reason])
 

@@ -17,7 +17,7 @@ _COLOURS = {"damaged": "bad", "unproven": "control", "content_unknown": "warn"}
 
 
 @dataclass(frozen=True, slots=True)
-class Point:
+class ChartPoint:
     """One bar.
 
     Attributes:
@@ -45,7 +45,7 @@ class Chart:
 
     @classmethod
     def of(
-        cls, label: str, points: Iterable[Point], words: dict[str, str], unit: str = ""
+        cls, label: str, points: Iterable[ChartPoint], words: dict[str, str], unit: str = ""
     ) -> Chart:
         """Return a chart of points.
 
@@ -124,7 +124,7 @@ class Label:
 
 
 @dataclass(frozen=True, slots=True)
-class Line:
+class DrawnLine:
     """A line from one point to another."""
 
     x1: float
@@ -148,7 +148,7 @@ class Drawing:
     label: str
     width: float
     height: float
-    lines: Sequence[Line] = ()
+    lines: Sequence[DrawnLine] = ()
     boxes: Sequence[Box] = ()
     labels: Sequence[Label] = ()
 
@@ -204,7 +204,7 @@ def bar_chart(
     lines, boxes, labels = [], [], []
     for value in (0, highest // 2, highest) if highest > 1 else (0, 1):
         y = top + height - height * value / highest
-        lines.append(Line(left, y, left + width, y))
+        lines.append(DrawnLine(left, y, left + width, y))
         labels.append(Label(write(value), left - 8, y + 4, "end"))
     step = min(width / len(bars), 60)
     every, under = ceil(55 / step), top + height + 18

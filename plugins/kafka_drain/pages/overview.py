@@ -21,7 +21,7 @@ from kafka_drain.pages.archive_status import (
 )
 from kafka_drain.pages.commands import Reach
 from kafka_drain.pages.humanize import many, size_text, time_text
-from kafka_drain.pages.remedies import Ended, Remedy, remedies
+from kafka_drain.pages.remedies import EndedRun, Remedy, remedies
 from kafka_drain.pages.rendering import render
 from kafka_drain.progress import duration_text
 
@@ -134,14 +134,14 @@ class ArchiveRow:
         return self.reached or Reach(self.archive)
 
     @property
-    def last(self) -> Ended:
+    def last(self) -> EndedRun:
         """The run that ended last; without a name if the user may not see it."""
         running = any(run.state in ACTIVE for run in self.runs)
         ended = [run for run in self.runs if run.state in (LastRun.SUCCESS, LastRun.FAILED)]
         if not ended or not ended[-1].link:
-            return Ended(is_followed=running)
+            return EndedRun(is_followed=running)
         run = ended[-1]
-        return Ended(run.name, run.problem, run.task, run.validation, is_followed=running)
+        return EndedRun(run.name, run.problem, run.task, run.validation, is_followed=running)
 
     @property
     def shown_runs(self) -> list[Run]:

@@ -43,7 +43,7 @@ FIELDS = (
 
 
 @dataclass(frozen=True)
-class Cut:
+class CutText:
     """A text that may be too long for the page.
 
     Attributes:
@@ -57,7 +57,7 @@ class Cut:
     format: str | None
 
     @classmethod
-    def of(cls, text: str, format: str | None) -> Cut:
+    def of(cls, text: str, format: str | None) -> CutText:
         """Cut a text if it is too long."""
         return cls(text[:SHOWN], len(text) if len(text) > SHOWN else 0, format)
 
@@ -77,9 +77,9 @@ class RecordRow:
     partition: int
     offset: int
     time: str
-    key: Cut
-    value: Cut
-    headers: Sequence[tuple[str, Cut]]
+    key: CutText
+    value: CutText
+    headers: Sequence[tuple[str, CutText]]
     file: str
     is_sealed: bool
 
@@ -101,7 +101,7 @@ class SelectedRecords:
 
 
 @dataclass(frozen=True)
-class FoundRecords:
+class SearchResult:
     """The result of a search.
 
     Attributes:
@@ -124,7 +124,7 @@ def records_page(
     name: str,
     archive: str,
     given: Mapping[str, str],
-    found: FoundRecords | None,
+    found: SearchResult | None,
     links: Mapping[str, str],
 ) -> str:
     """Return the page.

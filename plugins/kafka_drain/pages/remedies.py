@@ -99,7 +99,7 @@ def remedies(
 
 
 @dataclass(frozen=True, slots=True)
-class Ended:
+class EndedRun:
     """The run that ended last, as far as the user may see it.
 
     Attributes:
@@ -127,7 +127,7 @@ class Ended:
         return f"{at}{self.problem or 'failed, and its log says why'}" if at or self.problem else ""
 
 
-def standing_remedy(words: str, reach: Reach, last: Ended) -> str:
+def standing_remedy(words: str, reach: Reach, last: EndedRun) -> str:
     """Return the remedy for an archive's status; empty if it has findings, or needs none.
 
     Args:
@@ -141,7 +141,7 @@ def standing_remedy(words: str, reach: Reach, last: Ended) -> str:
     return pasteable(_standing(words, last, said), reach)
 
 
-def _standing(words: str, last: Ended, failure: str) -> str:
+def _standing(words: str, last: EndedRun, failure: str) -> str:
     if words == "unreadable":
         return (
             "The server of these pages must be able to read the archive: the same path, or the "
@@ -170,7 +170,7 @@ def _standing(words: str, last: Ended, failure: str) -> str:
     return ""
 
 
-def _unvalidated(last: Ended) -> str:
+def _unvalidated(last: EndedRun) -> str:
     """Return the remedy after a run that succeeded, and didn't validate the whole archive."""
     if last.is_followed:
         return "A run is under way, which validates when it has drained. Wait for it"

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta, timezone
 
-from kafka_drain.pages.drawings import Box, Drawing, Label, Line
+from kafka_drain.pages.drawings import Box, Drawing, DrawnLine, Label
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
 _SECOND, _MINUTE, _HOUR, _DAY = 1_000, 60_000, 3_600_000, 86_400_000
@@ -65,7 +65,7 @@ def time_axis(stretches: Sequence[Stretch], label: str) -> Drawing:
     lines, boxes, labels = [], [], []
     for mark in marks(first, last):
         x = place(mark)
-        lines.append(Line(x, top, x, under))
+        lines.append(DrawnLine(x, top, x, under))
         labels.append(Label(_mark_text(mark, last - first), x, under + 14, "middle"))
     for number, one in enumerate(stretches):
         y = top + number * height

@@ -21,7 +21,13 @@ from kafka_drain.archive.snapshot import Snapshot
 from kafka_drain.clock import Clock
 from kafka_drain.findings import Finding
 from kafka_drain.kafka.client_config import KafkaConfig
-from kafka_drain.kafka.cluster_state import ASKED, UNAVAILABLE_PARTS, ClusterState, Outcome, Part
+from kafka_drain.kafka.cluster_state import (
+    ASKED,
+    UNAVAILABLE_PARTS,
+    ClusterState,
+    Part,
+    PartOutcome,
+)
 from kafka_drain.kafka.describing import ClusterDescriber, Cost
 from kafka_drain.output import say
 from kafka_drain.storage.sealed_json import SealedName
@@ -72,7 +78,7 @@ def missing_parts(state: ClusterState) -> list[str]:
         f"{part}: {result.outcome}{': ' + result.detail if result.detail else ''}"
         for part, result in state.parts.items()
         if part not in UNAVAILABLE_PARTS
-        and (result.outcome not in (Outcome.CAPTURED, Outcome.OFF) or result.detail)
+        and (result.outcome not in (PartOutcome.CAPTURED, PartOutcome.OFF) or result.detail)
     ]
 
 
@@ -83,7 +89,7 @@ def parts_before(root: UPath) -> list[Part]:
         parts = MOMENTS.read(root, newest.number).parts if newest else {}
     except (FileNotFoundError, ClusterDocumentError):
         parts = {}
-    return [p for p in ASKED if p not in parts or parts[p].outcome != Outcome.OFF]
+    return [p for p in ASKED if p not in parts or parts[p].outcome != PartOutcome.OFF]
 
 
 class Described(NamedTuple):

@@ -20,7 +20,7 @@ NAMED = 5
 
 
 @dataclass(frozen=True, slots=True)
-class Taken:
+class Tally:
     """A number of records and their fingerprint.
 
     Attributes:
@@ -65,9 +65,9 @@ class Content(str, Enum):
     EQUAL = ("equal", True)
     #: The same number of records, but not all timestamps can be read: only the counts compare.
     COUNTED = ("counted", True)
-    #: The drain was killed before it recorded what it had read, or some of it has expired since.
+    #: The drain was killed before it noted its records, or some of them have expired since.
     UNKNOWN = ("unknown", True)
-    #: A drain is running and will record what it has read when it finishes.
+    #: A drain is running and will note its records when it finishes.
     PENDING = ("pending", False)
     CHANGED = ("changed", False)
     FEWER = ("fewer", False)
@@ -80,10 +80,10 @@ class Content(str, Enum):
 _NO_EXCUSE = Excuse()
 
 
-def content_of(files: Iterable[CommittedFile]) -> Taken:
+def content_of(files: Iterable[CommittedFile]) -> Tally:
     """Return the number and fingerprint of the records in files."""
     return together(
-        Taken(
+        Tally(
             file.records,
             file.fingerprint,
             {content.tp: content.records for content in file.contents},
@@ -92,7 +92,7 @@ def content_of(files: Iterable[CommittedFile]) -> Taken:
     )
 
 
-def together(parts: Iterable[Taken]) -> Taken:
+def together(parts: Iterable[Tally]) -> Tally:
     """Combine several parts into one; a value unknown of one part is unknown of the whole."""
     records, value, is_known, is_counted = 0, 0, True, True
     counts = Counter[TopicPartition]()
@@ -102,13 +102,13 @@ def together(parts: Iterable[Taken]) -> Taken:
         value ^= int(part.fingerprint or "0", 16)
         is_counted = is_counted and part.by_partition is not None
         counts.update(part.by_partition or {})
-    return Taken(
+    return Tally(
         records, f"{value:016x}" if is_known else None, dict(counts) if is_counted else None
     )
 
 
 def compare_content(
-    read: Taken | None, held: Taken, *, excuse: Excuse = _NO_EXCUSE, is_draining: bool = False
+    read: Tally | None, held: Tally, *, excuse: Excuse = _NO_EXCUSE, is_draining: bool = False
 ) -> Content:
     """Compare files with the records that Spark read. Spark's counts are authoritative.
 
@@ -130,7 +130,7 @@ def compare_content(
     return Content.EQUAL if held.fingerprint == read.fingerprint else Content.CHANGED
 
 
-def _lacking(read: Taken, held: Taken) -> dict[TopicPartition | None, int]:
+def _lacking(read: Tally, held: Tally) -> dict[TopicPartition | None, int]:
     """Return how many records are missing from each partition; from None if that isn't known."""
     if read.by_partition is None or held.by_partition is None:
         return {None: read.records - held.records}
@@ -213,7 +213,7 @@ _NEVER_READ = (GapReason.CONTROL, GapReason.ABORTED, GapReason.WINDOW)
 
 
 def fingerprint_to_seal(
-    verdict: Content, read: Taken | None, own: Taken, in_windows: Taken
+    verdict: Content, read: Tally | None, own: Tally, in_windows: Tally
 ) -> str | None:
     """Return the fingerprint for a segment's receipt: that of the records in its own files.
 
@@ -227,14 +227,14 @@ def fingerprint_to_seal(
         None when it is unknown what Spark read of the records in these files.
     """
     if verdict == Content.EQUAL:
-        # The windows' own receipts prove what they hold; the rest is in these files.
+        # The windows' own receipts prove their records; the rest is in these files.
         return own.fingerprint
     if verdict == Content.COUNTED and read is not None and not in_windows.records:
         return read.fingerprint
     return None
 
 
-def difference(verdict: Content, read: Taken, held: Taken) -> str:
+def difference(verdict: Content, read: Tally, held: Tally) -> str:
     """Describe how the files differ from the records that Spark read."""
     if verdict == Content.CHANGED:
         return f"has records with fingerprint {held.fingerprint}; Spark read {read.fingerprint}"

@@ -18,7 +18,7 @@ from upath import UPath
 from kafka_drain.archive.generation import Generation
 from kafka_drain.archive.window import ranges_of
 from kafka_drain.offsets import OffsetRange, TopicPartition, from_spark_json, merge, ranges_between
-from kafka_drain.proof.content_checks import Taken, together
+from kafka_drain.proof.content_checks import Tally, together
 from kafka_drain.proof.offset_checks import Segment
 from kafka_drain.storage.json_files import read_note, write_document
 
@@ -35,7 +35,7 @@ class BatchNote:
         skipped: Offsets that Kafka no longer had when the drain started.
     """
 
-    taken: Taken
+    taken: Tally
     ranges: Mapping[TopicPartition, OffsetRange] | None
     skipped: Ranges
 
@@ -77,7 +77,7 @@ def parse_note(document: Mapping[str, Any]) -> BatchNote | None:
         value = int(fingerprint, 16)
         skipped = ranges_of(document.get("skipped", []))
         if 0 <= value < 1 << 64:
-            return BatchNote(Taken(records, f"{value:016x}", by_partition), ranges, skipped)
+            return BatchNote(Tally(records, f"{value:016x}", by_partition), ranges, skipped)
     return None
 
 

@@ -181,7 +181,7 @@ class _Looker:
         """
         ranges = list(ranges)
         records = _records_in(self._consumer, tp, ranges)
-        # What it would log from now on is of no use.
+        # Its log is of no use from now on.
         self._consumer.unassign()
         quiet = [part for r in ranges for part in subtract(r, overlapping(records, r))]
         markers, unclear = markers_of(self._account.take(tp), quiet)

@@ -31,7 +31,7 @@ from kafka_drain.proof.rewritten_log import (
     Comparison,
     FirstRewritten,
     LogNow,
-    Verdict,
+    LogVerdict,
     compare_tails,
     find_first,
 )
@@ -270,12 +270,12 @@ def _hashes(
     """
     # Not at the top: few drains need pyarrow, and importing it takes longer than their checks do.
     from kafka_drain.data_files.reader import read_records, topic_of
-    from kafka_drain.data_files.records import Wanted
+    from kafka_drain.data_files.records import RowBounds
     from kafka_drain.data_files.xxhash64 import record_hashes
 
     topic = topic_of(name)
     found: dict[int, str] = {}
-    wanted = Wanted(tp.partition, span.start, span.end, index_sha256=index_sha256)
+    wanted = RowBounds(tp.partition, span.start, span.end, index_sha256=index_sha256)
     try:
         for batch in read_records(root / name, file_format, 4 << 20, wanted):
             for found_topic, rows, hashes in record_hashes(batch, topic):
@@ -440,25 +440,25 @@ def first_rewritten(
     first = cluster.earliest([tp])[tp]
     end = cluster.latest([tp], "read_uncommitted")[tp]
 
-    def compare(archived: SealedTail) -> Verdict:
+    def compare(archived: SealedTail) -> LogVerdict:
         if archived.offset >= end:
-            return Verdict.REWRITTEN
+            return LogVerdict.REWRITTEN
         found = compare_with_logs(snapshot, cluster, {tp: archived}, {tp: first}, {tp: end})
         epoch = found.epochs.get((tp, archived.offset), -1)
         if tail.leader_epoch is not None and epoch > tail.leader_epoch:
             # The same record, sent again: epochs only rise along a log.
-            return Verdict.REWRITTEN
+            return LogVerdict.REWRITTEN
         return found.verdict_of(tp)
 
     files = _held_of(snapshot, tp, OffsetRange(first, max(first, tail.offset + 1)))
     last = {each.last: each for each in files}
     lasts = [*(SealedTail.of(at) for at in sorted(last) if at < tail.offset), tail]
 
-    def compare_file(archived: SealedTail) -> Verdict:
+    def compare_file(archived: SealedTail) -> LogVerdict:
         if archived.offset == tail.offset:
-            return Verdict.REWRITTEN
+            return LogVerdict.REWRITTEN
         newest = last[archived.offset].tail(tp)
-        return Verdict.UNKNOWN if newest is None else compare(newest)
+        return LogVerdict.UNKNOWN if newest is None else compare(newest)
 
     found = find_first(lasts, compare_file)
     before = max((each.offset for each in lasts if each.offset < found.offset), default=-1)
@@ -472,7 +472,7 @@ def first_rewritten(
     within = find_first(
         [SealedTail.of(at, value) for at, value in sorted(hashes.items())],
         lambda archived: (
-            Verdict.REWRITTEN if archived.offset == found.offset else compare(archived)
+            LogVerdict.REWRITTEN if archived.offset == found.offset else compare(archived)
         ),
     )
     is_first = found.is_exact and is_read and within.offset == min(hashes)

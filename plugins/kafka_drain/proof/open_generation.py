@@ -19,7 +19,7 @@ from kafka_drain.metadata_log.checkpoint import compare_with_receipts
 from kafka_drain.metadata_log.manifest import KnownDamage, Manifest
 from kafka_drain.offsets import OffsetRange, TopicPartition, merge, overlapping
 from kafka_drain.proof.committed_files import ReadFiles, read_committed_files
-from kafka_drain.proof.content_checks import Reread, SegmentFiles, Taken
+from kafka_drain.proof.content_checks import Reread, SegmentFiles, Tally
 from kafka_drain.proof.gap_explanation import Ranges, same_topics
 from kafka_drain.proof.offset_checks import Segment
 from kafka_drain.proof.prove import Drained, Examined, damaged_batches, examine, topics_read
@@ -213,7 +213,7 @@ def look_closer(
     checked = check_segments(examined.parts, found.files, gaps, damaged_batches(findings, batch_of))
     same = windows.of_same_topics(found.identity)
 
-    def in_windows(ranges: Mapping[TopicPartition, Sequence[OffsetRange]]) -> Taken:
+    def in_windows(ranges: Mapping[TopicPartition, Sequence[OffsetRange]]) -> Tally:
         # Not at the top: few validations need pyarrow, and importing it takes longer than they do.
         from kafka_drain.proof.window_contents import content_of_windows
 
@@ -228,7 +228,7 @@ def look_closer(
     )
     files = found.files
     if contents.files:
-        # What they held is missing, as of a file that can't be read: a repair drains it again.
+        # Their offsets are missing, as those of an unreadable file: a repair drains them again.
         files = [file for file in files if file.path not in contents.paths]
         gaps = [*gaps, *explain(found.identity, contents.ranges, contents.ranges)]
     return Answers(gaps, checked, contents, files, findings)

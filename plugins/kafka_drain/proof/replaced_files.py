@@ -31,10 +31,10 @@ from kafka_drain.metadata_log.manifest import SinkFile
 from kafka_drain.offsets import OffsetRange, TopicPartition, merge, overlapping, subtract
 from kafka_drain.progress import Progress, Ticker
 from kafka_drain.proof.committed_file import read_file
-from kafka_drain.proof.content_checks import Taken, content_of, together
+from kafka_drain.proof.content_checks import Tally, content_of, together
 from kafka_drain.proof.fingerprints import is_noted
 from kafka_drain.proof.hash_blocks import BLOCK, HashBlocks, Offsets, rows_of, without_headers
-from kafka_drain.proof.replacement import Match, Replacement, judge_lost, rest_of
+from kafka_drain.proof.replacement import Replacement, ReplacementMatch, judge_lost, rest_of
 from kafka_drain.proof.sealed_files import damage_of
 from kafka_drain.storage.paths import quoted
 
@@ -70,10 +70,10 @@ class _Sum:
     value: int = 0
     plain: int = 0
 
-    def taken(self) -> tuple[Taken, Taken]:
+    def taken(self) -> tuple[Tally, Tally]:
         return (
-            Taken(self.records, f"{self.value:016x}"),
-            Taken(self.records, f"{self.plain:016x}"),
+            Tally(self.records, f"{self.value:016x}"),
+            Tally(self.records, f"{self.plain:016x}"),
         )
 
 
@@ -157,12 +157,12 @@ def _has_their_fingerprint(receipt: Receipt, segments: Sequence[_Segment]) -> bo
     """Return whether a window holds the records of whole segments, and no others."""
     are_whole = all(len(segment.files) == len(segment.receipt.files) for segment in segments)
     held = together(
-        Taken(_records_of(segment.receipt), segment.receipt.fingerprint) for segment in segments
+        Tally(_records_of(segment.receipt), segment.receipt.fingerprint) for segment in segments
     )
     return (
         are_whole
         and receipt.fingerprint is not None
-        and held == Taken(_records_of(receipt), receipt.fingerprint, held.by_partition)
+        and held == Tally(_records_of(receipt), receipt.fingerprint, held.by_partition)
         and all(receipt.topics.items() >= segment.receipt.topics.items() for segment in segments)
     )
 
@@ -226,8 +226,8 @@ class _Comparison:
         for tp, ranges in self._differing(old, intact).items():
             changed.setdefault(tp, []).extend(ranges)
         for match, found in self._judged(lost):
-            into = changed if match is Match.CHANGED else unknown
-            for tp, ranges in found.items() if match is not Match.EQUAL else ():
+            into = changed if match is ReplacementMatch.CHANGED else unknown
+            for tp, ranges in found.items() if match is not ReplacementMatch.EQUAL else ():
                 into.setdefault(tp, []).extend(ranges)
         return Replacement(_merged(changed), _merged(unknown))
 
@@ -248,7 +248,7 @@ class _Comparison:
             has_headers = self._has_headers(file.path, segment.file_format)
             found = self._hashed(file.path, segment.file_format, BLOCK, self._not_erased)
         except (TimestampError, KeyUnavailableError, DataFileError):
-            # Its bytes are what was sealed, but its records can't be compared one by one.
+            # Its bytes are the sealed ones, but its records can't be compared one by one.
             return False
         old.add(has_headers, found)
         return True
@@ -358,9 +358,9 @@ class _Comparison:
 
     def _judged(
         self, lost: Sequence[tuple[_Segment, set[str]]]
-    ) -> Iterator[tuple[Match, dict[TopicPartition, list[OffsetRange]]]]:
+    ) -> Iterator[tuple[ReplacementMatch, dict[TopicPartition, list[OffsetRange]]]]:
         """Judge the lost files of each segment together: their receipt has one fingerprint."""
-        known: list[tuple[Taken | None, dict[TopicPartition, list[OffsetRange]]]] = []
+        known: list[tuple[Tally | None, dict[TopicPartition, list[OffsetRange]]]] = []
         for segment, gone in lost:
             others = self._others(segment, gone) if self._is_same_topic(segment) else None
             whole = _offsets_of(segment, gone, others or ())
@@ -371,7 +371,7 @@ class _Comparison:
             within = {tp: ranges for tp, ranges in within.items() if ranges}
             sealed = None
             if others is not None and within == whole and not self._are_erased(whole):
-                records = Taken(_records_of(segment.receipt), segment.receipt.fingerprint)
+                records = Tally(_records_of(segment.receipt), segment.receipt.fingerprint)
                 sealed = rest_of(records, (content_of([other]) for other in others))
             known.append((sealed, within))
         found = self._sums([ranges for _, ranges in known])

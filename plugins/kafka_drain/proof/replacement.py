@@ -12,7 +12,7 @@ from enum import Enum, auto
 from kafka_drain.config.offset_ranges import range_name
 from kafka_drain.errors import DataLossError
 from kafka_drain.offsets import OffsetRange, TopicPartition, merge, overlapping, subtract
-from kafka_drain.proof.content_checks import Reread, Taken
+from kafka_drain.proof.content_checks import Reread, Tally
 
 Ranges = Mapping[TopicPartition, Sequence[OffsetRange]]
 
@@ -20,7 +20,7 @@ Ranges = Mapping[TopicPartition, Sequence[OffsetRange]]
 NAMED = 20
 
 
-class Match(Enum):
+class ReplacementMatch(Enum):
     """How the records that a window has read again compare with those that it replaces."""
 
     EQUAL = auto()
@@ -79,7 +79,7 @@ def _without(ranges: Ranges, accepted: Ranges) -> dict[TopicPartition, list[Offs
     return {tp: rs for tp, rs in left.items() if rs}
 
 
-def judge_lost(sealed: Taken | None, found: Iterable[Taken]) -> Match:
+def judge_lost(sealed: Tally | None, found: Iterable[Tally]) -> ReplacementMatch:
     """Compare lost records, of which only a receipt tells, with those that were read again.
 
     Args:
@@ -88,14 +88,14 @@ def judge_lost(sealed: Taken | None, found: Iterable[Taken]) -> Match:
             records may not have had because they weren't asked for.
     """
     if sealed is None or sealed.fingerprint is None:
-        return Match.UNKNOWN
+        return ReplacementMatch.UNKNOWN
     same = any(
         (each.records, each.fingerprint) == (sealed.records, sealed.fingerprint) for each in found
     )
-    return Match.EQUAL if same else Match.CHANGED
+    return ReplacementMatch.EQUAL if same else ReplacementMatch.CHANGED
 
 
-def rest_of(whole: Taken, parts: Iterable[Taken]) -> Taken | None:
+def rest_of(whole: Tally, parts: Iterable[Tally]) -> Tally | None:
     """Return records without parts of them; None if a fingerprint is unknown."""
     records, fingerprint = whole.records, whole.fingerprint
     if fingerprint is None:
@@ -106,7 +106,7 @@ def rest_of(whole: Taken, parts: Iterable[Taken]) -> Taken | None:
             return None
         records -= part.records
         value ^= int(part.fingerprint, 16)
-    return Taken(records, f"{value:016x}")
+    return Tally(records, f"{value:016x}")
 
 
 def judge_removed(

@@ -204,7 +204,7 @@ class Report:
             row = self._row(content.tp, topic_ids, content.first)
             row.records += content.records
             if not parts:
-                # It is unknown what was drained; use what the files hold.
+                # The drained offsets are unknown; use those in the files.
                 row.end = max(row.end, content.last + 1)
                 row.segments.append(OffsetRange(content.first, content.last + 1))
         self.add_gaps(gaps, topic_ids)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 
 from kafka_drain.data_files.reader import read_columns, read_records, topic_of
-from kafka_drain.data_files.records import Wanted
+from kafka_drain.data_files.records import RowBounds
 from kafka_drain.data_files.xxhash64 import record_hashes
 from kafka_drain.kafka.cluster import KafkaCluster
 from kafka_drain.offsets import OffsetRange, TopicPartition, count, overlapping
@@ -88,7 +88,7 @@ class _Comparison:
         return found
 
     def in_files(
-        self, ranges: Ranges, size: int, part: Wanted | None = None
+        self, ranges: Ranges, size: int, part: RowBounds | None = None
     ) -> dict[TopicPartition, HashBlocks]:
         """Hash the files' records at the given offsets."""
         found = {tp: HashBlocks(size) for tp in ranges}
@@ -115,7 +115,7 @@ class _Comparison:
             for r in overlapping(held, first)
         ]
         seen = self.in_kafka(tp, near, 1)
-        part = Wanted(tp.partition, first.start, first.end)
+        part = RowBounds(tp.partition, first.start, first.end)
         differing = seen.differing(self.in_files({tp: seen.offsets}, 1, part)[tp])
         # Kafka may have compacted the record in the meantime.
         start = differing[0].start if differing else first.start

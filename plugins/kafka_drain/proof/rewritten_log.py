@@ -20,7 +20,7 @@ from kafka_drain.offsets import TopicPartition
 NAMED = 5
 
 
-class Verdict(str, Enum):
+class LogVerdict(str, Enum):
     """The comparison of an archived record with Kafka's at the same offset."""
 
     SAME = "same"
@@ -60,7 +60,7 @@ class Compared:
         why: What was seen and what was expected; empty for the same.
     """
 
-    verdict: Verdict
+    verdict: LogVerdict
     why: str = ""
 
 
@@ -74,47 +74,47 @@ def compare_tail(archived: SealedTail, now: LogNow) -> Compared:
     """
     at, record = archived.offset, now.record
     if at < now.first:
-        return Compared(Verdict.UNKNOWN, f"Kafka no longer has offset {at}")
+        return Compared(LogVerdict.UNKNOWN, f"Kafka no longer has offset {at}")
     if at >= now.end:
-        return Compared(Verdict.REWRITTEN, f"Kafka's log ends at {now.end}, before offset {at}")
+        return Compared(LogVerdict.REWRITTEN, f"Kafka's log ends at {now.end}, before offset {at}")
     if record is not None and _is_earlier(record.leader_epoch, archived.leader_epoch):
         why = (
             f"offset {record.offset} has leader epoch {record.leader_epoch}, before epoch "
             f"{archived.leader_epoch} of archived offset {at}"
         )
-        return Compared(Verdict.REWRITTEN, why)
+        return Compared(LogVerdict.REWRITTEN, why)
     if record is None or record.offset != at:
         if now.is_compacted:
             return _compare_before(archived, now)
-        return Compared(Verdict.REWRITTEN, f"Kafka has no record at archived offset {at}")
+        return Compared(LogVerdict.REWRITTEN, f"Kafka has no record at archived offset {at}")
     if archived.hash is not None and archived.hash not in record.hashes:
-        return Compared(Verdict.REWRITTEN, f"offset {at} has another record than the archive")
+        return Compared(LogVerdict.REWRITTEN, f"offset {at} has another record than the archive")
     epochs = {record.leader_epoch, archived.leader_epoch}
     if None not in epochs and len(epochs) > 1:
         why = (
             f"offset {at} has leader epoch {record.leader_epoch}, it was {archived.leader_epoch} "
             "when it was archived"
         )
-        return Compared(Verdict.REWRITTEN, why)
+        return Compared(LogVerdict.REWRITTEN, why)
     if archived.hash is None:
-        return Compared(Verdict.UNKNOWN, f"the archive's record at offset {at} can't be read")
-    return Compared(Verdict.SAME)
+        return Compared(LogVerdict.UNKNOWN, f"the archive's record at offset {at} can't be read")
+    return Compared(LogVerdict.SAME)
 
 
 def _compare_before(archived: SealedTail, now: LogNow) -> Compared:
     record = now.before
     if record is None or now.archived_before is None:
-        return Compared(Verdict.UNKNOWN, f"offset {archived.offset} may have been compacted")
+        return Compared(LogVerdict.UNKNOWN, f"offset {archived.offset} may have been compacted")
     if now.archived_before not in record.hashes:
         why = f"offset {record.offset} has another record than the archive"
-        return Compared(Verdict.REWRITTEN, why)
+        return Compared(LogVerdict.REWRITTEN, why)
     if _is_earlier(archived.leader_epoch, record.leader_epoch):
         why = (
             f"offset {record.offset} has leader epoch {record.leader_epoch}, after epoch "
             f"{archived.leader_epoch} of archived offset {archived.offset}"
         )
-        return Compared(Verdict.REWRITTEN, why)
-    return Compared(Verdict.SAME)
+        return Compared(LogVerdict.REWRITTEN, why)
+    return Compared(LogVerdict.SAME)
 
 
 def _is_earlier(now: int | None, archived: int | None) -> bool:
@@ -136,11 +136,11 @@ class Comparison:
     unknown: Mapping[TopicPartition, str] = field(default_factory=dict)
     epochs: Mapping[tuple[TopicPartition, int], int] = field(default_factory=dict)
 
-    def verdict_of(self, tp: TopicPartition) -> Verdict:
+    def verdict_of(self, tp: TopicPartition) -> LogVerdict:
         """Return the verdict on one of the partitions."""
         if tp in self.rewritten:
-            return Verdict.REWRITTEN
-        return Verdict.UNKNOWN if tp in self.unknown else Verdict.SAME
+            return LogVerdict.REWRITTEN
+        return LogVerdict.UNKNOWN if tp in self.unknown else LogVerdict.SAME
 
     def not_compared(self) -> list[str]:
         """Name the partitions that couldn't be compared; empty if all were."""
@@ -167,13 +167,13 @@ def compare_tails(
     same = {
         tp: record
         for tp, each in found.items()
-        if each.verdict == Verdict.SAME
+        if each.verdict == LogVerdict.SAME
         and (record := now[tp].record) is not None
         and record.offset == archived[tp].offset
     }
     return Comparison(
-        {tp: each.why for tp, each in found.items() if each.verdict == Verdict.REWRITTEN},
-        {tp: each.why for tp, each in found.items() if each.verdict == Verdict.UNKNOWN},
+        {tp: each.why for tp, each in found.items() if each.verdict == LogVerdict.REWRITTEN},
+        {tp: each.why for tp, each in found.items() if each.verdict == LogVerdict.UNKNOWN},
         {
             (tp, record.offset): record.leader_epoch
             for tp, record in same.items()
@@ -205,7 +205,7 @@ def is_of_another_log(
     after = [
         tp
         for tp in sealed.rewritten.keys() & set(partitions)
-        if unsealed.verdict_of(tp) != Verdict.REWRITTEN
+        if unsealed.verdict_of(tp) != LogVerdict.REWRITTEN
     ]
     return has_gaps or bool(after)
 
@@ -237,7 +237,7 @@ class FirstRewritten:
 
 
 def find_first(
-    tails: Sequence[SealedTail], compare: Callable[[SealedTail], Verdict]
+    tails: Sequence[SealedTail], compare: Callable[[SealedTail], LogVerdict]
 ) -> FirstRewritten:
     """Find the first rewritten record, of which the newest one is known to be rewritten.
 
@@ -249,11 +249,11 @@ def find_first(
     while low < high:
         middle = (low + high) // 2
         verdict = compare(tails[middle])
-        if verdict == Verdict.REWRITTEN:
+        if verdict == LogVerdict.REWRITTEN:
             high = middle
         else:
             low = middle + 1
-            is_exact = verdict == Verdict.SAME
+            is_exact = verdict == LogVerdict.SAME
     first = tails[high].offset
     return FirstRewritten(first, is_exact or first == 0)
 

@@ -344,6 +344,6 @@ def _held_beside(
                 if offsets.tp == tp:
                     held += offsets.ranges
         except (DataFileError, OSError):
-            # Not detected before, because its size matches: what it held is missing as well.
+            # Not detected before, because its size matches: its offsets are missing as well.
             continue
     return held

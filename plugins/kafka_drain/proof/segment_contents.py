@@ -14,7 +14,7 @@ from kafka_drain.offsets import OffsetRange, TopicPartition, merge, overlapping
 from kafka_drain.proof.content_checks import (
     Content,
     Reread,
-    Taken,
+    Tally,
     compare_content,
     content_of,
     difference,
@@ -31,11 +31,11 @@ Ranges = Mapping[TopicPartition, Sequence[OffsetRange]]
 #: Offsets of a partition that no file of a segment holds.
 Missing = tuple[Segment, TopicPartition, list[OffsetRange]]
 #: Returns what the archive's windows hold of the given offsets, which are sorted and disjoint.
-ContentOfWindows = Callable[[Ranges], Taken]
+ContentOfWindows = Callable[[Ranges], Tally]
 #: Compares the records in files with those that Kafka still holds; None if Kafka isn't asked.
 ReadAgain = Callable[[Sequence[CommittedFile]], Reread | None]
 
-_NOTHING = Taken(0, f"{0:016x}", {})
+_NOTHING = Tally(0, f"{0:016x}", {})
 
 
 @dataclass(frozen=True)
@@ -193,7 +193,7 @@ def _in_windows(segment: CheckedSegment) -> dict[TopicPartition, list[OffsetRang
     return {tp: merge(parts) for tp, parts in ranges.items()}
 
 
-def _unknown(name: str, read: Taken | None, held: Taken, reread: Reread | None) -> str:
+def _unknown(name: str, read: Tally | None, held: Tally, reread: Reread | None) -> str:
     if read is None:
         detail = (
             f"{name} has {held.records:,} records that can't be verified: no drain recorded what "

@@ -217,7 +217,7 @@ def validate_archive(
     named = {r.schemas.number: r.schemas.sha256 for r in receipts if r.schemas is not None}
     report.findings += check_schemas(snapshot.root, named, schemas, whole=whole)
     if keep_schemas is not None and writes:
-        # After the check: what was removed must be found even if the registry still has it.
+        # After the check: removed schemas must be found even if the registry still has them.
         keep_schemas()
         schemas = SEALS.newest(snapshot.root)
     validation = _Validation(

@@ -200,7 +200,7 @@ def check_unsealed(snapshot: Snapshot, noted: Noted) -> list[Finding]:
     """
     erased: dict[TopicPartition, list[OffsetRange]] = {}
     for (tp, _), ranges in snapshot.readable_fold.erased.items():
-        # Of which topic id its records are, only the plan of a backfill says.
+        # Only the plan of a backfill says which topic id its records have.
         erased[tp] = merge([*erased.get(tp, []), *ranges])
     found = []
     for window in snapshot.unsealed:

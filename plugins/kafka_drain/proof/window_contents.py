@@ -15,14 +15,14 @@ from kafka_drain.data_files.reader import read_offsets, read_records, topic_of
 from kafka_drain.data_files.records import TimestampError
 from kafka_drain.data_files.xxhash64 import batch_fingerprint
 from kafka_drain.offsets import OffsetRange, TopicPartition, count, merge, overlapping
-from kafka_drain.proof.content_checks import Taken, together
+from kafka_drain.proof.content_checks import Tally, together
 
 Ranges = Mapping[TopicPartition, Sequence[OffsetRange]]
 
 
 def content_of_windows(
     root: UPath, windows: Iterable[SnapshotWindow], replaced: Iterable[str], ranges: Ranges
-) -> Taken:
+) -> Tally:
     """Return the windows' records at the given offsets.
 
     Args:
@@ -35,7 +35,7 @@ def content_of_windows(
         DataFileError: When a file can't be read.
         OSError: When a file can't be read.
     """
-    left_out, found = frozenset(replaced), [Taken(0, f"{0:016x}", {})]
+    left_out, found = frozenset(replaced), [Tally(0, f"{0:016x}", {})]
     for window in windows:
         for file in window.receipt.files:
             if file.path not in left_out and _overlaps(file, ranges):
@@ -50,7 +50,7 @@ def _overlaps(file: SealedFile, ranges: Ranges) -> bool:
     )
 
 
-def _content_of_file(root: UPath, name: str, file_format: str, ranges: Ranges) -> Taken:
+def _content_of_file(root: UPath, name: str, file_format: str, ranges: Ranges) -> Tally:
     path, topic, value = root / name, topic_of(name), 0
     counts = Counter[TopicPartition]()
     try:
@@ -61,8 +61,8 @@ def _content_of_file(root: UPath, name: str, file_format: str, ranges: Ranges) -
     except TimestampError:
         offsets = read_offsets(path, file_format, topic)
         held = {o.tp: count(_common(o.ranges, ranges.get(o.tp, ()))) for o in offsets}
-        return Taken(sum(held.values()), None, held)
-    return Taken(counts.total(), f"{value:016x}", counts)
+        return Tally(sum(held.values()), None, held)
+    return Tally(counts.total(), f"{value:016x}", counts)
 
 
 def _places(batch: pa.RecordBatch, topic: str | None) -> Iterator[tuple[str, int, int]]:

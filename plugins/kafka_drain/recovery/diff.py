@@ -15,14 +15,14 @@ from kafka_drain.kafka.cluster_state import (
     Acl,
     ClusterState,
     GroupState,
-    Outcome,
     Part,
+    PartOutcome,
     PartResult,
     ScramUser,
     Settings,
     TopicState,
 )
-from kafka_drain.kafka.fitting import Fate, Fitted, config_of, fit
+from kafka_drain.kafka.fitting import Fitted, SettingFate, config_of, fit
 from kafka_drain.kafka.identity import is_other_topic
 from kafka_drain.kafka.keeping import KEEPING, is_keeping
 from kafka_drain.offsets import TopicPartition
@@ -61,7 +61,7 @@ class Kind(str, Enum):
 #: What can be applied.
 APPLICABLE = (Kind.TOPICS, Kind.CONFIGS, Kind.ACLS)
 
-#: What is still to be done, by whomever.
+#: Still to be done, by anyone.
 LEFT = (Action.ADD, Action.CHANGE, Action.LATER, Action.BY_HAND)
 
 _TYPE = "message.timestamp.type"
@@ -156,7 +156,7 @@ class TargetCluster:
 
     def knows(self, part: Part) -> bool:
         """Return whether it answered about a part."""
-        return self.state.parts[part].outcome == Outcome.CAPTURED
+        return self.state.parts[part].outcome == PartOutcome.CAPTURED
 
 
 def compare(archived: Archived, target: TargetCluster, commands: Commands) -> list[Difference]:
@@ -244,7 +244,7 @@ def _new_topic(
         set_ = ", ".join(
             value if name == each.name else f"{name}={value}" for name, value in then.items()
         )
-        action = Action.BY_HAND if each.fate == Fate.REFUSED else Action.LEAVE
+        action = Action.BY_HAND if each.fate == SettingFate.REFUSED else Action.LEAVE
         note = f"on the new topic: {_fate(each)}"
         yield Difference(
             Kind.CONFIGS, topic.name, action, each.value, set_ or None, note, setting=each.name
@@ -313,7 +313,7 @@ def _configs(
     kept = {}
     if is_keeping(there.config):
         # What the target refuses stays as it is.
-        refused = {each.name for each in fitted if each.fate == Fate.REFUSED}
+        refused = {each.name for each in fitted if each.fate == SettingFate.REFUSED}
         kept = {
             name: v
             for name, v in there.config.items()
@@ -400,12 +400,12 @@ def _changed(
     if now == fitted.value:
         return
     if not fitted.becomes:
-        action = Action.BY_HAND if fitted.fate == Fate.REFUSED else Action.LEAVE
+        action = Action.BY_HAND if fitted.fate == SettingFate.REFUSED else Action.LEAVE
         yield Difference(
             Kind.CONFIGS, topic.name, action, fitted.value, now, _fate(fitted), setting=fitted.name
         )
         return
-    notes = [] if fitted.fate == Fate.KEPT else [f"archived {fitted.value}: {_fate(fitted)}"]
+    notes = [] if fitted.fate == SettingFate.KEPT else [f"archived {fitted.value}: {_fate(fitted)}"]
     if fitted.name not in topic.config:
         notes.append("set by the brokers of the archived cluster")
     for name, value in fitted.becomes.items():

@@ -17,7 +17,7 @@ from kafka_drain.archive.topic_settings import noted_topic_settings
 from kafka_drain.errors import AuthorizationError, ConfigError, KafkaUnavailableError, TopicError
 from kafka_drain.kafka.cluster import KafkaCluster
 from kafka_drain.kafka.cluster_changes import ClusterChanges
-from kafka_drain.kafka.cluster_state import ASKED, Acl, Outcome, Part, Settings, TopicState
+from kafka_drain.kafka.cluster_state import ASKED, Acl, Part, PartOutcome, Settings, TopicState
 from kafka_drain.kafka.describing import ClusterDescriber
 from kafka_drain.kafka.fitting import THROTTLES
 from kafka_drain.kafka.identity import is_other_cluster
@@ -147,7 +147,7 @@ def _described_before(
     # What a restore needs may be what the topic always had.
     kept: dict[str, tuple[TopicState, str]] = {}
     for moment in MOMENTS.links(root) if wanted else ():
-        if moment.parts[Part.TOPICS].outcome != Outcome.CAPTURED:
+        if moment.parts[Part.TOPICS].outcome != PartOutcome.CAPTURED:
             continue
         for topic in read_settings(root, moment).topics or ():
             each = topic, f"the description of {moment.answered_at}"
@@ -261,7 +261,7 @@ def _refused(cluster: KafkaCluster, topic: TopicState) -> dict[str, str]:
     try:
         return cluster.refused_settings(topic.name, asked)
     except AuthorizationError:
-        # This user can compare, but create nothing: what is refused is said when it is applied.
+        # This user can compare, but not create: refusals are reported when the plan is applied.
         return {}
 
 

@@ -9,7 +9,7 @@ from kafka_drain.kafka.keeping import AFTER, BEFORE, DIFFERENCE
 _NO_LIMIT = -1
 
 _REFUSES = "refuses records that it takes now"
-#: Settings of which a lower value is less safe, each with what it then does.
+#: Settings whose lower values are less safe, each with its effect.
 _LOWER = {
     "min.insync.replicas": "acknowledges records that fewer replicas hold",
     "max.message.bytes": _REFUSES,
@@ -18,7 +18,7 @@ _LOWER = {
     AFTER: _REFUSES,
     DIFFERENCE: _REFUSES,
 }
-#: The same, of which -1 means no limit.
+#: The same, where -1 means no limit.
 _LIMITS = {
     "retention.ms": "deletes records that it keeps now",
     "retention.bytes": "deletes records that it keeps now",

@@ -113,7 +113,7 @@ def plan_approved(
     seen = _plan_of(frozen)
     run = RepublishRun(archive.state, seen.key)
     approval.proceed(_state(run))
-    # An older release's plan may have options that say nothing of which records go where.
+    # An older release's plan may have options that don't affect which records go where.
     kept = {name: of for name, of in frozen.asked.items() if name not in RepublishRequest.removed}
     request = RepublishRequest(**kept)
 

@@ -41,7 +41,7 @@ NO_CHECK = "NONE"
 
 
 @dataclass(frozen=True)
-class Restore:
+class SchemaRestore:
     """A restore of schemas.
 
     Attributes:

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import ClassVar
 
 from kafka_drain.errors import KafkaDrainError, SparkJobError
-from kafka_drain.outages import Watch
+from kafka_drain.outages import ServerWatch
 from kafka_drain.output import Level, Line, SparkUiLine
 from kafka_drain.progress import read_progress_line
 from kafka_drain.spark.connect import TOKEN_VARIABLE, ConnectAddress
@@ -226,7 +226,7 @@ class SparkConnect(SparkProcess):
     ) -> None:
         super().__init__(connection, hear)
         self._address = ConnectAddress.parse(connection.master)
-        self._watch: Watch | None = None
+        self._watch: ServerWatch | None = None
         self._gone: KafkaDrainError | None = None
 
     @contextmanager
@@ -258,7 +258,7 @@ class SparkConnect(SparkProcess):
         # One that has ended says why when it is polled.
         with suppress(BrokenPipeError):
             os.write(process.stdin.fileno(), b"\n")
-        self._gone, self._watch = None, Watch(self._say)
+        self._gone, self._watch = None, ServerWatch(self._say)
         self._watch.add(
             f"the Spark Connect server at {self._address}",
             self._look,

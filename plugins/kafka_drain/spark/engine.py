@@ -109,8 +109,8 @@ def run_on(
         raise
 
 
-#: Starts as much of an application as has no effect, to run the application within the context, or
-#: else to end what was started.
+#: Starts the part of an application that has no effect; ends it if the application isn't run within
+#: the context.
 StartEarly = Callable[["SparkApplication"], AbstractContextManager[None]]
 
 

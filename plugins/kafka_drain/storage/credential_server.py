@@ -18,8 +18,8 @@ from kafka_drain.storage.loopback import JsonHandler, loopback
 Credentials: TypeAlias = "tuple[str, str, str]"
 """Access key id, secret access key and session token."""
 
-#: How long a process may use what it was given. botocore renews credentials that end within 15
-#: minutes, so that ours always last longer, and asks again for those that do: every minute.
+#: How long a process may use its credentials. botocore renews those that end within 15 minutes, so
+#: ours last a minute longer, and are asked for again every minute.
 LEASE = timedelta(minutes=16)
 
 #: Variables that an SDK would follow before it asks the server.

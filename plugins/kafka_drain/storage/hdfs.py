@@ -105,7 +105,7 @@ class HdfsFileSystem(AbstractFileSystem):  # type: ignore[misc]
             )
         return cluster, slash + rest
 
-    # --- what is there ------------------------------------------------------------------------
+    # --- listing ------------------------------------------------------------------------------
 
     def info(self, path: str, **_: Any) -> dict[str, Any]:
         """Describe a file or folder; `mtime` is in seconds since 1970."""
@@ -436,7 +436,7 @@ class HdfsPath(UPath):
         """Return True."""
         return True
 
-    # --- what is there ------------------------------------------------------------------------
+    # --- listing ------------------------------------------------------------------------------
 
     def exists(self, **_: Any) -> bool:
         """Return whether there is a file or folder."""

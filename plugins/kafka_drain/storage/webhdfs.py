@@ -4,6 +4,9 @@ A NameNode is asked for everything, and leads to the DataNode that has, or takes
 this machine has to reach the HTTP addresses of both. A request that wasn't answered is repeated,
 because none of them does harm when it is: the caller of a rename finds out what became of it.
 
+An error is a JSON document with the name of Java's exception (Hadoop's documentation, WebHDFS REST
+API, "Error Responses").
+
 No text of `requests` is shown or passed on: it contains URLs, and those of DataNodes may contain a
 token.
 """
@@ -30,7 +33,7 @@ if TYPE_CHECKING:
 class Meaning(Enum):
     """The meaning of a NameNode's or a DataNode's answer."""
 
-    #: It did what it was asked.
+    #: The request was carried out.
     DONE = "done"
     #: The content is at another address, or has to be sent there.
     ELSEWHERE = "elsewhere"
@@ -84,7 +87,7 @@ _TAKING_OVER = (0.5, 1.0, 2.0, 4.0, 8.0)
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class HdfsAnswer:
     """An answer.
 
     Attributes:
@@ -96,7 +99,7 @@ class Answer:
     said: str = ""
 
 
-def meaning_of(status: int, content: bytes) -> Answer:
+def meaning_of(status: int, content: bytes) -> HdfsAnswer:
     """Return the meaning of a response.
 
     Args:
@@ -104,19 +107,19 @@ def meaning_of(status: int, content: bytes) -> Answer:
         content: The beginning of its body, at least; not looked at if it isn't an error.
     """
     if status < 300:
-        return Answer(Meaning.DONE)
+        return HdfsAnswer(Meaning.DONE)
     if status < 400:
-        return Answer(Meaning.ELSEWHERE)
+        return HdfsAnswer(Meaning.ELSEWHERE)
     name, message = _exception(content)
     if not name:
         denied = Meaning.DENIED if status == _UNAUTHORIZED else Meaning.FAILED
-        return Answer(denied, f"HTTP {status}")
+        return HdfsAnswer(denied, f"HTTP {status}")
     meaning = _BY_EXCEPTION.get(name)
     if meaning is None:
         meaning = next((m for part, m in _BY_MESSAGE.items() if part in message), Meaning.FAILED)
     # Java's stack trace follows in some messages.
     first = message.partition("\n")[0]
-    return Answer(meaning, f"{name}: {first}" if first else name)
+    return HdfsAnswer(meaning, f"{name}: {first}" if first else name)
 
 
 def is_refused_rename(content: bytes) -> bool:
@@ -322,7 +325,7 @@ class WebHdfs:
 
     def _asked(
         self, method: str, operation: str, path: str, parameters: dict[str, Any]
-    ) -> tuple[Answer, Response]:
+    ) -> tuple[HdfsAnswer, Response]:
         """Ask the NameNodes one after the other until the one that is in charge answers."""
         from requests import RequestException
 
@@ -362,7 +365,7 @@ class WebHdfs:
                 self._name_nodes.remove(name_node)
                 self._name_nodes.insert(0, name_node)
 
-    def _fail(self, answer: Answer, path: str) -> NoReturn:
+    def _fail(self, answer: HdfsAnswer, path: str) -> NoReturn:
         if answer.meaning is Meaning.MISSING:
             raise FileNotFoundError(errno.ENOENT, answer.said, f"{self._name}{path}")
         if answer.meaning is Meaning.EXISTS:

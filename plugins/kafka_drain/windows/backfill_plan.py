@@ -179,7 +179,7 @@ def plan_backfill(
     else:
         asked = _asked(checked.skipped.index, interval, offsets, first, own)
         snapshot = refuse_unsound(snapshot, query=asked).snapshot
-    # What it may call archived already has to be what Kafka has, and so has what lies before it.
+    # Records that it takes for archived already must be those in Kafka, and so must earlier ones.
     high = cluster.latest(partitions, "read_uncommitted")
     refuse_rewritten(snapshot, cluster, [archived_tails(snapshot, partitions)], first, high)
     owned = read_owned(snapshot, topic_ids, last)

@@ -43,6 +43,9 @@ from kafka_drain.storage.json_files import create_text
 from kafka_drain.storage.paths import is_local, list_folder, read_bytes, sync_folder
 from kafka_drain.storage.sealed_json import SEALED_END
 
+# Each fix can reveal further damage: below a journal entry, or before a receipt.
+ROUNDS = 5
+
 
 class FileState(Enum):
     """The state in which a file was found."""
@@ -127,10 +130,6 @@ def hash_named(
     if following[0] == name and following[1] is not None:
         return following[1]
     return by_window
-
-
-# Each fix can reveal further damage: below a journal entry, or before a receipt.
-ROUNDS = 5
 
 
 @dataclass(frozen=True, slots=True)

@@ -55,7 +55,7 @@ from kafka_drain.offsets import (
 )
 from kafka_drain.output import Level, Line, say
 from kafka_drain.proof.committed_files import read_committed_files
-from kafka_drain.proof.content_checks import Taken, compare_content, content_of, difference
+from kafka_drain.proof.content_checks import Tally, compare_content, content_of, difference
 from kafka_drain.proof.gap_explanation import explain_gaps, gap_findings
 from kafka_drain.proof.offset_checks import check_duplicates, check_within, without_held
 from kafka_drain.proof.replacement import refuse_unequal
@@ -571,7 +571,7 @@ def _check_content(
     if locked := [file for file in files if file.locked]:
         detail = f"{len(locked):,} files couldn't be compared: {locked[0].locked}"
         return [Finding(Reason.KEY_UNAVAILABLE, window.name, detail)]
-    read, held = Taken(result["records"], result["fingerprint"]), content_of(files)
+    read, held = Tally(result["records"], result["fingerprint"]), content_of(files)
     verdict = compare_content(read, held)
     if verdict.may_be_sealed:
         return []

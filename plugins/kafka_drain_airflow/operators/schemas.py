@@ -65,14 +65,14 @@ class RestoreSchemasOperator(ApplyOperator):
         """
         from kafka_drain.archive.archive import Archive
         from kafka_drain.clock import utc_now
-        from kafka_drain.schemas.restore import Restore, rows_of
+        from kafka_drain.schemas.restore import SchemaRestore, rows_of
 
         with terminal_errors_fail(), archive_access(self.pipeline):
             registry = target_registry(self.pipeline, self.registry_conn_id)
             options = self.options(RestoreSchemasOptions)
             applies = self.applies()
             archive = Archive.at(self.pipeline.archive)
-            restore = Restore(archive, registry, options.schema_map, options.ids)
+            restore = SchemaRestore(archive, registry, options.schema_map, options.ids)
             plan = restore.plan()
             self.say_plan(
                 f"version {version} of {name}, id {id_}: {does}"

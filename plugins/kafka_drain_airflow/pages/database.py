@@ -20,7 +20,7 @@ from airflow.providers.common.compat.version_compat import AIRFLOW_V_3_0_PLUS
 from sqlalchemy import and_, case, func, or_, select
 from sqlalchemy.orm import aliased
 
-from kafka_drain.pages.archive import Drained
+from kafka_drain.pages.archive import DrainResult
 from kafka_drain.pages.archive_status import ACTIVE
 from kafka_drain.pages.commands import Reach
 from kafka_drain.pages.overview import Doing, Run, shown_task
@@ -361,7 +361,7 @@ def _doing(task: Any) -> Doing:
     )
 
 
-def drains_of(session: Any, page: str, groups: Sequence[str] = ()) -> list[Drained]:
+def drains_of(session: Any, page: str, groups: Sequence[str] = ()) -> list[DrainResult]:
     """Return the results of an archive's newest drains in its page's and other DAGs, oldest first.
 
     Args:
@@ -383,7 +383,7 @@ def drains_of(session: Any, page: str, groups: Sequence[str] = ()) -> list[Drain
     )
     told = [(_of_archive(plain(row.value), own), row.timestamp) for row in session.execute(query)]
     return [
-        Drained(at.isoformat(), result["offsets"], result["seconds"])
+        DrainResult(at.isoformat(), result["offsets"], result["seconds"])
         for result, at in reversed(told)
         # Window drains return other fields, and any task may write any XCom.
         if isinstance(result, dict)

@@ -17,7 +17,13 @@ from airflow.providers.common.compat.sdk import conf
 from kafka_drain.archive.archive import Archive
 from kafka_drain.errors import ConfigError, KafkaDrainError
 from kafka_drain.intervals import time_text
-from kafka_drain.pages.records import Cut, FoundRecords, RecordRow, SelectedRecords, records_page
+from kafka_drain.pages.records import (
+    CutText,
+    RecordRow,
+    SearchResult,
+    SelectedRecords,
+    records_page,
+)
 from kafka_drain_airflow.addresses import dag_url
 from kafka_drain_airflow.pages.archives import find, opened
 from kafka_drain_airflow.pages.database import Place
@@ -74,7 +80,7 @@ def page_of(place: Place, address: str, republish: str, posted: Posted, user: st
     try:
         search = _search_of(place, given, trail, _limit(given, PAGE))
         matches = _matches(search, place, user)
-        found = FoundRecords(
+        found = SearchResult(
             rows=_rows(search, matches),
             trail=trail,
             next="" if search.is_complete else str(search.through or ""),
@@ -82,7 +88,7 @@ def page_of(place: Place, address: str, republish: str, posted: Posted, user: st
             selected=_selected(search, matches),
         )
     except (KafkaDrainError, OSError) as error:
-        found = FoundRecords(problem=str(error).replace("--scan", "the box above"), trail=trail)
+        found = SearchResult(problem=str(error).replace("--scan", "the box above"), trail=trail)
     return records_page(place.name, place.archive, given, found, _links(address, republish))
 
 
@@ -184,9 +190,9 @@ def _rows(search: Search, matches: Sequence[Match]) -> list[RecordRow]:
                 partition=match.position.partition,
                 offset=match.position.offset,
                 time="" if match.timestamp is None else time_text(match.timestamp),
-                key=Cut.of(key.line(), key.format),
-                value=Cut.of(value.line(), value.format),
-                headers=[(n, Cut.of(v.line(), v.format)) for n, v in match.shown_headers()],
+                key=CutText.of(key.line(), key.format),
+                value=CutText.of(value.line(), value.format),
+                headers=[(n, CutText.of(v.line(), v.format)) for n, v in match.shown_headers()],
                 file=match.file,
                 is_sealed=match.is_sealed,
             )

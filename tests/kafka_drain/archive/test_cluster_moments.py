@@ -20,7 +20,7 @@ from kafka_drain.archive.cluster_moments import (
     read_settings,
 )
 from kafka_drain.findings import Reason
-from kafka_drain.kafka.cluster_state import ClusterState, Outcome, Part
+from kafka_drain.kafka.cluster_state import ClusterState, Part, PartOutcome
 from kafka_drain.storage.sealed_json import SealedName
 from tests.kafka_drain.cluster_states import SETTINGS, group, state
 
@@ -88,7 +88,7 @@ def test_moment_at(
 ) -> None:
     """The newest moment that isn't later counts, of those at which the part was captured."""
     note(tmp_path, 1, state(1))
-    note(tmp_path, 2, state(2, groups=Outcome.NOT_AUTHORISED))
+    note(tmp_path, 2, state(2, groups=PartOutcome.NOT_AUTHORISED))
     at = None if hour is None else datetime.fromisoformat(f"2026-01-01T{hour:02}:30:00+00:00")
 
     found = moment_at(UPath(tmp_path), at, Part.GROUPS)

@@ -21,7 +21,7 @@ from kafka_drain.archive.receipts import ReceiptError
 from kafka_drain.archive.status import read_overview
 from kafka_drain.archive.window import Window
 from kafka_drain.offsets import TopicPartition
-from kafka_drain.pages.archive import Drained, archive_page
+from kafka_drain.pages.archive import DrainResult, archive_page
 from kafka_drain.pages.overview import ArchiveRow, Doing, Run, shown_task
 from kafka_drain.pages.placing import NOTHING, Placed, place_findings
 from kafka_drain.proof.report import note_overview
@@ -205,7 +205,7 @@ def run(hour: int, gaps: dict[str, int] | None = None, tp: TopicPartition = P0) 
     )
 
 
-def page_of(*runs: SealedRun, row: ArchiveRow = ROW, drains: Sequence[Drained] = ()) -> str:
+def page_of(*runs: SealedRun, row: ArchiveRow = ROW, drains: Sequence[DrainResult] = ()) -> str:
     history = History()
     for one in runs:
         history.add_run(one)
@@ -268,7 +268,7 @@ def test_archive_page_escapes() -> None:
     said = {**SAID, "unit": EVIL, "rate": EVIL, "left": EVIL, "at": EVIL, "spark_ui": EVIL}
     tasks = [Doing(EVIL, EVIL, state, EVIL, said) for state in ("running", EVIL)]
 
-    page = archive_page(row, history, NOW, EVIL, tasks, [Drained(EVIL, 9, 1.0)])
+    page = archive_page(row, history, NOW, EVIL, tasks, [DrainResult(EVIL, 9, 1.0)])
 
     assert "Throughput" in page
     assert page.count("<script>") == 1
@@ -549,7 +549,7 @@ def replace_spans(history: History, span: Span) -> History:
 
 def test_archive_page_throughput() -> None:
     """Drains that drained something show how fast they were."""
-    drains = [Drained("2026-11-22T10:00:00+00:00", 12_000, 8.0), Drained("x", 0, 0.1)]
+    drains = [DrainResult("2026-11-22T10:00:00+00:00", 12_000, 8.0), DrainResult("x", 0, 0.1)]
 
     page = page_of(run(0), drains=drains)
 

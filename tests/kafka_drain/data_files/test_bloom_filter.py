@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from kafka_drain.data_files import reader
 from kafka_drain.data_files.bloom_filter import BloomFilter
 from kafka_drain.data_files.parquet import bytes_to_read, index_sha256, read_records
-from kafka_drain.data_files.records import Wanted
+from kafka_drain.data_files.records import RowBounds
 from kafka_drain.errors import DataFileError
 
 #: What Spark 4.1.1 wrote: see tests/data/README.md.
@@ -25,7 +25,7 @@ SPARK = Path(__file__).parents[2] / "data" / "bloom_filter_spark41.parquet"
 
 def keys_in(path: Path, *keys: bytes) -> list[bytes]:
     """Return the keys that rows have which are read for the given ones."""
-    wanted = Wanted(keys=frozenset(keys), is_proven=True)
+    wanted = RowBounds(keys=frozenset(keys), is_proven=True)
     return [
         key for batch in read_records(path, 1 << 20, wanted) for key in batch["key"].to_pylist()
     ]
@@ -33,7 +33,7 @@ def keys_in(path: Path, *keys: bytes) -> list[bytes]:
 
 def size_of(path: Path, key: bytes) -> int:
     """Return how many bytes have to be read for a key, given the hash of the file's index."""
-    wanted = Wanted(keys=frozenset([key]), index_sha256=index_sha256(path))
+    wanted = RowBounds(keys=frozenset([key]), index_sha256=index_sha256(path))
     return bytes_to_read(path, wanted)
 
 
@@ -157,7 +157,7 @@ def test_statistics_rule_out(tmp_path: Path) -> None:
     assert keys_in(path, b"b") == []
     assert 0 < size_of(path, b"b") < 1000
     assert size_of(path, b"e") == 0
-    assert bytes_to_read(path, Wanted()) > 100
+    assert bytes_to_read(path, RowBounds()) > 100
 
 
 def test_no_key_at_all(tmp_path: Path) -> None:
@@ -175,9 +175,9 @@ def test_index_unknown() -> None:
     content = SPARK.read_bytes()
     sealed = index_sha256(SPARK)
 
-    assert bytes_to_read(SPARK, Wanted(keys=absent)) > 0
-    assert bytes_to_read(SPARK, Wanted(keys=absent, index_sha256=sealed)) == 0
-    assert bytes_to_read(SPARK, Wanted(keys=absent, is_proven=True)) == 0
+    assert bytes_to_read(SPARK, RowBounds(keys=absent)) > 0
+    assert bytes_to_read(SPARK, RowBounds(keys=absent, index_sha256=sealed)) == 0
+    assert bytes_to_read(SPARK, RowBounds(keys=absent, is_proven=True)) == 0
     tails = (hashlib.sha256(content[at:]).hexdigest() for at in range(offset))
     assert sealed in set(tails)
 
@@ -187,7 +187,7 @@ def test_index_damaged(tmp_path: Path) -> None:
     path = tmp_path / "part-0.parquet"
     intact = written([b"key %d" % n for n in range(200)], ndv=200).getvalue()
     path.write_bytes(intact)
-    wanted = Wanted(keys=frozenset([b"key 77"]), index_sha256=index_sha256(path))
+    wanted = RowBounds(keys=frozenset([b"key 77"]), index_sha256=index_sha256(path))
     column = pq.ParquetFile(path).metadata.row_group(0).column(0)
     offset = column.bloom_filter_offset
     highest = column.statistics.max_raw
@@ -212,9 +212,9 @@ def test_index_unknown_damaged(tmp_path: Path) -> None:
     rest = intact[column.bloom_filter_offset + len(zeroed) :]
     assert highest in rest
     path.write_bytes(before + zeroed + rest.replace(highest, b"key 0!"))
-    wanted = Wanted(keys=frozenset([b"key 77"]))
+    wanted = RowBounds(keys=frozenset([b"key 77"]))
 
     batches = list(reader.read_records(path, "parquet", 1 << 20, wanted))
     assert b"key 77" in [key for batch in batches for key in batch["key"].to_pylist()]
     with pytest.raises(DataFileError, match=r"200 records according to its footer; sealed: 201"):
-        list(reader.read_records(path, "parquet", 1 << 20, Wanted(records=201)))
+        list(reader.read_records(path, "parquet", 1 << 20, RowBounds(records=201)))

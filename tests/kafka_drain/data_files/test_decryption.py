@@ -17,7 +17,7 @@ from upath import UPath
 from kafka_drain.archive.keys import keys_for_writing
 from kafka_drain.config.encryption import Encryption
 from kafka_drain.data_files.reader import bytes_to_read, index_sha256, read_offsets, read_records
-from kafka_drain.data_files.records import SCHEMA, Wanted
+from kafka_drain.data_files.records import SCHEMA, RowBounds
 from kafka_drain.encryption import data_keys
 from kafka_drain.encryption.data_keys import data_key
 from kafka_drain.encryption.kms import FILE_VARIABLE, encrypt_locally
@@ -112,7 +112,7 @@ def test_read_without_key(encrypted: Path, masters: Callable[..., None]) -> None
     with pytest.raises(KeyUnavailableError, match="has no key 'm'"):
         next(read_records(encrypted, "parquet", BATCH_BYTES))
     with pytest.raises(KeyUnavailableError, match="has no key 'm'"):
-        bytes_to_read(encrypted, "parquet", 1, Wanted(keys=frozenset({b"x"})))
+        bytes_to_read(encrypted, "parquet", 1, RowBounds(keys=frozenset({b"x"})))
     masters("m")
     next(encrypted.parents[3].joinpath("keys").iterdir()).unlink()
     with pytest.raises(KeyUnavailableError, match="has no data key"):
@@ -125,8 +125,8 @@ def test_read_with_key(encrypted: Path, masters: Callable[..., None]) -> None:
 
     assert pa.Table.from_batches(read_records(encrypted, "parquet", BATCH_BYTES)) == RECORDS
     index = index_sha256(encrypted, "parquet")
-    there = Wanted(keys=frozenset({b"secret-key-3"}), index_sha256=index)
-    absent = Wanted(keys=frozenset({b"a"}), index_sha256=index)
+    there = RowBounds(keys=frozenset({b"secret-key-3"}), index_sha256=index)
+    absent = RowBounds(keys=frozenset({b"a"}), index_sha256=index)
     assert bytes_to_read(encrypted, "parquet", 1, there) > 0
     assert bytes_to_read(encrypted, "parquet", 1, absent) == 0
     assert sum(len(b) for b in read_records(encrypted, "parquet", BATCH_BYTES, there)) == 5

@@ -19,7 +19,7 @@ from upath import UPath
 
 from kafka_drain.data_files import reader
 from kafka_drain.data_files.parquet_footer import KeptReads, check_footer, check_metadata
-from kafka_drain.data_files.records import Wanted
+from kafka_drain.data_files.records import RowBounds
 from kafka_drain.errors import DataFileError
 from tests.kafka_drain.data_files import footers
 from tests.kafka_drain.data_files.footers import (
@@ -121,7 +121,7 @@ def test_reader_damaged_footer(tmp_path: Path, name: str) -> None:
     """Every way to read a data file refuses it; none ends the process."""
     path = UPath(tmp_path / "part-0.parquet")
     path.write_bytes(damaged_file(DAMAGES[name][0]))
-    wanted = Wanted(keys=frozenset([b"k"]))
+    wanted = RowBounds(keys=frozenset([b"k"]))
 
     for read in (
         lambda: [*reader.read_records(path, "parquet", 1 << 20)],

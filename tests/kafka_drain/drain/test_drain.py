@@ -39,7 +39,7 @@ from kafka_drain.findings import errors
 from kafka_drain.kafka.client_config import KafkaConfig
 from kafka_drain.kafka.cluster import KafkaCluster
 from kafka_drain.offsets import OffsetRange, TopicPartition
-from kafka_drain.proof.content_checks import Taken
+from kafka_drain.proof.content_checks import Tally
 from kafka_drain.proof.fingerprints import noted_content
 from kafka_drain.proof.offset_checks import Segment
 from kafka_drain.schemas.decoding import ValuePlan
@@ -257,7 +257,7 @@ def test_finish_drain_leaves_what_was_read(error: dict[str, str], tmp_path: Path
     assert noted_content(generation, Segment(0, 0, {A0: OffsetRange(0, 5)})) is None
     found = noted_content(generation, Segment(1, 1, {A0: OffsetRange(5, 8)}))
     assert found is not None
-    assert found.taken == Taken(3, "0" * 15 + "7", {A0: 3})
+    assert found.taken == Tally(3, "0" * 15 + "7", {A0: 3})
     assert found.skipped == {A0: [OffsetRange(0, 4)]}
 
 

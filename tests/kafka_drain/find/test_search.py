@@ -16,7 +16,7 @@ import pytest
 from kafka_drain.archive.archive import Archive
 from kafka_drain.archive.files import archive_files
 from kafka_drain.data_files.file_offsets import CommittedFile
-from kafka_drain.data_files.records import SCHEMA, Wanted
+from kafka_drain.data_files.records import SCHEMA, RowBounds
 from kafka_drain.errors import ConfigError, DataFileError, ManifestInvalidError
 from kafka_drain.find import plan, search
 from kafka_drain.find.criteria import Criteria
@@ -396,21 +396,21 @@ def test_rows_inside(given: dict[str, Any], cut: slice) -> None:
 @pytest.mark.parametrize(
     ("given", "after", "wanted"),
     [
-        ({}, None, Wanted()),
-        ({"partitions": ["0"]}, None, Wanted(0)),
-        ({"topics": ["a"], "partitions": ["0"], "offset": "3-5"}, None, Wanted(0, 3, 5)),
-        ({"topics": ["a"], "partitions": ["0"], "offset": "3-9"}, 5, Wanted(0, 6, 9)),
-        ({"partitions": ["0"]}, 5, Wanted(0, 6)),
-        ({}, 5, Wanted()),
-        ({"keys": ["k"]}, None, Wanted(keys=frozenset([b"k"]))),
+        ({}, None, RowBounds()),
+        ({"partitions": ["0"]}, None, RowBounds(0)),
+        ({"topics": ["a"], "partitions": ["0"], "offset": "3-5"}, None, RowBounds(0, 3, 5)),
+        ({"topics": ["a"], "partitions": ["0"], "offset": "3-9"}, 5, RowBounds(0, 6, 9)),
+        ({"partitions": ["0"]}, 5, RowBounds(0, 6)),
+        ({}, 5, RowBounds()),
+        ({"keys": ["k"]}, None, RowBounds(keys=frozenset([b"k"]))),
         (
             {"from_time": "1970-01-01T00:00:00.010Z", "to_time": "1970-01-01T00:00:00.020Z"},
             None,
-            Wanted(from_ms=10, to_ms=20),
+            RowBounds(from_ms=10, to_ms=20),
         ),
     ],
 )
-def test_bounds(given: dict[str, Any], after: int | None, wanted: Wanted) -> None:
+def test_bounds(given: dict[str, Any], after: int | None, wanted: RowBounds) -> None:
     """Bounds include every record that is looked for in a file, of whichever partition."""
     criteria = Criteria.of(**given)
     position = None if after is None else Position("a", 0, 0, after)
@@ -426,5 +426,5 @@ def test_bounds_ranges_of_one() -> None:
     [ranged] = parts_of([file], {}, some)
     whole = parts_of([file], {}, Criteria.of(partitions=["1"]))
 
-    assert bounds_of([ranged, *whole], some) == Wanted(None, 0, None)
-    assert bounds_of([ranged, ranged], some) == Wanted(0, 3, 5)
+    assert bounds_of([ranged, *whole], some) == RowBounds(None, 0, None)
+    assert bounds_of([ranged, ranged], some) == RowBounds(0, 3, 5)

@@ -20,26 +20,26 @@ from confluent_kafka.admin import (
 )
 
 from kafka_drain.kafka.client_config import KafkaConfig
-from kafka_drain.kafka.cluster_state import Acl, Outcome, Part
+from kafka_drain.kafka.cluster_state import Acl, Part, PartOutcome
 from kafka_drain.kafka.describing import ClusterDescriber, _topic_state, outcome_of
 
 
 @pytest.mark.parametrize(
     ("code", "outcome"),
     [
-        (KafkaError.CLUSTER_AUTHORIZATION_FAILED, Outcome.NOT_AUTHORISED),
-        (KafkaError.TOPIC_AUTHORIZATION_FAILED, Outcome.NOT_AUTHORISED),
-        (KafkaError.GROUP_AUTHORIZATION_FAILED, Outcome.NOT_AUTHORISED),
-        (KafkaError.UNSUPPORTED_VERSION, Outcome.UNSUPPORTED),
-        (KafkaError._UNSUPPORTED_FEATURE, Outcome.UNSUPPORTED),
-        (KafkaError.INVALID_REQUEST, Outcome.UNSUPPORTED),
-        (KafkaError.SECURITY_DISABLED, Outcome.UNSUPPORTED),
-        (KafkaError._TIMED_OUT, Outcome.UNANSWERED),
-        (KafkaError._TRANSPORT, Outcome.UNANSWERED),
-        (KafkaError.NOT_COORDINATOR, Outcome.UNANSWERED),
+        (KafkaError.CLUSTER_AUTHORIZATION_FAILED, PartOutcome.NOT_AUTHORISED),
+        (KafkaError.TOPIC_AUTHORIZATION_FAILED, PartOutcome.NOT_AUTHORISED),
+        (KafkaError.GROUP_AUTHORIZATION_FAILED, PartOutcome.NOT_AUTHORISED),
+        (KafkaError.UNSUPPORTED_VERSION, PartOutcome.UNSUPPORTED),
+        (KafkaError._UNSUPPORTED_FEATURE, PartOutcome.UNSUPPORTED),
+        (KafkaError.INVALID_REQUEST, PartOutcome.UNSUPPORTED),
+        (KafkaError.SECURITY_DISABLED, PartOutcome.UNSUPPORTED),
+        (KafkaError._TIMED_OUT, PartOutcome.UNANSWERED),
+        (KafkaError._TRANSPORT, PartOutcome.UNANSWERED),
+        (KafkaError.NOT_COORDINATOR, PartOutcome.UNANSWERED),
     ],
 )
-def test_outcome_of(code: int, outcome: Outcome) -> None:
+def test_outcome_of(code: int, outcome: PartOutcome) -> None:
     """Missing rights and missing requests are told from a broker that doesn't answer."""
     assert outcome_of(code) == outcome
 
@@ -111,6 +111,6 @@ def test_describe_acls(
 
     assert {acl.name for acl in found.settings.acls or ()} == expected
     assert (found.parts[Part.ACLS].outcome, found.parts[Part.ACLS].detail) == (
-        Outcome.CAPTURED,
+        PartOutcome.CAPTURED,
         detail,
     )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from kafka_drain.kafka.fitting import Fate, config_of, fit
+from kafka_drain.kafka.fitting import SettingFate, config_of, fit
 
 UNKNOWN = "Unknown topic config name: x"
 LEAST = "Invalid value 524288 for configuration segment.bytes: Value must be at least 1048576"
@@ -15,43 +15,43 @@ DIFFERENCE = "message.timestamp.difference.max.ms"
 @pytest.mark.parametrize(
     ("name", "value", "refusal", "fate", "becomes"),
     [
-        ("retention.ms", "5", None, Fate.KEPT, {"retention.ms": "5"}),
-        ("segment.bytes", "524288", None, Fate.KEPT, {"segment.bytes": "524288"}),
-        ("segment.bytes", "524288", LEAST, Fate.RAISED, {"segment.bytes": "1048576"}),
-        ("segment.bytes", "-1", LEAST, Fate.RAISED, {"segment.bytes": "1048576"}),
+        ("retention.ms", "5", None, SettingFate.KEPT, {"retention.ms": "5"}),
+        ("segment.bytes", "524288", None, SettingFate.KEPT, {"segment.bytes": "524288"}),
+        ("segment.bytes", "524288", LEAST, SettingFate.RAISED, {"segment.bytes": "1048576"}),
+        ("segment.bytes", "-1", LEAST, SettingFate.RAISED, {"segment.bytes": "1048576"}),
         # Not what the broker means.
-        ("segment.bytes", "1048576", LEAST, Fate.REFUSED, {}),
-        ("segment.bytes", "-", LEAST, Fate.REFUSED, {}),
-        ("segment.bytes", "1x", LEAST, Fate.REFUSED, {}),
-        ("segment.bytes", "2000000", LEAST, Fate.REFUSED, {}),
-        (DIFFERENCE, "9", None, Fate.KEPT, {DIFFERENCE: "9"}),
-        (DIFFERENCE, "9", UNKNOWN, Fate.TRANSLATED, {BEFORE: "9", AFTER: "9"}),
-        ("message.format.version", "3.0", UNKNOWN, Fate.LEFT_OUT, {}),
-        ("confluent.tier.enable", "true", UNKNOWN, Fate.LEFT_OUT, {}),
-        ("redpanda.remote.read", "true", UNKNOWN, Fate.LEFT_OUT, {}),
+        ("segment.bytes", "1048576", LEAST, SettingFate.REFUSED, {}),
+        ("segment.bytes", "-", LEAST, SettingFate.REFUSED, {}),
+        ("segment.bytes", "1x", LEAST, SettingFate.REFUSED, {}),
+        ("segment.bytes", "2000000", LEAST, SettingFate.REFUSED, {}),
+        (DIFFERENCE, "9", None, SettingFate.KEPT, {DIFFERENCE: "9"}),
+        (DIFFERENCE, "9", UNKNOWN, SettingFate.TRANSLATED, {BEFORE: "9", AFTER: "9"}),
+        ("message.format.version", "3.0", UNKNOWN, SettingFate.LEFT_OUT, {}),
+        ("confluent.tier.enable", "true", UNKNOWN, SettingFate.LEFT_OUT, {}),
+        ("redpanda.remote.read", "true", UNKNOWN, SettingFate.LEFT_OUT, {}),
         (
             "remote.storage.enable",
             "true",
             "Tiered Storage functionality is disabled in the broker.",
-            Fate.LEFT_OUT,
+            SettingFate.LEFT_OUT,
             {},
         ),
-        ("cleanup.policy", "compact", "Policy: delete only", Fate.REFUSED, {}),
-        ("leader.replication.throttled.replicas", "0:1", None, Fate.NEVER, {}),
-        ("follower.replication.throttled.replicas", "*", UNKNOWN, Fate.NEVER, {}),
-        ("min.insync.replicas", "2", None, Fate.KEPT, {"min.insync.replicas": "2"}),
-        ("min.insync.replicas", "3", None, Fate.LOWERED, {"min.insync.replicas": "2"}),
+        ("cleanup.policy", "compact", "Policy: delete only", SettingFate.REFUSED, {}),
+        ("leader.replication.throttled.replicas", "0:1", None, SettingFate.NEVER, {}),
+        ("follower.replication.throttled.replicas", "*", UNKNOWN, SettingFate.NEVER, {}),
+        ("min.insync.replicas", "2", None, SettingFate.KEPT, {"min.insync.replicas": "2"}),
+        ("min.insync.replicas", "3", None, SettingFate.LOWERED, {"min.insync.replicas": "2"}),
     ],
     ids=str,
 )
 def test_fit(
-    name: str, value: str, refusal: str | None, fate: Fate, becomes: dict[str, str]
+    name: str, value: str, refusal: str | None, fate: SettingFate, becomes: dict[str, str]
 ) -> None:
     """Each setting has its fate, with a reason unless it is kept; two replicas are there."""
     [fitted] = fit({name: value}, {} if refusal is None else {name: refusal}, 2)
 
     assert (fitted.fate, fitted.becomes) == (fate, becomes)
-    assert bool(fitted.why) == (fate != Fate.KEPT)
+    assert bool(fitted.why) == (fate != SettingFate.KEPT)
     assert str(fitted).startswith(f"{name}={value}: {fate}")
 
 

@@ -17,7 +17,7 @@ from kafka_drain.errors import KafkaUnavailableError
 from kafka_drain.kafka.admin import Admin
 from kafka_drain.kafka.client_config import KafkaConfig
 from kafka_drain.kafka.reaching import (
-    Answer,
+    AddressAnswer,
     Reached,
     is_lasting,
     reach,
@@ -136,34 +136,40 @@ def of_kind(context: ssl.SSLContext) -> Iterator[dict[str, str]]:
 @pytest.mark.parametrize(
     ("kind", "protocol", "answer", "lasts", "todo"),
     [
-        ("kafka", "plaintext", Answer.ANSWERS, False, CHECK),
-        ("kafka", "SASL_PLAINTEXT", Answer.ANSWERS, False, CHECK),
-        ("tls", "ssl", Answer.ANSWERS, False, CHECK),
-        ("refused", "plaintext", Answer.REFUSED, False, CHECK),
-        ("refused", "ssl", Answer.REFUSED, False, CHECK),
-        ("unknown", "plaintext", Answer.UNKNOWN_HOST, True, "correct bootstrap.servers"),
-        ("silent", "plaintext", Answer.SILENT, False, CHECK),
-        ("silent", "ssl", Answer.SILENT, False, CHECK),
-        ("closing", "plaintext", Answer.CLOSES, False, CHECK),
-        ("closing", "ssl", Answer.CLOSES, False, CHECK),
-        ("tls", "plaintext", Answer.TLS, True, "set security.protocol to SSL "),
-        ("tls", "sasl_plaintext", Answer.TLS, True, "set security.protocol to SASL_SSL "),
-        ("kafka", "SSL", Answer.PLAINTEXT, True, "set security.protocol to PLAINTEXT "),
-        ("kafka", "sasl_ssl", Answer.PLAINTEXT, True, "set security.protocol to SASL_PLAINTEXT "),
-        ("web", "plaintext", Answer.OTHER, True, "correct bootstrap.servers"),
-        ("web", "ssl", Answer.OTHER, True, "correct bootstrap.servers"),
-        ("web_by_line", "plaintext", Answer.OTHER, True, "correct bootstrap.servers"),
-        ("web_by_line", "ssl", Answer.OTHER, True, "correct bootstrap.servers"),
-        ("web_tls", "ssl", Answer.OTHER, True, "correct bootstrap.servers"),
-        ("web_tls", "plaintext", Answer.TLS, True, "set security.protocol to SSL "),
-        ("kafka_tls", "ssl", Answer.ANSWERS, False, CHECK),
-        ("old_tls", "ssl", Answer.ANSWERS, False, CHECK),
-        ("old_tls", "plaintext", Answer.CLOSES, False, CHECK),
-        ("label", "plaintext", Answer.UNKNOWN_HOST, True, "correct bootstrap.servers"),
+        ("kafka", "plaintext", AddressAnswer.ANSWERS, False, CHECK),
+        ("kafka", "SASL_PLAINTEXT", AddressAnswer.ANSWERS, False, CHECK),
+        ("tls", "ssl", AddressAnswer.ANSWERS, False, CHECK),
+        ("refused", "plaintext", AddressAnswer.REFUSED, False, CHECK),
+        ("refused", "ssl", AddressAnswer.REFUSED, False, CHECK),
+        ("unknown", "plaintext", AddressAnswer.UNKNOWN_HOST, True, "correct bootstrap.servers"),
+        ("silent", "plaintext", AddressAnswer.SILENT, False, CHECK),
+        ("silent", "ssl", AddressAnswer.SILENT, False, CHECK),
+        ("closing", "plaintext", AddressAnswer.CLOSES, False, CHECK),
+        ("closing", "ssl", AddressAnswer.CLOSES, False, CHECK),
+        ("tls", "plaintext", AddressAnswer.TLS, True, "set security.protocol to SSL "),
+        ("tls", "sasl_plaintext", AddressAnswer.TLS, True, "set security.protocol to SASL_SSL "),
+        ("kafka", "SSL", AddressAnswer.PLAINTEXT, True, "set security.protocol to PLAINTEXT "),
+        (
+            "kafka",
+            "sasl_ssl",
+            AddressAnswer.PLAINTEXT,
+            True,
+            "set security.protocol to SASL_PLAINTEXT ",
+        ),
+        ("web", "plaintext", AddressAnswer.OTHER, True, "correct bootstrap.servers"),
+        ("web", "ssl", AddressAnswer.OTHER, True, "correct bootstrap.servers"),
+        ("web_by_line", "plaintext", AddressAnswer.OTHER, True, "correct bootstrap.servers"),
+        ("web_by_line", "ssl", AddressAnswer.OTHER, True, "correct bootstrap.servers"),
+        ("web_tls", "ssl", AddressAnswer.OTHER, True, "correct bootstrap.servers"),
+        ("web_tls", "plaintext", AddressAnswer.TLS, True, "set security.protocol to SSL "),
+        ("kafka_tls", "ssl", AddressAnswer.ANSWERS, False, CHECK),
+        ("old_tls", "ssl", AddressAnswer.ANSWERS, False, CHECK),
+        ("old_tls", "plaintext", AddressAnswer.CLOSES, False, CHECK),
+        ("label", "plaintext", AddressAnswer.UNKNOWN_HOST, True, "correct bootstrap.servers"),
     ],
 )
 def test_reach(
-    kind: str, protocol: str, answer: Answer, lasts: bool, todo: str, of_kind: dict[str, str]
+    kind: str, protocol: str, answer: AddressAnswer, lasts: bool, todo: str, of_kind: dict[str, str]
 ) -> None:
     """Each kind of address is told apart, with what to do."""
     (reached,) = reach(of_kind[kind], protocol, 0.5)
@@ -171,18 +177,18 @@ def test_reach(
     assert (reached.address, reached.answer) == (of_kind[kind], answer)
     assert is_lasting([reached]) is lasts
     assert remedy([reached], protocol).startswith(todo)
-    assert reasons([reached]) == ("" if answer is Answer.ANSWERS else str(reached))
+    assert reasons([reached]) == ("" if answer is AddressAnswer.ANSWERS else str(reached))
 
 
 def test_reach_several(of_kind: dict[str, str]) -> None:
     """Each address has its own reason; one that may come back, or answers, is waited for."""
     both = reach(f"{of_kind['refused']}, {of_kind['unknown']}", "plaintext")
 
-    assert [each.answer for each in both] == [Answer.REFUSED, Answer.UNKNOWN_HOST]
+    assert [each.answer for each in both] == [AddressAnswer.REFUSED, AddressAnswer.UNKNOWN_HOST]
     assert f"{of_kind['refused']} refuses connections, no-such-host" in reasons(both)
     assert not is_lasting(both)
     assert "correct bootstrap.servers" in remedy(both, "plaintext")
-    one = [*both, Reached("b:9092", Answer.ANSWERS)]
+    one = [*both, Reached("b:9092", AddressAnswer.ANSWERS)]
     assert (reasons(one), is_lasting(one), is_lasting([])) == ("", False, False)
 
 

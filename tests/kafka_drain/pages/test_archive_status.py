@@ -13,7 +13,7 @@ from kafka_drain.pages.archive_status import (
     ArchiveStatus,
     Ended,
     LastRun,
-    Proof,
+    ProofStatus,
     archive_status,
     cell_colour,
     ended_of,
@@ -202,13 +202,13 @@ def test_proof_of(seen: tuple[bool, str | None, bool, bool], has_unknown: bool) 
     """
     is_readable, verdict, is_damaged, is_placed = seen
     if not is_readable or verdict is None:
-        wanted = Proof.UNPROVEN
+        wanted = ProofStatus.UNPROVEN
     elif is_damaged:
-        wanted = Proof.DAMAGED
+        wanted = ProofStatus.DAMAGED
     elif verdict == "complete" or is_placed:
-        wanted = Proof.CONTENT_UNKNOWN if has_unknown else Proof.PROVEN
+        wanted = ProofStatus.CONTENT_UNKNOWN if has_unknown else ProofStatus.PROVEN
     else:
-        wanted = Proof.UNPROVEN
+        wanted = ProofStatus.UNPROVEN
 
     assert wanted == proof_of(
         is_readable=is_readable,
@@ -222,27 +222,31 @@ def test_proof_of(seen: tuple[bool, str | None, bool, bool], has_unknown: bool) 
 @each_of(
     "gaps, has_records, proof, colour",
     [
-        *(({}, records, Proof.PROVEN, "covered") for records in (YES, NO)),
-        ({"control": 2}, YES, Proof.PROVEN, "covered"),
-        ({"control": 2, "aborted": 3}, NO, Proof.PROVEN, "aborted"),
+        *(({}, records, ProofStatus.PROVEN, "covered") for records in (YES, NO)),
+        ({"control": 2}, YES, ProofStatus.PROVEN, "covered"),
+        ({"control": 2, "aborted": 3}, NO, ProofStatus.PROVEN, "aborted"),
         *(
             (gaps, records, proof, proof.value)
             for gaps, records, proof in product(
-                ({}, {"control": 2}), (YES, NO), (Proof.UNPROVEN, Proof.CONTENT_UNKNOWN)
+                ({}, {"control": 2}), (YES, NO), (ProofStatus.UNPROVEN, ProofStatus.CONTENT_UNKNOWN)
             )
         ),
         *(
             ({"control": 9, "expired": 1, "lost": 2}, records, proof, "lost")
-            for records, proof in product((YES, NO), (p for p in Proof if p is not Proof.DAMAGED))
+            for records, proof in product(
+                (YES, NO), (p for p in ProofStatus if p is not ProofStatus.DAMAGED)
+            )
         ),
-        ({"expired": 3, "lost": 2}, YES, Proof.PROVEN, "expired"),
+        ({"expired": 3, "lost": 2}, YES, ProofStatus.PROVEN, "expired"),
         *(
-            (gaps, records, Proof.DAMAGED, "damaged")
+            (gaps, records, ProofStatus.DAMAGED, "damaged")
             for gaps, records in product(({}, {"control": 2}, {"lost": 2}), (YES, NO))
         ),
     ],
 )
-def test_cell_colour(gaps: dict[str, int], has_records: bool, proof: Proof, colour: str) -> None:
+def test_cell_colour(
+    gaps: dict[str, int], has_records: bool, proof: ProofStatus, colour: str
+) -> None:
     """A cell is green only when it is proven, and no offset is lost."""
     assert cell_colour(gaps, has_records, proof) == colour
 

@@ -10,7 +10,7 @@ import pytest
 
 from kafka_drain.archive.history import History
 from kafka_drain.pages import drawings
-from kafka_drain.pages.drawings import Bar, Chart, Point, bar_chart
+from kafka_drain.pages.drawings import Bar, Chart, ChartPoint, bar_chart
 from kafka_drain.pages.rendering import script
 from tests.kafka_drain.archive.test_history import run
 
@@ -82,7 +82,11 @@ def test_script_of_charts() -> None:
 
 def test_chart() -> None:
     """Times are distances; each colour has its meaning, and each bar its colour."""
-    points = [Point(100, 5, "damaged"), Point(40, 7, "covered"), Point(100, 1, "covered")]
+    points = [
+        ChartPoint(100, 5, "damaged"),
+        ChartPoint(40, 7, "covered"),
+        ChartPoint(100, 1, "covered"),
+    ]
 
     chart = Chart.of("Bytes", points, {"covered": "sealed"}, "bytes")
 
@@ -102,7 +106,7 @@ def test_chart_of_a_year() -> None:
     history = History()
     for hour in range(24 * 30):
         history.add_run(run(hour))
-    points = [Point(point.sealed_at, 123_456, "covered") for point in history.points]
+    points = [ChartPoint(point.sealed_at, 123_456, "covered") for point in history.points]
 
     size = len(Chart.of("x", points, {}).json)
 

@@ -7,9 +7,9 @@ from typing import Any
 from kafka_drain.pages.records import (
     FIELDS,
     SHOWN,
-    Cut,
-    FoundRecords,
+    CutText,
     RecordRow,
+    SearchResult,
     SelectedRecords,
     records_page,
 )
@@ -24,8 +24,8 @@ def row(**changes: Any) -> RecordRow:
         "partition": 3,
         "offset": 4711,
         "time": "2026-01-01T00:00:00.000Z",
-        "key": Cut.of("k", "text"),
-        "value": Cut.of("v", "text"),
+        "key": CutText.of("k", "text"),
+        "value": CutText.of("v", "text"),
         "headers": [],
         "file": "generations/0001/data/part-0.parquet",
         "is_sealed": True,
@@ -33,7 +33,7 @@ def row(**changes: Any) -> RecordRow:
     return RecordRow(**values | changes)
 
 
-def page(found: FoundRecords | None = None, given: dict[str, str] | None = None) -> str:
+def page(found: SearchResult | None = None, given: dict[str, str] | None = None) -> str:
     return records_page("orders", "/data/orders", given or {}, found, LINKS)
 
 
@@ -49,12 +49,12 @@ def test_records_page_empty() -> None:
 
 def test_records_page_escapes() -> None:
     """Whatever a record or a user writes is text."""
-    evil = Cut.of(EVIL, "text")
+    evil = CutText.of(EVIL, "text")
     one = row(key=evil, value=evil, headers=[(EVIL, evil)], file=EVIL, topic=EVIL, time=EVIL)
     selected = SelectedRecords(EVIL, EVIL, [EVIL])
-    found = FoundRecords(rows=[one], trail=[EVIL], next=EVIL, selected=selected)
+    found = SearchResult(rows=[one], trail=[EVIL], next=EVIL, selected=selected)
     given = {field.name: f'"{EVIL}' for field in FIELDS}
-    shown = page(found, given) + page(FoundRecords(problem=EVIL), given)
+    shown = page(found, given) + page(SearchResult(problem=EVIL), given)
 
     assert "<script>alert" not in shown
     assert "&lt;script&gt;alert" in shown
@@ -63,7 +63,7 @@ def test_records_page_escapes() -> None:
 
 def test_records_page_large_value() -> None:
     """Of a value of 5 MB, the page has the beginning and the size; the whole is downloaded."""
-    shown = page(FoundRecords(rows=[row(value=Cut.of("x" * 5_000_000, "text"))]))
+    shown = page(SearchResult(rows=[row(value=CutText.of("x" * 5_000_000, "text"))]))
 
     assert len(shown) < 50_000
     assert "x" * SHOWN in shown
@@ -75,7 +75,7 @@ def test_records_page_large_value() -> None:
 
 def test_records_page_null() -> None:
     """A null isn't an empty value."""
-    shown = page(FoundRecords(rows=[row(key=Cut.of("", None), value=Cut.of("", "text"))]))
+    shown = page(SearchResult(rows=[row(key=CutText.of("", None), value=CutText.of("", "text"))]))
 
     assert '<span class="quiet">null</span>' in shown
     assert "<code></code>" in shown
@@ -83,7 +83,7 @@ def test_records_page_null() -> None:
 
 def test_records_page_turns() -> None:
     """The next page begins where this one ends, the previous one where it began."""
-    found = FoundRecords(rows=[row()], trail=["p1", "p2"], next="p3")
+    found = SearchResult(rows=[row()], trail=["p1", "p2"], next="p3")
     shown = page(found, {"key": "k", "scan": "yes"})
     previous, following = (
         part.partition("</form>")[0]
@@ -102,14 +102,14 @@ def test_records_page_turns() -> None:
 def test_records_page_republish() -> None:
     """What fills the form of a republish is shown with what it can't say; nothing without a DAG."""
     selected = SelectedRecords('{"offsets": []}', '{"topics": []}', ["a was created again"])
-    found = FoundRecords(rows=[row()], selected=selected)
+    found = SearchResult(rows=[row()], selected=selected)
     shown = page(found)
 
     assert shown.count("<textarea readonly") == 2
     assert "{&#34;offsets&#34;: []}" in shown
     assert "{&#34;topics&#34;: []}" in shown
     assert "<li>a was created again</li>" in shown
-    one = page(FoundRecords(rows=[row()], selected=SelectedRecords("{}")))
+    one = page(SearchResult(rows=[row()], selected=SelectedRecords("{}")))
     assert one.count("<textarea readonly") == 1
     nowhere = records_page("orders", "/data/orders", {}, found, {**LINKS, "republish": ""})
     assert "textarea readonly" not in nowhere
@@ -117,7 +117,7 @@ def test_records_page_republish() -> None:
 
 def test_records_page_ends() -> None:
     """The last page says so; a search that took too long says that it goes on."""
-    assert "there are no more" in page(FoundRecords(rows=[row()]))
-    assert "took too long" in page(FoundRecords(next="p1", ended=True))
-    assert "Previous" not in page(FoundRecords(next="p1"))
-    assert "not sealed yet" in page(FoundRecords(rows=[row(is_sealed=False)]))
+    assert "there are no more" in page(SearchResult(rows=[row()]))
+    assert "took too long" in page(SearchResult(next="p1", ended=True))
+    assert "Previous" not in page(SearchResult(next="p1"))
+    assert "not sealed yet" in page(SearchResult(rows=[row(is_sealed=False)]))

@@ -29,7 +29,7 @@ from kafka_drain.pages.commands import Reach, pasteable
 from kafka_drain.pages.finding_values import filled, values_of
 from kafka_drain.pages.overview import ArchiveRow, Run, overview_page
 from kafka_drain.pages.placing import place_findings
-from kafka_drain.pages.remedies import Ended, remedies, standing_remedy
+from kafka_drain.pages.remedies import EndedRun, remedies, standing_remedy
 from kafka_drain.pages.report import report_page
 from kafka_drain.pages.restores import ArchiveRestores, Restore, restores_page
 from kafka_drain.proof.fingerprints import note_name
@@ -271,7 +271,7 @@ def test_standing_remedy(
     runs = product(("", "manual__1"), ("", "it broke"), ("", "drain"), ("", "success", "failed"))
     for name, problem, task, validation in runs:
         for is_followed in (True, False):
-            ended = Ended(name, problem, task, validation, is_followed)
+            ended = EndedRun(name, problem, task, validation, is_followed)
             told = standing_remedy(status.words, Reach(ARCHIVE), ended)
             assert bool(told) is (status.words not in ("findings", "complete"))
             assert "above" not in told

@@ -14,7 +14,7 @@ from kafka_drain.archive.receipts import Receipt
 from kafka_drain.config.pipeline import Pipeline
 from kafka_drain.findings import Reason
 from kafka_drain.kafka.client_config import KafkaConfig
-from kafka_drain.kafka.cluster_state import ASKED, ClusterState, Outcome, Part, PartResult
+from kafka_drain.kafka.cluster_state import ASKED, ClusterState, Part, PartOutcome, PartResult
 from kafka_drain.kafka.describing import Cost
 from kafka_drain.proof.cluster_capture import (
     describe_with,
@@ -154,7 +154,7 @@ def test_parts_before(tmp_path: Path) -> None:
     archive = golden_copy(tmp_path / "archive")
     assert parts_before(archive.root) == [*ASKED]
 
-    validate(archive, state(1, users=Outcome.OFF, acls=Outcome.NOT_AUTHORISED))
+    validate(archive, state(1, users=PartOutcome.OFF, acls=PartOutcome.NOT_AUTHORISED))
 
     assert parts_before(archive.root) == [part for part in ASKED if part != Part.USERS]
 
@@ -180,8 +180,8 @@ def test_slow_description(milliseconds: int, lines: int) -> None:
 
 def test_missing_parts() -> None:
     """What couldn't be captured is said, what is switched off isn't."""
-    seen = state(1, users=Outcome.OFF, acls=Outcome.NOT_AUTHORISED)
-    parts = {**seen.parts, Part.GROUPS: PartResult(Outcome.CAPTURED, "some are missing")}
+    seen = state(1, users=PartOutcome.OFF, acls=PartOutcome.NOT_AUTHORISED)
+    parts = {**seen.parts, Part.GROUPS: PartResult(PartOutcome.CAPTURED, "some are missing")}
 
     assert missing_parts(replace(seen, parts=parts)) == [
         "groups: captured: some are missing",

@@ -13,7 +13,7 @@ from kafka_drain.proof.content_checks import (
     Content,
     Excuse,
     Reread,
-    Taken,
+    Tally,
     compare_content,
     content_of,
     difference,
@@ -43,9 +43,9 @@ CASES: list[Case] = list(
 )
 
 
-def taken(more: tuple[int, int], fingerprint: str | None, *, is_counted: bool) -> Taken:
+def taken(more: tuple[int, int], fingerprint: str | None, *, is_counted: bool) -> Tally:
     counts = {T0: 7 + more[0], T1: 3 + more[1]}
-    return Taken(sum(counts.values()), fingerprint, counts if is_counted else None)
+    return Tally(sum(counts.values()), fingerprint, counts if is_counted else None)
 
 
 def compared(case: Case, *, read_counted: bool, held_counted: bool) -> Content:
@@ -116,19 +116,19 @@ def test_compare_content_not_noted(
 
 def test_compare_content_partition_unknown_to_one_side() -> None:
     """A partition of which only one side has records counts as well."""
-    read = Taken(3, A, {T0: 3})
+    read = Tally(3, A, {T0: 3})
 
-    assert compare_content(read, Taken(3, A, {T1: 3})) is Content.MORE
-    assert compare_content(read, Taken(3, A, {T0: 2, T1: 1})) is Content.MORE
-    assert compare_content(read, Taken(2, A, {T0: 2})) is Content.FEWER
-    assert compare_content(read, Taken(0, A, {}), excuse=Excuse({T0: 3})) is Content.UNKNOWN
-    assert compare_content(Taken(0, A, {}), Taken(0, A, {})) is Content.EQUAL
+    assert compare_content(read, Tally(3, A, {T1: 3})) is Content.MORE
+    assert compare_content(read, Tally(3, A, {T0: 2, T1: 1})) is Content.MORE
+    assert compare_content(read, Tally(2, A, {T0: 2})) is Content.FEWER
+    assert compare_content(read, Tally(0, A, {}), excuse=Excuse({T0: 3})) is Content.UNKNOWN
+    assert compare_content(Tally(0, A, {}), Tally(0, A, {})) is Content.EQUAL
 
 
 def test_compare_content_nothing_excused() -> None:
     """Unless it is said otherwise, nothing is excused, and nobody is waited for."""
-    assert compare_content(Taken(7, A), Taken(6, A)) is Content.FEWER
-    assert compare_content(None, Taken(6, A)) is Content.UNKNOWN
+    assert compare_content(Tally(7, A), Tally(6, A)) is Content.FEWER
+    assert compare_content(None, Tally(6, A)) is Content.UNKNOWN
 
 
 @each_of("reason", [None, *GapReason])
@@ -159,7 +159,7 @@ def test_fingerprint_to_seal(
 ) -> None:
     """A receipt has the fingerprint of its own files' records, where it was proven."""
     found = fingerprint_to_seal(
-        verdict, Taken(7, B) if is_known else None, Taken(4, own), Taken(elsewhere, B)
+        verdict, Tally(7, B) if is_known else None, Tally(4, own), Tally(elsewhere, B)
     )
 
     if verdict == Content.EQUAL:
@@ -227,24 +227,24 @@ def test_excuse_of(
 )
 def test_difference(verdict: Content, expected: str) -> None:
     """What differs is said with both sides."""
-    assert difference(verdict, Taken(2000, A), Taken(1000, B)) == expected
+    assert difference(verdict, Tally(2000, A), Tally(1000, B)) == expected
 
 
 def test_difference_by_partition() -> None:
     """The partitions that lack records, or have too many, are named: at most five."""
-    assert difference(Content.FEWER, Taken(9, A, {T0: 6, T1: 3}), Taken(5, B, {T0: 2, T1: 3})) == (
+    assert difference(Content.FEWER, Tally(9, A, {T0: 6, T1: 3}), Tally(5, B, {T0: 2, T1: 3})) == (
         "has 5 records; Spark read 9: 4 too few of t-0"
     )
-    assert difference(Content.MORE, Taken(9, A, {T0: 6, T1: 3}), Taken(9, B, {T0: 5, T1: 4})) == (
+    assert difference(Content.MORE, Tally(9, A, {T0: 6, T1: 3}), Tally(9, B, {T0: 5, T1: 4})) == (
         "has 9 records; Spark read 9: 1 too few of t-0, 1 too many of t-1"
     )
     read = {TopicPartition("t", number): 1 for number in range(6)}
-    assert difference(Content.FEWER, Taken(6, A, read), Taken(0, B, {})) == (
+    assert difference(Content.FEWER, Tally(6, A, read), Tally(0, B, {})) == (
         "has 0 records; Spark read 6: 1 too few of t-0, 1 too few of t-1, 1 too few of t-2, "
         "1 too few of t-3, 1 too few of t-4, …"
     )
     del read[T0]
-    assert difference(Content.FEWER, Taken(5, A, read), Taken(0, B, {})).endswith("of t-5")
+    assert difference(Content.FEWER, Tally(5, A, read), Tally(0, B, {})).endswith("of t-5")
 
 
 def test_content_may_be_sealed() -> None:
@@ -269,14 +269,14 @@ def held(tp: TopicPartition, records: int, fingerprint: str | None) -> Committed
 @pytest.mark.parametrize(
     ("files", "expected"),
     [
-        ([], Taken(0, "0" * 16, {})),
-        ([(T0, 3, A)], Taken(3, A, {T0: 3})),
-        ([(T0, 3, A), (T0, 4, B)], Taken(7, "0000000000000011", {T0: 7})),
-        ([(T0, 3, A), (T1, 4, B)], Taken(7, "0000000000000011", {T0: 3, T1: 4})),
-        ([(T0, 3, A), (T0, 4, None)], Taken(7, None, {T0: 7})),
+        ([], Tally(0, "0" * 16, {})),
+        ([(T0, 3, A)], Tally(3, A, {T0: 3})),
+        ([(T0, 3, A), (T0, 4, B)], Tally(7, "0000000000000011", {T0: 7})),
+        ([(T0, 3, A), (T1, 4, B)], Tally(7, "0000000000000011", {T0: 3, T1: 4})),
+        ([(T0, 3, A), (T0, 4, None)], Tally(7, None, {T0: 7})),
     ],
 )
-def test_content_of(files: list[tuple[TopicPartition, int, str | None]], expected: Taken) -> None:
+def test_content_of(files: list[tuple[TopicPartition, int, str | None]], expected: Tally) -> None:
     """Counts add up and fingerprints are XORed; one that isn't known leaves the whole unknown."""
     assert content_of(held(*each) for each in files) == expected
 
@@ -284,11 +284,11 @@ def test_content_of(files: list[tuple[TopicPartition, int, str | None]], expecte
 @pytest.mark.parametrize(
     ("parts", "expected"),
     [
-        ([Taken(1, A, {T0: 1}), Taken(2, A)], Taken(3, "0" * 16)),
-        ([Taken(1, A), Taken(2, A, {T0: 2})], Taken(3, "0" * 16)),
-        ([Taken(1, A, {T0: 1}), Taken(0, B, {})], Taken(1, "0000000000000011", {T0: 1})),
+        ([Tally(1, A, {T0: 1}), Tally(2, A)], Tally(3, "0" * 16)),
+        ([Tally(1, A), Tally(2, A, {T0: 2})], Tally(3, "0" * 16)),
+        ([Tally(1, A, {T0: 1}), Tally(0, B, {})], Tally(1, "0000000000000011", {T0: 1})),
     ],
 )
-def test_together(parts: list[Taken], expected: Taken) -> None:
+def test_together(parts: list[Tally], expected: Tally) -> None:
     """Counts by partition are known only if they are of each part."""
     assert together(parts) == expected

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 import pytest
 
 from kafka_drain.offsets import OffsetRange, TopicPartition
-from kafka_drain.proof.content_checks import Taken
+from kafka_drain.proof.content_checks import Tally
 from kafka_drain.proof.fingerprints import BatchNote, combined, notes_fit, parse_note
 from tests.tables import each_of
 
@@ -17,7 +17,7 @@ Bounds = Mapping[TopicPartition, tuple[int, int]]
 
 def note(bounds: Bounds | None) -> BatchNote:
     ranges = None if bounds is None else {tp: OffsetRange(*r) for tp, r in bounds.items()}
-    return BatchNote(Taken(1, "0" * 16), ranges, {})
+    return BatchNote(Tally(1, "0" * 16), ranges, {})
 
 
 @pytest.mark.parametrize(
@@ -67,7 +67,7 @@ def test_parse_note() -> None:
     }
 
     assert parse_note(document) == BatchNote(
-        Taken(3, "00000000000000ab", {P0: 2, P1: 1}),
+        Tally(3, "00000000000000ab", {P0: 2, P1: 1}),
         {P0: OffsetRange(2, 9), P1: OffsetRange(0, 4)},
         {P0: [OffsetRange(2, 4)]},
     )
@@ -77,7 +77,7 @@ def test_parse_note_older_release() -> None:
     """An older release left a number and a fingerprint."""
     document = {"batch": 7, "records": 0, "fingerprint": "f" * 16}
 
-    assert parse_note(document) == BatchNote(Taken(0, "f" * 16), None, {})
+    assert parse_note(document) == BatchNote(Tally(0, "f" * 16), None, {})
 
 
 GOOD = {"records": 3, "fingerprint": "00000000000000ab"}
@@ -86,13 +86,13 @@ GOOD = {"records": 3, "fingerprint": "00000000000000ab"}
 @pytest.mark.parametrize(
     ("more", "taken"),
     [
-        ({"fingerprint": "0" * 16}, Taken(3, "0" * 16)),
-        ({"fingerprint": "f" * 16}, Taken(3, "f" * 16)),
-        ({"records": 0, "by_partition": "{}"}, Taken(0, "00000000000000ab", {})),
-        ({"by_partition": '{"t":{"0":3,"1":0}}'}, Taken(3, "00000000000000ab", {P0: 3, P1: 0})),
+        ({"fingerprint": "0" * 16}, Tally(3, "0" * 16)),
+        ({"fingerprint": "f" * 16}, Tally(3, "f" * 16)),
+        ({"records": 0, "by_partition": "{}"}, Tally(0, "00000000000000ab", {})),
+        ({"by_partition": '{"t":{"0":3,"1":0}}'}, Tally(3, "00000000000000ab", {P0: 3, P1: 0})),
     ],
 )
-def test_parse_note_limits(more: dict[str, object], taken: Taken) -> None:
+def test_parse_note_limits(more: dict[str, object], taken: Tally) -> None:
     """The smallest and the largest values are valid."""
     found = parse_note(GOOD | more)
 
@@ -147,18 +147,18 @@ def test_combined() -> None:
     """Several batches' notes say together what was read, and what Kafka had no longer."""
     ranges = {P0: OffsetRange(0, 9)}
     first = BatchNote(
-        Taken(2, f"{1:016x}", {P0: 2}),
+        Tally(2, f"{1:016x}", {P0: 2}),
         {P0: OffsetRange(0, 4)},
         {P0: [OffsetRange(0, 1), OffsetRange(2, 3)]},
     )
     second = BatchNote(
-        Taken(3, f"{2:016x}", {P0: 3}),
+        Tally(3, f"{2:016x}", {P0: 3}),
         {P0: OffsetRange(4, 9)},
         {P0: [OffsetRange(1, 2)], P1: [OffsetRange(5, 6)]},
     )
 
     assert combined([first, second], ranges) == BatchNote(
-        Taken(5, f"{3:016x}", {P0: 5}),
+        Tally(5, f"{3:016x}", {P0: 5}),
         ranges,
         {P0: [OffsetRange(0, 3)], P1: [OffsetRange(5, 6)]},
     )

@@ -24,7 +24,7 @@ from kafka_drain.proof.log_tails import (
     rewritten_logs,
     unsealed_tails,
 )
-from kafka_drain.proof.rewritten_log import FirstRewritten, Verdict
+from kafka_drain.proof.rewritten_log import FirstRewritten, LogVerdict
 from tests.kafka_drain.fake_cluster import FakeCluster, Log
 from tests.kafka_drain.made_archive import EPOCH, MadeArchive, dense
 
@@ -68,7 +68,7 @@ def made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> MadeArchive:
     return MadeArchive(tmp_path / "archive", {"t": "id-of-t"})
 
 
-def compare(made: MadeArchive, cluster: FakeCluster) -> dict[TopicPartition, Verdict]:
+def compare(made: MadeArchive, cluster: FakeCluster) -> dict[TopicPartition, LogVerdict]:
     """Return the verdict on each partition that has an archived record."""
     tails = archived_tails(made.archive.snapshot(), [A, B])
     bounds = cluster.earliest(tails), cluster.latest(tails, "read_uncommitted")
@@ -84,24 +84,24 @@ def test_compare_earlier_release(made: MadeArchive) -> None:
     tails = archived_tails(made.archive.snapshot(), [A, B])
 
     assert {tp: tail.offset for tp, tail in tails.items()} == {A: 19}
-    assert compare(made, cluster_of(as_archived())) == {A: Verdict.SAME}
-    assert compare(made, cluster_of(as_archived(19))) == {A: Verdict.REWRITTEN}
-    assert compare(made, cluster_of(as_archived(20))) == {A: Verdict.SAME}
+    assert compare(made, cluster_of(as_archived())) == {A: LogVerdict.SAME}
+    assert compare(made, cluster_of(as_archived(19))) == {A: LogVerdict.REWRITTEN}
+    assert compare(made, cluster_of(as_archived(20))) == {A: LogVerdict.SAME}
 
 
 @pytest.mark.parametrize(
     ("rewritten_from", "verdict"),
     [
         # Kafka's newest record before the archive's is the archive's.
-        (None, Verdict.SAME),
-        (13, Verdict.SAME),
-        (12, Verdict.REWRITTEN),
-        (0, Verdict.REWRITTEN),
+        (None, LogVerdict.SAME),
+        (13, LogVerdict.SAME),
+        (12, LogVerdict.REWRITTEN),
+        (0, LogVerdict.REWRITTEN),
     ],
 )
 @pytest.mark.parametrize("is_in_window", [False, True])
 def test_compare_compacted(
-    made: MadeArchive, rewritten_from: int | None, verdict: Verdict, *, is_in_window: bool
+    made: MadeArchive, rewritten_from: int | None, verdict: LogVerdict, *, is_in_window: bool
 ) -> None:
     """Where the newest record was compacted, the newest that Kafka has before it tells."""
     if is_in_window:
@@ -114,7 +114,7 @@ def test_compare_compacted(
 
     assert compare(made, cluster_of(left, configs=COMPACTED)) == {A: verdict}
     nothing = as_archived(rewritten_from, without=tuple(range(40)))
-    assert compare(made, cluster_of(nothing, configs=COMPACTED)) == {A: Verdict.UNKNOWN}
+    assert compare(made, cluster_of(nothing, configs=COMPACTED)) == {A: LogVerdict.UNKNOWN}
 
 
 @given(st.sets(st.integers(0, 99)), st.integers(0, 99), st.integers(0, 100))
@@ -141,7 +141,7 @@ def test_compare_in_earlier_generation(made: MadeArchive) -> None:
     made.seal({A: dense(0, 20, FIRST_MS)}, together=True)
     made.open_generation()
 
-    assert compare(made, cluster_of(as_archived(13))) == {A: Verdict.REWRITTEN}
+    assert compare(made, cluster_of(as_archived(13))) == {A: LogVerdict.REWRITTEN}
     made.open_generation(t="id of a topic made again")
     assert compare(made, cluster_of(as_archived(13))) == {}
 
@@ -153,10 +153,10 @@ def test_compare_in_windows(made: MadeArchive) -> None:
     made.seal_window("second", {A: dense(10, 20, FIRST_MS)})
 
     assert compare(made, cluster_of(as_archived(13))) == {
-        A: Verdict.REWRITTEN,
-        B: Verdict.REWRITTEN,
+        A: LogVerdict.REWRITTEN,
+        B: LogVerdict.REWRITTEN,
     }
-    assert compare(made, cluster_of(as_archived(20))) == {A: Verdict.SAME, B: Verdict.SAME}
+    assert compare(made, cluster_of(as_archived(20))) == {A: LogVerdict.SAME, B: LogVerdict.SAME}
 
 
 def test_compare_in_windows_and_generations(made: MadeArchive) -> None:
@@ -180,8 +180,8 @@ def test_compare_in_replaced_window(made: MadeArchive) -> None:
     made.seal_window("second", {A: dense(0, 20, FIRST_MS)}, replaces=[replaced.path])
     (made.root / replaced.path).unlink()
 
-    assert compare(made, cluster_of(as_archived(13))) == {A: Verdict.REWRITTEN}
-    assert compare(made, cluster_of(as_archived(20))) == {A: Verdict.SAME}
+    assert compare(made, cluster_of(as_archived(13))) == {A: LogVerdict.REWRITTEN}
+    assert compare(made, cluster_of(as_archived(20))) == {A: LogVerdict.SAME}
 
 
 @pytest.mark.parametrize("without", [(), (12,), (10, 11, 12), (0, 9, 12)])
@@ -199,8 +199,8 @@ def test_compare_rewritten_twice(made: MadeArchive, without: tuple[int, ...]) ->
     newest = max(at for at in range(13) if at not in without)
     assert archived_tails(made.archive.snapshot(), [A, B])[A].offset == newest
     cluster = cluster_of(as_archived(13, without=without))
-    assert compare(made, cluster) == {A: Verdict.SAME, B: Verdict.REWRITTEN}
-    assert compare(made, cluster_of(as_archived(6)))[A] == Verdict.REWRITTEN
+    assert compare(made, cluster) == {A: LogVerdict.SAME, B: LogVerdict.REWRITTEN}
+    assert compare(made, cluster_of(as_archived(6)))[A] == LogVerdict.REWRITTEN
     made.seal({A: dense(13, 15, FIRST_MS)})
     assert archived_tails(made.archive.snapshot(), [A, B])[A].offset == 14
 
@@ -226,7 +226,7 @@ def test_compare_with_file_missing(made: MadeArchive) -> None:
     [file] = made.seal({A: dense(0, 20, FIRST_MS)})
     (made.root / file.path).unlink()
 
-    assert compare(made, cluster_of(as_archived())) == {A: Verdict.UNKNOWN}
+    assert compare(made, cluster_of(as_archived())) == {A: LogVerdict.UNKNOWN}
 
 
 def test_compare_files_bounded(made: MadeArchive, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -236,14 +236,14 @@ def test_compare_files_bounded(made: MadeArchive, monkeypatch: pytest.MonkeyPatc
 
     found = compare(made, cluster_of(as_archived()))
 
-    assert found == {A: Verdict.SAME, B: Verdict.UNKNOWN}
+    assert found == {A: LogVerdict.SAME, B: LogVerdict.UNKNOWN}
 
 
 @pytest.mark.parametrize(
     ("config", "verdict"),
-    [({}, Verdict.REWRITTEN), ({"cleanup.policy": "compact,delete"}, Verdict.SAME)],
+    [({}, LogVerdict.REWRITTEN), ({"cleanup.policy": "compact,delete"}, LogVerdict.SAME)],
 )
-def test_compare_no_record(made: MadeArchive, config: dict[str, str], verdict: Verdict) -> None:
+def test_compare_no_record(made: MadeArchive, config: dict[str, str], verdict: LogVerdict) -> None:
     """Only in a compacted topic may a single record be gone."""
     made.seal({A: dense(0, 20, FIRST_MS)})
 
@@ -256,7 +256,7 @@ def test_compare_expired(made: MadeArchive) -> None:
     """A record that Kafka has deleted is no sign of another log."""
     made.seal({A: dense(0, 20, FIRST_MS)})
 
-    assert compare(made, cluster_of(as_archived(), first=20)) == {A: Verdict.UNKNOWN}
+    assert compare(made, cluster_of(as_archived(), first=20)) == {A: LogVerdict.UNKNOWN}
 
 
 @pytest.mark.parametrize("rewritten", [0, 1, 9, 10, 13, 19])

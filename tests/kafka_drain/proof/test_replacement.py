@@ -6,11 +6,11 @@ import pytest
 
 from kafka_drain.errors import DataLossError
 from kafka_drain.offsets import OffsetRange, TopicPartition
-from kafka_drain.proof.content_checks import Reread, Taken
+from kafka_drain.proof.content_checks import Reread, Tally
 from kafka_drain.proof.replacement import (
     NAMED,
-    Match,
     Replacement,
+    ReplacementMatch,
     judge_lost,
     judge_removed,
     refuse_unequal,
@@ -18,22 +18,22 @@ from kafka_drain.proof.replacement import (
 )
 
 P0, P1 = TopicPartition("t", 0), TopicPartition("t", 1)
-FOUR, SIX = Taken(2, f"{4:016x}"), Taken(2, f"{6:016x}")
+FOUR, SIX = Tally(2, f"{4:016x}"), Tally(2, f"{6:016x}")
 
 
 @pytest.mark.parametrize(
     ("sealed", "found", "match"),
     [
-        (FOUR, [FOUR, SIX], Match.EQUAL),
+        (FOUR, [FOUR, SIX], ReplacementMatch.EQUAL),
         # The old records had no headers, because nobody asked for them.
-        (FOUR, [SIX, FOUR], Match.EQUAL),
-        (FOUR, [SIX, SIX], Match.CHANGED),
-        (FOUR, [Taken(3, FOUR.fingerprint)], Match.CHANGED),
-        (Taken(2, None), [FOUR, FOUR], Match.UNKNOWN),
-        (None, [FOUR, FOUR], Match.UNKNOWN),
+        (FOUR, [SIX, FOUR], ReplacementMatch.EQUAL),
+        (FOUR, [SIX, SIX], ReplacementMatch.CHANGED),
+        (FOUR, [Tally(3, FOUR.fingerprint)], ReplacementMatch.CHANGED),
+        (Tally(2, None), [FOUR, FOUR], ReplacementMatch.UNKNOWN),
+        (None, [FOUR, FOUR], ReplacementMatch.UNKNOWN),
     ],
 )
-def test_judge_lost(sealed: Taken | None, found: list[Taken], match: Match) -> None:
+def test_judge_lost(sealed: Tally | None, found: list[Tally], match: ReplacementMatch) -> None:
     """Lost records are equal only if a receipt has their number and hash."""
     assert judge_lost(sealed, found) is match
 
@@ -42,22 +42,22 @@ def test_judge_lost(sealed: Taken | None, found: list[Taken], match: Match) -> N
     ("whole", "parts", "rest"),
     [
         (SIX, [], SIX),
-        (Taken(5, f"{7:016x}"), [FOUR, Taken(1, f"{1:016x}")], Taken(2, f"{2:016x}")),
-        (Taken(5, None), [FOUR], None),
-        (SIX, [Taken(1, None)], None),
+        (Tally(5, f"{7:016x}"), [FOUR, Tally(1, f"{1:016x}")], Tally(2, f"{2:016x}")),
+        (Tally(5, None), [FOUR], None),
+        (SIX, [Tally(1, None)], None),
     ],
 )
-def test_rest_of(whole: Taken, parts: list[Taken], rest: Taken | None) -> None:
+def test_rest_of(whole: Tally, parts: list[Tally], rest: Tally | None) -> None:
     """What is left of some records has what is left of their hash."""
     assert rest_of(whole, parts) == rest
 
 
 def test_rest_of_fingerprints() -> None:
     """Fingerprints are 64 bits in hexadecimal, combined by XOR."""
-    whole = Taken(9, "fedcba9876543210")
-    parts = [Taken(1, "0f1e2d3c4b5a6978"), Taken(2, "00000000deadbeef")]
+    whole = Tally(9, "fedcba9876543210")
+    parts = [Tally(1, "0f1e2d3c4b5a6978"), Tally(2, "00000000deadbeef")]
 
-    assert rest_of(whole, parts) == Taken(
+    assert rest_of(whole, parts) == Tally(
         6, f"{0xFEDCBA9876543210 ^ 0x0F1E2D3C4B5A6978 ^ 0xDEADBEEF:016x}"
     )
 

@@ -13,7 +13,7 @@ from kafka_drain.proof.rewritten_log import (
     Comparison,
     FirstRewritten,
     LogNow,
-    Verdict,
+    LogVerdict,
     compare_tail,
     compare_tails,
     find_first,
@@ -24,7 +24,7 @@ from kafka_drain.proof.rewritten_log import (
 from tests.tables import each_of
 
 A, B = TopicPartition("t", 0), TopicPartition("t", 1)
-SAME, REWRITTEN, UNKNOWN = Verdict.SAME, Verdict.REWRITTEN, Verdict.UNKNOWN
+SAME, REWRITTEN, UNKNOWN = LogVerdict.SAME, LogVerdict.REWRITTEN, LogVerdict.UNKNOWN
 
 
 def seen(offset: int = 19, value: str = "aa", epoch: int | None = None) -> SeenRecord:
@@ -93,7 +93,7 @@ def compacted(before: SeenRecord, archived: str | None) -> LogNow:
         ),
     ],
 )
-def test_compare_tail(archived: SealedTail, there: LogNow, verdict: Verdict, why: str) -> None:
+def test_compare_tail(archived: SealedTail, there: LogNow, verdict: LogVerdict, why: str) -> None:
     """Content or epoch show another log; what can't be told is neither another nor the same."""
     found = compare_tail(archived, there)
 
@@ -132,7 +132,7 @@ def test_compare_tails() -> None:
         ([REWRITTEN], FirstRewritten(0, True)),
     ],
 )
-def test_find_first(verdicts: list[Verdict], first: FirstRewritten) -> None:
+def test_find_first(verdicts: list[LogVerdict], first: FirstRewritten) -> None:
     """The first rewritten record is exact if the one before it is known to be the same."""
     tails = [SealedTail.of(at) for at in range(len(verdicts))]
 

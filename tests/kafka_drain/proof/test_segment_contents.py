@@ -18,7 +18,7 @@ from kafka_drain.errors import ArchiveError, DataFileError, KeyUnavailableError
 from kafka_drain.findings import Finding, Reason
 from kafka_drain.gaps import Gap, GapReason
 from kafka_drain.offsets import OffsetRange, TopicPartition, to_spark_json
-from kafka_drain.proof.content_checks import Reread, Taken
+from kafka_drain.proof.content_checks import Reread, Tally
 from kafka_drain.proof.fingerprints import write_notes
 from kafka_drain.proof.offset_checks import Segment
 from kafka_drain.proof.segment_contents import CheckedContents, check_contents, without_whole
@@ -94,7 +94,7 @@ def unasked(*_: Any) -> Any:
 def checked(
     generation: Generation,
     *segments: CheckedSegment,
-    windows: Callable[..., Taken] = unasked,
+    windows: Callable[..., Tally] = unasked,
     reread: Callable[..., Reread | None] = unasked,
     is_draining: bool = False,
 ) -> CheckedContents:
@@ -189,7 +189,7 @@ def test_check_contents_changed_without_file(generation: Generation) -> None:
     note(generation, 10, CD)
     own = segment(gaps=[Gap(P0, R(0, 10), GapReason.WINDOW)])
 
-    found = checked(generation, own, windows=lambda _: Taken(10, AB, {P0: 10}))
+    found = checked(generation, own, windows=lambda _: Tally(10, AB, {P0: 10}))
 
     [finding] = found.findings
     assert finding.reason is Reason.CONTENT_CHANGED
@@ -217,7 +217,7 @@ def test_check_contents_locked_window(generation: Generation) -> None:
     """Without the key of a window that holds some of its records, a segment isn't sealed either."""
     note(generation, 10)
 
-    def locked(_: Any) -> Taken:
+    def locked(_: Any) -> Tally:
         raise KeyUnavailableError("no key.")
 
     found = checked(generation, segment(gaps=[Gap(P0, R(0, 10), GapReason.WINDOW)]), windows=locked)
@@ -362,9 +362,9 @@ def test_check_contents_with_windows(
     ]
     asked: list[Any] = []
 
-    def windows(ranges: Any) -> Taken:
+    def windows(ranges: Any) -> Tally:
         asked.append(ranges)
-        return Taken(5, in_window, {P0: 5})
+        return Tally(5, in_window, {P0: 5})
 
     ef = f"{0xEF:016x}"
     own = file("a", (P0, 0, 2), (P0, 6, 8), (P0, 9, 10), fingerprint=ef)

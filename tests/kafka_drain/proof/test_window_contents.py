@@ -9,12 +9,12 @@ import pytest
 from kafka_drain.archive.window import Window
 from kafka_drain.data_files.xxhash64 import records_fingerprint
 from kafka_drain.offsets import OffsetRange, TopicPartition
-from kafka_drain.proof.content_checks import Taken
+from kafka_drain.proof.content_checks import Tally
 from kafka_drain.proof.window_contents import content_of_windows
 from tests.kafka_drain.made_archive import MadeArchive, dense
 
 P0, P1 = TopicPartition("t", 0), TopicPartition("t", 1)
-NOTHING = Taken(0, "0" * 16, {})
+NOTHING = Tally(0, "0" * 16, {})
 
 
 @pytest.fixture
@@ -28,7 +28,7 @@ def made(tmp_path: Path) -> MadeArchive:
 
 def held(
     made: MadeArchive, ranges: dict[TopicPartition, list[OffsetRange]], *replaced: str
-) -> Taken:
+) -> Tally:
     windows = made.archive.snapshot().windows
     return content_of_windows(made.root, windows, replaced, ranges)
 

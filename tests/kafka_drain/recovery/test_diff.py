@@ -13,8 +13,8 @@ from kafka_drain.kafka.cluster_state import (
     Acl,
     Broker,
     ClusterState,
-    Outcome,
     Part,
+    PartOutcome,
     PartResult,
     ScramUser,
     Settings,
@@ -55,7 +55,7 @@ def archived(
     **more: object,
 ) -> Archived:
     settings = Settings(BROKERS, topics, acls, users)
-    parts = {part: PartResult(Outcome.CAPTURED, "") for part in Part}
+    parts = {part: PartResult(PartOutcome.CAPTURED, "") for part in Part}
     facts = {"groups": (), "parts": parts, "as_of": dict.fromkeys(ASKED, "noon"), **more}
     return Archived(settings, **facts)  # type: ignore[arg-type]
 
@@ -66,9 +66,9 @@ def target(
     users: tuple[ScramUser, ...] = (),
     brokers: tuple[Broker, ...] = BROKERS,
     values: Mapping[str, str] | None = None,
-    about_acls: Outcome = Outcome.CAPTURED,
+    about_acls: PartOutcome = PartOutcome.CAPTURED,
 ) -> TargetCluster:
-    parts = {part: PartResult(Outcome.CAPTURED, "") for part in Part}
+    parts = {part: PartResult(PartOutcome.CAPTURED, "") for part in Part}
     parts[Part.ACLS] = PartResult(about_acls, "")
     state = ClusterState("other", parts, Settings(brokers, topics, acls, users), ())
     return TargetCluster(state, {"orders": values or {}})
@@ -191,8 +191,8 @@ def test_compare_acls() -> None:
     ]
 
 
-@pytest.mark.parametrize("outcome", [Outcome.NOT_AUTHORISED, Outcome.UNSUPPORTED])
-def test_compare_acls_unknown(outcome: Outcome) -> None:
+@pytest.mark.parametrize("outcome", [PartOutcome.NOT_AUTHORISED, PartOutcome.UNSUPPORTED])
+def test_compare_acls_unknown(outcome: PartOutcome) -> None:
     """A target whose ACLs aren't known gets none: they may all be there."""
     found = rows(archived(acls=(READ, WRITE)), target(about_acls=outcome))
 
@@ -231,7 +231,7 @@ def restored_to(
     there: TopicState = THERE,
     translated: Translated | None = None,
     offset: int | None = None,
-    groups: Outcome = Outcome.CAPTURED,
+    groups: PartOutcome = PartOutcome.CAPTURED,
 ) -> TargetCluster:
     """A target with topic orders, to which runs have restored, and in which the group may be."""
     found = target((there,), values={**TOPIC.effective, **there.config})
@@ -292,7 +292,7 @@ def restored_to(
         (restored_to(SENT, translated=GONE_ON, offset=4), "done", "translated with run restore-1"),
         (restored_to(SENT, translated=GONE_ON, offset=9), "done", "translated with run restore-1"),
         (
-            restored_to(SENT, translated=GONE_ON, groups=Outcome.NOT_AUTHORISED),
+            restored_to(SENT, translated=GONE_ON, groups=PartOutcome.NOT_AUTHORISED),
             "done",
             "translated with run restore-1; the target doesn't tell its offsets",
         ),
@@ -525,8 +525,8 @@ def test_compare_rows() -> None:
 
 def test_compare_by_hand() -> None:
     """What isn't known of the target is said in words."""
-    unknown = target(about_acls=Outcome.UNSUPPORTED)
-    unknown.state.parts[Part.USERS] = PartResult(Outcome.NOT_AUTHORISED, "")  # type: ignore[index]
+    unknown = target(about_acls=PartOutcome.UNSUPPORTED)
+    unknown.state.parts[Part.USERS] = PartResult(PartOutcome.NOT_AUTHORISED, "")  # type: ignore[index]
     acls, users = rows(archived(acls=(READ,), users=(USER,)), unknown)
 
     assert tuple(acls.to_dict().values()) == (
@@ -569,8 +569,8 @@ def test_compare_config_of_broker_now() -> None:
 @pytest.mark.parametrize("part", [Part.TOPICS, Part.ACLS, Part.USERS, Part.GROUPS])
 def test_compare_part_not_archived(part: Part) -> None:
     """A part that was never captured is said to be missing, and why."""
-    parts = {p: PartResult(Outcome.CAPTURED, "") for p in Part}
-    parts[part] = PartResult(Outcome.NOT_AUTHORISED, "X")
+    parts = {p: PartResult(PartOutcome.CAPTURED, "") for p in Part}
+    parts[part] = PartResult(PartOutcome.NOT_AUTHORISED, "X")
     as_of = {p: "noon" for p in ASKED if p != part}
     ours = archived(parts=parts, as_of=as_of)
 

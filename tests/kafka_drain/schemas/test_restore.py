@@ -13,7 +13,7 @@ from kafka_drain.errors import ArchiveError, ConfigError
 from kafka_drain.schemas import subjects as registering
 from kafka_drain.schemas.capture import capture_schemas
 from kafka_drain.schemas.registry import SchemaRegistry
-from kafka_drain.schemas.restore import Restore, rows_of
+from kafka_drain.schemas.restore import SchemaRestore, rows_of
 from kafka_drain.schemas.restore_order import KEEP, NEW
 from kafka_drain.schemas.schema_map import read_map
 from tests.fake_registry import FakeRegistry, fake_registry
@@ -35,8 +35,10 @@ def target() -> Iterator[FakeRegistry]:
         yield running
 
 
-def restore(made: MadeArchive, target: FakeRegistry, ids: str = NEW, name: str = "dr") -> Restore:
-    return Restore(made.archive, SchemaRegistry(target.settings), name, ids)
+def restore(
+    made: MadeArchive, target: FakeRegistry, ids: str = NEW, name: str = "dr"
+) -> SchemaRestore:
+    return SchemaRestore(made.archive, SchemaRegistry(target.settings), name, ids)
 
 
 def apply(made: MadeArchive, target: FakeRegistry, ids: str = NEW) -> SchemaMapDocument:

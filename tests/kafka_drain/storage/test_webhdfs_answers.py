@@ -7,7 +7,7 @@ import json
 import pytest
 
 from kafka_drain.storage.webhdfs import (
-    Answer,
+    HdfsAnswer,
     Meaning,
     is_refused_rename,
     meaning_of,
@@ -67,10 +67,10 @@ def test_meaning_of(status: int, content: bytes, meaning: Meaning) -> None:
 
 def test_meaning_of_says() -> None:
     """The server's own words are kept, without Java's stack trace."""
-    assert meaning_of(200, b"") == Answer(Meaning.DONE)
+    assert meaning_of(200, b"") == HdfsAnswer(Meaning.DONE)
     assert meaning_of(403, remote("IOException")).said == "IOException: why"
     assert meaning_of(403, remote("IOException", None)).said == "IOException"
-    assert meaning_of(503, b"no") == Answer(Meaning.FAILED, "HTTP 503")
+    assert meaning_of(503, b"no") == HdfsAnswer(Meaning.FAILED, "HTTP 503")
 
 
 @pytest.mark.parametrize(

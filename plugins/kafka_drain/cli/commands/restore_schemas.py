@@ -13,7 +13,7 @@ from kafka_drain.cli.exit_codes import FAILED, OK
 from kafka_drain.cli.options import add_options, options_from
 from kafka_drain.clock import utc_now
 from kafka_drain.output import Level, Line
-from kafka_drain.schemas.restore import Restore, rows_of
+from kafka_drain.schemas.restore import SchemaRestore, rows_of
 from kafka_drain.schemas.restore_options import RestoreSchemasOptions
 
 
@@ -29,7 +29,7 @@ def run(options: argparse.Namespace) -> int:
     """Show what would be registered; with --apply, register it and write the map."""
     archive = Archive.at(options.archive)
     asked = options_from(options, RestoreSchemasOptions)
-    restore = Restore(archive, required_registry(options), asked.schema_map, asked.ids)
+    restore = SchemaRestore(archive, required_registry(options), asked.schema_map, asked.ids)
     plan = restore.plan()
     rows = rows_of(plan)
     say_table(

@@ -128,7 +128,7 @@ class JsonColumn:
                 others = pc.filter(others, pc.invert(found))
             if len(others) < max(1, least):
                 break
-        # Next time, first what was there most often.
+        # Next time, try the most frequent one first.
         self._kinds = dict(sorted(self._kinds.items(), key=lambda item: -seen[item[0]]))
         return ReplacedColumn(new, certain, there)
 
@@ -143,7 +143,7 @@ class JsonColumn:
                 max_replacements=1,
             )
             return pc.binary_join_element_wise(before, self._name, after, _NOTHING)
-        # What is between name and text, the text, what follows it.
+        # The characters between name and text, the text, the characters after it.
         cut = pc.split_pattern(after, pattern=b'"', max_splits=2)
         colon, text, rest = (pc.list_element(cut, place) for place in (0, 1, 2))
         return pc.binary_join_element_wise(

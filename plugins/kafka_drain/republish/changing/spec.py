@@ -18,7 +18,7 @@ Replace = Mask | Pseudonym
 
 
 @dataclass(frozen=True)
-class Wanted:
+class ChangeRequest:
     """The user's request.
 
     Attributes:
@@ -100,7 +100,7 @@ class Wanted:
         }
 
     @classmethod
-    def from_dict(cls, document: Mapping[str, Any]) -> Wanted:
+    def from_dict(cls, document: Mapping[str, Any]) -> ChangeRequest:
         """Parse a document from `to_dict`."""
         return cls(
             filters=tuple(document["filter"]),
@@ -122,7 +122,7 @@ class ChangeSpec:
         key_id: What identifies the key of pseudonyms; empty without one.
     """
 
-    wanted: Wanted
+    wanted: ChangeRequest
     function: FunctionId | None = None
     key_id: str = ""
 
@@ -144,5 +144,5 @@ class ChangeSpec:
         """Parse a document from `to_dict`; other keys are ignored."""
         function = document["function"]
         named = None if function is None else FunctionId.from_dict(function)
-        wanted = Wanted.from_dict({**document, "function": named.name if named else None})
+        wanted = ChangeRequest.from_dict({**document, "function": named.name if named else None})
         return cls(wanted, named, document["key_id"] or "")

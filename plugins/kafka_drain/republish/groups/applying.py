@@ -48,7 +48,7 @@ def apply_plan(
     current = offsets_of(before)
     wanted = {tp: Committed(at, plan.metadata.get(tp, "")) for tp, at in after.items()}
     newest = records.newest_open()
-    # Started or finished by an earlier call; what was committed since is no longer "before".
+    # Started or finished by an earlier call; offsets committed since are no longer "before".
     record = newest if newest is not None and newest.after == after else None
     # The group's own consumers may have committed the same offsets with other metadata since.
     if before == wanted or (current == after and record is not None and record.is_applied):

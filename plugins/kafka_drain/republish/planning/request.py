@@ -25,7 +25,7 @@ from kafka_drain.config.checks import refuse
 from kafka_drain.config.model import collected
 from kafka_drain.config.options import Limit, Moment, Options, Ranges, option
 from kafka_drain.errors import ConfigError
-from kafka_drain.republish.changing.spec import Wanted
+from kafka_drain.republish.changing.spec import ChangeRequest
 from kafka_drain.republish.planning.placement import ORIGINAL, parse_placement
 from kafka_drain.republish.planning.plan import AT_LEAST_ONCE, EXACTLY_ONCE, STRICT
 from kafka_drain.republish.planning.selection import Selection
@@ -357,9 +357,9 @@ class RepublishRequest(Options):
         )
 
     @cached_property
-    def wanted(self) -> Wanted:
+    def wanted(self) -> ChangeRequest:
         """What is dropped and changed on the way; false if nothing is."""
-        return Wanted(
+        return ChangeRequest(
             filters=self.filters,
             mask=self.mask,
             hashed=self.hash_fields,

@@ -16,7 +16,7 @@ from kafka_drain.errors import ConfigError, KafkaDrainError, TopicError
 from kafka_drain.intervals import time_text
 from kafka_drain.kafka.acls import TARGET
 from kafka_drain.kafka.cluster import KafkaCluster, Topic
-from kafka_drain.kafka.fitting import THROTTLES, Fate, Fitted, config_of, fit
+from kafka_drain.kafka.fitting import THROTTLES, Fitted, SettingFate, config_of, fit
 from kafka_drain.kafka.keeping import AFTER, BEFORE, DIFFERENCE, KEEPING
 from kafka_drain.kafka.topics import MAX_MESSAGE_BYTES, TopicSettings
 from kafka_drain.offsets import TopicPartition
@@ -191,7 +191,7 @@ def _new_topic(
     copied = {each: value for each, value in source.config.items() if each not in THROTTLES}
     refusals = cluster.refused_settings(name, replace(asked, config=copied))
     fitted = fit(source.config, refusals, replicas)
-    if refused := [each for each in fitted if each.fate == Fate.REFUSED]:
+    if refused := [each for each in fitted if each.fate == SettingFate.REFUSED]:
         raise _by_hand(name, "; ".join(f"{f.name}={f.value}: {f.why}" for f in refused))
     settings = replace(asked, config=config_of(fitted))
     inherited = cluster.broker_config()
@@ -223,7 +223,7 @@ def _new_topic(
 def _note(topic: str, fitted: Fitted, settings: TopicSettings) -> str:
     """Return the note for a setting of the source."""
     final = settings.config.get(fitted.name)
-    if fitted.fate == Fate.KEPT and final != fitted.value:
+    if fitted.fate == SettingFate.KEPT and final != fitted.value:
         return f"  {topic}: {fitted.name}={fitted.value}: replaced by {final}, see above"
     return f"  {topic}: {fitted}"
 

@@ -19,7 +19,7 @@ from kafka_drain.republish.sending.producer import (
     repeat,
     shard_transactional_id,
 )
-from kafka_drain.republish.sending.progress_store import Progress, ProgressStore, entry
+from kafka_drain.republish.sending.progress_store import ProgressStore, ShardProgress, entry
 from kafka_drain.republish.sending.send_errors import explained
 
 
@@ -120,10 +120,13 @@ def _begin(
             f"deleted, or the target topic was recreated. Nothing more was sent; {way_out}"
         )
     attempt = (latest.offset if latest else 0) + 1
-    entries: dict[ProgressSlot, Progress] = {plan.attempts: Progress(attempt, 0, plan.sha256)}
+    entries: dict[ProgressSlot, ShardProgress] = {
+        plan.attempts: ShardProgress(attempt, 0, plan.sha256)
+    }
     if not known:
         entries |= {
-            chain[0].progress: Progress(chain[0].first, 0, plan.sha256) for chain in plan.chains
+            chain[0].progress: ShardProgress(chain[0].first, 0, plan.sha256)
+            for chain in plan.chains
         }
     else:
         entries |= _finished(plan, found)
@@ -146,8 +149,8 @@ def _begin(
 
 
 def _finished(
-    plan: RepublishPlan, found: Mapping[ProgressSlot, Progress | None]
-) -> dict[ProgressSlot, Progress]:
+    plan: RepublishPlan, found: Mapping[ProgressSlot, ShardProgress | None]
+) -> dict[ProgressSlot, ShardProgress]:
     """Return the progress of finished chains, which no later attempt would commit again."""
     return {
         slot: progress

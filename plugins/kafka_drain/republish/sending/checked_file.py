@@ -109,7 +109,7 @@ def checked_file(path: DataPath, file: ShardFile, sharers: int = 1) -> Iterator[
 
 
 def _opened(path: DataPath, file: ShardFile) -> IO[bytes]:
-    # From a store, read only what is requested: fsspec would read ahead after each seek.
+    # From a store, read the requested bytes only: fsspec would read ahead after each seek.
     options = {"cache_type": "none"} if lies_in_store(path) else {}
     try:
         with naming_outages(path):

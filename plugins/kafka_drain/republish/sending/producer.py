@@ -28,7 +28,7 @@ SETTINGS: dict[str, Any] = {
     "message.timeout.ms": 45_000,
     "linger.ms": 50,
     "retry.backoff.ms": 20,
-    # Let the broker decide what is too large, as it sees the size after compression.
+    # Let the broker decide which records are too large, as it sees the size after compression.
     "message.max.bytes": 1_000_000_000,
     "compression.type": "lz4",
     "queue.buffering.max.messages": 500_000,

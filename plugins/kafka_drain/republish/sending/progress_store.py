@@ -31,7 +31,7 @@ MAX_CONSUMERS = 16
 
 
 @dataclass(frozen=True, slots=True)
-class Progress:
+class ShardProgress:
     """How far a shard has got.
 
     Attributes:
@@ -49,7 +49,7 @@ class Progress:
         return json.dumps({"plan": self.plan, "records": self.records}, separators=(",", ":"))
 
 
-def entry(slot: ProgressSlot, progress: Progress) -> KafkaTopicPartition:
+def entry(slot: ProgressSlot, progress: ShardProgress) -> KafkaTopicPartition:
     """Return a progress as the offset to commit."""
     return KafkaTopicPartition(
         slot.tp.topic, slot.tp.partition, progress.offset, progress.metadata()
@@ -91,7 +91,7 @@ class ProgressStore:
 
     def read(
         self, slots: Iterable[ProgressSlot], timeout: float = TIMEOUT_SECONDS
-    ) -> dict[ProgressSlot, Progress | None]:
+    ) -> dict[ProgressSlot, ShardProgress | None]:
         """Read the committed progress; None where none is committed.
 
         Raises:
@@ -99,7 +99,7 @@ class ProgressStore:
             AuthorizationError: When reading the group isn't allowed.
             KafkaUnavailableError: When Kafka doesn't answer in time.
         """
-        found: dict[ProgressSlot, Progress | None] = {}
+        found: dict[ProgressSlot, ShardProgress | None] = {}
         by_group: dict[str, list[ProgressSlot]] = {}
         for slot in dict.fromkeys(slots):
             by_group.setdefault(slot.group, []).append(slot)
@@ -153,12 +153,12 @@ class ProgressStore:
         return consumer
 
 
-def _parse(slot: ProgressSlot, answer: KafkaTopicPartition) -> Progress | None:
+def _parse(slot: ProgressSlot, answer: KafkaTopicPartition) -> ShardProgress | None:
     if answer.offset < 0:
         return None
     try:
         metadata = json.loads(answer.metadata or "")
-        return Progress(answer.offset, int(metadata["records"]), str(metadata["plan"]))
+        return ShardProgress(answer.offset, int(metadata["records"]), str(metadata["plan"]))
     except (TypeError, ValueError, KeyError) as error:
         raise ProgressError(
             f"group {slot.group} holds offset {answer.offset} of {slot.tp} with metadata "

@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 
 from kafka_drain.data_files.batch_sizes import BATCH_BYTES, in_batches, row_sizes
 from kafka_drain.data_files.reader import read_records, topic_of
-from kafka_drain.data_files.records import SCHEMA, Wanted, path_of
+from kafka_drain.data_files.records import SCHEMA, RowBounds, path_of
 from kafka_drain.data_files.scalars import number
 from kafka_drain.errors import DataFileError
 from kafka_drain.republish.planning.row_filter import wanted_rows
@@ -136,7 +136,9 @@ def _by_offset(batches: Sequence[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     yield from in_batches(ordered.to_batches(), BATCH_BYTES)
 
 
-def _records(root: str, file: ShardFile, sharers: int, bounds: Wanted) -> Iterator[pa.RecordBatch]:
+def _records(
+    root: str, file: ShardFile, sharers: int, bounds: RowBounds
+) -> Iterator[pa.RecordBatch]:
     batch_bytes = min(BATCH_BYTES, GROUP_BYTES // sharers)
     try:
         with checked_file(path_of(root, file.path), file, sharers) as checked:
@@ -145,14 +147,14 @@ def _records(root: str, file: ShardFile, sharers: int, bounds: Wanted) -> Iterat
         raise DataFileError(f"{file.path}: {error}") from error
 
 
-def _bounds(shard: Shard, from_offset: int) -> Wanted:
+def _bounds(shard: Shard, from_offset: int) -> RowBounds:
     """Return bounds with which a format may skip rows; the other rows are filtered later."""
     ranges = shard.rows.ranges
     first, end = from_offset, None
     if ranges is not None:
         first = max(from_offset, ranges[0].start) if ranges else from_offset
         end = ranges[-1].end if ranges else from_offset
-    return Wanted(
+    return RowBounds(
         shard.source.partition, first, end, shard.rows.from_ms, shard.rows.to_ms, is_proven=True
     )
 

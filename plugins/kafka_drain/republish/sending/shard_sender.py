@@ -54,7 +54,7 @@ from kafka_drain.republish.sending.producer import (
     repeat,
     shard_transactional_id,
 )
-from kafka_drain.republish.sending.progress_store import Progress, ProgressStore, entry
+from kafka_drain.republish.sending.progress_store import ProgressStore, ShardProgress, entry
 from kafka_drain.republish.sending.send_errors import explained, is_terminal
 from kafka_drain.republish.sending.shard_reader import read_shard
 from kafka_drain.schemas.schema_ids import SchemaIds
@@ -267,7 +267,7 @@ def _transactions(
             return
 
 
-def read_progress(job: SendJob, store: ProgressStore) -> Progress:
+def read_progress(job: SendJob, store: ProgressStore) -> ShardProgress:
     """Read how far the chain has got.
 
     Raises:
@@ -296,9 +296,9 @@ def _send_transaction(
     store: ProgressStore,
     source: _Source,
     pacer: Pacer,
-    progress: Progress,
+    progress: ShardProgress,
     stopped: Callable[[], bool],
-) -> tuple[Progress, float]:
+) -> tuple[ShardProgress, float]:
     """Send rows and their progress in one transaction.
 
     Returns:
@@ -307,7 +307,7 @@ def _send_transaction(
     slot = job.shard.progress
     repeat(producer.begin_transaction, "begin_transaction")
     sent, free_at = _produce(job, producer, source, pacer, stopped)
-    following = Progress(source.next_offset, progress.records + sent, job.plan)
+    following = ShardProgress(source.next_offset, progress.records + sent, job.plan)
     repeat(
         lambda: producer.send_offsets_to_transaction(
             [entry(slot, following)], store.group_metadata(slot.group), 60.0
@@ -348,7 +348,7 @@ def _produce(
             size += batch_bytes
             _served(lambda: producer.poll(0))
         else:
-            # Send what is queued immediately, without waiting for full batches.
+            # Send queued records immediately, without waiting for full batches.
             _served(lambda: producer.flush(0.02))
         if stopped():
             raise _was_stopped(job)
@@ -497,7 +497,7 @@ class _Source:
             return self._job.shards[self._place + 1].first
         return self._last + 1
 
-    def go_to(self, progress: Progress) -> None:
+    def go_to(self, progress: ShardProgress) -> None:
         """Move to a progress; files are reopened only if that isn't the current position."""
         if progress.records != self._records:
             place_of, done = place(self._job.shards, progress.records)

@@ -217,7 +217,7 @@ def _placed(
         missing: Records of which some are missing.
         compare_timestamps: Whether timestamps are compared.
     """
-    # The earliest possible place of each record, for equal records of which some are there.
+    # For equal records some of which are there, the earliest possible place of each.
     earliest: dict[Token, list[int]] = {}
     reached = -1
     for record in source():

@@ -244,7 +244,7 @@ def prepare_group(
         partition_by=plan.partition_by,
         replaced=group.replaced(),
     )
-    # Use the format it was started with, whatever the pipeline says by now.
+    # Use the format it was started with, whatever the pipeline has by now.
     pipeline = pipeline.model_copy(
         update={"format": plan.file_format, "compression": plan.compression}
     )

@@ -23,7 +23,7 @@ from kafka_drain.republish.changing import json_column
 from kafka_drain.republish.changing.change import MARK, Change, Changed, header_column
 from kafka_drain.republish.changing.function import find_function
 from kafka_drain.republish.changing.masks import Pseudonym
-from kafka_drain.republish.changing.spec import ChangeSpec, Wanted
+from kafka_drain.republish.changing.spec import ChangeRequest, ChangeSpec
 from kafka_drain.schemas.decoders import SchemaText
 from tests.kafka_drain.data_files.test_rows import batch_of
 from tests.kafka_drain.republish.changing.test_avro_fields import ORDER, SCHEMA, encoded
@@ -40,7 +40,7 @@ SCHEMAS: Any = {
 
 def change_of(function: str = "", **wanted: Any) -> Change:
     found = find_function(f"{HERE}:{function}").id if function else None
-    spec = ChangeSpec(Wanted(function=found.name if found else "", **wanted), found, "id")
+    spec = ChangeSpec(ChangeRequest(function=found.name if found else "", **wanted), found, "id")
     return Change(spec, SCHEMAS, KEY)
 
 

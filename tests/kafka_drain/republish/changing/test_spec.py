@@ -8,9 +8,9 @@ import pytest
 
 from kafka_drain.errors import ConfigError
 from kafka_drain.republish.changing.function_id import FunctionId
-from kafka_drain.republish.changing.spec import ChangeSpec, Wanted
+from kafka_drain.republish.changing.spec import ChangeRequest, ChangeSpec
 
-WANTED = Wanted(("key=a",), ("$.a", "header:b=x"), ("key", "$.c"), ("d",), "m:f", mark=True)
+WANTED = ChangeRequest(("key=a",), ("$.a", "header:b=x"), ("key", "$.c"), ("d",), "m:f", mark=True)
 
 
 @pytest.mark.parametrize(
@@ -30,17 +30,17 @@ WANTED = Wanted(("key=a",), ("$.a", "header:b=x"), ("key", "$.c"), ("d",), "m:f"
 def test_check(wanted: dict[str, Any], said: str) -> None:
     """What can't be carried out is refused."""
     with pytest.raises(ConfigError, match=said):
-        Wanted(**wanted).check()
+        ChangeRequest(**wanted).check()
 
 
 def test_wanted_is_anything() -> None:
     """Each thing that is asked for counts; a mark alone doesn't."""
     WANTED.check()
     assert WANTED
-    assert not Wanted(mark=True)
+    assert not ChangeRequest(mark=True)
     for name in ("filters", "mask", "hashed", "drop_headers"):
-        assert Wanted(**{name: ("x",)})
-    assert Wanted(function="m:f")
+        assert ChangeRequest(**{name: ("x",)})
+    assert ChangeRequest(function="m:f")
 
 
 def test_spec_to_dict() -> None:
@@ -53,7 +53,7 @@ def test_spec_to_dict() -> None:
     others = [
         ChangeSpec(WANTED, FunctionId("m:f", "1" * 64, "3.12"), "id"),
         ChangeSpec(WANTED, function, "other"),
-        ChangeSpec(Wanted(), None, ""),
+        ChangeSpec(ChangeRequest(), None, ""),
     ]
     assert len({each.digest for each in (spec, *others)}) == 4
     assert ChangeSpec.from_dict(others[2].to_dict()) == others[2]

@@ -13,7 +13,7 @@ from upath import UPath
 
 from kafka_drain.archive.cluster_moments import note_moment
 from kafka_drain.errors import ConfigError, TopicError
-from kafka_drain.kafka.cluster_state import Outcome
+from kafka_drain.kafka.cluster_state import PartOutcome
 from kafka_drain.offsets import TopicPartition
 from kafka_drain.republish.groups.archived import archived_offsets
 from kafka_drain.storage.sealed_json import SealedName
@@ -26,7 +26,7 @@ P0 = TopicPartition("orders", 0)
 def root(tmp_path: Path) -> UPath:
     """An archive that noted the group's offset 1 at one o'clock, 2 at two; then it wasn't told."""
     found = UPath(tmp_path)
-    for hour, seen in ((1, state(1)), (2, state(2)), (3, state(3, groups=Outcome.UNANSWERED))):
+    for hour, seen in ((1, state(1)), (2, state(2)), (3, state(3, groups=PartOutcome.UNANSWERED))):
         at = f"2026-01-01T{hour:02}:00:00.000+00:00"
         note_moment(found, seen, asked_at=at, answered_at=at)
     return found

@@ -21,7 +21,7 @@ from hypothesis import strategies as st
 from upath import UPath
 
 from kafka_drain.data_files.reader import read_offsets, read_records
-from kafka_drain.data_files.records import SCHEMA, Wanted
+from kafka_drain.data_files.records import SCHEMA, RowBounds
 from kafka_drain.errors import DataFileError, ManifestInvalidError
 from kafka_drain.offsets import OffsetRange, TopicPartition, merge
 from kafka_drain.republish.planning.selection import Rows
@@ -602,7 +602,7 @@ def row_groups(path: Path, **options: Any) -> CountedPath:
     return CountedPath(path)
 
 
-def groups_read(path: CountedPath, wanted: Wanted | None) -> list[int]:
+def groups_read(path: CountedPath, wanted: RowBounds | None) -> list[int]:
     """Return the row groups that are read, which are read whole."""
     # As a sender does, which has compared all bytes with the receipt.
     proven = None if wanted is None else replace(wanted, is_proven=True)
@@ -627,27 +627,27 @@ def groups_read(path: CountedPath, wanted: Wanted | None) -> list[int]:
     ("wanted", "expected"),
     [
         (None, range(8)),
-        (Wanted(), range(8)),
-        (Wanted(partition=1), [2, 3]),
-        (Wanted(partition=9), []),
-        (Wanted(first=49), [4, 5, 6, 7]),
-        (Wanted(first=50), [5, 6, 7]),
-        (Wanted(first=2**70), []),
-        (Wanted(end=10), [0]),
-        (Wanted(end=11), [0, 1]),
-        (Wanted(end=0), []),
-        (Wanted(first=15, end=16), [1]),
-        (Wanted(from_ms=69), [6, 7]),
-        (Wanted(from_ms=70), [7]),
-        (Wanted(to_ms=70), range(7)),
-        (Wanted(to_ms=71), range(8)),
-        (Wanted(from_ms=15, to_ms=31), [1, 2, 3]),
-        (Wanted(partition=1, first=35, to_ms=99), [3]),
+        (RowBounds(), range(8)),
+        (RowBounds(partition=1), [2, 3]),
+        (RowBounds(partition=9), []),
+        (RowBounds(first=49), [4, 5, 6, 7]),
+        (RowBounds(first=50), [5, 6, 7]),
+        (RowBounds(first=2**70), []),
+        (RowBounds(end=10), [0]),
+        (RowBounds(end=11), [0, 1]),
+        (RowBounds(end=0), []),
+        (RowBounds(first=15, end=16), [1]),
+        (RowBounds(from_ms=69), [6, 7]),
+        (RowBounds(from_ms=70), [7]),
+        (RowBounds(to_ms=70), range(7)),
+        (RowBounds(to_ms=71), range(8)),
+        (RowBounds(from_ms=15, to_ms=31), [1, 2, 3]),
+        (RowBounds(partition=1, first=35, to_ms=99), [3]),
     ],
     ids=str,
 )
 def test_row_groups_skipped(
-    tmp_path: Path, options: dict[str, Any], wanted: Wanted | None, expected: list[int]
+    tmp_path: Path, options: dict[str, Any], wanted: RowBounds | None, expected: list[int]
 ) -> None:
     """Row groups that hold nothing wanted aren't read, by whichever column that shows."""
     assert list(expected) == groups_read(row_groups(tmp_path / "x", **options), wanted)
@@ -661,13 +661,13 @@ def test_row_groups_skipped(
 def test_row_groups_no_statistics(tmp_path: Path, options: dict[str, Any]) -> None:
     """Without statistics of a column, the others decide; without any, all is read."""
     path = row_groups(tmp_path / "x", **options)
-    assert groups_read(path, Wanted(from_ms=70)) == list(range(8))
+    assert groups_read(path, RowBounds(from_ms=70)) == list(range(8))
 
     path = row_groups(tmp_path / "x", **options)
-    assert groups_read(path, Wanted(from_ms=70, first=60)) == [6, 7]
+    assert groups_read(path, RowBounds(from_ms=70, first=60)) == [6, 7]
 
     path = row_groups(tmp_path / "x", write_statistics=False)
-    assert groups_read(path, Wanted(0, 60, 70, 70, 80)) == list(range(8))
+    assert groups_read(path, RowBounds(0, 60, 70, 70, 80)) == list(range(8))
 
 
 @pytest.mark.parametrize("is_held", [True, False])

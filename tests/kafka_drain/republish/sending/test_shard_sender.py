@@ -29,7 +29,7 @@ from kafka_drain.republish.run import Republish
 from kafka_drain.republish.sending import shard_sender as sending
 from kafka_drain.republish.sending.pacing import Pacer
 from kafka_drain.republish.sending.producer import ProducerLost
-from kafka_drain.republish.sending.progress_store import Progress as Progress_
+from kafka_drain.republish.sending.progress_store import ShardProgress
 from kafka_drain.republish.sending.shard_sender import SendJob
 from kafka_drain.schemas.schema_ids import SchemaIds
 from tests.kafka_drain.republish.planning.test_plan import PLAN
@@ -251,7 +251,7 @@ def test_limits_of_large_records(
 ) -> None:
     """What one transaction may not wait for is waited for after it, with nothing left open."""
     sizes = [10_000] * 4
-    progress = [Progress_(0, 0, "p")]
+    progress = [ShardProgress(0, 0, "p")]
     open_since: list[float] = []
 
     class Source:
@@ -272,7 +272,7 @@ def test_limits_of_large_records(
 
         def send_offsets_to_transaction(self, offsets: Any, *_: Any) -> None:
             metadata = json.loads(offsets[0].metadata)
-            progress.append(Progress_(0, metadata["records"], "p"))
+            progress.append(ShardProgress(0, metadata["records"], "p"))
 
         def commit_transaction(self, _: float) -> None:
             assert clock.now - open_since[-1] <= sending.TRANSACTION_SECONDS + 1
@@ -315,7 +315,7 @@ def test_source_replaces_schema_ids(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sending, "read_shard", read_shard)
     of_job = job(schema_ids=SchemaIds({5: 105}))
     source = sending._Source(of_job)
-    source.go_to(Progress_(0, 0, of_job.plan))
+    source.go_to(ShardProgress(0, 0, of_job.plan))
 
     taken = source.take(5, 1_000)
     assert taken is not None
