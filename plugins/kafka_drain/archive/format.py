@@ -88,7 +88,7 @@ class SealedDocument(Complete):
             ) from other
 
     def document(self) -> dict[str, Any]:
-        """Return what is sealed, as JSON types."""
+        """Return the sealed keys, as JSON types."""
         document = dump(self)
         document.pop("sha256", None)
         return document
@@ -98,7 +98,7 @@ class SealedDocument(Complete):
         return seal(self.document())
 
     def sealed(self) -> Sealed[Self]:
-        """Return it with its hash, and with the bytes of its file."""
+        """Return the document with its hash, and the bytes of its file."""
         content = self.to_bytes()
         return Sealed(replace(self, sha256=hash_of(content)), content)
 

@@ -441,7 +441,7 @@ class Receipt(SealedDocument):
         )
 
     def document(self) -> dict[str, Any]:
-        """Return what is sealed, as JSON types."""
+        """Return the sealed keys, as JSON types."""
         said = {"offsets": self.offsets, "records": self.records}
         return SealedDocument.document(self) | said
 

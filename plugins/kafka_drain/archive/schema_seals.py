@@ -90,7 +90,7 @@ class SchemaSeal(Link):
 
     @classmethod
     def of(cls, number: int, previous: str | None, sealed_at: str, schemas: Digests) -> SchemaSeal:
-        """Return a seal of what is kept."""
+        """Return a seal of the kept schemas."""
         kept = sorted(schemas.items(), key=lambda row: [str(part) for part in astuple(row[0])])
         rows = tuple(SealedSchema(**asdict(key), sha256=sha256) for key, sha256 in kept)
         return cls(number=number, previous=previous, sealed_at=sealed_at, rows=rows)

@@ -76,9 +76,9 @@ def read_file(
 
 
 class _Contents(NamedTuple):
-    """What `CommittedFile` says of a file's content.
+    """A file's contents; only its offsets are known if its key, or a timestamp, can't be had.
 
-    Only its offsets are known if its key, or a timestamp, can't be had.
+    The names are those of `CommittedFile`.
     """
 
     contents: tuple[FileOffsets, ...]

@@ -166,7 +166,7 @@ def parse(kind: type[T], content: bytes) -> T:
 
 
 def reason_of(error: ValueError) -> str:
-    """Return why something isn't the expected document, without what to do about it."""
+    """Return the reason why bytes aren't the expected document, without advice."""
     return str(error).removeprefix("was changed: ").removesuffix("; restore it from a copy")
 
 

@@ -189,7 +189,7 @@ class Entry(SealedDocument):
 
     @classmethod
     def of(cls, number: int, previous: str | None, is_whole: bool, noted: Noted, at: str) -> Entry:
-        """Return an entry of what was sealed."""
+        """Return an entry of sealed documents."""
         return cls(
             number,
             previous,

@@ -293,7 +293,7 @@ class RepublishPlan(SealedDocument):
         }
 
     def document(self) -> dict[str, Any]:
-        """Return what is sealed, as JSON types."""
+        """Return the sealed keys, as JSON types."""
         computed = {"format_version": self._version, "records": self.records}
         return SealedDocument.document(self) | computed
 
