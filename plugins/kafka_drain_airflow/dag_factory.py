@@ -15,6 +15,7 @@ from kafka_drain.config.pipeline import Pipeline
 from kafka_drain.drain.options import DrainOptions, PreflightOptions, ValidateOptions
 from kafka_drain.drills.options import DrillOptions
 from kafka_drain.republish.planning.request import OWN_TOPIC
+from kafka_drain.windows.reprocess.options import STARTS
 from kafka_drain_airflow.cut_over_dag import cut_over_dag
 from kafka_drain_airflow.declared import declare, declare_group, of_pipeline, of_pipelines
 from kafka_drain_airflow.factory_arguments import FactoryArguments
@@ -381,8 +382,7 @@ when a new run sets no start.
     ) as dag:
         fields = fields_of("reprocess", params)
         # What was started has its plan.
-        offsets = field("reprocess", "from_offsets")
-        start = f"params.from_batch or params.from_time or {offsets}"
+        start = " or ".join(field("reprocess", name) for name in STARTS)
         can_freeze = f"{{{{ true if ({start}) and not params.abandon else false }}}}"
         outlets = [replaced_alias(pipeline)]
         way.tasks(of, ReprocessOperator, pipeline, fields, can_freeze=can_freeze, outlets=outlets)

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from copy import deepcopy
 from datetime import datetime
 from functools import cache
+from inspect import cleandoc
 from typing import Annotated, Any
 
 from pydantic import (
@@ -27,7 +28,7 @@ from kafka_drain.config.offset_ranges import parse_ranges
 from kafka_drain.intervals import in_utc, parse_time
 
 #: A key and its text in the section `Attributes` of a docstring.
-_ATTRIBUTE = re.compile(r"^ {8}(\w+): (.*(?:\n {12}.*)*)", re.MULTILINE)
+_ATTRIBUTE = re.compile(r"^ {4}(\w+): (.*(?:\n {8}.*)*)", re.MULTILINE)
 
 
 def option(section: str | None, default: Any, description: str, **shown: Any) -> Any:
@@ -78,7 +79,9 @@ def described(kind: type[BaseModel]) -> dict[str, dict[str, Any]]:
 @cache
 def _described(kind: type[BaseModel]) -> dict[str, dict[str, Any]]:
     # Once: each pipeline of a DAG file asks for them.
-    texts = {name: " ".join(text.split()) for name, text in _ATTRIBUTE.findall(kind.__doc__ or "")}
+    # Since Python 3.13, a docstring isn't indented any more.
+    attributes = _ATTRIBUTE.findall(cleandoc(kind.__doc__ or ""))
+    texts = {name: " ".join(text.split()) for name, text in attributes}
     found: dict[str, dict[str, Any]] = {}
     for name, schema in kind.model_json_schema()["properties"].items():
         # An optional field has a union of its type and null: keep the type.

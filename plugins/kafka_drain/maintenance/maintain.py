@@ -119,9 +119,7 @@ def plan_maintenance(
     asked = Query(_too_old(pipeline, clock), uncompacted=True, dated_later=ages)
     snapshot = refuse_unsound(archive.snapshot(), query=asked).snapshot
     try:
-        roll = due_for_roll(
-            snapshot, pipeline.max_manifest_lines, pipeline.max_generation_days, clock()
-        )
+        roll = due_for_roll(snapshot, pipeline, clock())
         if unfinished_reprocess(archive) is not None:
             return MaintenancePlan(
                 archive,

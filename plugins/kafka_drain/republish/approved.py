@@ -165,7 +165,7 @@ def plan_text(
         request: The requested republish.
         named: Addresses and id of the cluster that gets them.
     """
-    takes = duration_text(plan.seconds(request.records_per_second, request.bytes_per_second))
+    takes = duration_text(plan.seconds(*request.limits))
     whole = [ms for pair in times.values() for ms in pair]
     facts = [
         ("records", plan.records),

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from kafka_drain.archive.documents import ReferenceRow, RegisteredRow, SubjectRow
 
 #: Whether a restore gives schemas new ids or asks the registry to keep theirs.
-NEW, KEEP = IDS = "new", "keep"
+NEW, KEEP = "new", "keep"
 
 #: The map's name if none is given.
 RESTORED = "restored"

@@ -22,6 +22,7 @@ from kafka_drain.archive.snapshot import Snapshot, SnapshotGeneration, SnapshotW
 from kafka_drain.archive.soundness import check_sealed_state, restricted
 from kafka_drain.archive.window import Window, range_rows
 from kafka_drain.config.offset_ranges import NOTHING, Accepted
+from kafka_drain.config.pipeline import Pipeline
 from kafka_drain.data_files.file_offsets import CommittedFile
 from kafka_drain.drain.preflight import refuse_damage
 from kafka_drain.errors import (
@@ -615,24 +616,23 @@ def _void(archive: Archive, window: Window) -> None:
         window.folder.fs.rm(window.folder.path, recursive=True)
 
 
-def due_for_roll(snapshot: Snapshot, max_manifest_lines: int, max_days: int, now: datetime) -> str:
+def due_for_roll(snapshot: Snapshot, pipeline: Pipeline, now: datetime) -> str:
     """Return why the open generation should be closed; empty if it needn't be.
 
     Args:
         snapshot: The archive.
-        max_manifest_lines: Number of lines that its manifest may have.
-        max_days: Age in days at which it is due; a generation without files has no age.
+        pipeline: Its limits; a generation without files has no age.
     """
     generation = snapshot.open_generation
     receipt = generation.last_receipt() if generation else None
     lines = receipt.files_so_far.files if receipt else 0
     if generation is None or not lines:
         return ""
-    if lines > max_manifest_lines:
-        return f"its manifest has {lines:,} lines, max_manifest_lines is {max_manifest_lines:,}"
+    if lines > (most := pipeline.max_manifest_lines):
+        return f"its manifest has {lines:,} lines, max_manifest_lines is {most:,}"
     days = (now - datetime.fromisoformat(generation.document.opened_at)).days
-    if days >= max_days:
-        return f"it was opened {days:,} days ago, max_generation_days is {max_days:,}"
+    if days >= (most := pipeline.max_generation_days):
+        return f"it was opened {days:,} days ago, max_generation_days is {most:,}"
     return ""
 
 

@@ -151,9 +151,7 @@ class RepublishToKafkaOperator(ApplyOperator):
             applies = self.applies()
             self._republish, frozen = self._planned(context, archive, cluster, applies)
             republish, request = self._republish, self._republish.request
-            self.say_plan(
-                republish.plan.lines(request.records_per_second, request.bytes_per_second)
-            )
+            self.say_plan(republish.plan.lines(*request.limits))
             if not applies:
                 self.say_dry_run(frozen)
                 return bounded(republish.plan.summary() | cluster.named()) | (

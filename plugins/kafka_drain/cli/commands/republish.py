@@ -113,7 +113,7 @@ def _abandon(archive: Archive, options: argparse.Namespace) -> int:
 
 
 def _say_plan(plan: RepublishPlan, request: RepublishRequest) -> None:
-    lines, shards = plan.lines(request.records_per_second, request.bytes_per_second), plan.shards
+    lines, shards = plan.lines(*request.limits), plan.shards
     begin_list = len(lines) - len(shards)
     for line in lines[:begin_list]:
         say(line)

@@ -356,6 +356,11 @@ class RepublishRequest(Options):
             to_time=self.to_time,
         )
 
+    @property
+    def limits(self) -> tuple[float, float]:
+        """Records and bytes per second; 0 for no limit."""
+        return self.records_per_second, self.bytes_per_second
+
     @cached_property
     def wanted(self) -> ChangeRequest:
         """What is dropped and changed on the way; false if nothing is."""

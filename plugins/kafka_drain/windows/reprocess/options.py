@@ -9,6 +9,9 @@ from kafka_drain.errors import ConfigError
 
 WHERE = "Where to start"
 
+#: The options that say where, of which one is given.
+STARTS = ("from_batch", "from_time", "from_offsets")
+
 
 class ReprocessOptions(Options):
     """Where a reprocess starts; without a start, one that was killed is resumed.
@@ -48,8 +51,8 @@ class ReprocessOptions(Options):
 
     def check_together(self) -> None:
         """Refuse two starts, and one of a reprocess that is to be ended."""
-        starts = sum(map(bool, (self.from_batch, self.from_time, self.from_offsets)))
+        starts = sum(bool(getattr(self, name)) for name in STARTS)
         if self.abandon and starts:
             raise ConfigError("abandon ends the reprocess that was started; don't set a start")
         if starts > 1:
-            raise ConfigError("from_batch, from_time and from_offsets exclude each other; give one")
+            raise ConfigError(f"{', '.join(STARTS)} exclude each other; give one")

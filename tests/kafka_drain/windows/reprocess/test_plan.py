@@ -172,7 +172,7 @@ def test_parse_cut(given: dict[str, Any], cut: Cut | None) -> None:
         ({"from_offsets": ["t:5"]}, "from_offsets = 't:5' is not acceptable; accepted: topic"),
         (
             {"from_batch": "1", "from_time": "2026-01-01"},
-            "^from_batch, from_time and from_offsets exclude each other",
+            "^from_batch, from_time, from_offsets exclude each other",
         ),
         ({"from_batch": 1, "abandon": True}, "^abandon ends the reprocess that was started; don't"),
         ({"abandon": "maybe"}, "abandon = 'maybe' is not acceptable; accepted: true or false"),
