@@ -9,13 +9,14 @@ from airflow.providers.common.compat.sdk import Param
 
 from kafka_drain.config.options import Options, flags_of
 from kafka_drain.config.pipeline import Pipeline
+from kafka_drain.config.verbs import APPROVABLE
 from kafka_drain.drain.options import DrainOptions
 from kafka_drain.drills.options import DrillOptions
 from kafka_drain.maintenance.erase_options import EraseOptions
 from kafka_drain.republish.planning.request import RepublishRequest
 from kafka_drain.schemas.restore_options import RestoreSchemasOptions
 from kafka_drain.windows.reprocess.options import ReprocessOptions
-from kafka_drain_airflow.run_conf import APPROVABLE, Form
+from kafka_drain_airflow.run_conf import Form
 
 #: Airflow's picker knows no seconds; the parameter itself does.
 PRECISION = (
@@ -50,7 +51,7 @@ def _commands_names(kind: str) -> dict[str, str]:
 
 #: What the commands call a field, by kind of DAG; a conf may use either name.
 COMMANDS_NAMES: Mapping[str, Mapping[str, str]] = {
-    kind: _commands_names(kind) for kind in {**OPTIONS, **dict.fromkeys(APPROVABLE)}
+    kind: _commands_names(kind) for kind in dict.fromkeys((*OPTIONS, *APPROVABLE))
 }
 
 

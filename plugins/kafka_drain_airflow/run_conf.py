@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 
 from kafka_drain.config.checks import nearest
 from kafka_drain.config.pipeline import Pipeline
+from kafka_drain.config.verbs import APPROVABLE
 from kafka_drain.errors import ConfigError
 
 #: What Airflow itself puts into a conf: TriggerDagRunOperator, with the OpenLineage provider.
@@ -23,8 +24,6 @@ _INSTEAD = {"same_topics": "set target_topic to '{topic}'"}
 _USUAL = {"republish": [("transactions", "strict")]}
 #: Fields that a DAG has no more if a person approves its plans.
 _APPROVED = frozenset({"apply", "plan_id", "abandon", "dry_run"})
-#: The kinds of DAG whose plan a person can approve.
-APPROVABLE = ("republish", "reprocess", "maintain", "erase")
 
 
 @dataclass(frozen=True)

@@ -9,13 +9,12 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from enum import Enum
-from typing import Any, Literal
+from typing import Any
 
 from kafka_drain.archive.format import SealedDocument
+from kafka_drain.config.verbs import Approvable
 from kafka_drain.errors import ConfigError, PlanChangedError
 from kafka_drain.intervals import in_utc
-
-Kind = Literal["republish", "reprocess", "maintain", "erase"]
 
 #: How long a frozen plan may be started if nothing else is said.
 LIFETIME = timedelta(hours=24)
@@ -84,7 +83,7 @@ class FrozenPlan(SealedDocument):
         text: The plan for people, in Markdown.
     """
 
-    kind: Kind
+    kind: Approvable
     pipeline: str
     archive_id: str
     created_at: str
@@ -115,7 +114,7 @@ class FrozenPlan(SealedDocument):
         self,
         state: PlanState,
         *,
-        kind: Kind,
+        kind: Approvable,
         pipeline: str,
         archive_id: str | None,
         now: datetime,

@@ -23,12 +23,12 @@ from kafka_drain.archive.format import FORMAT_VERSION
 from kafka_drain.archive.frozen_plan import (
     LIFETIME,
     FrozenPlan,
-    Kind,
     PlanDecision,
     PlanState,
     expiry,
 )
 from kafka_drain.clock import Clock, utc_now
+from kafka_drain.config.verbs import Approvable
 from kafka_drain.errors import ArchiveError, ConfigError
 from kafka_drain.storage.json_files import create_document, create_text
 from kafka_drain.storage.paths import list_folder, read_bytes
@@ -66,7 +66,7 @@ def freeze(root: UPath, plan: FrozenPlan, now: datetime) -> FrozenPlan:
 
 def freeze_plan(
     archive: Archive,
-    kind: Kind,
+    kind: Approvable,
     *,
     asked: Mapping[str, Any],
     seen: Mapping[str, Any],
@@ -101,13 +101,13 @@ class Approval:
     """
 
     frozen: FrozenPlan
-    kind: Kind
+    kind: Approvable
     pipeline: str
     archive_id: str | None
     now: datetime
 
     @classmethod
-    def of(cls, archive: Archive, kind: Kind, plan_id: str, now: datetime) -> Approval:
+    def of(cls, archive: Archive, kind: Approvable, plan_id: str, now: datetime) -> Approval:
         """Read a plan.
 
         Raises:
@@ -131,7 +131,7 @@ class Approval:
 
 def approved(
     archive: Archive,
-    kind: Kind,
+    kind: Approvable,
     plan_id: str,
     *,
     now: datetime,

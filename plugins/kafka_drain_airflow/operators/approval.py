@@ -4,20 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 from airflow.providers.common.compat.sdk import AirflowException, AirflowFailException
 
 from kafka_drain.config.checks import refuse
 from kafka_drain.config.places import calling_line
+from kafka_drain.config.verbs import APPROVABLE
 from kafka_drain.errors import ConfigError
 
 if TYPE_CHECKING:
     from airflow.providers.common.compat.sdk import BaseOperator
-
-#: The DAGs that can ask for an approval.
-Kind = Literal["republish", "reprocess", "maintain", "erase"]
-KINDS: Collection[Kind] = ("republish", "reprocess", "maintain", "erase")
 
 
 @dataclass(frozen=True)
@@ -38,18 +35,18 @@ class Approval:
         ConfigError: If a kind is unknown.
     """
 
-    kinds: Collection[str] = KINDS
+    kinds: Collection[str] = APPROVABLE
     plan_hours: float = 24
     options: Mapping[str, Any] = field(default_factory=dict)
     four_eyes: bool = False
 
     def __post_init__(self) -> None:
         """Refuse a text, which is a collection too, and kinds that there aren't."""
-        unknown = [self.kinds] if isinstance(self.kinds, str) else set(self.kinds) - set(KINDS)
+        unknown = [self.kinds] if isinstance(self.kinds, str) else set(self.kinds) - set(APPROVABLE)
         if unknown:
             line = calling_line((__name__,))
             where = f"Approval ({line}): " if line else ""
-            accepted = f"a list of {', '.join(KINDS)}"
+            accepted = f"a list of {', '.join(APPROVABLE)}"
             raise ConfigError(f"{where}{refuse('kinds', self.kinds, accepted)}")
 
 

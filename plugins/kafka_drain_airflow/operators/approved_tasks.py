@@ -10,10 +10,11 @@ from typing import Any, Protocol, TypeVar
 from airflow.providers.common.compat.sdk import BaseOperator, Param
 
 from kafka_drain.config.pipeline import Pipeline
+from kafka_drain.config.verbs import Approvable
 from kafka_drain.errors import ConfigError
 from kafka_drain_airflow.forms import PLAN_ID
 from kafka_drain_airflow.operators.apply import ApplyOperator
-from kafka_drain_airflow.operators.approval import Approval, Kind, approval_task, can_approve
+from kafka_drain_airflow.operators.approval import Approval, approval_task, can_approve
 
 T = TypeVar("T", bound=BaseOperator)
 
@@ -67,7 +68,7 @@ class Way:
         approval: The settings of the approval, if it needs one.
     """
 
-    kind: Kind
+    kind: Approvable
     asks: Asks
     approval: Approval
 
@@ -141,7 +142,7 @@ class Way:
         return do
 
 
-def way_of(approval: Approval | None, kind: Kind) -> Way:
+def way_of(approval: Approval | None, kind: Approvable) -> Way:
     """Return how the tasks of a DAG are put together in this Airflow."""
     needs = approval is not None and kind in approval.kinds
     # Airflow's operator is imported only if it is needed.

@@ -518,8 +518,8 @@ def test_hole_accepted_of_id_with_slash(tmp_path: Path) -> None:
     skip_to(archive.generation(2), END + 5, END + 10)
     cluster.logs[P0] = Log(first=END + 5, end=1000)
 
-    accepted = [f"flights:0:{END}-{END + 5}"]
-    report = validate_archive(archive, cluster, acknowledge_expired=accepted)
+    accepted = {P0: [OffsetRange(END, END + 5)]}
+    report = validate_archive(archive, cluster, acknowledged=accepted)
     assert (errors(report.findings), report.receipts_written) == ([], 1)
     assert validate_archive(archive, cluster).findings == []
     assert archive_files(archive.snapshot())

@@ -1,0 +1,8 @@
+"""The verbs that send, replace or delete: a person can approve their plans. Opens nothing."""
+
+from __future__ import annotations
+
+from typing import Literal, get_args
+
+Approvable = Literal["republish", "reprocess", "maintain", "erase"]
+APPROVABLE: tuple[Approvable, ...] = get_args(Approvable)
