@@ -167,11 +167,29 @@ def test_take_mirror_while_drains_go_on(move: Move, mirror: Mirror) -> None:
     mirror.sends = sends
     assert move.take(Step.MIRROR).verdict == "passed"
     assert len(mirror.runs) == module.PASSES
+    assert move.mirrored().unsent == 1
 
     mirror.runs.clear()
     mirror.sends = move.mirror
     move.take(Step.MIRROR)
     assert len(mirror.runs) == 1
+
+
+def test_take_mirror_after_kill(move: Move, mirror: Mirror) -> None:
+    """A run that was killed is finished first; what was sealed since goes with the next one."""
+
+    def finishes() -> RepublishRun:
+        mirror.sends = move.mirror
+        run = move.mirror()
+        move.made.seal({T0: dense(10, 12)})
+        move.end_at(move.source, T0, end=12)
+        return run
+
+    mirror.sends = finishes
+
+    seen = move.take(Step.MIRROR)
+
+    assert (seen.records, seen.runs, move.mirrored().unsent) == (12, 2, 0)
 
 
 def test_take_last_mirror_inexact(move: Move, mirror: Mirror) -> None:
