@@ -205,6 +205,25 @@ def test_replace_answer_lost(
     assert not lease.lost.is_set()
 
 
+@pytest.mark.parametrize("is_own", [True, False])
+def test_replace_refused(is_own: bool, store: Store) -> None:
+    """A refusal is one only if the object isn't what was to be written."""
+    store.put(by=1)
+    kept = OneFile(store.path)
+    seen = kept.read()
+    assert seen is not None
+    if is_own:
+        store.lost = FileExistsError()
+    else:
+        store.before = lambda: store.put(by=2)
+
+    assert kept.replace({"by": 3}, seen.version) is is_own
+
+    last = kept.read()
+    assert last is not None
+    assert json.loads(last.content) == {"by": 3 if is_own else 2}
+
+
 def test_replace_fails(make_lease: Callable[..., Lease], store: Store, clock: Clock) -> None:
     """What isn't a refusal is no takeover either: it is an error that names the file."""
     make_lease("dead").acquire()
