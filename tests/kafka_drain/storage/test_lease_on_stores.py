@@ -13,6 +13,7 @@ from upath import UPath
 
 from kafka_drain.errors import ArchiveError, LockedError
 from kafka_drain.storage import conditional_writes, json_files
+from kafka_drain.storage import lease as lease_module
 from kafka_drain.storage import lease_store as module
 from kafka_drain.storage.lease import Lease, find_lease, hold_lease
 from kafka_drain.storage.lease_store import OneFile
@@ -256,6 +257,25 @@ def test_renew_fails(
         lease.renew()
         assert lease.lost.is_set() is lost
     assert "THE LEASE IS LOST" in said[-1]
+
+
+def test_renew_unreachable(
+    make_lease: Callable[..., Lease], clock: Clock, said: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """While the store can't even be read, the lease is kept for as long as it lasts."""
+    lease = make_lease("holder")
+    lease.acquire()
+
+    def fails(_: UPath) -> None:
+        raise OSError("connection reset")
+
+    monkeypatch.setattr(lease_module, "find_lease", fails)
+
+    for seconds, lost in ((59, False), (1, True)):
+        clock.move(seconds)
+        lease.renew()
+        assert lease.lost.is_set() is lost
+    assert "lock.json is missing or unreachable" in said[-1]
 
 
 def test_renew_shared(make_lease: Callable[..., Lease], store: Store, clock: Clock) -> None:
