@@ -16,6 +16,8 @@ from typing import Any
 
 import pytest
 from confluent_kafka import Consumer, Producer
+from confluent_kafka import TopicPartition as KafkaTopicPartition
+from confluent_kafka.admin import AdminClient
 
 from kafka_drain.archive.archive import Archive
 from kafka_drain.archive.documents import CutOverDocument
@@ -373,6 +375,12 @@ def test_cut_over_target_changed(move: Move) -> None:
     said = move.refused(CutOverStep.VERIFY)
     assert f"{move.topic}-0 has 1 records after the mirror's last one" in said
     assert "go back" in said
+    assert "begins at" not in said
+    servers = move.target.config.bootstrap_servers
+    deleted = KafkaTopicPartition(move.topic, 1, 3)
+    AdminClient({"bootstrap.servers": servers}).delete_records([deleted])[deleted].result(30)
+    said = move.refused(Step.VERIFY)
+    assert f"{move.topic}-1 begins at 3, the mirror's first record is 0" in said
 
 
 def test_cut_over_target_recreated(move: Move) -> None:

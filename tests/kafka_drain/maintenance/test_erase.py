@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -16,6 +16,7 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 
+from kafka_drain.archive import files as listing
 from kafka_drain.archive.archive import Archive
 from kafka_drain.archive.documents import ErasureDocument, ErasureLiftedDocument
 from kafka_drain.archive.erasures import Erasure, changed_done, in_force, read_erasures
@@ -56,14 +57,17 @@ from kafka_drain.pages.evidence import said_of
 from kafka_drain.proof.erased_records import refuse_unerased
 from kafka_drain.proof.report import Report
 from kafka_drain.proof.validation import validate_archive
+from kafka_drain.republish.planning.runs import RepublishRun
 from kafka_drain.spark.job_spec import CompactSpec, write_private
 from kafka_drain.spark.submit import SparkApplication
 from kafka_drain.storage.lease import hold_lease
 from kafka_drain.storage.object_retention import StoreLocks
 from kafka_drain.windows.receipt_repair import repair_documents
+from kafka_drain.windows.superseded_files import remove_superseded
 from kafka_drain.windows.window_jobs import freeze_window
 from tests.kafka_drain.fake_cluster import FakeCluster, Log
 from tests.kafka_drain.made_archive import NOW, MadeArchive, dense
+from tests.kafka_drain.republish.planning.test_previous_runs import plan_of
 
 TP = TopicPartition("flights", 0)
 BATCHES = 4
@@ -690,3 +694,258 @@ def test_erased_left_in_window(made: MadeArchive, erased: bool) -> None:
     )
     assert finding.subject == "windows/repair_1"
     assert ("2 erased records: flights:0:12-14" in finding.detail) == erased
+
+
+# what is searched
+
+
+def test_run_erasure_searched_in_vain(made: MadeArchive) -> None:
+    """What an erasure has searched in vain is searched by the next one, for its own records."""
+    erase(made.root)
+
+    # In a segment without any record of the first, and in the window that the first has written.
+    assert erase(made.root, ErasureRequest("s", "b", keys=frozenset({b"25"})))["erased"] == 1
+    assert erase(made.root, ErasureRequest("t", "b", keys=frozenset({b"14", b"24"})))["erased"] == 2
+
+    refuse_inexact(made.root, left(but=GONE | {b"25", b"14", b"24"}))
+    done = [each.done for each in read_erasures(made.root)]
+    assert [each.records for each in done if each] == [4, 1, 2]
+
+
+def test_run_erasure_both_at_once(made: MadeArchive) -> None:
+    """What is drained after two erasures is searched for the records of both."""
+    erase(made.root, ErasureRequest("r", "b", keys=frozenset({b"1", b"43"})))
+    erase(made.root, ErasureRequest("s", "b", keys=frozenset({b"2", b"44"})))
+    made.seal({TP: dense(40, 50)})
+    made.open_generation()
+
+    assert erase(made.root, None)["erased"] == 2
+
+    refuse_inexact(made.root, left(50, but=frozenset({b"1", b"2", b"43", b"44"})))
+    assert [each.done.records for each in read_erasures(made.root) if each.done] == [2, 2]
+
+
+def test_run_erasure_rolls(made: MadeArchive, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The open generation is closed if it holds such records, and only then."""
+    drain_open(made, monkeypatch)
+    rolled = []
+
+    def roll(*_: Any, **how: Any) -> object:
+        # Nothing is accepted before: a drain may leave no opportunity.
+        rolled.append(len(read_erasures(made.root)))
+        made.open_generation()
+        return object()
+
+    monkeypatch.setattr(erasing, "roll_between_drains", roll)
+    assert erase(made.root, ErasureRequest("r", "b", keys=frozenset({b"3"})))["erased"] == 1
+    assert rolled == []
+
+    assert erase(made.root, ErasureRequest("s", "b", keys=frozenset({b"45"})))["erased"] == 1
+
+    assert rolled == [1]
+    refuse_inexact(made.root, left(50, but=frozenset({b"3", b"45"})))
+
+
+def drain_open(made: MadeArchive, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Seal a batch of the open generation, to which no batch is added that isn't sealed."""
+    monkeypatch.setattr(listing, "_new_files", lambda *_: [])
+    made.seal({TP: dense(40, 50)})
+
+
+def test_sweep_open_generation(made: MadeArchive, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A sweep leaves the open generation alone, and searches it once it is closed."""
+    erase(made.root)
+    drain_open(made, monkeypatch)
+    pipeline = pipeline_of(made.root)
+
+    assert sweep(made.archive, pipeline, rewrite, free(made), run="t") == []
+
+    assert lying(made.root)[45] == 1
+    made.open_generation()
+    assert sweep(made.archive, pipeline, rewrite, free(made), run="t") == ["erase_0002"]
+    refuse_inexact(made.root, left(50))
+
+
+def test_erasure_document_open_transaction(made: MadeArchive) -> None:
+    """What Kafka had behind an open transaction when it was asked is erased once it is drained."""
+    kafka: Any = FakeCluster({TP: Log(end=50, stable=41)}, topic_ids={"flights": "id-1"})
+    run_erasure(pipeline_of(made.root), kafka, rewrite, REQUEST, run="t", wait_seconds=0)
+    made.seal({TP: dense(40, 50)})
+    made.open_generation()
+
+    assert erase(made.root, None)["erased"] == 1
+
+
+# what is refused, and when
+
+
+def test_run_erasure_obstacle_since_accepted(
+    made: MadeArchive, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A republish that began before the request was in force still gets the old files."""
+    began = note_republish(made, "t-1", made.files()[0].path)
+    accept = Erasure.accept
+
+    def begins_first(self: Erasure) -> None:
+        began()
+        accept(self)
+
+    monkeypatch.setattr(Erasure, "accept", begins_first)
+
+    with pytest.raises(ArchiveError, match=r"republish t-1 still needs .* Nothing was erased"):
+        erase(made.root)
+
+    assert lying(made.root) == left(but=frozenset())
+    assert in_force(read_erasures(made.root)) == []
+
+
+def note_republish(made: MadeArchive, key: str, path: str) -> Callable[[], None]:
+    """Return what lets a republish begin that needs a file."""
+    plan = plan_of(key, 0, 10)
+    [shard] = plan.shards
+    files = tuple(replace(file, path=path) for file in shard.files)
+
+    def begins() -> None:
+        run = RepublishRun(made.root, key)
+        run.write_plan(replace(plan, shards=(replace(shard, files=files),)))
+        run.mark_opened(plan)
+
+    return begins
+
+
+@pytest.mark.parametrize(("place", "is_refused"), [(0, True), (2, False)])
+def test_plan_erasure_republish(place: int, is_refused: bool, made: MadeArchive) -> None:
+    """Only a republish that needs files which are to be replaced keeps them; it is named."""
+    note_republish(made, "t-1", made.files()[place].path)()
+
+    plan = plan_erasure(pipeline_of(made.root), cluster(), REQUEST)
+
+    assert any("republish t-1 still needs" in text for text in plan.obstacles) is is_refused
+    assert len(plan.obstacles) == is_refused
+    if is_refused:
+        with pytest.raises(ArchiveError, match="Nothing was accepted, and nothing was erased"):
+            erase(made.root)
+        assert read_erasures(made.root) == []
+
+
+def test_plan_erasure_reprocess(made: MadeArchive, monkeypatch: pytest.MonkeyPatch) -> None:
+    """While a reprocess is unfinished, its records may be in old and new files: none is erased."""
+    monkeypatch.setattr(erasing, "unfinished_reprocess", lambda _: object())
+
+    with pytest.raises(ArchiveError, match="a reprocess was started and hasn't finished"):
+        erase(made.root)
+
+    assert lying(made.root) == left(but=frozenset())
+
+
+def test_sweep_obstacle(
+    made: MadeArchive, monkeypatch: pytest.MonkeyPatch, said: list[str]
+) -> None:
+    """Maintenance skips an erasure that something keeps it from, says so, and does it later."""
+    erase(made.root)
+    made.seal({TP: dense(40, 50)})
+    made.open_generation()
+    pipeline = pipeline_of(made.root)
+    with monkeypatch.context() as patch:
+        patch.setattr(erasing, "unfinished_reprocess", lambda _: object())
+        assert sweep(made.archive, pipeline, rewrite, free(made), run="t") == []
+
+    assert lying(made.root)[45] == 1
+    assert any("WARNING skipped this time: a reprocess" in line for line in said)
+    assert sweep(made.archive, pipeline, rewrite, free(made), run="t") == ["erase_0002"]
+
+
+def test_run_erasure_planned_before_the_first(made: MadeArchive) -> None:
+    """A plan made before the archive had a salt isn't carried out after it: it would find none."""
+    first, second = (
+        erasure_document(made.archive, cluster(), ErasureRequest(name, "b", keys=GONE))
+        for name in ("r", "s")
+    )
+    run_with(made, rewrite, first)
+
+    with pytest.raises(PlanChangedError, match="its hashes have another salt"):
+        run_with(made, rewrite, second)
+
+    assert [each.document.request for each in read_erasures(made.root)] == ["r"]
+
+
+@pytest.mark.parametrize("by", ["", " "])
+def test_lift_erasure_nobody(by: str, made: MadeArchive) -> None:
+    """Whoever lifts an erasure is named: it can't be nobody."""
+    erase(made.root)
+
+    with pytest.raises(ConfigError, match="needs who asked"):
+        lift_erasure(made.archive, 1, by, run="t")
+
+    assert len(in_force(read_erasures(made.root))) == 1
+
+
+# what a killed run has left
+
+
+@pytest.mark.parametrize("ends", ["erase", "sweep"])
+def test_run_erasure_killed_sealed(
+    ends: str, made: MadeArchive, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Old files that a killed run has replaced and not removed are removed by the next one."""
+    with monkeypatch.context() as patch, pytest.raises(Killed):
+        patch_and_erase(made, patch)
+    assert lying(made.root)[3] == 1
+    assert lying(made.root)[4] == 2
+    with pytest.raises(ArchiveError, match="1 of its windows are sealed"):
+        lift_erasure(made.archive, 1, "c", run="t")
+
+    if ends == "erase":
+        assert erase(made.root, None)["erased"] == 0
+    else:
+        remove_superseded(made.archive, free(made))
+        sweep(made.archive, pipeline_of(made.root), rewrite, free(made), run="t")
+
+    refuse_inexact(made.root, left())
+    [erasure] = read_erasures(made.root)
+    assert erasure.done is not None
+    assert (erasure.done.records, list(erasure.done.windows)) == (4, ["erase_0001"])
+    lift_erasure(made.archive, 1, "c", run="t")
+
+
+def patch_and_erase(made: MadeArchive, patch: pytest.MonkeyPatch) -> None:
+    """Erase, and die after the new window was sealed."""
+
+    def removes(archive: Archive, locks: StoreLocks) -> object:
+        if archive.snapshot().fold.windows:
+            raise Killed
+        return remove_superseded(archive, locks)
+
+    patch.setattr(erasing, "remove_superseded", removes)
+    erase(made.root)
+
+
+def test_run_erasure_killed_writing(made: MadeArchive) -> None:
+    """What a killed Spark job has written is discarded: nobody has proven it."""
+
+    def dies(application: SparkApplication) -> None:
+        rewrite(application)
+        raise Killed
+
+    with pytest.raises(Killed):
+        run_with(made, dies)
+    assert lying(made.root)[4] == 2
+
+    assert erase(made.root, None)["erased"] == 4
+
+    refuse_inexact(made.root, left())
+
+
+def test_run_erasure_removes_each_group(made: MadeArchive, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Old files go after each group: there may not be space for two copies of everything."""
+    monkeypatch.setattr(erasure_plan, "GROUP_FILES", 0)
+    before: list[int] = []
+
+    def writes(application: SparkApplication) -> None:
+        before.append(lying(made.root).total())
+        rewrite(application)
+
+    run_with(made, writes)
+
+    assert before == [40, 39, 37]
+    refuse_inexact(made.root, left())

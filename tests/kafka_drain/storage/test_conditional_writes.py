@@ -1,11 +1,22 @@
-"""Which errors of which store's package say that a condition wasn't met."""
+"""Conditional writes as each store is asked for them, and which errors say that it refuses."""
 
 from __future__ import annotations
+
+import sys
+from datetime import datetime, timezone
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from upath import UPath
 
-from kafka_drain.storage.conditional_writes import is_refused, version_of
+from kafka_drain.storage.conditional_writes import (
+    create_object,
+    is_refused,
+    replace_object,
+    version_of,
+)
+from kafka_drain.storage.immutability import Retention
 from kafka_drain.storage.schemes import HDFS, PACKAGES
 
 
@@ -73,3 +84,103 @@ def test_schemes_all_known() -> None:
     from kafka_drain.storage import conditional_writes
 
     assert {*conditional_writes._STORES} == {*PACKAGES} - {HDFS}
+
+
+class Files:
+    """A store's file system that notes what it is asked for."""
+
+    base = "https://storage.googleapis.com/storage/v1/"
+
+    def __init__(self, **described: Any) -> None:
+        self.described = described
+        self.asked: list[tuple[Any, dict[str, Any]]] = []
+
+    def info(self, path: str) -> dict[str, Any]:
+        return self.described
+
+    def pipe_file(self, path: str, content: bytes, **how: Any) -> None:
+        self.asked.append(((path, content), how))
+
+    def call(self, *what: str, **how: Any) -> None:
+        self.asked.append((what, how))
+
+    def split_path(self, path: str) -> tuple[str, str, None]:
+        bucket, _, name = path.partition("/")
+        return bucket, name, None
+
+
+def at(protocol: str, **described: Any) -> Any:
+    """An object of a store."""
+    return SimpleNamespace(protocol=protocol, path="bucket/a/lock.json", fs=Files(**described))
+
+
+@pytest.mark.parametrize(
+    ("protocol", "described", "version"),
+    [
+        *((scheme, {"ETag": '"e1"'}, '"e1"') for scheme in ("s3", "s3a")),
+        *((scheme, {"etag": "0x8D"}, "0x8D") for scheme in ("abfs", "abfss")),
+        ("gs", {"generation": 17, "etag": "x"}, "17"),
+        ("gs", {}, None),
+        ("memory", {"ETag": "e1"}, None),
+    ],
+)
+def test_version_of(protocol: str, described: dict[str, Any], version: str | None) -> None:
+    """A version is what the store itself changes with each write."""
+    assert version_of(at(protocol, **described)) == version
+
+
+def test_replace_object_s3() -> None:
+    """S3 writes only if the object has the ETag that was read."""
+    path = at("s3")
+
+    replace_object(path, b"x", '"e1"')
+
+    assert path.fs.asked == [((path.path, b"x"), {"IfMatch": '"e1"'})]
+
+
+def test_replace_object_azure(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Azure's store, only if it wasn't modified since."""
+    core = SimpleNamespace(MatchConditions=SimpleNamespace(IfNotModified="not modified"))
+    monkeypatch.setitem(sys.modules, "azure.core", core)
+    path = at("abfss")
+
+    replace_object(path, b"x", "0x8D")
+
+    [(what, how)] = path.fs.asked
+    assert what == (path.path, b"x")
+    assert how == {"etag": "0x8D", "match_condition": "not modified"}
+
+
+def test_replace_object_google() -> None:
+    """Google's, only if it still is that generation."""
+    path = at("gs")
+
+    replace_object(path, b"content", "17")
+
+    [(what, how)] = path.fs.asked
+    assert what == ("POST", "https://storage.googleapis.com/upload/storage/v1/b/bucket/o")
+    assert how["ifGenerationMatch"] == "17"
+    assert b'{"name": "a/lock.json"}' in how["data"]
+    assert b"\n\ncontent\n--part--" in how["data"]
+
+
+@pytest.mark.parametrize("protocol", ["s3", "abfs", "gs", "memory"])
+def test_create_object(protocol: str) -> None:
+    """Without a lock, each store's file system creates exclusively itself."""
+    path = at(protocol)
+
+    create_object(path, b"x")
+
+    assert path.fs.asked == [((path.path, b"x"), {"mode": "create"})]
+
+
+def test_create_object_locked_google() -> None:
+    """Google's store gets the lock in the same request, and only creates: generation 0."""
+    path = at("gs")
+    until = datetime(2026, 1, 1, tzinfo=timezone.utc)
+
+    create_object(path, b"x", Retention("governance", until))
+
+    [(_, how)] = path.fs.asked
+    assert how["ifGenerationMatch"] == "0"
+    assert b'"retention"' in how["data"]

@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 
+from kafka_drain.config.verbs import APPROVABLE
 from kafka_drain.errors import ConfigError
 from kafka_drain_airflow.operators.approval import (
-    KINDS,
     Approval,
     approval_task,
     can_approve,
@@ -33,7 +33,7 @@ def test_approval_refused(kinds: Any) -> None:
 
 def test_approval() -> None:
     """By default, each of them asks."""
-    assert list(Approval().kinds) == list(KINDS)
+    assert list(Approval().kinds) == list(APPROVABLE)
     assert Approval(kinds=("maintain",)).kinds == ("maintain",)
 
 

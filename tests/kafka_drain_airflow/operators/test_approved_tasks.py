@@ -10,7 +10,6 @@ from jinja2.nativetypes import NativeEnvironment
 from kafka_drain_airflow.forms import PLAN_ID
 from tests.airflow_program import answer_of
 
-KINDS = ("republish", "reprocess", "maintain", "erase")
 WAYS = ("FORM", "PLAN", "PERSON")
 
 ASK = """
@@ -109,7 +108,7 @@ def test_way_of(answers: Any) -> None:
     assert answers["none"] == "FORM"
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", APPROVABLE)
 @pytest.mark.parametrize(
     ("way", "hidden"),
     [
@@ -126,7 +125,7 @@ def test_form_passes_by_nothing(way: str, hidden: set[str], kind: str, answers: 
     assert {"apply", "plan_id"} <= every
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", APPROVABLE)
 def test_tasks_of_person(kind: str, answers: Any) -> None:
     """A plan is frozen, shown and carried out; no task has a value from the form that acts."""
     dag = dag_of(answers, "PERSON", kind)
@@ -144,7 +143,7 @@ def test_tasks_of_person(kind: str, answers: Any) -> None:
     assert "within 8 hours" in dag["doc"]
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", APPROVABLE)
 @pytest.mark.parametrize(
     ("plan_id", "acts"), [(None, False), ("", False), ("republish-20260101T000000Z-0123", True)]
 )
@@ -162,7 +161,7 @@ def test_tasks_of_plan(kind: str, plan_id: str | None, acts: bool, answers: Any)
     assert (task["freeze"], task["is_dry_run"]) == (True, None)
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", APPROVABLE)
 def test_tasks_of_form(kind: str, answers: Any) -> None:
     """Without an approval there is one task, as before, which also takes the id of a plan."""
     [task] = dag_of(answers, "FORM", kind)["tasks"].values()

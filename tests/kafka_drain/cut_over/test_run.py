@@ -1,0 +1,425 @@
+"""A cut-over's steps: what each does, in which order, what it refuses, notes and restores."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kafka_drain.cut_over import looking
+from kafka_drain.cut_over import run as module
+from kafka_drain.cut_over.steps import Step
+from kafka_drain.errors import (
+    ConfigError,
+    CutOverError,
+    GroupError,
+    GroupInUseError,
+    KafkaUnavailableError,
+    LagError,
+    TopicError,
+)
+from kafka_drain.kafka.consumer_groups import Committed, Member
+from kafka_drain.republish.planning.request import RepublishRequest
+from kafka_drain.republish.planning.runs import RepublishRun
+from tests.kafka_drain.cut_over.mirrored import C0, T0, Move
+from tests.kafka_drain.made_archive import dense
+
+
+class Mirror:
+    """Takes the place of the mirror's republish: each run sends what is sealed."""
+
+    def __init__(self, move: Move) -> None:
+        self.move = move
+        self.runs: list[RepublishRun] = []
+        self.asked: list[RepublishRequest] = []
+        self.sends: Callable[[], RepublishRun] = move.mirror
+
+    def planned(self, archive: Any, cluster: Any, request: Any, *, now: Any, apply: bool) -> Any:
+        assert (archive, cluster) == (self.move.made.archive, self.move.target)
+        assert apply
+        self.asked.append(request)
+        return self
+
+    def execute(self, engine: object, clock: object) -> None:
+        self.runs.append(self.sends())
+
+
+@pytest.fixture
+def move(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Move:
+    """Ten records that the mirror hasn't sent yet; group g has read four of them."""
+    move = Move.make(tmp_path)
+    for each in (looking, module):
+        monkeypatch.setattr(each, "ConsumerGroups", move.groups_of)
+    monkeypatch.setattr(module, "describe_with", lambda *_: None)
+    monkeypatch.setattr(module, "archived_offsets", lambda *_: None)
+    monkeypatch.setattr(module, "plan_group", translation)
+    move.at(move.source).offsets["g"] = {T0: Committed(4)}
+    return move
+
+
+def translation(archive: Any, run: RepublishRun, *_: Any, group: str, **more: Any) -> Any:
+    """Take the place of the plan of a group's translation: its offsets are equal in the target."""
+    return Move.translation(run, at=4, group=group)
+
+
+@pytest.fixture
+def mirror(move: Move, monkeypatch: pytest.MonkeyPatch) -> Mirror:
+    mirror = Mirror(move)
+    monkeypatch.setattr(module, "plan_republish", mirror.planned)
+    return mirror
+
+
+def refused(move: Move, step: Step, error: type[Exception] = CutOverError, **request: Any) -> str:
+    """Take a step that is refused and noted as that; return why."""
+    with pytest.raises(error) as raised:
+        move.take(step, **request)
+    newest = move.cut_over().history()[-1]
+    assert (newest.step, newest.verdict) == (step.value, "refused")
+    assert all(problem in str(raised.value) for problem in newest.problems)
+    assert type(raised.value) is error
+    return str(raised.value)
+
+
+def test_take_all_steps(move: Move, mirror: Mirror) -> None:
+    """Taken in order, all steps pass; the mirror sends everything, and the group has its offset."""
+    move.through(Step.HAND_OVER)
+
+    assert [document.step for document in move.cut_over().history()] == [s.value for s in Step]
+    assert mirror.asked[0] == move.cut_over().request.mirror
+    assert move.at(move.target).offsets == {"g": {C0: Committed(4)}}
+    assert move.at(move.source).offsets == {"g": {T0: Committed(4)}}
+    newest = move.cut_over().history()[-1]
+    assert (newest.source_cluster_id, newest.target_cluster_id) == ("cluster-1", "target")
+    assert (newest.records, newest.lag, newest.problems) == (10, 0, [])
+    assert newest.groups is not None
+    assert [row.group for row in newest.groups] == ["g"]
+
+
+def test_take_same_cluster(move: Move, mirror: Mirror) -> None:
+    """A cluster isn't moved to itself."""
+    move.target.id = move.source.id
+
+    with pytest.raises(ConfigError, match="expected two clusters"):
+        move.take(Step.MIRROR)
+
+    assert (mirror.asked, move.cut_over().history()) == ([], [])
+
+
+@pytest.mark.parametrize("step", [step for step in Step if step is not Step.MIRROR])
+def test_take_too_early(step: Step, move: Move, mirror: Mirror) -> None:
+    """A step before its turn does nothing but note that it was refused."""
+    before = dict(move.target.logs)
+
+    assert "step mirror has to pass first" in refused(move, step)
+
+    assert mirror.asked == []
+    assert move.target.logs == before
+    assert move.at(move.target).offsets == {}
+
+
+def test_take_mirror_lags(move: Move, mirror: Mirror) -> None:
+    """As many offsets as allowed may be missing; of one more it is said that it may pass later."""
+    move.end_at(move.source, T0, end=12)
+    assert move.take(Step.MIRROR).lag == 2
+    move.end_at(move.source, T0, end=13)
+
+    said = refused(move, Step.MIRROR, LagError)
+
+    assert "lacks 3 offsets, expected at most 2" in said
+    assert move.cut_over().history()[-1].lag == 3
+
+
+def test_take_mirror_handed_over(move: Move, mirror: Mirror) -> None:
+    """What can't pass by itself isn't told as lag; nothing more is sent."""
+    move.through(Step.HAND_OVER)
+    sent = len(mirror.runs)
+    move.made.seal({T0: dense(10, 15)})
+
+    assert "handed over" in refused(move, Step.MIRROR, CutOverError)
+
+    assert len(mirror.runs) == sent
+
+
+def test_take_hand_over_again(move: Move, mirror: Mirror, said: list[str]) -> None:
+    """A hand-over that has happened isn't done again, whatever the target has by now."""
+    move.through(Step.HAND_OVER)
+    history = move.cut_over().history()
+    move.end_at(move.target, C0, end=99)
+
+    assert move.take(Step.HAND_OVER) == history[-1]
+
+    assert move.cut_over().history() == history
+    assert "nothing is done" in said[-1]
+
+
+def test_take_mirror_while_drains_go_on(move: Move, mirror: Mirror) -> None:
+    """What a drain seals meanwhile is sent in the same step, but not for ever."""
+
+    def sends() -> RepublishRun:
+        run = move.mirror()
+        end = move.sent
+        move.made.seal({T0: dense(end, end + 5)})
+        move.end_at(move.source, T0, end=end + 5)
+        return run
+
+    mirror.sends = sends
+    assert move.take(Step.MIRROR).verdict == "passed"
+    assert len(mirror.runs) == module.PASSES
+    assert move.mirrored().unsent == 1
+
+    mirror.runs.clear()
+    mirror.sends = move.mirror
+    move.take(Step.MIRROR)
+    assert len(mirror.runs) == 1
+
+
+def test_take_mirror_after_kill(move: Move, mirror: Mirror) -> None:
+    """A run that was killed is finished first; what was sealed since goes with the next one."""
+
+    def finishes() -> RepublishRun:
+        mirror.sends = move.mirror
+        run = move.mirror()
+        move.made.seal({T0: dense(10, 12)})
+        move.end_at(move.source, T0, end=12)
+        return run
+
+    mirror.sends = finishes
+
+    seen = move.take(Step.MIRROR)
+
+    assert (seen.records, seen.runs, move.mirrored().unsent) == (12, 2, 0)
+
+
+def test_take_last_mirror_inexact(move: Move, mirror: Mirror) -> None:
+    """The last mirror passes only if all that was sent was compared with success."""
+    move.through(Step.LAST_DRAIN)
+    move.made.seal({T0: dense(10, 12)})
+    move.end_at(move.source, T0, end=12)
+    move.take(Step.PRODUCERS_OFF)
+    move.take(Step.LAST_DRAIN)
+    mirror.sends = lambda: move.mirror(is_exact=False, lost=1)
+
+    said = refused(move, Step.LAST_MIRROR)
+
+    assert f"run {mirror.runs[-1].key} isn't exact" in said
+    assert move.mirrored().unsent == 0
+
+
+@pytest.mark.parametrize("change", [1, -1])
+def test_take_producers_off_moving(move: Move, mirror: Mirror, change: int) -> None:
+    """The source's ends are compared over the time that it is watched for."""
+    move.through(Step.MIRROR)
+    asked: list[float] = []
+
+    def meanwhile() -> None:
+        asked.append(move.source.logs[T0].end)
+        move.end_at(move.source, T0, end=10 + change)
+
+    move.meanwhile = meanwhile
+    assert f"t-0: {change}" in refused(move, Step.PRODUCERS_OFF)
+    move.meanwhile = lambda: None
+
+    assert move.take(Step.PRODUCERS_OFF).ends[0].offset == 10 + change
+    assert asked == [10]
+
+
+def test_take_producer_comes_back(move: Move, mirror: Mirror) -> None:
+    """From then on, each step compares with the ends of when the producers were off."""
+    move.through(Step.PRODUCERS_OFF)
+    # Drained and sealed, and so not missing: only the end tells of the producer.
+    move.made.seal({T0: dense(10, 11)})
+    move.end_at(move.source, T0, end=11)
+
+    for _ in range(2):
+        said = refused(move, Step.LAST_DRAIN)
+        assert "t-0: 1" in said
+        assert "turn them off" in said
+
+    for step in (Step.PRODUCERS_OFF, Step.LAST_DRAIN, Step.LAST_MIRROR):
+        assert move.take(step).verdict == "passed"
+    move.end_at(move.source, T0, end=12)
+    assert "t-0: 1" in refused(move, Step.GROUPS)
+    assert move.at(move.target).offsets == {}
+
+
+def test_take_last_drain_undrained(move: Move, mirror: Mirror) -> None:
+    """The last drain passes once receipts cover all that the source has."""
+    move.end_at(move.source, T0, end=12)
+    move.through(Step.PRODUCERS_OFF)
+    assert "t-0: 2" in refused(move, Step.LAST_DRAIN)
+
+    move.made.seal({T0: dense(10, 12)})
+
+    assert move.take(Step.LAST_DRAIN).verdict == "passed"
+
+
+@pytest.mark.parametrize("where", ["source", "target"])
+def test_take_groups_busy(where: str, move: Move, mirror: Mirror) -> None:
+    """While a consumer is active, in either cluster, no offset is committed."""
+    move.through(Step.LAST_MIRROR)
+    groups = move.at(getattr(move, where))
+    groups.members["g"] = (Member("c", "/10.0.0.1"),)
+
+    assert f"at the {where}: stop these consumers" in refused(move, Step.GROUPS)
+
+    assert move.at(move.target).offsets == {}
+    assert move.cut_over().history()[-1].groups is None
+    groups.members = {}
+    [row] = move.take(Step.GROUPS).groups or []
+    assert (row.group, [each.offset for each in row.offsets]) == ("g", [4])
+
+
+def test_take_groups_unknown(move: Move, mirror: Mirror) -> None:
+    """Without named groups, and without any moment that has them, nothing is handed over."""
+    move.through(Step.LAST_MIRROR)
+
+    with pytest.raises(ConfigError, match="has no offsets of consumer groups"):
+        move.take(Step.GROUPS, groups=())
+
+
+def deletes(move: Move) -> None:
+    move.end_at(move.target, C0, first=3)
+
+
+def adds(move: Move) -> None:
+    move.end_at(move.target, C0, end=11)
+
+
+def reads_on(move: Move) -> None:
+    move.at(move.source).offsets["g"] = {T0: Committed(5)}
+
+
+def resets(move: Move) -> None:
+    move.at(move.target).offsets["g"] = {C0: Committed(0)}
+
+
+def joins(move: Move) -> None:
+    move.at(move.target).members["g"] = (Member("c", "/10.0.0.1"),)
+
+
+def produces(move: Move) -> None:
+    move.end_at(move.source, T0, end=11)
+
+
+def seals(move: Move) -> None:
+    move.made.seal({T0: dense(10, 12)})
+
+
+@pytest.mark.parametrize("step", [Step.VERIFY, Step.HAND_OVER])
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        (deletes, "copy-0 begins at 3, the mirror's first record is 0"),
+        (adds, "copy-0 has 1 records after the mirror's last one"),
+        (reads_on, "group g is at 5 of t-0 at the source"),
+        (resets, "group g is at 0 of copy-0 at the target"),
+        (joins, "group g is STABLE"),
+        (produces, "the source's ends have moved"),
+        (seals, "1 sealed files weren't sent"),
+    ],
+)
+def test_take_verify_changed(
+    step: Step, changes: Callable[[Move], None], words: str, move: Move, mirror: Mirror
+) -> None:
+    """What changes in either cluster after the groups have moved is seen, up to the hand-over."""
+    move.through(Step.GROUPS if step is Step.VERIFY else Step.VERIFY)
+    sent = len(mirror.runs)
+
+    changes(move)
+
+    assert words in refused(move, step)
+    assert len(mirror.runs) == sent
+
+
+def test_take_verify_recreated(move: Move, mirror: Mirror) -> None:
+    """A target topic that was made again isn't the one that was sent to; nothing is noted."""
+    move.through(Step.GROUPS)
+    count = len(move.cut_over().history())
+    move.target.topic_ids = {"copy": "another"}
+
+    with pytest.raises(TopicError, match="recreated"):
+        move.take(Step.VERIFY)
+
+    assert len(move.cut_over().history()) == count
+
+
+def test_take_cluster_down(move: Move, mirror: Mirror, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A step that can't look notes nothing, and can be taken again."""
+    move.through(Step.MIRROR)
+
+    def down() -> str:
+        raise KafkaUnavailableError("no response from Kafka")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(move.target, "cluster_id", down)
+        with pytest.raises(KafkaUnavailableError):
+            move.take(Step.PRODUCERS_OFF)
+
+    assert len(move.cut_over().history()) == 1
+    assert move.take(Step.PRODUCERS_OFF).verdict == "passed"
+
+
+@pytest.mark.parametrize("apply", [False, True])
+def test_go_back(apply: bool, move: Move, mirror: Mirror) -> None:
+    """Only with apply, the target's group gets back what it had; the source is left alone."""
+    move.through(Step.GROUPS)
+    count = len(move.cut_over().history())
+    move.now = move.now.replace(second=1)
+
+    back = move.cut_over().go_back(apply=apply)
+
+    history = move.cut_over().history()
+    assert move.at(move.source).offsets == {"g": {T0: Committed(4)}}
+    assert bool(move.at(move.target).offsets.get("g")) is not apply
+    assert (back is not None, len(history)) == (apply, count + apply)
+    if back is not None:
+        assert (back.step, back.verdict, history[-1]) == ("back", "passed", back)
+        assert "topic copy keeps 10 records at the target" in back.notes
+        assert any(note.startswith("group g: undone") for note in back.notes)
+        assert "step mirror has to pass first" in refused(move, Step.PRODUCERS_OFF)
+
+
+def test_go_back_of_several_runs(move: Move, mirror: Mirror) -> None:
+    """What was translated by earlier runs of the mirror is undone too, newest first."""
+    move.translate(move.mirror(), at=4)
+    move.made.seal({T0: dense(10, 15)})
+    move.translate(move.mirror(), at=4)
+
+    move.cut_over().go_back(apply=True)
+
+    assert not move.at(move.target).offsets.get("g")
+    for run in move.mirrored().runs:
+        assert looking.newest_record([run], "g") is None
+
+
+def test_go_back_committed_since(move: Move, mirror: Mirror) -> None:
+    """If the group has read on in the target, its offsets there aren't taken from it."""
+    move.through(Step.GROUPS)
+    move.at(move.target).offsets["g"] = {C0: Committed(7)}
+
+    with pytest.raises(GroupError, match="copy-0 is at 7"):
+        move.cut_over().go_back(apply=True)
+
+    assert move.at(move.target).offsets["g"] == {C0: Committed(7)}
+
+
+def test_go_back_in_use(move: Move, mirror: Mirror) -> None:
+    """Nor if its consumers are active."""
+    move.through(Step.GROUPS)
+    move.at(move.target).members["g"] = (Member("c", "/10.0.0.1"),)
+
+    with pytest.raises(GroupInUseError):
+        move.cut_over().go_back(apply=True)
+
+
+def test_go_back_handed_over(move: Move, mirror: Mirror) -> None:
+    """After the hand-over there is no way back: what producers send isn't in the source."""
+    move.through(Step.HAND_OVER)
+
+    for apply in (False, True):
+        with pytest.raises(CutOverError, match="no way back by this tool"):
+            move.cut_over().go_back(apply=apply)
+
+    assert move.at(move.target).offsets["g"] == {C0: Committed(4)}

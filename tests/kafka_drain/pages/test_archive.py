@@ -1,0 +1,190 @@
+"""An archive's page: no colour is greener than what the last validation has proven."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from datetime import datetime, timezone
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kafka_drain.archive.archive import Archive
+from kafka_drain.archive.history import Cell, History, SealedRun, Span, UnknownFile, read_history
+from kafka_drain.offsets import TopicPartition
+from kafka_drain.pages import archive as module
+from kafka_drain.pages.archive import ROWS, archive_page
+from kafka_drain.pages.drawings import Drawing
+from kafka_drain.pages.overview import REFRESH, ArchiveRow, Doing
+from kafka_drain.pages.placing import NOTHING, Placed
+from kafka_drain.pages.tasks import BUSY
+from tests.kafka_drain.golden import P0, P1
+from tests.kafka_drain.pages.test_remedies import OVERVIEW
+
+NOW = datetime(2026, 11, 22, 12, tzinfo=timezone.utc)
+ROW = ArchiveRow("flights", "/a", "/dag", overview=OVERVIEW | {"verdict": "complete"})
+FOUND = replace(ROW, overview=OVERVIEW | {"verdict": "findings", "findings": {"file_missing": 1}})
+
+
+@pytest.fixture(autouse=True)
+def unrendered(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Pages are the values that their template gets."""
+    monkeypatch.setattr(module, "render", lambda _, **values: values)
+
+
+@pytest.fixture
+def history(archive: Archive) -> History:
+    """Three runs of a generation, sealed on one day, and a window."""
+    found = History()
+    read_history(archive, found)
+    found.spans["w"] = replace(next(iter(found.spans.values())), generation=None, name="w")
+    return found
+
+
+def page(row: ArchiveRow, history: History, placed: Placed = NOTHING, **more: Any) -> Any:
+    """Return what a page shows."""
+    return archive_page(row, history, NOW, "/receipts", placed=placed, **more)
+
+
+def colours(drawing: Drawing) -> list[str]:
+    return [box.colour for box in drawing.boxes]
+
+
+def seen(shown: Mapping[str, Any]) -> dict[str, list[str]]:
+    """Return the colours of a page, by heading; of maps, of P0's runs and then P1's."""
+    figures: Sequence[Any] = [*shown["maps"], *shown["figures"]]
+    return {figure.heading: colours(figure.drawing) for figure in figures}
+
+
+def test_archive_page_proven(history: History) -> None:
+    """What is proven is green; a window has a colour of its own."""
+    shown = page(ROW, history)
+
+    assert seen(shown) == {
+        "Sealed by each run": ["covered"] * 6,
+        "Generations and windows": ["covered", "window"],
+        "Offsets of each run": ["covered"] * 3,
+        "Bytes of each run": ["covered"] * 3,
+    }
+    assert shown["legend"] == [("covered", "sealed")]
+    assert "findings" not in shown["verdict_class"]
+
+
+@pytest.mark.parametrize(
+    ("row", "placed"),
+    [
+        (replace(ROW, overview=None), NOTHING),
+        (replace(ROW, problem="a receipt: bad"), NOTHING),
+        (replace(ROW, problem="overview.json: bad", is_damaged=True), NOTHING),
+        # Such as with a report that is gone: any offset may be the damaged one.
+        (FOUND, Placed(is_complete=False)),
+    ],
+)
+def test_archive_page_unproven(row: ArchiveRow, placed: Placed, history: History) -> None:
+    """Without a validation that can be read, or with findings that may be anywhere, none is."""
+    shown = page(row, history, placed)
+
+    assert {colour for each in seen(shown).values() for colour in each} == {"unproven"}
+    assert [colour for colour, _ in shown["legend"]] == ["unproven"]
+    assert shown["verdict_class"] != page(ROW, history)["verdict_class"]
+
+
+def test_archive_page_damaged(history: History) -> None:
+    """Damage is shown where it is: in one partition of one run, and in its generation."""
+    damaged = history.runs[1]
+    placed = Placed(frozenset({(1, damaged.receipt, P1)}))
+
+    shown = page(FOUND, history, placed)
+
+    assert seen(shown) == {
+        "Sealed by each run": ["covered"] * 4 + ["damaged", "covered"],
+        "Generations and windows": ["damaged", "window"],
+        "Offsets of each run": ["covered", "damaged", "covered"],
+        "Bytes of each run": ["covered", "damaged", "covered"],
+    }
+    assert [colour for colour, _ in shown["legend"]] == ["covered", "damaged"]
+    chart = next(f.chart for f in shown["figures"] if f.heading == "Offsets of each run")
+    assert chart is not None
+
+
+def test_archive_page_damaged_day(history: History) -> None:
+    """A day is damaged in the partitions of the runs that were sealed on it."""
+    day, cells = next(iter(history.days.items()))
+    history.days["2012-01-01"] = dict(cells)
+    placed = Placed(frozenset({(1, history.runs[-1].receipt, P0)}))
+
+    [_, by_day] = page(FOUND, history, placed)["maps"]
+
+    assert day > "2012-01-01"
+    assert colours(by_day.drawing) == ["covered", "damaged", "covered", "covered"]
+
+
+def test_archive_page_contents_unknown(history: History) -> None:
+    """Of which records only the offsets are proven is told apart, until a repair has read them."""
+    run = history.runs[0]
+    unknown = UnknownFile(1, run.receipt, run.sealed_at[:10], frozenset({P0}))
+    history.unknown["f"] = unknown
+
+    assert seen(page(ROW, history))["Sealed by each run"] == ["content_unknown"] + ["covered"] * 5
+    assert seen(page(ROW, history))["Generations and windows"][0] == "content_unknown"
+    history.drained_again["repair_1"] = frozenset({"f"})
+    assert seen(page(ROW, history))["Sealed by each run"] == ["covered"] * 6
+
+
+def test_archive_page_lost_offsets(history: History) -> None:
+    """Offsets that are lost are no green cell, whatever was proven of the others."""
+    run = history.runs[0]
+    cell = Cell(run.cells[P1].offsets, run.cells[P1].records, {"lost": 1, "control": 5})
+    history.runs[0] = replace(run, cells={**run.cells, P1: cell})
+
+    shown = page(ROW, history)
+
+    assert seen(shown)["Sealed by each run"] == ["covered"] * 3 + ["lost"] + ["covered"] * 2
+
+
+def test_archive_page_many_partitions() -> None:
+    """Of many partitions, those with something wrong are shown, wherever they are."""
+    tps = [TopicPartition("t", number) for number in range(ROWS + 5)]
+    cells = dict.fromkeys(tps, Cell(5, 5, {}))
+    run = SealedRun("r.json", 1, 0, "2026-01-01T00:00:00+00:00", 5, 5, 1, 9, cells)
+    placed = Placed(frozenset({(1, "r.json", tps[-1])}))
+
+    [shown] = page(FOUND, History(runs=[run]), placed)["maps"]
+
+    assert len(shown.drawing.boxes) == ROWS
+    assert colours(shown.drawing)[-1] == "damaged"
+    assert "100 of 105, including those with gaps" in shown.caption
+
+
+def test_archive_page_consecutive_generations(history: History) -> None:
+    """Generations are told apart by two colours, only as far as they are proven."""
+    history.runs[2] = replace(history.runs[2], generation=2)
+
+    assert seen(page(ROW, history))["Offsets of each run"] == ["covered", "covered", "alt"]
+    unproven = page(replace(ROW, overview=None), history)
+    assert seen(unproven)["Offsets of each run"] == ["unproven"] * 3
+
+
+def test_archive_page_refresh(history: History) -> None:
+    """While a task runs, the page is read again more often; running tasks come first."""
+    done, running = (
+        Doing("d", name, state, "/r", {}) for name, state in (("a", "success"), ("b", "running"))
+    )
+
+    assert page(ROW, history, doing=[done])["refresh"] == REFRESH
+    busy = page(ROW, history, doing=[done, running])
+    assert busy["refresh"] == BUSY < REFRESH
+    assert len(busy["tasks"]) == 2
+
+
+def test_archive_page_newest_receipts_first(history: History, tmp_path: Path) -> None:
+    """Receipts are listed newest first, and spans without times aren't drawn."""
+    history.spans["none"] = Span(1, "none", 1, 1, 1, 1, None, None, "")
+
+    shown = page(ROW, history)
+
+    assert [run.receipt for run in shown["receipts"]] == sorted(
+        (run.receipt for run in history.runs), reverse=True
+    )
+    assert len(seen(shown)["Generations and windows"]) == 2

@@ -1,0 +1,192 @@
+"""The list of archives: which needs attention, which is green, and what is said of each."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import datetime, timezone
+from typing import Any
+
+import pytest
+
+from kafka_drain.pages import overview as module
+from kafka_drain.pages.overview import ArchiveRow, Doing, Run, Seen, overview_page, shown_task
+from tests.kafka_drain.pages.test_remedies import OVERVIEW
+from tests.tables import each_of
+
+NOW = datetime(2026, 11, 22, 12, tzinfo=timezone.utc)
+COMPLETE = OVERVIEW | {"verdict": "complete", "records": 2, "bytes": 3}
+ROW = ArchiveRow("flights", "/a", "/dag", overview=COMPLETE)
+#: The archive was validated at 11:55.
+BEFORE, SINCE = "2026-11-22T11:54:00+00:00", "2026-11-22T11:56:00+00:00"
+
+
+def run(state: str, began: str, ended: str, *, was_validated: bool = False) -> Run:
+    return Run(state, "", "/r", began, ended, was_validated)
+
+
+@each_of(
+    ("runs", "words"),
+    [
+        ((), "complete"),
+        ((run("success", BEFORE, BEFORE),), "complete"),
+        ((run("success", BEFORE, SINCE),), "was complete, not validated since"),
+        ((run("success", BEFORE, SINCE, was_validated=True),), "complete"),
+        ((run("success", SINCE, SINCE, was_validated=True),), "was complete, not validated since"),
+        ((run("failed", BEFORE, SINCE),), "was complete, last run failed"),
+        ((run("failed", BEFORE, BEFORE),), "complete"),
+        # What is unknown may be later.
+        ((run("success", "", ""),), "was complete, not validated since"),
+        # Only the run that ended last counts.
+        ((run("failed", BEFORE, SINCE), run("success", BEFORE, BEFORE)), "complete"),
+        ((run("success", BEFORE, BEFORE), run("running", SINCE, "")), "complete"),
+        ((run("failed", BEFORE, SINCE), run("queued", "", "")), "was complete, last run failed"),
+    ],
+)
+def test_status_of_runs(runs: tuple[Run, ...], words: str) -> None:
+    """An archive is as complete as its validation proves, after what was drained since."""
+    assert replace(ROW, runs=runs).status(NOW).words == words
+
+
+@each_of(
+    ("changes", "words", "kind"),
+    [
+        ({}, "complete", "good"),
+        ({"overview": COMPLETE | {"verdict": "findings"}}, "findings", "bad"),
+        ({"overview": None}, "not validated", "quiet"),
+        ({"problem": "no access"}, "unreadable", "bad"),
+        ({"problem": "overview.json: bad", "is_damaged": True}, "damaged", "bad"),
+        (
+            {"overview": COMPLETE | {"findings": {"content_unknown": 1}}},
+            "complete, some contents unknown",
+            "warning",
+        ),
+    ],
+)
+def test_status(changes: dict[str, Any], words: str, kind: str) -> None:
+    """What can't be read, or was never validated, is never called complete."""
+    row = replace(ROW, **changes)
+
+    assert (row.status(NOW).words, row.status(NOW).kind) == (words, kind)
+
+
+@each_of(
+    ("expires_at", "is_urgent"),
+    [
+        (None, False),
+        ("2026-11-23T12:00:00+00:00", False),
+        ("2026-11-23T11:59:59+00:00", True),
+        ("2026-11-22T11:00:00+00:00", True),
+    ],
+)
+def test_status_expires_soon(expires_at: str | None, is_urgent: bool) -> None:
+    """Within a day before Kafka may delete records that aren't drained, it needs attention."""
+    row = replace(ROW, overview=COMPLETE | {"expires_at": expires_at})
+
+    assert row.status(NOW).is_urgent is is_urgent
+
+
+@pytest.fixture
+def shown(monkeypatch: pytest.MonkeyPatch) -> Any:
+    """The values that the page's template gets."""
+    monkeypatch.setattr(module, "render", lambda _, **values: values)
+    return overview_page
+
+
+def named(name: str, **changes: Any) -> ArchiveRow:
+    return replace(ROW, name=name, **changes)
+
+
+def test_overview_page_order(shown: Any) -> None:
+    """Archives that need attention come first: findings, then what can't be read; then by name."""
+    rows = [
+        named("c"),
+        named("a"),
+        named("d", problem="no access"),
+        named("b", overview=COMPLETE | {"verdict": "findings"}),
+        named("e", overview=None),
+    ]
+
+    page = shown(rows, NOW)
+
+    assert [line.row.name for line in page["lines"]] == ["b", "d", "e", "a", "c"]
+    assert page["headline"] == "2 of 5 archives needing attention; 8 records in 12 bytes"
+    assert page["verdict"] == "2 archives needing attention"
+    assert page["verdict_class"] == "verdict findings"
+    assert [line.why for line in page["lines"] if line.row.problem] == ["no access"]
+
+
+def test_overview_page_headline(shown: Any) -> None:
+    """The list is green only if each archive is."""
+    assert shown([], NOW)["headline"] == "No archives"
+    green = shown([named("a"), named("b")], NOW)
+    assert (green["headline"], green["verdict_class"]) == (
+        "2 archives, no problems: 4 records in 6 bytes",
+        "verdict",
+    )
+    waiting = shown([named("a"), named("b", overview=None)], NOW)
+    assert waiting["headline"] == "2 archives, 1 not validated yet: 2 records in 3 bytes"
+    assert waiting["verdict_class"] == "verdict waiting"
+
+
+def test_overview_page_hidden_run(shown: Any) -> None:
+    """A run that a user may not see tells how the archive stands, and nothing of itself."""
+    failed = Run("failed", "", "", BEFORE, SINCE, False, "r1", "", "drain", "secret")
+    row = named("a", runs=(failed,))
+
+    [line] = shown([row], NOW)["lines"]
+
+    assert line.status.words == "was complete, last run failed"
+    assert row.shown_runs == []
+    assert "secret" not in line.why
+    [line] = shown([named("a", runs=(replace(failed, link="/r"),))], NOW)["lines"]
+    assert "secret" in line.why
+
+
+@each_of(
+    ("changes", "name", "expected"),
+    [
+        ({"lag": None}, "behind", "unknown"),
+        ({"lag": 0}, "behind", "0 offsets"),
+        ({"lag": 1}, "behind", "1 offset"),
+        ({"gaps": {}}, "gaps", ("none", "")),
+        ({"gaps": {"control": 2}}, "gaps", ("2 control", "quiet")),
+        ({"gaps": {"not_archived": 1, "control": 2}}, "gaps",
+         ("1 not archived, 2 control", "warning")),
+        ({"gaps": {"not_archived": 1, "lost": 2}}, "gaps", ("1 not archived, 2 lost", "bad")),
+        ({"expires_at": None}, "deletes", ("none known", "quiet")),
+        ({"expires_at": "2026-11-22T12:00:00+00:00"}, "deletes", ("now", "bad badge")),
+        ({"expires_at": "2026-11-22T14:00:00+00:00"}, "deletes", ("in 2 h", "warning")),
+        ({"expires_at": "2026-11-25T12:00:00+00:00"}, "deletes", ("in 3 days", "")),
+        ({"newest_record": None}, "newest", ("unknown", "")),
+        ({"newest_record": "2026-11-22T12:07:00+00:00"}, "newest", ("in 7 min", "")),
+    ],
+)  # fmt: skip
+def test_seen(changes: dict[str, Any], name: str, expected: Any) -> None:
+    """What isn't known is called that; what is lost, or about to be, has a colour."""
+    found: Any = getattr(Seen.of(COMPLETE | changes, NOW), name)
+
+    assert (found if isinstance(found, str) else (found.words, found.kind)) == expected
+
+
+def doing(state: str, done: int | None = None) -> Doing:
+    return Doing("d", f"{state} {done}", state, "/r", {} if done is None else {"done": done})
+
+
+@each_of(
+    ("tasks", "place"),
+    [
+        ([doing("success", 3), doing("running"), doing("queued", 1)], 1),
+        ([doing("success", 3), doing("up_for_retry", 2), doing("failed")], 1),
+        ([doing("success", 3), doing("failed"), doing("queued")], 1),
+        ([doing("success", 3), doing("success", 4), doing("success")], 1),
+        ([doing("running"), doing("running", 1)], 1),
+    ],
+)
+def test_shown_task(tasks: list[Doing], place: int) -> None:
+    """Of a run, its running task is shown, else one tried again or failed, else the last."""
+    assert shown_task(tasks) is tasks[place]
+
+
+def test_shown_task_none() -> None:
+    """A run of which nothing is known shows no task."""
+    assert shown_task([doing("success"), doing("queued")]) is None

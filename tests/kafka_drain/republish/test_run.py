@@ -1,0 +1,419 @@
+"""A republish run: what comes before what, what a later attempt goes on with, what is refused."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from datetime import timedelta
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from kafka_drain.archive.topic_settings import write_topic_settings
+from kafka_drain.errors import (
+    ArchiveError,
+    ConfigError,
+    KafkaUnavailableError,
+    TopicError,
+    VerifyError,
+)
+from kafka_drain.kafka.topics import TopicSettings
+from kafka_drain.offsets import TopicPartition
+from kafka_drain.republish import run as module
+from kafka_drain.republish.planning.openings import Claim
+from kafka_drain.republish.planning.plan import RepublishPlan
+from kafka_drain.republish.planning.request import RepublishRequest
+from kafka_drain.republish.planning.runs import RepublishRun
+from kafka_drain.republish.run import Republish, plan_republish
+from tests.kafka_drain.cut_over.mirrored import EXACT
+from tests.kafka_drain.fake_cluster import FakeCluster, Log
+from tests.kafka_drain.made_archive import NOW, MadeArchive, dense
+
+COPY = TopicPartition("copy", 0)
+KEEPING = {"retention.ms": "-1", "max.message.bytes": "1048588"}
+
+
+@dataclass
+class Target:
+    """A cluster that is sent to, its progress, and the engine that sends; all notes what is done.
+
+    Attributes:
+        sent: Number of records that the progress in Kafka says.
+        opened: Number of attempts.
+        during: What happens while the engine sends, and while it verifies.
+        verdict: What the comparison finds.
+        done: What was done, in order.
+    """
+
+    cluster: FakeCluster
+    sent: int = 0
+    opened: int = 0
+    during: dict[str, Callable[[], object]] = field(default_factory=dict)
+    verdict: dict[str, Any] = field(default_factory=dict)
+    done: list[str] = field(default_factory=list)
+    orders: list[Any] = field(default_factory=list)
+
+    def __call__(self, plan: RepublishPlan, groups: list[Any], tick: Callable[[], None]) -> None:
+        self.done.append("send")
+        self.orders = groups
+        self.during.get("send", lambda: None)()
+        self.sent = plan.records
+
+    def verify(self, plan: RepublishPlan, jobs: list[Any]) -> dict[Any, Any]:
+        self.done.append("verify")
+        self.during.get("verify", lambda: None)()
+        return {}
+
+    def open_run(
+        self, plan: RepublishPlan, run: RepublishRun, settings: object, claim: Claim | None
+    ) -> int:
+        """Take the place of `open_run`: confirms a first claim, and counts attempts."""
+        self.done.append("open")
+        assert (claim is None) is run.is_opened
+        if claim is not None:
+            claim.confirm()
+            run.mark_opened(plan)
+        self.opened += 1
+        return self.opened
+
+    def store(self, *_: object, **__: object) -> Any:
+        """Take the place of `ProgressStore`."""
+        return SimpleNamespace(
+            read=lambda slots, timeout: {slots[0]: SimpleNamespace(records=self.sent)},
+            close=lambda: None,
+        )
+
+    def summarize(self, plan: RepublishPlan, matches: Mapping[Any, Any]) -> tuple[Any, Any]:
+        """Take the place of the comparison's summary."""
+        found = {"lost": 0, "duplicates": 0, "out_of_order": 0, "change": None} | self.verdict
+        verification = SimpleNamespace(
+            **found,
+            lines=list,
+            gets_receipt=lambda delivery: not found["lost"],
+            to_dict=lambda: {**EXACT, "records": plan.records},
+        )
+        return verification, SimpleNamespace(to_bytes=lambda: b"{}")
+
+
+@pytest.fixture
+def made(tmp_path: Path) -> MadeArchive:
+    """An archive of ten records of t-0 and twenty of t-1."""
+    made = MadeArchive(tmp_path / "archive", {"t": "id-1"})
+    made.seal({TopicPartition("t", 0): dense(0, 10), TopicPartition("t", 1): dense(0, 20)})
+    made.open_generation()
+    write_topic_settings(made.root, {"t": TopicSettings(2, 1)})
+    return made
+
+
+@pytest.fixture
+def target(monkeypatch: pytest.MonkeyPatch) -> Target:
+    """Another cluster, with topic copy of two partitions."""
+    logs = {TopicPartition("copy", number): Log() for number in range(2)}
+    cluster = FakeCluster(
+        logs, id="target", topic_ids={"copy": "copy-id"}, configs={"copy": KEEPING}
+    )
+    target = Target(cluster)
+    monkeypatch.setattr(module, "open_run", target.open_run)
+    monkeypatch.setattr(module, "ProgressStore", target.store)
+    monkeypatch.setattr(module, "summarize", target.summarize)
+    return target
+
+
+def request(**changes: Any) -> RepublishRequest:
+    """Ask for everything to be sent to topic copy."""
+    asked: dict[str, Any] = {"target_topic": "copy", "run_name": "r", "engine": "worker"}
+    return RepublishRequest(**asked | changes)
+
+
+REQUEST = request()
+
+
+def planned(
+    made: MadeArchive, target: Target, request: RepublishRequest = REQUEST, **how: Any
+) -> Republish:
+    cluster: Any = target.cluster
+    return plan_republish(made.archive, cluster, request, **{"now": NOW, "apply": True} | how)
+
+
+def execute(
+    made: MadeArchive, target: Target, request: RepublishRequest = REQUEST
+) -> dict[str, Any]:
+    return planned(made, target, request).execute(target, lambda: NOW)
+
+
+def test_execute(made: MadeArchive, target: Target) -> None:
+    """A run is opened, sent and verified, in this order; then it has a receipt, and is over."""
+    receipt = execute(made, target)
+
+    assert target.done == ["open", "send", "verify"]
+    assert (receipt["records"], receipt["records_sent"], receipt["attempts"]) == (30, 30, 1)
+    assert (receipt["exactly_once"], receipt["cluster_id"]) == (True, "target")
+    assert {each["target_topic"] for each in receipt["sent"]} == {"copy"}
+    again = execute(made, target)
+    assert target.done == ["open", "send", "verify"]
+    assert (again["records"], again["records_sent"]) == (30, 0)
+
+
+def test_execute_jobs_largest_first(made: MadeArchive, target: Target) -> None:
+    """What takes longest is sent first, with the target's own limit of a batch."""
+    target.cluster.configs["copy"] = KEEPING | {"max.message.bytes": "4096"}
+
+    execute(made, target)
+
+    jobs = [job for group in target.orders for job in group]
+    assert [job.records for job in jobs] == [20, 10]
+    assert {(job.largest_batch, job.partitions, job.attempt) for job in jobs} == {(4096, 2, 1)}
+
+
+def fails() -> None:
+    raise KafkaUnavailableError("no response from Kafka")
+
+
+@pytest.mark.parametrize("step", ["send", "verify"])
+def test_execute_resumes(step: str, made: MadeArchive, target: Target) -> None:
+    """A later attempt sends only what isn't sent, and claims nothing that is its own."""
+    target.during[step] = fails
+    with pytest.raises(KafkaUnavailableError):
+        execute(made, target)
+    assert planned(made, target).run.receipt() is None
+    target.during.clear()
+    target.sent = 12 if step == "send" else 30
+
+    receipt = execute(made, target)
+
+    assert (receipt["attempts"], receipt["records_sent"]) == (2, 18 if step == "send" else 0)
+
+
+def test_execute_lost_records(made: MadeArchive, target: Target) -> None:
+    """Without a comparison that finds all records there is no receipt, and no offset map."""
+    target.verdict = {"lost": 1}
+
+    with pytest.raises(VerifyError, match="lost 1, duplicated 0"):
+        execute(made, target)
+
+    run = planned(made, target).run
+    assert (run.receipt(), run.offset_map()) == (None, None)
+    target.verdict = {}
+    assert execute(made, target)["records_sent"] == 0
+
+
+def test_execute_other_results(made: MadeArchive, target: Target) -> None:
+    """A change that gave something else than planned gets no receipt."""
+    target.verdict = {"change": SimpleNamespace(others=[COPY])}
+    ready = planned(made, target, request(mask=("key",)))
+
+    with pytest.raises(VerifyError, match="made something else of the records of copy-0 than"):
+        ready.execute(target, lambda: NOW)
+
+    assert ready.run.receipt() is None
+
+
+def test_execute_map_before_receipt(
+    made: MadeArchive, target: Target, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A run that has its receipt has its map too: what is killed in between verifies again."""
+
+    class Killed(BaseException):
+        pass
+
+    def dies(self: RepublishRun, *_: object) -> None:
+        raise Killed
+
+    with monkeypatch.context() as patch:
+        patch.setattr(RepublishRun, "write_offset_map", dies)
+        with pytest.raises(Killed):
+            execute(made, target)
+
+    assert planned(made, target).run.receipt() is None
+    execute(made, target)
+    run = planned(made, target).run
+    assert (run.receipt() is not None, run.offset_map()) == (True, b"{}")
+    assert target.done.count("verify") == 2
+
+
+@pytest.mark.parametrize("when", ["before", "send", "after"])
+def test_execute_target_recreated(when: str, made: MadeArchive, target: Target) -> None:
+    """A target that is made again has lost what was sent to it: no run goes on with it."""
+    ready = planned(made, target)
+
+    def recreates() -> None:
+        target.cluster.topic_ids = {"copy": "another"}
+
+    if when == "send":
+        target.during["send"] = recreates
+    elif when == "before":
+        recreates()
+    else:
+        ready.execute(target, lambda: NOW)
+        recreates()
+
+    with pytest.raises(TopicError, match="recreated"):
+        ready.execute(target, lambda: NOW)
+
+    assert ("send" in target.done) is (when != "before")
+    assert (ready.run.receipt() is None) is (when != "after")
+    if when == "send":
+        assert "verify" not in target.done
+
+
+def test_execute_repeated(made: MadeArchive, target: Target) -> None:
+    """Another run doesn't send the same records to the same topic again, unless told to."""
+    execute(made, target)
+    other = request(run_name="other")
+
+    with pytest.raises(ConfigError, match=r"run r"):
+        execute(made, target, other)
+
+    assert target.done.count("send") == 1
+    assert execute(made, target, request(run_name="other", repeat=True))["records_sent"] == 0
+    assert target.done.count("send") == 2
+
+
+def test_execute_repeated_meanwhile(made: MadeArchive, target: Target) -> None:
+    """Nor if it was planned before the first one has opened."""
+    first = planned(made, target)
+    second = planned(made, target, request(run_name="other"))
+    first.execute(target, lambda: NOW)
+
+    with pytest.raises(ConfigError, match=r"run r"):
+        second.execute(target, lambda: NOW)
+
+    assert target.done.count("send") == 1
+
+
+def test_execute_nothing_selected(made: MadeArchive, target: Target) -> None:
+    """A run that selects nothing leaves no receipt: what is sealed later can still be sent."""
+    asked = request(from_time=NOW + timedelta(days=9999))
+
+    receipt = execute(made, target, asked)
+
+    assert (target.done, receipt["records_sent"]) == ([], 0)
+    assert planned(made, target, asked).run.receipt() is None
+
+
+def test_plan_other_request(made: MadeArchive, target: Target) -> None:
+    """A run that has begun goes on with what it was asked, and nothing else."""
+    target.during["send"] = fails
+    with pytest.raises(KafkaUnavailableError):
+        execute(made, target)
+
+    with pytest.raises(ConfigError, match="use the same request to resume it"):
+        planned(made, target, request(topics=("t",), placement="key"))
+
+    # How fast it is sent isn't part of it.
+    assert planned(made, target, request(records_per_second=5)).plan.records == 30
+
+
+def test_plan_abandoned(made: MadeArchive, target: Target) -> None:
+    """A run that was abandoned isn't taken up again; one that has its receipt is over anyway."""
+    target.during["send"] = fails
+    with pytest.raises(KafkaUnavailableError):
+        execute(made, target)
+    run = planned(made, target).run
+    run.abandon(NOW)
+
+    with pytest.raises(ConfigError, match="was abandoned and what it sent is unknown"):
+        planned(made, target)
+
+
+def test_plan_outdated(made: MadeArchive, target: Target, said: list[str]) -> None:
+    """A plan that never opened is made again once maintenance may have removed its files."""
+    ready = planned(made, target)
+    ready.run.write_plan(ready.plan)
+    assert planned(made, target, now=NOW + module.UNOPENED).replaced is None
+
+    later = planned(made, target, now=NOW + module.UNOPENED + timedelta(seconds=1))
+
+    assert later.replaced == ready.plan
+    assert "never started; planning it again" in said[-1]
+    later.execute(target, lambda: NOW)
+    assert planned(made, target).plan.created_at == later.plan.created_at
+
+
+def test_plan_outdated_opened(made: MadeArchive, target: Target) -> None:
+    """A plan that has opened is never made again: what was sent is bound to it."""
+    target.during["send"] = fails
+    with pytest.raises(KafkaUnavailableError):
+        execute(made, target)
+    plan = planned(made, target).plan
+
+    again = planned(made, target, now=NOW + 2 * module.UNOPENED)
+
+    assert (again.replaced, again.plan) == (None, plan)
+
+
+def test_plan_of_other_archive(made: MadeArchive, target: Target) -> None:
+    """A copy of an archive doesn't go on with the original's runs."""
+    target.during["send"] = fails
+    with pytest.raises(KafkaUnavailableError):
+        execute(made, target)
+    (made.root / "identity.json").unlink()
+
+    with pytest.raises(ArchiveError, match="belongs to the archive with id"):
+        planned(made, target)
+
+
+@pytest.mark.parametrize("is_opened", [True, False])
+def test_execute_made_topics(is_opened: bool, made: MadeArchive, target: Target) -> None:
+    """Topics that were made for a run which fails before it opens are removed; later they stay."""
+    target.cluster.configs["new"] = KEEPING
+    republish = planned(made, target, request(target_topic="new", create_target=True))
+    assert "new" in target.cluster.topic_names()
+    if is_opened:
+        target.during["send"] = fails
+    else:
+        republish = replace(republish, request=request(target_topic="new", placement="key"))
+
+    with pytest.raises(KafkaUnavailableError if is_opened else ConfigError):
+        republish.execute(target, lambda: NOW)
+
+    assert ("new" in target.cluster.topic_names()) is is_opened
+
+
+def test_abort(made: MadeArchive, target: Target, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Only an attempt that has begun and hasn't ended has transactions to be aborted."""
+    aborted: list[int] = []
+
+    def abort_shards(plan: object, run: object, settings: object, attempt: int) -> int:
+        aborted.append(attempt)
+        return 2
+
+    monkeypatch.setattr(module, "abort_shards", abort_shards)
+    republish = planned(made, target)
+    republish.abort()
+    assert aborted == []
+
+    target.during["send"] = fails
+    with pytest.raises(KafkaUnavailableError):
+        republish.execute(target, lambda: NOW)
+    republish.abort()
+    assert aborted == [1]
+
+    target.during.clear()
+    republish.execute(target, lambda: NOW)
+    republish.abort()
+    assert aborted == [1]
+
+
+def test_execute_at_least_once(made: MadeArchive, target: Target, said: list[str]) -> None:
+    """Sent by Spark's own sink, a run is noted as opened first; a later attempt sends all again."""
+    asked = request(delivery="at_least_once", engine="spark")
+    run = planned(made, target, asked).run
+    opened: list[bool] = []
+
+    def sends() -> None:
+        opened.append(run.is_opened)
+        if len(opened) == 1:
+            fails()
+
+    target.during["send"] = sends
+    with pytest.raises(KafkaUnavailableError):
+        execute(made, target, asked)
+
+    receipt = execute(made, target, asked)
+
+    assert opened == [True, True]
+    assert any("everything is sent again" in line for line in said)
+    assert (receipt["exactly_once"], receipt["records_sent"]) == (False, 30)
