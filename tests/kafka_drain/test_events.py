@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
 
@@ -102,6 +103,144 @@ def test_told_windows(tmp_path: Path) -> None:
     assert unpublished_windows(archive, [window], "second") == []
     anew = replace(window, sha256="b")
     assert [found.sha256 for found in unpublished_windows(archive, [anew], "second")] == ["b"]
+
+
+T0 = TopicPartition("t", 0)
+
+
+def sealed_in(made: MadeArchive, *batches: int) -> None:
+    """Seal a batch of three offsets for each number."""
+    for number in batches:
+        made.seal({T0: dense(3 * number, 3 * number + 3)})
+
+
+def places(receipts: Iterable[Receipt]) -> list[tuple[int | None, int]]:
+    """Return the generation and last batch of receipts."""
+    return [(receipt.generation, receipt.last_batch) for receipt in receipts]
+
+
+def test_told_newest_generation(tmp_path: Path) -> None:
+    """Of the newest generation that was told, what another run has sealed since is told too."""
+    made = MadeArchive(tmp_path / "archive", {"t": "id"})
+    begin_publication(made.archive, None)
+    sealed_in(made, 0, 1)
+    made.open_generation()
+    sealed_in(made, 2)
+    first = begin_publication(made.archive, "first")
+    first.note(first.receipts())
+    sealed_in(made, 3, 4)
+
+    assert places(begin_publication(made.archive, "second").receipts()) == [(2, 1), (2, 2)]
+    made.open_generation()
+    sealed_in(made, 5)
+    assert places(begin_publication(made.archive, "second").receipts()) == [(2, 1), (2, 2), (3, 0)]
+
+
+def test_told_tenth_generation(tmp_path: Path) -> None:
+    """Generations are compared as numbers: the tenth comes after the ninth."""
+    made = MadeArchive(tmp_path / "archive", {"t": "id"})
+    begin_publication(made.archive, None)
+    for number in range(10):
+        sealed_in(made, number)
+        made.open_generation()
+    publication = begin_publication(made.archive, "first")
+    publication.note(publication.receipts())
+    # Of the ninth, which is closed, only its own run tells.
+    [ninth] = made.archive.generation(9).receipts()
+    late = replace(ninth, last_batch=1)
+
+    second = begin_publication(made.archive, "second")
+
+    assert list(second.receipts()) == []
+    assert places(second.receipts([late])) == [(9, 1)]
+
+
+def test_told_of_own_generation_only(tmp_path: Path) -> None:
+    """What a run has sealed is told once, in the place of its generation; the older ones first."""
+    made = MadeArchive(tmp_path / "archive", {"t": "id"})
+    begin_publication(made.archive, None)
+    for number in range(3):
+        sealed_in(made, number)
+        made.open_generation()
+    publication = begin_publication(made.archive, "first")
+    told = list(publication.receipts())
+    publication.note(told)
+    late = [replace(receipt, last_batch=1) for receipt in reversed(told[:2])]
+
+    second = begin_publication(made.archive, "second")
+
+    assert places(second.receipts([*late, *told])) == [(1, 1), (2, 1)]
+
+
+def test_told_note_keeps_others(tmp_path: Path) -> None:
+    """Noting what was told of one generation forgets nothing of the others."""
+    made = MadeArchive(tmp_path / "archive", {"t": "id"})
+    publication = begin_publication(made.archive, None)
+    sealed_in(made, 0)
+    publication.note(publication.receipts())
+    made.open_generation()
+    sealed_in(made, 1)
+    second = begin_publication(made.archive, "second")
+    second.note(second.receipts())
+
+    third = begin_publication(made.archive, "third")
+
+    assert sorted(third.before) == ["1", "2"]
+    third.note([])
+    assert sorted(begin_publication(made.archive, "fourth").before) == ["1", "2"]
+
+
+def test_told_again_by_its_retry(tmp_path: Path) -> None:
+    """A run that is cleared tells the same again, however often, and what was sealed since."""
+    made = MadeArchive(tmp_path / "archive", {"t": "id"})
+    begin_publication(made.archive, None)
+    sealed_in(made, 0)
+
+    for last in (0, 1, 2):
+        publication = begin_publication(made.archive, "first")
+        told = list(publication.receipts())
+        publication.note(told)
+        assert places(told) == [(1, batch) for batch in range(last + 1)]
+        sealed_in(made, last + 1)
+
+
+def test_told_without_run(tmp_path: Path) -> None:
+    """What isn't a run, such as a command, is never a retry of another one."""
+    made = MadeArchive(tmp_path / "archive", {"t": "id"})
+    begin_publication(made.archive, None)
+    sealed_in(made, 0)
+    publication = begin_publication(made.archive, None)
+    publication.note(publication.receipts())
+
+    assert list(begin_publication(made.archive, None).receipts()) == []
+    [receipt] = made.archive.generation(1).receipts()
+    window = replace(receipt, generation=None, window="w")
+    note_windows(made.archive, [window], None)
+    assert unpublished_windows(made.archive, [window], None) == []
+    other = replace(window, window="v")
+    assert unpublished_windows(made.archive, [window, other], "run") == [other]
+
+
+@pytest.mark.parametrize("content", ["{", '{"run": 1}'])
+def test_told_note_damaged(content: str, tmp_path: Path) -> None:
+    """If it isn't known what was told, all is told again: twice is better than never."""
+    archive = sealed_copy(tmp_path / "archive")
+    begin_publication(archive, "first").note([])
+    (archive.root / "told" / "generations.json").write_text(content)
+
+    assert names(archive, "second") == archive.generation(1).receipt_names()
+
+
+def test_told_beside_damage(tmp_path: Path) -> None:
+    """A damaged receipt, which validation reports, doesn't keep the others from being told."""
+    archive = golden_copy(tmp_path / "archive")
+    begin_publication(archive, "first")
+    seal(archive)
+    first, damaged, last = archive.generation(1).receipt_names()
+    path = archive.root / "generations/0001/receipts" / damaged
+    path.write_bytes(path.read_bytes()[:-9])
+
+    assert names(archive, "first") == [first, last]
 
 
 def part_of(receipt: Receipt, tp: TopicPartition, found: OffsetRange) -> SealedPartition:

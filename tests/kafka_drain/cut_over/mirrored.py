@@ -9,6 +9,8 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+from kafka_drain.republish.groups.records import GroupRecord, GroupRecords
+
 from kafka_drain.archive.documents import CutOverDocument
 from kafka_drain.config.pipeline import Pipeline
 from kafka_drain.cut_over.looking import Mirror, look_at_mirror
@@ -19,7 +21,6 @@ from kafka_drain.errors import GroupInUseError
 from kafka_drain.kafka.client_config import KafkaConfig
 from kafka_drain.kafka.consumer_groups import Committed, Group, Member
 from kafka_drain.offsets import TopicPartition
-from kafka_drain.republish.groups.records import GroupRecord, GroupRecords
 from kafka_drain.republish.planning.follow import follower_key, next_run, through_now
 from kafka_drain.republish.planning.previous_runs import sent
 from kafka_drain.republish.planning.runs import RepublishRun

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from jinja2.nativetypes import NativeEnvironment
 
+from kafka_drain.config.verbs import APPROVABLE
 from kafka_drain_airflow.forms import PLAN_ID
 from tests.airflow_program import answer_of
 
