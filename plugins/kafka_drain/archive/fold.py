@@ -55,7 +55,7 @@ class Fate(Enum):
     GONE = auto()
 
 
-class Sealed(Protocol):
+class _SealedWindow(Protocol):
     """A sealed window: what the fold needs of it."""
 
     @property
@@ -80,7 +80,7 @@ class _HasPath(Protocol):
     def path(self) -> str: ...
 
 
-W = TypeVar("W", bound=Sealed)
+W = TypeVar("W", bound=_SealedWindow)
 F = TypeVar("F", bound=_HasPath)
 
 
