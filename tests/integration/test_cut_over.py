@@ -379,7 +379,7 @@ def test_cut_over_target_changed(move: Move) -> None:
     servers = move.target.config.bootstrap_servers
     deleted = KafkaTopicPartition(move.topic, 1, 3)
     AdminClient({"bootstrap.servers": servers}).delete_records([deleted])[deleted].result(30)
-    said = move.refused(Step.VERIFY)
+    said = move.refused(CutOverStep.VERIFY)
     assert f"{move.topic}-1 begins at 3, the mirror's first record is 0" in said
 
 

@@ -9,18 +9,17 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-from kafka_drain.republish.groups.records import GroupRecord, GroupRecords
-
 from kafka_drain.archive.documents import CutOverDocument
 from kafka_drain.config.pipeline import Pipeline
 from kafka_drain.cut_over.looking import Mirror, look_at_mirror
 from kafka_drain.cut_over.request import CutOverRequest, mirror_request
 from kafka_drain.cut_over.run import CutOver
-from kafka_drain.cut_over.steps import Step
+from kafka_drain.cut_over.steps import CutOverStep
 from kafka_drain.errors import GroupInUseError
 from kafka_drain.kafka.client_config import KafkaConfig
 from kafka_drain.kafka.consumer_groups import Committed, Group, Member
 from kafka_drain.offsets import TopicPartition
+from kafka_drain.republish.groups.group_records import GroupRecord, GroupRecords
 from kafka_drain.republish.planning.follow import follower_key, next_run, through_now
 from kafka_drain.republish.planning.previous_runs import sent
 from kafka_drain.republish.planning.runs import RepublishRun
@@ -199,14 +198,14 @@ class Move:
             pause=lambda seconds: self.meanwhile(),
         )
 
-    def take(self, step: Step, **request: Any) -> CutOverDocument:
+    def take(self, step: CutOverStep, **request: Any) -> CutOverDocument:
         """Take a step, later than the one before."""
         self.now = self.now.replace(microsecond=self.now.microsecond + 1)
         return self.cut_over(**request).take(step, nobody)
 
-    def through(self, last: Step) -> None:
+    def through(self, last: CutOverStep) -> None:
         """Take all steps up to one; each passes."""
-        for step in Step:
+        for step in CutOverStep:
             assert self.take(step).verdict == "passed"
             if step is last:
                 return

@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from kafka_drain.republish.groups.records import GroupRecords
 
 from kafka_drain.config.pipeline import Pipeline
 from kafka_drain.cut_over import looking as module
@@ -20,6 +19,7 @@ from kafka_drain.cut_over.looking import (
 from kafka_drain.errors import ArchiveError, TopicError
 from kafka_drain.kafka.consumer_groups import Committed, Member
 from kafka_drain.offsets import TopicPartition
+from kafka_drain.republish.groups.group_records import GroupRecords
 from kafka_drain.republish.planning.follow import next_run
 from tests.kafka_drain.cut_over.mirrored import C0, FOLLOWER, T0, Move
 from tests.kafka_drain.fake_cluster import Log

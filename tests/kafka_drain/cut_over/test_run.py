@@ -10,7 +10,7 @@ import pytest
 
 from kafka_drain.cut_over import looking
 from kafka_drain.cut_over import run as module
-from kafka_drain.cut_over.steps import Step
+from kafka_drain.cut_over.steps import CutOverStep
 from kafka_drain.errors import (
     ConfigError,
     CutOverError,
@@ -71,7 +71,9 @@ def mirror(move: Move, monkeypatch: pytest.MonkeyPatch) -> Mirror:
     return mirror
 
 
-def refused(move: Move, step: Step, error: type[Exception] = CutOverError, **request: Any) -> str:
+def refused(
+    move: Move, step: CutOverStep, error: type[Exception] = CutOverError, **request: Any
+) -> str:
     """Take a step that is refused and noted as that; return why."""
     with pytest.raises(error) as raised:
         move.take(step, **request)
@@ -84,9 +86,11 @@ def refused(move: Move, step: Step, error: type[Exception] = CutOverError, **req
 
 def test_take_all_steps(move: Move, mirror: Mirror) -> None:
     """Taken in order, all steps pass; the mirror sends everything, and the group has its offset."""
-    move.through(Step.HAND_OVER)
+    move.through(CutOverStep.HAND_OVER)
 
-    assert [document.step for document in move.cut_over().history()] == [s.value for s in Step]
+    assert [document.step for document in move.cut_over().history()] == [
+        s.value for s in CutOverStep
+    ]
     assert mirror.asked[0] == move.cut_over().request.mirror
     assert move.at(move.target).offsets == {"g": {C0: Committed(4)}}
     assert move.at(move.source).offsets == {"g": {T0: Committed(4)}}
@@ -102,13 +106,13 @@ def test_take_same_cluster(move: Move, mirror: Mirror) -> None:
     move.target.id = move.source.id
 
     with pytest.raises(ConfigError, match="expected two clusters"):
-        move.take(Step.MIRROR)
+        move.take(CutOverStep.MIRROR)
 
     assert (mirror.asked, move.cut_over().history()) == ([], [])
 
 
-@pytest.mark.parametrize("step", [step for step in Step if step is not Step.MIRROR])
-def test_take_too_early(step: Step, move: Move, mirror: Mirror) -> None:
+@pytest.mark.parametrize("step", [step for step in CutOverStep if step is not CutOverStep.MIRROR])
+def test_take_too_early(step: CutOverStep, move: Move, mirror: Mirror) -> None:
     """A step before its turn does nothing but note that it was refused."""
     before = dict(move.target.logs)
 
@@ -122,10 +126,10 @@ def test_take_too_early(step: Step, move: Move, mirror: Mirror) -> None:
 def test_take_mirror_lags(move: Move, mirror: Mirror) -> None:
     """As many offsets as allowed may be missing; of one more it is said that it may pass later."""
     move.end_at(move.source, T0, end=12)
-    assert move.take(Step.MIRROR).lag == 2
+    assert move.take(CutOverStep.MIRROR).lag == 2
     move.end_at(move.source, T0, end=13)
 
-    said = refused(move, Step.MIRROR, LagError)
+    said = refused(move, CutOverStep.MIRROR, LagError)
 
     assert "lacks 3 offsets, expected at most 2" in said
     assert move.cut_over().history()[-1].lag == 3
@@ -133,22 +137,22 @@ def test_take_mirror_lags(move: Move, mirror: Mirror) -> None:
 
 def test_take_mirror_handed_over(move: Move, mirror: Mirror) -> None:
     """What can't pass by itself isn't told as lag; nothing more is sent."""
-    move.through(Step.HAND_OVER)
+    move.through(CutOverStep.HAND_OVER)
     sent = len(mirror.runs)
     move.made.seal({T0: dense(10, 15)})
 
-    assert "handed over" in refused(move, Step.MIRROR, CutOverError)
+    assert "handed over" in refused(move, CutOverStep.MIRROR, CutOverError)
 
     assert len(mirror.runs) == sent
 
 
 def test_take_hand_over_again(move: Move, mirror: Mirror, said: list[str]) -> None:
     """A hand-over that has happened isn't done again, whatever the target has by now."""
-    move.through(Step.HAND_OVER)
+    move.through(CutOverStep.HAND_OVER)
     history = move.cut_over().history()
     move.end_at(move.target, C0, end=99)
 
-    assert move.take(Step.HAND_OVER) == history[-1]
+    assert move.take(CutOverStep.HAND_OVER) == history[-1]
 
     assert move.cut_over().history() == history
     assert "nothing is done" in said[-1]
@@ -165,13 +169,13 @@ def test_take_mirror_while_drains_go_on(move: Move, mirror: Mirror) -> None:
         return run
 
     mirror.sends = sends
-    assert move.take(Step.MIRROR).verdict == "passed"
+    assert move.take(CutOverStep.MIRROR).verdict == "passed"
     assert len(mirror.runs) == module.PASSES
     assert move.mirrored().unsent == 1
 
     mirror.runs.clear()
     mirror.sends = move.mirror
-    move.take(Step.MIRROR)
+    move.take(CutOverStep.MIRROR)
     assert len(mirror.runs) == 1
 
 
@@ -187,21 +191,21 @@ def test_take_mirror_after_kill(move: Move, mirror: Mirror) -> None:
 
     mirror.sends = finishes
 
-    seen = move.take(Step.MIRROR)
+    seen = move.take(CutOverStep.MIRROR)
 
     assert (seen.records, seen.runs, move.mirrored().unsent) == (12, 2, 0)
 
 
 def test_take_last_mirror_inexact(move: Move, mirror: Mirror) -> None:
     """The last mirror passes only if all that was sent was compared with success."""
-    move.through(Step.LAST_DRAIN)
+    move.through(CutOverStep.LAST_DRAIN)
     move.made.seal({T0: dense(10, 12)})
     move.end_at(move.source, T0, end=12)
-    move.take(Step.PRODUCERS_OFF)
-    move.take(Step.LAST_DRAIN)
+    move.take(CutOverStep.PRODUCERS_OFF)
+    move.take(CutOverStep.LAST_DRAIN)
     mirror.sends = lambda: move.mirror(is_exact=False, lost=1)
 
-    said = refused(move, Step.LAST_MIRROR)
+    said = refused(move, CutOverStep.LAST_MIRROR)
 
     assert f"run {mirror.runs[-1].key} isn't exact" in said
     assert move.mirrored().unsent == 0
@@ -210,7 +214,7 @@ def test_take_last_mirror_inexact(move: Move, mirror: Mirror) -> None:
 @pytest.mark.parametrize("change", [1, -1])
 def test_take_producers_off_moving(move: Move, mirror: Mirror, change: int) -> None:
     """The source's ends are compared over the time that it is watched for."""
-    move.through(Step.MIRROR)
+    move.through(CutOverStep.MIRROR)
     asked: list[float] = []
 
     def meanwhile() -> None:
@@ -218,65 +222,65 @@ def test_take_producers_off_moving(move: Move, mirror: Mirror, change: int) -> N
         move.end_at(move.source, T0, end=10 + change)
 
     move.meanwhile = meanwhile
-    assert f"t-0: {change}" in refused(move, Step.PRODUCERS_OFF)
+    assert f"t-0: {change}" in refused(move, CutOverStep.PRODUCERS_OFF)
     move.meanwhile = lambda: None
 
-    assert move.take(Step.PRODUCERS_OFF).ends[0].offset == 10 + change
+    assert move.take(CutOverStep.PRODUCERS_OFF).ends[0].offset == 10 + change
     assert asked == [10]
 
 
 def test_take_producer_comes_back(move: Move, mirror: Mirror) -> None:
     """From then on, each step compares with the ends of when the producers were off."""
-    move.through(Step.PRODUCERS_OFF)
+    move.through(CutOverStep.PRODUCERS_OFF)
     # Drained and sealed, and so not missing: only the end tells of the producer.
     move.made.seal({T0: dense(10, 11)})
     move.end_at(move.source, T0, end=11)
 
     for _ in range(2):
-        said = refused(move, Step.LAST_DRAIN)
+        said = refused(move, CutOverStep.LAST_DRAIN)
         assert "t-0: 1" in said
         assert "turn them off" in said
 
-    for step in (Step.PRODUCERS_OFF, Step.LAST_DRAIN, Step.LAST_MIRROR):
+    for step in (CutOverStep.PRODUCERS_OFF, CutOverStep.LAST_DRAIN, CutOverStep.LAST_MIRROR):
         assert move.take(step).verdict == "passed"
     move.end_at(move.source, T0, end=12)
-    assert "t-0: 1" in refused(move, Step.GROUPS)
+    assert "t-0: 1" in refused(move, CutOverStep.GROUPS)
     assert move.at(move.target).offsets == {}
 
 
 def test_take_last_drain_undrained(move: Move, mirror: Mirror) -> None:
     """The last drain passes once receipts cover all that the source has."""
     move.end_at(move.source, T0, end=12)
-    move.through(Step.PRODUCERS_OFF)
-    assert "t-0: 2" in refused(move, Step.LAST_DRAIN)
+    move.through(CutOverStep.PRODUCERS_OFF)
+    assert "t-0: 2" in refused(move, CutOverStep.LAST_DRAIN)
 
     move.made.seal({T0: dense(10, 12)})
 
-    assert move.take(Step.LAST_DRAIN).verdict == "passed"
+    assert move.take(CutOverStep.LAST_DRAIN).verdict == "passed"
 
 
 @pytest.mark.parametrize("where", ["source", "target"])
 def test_take_groups_busy(where: str, move: Move, mirror: Mirror) -> None:
     """While a consumer is active, in either cluster, no offset is committed."""
-    move.through(Step.LAST_MIRROR)
+    move.through(CutOverStep.LAST_MIRROR)
     groups = move.at(getattr(move, where))
     groups.members["g"] = (Member("c", "/10.0.0.1"),)
 
-    assert f"at the {where}: stop these consumers" in refused(move, Step.GROUPS)
+    assert f"at the {where}: stop these consumers" in refused(move, CutOverStep.GROUPS)
 
     assert move.at(move.target).offsets == {}
     assert move.cut_over().history()[-1].groups is None
     groups.members = {}
-    [row] = move.take(Step.GROUPS).groups or []
+    [row] = move.take(CutOverStep.GROUPS).groups or []
     assert (row.group, [each.offset for each in row.offsets]) == ("g", [4])
 
 
 def test_take_groups_unknown(move: Move, mirror: Mirror) -> None:
     """Without named groups, and without any moment that has them, nothing is handed over."""
-    move.through(Step.LAST_MIRROR)
+    move.through(CutOverStep.LAST_MIRROR)
 
     with pytest.raises(ConfigError, match="has no offsets of consumer groups"):
-        move.take(Step.GROUPS, groups=())
+        move.take(CutOverStep.GROUPS, groups=())
 
 
 def deletes(move: Move) -> None:
@@ -307,7 +311,7 @@ def seals(move: Move) -> None:
     move.made.seal({T0: dense(10, 12)})
 
 
-@pytest.mark.parametrize("step", [Step.VERIFY, Step.HAND_OVER])
+@pytest.mark.parametrize("step", [CutOverStep.VERIFY, CutOverStep.HAND_OVER])
 @pytest.mark.parametrize(
     ("changes", "words"),
     [
@@ -321,10 +325,10 @@ def seals(move: Move) -> None:
     ],
 )
 def test_take_verify_changed(
-    step: Step, changes: Callable[[Move], None], words: str, move: Move, mirror: Mirror
+    step: CutOverStep, changes: Callable[[Move], None], words: str, move: Move, mirror: Mirror
 ) -> None:
     """What changes in either cluster after the groups have moved is seen, up to the hand-over."""
-    move.through(Step.GROUPS if step is Step.VERIFY else Step.VERIFY)
+    move.through(CutOverStep.GROUPS if step is CutOverStep.VERIFY else CutOverStep.VERIFY)
     sent = len(mirror.runs)
 
     changes(move)
@@ -335,19 +339,19 @@ def test_take_verify_changed(
 
 def test_take_verify_recreated(move: Move, mirror: Mirror) -> None:
     """A target topic that was made again isn't the one that was sent to; nothing is noted."""
-    move.through(Step.GROUPS)
+    move.through(CutOverStep.GROUPS)
     count = len(move.cut_over().history())
     move.target.topic_ids = {"copy": "another"}
 
     with pytest.raises(TopicError, match="recreated"):
-        move.take(Step.VERIFY)
+        move.take(CutOverStep.VERIFY)
 
     assert len(move.cut_over().history()) == count
 
 
 def test_take_cluster_down(move: Move, mirror: Mirror, monkeypatch: pytest.MonkeyPatch) -> None:
     """A step that can't look notes nothing, and can be taken again."""
-    move.through(Step.MIRROR)
+    move.through(CutOverStep.MIRROR)
 
     def down() -> str:
         raise KafkaUnavailableError("no response from Kafka")
@@ -355,16 +359,16 @@ def test_take_cluster_down(move: Move, mirror: Mirror, monkeypatch: pytest.Monke
     with monkeypatch.context() as patch:
         patch.setattr(move.target, "cluster_id", down)
         with pytest.raises(KafkaUnavailableError):
-            move.take(Step.PRODUCERS_OFF)
+            move.take(CutOverStep.PRODUCERS_OFF)
 
     assert len(move.cut_over().history()) == 1
-    assert move.take(Step.PRODUCERS_OFF).verdict == "passed"
+    assert move.take(CutOverStep.PRODUCERS_OFF).verdict == "passed"
 
 
 @pytest.mark.parametrize("apply", [False, True])
 def test_go_back(apply: bool, move: Move, mirror: Mirror) -> None:
     """Only with apply, the target's group gets back what it had; the source is left alone."""
-    move.through(Step.GROUPS)
+    move.through(CutOverStep.GROUPS)
     count = len(move.cut_over().history())
     move.now = move.now.replace(second=1)
 
@@ -378,7 +382,7 @@ def test_go_back(apply: bool, move: Move, mirror: Mirror) -> None:
         assert (back.step, back.verdict, history[-1]) == ("back", "passed", back)
         assert "topic copy keeps 10 records at the target" in back.notes
         assert any(note.startswith("group g: undone") for note in back.notes)
-        assert "step mirror has to pass first" in refused(move, Step.PRODUCERS_OFF)
+        assert "step mirror has to pass first" in refused(move, CutOverStep.PRODUCERS_OFF)
 
 
 def test_go_back_of_several_runs(move: Move, mirror: Mirror) -> None:
@@ -396,7 +400,7 @@ def test_go_back_of_several_runs(move: Move, mirror: Mirror) -> None:
 
 def test_go_back_committed_since(move: Move, mirror: Mirror) -> None:
     """If the group has read on in the target, its offsets there aren't taken from it."""
-    move.through(Step.GROUPS)
+    move.through(CutOverStep.GROUPS)
     move.at(move.target).offsets["g"] = {C0: Committed(7)}
 
     with pytest.raises(GroupError, match="copy-0 is at 7"):
@@ -407,7 +411,7 @@ def test_go_back_committed_since(move: Move, mirror: Mirror) -> None:
 
 def test_go_back_in_use(move: Move, mirror: Mirror) -> None:
     """Nor if its consumers are active."""
-    move.through(Step.GROUPS)
+    move.through(CutOverStep.GROUPS)
     move.at(move.target).members["g"] = (Member("c", "/10.0.0.1"),)
 
     with pytest.raises(GroupInUseError):
@@ -416,7 +420,7 @@ def test_go_back_in_use(move: Move, mirror: Mirror) -> None:
 
 def test_go_back_handed_over(move: Move, mirror: Mirror) -> None:
     """After the hand-over there is no way back: what producers send isn't in the source."""
-    move.through(Step.HAND_OVER)
+    move.through(CutOverStep.HAND_OVER)
 
     for apply in (False, True):
         with pytest.raises(CutOverError, match="no way back by this tool"):

@@ -9,7 +9,14 @@ from typing import Any
 import pytest
 
 from kafka_drain.pages import overview as module
-from kafka_drain.pages.overview import ArchiveRow, Doing, Run, Seen, overview_page, shown_task
+from kafka_drain.pages.overview import (
+    ArchiveRow,
+    Doing,
+    LastValidation,
+    Run,
+    overview_page,
+    shown_task,
+)
 from tests.kafka_drain.pages.test_remedies import OVERVIEW
 from tests.tables import each_of
 
@@ -163,7 +170,7 @@ def test_overview_page_hidden_run(shown: Any) -> None:
 )  # fmt: skip
 def test_seen(changes: dict[str, Any], name: str, expected: Any) -> None:
     """What isn't known is called that; what is lost, or about to be, has a colour."""
-    found: Any = getattr(Seen.of(COMPLETE | changes, NOW), name)
+    found: Any = getattr(LastValidation.of(COMPLETE | changes, NOW), name)
 
     assert (found if isinstance(found, str) else (found.words, found.kind)) == expected
 
