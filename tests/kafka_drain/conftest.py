@@ -19,6 +19,12 @@ def archive(tmp_path: Path) -> Archive:
 
 
 @pytest.fixture(scope="session")
+def golden(tmp_path_factory: pytest.TempPathFactory) -> Archive:
+    """The golden archive, sealed; no test changes it."""
+    return sealed_copy(tmp_path_factory.mktemp("golden") / "archive")
+
+
+@pytest.fixture(scope="session")
 def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """An archive with everything that is sealed; not to be changed."""
     folder = tmp_path_factory.mktemp("made") / "archive"

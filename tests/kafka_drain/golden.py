@@ -25,6 +25,7 @@ from kafka_drain.archive.generation import Generation
 from kafka_drain.archive.generation_state import GenerationState, read_state
 from kafka_drain.archive.snapshot import SnapshotGeneration
 from kafka_drain.archive.window import Window, range_rows
+from kafka_drain.config.pipeline import Pipeline
 from kafka_drain.data_files.file_offsets import CommittedFile
 from kafka_drain.data_files.reader import read_records
 from kafka_drain.data_files.records import SCHEMA
@@ -91,6 +92,12 @@ def golden_copy(folder: Path) -> Archive:
 def sealed_copy(folder: Path) -> Archive:
     """Copy the golden archive, sealed: batches 0 to 11, 12 and 13."""
     return Archive.at(str(shutil.copytree(sealed(), folder)))
+
+
+def golden_pipeline(archive: Archive, **keys: Any) -> Pipeline:
+    """Return the pipeline of a copy of the golden archive."""
+    name = archive.snapshot().document.pipeline
+    return Pipeline(name=name, topics=["flights"], archive=str(archive.root), **keys)
 
 
 @cache

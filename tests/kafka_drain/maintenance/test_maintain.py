@@ -13,7 +13,7 @@ from kafka_drain.errors import TerminalError
 from kafka_drain.maintenance.maintain import plan_maintenance
 from kafka_drain.windows.reprocess.plan import Cut
 from kafka_drain.windows.reprocess.run import plan_reprocess
-from tests.kafka_drain.golden import RECEIPTS, golden_cluster, sealed_copy
+from tests.kafka_drain.golden import RECEIPTS, golden_cluster, golden_pipeline, sealed_copy
 
 
 def reprocess(pipeline: Pipeline) -> object:
@@ -34,8 +34,7 @@ def test_plan_receipt_damaged(
 ) -> None:
     """A damaged receipt is named, and no retry can help."""
     archive = sealed_copy(tmp_path / "archive")
-    document = archive.snapshot().document
-    pipeline = Pipeline(name=document.pipeline, topics=["flights"], archive=str(archive.root))
+    pipeline = golden_pipeline(archive)
     receipt = Path(str(archive.root), RECEIPTS, name)
     receipt.write_bytes(receipt.read_bytes().replace(b'"records":', b'"Records":', 1))
 

@@ -34,24 +34,11 @@ from tests.kafka_drain.golden import (
     row,
     seal,
     seal_repair,
-    sealed_copy,
 )
 from tests.kafka_drain.made_archive import NOW
 from tests.kafka_drain.republish.planning.test_planner import cluster_with
 
 LATER = NOW + timedelta(hours=1)
-
-
-@pytest.fixture(scope="module")
-def golden(tmp_path_factory: pytest.TempPathFactory) -> Archive:
-    """The golden archive, sealed; no test changes it."""
-    return sealed_copy(tmp_path_factory.mktemp("golden") / "archive")
-
-
-@pytest.fixture
-def archive(golden: Archive, tmp_path: Path) -> Archive:
-    """A copy of it, for a test to change."""
-    return Archive.at(str(shutil.copytree(str(golden.root), tmp_path / "copy")))
 
 
 def frozen_in(archive: Archive, cluster: FakeCluster | None = None, **asked: Any) -> FrozenPlan:

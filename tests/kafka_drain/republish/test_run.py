@@ -101,7 +101,10 @@ class Target:
 def made(tmp_path: Path) -> MadeArchive:
     """An archive of ten records of t-0 and twenty of t-1."""
     made = MadeArchive(tmp_path / "archive", {"t": "id-1"})
-    made.seal({TopicPartition("t", 0): dense(0, 10), TopicPartition("t", 1): dense(0, 20)})
+    made.seal(
+        {TopicPartition("t", 0): dense(0, 10), TopicPartition("t", 1): dense(0, 20)},
+        value=b'{"a": 1}',
+    )
     made.open_generation()
     write_topic_settings(made.root, {"t": TopicSettings(2, 1)})
     return made
@@ -202,7 +205,7 @@ def test_execute_lost_records(made: MadeArchive, target: Target) -> None:
 def test_execute_other_results(made: MadeArchive, target: Target) -> None:
     """A change that gave something else than planned gets no receipt."""
     target.verdict = {"change": SimpleNamespace(others=[COPY])}
-    ready = planned(made, target, request(mask=("key",)))
+    ready = planned(made, target, request(mask=("$.a",)))
 
     with pytest.raises(VerifyError, match="made something else of the records of copy-0 than"):
         ready.execute(target, lambda: NOW)

@@ -38,12 +38,6 @@ from tests.kafka_drain.republish.receipts import receipt_of
 T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
 
 
-@pytest.fixture
-def made(tmp_path: Path) -> MadeArchive:
-    """An archive of topic t, of which nothing is sealed yet."""
-    return MadeArchive(tmp_path / "archive", {"t": "1"})
-
-
 def new(made: MadeArchive, since: ThroughJson) -> list[ArchiveFile]:
     return new_files(made.archive.snapshot(), since, through_now(made.archive.snapshot()))
 

@@ -37,7 +37,7 @@ from kafka_drain.republish.planning.planner import make_plan
 from kafka_drain.republish.planning.request import RepublishRequest
 from kafka_drain.republish.planning.runs import RepublishRun
 from tests.kafka_drain.fake_cluster import FakeCluster, Log
-from tests.kafka_drain.golden import P0, P1, add_batch, golden_copy, open_next, sealed_copy
+from tests.kafka_drain.golden import P0, P1, add_batch, golden_copy, open_next
 from tests.kafka_drain.made_archive import NOW, MadeArchive, dense
 from tests.kafka_drain.republish.planning.test_plan import PLAN
 
@@ -79,15 +79,9 @@ def plan_of(
     )
 
 
-@pytest.fixture(scope="module")
-def golden(tmp_path_factory: pytest.TempPathFactory) -> Archive:
-    """The golden archive, sealed; no test changes it."""
-    return sealed_copy(tmp_path_factory.mktemp("golden") / "archive")
-
-
 @pytest.fixture
 def copied(golden: Archive, tmp_path: Path) -> Archive:
-    """A copy of it, for a test to change."""
+    """A copy of the golden archive, for a test to change."""
     return Archive.at(str(shutil.copytree(str(golden.root), tmp_path / "copy")))
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import replace
 from datetime import datetime, timedelta, timezone
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -39,12 +38,6 @@ T0 = TopicPartition("t", 0)
 
 #: Records of the last hour.
 NEED = Need(2, NOW_MS - HOUR, NOW_MS, ("t",), ())
-
-
-@pytest.fixture
-def made(tmp_path: Path) -> MadeArchive:
-    """An archive of topic t, without files."""
-    return MadeArchive(tmp_path / "archive", {"t": "1"})
 
 
 def cluster_of(partitions: int = 2, **config: str) -> FakeCluster:

@@ -30,13 +30,6 @@ END_IT = r"`kafka-drain reprocess .*archive --abandon --apply`"
 
 
 @pytest.fixture
-def pipeline(archive: Archive) -> Pipeline:
-    """Its pipeline."""
-    name = archive.snapshot().document.pipeline
-    return Pipeline(name=name, topics=["flights"], archive=str(archive.root))
-
-
-@pytest.fixture
 def begun(pipeline: Pipeline) -> ReprocessPlan:
     """A reprocess of its last batches that was killed while its first window was drained."""
     cluster: Any = golden_cluster()

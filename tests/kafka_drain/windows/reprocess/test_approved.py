@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import shutil
 from dataclasses import replace
 from datetime import timedelta
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -22,25 +20,11 @@ from kafka_drain.windows.reprocess.plan import Cut
 from kafka_drain.windows.reprocess.run import open_reprocess, plan_reprocess
 from kafka_drain.windows.reprocess.state import ReprocessPlan
 from tests.kafka_drain.fake_cluster import Log
-from tests.kafka_drain.golden import P0, P1, golden_cluster, golden_rows, seal_repair, sealed_copy
+from tests.kafka_drain.golden import P0, P1, golden_cluster, golden_rows, seal_repair
 from tests.kafka_drain.made_archive import NOW
 
 CUT = Cut(batch=(1, 12))
 LATER = NOW + timedelta(hours=1)
-
-
-@pytest.fixture(scope="module")
-def golden(tmp_path_factory: pytest.TempPathFactory) -> Archive:
-    """The golden archive, all of it sealed; no test changes it."""
-    return sealed_copy(tmp_path_factory.mktemp("golden") / "archive")
-
-
-@pytest.fixture
-def pipeline(golden: Archive, tmp_path: Path) -> Pipeline:
-    """The pipeline of a copy of it."""
-    folder = shutil.copytree(str(golden.root), tmp_path / "archive")
-    name = golden.snapshot().document.pipeline
-    return Pipeline(name=name, topics=["flights"], archive=str(folder))
 
 
 def frozen_for(pipeline: Pipeline, cut: Cut | None = CUT) -> tuple[ReprocessPlan, FrozenPlan]:

@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-import pytest
-
 from kafka_drain.archive.archive import Archive
 from kafka_drain.config.pipeline import Pipeline
 from kafka_drain.offsets import OffsetRange, TopicPartition
@@ -18,13 +16,6 @@ from tests.kafka_drain.fake_cluster import FakeCluster
 from tests.kafka_drain.golden import END, P0, P1, add_batch, golden_cluster, open_next
 
 CUT = Cut(batch=(1, 13))
-
-
-@pytest.fixture
-def pipeline(archive: Archive) -> Pipeline:
-    """Its pipeline."""
-    name = archive.snapshot().document.pipeline
-    return Pipeline(name=name, topics=["flights"], archive=str(archive.root))
 
 
 def drain_next(archive: Archive) -> None:
