@@ -109,12 +109,14 @@ def test_run_maintenance_without_retention(made: MadeArchive) -> None:
 def test_run_maintenance_reprocess(
     made: MadeArchive, monkeypatch: pytest.MonkeyPatch, said: list[str]
 ) -> None:
-    """While a reprocess is unfinished, whose old files must stay, nothing is deleted or written."""
+    """While a reprocess is unfinished, its old and new files must stay: nothing is done."""
+    removed: list[Archive] = []
+    monkeypatch.setattr(maintaining, "remove_unsealed", removed.append)
     monkeypatch.setattr(maintaining, "unfinished_reprocess", lambda _: object())
 
     done = maintained(made)
 
-    assert (done["windows"], done["files_removed"]) == ([], 0)
+    assert (done["windows"], done["files_removed"], removed) == ([], 0, [])
     assert lying(made.root) == offsets((0, 60))
 
 
