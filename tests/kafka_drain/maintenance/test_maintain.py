@@ -1,19 +1,28 @@
-"""What maintenance and a reprocess say of archives that they can't read."""
+"""What maintenance does, in which order; what it says of archives that it can't read."""
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from kafka_drain.archive import files as listing
+from kafka_drain.archive.archive import Archive
 from kafka_drain.config.pipeline import Pipeline
-from kafka_drain.errors import TerminalError
-from kafka_drain.maintenance.maintain import plan_maintenance
+from kafka_drain.errors import LockedError, TerminalError
+from kafka_drain.maintenance import compact as compacting
+from kafka_drain.maintenance import maintain as maintaining
+from kafka_drain.maintenance.maintain import plan_maintenance, run_maintenance
+from kafka_drain.spark.submit import SparkApplication
+from kafka_drain.storage.lease import hold_lease
 from kafka_drain.windows.reprocess.plan import Cut
 from kafka_drain.windows.reprocess.run import plan_reprocess
 from tests.kafka_drain.golden import RECEIPTS, golden_cluster, golden_pipeline, sealed_copy
+from tests.kafka_drain.made_archive import EPOCH, NOW, MadeArchive, dense
+from tests.kafka_drain.maintenance.test_erase import TP, Killed, application, lying, rewrite
 
 
 def reprocess(pipeline: Pipeline) -> object:
@@ -40,3 +49,133 @@ def test_plan_receipt_damaged(
 
     with pytest.raises(TerminalError, match=f"generations/0001/receipts/{name}:? is damaged"):
         plan(pipeline)
+
+
+# what is done, and in which order
+
+
+DAY = 86_400_000
+NOW_MS = round((NOW - EPOCH).total_seconds() * 1000)
+
+
+@pytest.fixture
+def made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> MadeArchive:
+    """A closed generation: two batches that are 40 days old, three that are new; Java isn't needed.
+
+    The open one has a batch, and none that isn't sealed.
+    """
+    monkeypatch.setattr(compacting, "prepare_application", application)
+    monkeypatch.setattr(listing, "_new_files", lambda *_: [])
+    made = MadeArchive(tmp_path / "archive", {"flights": "id-1"})
+    for number in range(5):
+        age = 40 * DAY if number < 2 else DAY
+        made.seal({TP: dense(10 * number, 10 * number + 10, NOW_MS - age)})
+    made.open_generation()
+    made.seal({TP: dense(50, 60, NOW_MS - 40 * DAY)})
+    return made
+
+
+def maintained(made: MadeArchive, runner: Any = rewrite, **keys: Any) -> dict[str, Any]:
+    """Run maintenance of files that are too old after 30 days."""
+    given = {"retention_days": 30, "max_generation_days": 10_000, **keys}
+    pipeline = Pipeline(name="made", topics=["flights"], archive=str(made.root), **given)
+    cluster: Any = None
+    return run_maintenance(pipeline, cluster, runner, run="t", wait_seconds=0, clock=lambda: NOW)
+
+
+def offsets(*ranges: tuple[int, int]) -> Counter[int]:
+    return Counter(offset for start, end in ranges for offset in range(start, end))
+
+
+def test_run_maintenance(made: MadeArchive) -> None:
+    """What is too old is deleted, what is left is put together; the open generation stays."""
+    done = maintained(made)
+
+    assert [key.partition("_")[0] for key in done["windows"]] == ["retention", "compact"]
+    assert lying(made.root) == offsets((20, 60))
+    assert (done["files_before"], done["files_after"], done["files_removed"]) == (6, 2, 5)
+    assert done["rolled"] is False
+    again = maintained(made)
+    assert (again["windows"], again["files_removed"]) == ([], 0)
+
+
+def test_run_maintenance_without_retention(made: MadeArchive) -> None:
+    """Nothing is ever deleted of a pipeline that doesn't say after how long."""
+    assert len(maintained(made, retention_days=None)["windows"]) == 1
+
+    assert lying(made.root) == offsets((0, 60))
+
+
+def test_run_maintenance_reprocess(
+    made: MadeArchive, monkeypatch: pytest.MonkeyPatch, said: list[str]
+) -> None:
+    """While a reprocess is unfinished, its old and new files must stay: nothing is done."""
+    removed: list[Archive] = []
+    monkeypatch.setattr(maintaining, "remove_unsealed", removed.append)
+    monkeypatch.setattr(maintaining, "unfinished_reprocess", lambda _: object())
+
+    done = maintained(made)
+
+    assert (done["windows"], done["files_removed"], removed) == ([], 0, [])
+    assert lying(made.root) == offsets((0, 60))
+
+
+@pytest.mark.parametrize("is_rolled", [True, False])
+def test_run_maintenance_roll(
+    is_rolled: bool, made: MadeArchive, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A generation that was due and couldn't be closed belongs to drains, and stays as it is."""
+
+    def roll(*_: Any, **how: Any) -> object:
+        if is_rolled:
+            made.open_generation()
+        return object() if is_rolled else None
+
+    monkeypatch.setattr(maintaining, "due_for_roll", lambda *_: "it is due")
+    monkeypatch.setattr(maintaining, "roll_between_drains", roll)
+
+    assert maintained(made)["rolled"] is is_rolled
+
+    assert lying(made.root) == offsets((20, 50 if is_rolled else 60))
+
+
+def test_run_maintenance_erases_first(made: MadeArchive, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is to be erased isn't put together with the rest before."""
+    seen: list[int] = []
+
+    def sweep(archive: Archive, *_: Any, **__: Any) -> list[str]:
+        seen.append(len(archive.snapshot().windows))
+        return ["erase_0001"]
+
+    monkeypatch.setattr(maintaining, "sweep", sweep)
+
+    assert maintained(made)["windows"][0] == "erase_0001"
+
+    assert seen == [0]
+
+
+def test_run_maintenance_killed(made: MadeArchive) -> None:
+    """What a killed run has written and not sealed is discarded, and nothing is there twice."""
+
+    def dies(application: SparkApplication) -> None:
+        rewrite(application)
+        raise Killed
+
+    with pytest.raises(Killed):
+        maintained(made, dies)
+    assert lying(made.root) == offsets((20, 60), (20, 50))
+
+    maintained(made)
+
+    assert lying(made.root) == offsets((20, 60))
+
+
+def test_run_maintenance_while_another_runs(made: MadeArchive) -> None:
+    """Maintenance runs once at a time; nothing is done beside another."""
+    with (
+        hold_lease(made.root / "maintenance", run="other"),
+        pytest.raises(LockedError, match="run other"),
+    ):
+        maintained(made)
+
+    assert lying(made.root) == offsets((0, 60))

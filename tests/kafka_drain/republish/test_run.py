@@ -375,6 +375,17 @@ def test_execute_made_topics(is_opened: bool, made: MadeArchive, target: Target)
     assert ("new" in target.cluster.topic_names()) is is_opened
 
 
+def test_plan_dry_run(made: MadeArchive, target: Target) -> None:
+    """Without being carried out, a plan creates no topic, and gives the archive no id."""
+    target.cluster.configs["new"] = KEEPING
+    asked = request(target_topic="new", create_target=True)
+
+    assert planned(made, target, asked, apply=False).plan.records == 30
+
+    assert target.cluster.topic_names() == ["copy"]
+    assert made.archive.identity() is None
+
+
 def test_abort(made: MadeArchive, target: Target, monkeypatch: pytest.MonkeyPatch) -> None:
     """Only an attempt that has begun and hasn't ended has transactions to be aborted."""
     aborted: list[int] = []
@@ -385,6 +396,7 @@ def test_abort(made: MadeArchive, target: Target, monkeypatch: pytest.MonkeyPatc
 
     monkeypatch.setattr(module, "abort_shards", abort_shards)
     republish = planned(made, target)
+    republish.run.write_plan(republish.plan)
     republish.abort()
     assert aborted == []
 
