@@ -130,6 +130,7 @@ class KafkaDrainOperator(SparkJobOperator):
         from kafka_drain.windows.backfill import run_backfill
         from kafka_drain.windows.backfill_plan import plan_backfill
 
+        # Not preflight's plan: another run may have sealed some of it since.
         plan = plan_backfill(
             pipeline,
             cluster,

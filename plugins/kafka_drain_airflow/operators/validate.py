@@ -271,6 +271,7 @@ class ValidateManifestOperator(SparkJobOperator):
         from kafka_drain.windows.backfill import refuse_incomplete, sealed_windows
         from kafka_drain.windows.backfill_plan import plan_backfill
 
+        # Planned anew: what is left to drain says whether the interval is whole.
         plan = plan_backfill(
             self.pipeline,
             cluster,
