@@ -349,17 +349,18 @@ def write_large(folder: Path, file_format: str, rows: Iterator[list[Row]]) -> UP
 @pytest.mark.parametrize("part", LARGE_PARTS)
 @pytest.mark.parametrize("file_format", ["parquet", "orc", "avro", "json"])
 def test_read_large_records(tmp_path: Path, file_format: str, part: str) -> None:
-    """Memory doesn't grow with records that take a thousandth of their size in a file."""
-    path = write_large(tmp_path, file_format, large_rows(part, 0, 600))
-    assert path.stat().st_size < 1_000_000
+    """Memory doesn't grow with records that take a hundredth of their size in a file."""
+    path = write_large(tmp_path, file_format, large_rows(part, 0, 1_500))
+    assert path.stat().st_size < 1_500_000
 
     read = read_in_process(path, file_format, part)
 
-    assert sum(read["rows"]) == read["columns"] == 600
+    assert sum(read["rows"]) == read["columns"] == 1_500
     assert read["largest"] <= 4_300_000
     assert read["largest_column"] <= 17_000_000
-    assert read["peak"] < 70_000_000
-    assert read_offsets(path, file_format, "t")[0].records == 600
+    # It takes 40 to 60 MB, by how far the library's threads read ahead; all records are 150 MB.
+    assert read["peak"] < 100_000_000
+    assert read_offsets(path, file_format, "t")[0].records == 1_500
 
 
 @pytest.mark.parametrize("file_format", ["parquet", "orc"])
