@@ -279,7 +279,7 @@ class Fold(Generic[W]):
         return {key: merge(ranges) for key, ranges in found.items()}
 
     def erased_of(self, topic_ids: Mapping[str, str]) -> dict[TopicPartition, list[OffsetRange]]:
-        """Return the erasures in topics with the given ids."""
+        """Return the erased offsets in topics with the given ids."""
         return of_topic_ids(self.erased, topic_ids)
 
     def of_topics(self, topic_ids: Mapping[str, str]) -> Fold[W]:

@@ -205,7 +205,7 @@ def find_early(
     generations: Iterable[tuple[str, Mapping[Partition, OffsetRange] | None]],
     fresh: Collection[str],
 ) -> list[Finding]:
-    """Find generations that start before the end of earlier ones.
+    """Find generations that start before the end of the offsets that earlier ones have drained.
 
     Those that have sealed something are compared by what they hold, see `find_overlaps`.
 

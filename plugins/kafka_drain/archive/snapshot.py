@@ -299,7 +299,7 @@ class Snapshot:
         self.from_copies = from_copies
 
     def without(self, skipped: Skipped) -> Snapshot:
-        """Return a snapshot of the same moment, restricted to a query."""
+        """Return a snapshot of the same moment, without the skipped segments."""
         found = Snapshot(self.root, skipped, from_copies=self.from_copies)
         for name in (
             *("_document", "journal", "index", "_all_generations", "_all_folders"),
