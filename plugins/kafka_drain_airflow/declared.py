@@ -140,7 +140,7 @@ def declare_watch(dag_id: str) -> None:
 
 
 def _declared() -> Declared | None:
-    """Return what the DAG file that runs now has declared; None outside of one.
+    """Return the declarations of the DAG file that runs now; None outside of one.
 
     The DAG file is the nearest module on the stack that is just being executed; a program that
     calls the factory is none.

@@ -1,4 +1,4 @@
-"""Documents of what a cluster was at a drained moment, sealed and chained.
+"""Documents of a cluster's settings at a drained moment, sealed and chained.
 
 `cluster/<number>.json` is one moment: what became of each part, and the groups' offsets. What
 rarely changes is in `cluster/settings/<hash>.json`, which many moments share. Opens nothing.

@@ -1,4 +1,4 @@
-"""What the steps of a cut-over saw, in `cut-over/<key>/`: a document for each attempt."""
+"""Records of a cut-over's steps, in `cut-over/<key>/`: a document for each attempt."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def cut_over_names(root: UPath, key: str) -> list[str]:
 
 
 def read_cut_over(root: UPath, key: str) -> list[CutOverDocument]:
-    """Return what a cut-over's steps saw, oldest first.
+    """Return the records of a cut-over's steps, oldest first.
 
     Raises:
         ArchiveError: When a document was changed.
@@ -42,7 +42,7 @@ def read_cut_over(root: UPath, key: str) -> list[CutOverDocument]:
 
 
 def write_step(root: UPath, key: str, document: CutOverDocument, finished_at: datetime) -> str:
-    """Write what a step saw; return the file's path relative to the archive.
+    """Write a step's record; return the file's path relative to the archive.
 
     Raises:
         ArchiveError: When the archive can't be written.

@@ -86,7 +86,7 @@ def write_started(root: UPath, started: DrillStarted) -> None:
 
 
 def forget_started(root: UPath, drill: str) -> None:
-    """Remove the note of what a drill made: nothing of it is left."""
+    """Remove the note of a drill in progress, which has left nothing behind."""
     (root / FOLDER / drill / "started.json").unlink(missing_ok=True)
 
 

@@ -23,12 +23,12 @@ def unfinished_windows(snapshot: Snapshot, erasure: Erasure) -> list[str]:
 
 
 def finishing(root: object) -> str:
-    """Return the command that carries out what is in force, in backquotes."""
+    """Return the command that carries out the erasures in force, in backquotes."""
     return f"`kafka-drain erase {quoted(root)} --apply`"
 
 
 def ways_out(snapshot: Snapshot, erasure: Erasure) -> str:
-    """Return, as a sentence, what can be done about an erasure that isn't carried out yet."""
+    """Return, as a sentence, the ways to deal with an erasure that isn't carried out yet."""
     finish = f"Carry it out with {finishing(snapshot.root)}"
     if unfinished_windows(snapshot, erasure):
         return f"{finish}; it was begun, and can't be withdrawn any more"

@@ -121,7 +121,7 @@ def _list(
     times: TimeRange | None,
     offsets: Mapping[TopicPartition, Sequence[OffsetRange]] | None,
 ) -> tuple[SealedState, list[ArchiveFile]]:
-    """List the files by what documents say of them."""
+    """List the files from the documents that name them."""
     is_all = times is None and offsets is None
     state = refuse_unsound(snapshot, query=None if is_all else Query(times, offsets))
     snapshot = state.snapshot
@@ -149,7 +149,7 @@ def _list(
 
 
 def find_wrong_size(state: SealedState, files: Sequence[ArchiveFile]) -> Finding | None:
-    """Return what is wrong with the first file that is missing, or of another size; None for none.
+    """Describe the first file that is missing or has another size; None if there is none.
 
     Takes a look at each file, and in a store a listing of those of a generation or window, unless
     asking for single files takes fewer requests.

@@ -1,4 +1,4 @@
-"""Which files of an archive are live, replaced or gone: a fold over the receipts of its windows.
+"""The live, replaced and deleted files of an archive: a fold over the receipts of its windows.
 
 The receipts of generations only add files. Those of windows add files and replace others, so they
 decide about every file; the order of sealing doesn't matter, because no two windows replace the
@@ -44,7 +44,7 @@ class WindowKind(str, Enum):
 
 
 class Fate(Enum):
-    """What the windows have made of a sealed file."""
+    """The state of a sealed file after all windows."""
 
     #: Readers get it.
     LIVE = auto()
@@ -56,7 +56,7 @@ class Fate(Enum):
 
 
 class _SealedWindow(Protocol):
-    """A sealed window: what the fold needs of it."""
+    """The part of a sealed window that the fold needs."""
 
     @property
     def key(self) -> str:
@@ -86,7 +86,7 @@ F = TypeVar("F", bound=_HasPath)
 
 @dataclass(frozen=True)
 class Fold(Generic[W]):
-    """What some sealed windows make of an archive's files.
+    """The state of an archive's files after some sealed windows.
 
     Attributes:
         windows: The windows, by name.
@@ -98,15 +98,15 @@ class Fold(Generic[W]):
     deleted: frozenset[str] = frozenset()
 
     def only(self, keys: Collection[str]) -> Fold[W]:
-        """Return what some of the windows make of the files."""
+        """Return the fold of some of the windows."""
         return replace(self, windows=tuple(w for w in self.windows if w.key in keys))
 
     def without(self, paths: Iterable[str]) -> Fold[W]:
-        """Return what becomes of the files once some are deleted."""
+        """Return the fold after some files are deleted."""
         return replace(self, deleted=self.deleted.union(paths))
 
     def but(self, keys: Collection[str]) -> Fold[W]:
-        """Return what the other windows make of the files."""
+        """Return the fold of the other windows."""
         return self.only({*self.keys}.difference(keys))
 
     @property
@@ -228,7 +228,7 @@ class Fold(Generic[W]):
         return self.only(found)
 
     def taken(self, paths: Collection[str]) -> dict[str, frozenset[str]]:
-        """Return which of some files windows have replaced, by window."""
+        """Return those of the given files that windows have replaced, by window."""
         wanted = frozenset(paths)
         found = {
             window.key: wanted.intersection(window.receipt.replaces) for window in self.windows
@@ -264,7 +264,7 @@ class Fold(Generic[W]):
         return held_by(self.receipts)
 
     def held_of(self, topic_ids: Mapping[str, str]) -> dict[TopicPartition, list[OffsetRange]]:
-        """Return what windows cover of topics with the given ids; see `held`."""
+        """Return the offsets that windows cover in topics with the given ids; see `held`."""
         return of_topic_ids(self.held, topic_ids)
 
     @cached_property
@@ -279,7 +279,7 @@ class Fold(Generic[W]):
         return {key: merge(ranges) for key, ranges in found.items()}
 
     def erased_of(self, topic_ids: Mapping[str, str]) -> dict[TopicPartition, list[OffsetRange]]:
-        """Return what was erased of topics with the given ids."""
+        """Return the erased offsets in topics with the given ids."""
         return of_topic_ids(self.erased, topic_ids)
 
     def of_topics(self, topic_ids: Mapping[str, str]) -> Fold[W]:

@@ -35,7 +35,7 @@ class PlanState(Enum):
 
 
 class PlanDecision(Enum):
-    """What to do with a frozen plan."""
+    """A decision about a frozen plan."""
 
     RUN = "run"
     RESUME = "resume"
@@ -46,7 +46,7 @@ class PlanDecision(Enum):
 
 
 def decide(state: PlanState, *, is_own: bool, is_expired: bool, is_changed: bool) -> PlanDecision:
-    """Decide what to do with a frozen plan.
+    """Decide whether a frozen plan is carried out.
 
     A plan that was started in time is resumed however long that takes: what it has changed so far
     is no reason to stop half way.
@@ -103,7 +103,7 @@ class FrozenPlan(SealedDocument):
         return now >= in_utc(datetime.fromisoformat(self.expires_at))
 
     def summary(self) -> dict[str, str]:
-        """Return what is needed to approve it, as JSON types."""
+        """Return the facts needed to approve it, as JSON types."""
         return {"plan_id": self.id, "expires_at": self.expires_at, "approval": self.text}
 
     def lines(self) -> list[str]:

@@ -74,7 +74,7 @@ def freeze_plan(
     now: datetime,
     lifetime: timedelta = LIFETIME,
 ) -> FrozenPlan:
-    """Write what a dry run has planned to the archive's `plans/`; see `FrozenPlan` and `freeze`."""
+    """Write a dry run's plan to the archive's `plans/`; see `FrozenPlan` and `freeze`."""
     created_at, expires_at = expiry(now, lifetime)
     plan = FrozenPlan(
         kind=kind,

@@ -36,7 +36,7 @@ ARCHIVES = 200
 
 @dataclass(frozen=True, slots=True)
 class Cell:
-    """What a run, or a day, sealed of one partition.
+    """The records of one partition that a run, or a day, sealed.
 
     Attributes:
         offsets: Number of offsets, including gaps.
@@ -287,7 +287,7 @@ class Points:
 
 @dataclass
 class History:
-    """What was sealed, run by run and day by day.
+    """The sealed records, by run and by day.
 
     Attributes:
         runs: The newest runs, oldest first.
@@ -376,7 +376,7 @@ class History:
 
 
 def read_history(archive: Archive, history: History) -> None:
-    """Add what was sealed since the last call.
+    """Add the segments sealed since the last call.
 
     Raises:
         ArchiveError: When the folder isn't an archive.

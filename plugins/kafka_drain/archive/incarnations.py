@@ -1,4 +1,4 @@
-"""Which archived offsets are still those of a topic's log, after `roll --rewritten`.
+"""The archived offsets that a topic's log still has, after `roll --rewritten`.
 
 Below the offset at which a generation starts with a new incarnation of a topic, the log still has
 the records that were archived of the incarnations before it.

@@ -1,4 +1,4 @@
-"""The index of an archive: what it has closed, in one document, so that nobody reads all of it.
+"""The index of an archive: its closed segments in one document, so that nobody reads all of it.
 
 A row for each closed generation and each sealed window, and what they hold together of each
 partition: which offsets, and how many records. It is made of nothing but receipts and plans, the
@@ -227,7 +227,7 @@ class IndexedTopic:
 
 @dataclass(frozen=True, slots=True)
 class IndexedPartition:
-    """What all rows together hold of a partition.
+    """The total over all rows of a partition.
 
     Attributes:
         start: The first offset.
@@ -347,7 +347,7 @@ class Skipped:
 
 @dataclass(frozen=True)
 class Index(SealedDocument):
-    """What an archive has closed.
+    """The closed segments of an archive.
 
     Attributes:
         generations: A row for each closed generation that has receipts, oldest first.

@@ -1,4 +1,4 @@
-"""The index of an archive on disk: made of what isn't in it yet, compared, and written."""
+"""The index of an archive on disk: extended by new segments, compared, and written."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def make_index(snapshot: Snapshot, base: Index, *, whole: bool = True) -> Index:
 
 
 def check_index(snapshot: Snapshot, made: Index) -> list[Finding]:
-    """Compare an archive's index with what its receipts say.
+    """Compare an archive's index with its receipts.
 
     One that is missing, older than what was sealed, or of another release, is no damage.
     """

@@ -172,7 +172,7 @@ class Rewrap:
 
 
 def plan_rewrap(root: UPath, encryption: Encryption) -> Rewrap:
-    """Return which data keys have another master key; changes nothing.
+    """Return the data keys that have another master key; changes nothing.
 
     Raises:
         ConfigError: When the archive has no data keys.

@@ -217,7 +217,7 @@ class SealedTail:
 
 @dataclass(frozen=True, slots=True)
 class SealedPartition(Complete):
-    """What a segment proves about one partition.
+    """A segment's proof about one partition.
 
     Attributes:
         start: The first drained offset.
@@ -268,7 +268,7 @@ class SealedPartition(Complete):
         gaps_so_far: Mapping[GapReason, int],
         tail: SealedTail | None = None,
     ) -> SealedPartition:
-        """Return what is proven about a topic-partition; ranges and totals as their own values."""
+        """Return the proof about a topic-partition; ranges and totals as their own values."""
         return cls(
             topic=tp.topic,
             partition=tp.partition,

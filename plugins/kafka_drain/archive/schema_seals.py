@@ -78,7 +78,7 @@ class SealedSchema(SchemaKey):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SchemaSeal(Link):
-    """What an archive kept of schemas at one moment.
+    """The schemas that an archive kept at one moment.
 
     Attributes:
         sealed_at: When it was written, in UTC.
@@ -141,7 +141,7 @@ def schemas_digests(document: SchemasDocument) -> dict[SchemaKey, str]:
 
 
 def renewed(sealed: Digests, before: Digests, now: Digests) -> dict[SchemaKey, str]:
-    """Return what is sealed after a run has changed what is kept.
+    """Return the seal after a run has changed the kept schemas.
 
     What was damaged before the run stays sealed as it was: only what the run found intact may it
     change, such as a subject's compatibility.
@@ -159,7 +159,7 @@ def renewed(sealed: Digests, before: Digests, now: Digests) -> dict[SchemaKey, s
 
 
 def seal_schemas(root: UPath, before: Digests, now: Digests, *, at: str) -> bool:
-    """Seal what a run has kept, unless that is sealed already.
+    """Seal the schemas that a run has kept, unless they are sealed already.
 
     Args:
         before: What the run found in its document.
@@ -185,7 +185,7 @@ def seal_schemas(root: UPath, before: Digests, now: Digests, *, at: str) -> bool
 
 
 def accept_schemas(root: UPath, *, at: str) -> None:
-    """Seal what the archive keeps as it is, whatever was sealed before.
+    """Seal the kept schemas as they are, regardless of earlier seals.
 
     Raises:
         ArchiveError: When a document can't be read, or the archive can't be written.

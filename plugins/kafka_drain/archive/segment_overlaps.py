@@ -35,7 +35,7 @@ class OffsetClaim:
 
 
 def claims_of(newest: Iterable[Receipt], windows: Iterable[Receipt]) -> list[OffsetClaim]:
-    """Return what generations and windows hold.
+    """Return the offsets that generations and windows hold.
 
     Windows whose files have all been replaced by other windows hold nothing, nor do windows that
     only record that files were deleted.
@@ -162,7 +162,7 @@ class Hole:
 
 
 def drained_of(receipt: Receipt) -> dict[Partition, OffsetRange]:
-    """Return what a generation has drained according to its newest receipt."""
+    """Return the offsets that a generation has drained according to its newest receipt."""
     return {
         (part.tp, receipt.topics.get(part.tp.topic, "")): OffsetRange(
             part.start_so_far, part.range.end
@@ -205,7 +205,7 @@ def find_early(
     generations: Iterable[tuple[str, Mapping[Partition, OffsetRange] | None]],
     fresh: Collection[str],
 ) -> list[Finding]:
-    """Find generations that start before the end of what earlier ones have drained.
+    """Find generations that start before the end of the offsets that earlier ones have drained.
 
     Those that have sealed something are compared by what they hold, see `find_overlaps`.
 

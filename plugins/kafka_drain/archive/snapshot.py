@@ -299,7 +299,7 @@ class Snapshot:
         self.from_copies = from_copies
 
     def without(self, skipped: Skipped) -> Snapshot:
-        """Return a snapshot of the same moment, without what isn't read for a question."""
+        """Return a snapshot of the same moment, without the skipped segments."""
         found = Snapshot(self.root, skipped, from_copies=self.from_copies)
         for name in (
             *("_document", "journal", "index", "_all_generations", "_all_folders"),
@@ -359,7 +359,7 @@ class Snapshot:
 
     @cached_property
     def journal(self) -> Journal:
-        """The journal of what was sealed."""
+        """The journal of sealed segments."""
         return read_journal(self.root)
 
     @cached_property
@@ -515,7 +515,7 @@ class Snapshot:
 
     @cached_property
     def fold(self) -> Fold[SnapshotWindow]:
-        """What all sealed windows make of the archive's files.
+        """The fold of all sealed windows.
 
         Raises:
             ReceiptError: When a window's receipt is damaged: it may replace any file.
@@ -525,12 +525,12 @@ class Snapshot:
         return self.readable_fold
 
     def fold_of(self, keys: Collection[str]) -> Fold[SnapshotWindow]:
-        """Return what some windows make of the files; one without a receipt raises when asked."""
+        """Return the fold of some windows; one without a receipt raises when asked."""
         return Fold(tuple(window for window in self.windows if window.key in keys))
 
     @cached_property
     def readable_fold(self) -> Fold[SnapshotWindow]:
-        """What the windows with intact receipts make of the archive's files.
+        """The fold of the windows with intact receipts.
 
         Only for validation: it reports the damaged ones, and still judges everything else.
         """

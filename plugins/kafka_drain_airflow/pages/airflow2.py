@@ -143,7 +143,7 @@ def report(dag_id: str) -> Response:
 
 
 def _rights(session: Any) -> Rights:
-    """Return what the user may see."""
+    """Return the user's rights."""
     manager = get_auth_manager()
     dag_ids = set(manager.get_permitted_dag_ids(methods=["GET"], session=session))
 

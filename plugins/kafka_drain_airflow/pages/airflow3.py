@@ -215,7 +215,7 @@ def report(
 
 
 def _rights(session: Any, user: Any) -> Rights:
-    """Return what a user may see.
+    """Return a user's rights.
 
     Airflow's own dependency for this looks for the login in the application object, and a plugin's
     application is separate from Airflow's.

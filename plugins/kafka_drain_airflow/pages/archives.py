@@ -41,7 +41,7 @@ _readers = ThreadPoolExecutor(16, thread_name_prefix="kafka-drain-overview")
 
 @dataclass(frozen=True, kw_only=True)
 class _Found:
-    """What reading an archive has found.
+    """The result of reading an archive.
 
     Attributes:
         problem: Why it can't be read; empty if it can.

@@ -41,7 +41,7 @@ SETTLES = 20
 
 
 def read_journal(root: UPath) -> Journal:
-    """Read what was sealed, starting at the newest entry that holds everything."""
+    """Read the sealed segments, starting at the newest entry that holds everything."""
     for attempt in range(TRIES):
         # Head first: a concurrent entry must not make the journal look truncated.
         try:
@@ -196,7 +196,7 @@ def _write_head(root: UPath, seen: Head | None, head: Head) -> None:
 
 
 def _head_now(root: UPath) -> Head | None:
-    """Return what journal.json says; None if it is missing or damaged."""
+    """Return the content of journal.json; None if it is missing or damaged."""
     try:
         return _read_head(root)
     except ArchiveError:
