@@ -60,7 +60,7 @@ def why_not(options: Namespace) -> str:
         return "needs two clusters: test_cut_over.py runs it"
     if options.name == "reprocess" and options.apply:
         return "drains again with Spark: test_reprocess.py runs it"
-    if options.name == "reprocess" and options.abandon:
+    if options.name == "reprocess" and getattr(options, "abandon", False):
         return "needs a reprocess that was begun: test_abandoning.py runs it"
     if options.name == "republish" and options.abandon:
         return "needs a run that was begun: test_runs.py runs it"
