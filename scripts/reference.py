@@ -19,6 +19,7 @@ from kafka_drain.cli.exit_codes import MEANINGS
 from kafka_drain.cli.main import GROUPS, parser
 from kafka_drain.config.options import flags_of
 from kafka_drain.findings import Reason
+from kafka_drain.gaps import GapReason
 from kafka_drain.republish.planning.request import RepublishRequest
 
 __all__ = [
@@ -29,6 +30,7 @@ __all__ = [
     "exit_codes",
     "faults",
     "findings",
+    "gap_reasons",
     "python_names",
     "republish_options",
 ]
@@ -160,6 +162,15 @@ def findings() -> str:
     return _table(("code", "", "meaning", "what to do"), rows)
 
 
+def gap_reasons() -> str:
+    """Return the reasons of gaps, each with whether it is harmless, and its meaning."""
+    rows = (
+        (f"`{reason}`", "yes" if reason.harmless else "no", _escaped(reason.meaning))
+        for reason in GapReason
+    )
+    return _table(("reason", "harmless", "what is there"), rows)
+
+
 def documents() -> str:
     """Return the keys of each document of an archive, from its JSON Schema, by title."""
     schemas = [json.loads(path.read_text()) for path in _SCHEMAS.glob("*.schema.json")]
@@ -240,6 +251,7 @@ PARTS: Mapping[str, Callable[[], str]] = {
     "exit-codes": exit_codes,
     "faults": faults,
     "findings": findings,
+    "gap-reasons": gap_reasons,
     "python": python_names,
     "republish": republish_options,
 }

@@ -14,7 +14,6 @@ from kafka_drain.config.pipeline import Pipeline
 from kafka_drain.config.sink_options import _COMMON, _PER_FORMAT, COMPRESSIONS
 from kafka_drain.config.source_options import DEFAULTS, OPTIONS
 from kafka_drain.config.spark_conf import _KAFKA_CACHES
-from kafka_drain.gaps import GapReason
 from kafka_drain.spark.jars import fetch, lock
 from kafka_drain_airflow.observability import metrics
 from tests.documentation.blocks import DOCUMENTS
@@ -25,7 +24,6 @@ ROOT = Path(__file__).resolve().parents[1]
 README = (ROOT / "README.md").read_text()
 AIRFLOW_UI = (ROOT / "docs" / "airflow-ui.md").read_text()
 CONFIGURATION = (ROOT / "docs" / "configuration.md").read_text()
-VALIDATION = (ROOT / "docs" / "validation.md").read_text()
 
 
 def test_configuration_names_every_key() -> None:
@@ -63,12 +61,6 @@ def test_configuration_names_every_compression() -> None:
 def test_configuration_says_the_defaults(name: str) -> None:
     """The default that is documented is the one that is set."""
     assert f"| `{name}` | `{DEFAULTS[name]}` |" in CONFIGURATION
-
-
-def test_validation_names_every_reason_of_gaps() -> None:
-    """Each reason of a gap is documented, with whether it is harmless and its meaning."""
-    for gap in GapReason:
-        assert f"| `{gap}` | {'yes' if gap.harmless else 'no'} | {gap.meaning} |" in VALIDATION
 
 
 def test_commands_page_lists_every_command() -> None:

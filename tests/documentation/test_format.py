@@ -159,7 +159,7 @@ SCHEMAS: Mapping[str, dict[str, Any]] = {
 }
 
 _BATCH = r"\d{12}"
-_PLAN = r"plans/(republish|reprocess|maintain)-\d{8}T\d{6}Z-[0-9a-f]{16}"
+_PLAN = r"plans/(republish|reprocess|maintain|erase)-\d{8}T\d{6}Z-[0-9a-f]{16}"
 _GROUP = r"republish/[^/]+/groups/[^/]+-\d{8}T\d{12}Z"
 #: Which schema a document has, by its path in the archive.
 PATTERNS: Mapping[str, str] = {

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from itertools import combinations
 from pathlib import Path
@@ -10,9 +12,12 @@ from typing import Any
 
 import pytest
 
+from kafka_drain.archive import window
+from kafka_drain.archive.journal.digests import canonical_digest
+from kafka_drain.config.verbs import APPROVABLE
 from kafka_drain.maintenance import compact as compacting
 from kafka_drain.windows import window_jobs
-from tests.documentation.test_format import MADE
+from tests.documentation.test_format import MADE, PAGE, SCHEMAS
 from tests.kafka_drain.fake_cluster import fake_application
 
 Document = dict[str, Any]
@@ -130,6 +135,13 @@ def test_totals(root: Path) -> None:
                 "gaps": gaps,
             }
             known[key] = part
+    for _, receipt in of_windows(root):
+        for part in receipt["partitions"]:
+            assert part["so_far"] == {
+                "start": part["start"],
+                "records": part["records"],
+                "gaps": {reason: length(ranges) for reason, ranges in part["gaps"].items()},
+            }
 
 
 def test_windows_follow_their_plans(root: Path) -> None:
@@ -144,9 +156,59 @@ def test_windows_follow_their_plans(root: Path) -> None:
             }
             for rows in (plan["ranges"], receipt["partitions"])
         )
-        assert receipt["replaces"] == plan["replaces"]
+        assert sorted(receipt["replaces"]) == sorted(plan["replaces"])
         assert sealed <= planned
         assert "interval" in plan or sealed == planned
+
+
+def records_of(files: Iterable[Document]) -> Counter[tuple[str, int]]:
+    """Return the number of records in files, by partition."""
+    found: Counter[tuple[str, int]] = Counter()
+    for file in files:
+        for each in file["contents"]:
+            found[each["topic"], each["partition"]] += each["records"]
+    return found
+
+
+def in_gaps(receipts: Iterable[Document], reason: str) -> set[tuple[str, int, int]]:
+    """Return the offsets that receipts give a reason."""
+    return {
+        (part["topic"], part["partition"], offset)
+        for receipt in receipts
+        for part in receipt["partitions"]
+        for start, end in part["gaps"].get(reason, ())
+        for offset in range(start, end)
+    }
+
+
+def test_accounting(root: Path) -> None:
+    """Windows hold as many records as the intact files that they replace, but for their gaps."""
+    receipts = [receipt for _, receipt in [*of_generations(root), *of_windows(root)]]
+    files = {file["path"]: file for receipt in receipts for file in receipt["files"]}
+    for path, receipt in of_windows(root):
+        plan = read(path.parent / "plan.json")
+        if "replaced" not in plan:
+            continue
+        replaced = [files[where] for where in receipt["replaces"]]
+        held, own = records_of(replaced), records_of(receipt["files"])
+        rows = {
+            (row["topic"], row["partition"]): row["records"] for row in plan["replaced"]["records"]
+        }
+        assert rows == held
+        assert plan["replaced"]["files"] == len(replaced)
+        assert plan["replaced"]["bytes"] == sum(file["bytes"] for file in replaced)
+        if plan["kind"] == "retention":
+            deleted = in_gaps([receipt], "deleted")
+            assert Counter((topic, partition) for topic, partition, _ in deleted) == held
+        if plan["kind"] in ("compact", "erase"):
+            before = [read(root / where) for where in receipt["provenance"]]
+            erased = in_gaps([receipt], "erased") - in_gaps(before, "erased")
+            assert own + Counter((topic, partition) for topic, partition, _ in erased) == held
+            named = [row["records"] for row in plan.get("erasures", ())]
+            assert max(named, default=0) <= len(erased) <= sum(named)
+            assert plan.get("hashes", {}).items() <= {
+                (file["path"], file["sha256"]) for file in replaced
+            }
 
 
 def test_no_overlap(root: Path) -> None:
@@ -199,3 +261,32 @@ def test_summaries(root: Path) -> None:
                 assert row[key] == (choose(times) if times and None not in times else None)
             is_unknown = receipt["fingerprint"] is None and receipt["records"] > 0
             assert row["unknown_content"] == is_unknown
+
+
+def test_sealed_documents_are_called_sealed() -> None:
+    """The section of each document that ends in its own hash says that it is sealed."""
+    for name, schema in SCHEMAS.items():
+        section = PAGE.partition(f"\n### {schema['title']}\n")[2].partition("\n### ")[0]
+        is_sealed = schema.get("required", [])[-1:] == ["sha256"] and not name.endswith("-head")
+        assert (", sealed" in section) == (is_sealed and name != "told-window"), name
+
+
+def test_canonical_form() -> None:
+    """The canonical form escapes what the page says, and nothing else."""
+    value = {"é": [1, None, True, 0.1], "a": '"\\\b\t\n\f\r\x01\x1f\x7f/😀'}
+    text = r'{"a":"\"\\\b\t\n\f\r\u0001\u001f' + '\x7f/😀","é":[1,null,true,0.1]}'
+
+    assert canonical_digest(value) == hashlib.sha256(text.encode()).hexdigest()
+
+
+def test_names_of_windows() -> None:
+    """The page has the pattern of windows' names."""
+    assert f"`{window._KEY.pattern}`" in PAGE
+
+
+def test_notes_of_plans() -> None:
+    """A plan of each kind has notes, but those of a republish, which has its run's folder."""
+    kinds = {*APPROVABLE} - {"republish"}
+    pattern = SCHEMAS["frozen-plan-note"]["properties"]["plan"]["pattern"]
+
+    assert {*pattern.partition("(")[2].partition(")")[0].split("|")} == kinds

@@ -6,6 +6,7 @@ import pytest
 
 from kafka_drain.cli.main import GROUPS
 from kafka_drain.findings import Reason
+from kafka_drain.gaps import GapReason
 from scripts.reference import (
     PARTS,
     commands,
@@ -14,6 +15,7 @@ from scripts.reference import (
     exit_codes,
     faults,
     findings,
+    gap_reasons,
     python_names,
     republish_options,
 )
@@ -65,6 +67,15 @@ def test_findings() -> None:
     assert said.count("\n| `") == len(Reason)
     assert "| `offset_duplicate` | error | an offset is in the committed files more" in said
     assert "run `kafka-drain repair --apply`" in said
+
+
+def test_gap_reasons() -> None:
+    """Each reason of a gap has whether it is harmless, and its meaning."""
+    said = gap_reasons()
+
+    assert said.count("\n| `") == len(GapReason)
+    for gap in GapReason:
+        assert f"| `{gap}` | {'yes' if gap.harmless else 'no'} | {gap.meaning} |" in said
 
 
 def test_documents() -> None:
