@@ -12,7 +12,7 @@ _HOURLY = "kafka_drain_airflow.operators."
 REACH = {
     "hourly": (
         {f"{_HOURLY}preflight", f"{_HOURLY}drain", f"{_HOURLY}validate"},
-        (243, 28_515),
+        (243, 28_516),
     ),
     "reading": ({"kafka_drain.reading"}, (71, 9_374)),
 }

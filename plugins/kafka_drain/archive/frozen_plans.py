@@ -28,7 +28,7 @@ from kafka_drain.archive.frozen_plan import (
     expiry,
 )
 from kafka_drain.clock import Clock, utc_now
-from kafka_drain.config.verbs import Approvable
+from kafka_drain.config.verbs import APPROVABLE, Approvable
 from kafka_drain.errors import ArchiveError, ConfigError
 from kafka_drain.storage.json_files import create_document, create_text
 from kafka_drain.storage.paths import list_folder, read_bytes
@@ -42,7 +42,7 @@ KEPT = timedelta(days=30)
 
 PlanT = TypeVar("PlanT")
 
-_ID = re.compile(r"(republish|reprocess|maintain|erase)-\d{8}T\d{6}Z-[0-9a-f]{16}")
+_ID = re.compile(rf"({'|'.join(APPROVABLE)})-\d{{8}}T\d{{6}}Z-[0-9a-f]{{16}}")
 
 
 def freeze(root: UPath, plan: FrozenPlan, now: datetime) -> FrozenPlan:

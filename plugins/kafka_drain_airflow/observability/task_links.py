@@ -9,6 +9,7 @@ from airflow.providers.common.compat.sdk import BaseOperatorLink, XCom
 from airflow.providers.common.compat.version_compat import AIRFLOW_V_3_0_PLUS
 
 from kafka_drain.config.pipeline import Pipeline
+from kafka_drain.config.verbs import APPROVABLE
 from kafka_drain.pages.humanize import is_web_address
 from kafka_drain_airflow.addresses import page_url
 from kafka_drain_airflow.observability.task_progress import SPARK_UI_KEY
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
     from airflow.providers.common.compat.sdk import BaseOperator, Context, TaskInstanceKey
 
 #: Prefixes of a pipeline's DAG ids, as the factories name them by default.
-KINDS = ("drain", "republish", "reprocess", "maintain", "erase", "drill")
+KINDS = ("drain", *APPROVABLE, "drill")
 #: XCom of a task: name of its pipeline, path or URL of the archive, and whether it restores. By it,
 #: pages find the tasks that work on an archive, whatever their DAGs are called.
 ARCHIVE_KEY = "archive"

@@ -131,7 +131,7 @@ class Way:
         plan = of.task(operator, "plan", pipeline=pipeline, **asked, apply=False)
         approve = approval_task(
             task_id="approve",
-            subject=f"{self.kind.capitalize()} {pipeline.name}?",
+            subject=f"{self.kind.replace('_', ' ').capitalize()} {pipeline.name}?",
             body=_PLANNED.format("approval"),
             four_eyes=self.approval.four_eyes,
             **self.approval.options,
