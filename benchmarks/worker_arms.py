@@ -112,8 +112,8 @@ def worker(
     began = time.perf_counter()
     republish = planned(archive, servers, target, change)
     pipeline = Pipeline(name="none", topics=["none"], archive="/none")
-    engines = Engines(archive, republish.cluster, pipeline, Path(archive), _no_spark)
-    cost = sent(republish, engines, os.getpid())
+    with Engines(archive, republish.cluster, pipeline, Path(archive), _no_spark) as engines:
+        cost = sent(republish, engines, os.getpid())
     if change is None:
         return cost
     return replace(cost, process_seconds=time.perf_counter() - began)

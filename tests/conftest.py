@@ -283,15 +283,15 @@ def republish(cluster: KafkaCluster) -> Callable[..., dict[str, Any]]:
             apply=True,
         )
         # Without Spark, so without its configuration.
-        engines = Engines(
+        with Engines(
             str(archive.root),
             cluster,
             Pipeline(name="none", topics=["none"], archive="/none"),
             Path("/nowhere"),
             no_spark,
             processes,
-        )
-        return planned.execute(engines, utc_now)
+        ) as engines:
+            return planned.execute(engines, utc_now)
 
     return run
 

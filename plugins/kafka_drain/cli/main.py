@@ -81,6 +81,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run a command and return the process's exit code."""
     arguments = sys.argv[1:] if arguments is None else arguments
     _open_closed_streams()
+    # NumPy, which pyarrow loads, would start a thread for each core that waits by spinning.
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     # Imports take longer than most commands: load only those of the command being run.
     options = parser(COMMANDS.keys() & set(arguments[:1])).parse_args(arguments)
     # By name, like the commands, which have loaded it: `--help` must not need its library.

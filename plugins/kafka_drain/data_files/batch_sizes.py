@@ -167,14 +167,14 @@ def row_sizes(batch: pa.RecordBatch, header_overhead: int = 0) -> pa.Int64Array:
     if "headers" not in batch.schema.names:
         return sizes
     headers = batch["headers"]
-    counts = pc.list_value_length(headers).fill_null(0).cast(pa.int64())
+    counts = pc.list_value_length(headers).cast(pa.int64()).fill_null(number(0))
     pairs = pc.list_flatten(headers)
     if not len(pairs):
         return sizes
     # Named by place: the names of a struct's fields are the writer's.
     each = pc.add(*(_lengths(pairs.field(place)) for place in (0, 1)))
     each = pc.add(each, number(header_overhead))
-    until = pa.concat_arrays([pa.array([0], pa.int64()), pc.cumulative_sum(each)])
+    until = pa.concat_arrays([pa.repeat(number(0), 1), pc.cumulative_sum(each)])
     ends = pc.cumulative_sum(counts)
     return pc.add(sizes, pc.subtract(until.take(ends), until.take(pc.subtract(ends, counts))))
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import TypeAlias
 
 import pyarrow as pa
@@ -12,6 +12,12 @@ Headers: TypeAlias = "list[tuple[str, str | bytes | None]] | None"
 #: Key, value, headers (None for none), timestamp in milliseconds since 1970, offset.
 Row: TypeAlias = "tuple[bytes | None, bytes | None, Headers, int, int]"
 
+#: The same of several records.
+Columns: TypeAlias = (
+    "tuple[Sequence[bytes | None], Sequence[bytes | None], Sequence[Headers], Sequence[int], "
+    "Sequence[int]]"
+)
+
 
 def rows_of(batch: pa.RecordBatch) -> Iterator[Row]:
     """Yield a batch's records.
@@ -19,14 +25,18 @@ def rows_of(batch: pa.RecordBatch) -> Iterator[Row]:
     Args:
         batch: Has the columns of `data_files.records.SCHEMA`.
     """
+    return zip(*columns_of(batch), strict=True)
+
+
+def columns_of(batch: pa.RecordBatch) -> Columns:
+    """Return the same as `rows_of`, a list for each part."""
     milliseconds = batch["timestamp"].cast(pa.timestamp("ms", tz="UTC")).cast(pa.int64())
-    return zip(
+    return (
         batch["key"].to_pylist(),
         batch["value"].to_pylist(),
         headers_of(batch["headers"]),
         milliseconds.to_pylist(),
         batch["offset"].to_pylist(),
-        strict=True,
     )
 
 

@@ -102,7 +102,8 @@ class CutOverOperator(SparkJobOperator):
                 utc_now,
                 evidence_signer(self.pipeline),
             )
-            yield cut_over, self._engines
+            with self._engines:
+                yield cut_over, self._engines
 
     def on_kill(self) -> None:
         """Stop the senders; the step can be taken again."""

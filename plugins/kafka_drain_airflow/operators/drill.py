@@ -79,15 +79,16 @@ class DrillOperator(SparkJobOperator):
                 topic_config=settings.topic_config,
                 max_age_days=settings.max_age_days,
             )
-            result = run_drill(
-                archive,
-                cluster,
-                self._engines,
-                request,
-                run=str(context.get("run_id")),
-                clock=utc_now,
-                signer=evidence_signer(self.pipeline),
-            )
+            with self._engines:
+                result = run_drill(
+                    archive,
+                    cluster,
+                    self._engines,
+                    request,
+                    run=str(context.get("run_id")),
+                    clock=utc_now,
+                    signer=evidence_signer(self.pipeline),
+                )
         if result.verdict == "passed":
             return result.content()
         text = f"drill {result.drill} failed: {result.problems[0].detail}"

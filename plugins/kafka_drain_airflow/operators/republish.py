@@ -164,7 +164,7 @@ class RepublishToKafkaOperator(ApplyOperator):
                 folder,
                 self.run_application,
             )
-            with no_second_try(republish):
+            with no_second_try(republish), self._engines:
                 receipt = republish.execute(self._engines, utc_now)
             written = {k: v for k, v in receipt.items() if k not in ("sent", "through", "request")}
             tell_republish(self.pipeline.name, receipt)

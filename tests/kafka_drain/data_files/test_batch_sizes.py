@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 from collections.abc import Iterator
+from pathlib import Path
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from kafka_drain.data_files import batch_sizes
 from kafka_drain.data_files.batch_sizes import (
     BATCH_ROWS,
     STEP_ROWS,
@@ -211,3 +217,26 @@ def test_row_sizes_missing_columns(names: list[str]) -> None:
     sizes = row_sizes(batch_of([3, 5]).select(names)).to_pylist()
 
     assert sizes == ([3, 5] if "value" in names else [0, 0])
+
+
+def test_row_sizes_imports(tmp_path: Path) -> None:
+    """Headers are counted without pandas, which each process would need 0.3 s to import."""
+    headers = pa.array([[{"key": "n", "value": b"12"}], None, []], HEADERS)
+    pq.write_table(pa.table({"headers": headers}), tmp_path / "file")
+    script = f"""
+import sys
+import pyarrow.parquet as pq
+from kafka_drain.data_files.batch_sizes import row_sizes
+for batch in pq.ParquetFile({str(tmp_path / "file")!r}).iter_batches():
+    print(row_sizes(batch, 10).to_pylist(), "pandas" in sys.modules)
+"""
+    plugins = Path(batch_sizes.__file__).parents[2]
+    done = subprocess.run(
+        [sys.executable, "-c", script],
+        env=os.environ | {"PYTHONPATH": str(plugins)},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=True,
+    )
+    assert done.stdout == "[13, 0, 0] False\n"

@@ -78,10 +78,12 @@ def run(options: argparse.Namespace) -> int:
     if options.back:
         taken = cut_over.go_back(apply=acts(options))
     elif step is not None and acts(options):
-        with private_folder() as folder:
-            engines = Engines(
+        with (
+            private_folder() as folder,
+            Engines(
                 str(archive.root), cut_over.target, cut_over.pipeline, folder, runner_of(options)
-            )
+            ) as engines,
+        ):
             taken = cut_over.take(step, engines)
     history = cut_over.history()
     states = checklist([(d.step, d.verdict == "passed") for d in history])

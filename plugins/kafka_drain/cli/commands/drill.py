@@ -81,10 +81,10 @@ def _run(options: argparse.Namespace) -> int:
     with private_folder() as folder:
         pipeline = pipeline_from(options)
         # Only the worker's engine sends: a drill must not depend on Spark.
-        engines = Engines(str(archive.root), cluster, pipeline, folder, _no_spark)
-        result = run_drill(
-            archive, cluster, engines, request, run="terminal", clock=utc_now, signer=signer
-        )
+        with Engines(str(archive.root), cluster, pipeline, folder, _no_spark) as engines:
+            result = run_drill(
+                archive, cluster, engines, request, run="terminal", clock=utc_now, signer=signer
+            )
     document = result.content()
     shown = {k: v for k, v in document.items() if v is not None and not isinstance(v, (dict, list))}
     named = cluster.named()

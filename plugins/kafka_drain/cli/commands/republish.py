@@ -62,15 +62,17 @@ def _run(options: argparse.Namespace) -> int:
     if frozen is not None:
         result |= answer_of(options, frozen)
     if acts(options):
-        with private_folder() as folder:
-            engines = Engines(
+        with (
+            private_folder() as folder,
+            Engines(
                 str(archive.root),
                 cluster,
                 pipeline_from(options),
                 folder,
                 runner_of(options),
                 options.processes,
-            )
+            ) as engines,
+        ):
             receipt = republish.execute(engines, utc_now)
         result |= {
             name: value

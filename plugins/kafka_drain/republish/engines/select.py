@@ -53,6 +53,14 @@ class Engines:
         self._processes = processes
         self._worker = Worker()
 
+    def __enter__(self) -> Engines:
+        """Return the engines, whose processes end with the block."""
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Wait until this machine's processes have ended."""
+        self._worker.close()
+
     def stop(self) -> None:
         """Stop sending from this machine."""
         self._worker.stop()

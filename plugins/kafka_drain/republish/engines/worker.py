@@ -16,7 +16,7 @@ from typing import Any, TypeAlias
 from kafka_drain import errors
 from kafka_drain.errors import DeliveryError
 from kafka_drain.republish.engines.worker_main import Job, run_job
-from kafka_drain.republish.sending.memory import ALLOCATION
+from kafka_drain.republish.sending.memory import PYTHON
 
 #: How long a child may take to abort its transactions and end.
 GRACE_SECONDS = 15.0
@@ -45,7 +45,7 @@ class Child:
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
-            env={**ALLOCATION, **os.environ, "PYTHONPATH": path},
+            env={**PYTHON, **os.environ, "PYTHONPATH": path},
         )
         self._lock = threading.Lock()
         self._waiting: dict[int, SimpleQueue[dict[str, Any]]] = {}
@@ -148,7 +148,11 @@ def side_by_side(groups: Sequence[Sequence[Job]], processes: int) -> int:
 
 
 class Worker:
-    """Run jobs; can be stopped from another thread or a signal handler."""
+    """Run jobs; can be stopped from another thread or a signal handler.
+
+    Its processes stay for the next jobs, until it is closed or a job fails: each start takes half a
+    second of processor time.
+    """
 
     def __init__(self) -> None:
         self._stopped = threading.Event()
@@ -162,6 +166,12 @@ class Worker:
         for child in self._children:
             child.kill()
 
+    def close(self) -> None:
+        """Wait until the processes have ended."""
+        children, self._children = self._children, []
+        for child in children:
+            child.close()
+
     def run(
         self,
         groups: Sequence[Sequence[Job]],
@@ -173,7 +183,7 @@ class Worker:
 
         Args:
             groups: The jobs; those of a group run in sequence. Longest first is fastest.
-            processes: Number of processes; 1 starts no others.
+            processes: Number of processes; 1 uses no others.
             tick: Called about twice a second, for progress.
             answered: Called with each job and its answer, not always in the caller's thread.
 
@@ -185,10 +195,10 @@ class Worker:
         waiting: Groups = SimpleQueue()
         for jobs in groups:
             waiting.put(jobs)
-        self._children = [Child() for _ in range(processes)] if processes > 1 else []
+        children = self._started(processes) if processes > 1 else []
 
         def lane(number: int) -> None:
-            do = self._children[number % processes].do if self._children else self._do_here
+            do = children[number % processes].do if children else self._do_here
             try:
                 for job in _jobs(waiting, self._stopped):
                     answered(job, do(job))
@@ -215,8 +225,8 @@ class Worker:
                     thread.join(GRACE_SECONDS)
             raise
         finally:
-            for child in self._children:
-                child.close()
+            if self._stopped.is_set():
+                self.close()
         failure = None if failures.empty() else failures.get()
         if self._is_killed:
             # The caller that stopped it may have fenced its producers, which looks like a later
@@ -231,6 +241,11 @@ class Worker:
             ) from failure
         if failure is not None:
             raise failure
+
+    def _started(self, processes: int) -> list[Child]:
+        """Return a number of processes; those of earlier jobs first."""
+        self._children += [Child() for _ in range(processes - len(self._children))]
+        return self._children[:processes]
 
     def _end(self) -> None:
         """Let all jobs end by themselves and abort their transactions."""

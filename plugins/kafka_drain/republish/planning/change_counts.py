@@ -11,6 +11,7 @@ from upath import UPath
 from kafka_drain.data_files.content_hash import digest_of
 from kafka_drain.data_files.reader import read_records, topic_of
 from kafka_drain.data_files.records import path_of
+from kafka_drain.data_files.rows import columns_of
 from kafka_drain.data_files.scalars import number
 from kafka_drain.errors import ConfigError, DataFileError
 from kafka_drain.offsets import TopicPartition
@@ -84,7 +85,7 @@ def count_outcomes(
                         result.dropped,
                         pc.sum(result.changed).as_py() or 0,
                         pc.sum(zeros).as_py() or 0,
-                        digest_of(result.batch),
+                        digest_of(columns_of(result.batch)),
                     )
                     key = (file.path, tp)
                     found[key] = found.get(key, Outcome()) + outcome

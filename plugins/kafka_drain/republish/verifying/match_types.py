@@ -10,7 +10,7 @@ from typing import TypeAlias
 Record: TypeAlias = "tuple[int, int, int, int]"
 
 #: Starts a new iteration over a shard's records, in order, with the source's offsets.
-Expected: TypeAlias = "Callable[[], Iterator[Record]]"
+Expected: TypeAlias = "Callable[[], Iterable[Record]]"
 
 #: Starts a new read of the target partition, in batches, with the target's offsets. A batch is
 #: requested after the previous ones were matched. Takes a function that says whether all was found.

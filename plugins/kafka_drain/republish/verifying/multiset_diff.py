@@ -50,7 +50,7 @@ def balance(
         else:
             del balance[token]
 
-    plan = _in_turns([source() for source in expected.values()])
+    plan = _in_turns([iter(source()) for source in expected.values()])
     for record in chain.from_iterable(actual(lambda: False)):
         count(record, -1)
         wanted = next(plan, None)
@@ -123,7 +123,7 @@ def too_early(expected: Mapping[int, Expected], actual: Actual, compare_timestam
     Both sides hold the same records. A record that isn't the next one of any shard waits until it
     is.
     """
-    sources = [source() for source in expected.values()]
+    sources = [iter(source()) for source in expected.values()]
     heads = [next(source, None) for source in sources]
     waiting: dict[int, list[int]] = {}
     early = 0

@@ -10,10 +10,11 @@ from __future__ import annotations
 import hashlib
 from array import array
 from collections import Counter, deque
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 
 from kafka_drain.republish.verifying.match_types import Actual, Expected, Record, Token
 from kafka_drain.republish.verifying.offset_map import Block, join_blocks
+from kafka_drain.republish.verifying.records import ExpectedRecords, Records
 
 #: Maximum number of possibilities followed for equal records.
 MAX_STATES = 64
@@ -34,7 +35,8 @@ class Walk:
     """One pass along the target, with each shard's next record at hand.
 
     There are three modes: one possibility, several, and each shard separately. A mode stays active
-    until its batch ends or it switches to another mode.
+    until its batch ends or it switches to another mode. Before them, as long as a target has
+    nothing but the records of its only shard, these are compared in whole batches.
     """
 
     def __init__(self, expected: Mapping[int, Expected], compare_timestamps: bool) -> None:
@@ -44,7 +46,12 @@ class Walk:
         self._compare = compare_timestamps
         self._has_too_many = False
         self._numbers = list(expected)
-        self._sources = [source() for source in expected.values()]
+        sources = [source() for source in expected.values()]
+        #: The only shard's records, while all of the target is like them.
+        self._whole: ExpectedRecords | None = None
+        if len(sources) == 1 and isinstance(sources[0], ExpectedRecords):
+            self._whole, sources = sources[0], [()]
+        self._sources = [iter(source) for source in sources]
         #: For each shard, records that were read ahead.
         self._queues: list[deque[Record]] = [deque() for _ in self._sources]
         self._heads: list[Record | None] = [next(source, None) for source in self._sources]
@@ -71,6 +78,8 @@ class Walk:
     @property
     def is_complete(self) -> bool:
         """Return whether each shard's records were found in order."""
+        if self._whole is not None:
+            return self._whole.following() is None
         if not self._states:
             return not any(self._heads)
         return any(
@@ -92,6 +101,10 @@ class Walk:
         """Walk along the target."""
         # In the by-shard mode, the walk may be complete before all records were seen.
         for batch in actual(lambda: self.is_complete and not self.is_by_shard):
+            if isinstance(batch, Records):
+                batch = self._follow_whole(batch)
+            else:
+                self._take_singly()
             records = iter(batch)
             while self._way(records):
                 pass
@@ -111,6 +124,29 @@ class Walk:
             for number, blocks in zip(self._numbers, self._blocks, strict=True)
             if blocks
         }
+
+    def _follow_whole(self, records: Records) -> Records:
+        """Compare records with the only shard's next ones; return the rest from a difference on."""
+        while self._whole is not None and records:
+            planned = self._whole.following()
+            number = min(len(records), len(planned or ()))
+            found = records.part(0, number)
+            if planned is None or not planned.part(0, number).is_like(found, self._compare):
+                self._take_singly()
+                break
+            self._hashes.extend(found.hashes())
+            self._lengthen(planned.offsets[:number], found.offsets)
+            self._whole.skip(number)
+            records = records.part(number, len(records))
+        return records
+
+    def _take_singly(self) -> None:
+        """Follow the only shard's records one by one from now on."""
+        if self._whole is not None:
+            self._sources = [iter(self._whole)]
+            self._heads = [next(self._sources[0], None)]
+            self._whole = None
+            self._enter(0)
 
     def _follow(self, records: Iterator[Record]) -> bool:
         """Follow a single possibility. The speed of verify depends on this loop."""
@@ -308,6 +344,15 @@ class Walk:
         self._end_stretch(shard)
         self._stretches[shard][:] = source, target, source + 1, target + 1
 
+    def _lengthen(self, sources: Sequence[int], targets: Sequence[int]) -> None:
+        """Record the places of the only shard's next records."""
+        if _has_gaps(sources) or _has_gaps(targets):
+            for source, target in zip(sources, targets, strict=True):
+                self._begin_stretch(0, source, target)
+            return
+        self._begin_stretch(0, sources[0], targets[0])
+        self._stretches[0][2:] = sources[-1] + 1, targets[-1] + 1
+
     def _end_stretch(self, shard: int) -> None:
         source, target, source_end, target_end = self._stretches[shard]
         if source < 0:
@@ -322,3 +367,8 @@ class Walk:
         if len(blocks) > self._limits[shard]:
             blocks[:] = join_blocks(blocks)
             self._limits[shard] = len(blocks) + MAX_BLOCKS
+
+
+def _has_gaps(offsets: Sequence[int]) -> bool:
+    """Return whether offsets don't follow each other."""
+    return [*offsets] != [*range(offsets[0], offsets[0] + len(offsets))]

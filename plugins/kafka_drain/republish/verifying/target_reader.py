@@ -8,16 +8,14 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from enum import Enum
-from itertools import repeat
 from operator import methodcaller
 from typing import Any
 
 from confluent_kafka import KafkaError
-from xxhash import xxh3_64_intdigest
 
-from kafka_drain.data_files.content_hash import content_hash
+from kafka_drain.data_files.content_hash import UNREADABLE
 from kafka_drain.errors import KafkaUnavailableError, SourceRecordError, TransientError
 from kafka_drain.kafka.cluster import KafkaCluster
 from kafka_drain.kafka.damaged_batches import damage_heard
@@ -26,7 +24,7 @@ from kafka_drain.kafka.reading_client import REPORT_MS, ReadingClient
 from kafka_drain.kafka.records import DAMAGED
 from kafka_drain.offsets import TopicPartition
 from kafka_drain.republish.sending.send_errors import explained
-from kafka_drain.republish.verifying.match_types import Record
+from kafka_drain.republish.verifying.records import Records
 
 #: Records taken from the client at a time.
 BATCH_RECORDS = 10_000
@@ -88,11 +86,6 @@ def what_to_do(quiet: float, asked: float, fetch_bytes: int, timeout: float) -> 
     return Wait.ON
 
 
-def key_hash(key: bytes | None) -> int:
-    """Return a hash of a key; 0 if there is no key."""
-    return 0 if key is None else xxh3_64_intdigest(key)
-
-
 def target_client(cluster: KafkaCluster, partitions: int = 1) -> ReadingClient:
     """Return a client for readers of a topic; nothing is connected yet.
 
@@ -140,8 +133,8 @@ class TargetReader:
         #: How far the client has fetched, according to its statistics.
         self._fetched = first
 
-    def read(self, is_complete: Callable[[], bool]) -> Iterator[Iterable[Record]]:
-        """Yield the compared parts of the records in batches; see `messages`."""
+    def read(self, is_complete: Callable[[], bool]) -> Iterator[Records]:
+        """Yield the records in batches; see `messages`."""
         for messages in self.messages(is_complete):
             yield _records(messages, self._with_keys)
 
@@ -255,22 +248,21 @@ class TargetReader:
 _headers_of = methodcaller("headers")
 
 
-def _records(messages: list[Any], with_keys: bool) -> Iterator[Record]:
-    """Return the compared parts of messages. The speed of verify depends on this function."""
-    hashes = []
+def _records(messages: list[Any], with_keys: bool) -> Records:
+    """Return messages as records."""
+    headers = []
     for message in messages:
         try:
-            headers = _headers_of(message)
+            headers.append(_headers_of(message))
         except (SystemError, UnicodeDecodeError):
             # A header name isn't UTF-8, so the record isn't ours, as names in files are text. Don't
             # call again: confluent-kafka 2.16 would return a null pointer in a tuple.
-            hashes.append(0)
-        else:
-            hashes.append(content_hash(message.key(), message.value(), headers))
-    return zip(
-        hashes,
+            headers.append(UNREADABLE)
+    return Records(
+        [message.key() for message in messages],
+        [message.value() for message in messages],
+        headers,
         [message.timestamp()[1] for message in messages],
         [message.offset() for message in messages],
-        [key_hash(message.key()) for message in messages] if with_keys else repeat(0),
-        strict=False,
+        with_keys,
     )

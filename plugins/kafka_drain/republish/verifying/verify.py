@@ -16,8 +16,8 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from kafka_drain.data_files.content_hash import content_hash, digest_of, digest_text
-from kafka_drain.data_files.rows import rows_of
+from kafka_drain.data_files.content_hash import digest_of, digest_text
+from kafka_drain.data_files.rows import columns_of
 from kafka_drain.errors import TopicError
 from kafka_drain.kafka.client_config import KafkaConfig
 from kafka_drain.kafka.cluster import KafkaCluster
@@ -30,7 +30,6 @@ from kafka_drain.republish.planning.shards import Shard
 from kafka_drain.republish.sending.arrow_records import provenance, with_schema_ids
 from kafka_drain.republish.sending.memory import little_garbage_collection
 from kafka_drain.republish.sending.shard_reader import read_shard
-from kafka_drain.republish.verifying.match_types import Expected, Record
 from kafka_drain.republish.verifying.matching import PartitionMatch, match_partition
 from kafka_drain.republish.verifying.offset_map import (
     Block,
@@ -39,8 +38,9 @@ from kafka_drain.republish.verifying.offset_map import (
     offset_in_chain,
     place_and_offset,
 )
+from kafka_drain.republish.verifying.records import ExpectedRecords, Expecting, Records
 from kafka_drain.republish.verifying.result import Verification, VerifiedPartition, change_found
-from kafka_drain.republish.verifying.target_reader import TargetReader, key_hash, target_client
+from kafka_drain.republish.verifying.target_reader import TargetReader, target_client
 
 #: How long open transactions of other producers, or Kafka itself, may delay reading.
 END_TIMEOUT_SECONDS = 120.0
@@ -263,7 +263,7 @@ def _expected(
     chains: int,
     changer: Changer | None,
     seen: dict[int, tuple[int, int, str]],
-) -> Expected:
+) -> Expecting:
     """Return a function that reads a chain's records for a target partition.
 
     Args:
@@ -278,7 +278,7 @@ def _expected(
     by_key = plan.placement in PARTITIONERS
     slice_rows = max(1, SLICE_ROWS // -(-chains // 4))
 
-    def read() -> Iterator[Record]:
+    def read() -> Iterator[Records]:
         for place, shard in enumerate(chain):
             source, begin = shard.source.partition, offset_in_chain(place, 0)
             batches = read_shard(root, shard, sharers=chains)
@@ -286,21 +286,25 @@ def _expected(
                 batches = _changed(batches, shard, changer, seen)
             for batch in with_schema_ids(batches, shard, plan.translation):
                 for at in range(0, batch.num_rows, slice_rows):
-                    rows = rows_of(batch.slice(at, slice_rows))
-                    for key, value, headers, timestamp, offset in rows:
-                        if (
-                            by_key
-                            and partition_of_key(key, target.partitions, source, plan.placement)
-                            != tp.partition
-                        ):
-                            continue
-                        sent = headers
-                        if plan.provenance:
-                            sent = (headers or []) + provenance(shard, offset)
-                        hashed = key_hash(key) if target.is_compacted else 0
-                        yield content_hash(key, value, sent), timestamp, begin + offset, hashed
+                    keys, values, headers, times, offsets = columns_of(batch.slice(at, slice_rows))
+                    if plan.provenance:
+                        headers = [
+                            [*(held or ()), *provenance(shard, offset)]
+                            for held, offset in zip(headers, offsets, strict=True)
+                        ]
+                    places = [begin + offset for offset in offsets]
+                    sent = Records(keys, values, headers, times, places, target.is_compacted)
+                    if by_key:
+                        sent = sent.chosen(
+                            [
+                                partition_of_key(key, target.partitions, source, plan.placement)
+                                == tp.partition
+                                for key in keys
+                            ]
+                        )
+                    yield sent
 
-    return read
+    return lambda: ExpectedRecords(read())
 
 
 def _changed(
@@ -315,7 +319,7 @@ def _changed(
         result = changer.apply(batch, shard.source)
         dropped += result.dropped
         changed += pc.sum(result.changed).as_py() or 0
-        digest += digest_of(result.batch)
+        digest += digest_of(columns_of(result.batch))
         yield result.batch
     seen[shard.number] = (dropped, changed, digest_text(digest))
 
