@@ -23,6 +23,9 @@ from kafka_drain.republish.planning.row_filter import wanted_rows
 from kafka_drain.republish.planning.shards import Shard, ShardFile
 from kafka_drain.republish.sending.checked_file import checked_file
 
+#: What a batch takes at most, unless it has a single record. It stays in the processor's cache, and
+#: is less than glibc's threshold for mmap: the next one takes its place, without new pages.
+READ_BYTES = 2 << 20
 #: Approximate memory limit for the batches of one group of files.
 GROUP_BYTES = 128 << 20
 #: Least size of the parts in which a file with unordered rows is read: each part reads all of it.
@@ -139,7 +142,7 @@ def _by_offset(batches: Sequence[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
 def _records(
     root: str, file: ShardFile, sharers: int, bounds: RowBounds
 ) -> Iterator[pa.RecordBatch]:
-    batch_bytes = min(BATCH_BYTES, GROUP_BYTES // sharers)
+    batch_bytes = min(READ_BYTES, GROUP_BYTES // sharers)
     try:
         with checked_file(path_of(root, file.path), file, sharers) as checked:
             yield from read_records(checked, file.file_format, batch_bytes, bounds)
