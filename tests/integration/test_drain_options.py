@@ -437,6 +437,19 @@ def test_drain_parquet_options(
         assert any("DICTIONARY" in encoding for encoding in encodings) is has_dictionary
 
 
+def test_drain_parquet_statistics(archive_folder: str, drain: Drain, topic: str) -> None:
+    """Readers that skip row groups do so by these columns; values aren't compared for nothing."""
+    drain(Pipeline(name="p", topics=[topic], archive=archive_folder))
+
+    for path in data_files(archive_folder):
+        group = pq.ParquetFile(path).metadata.row_group(0)
+        columns = [group.column(number) for number in range(group.num_columns)]
+        bounded = {each.path_in_schema for each in columns if each.has_column_index}
+        assert bounded >= {"partition", "offset", "timestamp", "key"}
+        if spark_version() >= (4, 1):
+            assert "value" not in bounded
+
+
 def test_drain_large_records_row_groups(
     archive_folder: str, drain: Drain, make_topic: Any, send: Any
 ) -> None:

@@ -136,8 +136,8 @@ def test_writer_defaults(file_format: str, compression: str, expected: dict[str,
     """Dictionaries are off where the compression makes up for them, and nowhere else."""
     found = writer_defaults(file_format, compression)
 
-    checks = {name for name in found if ".row.check." in name}
-    assert len(checks) == (4 if file_format == "parquet" else 0)
+    checks = {name for name in found if ".row.check." in name or ".statistics." in name}
+    assert len(checks) == (6 if file_format == "parquet" else 0)
     assert {name: found[name] for name in found.keys() - checks} == {
         "compression": compression,
         **expected,
