@@ -200,6 +200,10 @@ def test_java_options_with_a_collector_elsewhere() -> None:
 
 JAVA = "spark.driver.extraJavaOptions"
 C1 = "-XX:TieredStopAtLevel=1"
+LATER = (
+    "-XX:Tier4InvocationThreshold=50000 -XX:Tier4MinInvocationThreshold=20000 "
+    "-XX:Tier4CompileThreshold=100000 -XX:Tier4BackEdgeThreshold=200000"
+)
 OFF = {
     "spark.sql.codegen.wholeStage": "false",
     "spark.sql.codegen.factoryMode": "NO_CODEGEN",
@@ -213,7 +217,12 @@ OFF = {
         ({JAVA: "-Dx=1"}, 20_000, {JAVA: f"-Dx=1 {C1}", **OFF}),
         ({JAVA: "-Dx=1"}, 20_001, {JAVA: f"-Dx=1 {C1}"}),
         ({JAVA: "-Dx=1"}, 200_000, {JAVA: f"-Dx=1 {C1}"}),
-        ({JAVA: "-Dx=1"}, 200_001, {JAVA: "-Dx=1"}),
+        ({JAVA: "-Dx=1"}, 200_001, {JAVA: f"-Dx=1 {LATER}"}),
+        (
+            {JAVA: "-XX:Tier4InvocationThreshold=1"},
+            1 << 40,
+            {JAVA: "-XX:Tier4InvocationThreshold=1"},
+        ),
         (
             {JAVA: "-XX:TieredStopAtLevel=4", "spark.sql.codegen.wholeStage": "true"},
             1,
@@ -222,5 +231,5 @@ OFF = {
     ],
 )
 def test_compile_less(given: dict[str, str], offsets: int, found: dict[str, str]) -> None:
-    """A short job has no second compiler, a tiny one compiles no query; own settings are kept."""
+    """The second compiler starts late, or not at all; tiny jobs compile no query."""
     assert compile_less(given, offsets) == found
