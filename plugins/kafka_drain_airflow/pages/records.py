@@ -201,7 +201,7 @@ def _rows(search: Search, matches: Sequence[Match]) -> list[RecordRow]:
 
 
 def _selected(search: Search, matches: Sequence[Match]) -> SelectedRecords:
-    """Return what fills the form of a republish."""
+    """Return the fields that select the records in a republish's form."""
     from kafka_drain.find.as_republish import as_republish
 
     is_all = search.is_complete and search.after is None
