@@ -234,7 +234,7 @@ def records(
         dag_id: Id of the archive's page.
         rights: To which DAGs the page may lead.
         user: Who searches.
-        posted: What the form has; None before the first search.
+        posted: The submitted form; None before the first search.
     """
     place = archives_of(session, [dag_id]).get(dag_id)
     if place is None or not is_on():

@@ -73,7 +73,7 @@ def page_of(place: Place, address: str, republish: str, posted: Posted, user: st
         place: The archive.
         address: Address of the archive's page.
         republish: Id of the DAG that republishes it; empty if there is none.
-        posted: What the form has.
+        posted: The submitted form.
         user: Who searches.
     """
     given, trail = _given(posted), list(posted.get("trail", ()))
