@@ -135,7 +135,7 @@ def _read(path: Path) -> dict[str, Any]:
 
 
 def machine() -> dict[str, Any]:
-    """Return what the figures depend on: processors, memory, versions, and the machine's load."""
+    """Return the figures' environment: processors, memory, versions, and the machine's load."""
     # Imported here because each measured process imports this module again.
     from kafka_drain.spark.cds_training import class_archive_of_this_machine
 

@@ -147,7 +147,7 @@ def start_of(age: Age) -> datetime:
 
 
 def asked(age: Age) -> tuple[str, str]:
-    """Return the hour that is asked for, as two times."""
+    """Return the hour of the query, as two times."""
     start = FIRST + timedelta(hours=(age.closed - 1) * WEEK + ASKED)
     return start.isoformat(), (start + timedelta(hours=1)).isoformat()
 

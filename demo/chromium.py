@@ -161,7 +161,7 @@ class Page:
         self.ask("Page.navigate", url=url)
 
     def run(self, script: str) -> Any:
-        """Return what an expression of JavaScript becomes on the page.
+        """Return the value of a JavaScript expression on the page.
 
         Raises:
             RuntimeError: If it fails.

@@ -29,7 +29,7 @@ class ClusterState:
 
 
 def read_state(folder: Path) -> ClusterState | None:
-    """Return what is known of a running cluster; None if nothing is."""
+    """Read the state of a running cluster; None if there is none."""
     path = folder / STATE_FILE
     try:
         content = json.loads(path.read_text(encoding="utf-8"))

@@ -46,7 +46,7 @@ class Outages:
         return 0.0 if self.since is None else now - self.since
 
     def news(self, now: float, missed: KafkaDrainError | None) -> OutageLine | None:
-        """Return what to say after a look; None for nothing new.
+        """Return the line to log after a look; None for nothing new.
 
         Args:
             now: When the look began.

@@ -40,7 +40,7 @@ class Line(str):
 
 
 def level_of(line: str) -> Level:
-    """Return what a line means; text that carries nothing is plain."""
+    """Return a line's level; a line without one is plain."""
     return line.level if isinstance(line, Line) else Level.PLAIN
 
 

@@ -183,7 +183,7 @@ def send_seconds(sending: Sending, workers: int) -> float:
 
 
 def size_of(load: Load) -> Size:
-    """Return what a load needs.
+    """Return the size that a load requires.
 
     Raises:
         ConfigError: When drains come so often that even their start takes more than its share.

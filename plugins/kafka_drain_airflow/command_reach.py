@@ -9,7 +9,7 @@ from kafka_drain_airflow.connections import spark_connection
 
 
 def reach_of(archive: str, *, store: str, kafka: str, spark: str, registry: str) -> Reach:
-    """Return how commands reach an archive, by its pipeline's connections; with no secret of them.
+    """Return the settings for commands on an archive, from its pipeline's connections; no secrets.
 
     What can't be read here, such as a connection that only workers have, is named in a note.
 

@@ -284,13 +284,13 @@ def store_waiting(task_instance: Any, line: str) -> None:
 
 
 def waiting_said(value: object) -> str:
-    """Return what an XCom's value says that a task waits for: any task may write any XCom."""
+    """Return the wait that an XCom's value describes, if valid: any task may write any XCom."""
     said = value.get("said") if isinstance(value, dict) else None
     return said[:PROBLEM_LENGTH] if isinstance(said, str) else ""
 
 
 def _hear_outages() -> Callable[[str], None]:
-    """Return what logs a line about an outage, and stores it for the pages, from any thread."""
+    """Return a callback that logs an outage and stores it for the pages, from any thread."""
     # Another thread has no context of a task.
     task_instance = _task_instance()
 

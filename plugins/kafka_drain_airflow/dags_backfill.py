@@ -179,7 +179,7 @@ def _found(dag_id: str) -> tuple[bool, Any]:
 
 
 def _check_conf(dag_id: str, dag: Any, conf: dict[str, Any]) -> None:
-    """Refuse what each run would refuse: a conf with a name that isn't in a factory's form."""
+    """Refuse a conf that each run would refuse: one with a name that isn't in a factory's form."""
     kind = kind_of(dag.tags)
     if kind is None:
         return
@@ -226,7 +226,7 @@ def _is_manual(dag: Any) -> bool:
 
 
 def _wakes(dag: Any) -> str:
-    """Return what unpausing a DAG starts besides a backfill."""
+    """Describe the runs that unpausing a DAG starts besides a backfill."""
     if _is_manual(dag):
         return "no other runs start"
     return "its schedule starts too, with a run for the newest interval"

@@ -104,7 +104,7 @@ class FactoryArguments:
             yield from self.groups
 
     def of(self, kind: str, name: str) -> DagArguments:
-        """Return what is added to one DAG, given its kind and the name of what it is for."""
+        """Return the arguments for one DAG, given its kind and the name that its id contains."""
         return DagArguments(self, kind, self.dag_id.format(kind=kind, name=name))
 
 
@@ -169,7 +169,7 @@ def check_dag_arguments(given: Mapping[str, Any], accepted: Collection[str]) -> 
 def task_with(
     added: Added, kind: str, operator: type[T], task_id: str, own: Mapping[str, Any]
 ) -> T:
-    """Create a task with what users add to it; their outlets come after the factory's.
+    """Create a task with the users' arguments; their outlets come after the factory's.
 
     Raises:
         ConfigError: If they set an argument that is the factory's.

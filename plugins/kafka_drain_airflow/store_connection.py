@@ -122,7 +122,7 @@ def _by_hook(conn_id: str, more: list[str]) -> StoreAccess:
 
 
 def _variables(hook: Any, session: Any) -> dict[str, str]:
-    """Return what the hook says beside credentials: region, S3's endpoint and its authority."""
+    """Return the hook's settings besides credentials: region, S3's endpoint and its authority."""
     found = {
         "AWS_REGION": hook.region_name or session.region_name,
         # Not AWS_ENDPOINT_URL: the role is assumed elsewhere.

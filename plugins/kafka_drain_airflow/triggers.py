@@ -41,7 +41,7 @@ class BacklogTrigger(BaseTrigger):
         self._said: dict[str, str] = {}
 
     def serialize(self) -> tuple[str, dict[str, Any]]:
-        """Return what Airflow stores, and makes the trigger from in the triggerer."""
+        """Return the class path and arguments from which the triggerer recreates the trigger."""
         arguments = {
             "watched": self.watched,
             "until": self.until,

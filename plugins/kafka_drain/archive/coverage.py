@@ -47,7 +47,7 @@ class Owned:
         ]
 
     def _of(self, receipt: Receipt, wanted: Ranges) -> dict[TopicPartition, list[OffsetRange]]:
-        """Return what of some offsets of the log can be in a generation or window."""
+        """Return those of some offsets of the log that a generation or window can contain."""
         topics = receipt.topics
         return offsets_in_log(
             {(tp, topics.get(tp.topic, "")): ranges for tp, ranges in wanted.items()},
@@ -82,7 +82,7 @@ class Owned:
 def read_owned(
     snapshot: Snapshot, topic_ids: Mapping[str, str], horizon: Mapping[TopicPartition, int]
 ) -> Owned:
-    """Determine which offsets the archive owns.
+    """Determine the offsets that the archive owns.
 
     Of what is left out, the index says which offsets it covers.
 

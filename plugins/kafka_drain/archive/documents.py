@@ -118,7 +118,7 @@ class IdentityDocument(Document):
 
 @_open
 class Source(TypedDict):
-    """What a pipeline drains: one of the three."""
+    """The source of a pipeline: exactly one of the three keys."""
 
     topics: NotRequired[list[str]]
     topic_pattern: NotRequired[str]
@@ -127,7 +127,7 @@ class Source(TypedDict):
 
 @_open
 class Immutable(TypedDict):
-    """How a store locks files and receipts that are sealed from now on."""
+    """The lock on files and receipts that are sealed from now on."""
 
     mode: Mode
     days: int
@@ -142,7 +142,7 @@ class ArchiveDocument(VersionedDocument):
         pipeline: Name of the pipeline.
         cluster_id: Id of the Kafka cluster.
         topics: Topic ids by topic.
-        source: What is drained: `topics`, `topic_pattern` or `assign`.
+        source: Selection of topics: `topics`, `topic_pattern` or `assign`.
         isolation_level: Isolation level of the source.
         retention: The sink's `retention` option: Spark drops older files from the manifest.
         immutable: How the store locks files and receipts that are sealed from now on; None for not.
@@ -437,7 +437,7 @@ class SchemasDocument(Document):
 
 
 class ReferenceRow(Row):
-    """What a schema refers to: a type or file by name, in a version of a subject."""
+    """A schema's reference to a type or file by name, in a version of a subject."""
 
     name: str
     subject: str
@@ -520,7 +520,7 @@ class RegistryDocument(VersionedDocument):
 
 
 class MappedRow(Row):
-    """A version of a subject, and what it is in another registry."""
+    """A version of a subject, and its counterpart in another registry."""
 
     subject: str
     version: int
@@ -673,7 +673,7 @@ class ReceiptsRow(Row):
 
 
 class PartitionRow(Row):
-    """What was drained of one partition of one incarnation of a topic."""
+    """The drained offsets and records of one partition of one incarnation of a topic."""
 
     topic: str
     partition: int
@@ -806,7 +806,7 @@ class DrillStarted(VersionedDocument):
 
 
 class SampleRow(Row):
-    """What a drill restores.
+    """The sample of records that a drill restores.
 
     Attributes:
         kind: `newest_hour`, `random_day` or `whole`.
@@ -822,7 +822,7 @@ class SampleRow(Row):
 
 
 class DecodedRow(Row):
-    """How many of the restored values were decoded.
+    """Numbers of restored values by the result of decoding them.
 
     Attributes:
         values: Number of values that were looked at.
@@ -843,7 +843,7 @@ class ProblemRow(Row):
     """A reason why a drill failed.
 
     Attributes:
-        step: What failed: `plan`, `restore`, `decode` or `clean_up`.
+        step: Failed step: `plan`, `restore`, `decode` or `clean_up`.
         error: Type of the error.
         detail: What was seen and what to do.
         transient: Whether a later drill may succeed without a change.
@@ -990,7 +990,7 @@ class ErasedHeaderRow(Row):
 
 
 class ErasedTopicRow(Row):
-    """How far an erasure reaches in a topic.
+    """A topic of an erasure, with the end offsets up to which it reaches.
 
     Attributes:
         ends: By partition, the end of Kafka's offsets at the time of the request; None for all: the

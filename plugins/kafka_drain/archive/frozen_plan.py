@@ -73,7 +73,7 @@ class FrozenPlan(SealedDocument):
     """A plan as a person has seen it.
 
     Attributes:
-        kind: What it does.
+        kind: Its verb.
         pipeline: The pipeline's name.
         archive_id: The archive's id.
         created_at: When it was made, in UTC.
@@ -124,10 +124,10 @@ class FrozenPlan(SealedDocument):
 
         Args:
             state: How far it has been carried out.
-            kind: What is to be done.
+            kind: The verb to carry out.
             pipeline: Name of the archive's pipeline.
             archive_id: The archive's id.
-            changes: What has changed since it was seen.
+            changes: Changes since it was seen.
 
         Returns:
             RUN, RESUME or DO_NOTHING.

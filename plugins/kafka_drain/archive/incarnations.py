@@ -21,7 +21,7 @@ LogEnds = Mapping[Partition, int]
 def log_ends(
     snapshot: Snapshot, topic_ids: Mapping[str, str], partitions: Iterable[TopicPartition]
 ) -> dict[Partition, int]:
-    """Return up to which offset, exclusive, the logs have what was archived of each incarnation.
+    """Return, by incarnation, the end (exclusive) of its archived offsets in the logs.
 
     Args:
         snapshot: The archive.

@@ -773,7 +773,7 @@ def _end_of(row: IndexedPartition) -> int:
 
 
 def _hash_of(row: IndexedGeneration | IndexedWindow) -> str:
-    """Return what names the documents that a row is made of."""
+    """Return the hashes that identify the documents that a row is made of."""
     if isinstance(row, IndexedGeneration):
         return f"{row.sha256} {row.receipts} {row.document}"
     return f"{row.receipt} {row.plan}"

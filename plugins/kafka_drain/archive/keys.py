@@ -101,7 +101,7 @@ def choose_key(
 def keys_for_writing(
     root: UPath, encryption: Encryption | None, *, reads: bool = False
 ) -> dict[str, Any] | None:
-    """Return what a job needs to encrypt; makes a data key if there is none for the master key.
+    """Return the keys for encryption; makes a data key if there is none for the master key.
 
     Args:
         encryption: The pipeline's.

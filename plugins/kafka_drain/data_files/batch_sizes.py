@@ -112,7 +112,7 @@ def in_batches(steps: Iterable[pa.RecordBatch], batch_bytes: int) -> Iterator[pa
 
     Args:
         steps: The rows.
-        batch_bytes: What a batch takes at most, counted without the overhead of a row.
+        batch_bytes: Maximum size of a batch, counted without the overhead of a row.
     """
     held: list[pa.RecordBatch] = []
     rows = size = 0

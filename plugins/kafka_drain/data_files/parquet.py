@@ -98,7 +98,7 @@ def read_records(
     """Yield the records in file order, skipping row groups without any wanted record.
 
     Args:
-        batch_bytes: What a batch takes at most, unless it has a single record.
+        batch_bytes: Maximum size of a batch, unless it has a single record.
         wanted: Bounds of the wanted rows.
         note_index: Gets what `index_sha256` returns, without opening the file once more.
     """

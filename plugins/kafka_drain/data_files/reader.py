@@ -122,7 +122,7 @@ def read_contents(
 
     Args:
         topic: Its topic, as for `read_offsets`.
-        batch_bytes: What a batch takes at most, as for `read_records`.
+        batch_bytes: Maximum size of a batch, as for `read_records`.
         look: Receives each batch of records, as yielded by `read_records`.
         note_index: Receives what `index_sha256` returns of a Parquet file.
 
@@ -397,7 +397,7 @@ def read_records(
     """Yield a file's records in file order.
 
     Args:
-        batch_bytes: What a batch takes at most, unpacked, unless it has a single record.
+        batch_bytes: Maximum size of a batch, unpacked, unless it has a single record.
         wanted: Bounds of the wanted rows; some rows outside may be included.
 
     Yields:

@@ -115,7 +115,7 @@ def batches_of_rows(
 
     Args:
         rows: Rows with the named columns at most; others would be held for nothing.
-        batch_bytes: What key, value and headers of a batch take at most, unless it is a single row.
+        batch_bytes: Maximum size of a batch's keys, values and headers, unless it is a single row.
         names: The columns of a batch.
     """
     schema = pa.schema([SCHEMA.field(name) for name in names])

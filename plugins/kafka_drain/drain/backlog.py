@@ -75,7 +75,7 @@ class Look:
 
     Attributes:
         watched: What repeats the measurement.
-        backlog: What isn't drained.
+        backlog: Offsets that aren't drained yet.
         busy: The drain that holds the archive's lease, in words; empty for none.
     """
 

@@ -50,7 +50,7 @@ def decide(backlog: Backlog, watch: Watch, busy: str = "") -> DrainDecision:
     """Decide whether a drain should start now.
 
     Args:
-        backlog: What isn't drained.
+        backlog: Offsets that aren't drained yet.
         watch: The limits.
         busy: Why no other drain may start now, for example because one is running; empty if one
             may.

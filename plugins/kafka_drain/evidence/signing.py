@@ -139,9 +139,9 @@ def sign(
 
     Args:
         signer: The key.
-        kind: What the statement is about.
+        kind: The statement's kind.
         name: Name of the statement's file.
-        document: What is signed.
+        document: The statement's document.
         files: Files that it is about, relative to the archive, which are hashed.
 
     Returns:

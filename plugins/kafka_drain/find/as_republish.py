@@ -39,8 +39,8 @@ def as_republish(
     """Translate the result of a search.
 
     Args:
-        criteria: What was looked for.
-        matches: What was found.
+        criteria: The search's criteria.
+        matches: The records found.
         is_all: Whether nothing else matches.
         recreated: Topics that were deleted and created again while the archive was filled.
     """

@@ -142,7 +142,7 @@ def parts_of(
     Args:
         files: The files that readers use, each with what it holds.
         incarnations: The first generation of each topic, by its name and id.
-        criteria: What is looked for.
+        criteria: The search's criteria.
         after: Only records after this position; None for all.
     """
     found: list[FilePart] = []
@@ -187,7 +187,7 @@ def why_scan(files: int, size: int, criteria: Criteria, unproven: int = 0) -> st
     Args:
         files: Number of files that have to be read, because nothing else rules out a match.
         size: How many of their bytes.
-        criteria: What is looked for.
+        criteria: The search's criteria.
         unproven: How many of the files have statistics and Bloom filters that no receipt proves.
     """
     if size <= SCAN_BYTES or not criteria.look_inside():

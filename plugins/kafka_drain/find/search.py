@@ -103,7 +103,7 @@ class Search:
     """A search in an archive.
 
     Attributes:
-        criteria: What is looked for.
+        criteria: The search's criteria.
         limit: Number of records after which it ends.
         after: Only records after this position; None for all.
         scan: Whether files may be read as a whole, however large they are.
@@ -321,7 +321,7 @@ def bounds_of(parts: Sequence[FilePart], criteria: Criteria) -> RowBounds:
 
     Args:
         parts: The parts; at least one.
-        criteria: What is looked for.
+        criteria: The search's criteria.
     """
     partitions = {part.tp.partition for part in parts}
     firsts, ends = [], []
@@ -350,7 +350,7 @@ def rows_inside(batch: pa.RecordBatch, criteria: Criteria) -> pa.RecordBatch:
 
     Args:
         batch: Has the columns of `data_files.records.SCHEMA`.
-        criteria: What is looked for.
+        criteria: The search's criteria.
     """
     if criteria.keys:
         # A null is in no set.

@@ -296,7 +296,7 @@ def make_plan(
         target_bytes: Target size of a file.
         closed_only: Whether to leave the open generation's files alone.
         seen: What files hold that a plan for the same erasures has searched; added to.
-        locks: What the store locks, if it was asked in this run already.
+        locks: The store's locks, if it was asked in this run already.
 
     Raises:
         ManifestInvalidError: When something sealed is missing or changed, or can't be read.
@@ -373,7 +373,7 @@ def _old_files(archive: Archive, locks: StoreLocks, replaced: Collection[str] = 
     """Return files that held records of erasures and that the store keeps.
 
     Args:
-        locks: What the store locks.
+        locks: The store's locks.
         replaced: Files that are about to be replaced.
     """
     if not can_lock(archive.root):

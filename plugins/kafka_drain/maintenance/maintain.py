@@ -108,7 +108,7 @@ def plan_maintenance(
         pipeline: The pipeline, with its archive and maintenance settings.
         will_roll: Whether a generation that is due for a roll counts as closed.
         clock: Returns the current time; replaced in tests.
-        locks: What the store locks, if it was asked in this run already.
+        locks: The store's locks, if it was asked in this run already.
 
     Raises:
         ArchiveError: When the folder is not an archive.

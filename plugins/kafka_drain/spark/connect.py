@@ -127,7 +127,7 @@ def refusal(message: str) -> str | None:
     """Return the meaning of a server's refusal of a client; None for another error.
 
     Args:
-        message: What gRPC says.
+        message: Message of the gRPC error.
     """
     for said, means in _REFUSALS.items():
         if said in message:

@@ -30,7 +30,7 @@ def unreached(address: ConnectAddress, message: str, seconds: float) -> KafkaDra
     """Return the error for a server that doesn't answer, or not this client.
 
     Args:
-        message: What gRPC says.
+        message: Message of the gRPC error.
         seconds: How long it had.
     """
     if refused := refusal(message):

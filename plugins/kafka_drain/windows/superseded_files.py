@@ -57,7 +57,7 @@ def remove_superseded(archive: Archive, locks: StoreLocks | None = None) -> dict
     continues them. The receipts stay.
 
     Args:
-        locks: What the store locks, if it was asked in this run already.
+        locks: The store's locks, if it was asked in this run already.
 
     Returns:
         removed_files and removed_bytes.
@@ -159,7 +159,7 @@ def still_locked(
     """Return the superseded files that the store still keeps, and until when.
 
     Args:
-        locks: What the store locks.
+        locks: The store's locks.
         there: The data files that exist; None to list them.
         among: The files that count; None for all superseded ones.
     """

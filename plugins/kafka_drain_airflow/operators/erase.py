@@ -140,7 +140,7 @@ class EraseOperator(ApplyOperator):
         return {"archive": self.pipeline.archive} | erased
 
     def _request(self) -> ErasureRequest | None:
-        """Return what is asked for; None if nothing is: then the erasures in force go on."""
+        """Return the request; None without one: then the erasures in force go on."""
         from kafka_drain.errors import ConfigError
         from kafka_drain.maintenance.erasure_request import ErasureRequest, refuse_names
 

@@ -72,7 +72,7 @@ class SparkJobOperator(PipelineOperator):
         self.log.log(logging_level(line), "%s", line)
 
     def get_openlineage_facets_on_complete(self, _: object) -> OperatorLineage[Any, Any] | None:
-        """Return what the task read and wrote, for Airflow's OpenLineage provider."""
+        """Return the task's inputs and outputs, for Airflow's OpenLineage provider."""
         return self._lineage.to_openlineage() if self._lineage else None
 
     def run_application(self, application: SparkApplication) -> None:

@@ -187,7 +187,7 @@ class ValidateManifestOperator(SparkJobOperator):
         return summary
 
     def _reach(self) -> Reach:
-        """Return how the commands in the report reach what they work with."""
+        """Return the connection settings for the commands in the report."""
         from kafka_drain_airflow.command_reach import reach_of
 
         pipeline = self.pipeline

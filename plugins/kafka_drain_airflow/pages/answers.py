@@ -234,7 +234,7 @@ def records(
         dag_id: Id of the archive's page.
         rights: To which DAGs the page may lead.
         user: Who searches.
-        posted: What the form has; None before the first search.
+        posted: The submitted form; None before the first search.
     """
     place = archives_of(session, [dag_id]).get(dag_id)
     if place is None or not is_on():
@@ -247,7 +247,7 @@ def records(
 
 
 def records_as_lines(session: Any, dag_id: str, user: str, posted: Posted) -> Answer:
-    """Return what is found as a file of JSON lines; for the arguments see `records`."""
+    """Return the records found, as a file of JSON lines; for the arguments see `records`."""
     place = archives_of(session, [dag_id]).get(dag_id)
     if place is None or not is_on():
         return _not_found(f"{dag_id} shows no records.")
@@ -384,7 +384,7 @@ def _report(page: UPath, address: str, back: str, *, as_json: bool, scheme: str 
 
 
 def refused(status: int, detail: str) -> Answer:
-    """Return what a browser shows if the user may not see a page."""
+    """Return the page for a user who may not see the requested one."""
     text = (
         "Airflow doesn't let you see this: it takes the rights to read this DAG, its runs, its "
         "tasks and its XComs."

@@ -129,7 +129,7 @@ def _options(conn_id: str) -> dict[str, Any]:
 
 
 def find(place: Place) -> Found:
-    """Return what is known about an archive."""
+    """Return an archive's last overview, or why it can't be read."""
     return _if_readable(place, lambda root: Found(read_overview(root)), Found)
 
 

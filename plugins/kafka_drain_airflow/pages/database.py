@@ -98,7 +98,7 @@ class Place:
     registry_conn_id: str = field(default="", compare=False)
 
     def reach(self) -> Reach:
-        """Return how commands reach it, with the connections as they are now."""
+        """Return the settings for commands on it, from the current connections."""
         return reach_of(
             self.archive,
             store=self.conn_id,

@@ -73,7 +73,7 @@ def page_of(place: Place, address: str, republish: str, posted: Posted, user: st
         place: The archive.
         address: Address of the archive's page.
         republish: Id of the DAG that republishes it; empty if there is none.
-        posted: What the form has.
+        posted: The submitted form.
         user: Who searches.
     """
     given, trail = _given(posted), list(posted.get("trail", ()))
@@ -201,7 +201,7 @@ def _rows(search: Search, matches: Sequence[Match]) -> list[RecordRow]:
 
 
 def _selected(search: Search, matches: Sequence[Match]) -> SelectedRecords:
-    """Return what fills the form of a republish."""
+    """Return the fields that select the records in a republish's form."""
     from kafka_drain.find.as_republish import as_republish
 
     is_all = search.is_complete and search.after is None

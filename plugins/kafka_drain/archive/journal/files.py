@@ -76,7 +76,7 @@ def note_sealed(root: UPath, noted: Noted, known: Journal | None = None) -> None
     the two, the next run notes it.
 
     Args:
-        noted: What was sealed.
+        noted: Everything that was sealed.
         known: The journal as it was read before; if it and its head have everything, it isn't read
             again. None to read it now.
 

@@ -125,7 +125,7 @@ def add_spark(parser: argparse.ArgumentParser, master: str = "Spark master (%(de
 
 
 def add_job(parser: argparse.ArgumentParser) -> None:
-    """Add what a command needs whose Spark job drains to an archive or rewrites its files."""
+    """Add the arguments of commands whose Spark job drains to an archive or rewrites its files."""
     add_archive(parser)
     add_kafka(parser)
     add_spark(parser)

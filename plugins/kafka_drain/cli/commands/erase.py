@@ -73,7 +73,7 @@ def _given(options: argparse.Namespace) -> set[str]:
 
 
 def _request(options: argparse.Namespace) -> ErasureRequest | None:
-    """Return what is asked for; None if nothing is: then the erasures in force go on."""
+    """Return the request; None without one: then the erasures in force go on."""
     if not (given := _given(options)) - _FOR:
         if given:
             raise ConfigError(

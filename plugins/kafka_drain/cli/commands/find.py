@@ -148,7 +148,7 @@ def _keys_in(path: str | None) -> list[str]:
 
 
 def _print_fields(search: Search) -> int:
-    """Print what selects the records in a republish; nothing if there are none.
+    """Print the fields that select the records in a republish; nothing if there are none.
 
     Prints what selects all that match, if fields can, and otherwise those that were found.
     """

@@ -79,7 +79,7 @@ def answer_report(
 
 
 def _reach(options: argparse.Namespace, archive: Archive) -> Reach:
-    """Return how the commands in the report reach what this one has reached."""
+    """Return this command's connection settings, for the commands in the report."""
     return Reach(
         str(archive.root),
         options.bootstrap_servers or "",

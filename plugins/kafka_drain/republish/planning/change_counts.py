@@ -145,7 +145,7 @@ def note_unseen(fields: Iterable[str]) -> list[str]:
 
 
 def note_of(spec: ChangeSpecJson, total: Outcome) -> str:
-    """Return what a change makes of the records, for the user."""
+    """Describe the effect of a change on the records, for the user."""
     function = spec["function"]
     by = "" if function is None else f" by {function['name']} ({function['sha256'][:12]})"
     return (

@@ -55,7 +55,7 @@ class Approved:
 
 
 def changes(seen: Outline, now: Outline, *, may_grow: bool) -> list[str]:
-    """Return what has changed, as parts of a sentence; empty if nothing has.
+    """Return the differences, as parts of a sentence; empty if there are none.
 
     Args:
         seen: The plan that was made.

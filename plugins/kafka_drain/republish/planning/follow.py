@@ -90,7 +90,7 @@ def previous_request(archive: Archive, follower: str) -> dict[str, Any] | None:
 
 
 def previous_change(archive: Archive, follower: str) -> ChangeReceiptJson | None:
-    """Return what a follower's last finished run dropped and changed; None for nothing."""
+    """Return the `change` of a follower's last receipt; None if there is none."""
     receipts = (run.receipt() for run in reversed(runs_of(archive, follower)))
     last = next((receipt for receipt in receipts if receipt is not None), None)
     return None if last is None else last.get("change")
@@ -179,7 +179,7 @@ def _through_now(snapshot: Snapshot, since: ThroughJson) -> ThroughJson:
 
 
 def _digest(receipt: Receipt) -> str:
-    """Return what identifies all files of a generation up to a receipt; sealing again keeps it."""
+    """Return the digest of a generation's files up to a receipt; sealing again keeps it."""
     return f"{receipt.files_so_far.digest:032x}"
 
 

@@ -22,7 +22,7 @@ KEYS, PARTITIONS = 100, 10
 def partitioner_notes(
     root: UPath, files: Mapping[TopicPartition, Sequence[ShardFile]], placement: str | int
 ) -> list[str]:
-    """Return what users should know about the partitioner of the source's producers.
+    """Return notes for users about the partitioner of the source's producers.
 
     Args:
         files: The files of each source partition.
@@ -50,7 +50,7 @@ def partitioner_notes(
 
 
 def note_of(topic: str, fit: Fit, placement: str | int) -> list[str]:
-    """Return what to say of a topic's keys; nothing if their producers place them alike."""
+    """Return notes about a topic's keys; none if their producers place them alike."""
     if not fit.is_known or fit.placement == placement:
         return []
     here = CLIENTS[placement]

@@ -115,7 +115,7 @@ class Fit(NamedTuple):
 
 
 def fitting(samples: Collection[tuple[bytes, int]], partitions: int) -> Fit:
-    """Return which partitioner explains where keys are.
+    """Return the partitioner that explains the keys' partitions, if one does.
 
     Args:
         samples: Different keys, each with its partition.

@@ -595,7 +595,7 @@ def _refuse_unknown_partitions(
 def _needs(
     parts: Mapping[tuple[TopicPartition, str], _Part], request: RepublishRequest
 ) -> dict[str, Need]:
-    """Return what the records require of each target topic."""
+    """Return the records' requirements on each target topic."""
     needs: dict[str, list[Need]] = {}
     for (tp, _), part in parts.items():
         topic = request.target_of(tp.topic) or ""

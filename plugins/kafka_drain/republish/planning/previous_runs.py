@@ -18,7 +18,7 @@ _Identity: TypeAlias = "tuple[str, str, int]"
 
 
 def sent(plan: RepublishPlan) -> list[SentJson]:
-    """Return which records a plan sends where, in the form that receipts record."""
+    """Return a plan's records and their targets, in the form that receipts record."""
     return [
         {
             "source_topic": shard.source.topic,

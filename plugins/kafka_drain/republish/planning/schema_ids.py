@@ -134,7 +134,7 @@ def plan_schema_ids(
 
 
 def notes_of(schema_ids: SchemaIdsJson) -> list[str]:
-    """Return what users should know about a translation."""
+    """Return notes for users about a translation."""
     notes = [
         f"schema ids of {row['topic']}: {row['translated']:,} {row['part']}s get new ones, "
         f"{row['without']:,} have none and stay as they are"
