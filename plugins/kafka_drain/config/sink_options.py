@@ -40,6 +40,15 @@ def partition_columns(partition_by: Iterable[str]) -> dict[str, str]:
     return {column: PARTITION_COLUMNS[column] for column in partition_by}
 
 
+#: Number of rows after which Parquet first checks whether a page or row group is full, and the most
+#: it writes between two checks. With its own 100 and 10,000, each open file buffers 500 MB of 5 MB
+#: records where a row group has 128 MB (ParquetProperties, InternalParquetRecordWriter).
+_ROW_CHECKS = {
+    f"parquet.{what}.size.row.check.{limit}": str(rows)
+    for what in ("block", "page")
+    for limit, rows in (("min", 1), ("max", 1000))
+}
+
 _COMMON: dict[str, Check] = {"maxRecordsPerFile": integer(1), "retention": duration}
 _PER_FORMAT: dict[str, dict[str, Check]] = {
     "parquet": {
@@ -47,10 +56,7 @@ _PER_FORMAT: dict[str, dict[str, Check]] = {
         "parquet.page.size": integer(1 << 10),
         "parquet.dictionary.page.size": integer(1 << 10),
         "parquet.enable.dictionary": boolean,
-        "parquet.block.size.row.check.min": integer(1),
-        "parquet.block.size.row.check.max": integer(1),
-        "parquet.page.size.row.check.min": integer(1),
-        "parquet.page.size.row.check.max": integer(1),
+        **dict.fromkeys(_ROW_CHECKS, integer(1)),
         "parquet.compression.codec.zstd.level": integer(1),
         "parquet.bloom.filter.enabled#key": boolean,
         "parquet.bloom.filter.expected.ndv#key": integer(1),
@@ -62,8 +68,6 @@ _PER_FORMAT: dict[str, dict[str, Check]] = {
         "orc.compress.size": integer(1 << 10),
         "orc.row.index.stride": integer(1000),
     },
-    "avro": {},
-    "json": {},
 }
 
 
@@ -73,7 +77,7 @@ def check_sink_options(file_format: str, options: Mapping[str, Any]) -> dict[str
     Raises:
         ConfigError: When a name is unknown for the format, or a value isn't accepted.
     """
-    known = _COMMON | _PER_FORMAT[file_format]
+    known = _COMMON | _PER_FORMAT.get(file_format, {})
     checked: dict[str, str] = {}
     for name, value in options.items():
         if name not in known:
@@ -81,15 +85,6 @@ def check_sink_options(file_format: str, options: Mapping[str, Any]) -> dict[str
         checked[name] = known[name](name, value)
     return checked
 
-
-#: Number of rows after which Parquet first checks whether a page or row group is full, and the most
-#: it writes between two checks. With its own 100 and 10,000, each open file buffers 500 MB of 5 MB
-#: records where a row group has 128 MB (ParquetProperties, InternalParquetRecordWriter).
-_ROW_CHECKS = {
-    f"parquet.{what}.size.row.check.{limit}": str(rows)
-    for what in ("block", "page")
-    for limit, rows in (("min", 1), ("max", 1000))
-}
 
 #: Statistics that no reader of records uses, which cost a comparison or two for each value: the
 #: least and the greatest of a column of arbitrary bytes, and the sizes of values by page. The
@@ -106,9 +101,7 @@ def writer_defaults(file_format: str, compression: str) -> dict[str, str]:
     Parquet dictionaries cost a third of a drain's time, and Kafka's keys, offsets and timestamps
     rarely repeat. zstd and gzip compress what does repeat just as small without them.
     """
-    options = {"compression": compression}
-    if file_format == "parquet":
-        options |= _ROW_CHECKS | _NO_STATISTICS
-    if file_format == "parquet" and compression in ("zstd", "gzip"):
-        options["parquet.enable.dictionary"] = "false"
-    return options
+    if file_format != "parquet":
+        return {"compression": compression}
+    plain = {"parquet.enable.dictionary": "false"} if compression in ("zstd", "gzip") else {}
+    return {"compression": compression, **_ROW_CHECKS, **_NO_STATISTICS, **plain}
