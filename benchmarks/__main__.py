@@ -7,6 +7,7 @@ hot        one partition with nine tenths of all records
 hourly     1,000 new records, from the operator's start to the sealed receipt
 memory     the peak memory of each job with 2 and with 20 million records
 republish  both engines compared with Spark's sink and a bare loop
+verified   a whole republish, by its command, compared with a loop that verifies nothing
 changed    a republish with each preset that changes records compared with one as they are
 batch      validation of 2,000,000 records, as a share of the drain's time
 growth     validation of a small new batch in archives of 1,000 to 1,000,000 files
@@ -55,6 +56,7 @@ PARTS = {
     "hourly": "benchmarks.hourly:measure_hourly",
     "memory": "benchmarks.memory:measure_memory",
     "republish": "benchmarks.republish:measure_republish",
+    "verified": "benchmarks.verified:measure_verified",
     "changed": "benchmarks.republish_changed:measure_changed",
     "batch": "benchmarks.batch:measure_batch",
     "growth": "benchmarks.growth:measure_growth",

@@ -58,24 +58,27 @@ def _table(name: str, parts: Mapping[str, Any]) -> str:
 
 
 def _arms(arms: Mapping[str, Any]) -> Iterable[str]:
-    columns = {
-        "seconds": "seconds",
-        "process_seconds": "whole process",
-        "cpu_seconds": "CPU seconds",
-    }
+    columns = {"seconds": "seconds", "process_seconds": "whole process"}
     if all(figures["seconds"] == figures["process_seconds"] for figures in arms.values()):
         del columns["process_seconds"]
-    yield f"| arm | records/s | {' | '.join(columns.values())} | peak memory |"
-    yield "| --- " * (3 + len(columns)) + "|"
+    names = ["records/s", *columns.values(), "CPU µs a record", "peak memory"]
+    yield f"| arm | {' | '.join(names)} |"
+    yield "| --- " * (1 + len(names)) + "|"
     for arm, figures in arms.items():
-        spread = [_spread(figures[name]) for name in columns]
-        memory = f"{figures['peak_mib']['max']:,.0f} MiB"
-        rate = f"{figures['records_per_second']:,}"
-        yield f"| {arm} | {rate} | {' | '.join(spread)} | {memory} |"
+        per_second = figures["records_per_second"]
+        records = per_second * figures["seconds"]["median"]
+        cells = [
+            f"{per_second:,}",
+            *(_spread(figures[name]) for name in columns),
+            _spread(figures["cpu_seconds"], 1e6 / records),
+            f"{figures['peak_mib']['max']:,.0f} MiB",
+        ]
+        yield f"| {arm} | {' | '.join(cells)} |"
 
 
-def _spread(figure: Mapping[str, float]) -> str:
-    return f"{figure['median']:.1f} ({figure['min']:.1f} to {figure['max']:.1f})"
+def _spread(figure: Mapping[str, float], factor: float = 1.0) -> str:
+    median, least, most = (factor * figure[name] for name in ("median", "min", "max"))
+    return f"{median:.1f} ({least:.1f} to {most:.1f})"
 
 
 def _points(points: Iterable[Mapping[str, Any]]) -> Iterable[str]:
