@@ -1,5 +1,7 @@
 # The targets of this project. `make help` lists them.
 SHELL := /bin/sh
+# NumPy would start a thread for each core in each of thousands of processes, which wait by spinning.
+export OPENBLAS_NUM_THREADS := 1
 PYTHON_ENV := .venv/bin/python
 PORT ?= 8080
 ROUNDS ?= 5

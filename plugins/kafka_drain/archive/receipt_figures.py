@@ -30,6 +30,8 @@ def contradiction(receipt: Receipt, before: Receipt | None = None) -> str:
 
 
 def _contradictions(receipt: Receipt, before: Receipt | None) -> Iterator[str]:
+    if before and (before.pipeline, before.cluster_id) != (receipt.pipeline, receipt.cluster_id):
+        yield "is of another pipeline or cluster than the receipt before it"
     parts: dict[TopicPartition, list[SealedPartition]] = {}
     for part in receipt.partitions:
         parts.setdefault(part.tp, []).append(part)

@@ -496,9 +496,8 @@ class _Look:
                 continue
             if receipt is not None or noted.get(f"{folder}/plan.json", REMOVED) != REMOVED:
                 plan = _plan_digest(window) if window is not None else None
-                if plan in (None, UNREADABLE):
-                    detail = "isn't JSON" if plan else "is missing"
-                    self._find(Reason.DOCUMENT_CHANGED, f"{folder}/plan.json", detail)
+                if wrong := _wrong_plan(window, plan):
+                    self._find(Reason.DOCUMENT_CHANGED, f"{folder}/plan.json", wrong)
                 else:
                     self._look_at_document(f"{folder}/plan.json", plan)
             if receipt is not None:
@@ -675,6 +674,20 @@ def unreadable_document(generation: SnapshotGeneration) -> Finding | None:
 def _without(error: ArchiveError | str, path: UPath) -> str:
     """Return an error's text without the path that it begins with."""
     return str(error).removeprefix(f"{path} ")
+
+
+def _wrong_plan(window: SnapshotWindow | None, digest: str | None) -> str:
+    """Return what is wrong with a sealed window's plan; empty if it can be read."""
+    if window is None or digest is None:
+        return "is missing"
+    if digest == UNREADABLE:
+        return "isn't JSON"
+    try:
+        # As readers do: a copy doesn't stand in for it here.
+        window.parse_plan(window.plan_bytes)
+    except ArchiveError as error:
+        return _without(error, window.folder / "plan.json")
+    return ""
 
 
 def _plan_digest(window: SnapshotWindow) -> str | None:

@@ -314,7 +314,9 @@ class Report:
             self.bytes -= replaced["bytes"]
             for gone in replaced["records"]:
                 tp = TopicPartition(gone["topic"], gone["partition"])
-                self._row(tp, receipt.topics, receipt.starts[tp]).records -= gone["records"]
+                # Another window's plan, which is a finding, may have other partitions.
+                start = receipt.starts.get(tp, 0)
+                self._row(tp, receipt.topics, start).records -= gone["records"]
         # It may replace thousands of intact files, which have been removed.
         replaces = () if replaced else receipt.replaces
         counts = receipt.records, receipt.offsets, len(receipt.files), size

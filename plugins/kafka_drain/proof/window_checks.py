@@ -5,12 +5,19 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from itertools import chain
 from typing import Any
 
-from kafka_drain.archive.fold import Fold, WindowKind
+from kafka_drain.archive.fold import Fold, WindowKind, owners_replaced
 from kafka_drain.archive.generation import list_data_files
 from kafka_drain.archive.journal.entries import REMOVED, Noted
-from kafka_drain.archive.receipts import Receipt, SealedFile, records_of
+from kafka_drain.archive.receipts import (
+    Receipt,
+    ReceiptError,
+    SealedContent,
+    SealedFile,
+    records_of,
+)
 from kafka_drain.archive.snapshot import Snapshot, SnapshotWindow
 from kafka_drain.archive.window import Window
 from kafka_drain.config.offset_ranges import parse_ranges, range_name
@@ -159,9 +166,48 @@ def check_windows(snapshot: Snapshot, *, deep: bool) -> CheckedWindows:
     intact = fold.only(whole)
     held = HeldByWindows(intact, replaced, fold.gone, intact.drained_again, damaged, fold)
     findings = [held.excuse(finding) for each in found.values() for finding in each]
+    known = chain.from_iterable(receipt.files for receipt in _with_replaced(snapshot, deep))
+    contents = {file.path: file.contents for file in known}
+    for receipt in fold.receipts:
+        if detail := not_covered(receipt, contents):
+            findings.append(Finding(Reason.RECEIPT_CONTRADICTS, receipt.where, detail))
     if deep and list_keys(snapshot.root):
         findings += _locked(intact)
     return CheckedWindows(held, figures, findings)
+
+
+def _with_replaced(snapshot: Snapshot, deep: bool) -> Iterator[Receipt]:
+    """Yield receipts with replaced files: those of windows, if `deep` also of generations."""
+    fold = snapshot.readable_fold
+    yield from fold.receipts
+    owners = owners_replaced(fold.receipts).values() if deep else ()
+    for generation in snapshot.generations:
+        if any(generation.name in each for each in owners):
+            # A damaged receipt has a finding of its own.
+            with suppress(ReceiptError):
+                yield from generation.receipts()
+
+
+def not_covered(window: Receipt, contents: Mapping[str, Sequence[SealedContent]]) -> str:
+    """Describe a file that a window replaces without having its offsets; empty if there is none.
+
+    Args:
+        window: Its receipt.
+        contents: The contents of sealed files, by path; those that aren't known aren't compared.
+    """
+    ranges: dict[TopicPartition, list[OffsetRange]] = {}
+    for part in window.partitions:
+        ranges.setdefault(part.tp, []).append(part.range)
+    own = {file.path for file in window.files}
+    for path in window.replaces:
+        if path in own:
+            return f"replaces {path}, which is its own"
+        for content in contents.get(path, ()):
+            held = ranges.get(content.tp, [])
+            for offset in (content.first_offset, content.last_offset):
+                if not any(each.start <= offset < each.end for each in held):
+                    return f"replaces {path} without having its offset {offset:,} of {content.tp}"
+    return ""
 
 
 def _locked(windows: Fold[SnapshotWindow]) -> Iterator[Finding]:

@@ -9,6 +9,7 @@ Opens nothing.
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, fields
 from functools import cache
@@ -25,6 +26,9 @@ from pydantic import (
 from pydantic_core import CoreSchema, core_schema
 
 T = TypeVar("T")
+
+#: The end of a sealed document.
+_SEAL = re.compile(rb',"sha256":"[0-9a-f]{64}"\}\n?\Z')
 
 #: Length, in characters, to which a value in an error is cut.
 _SHOWN = 200
@@ -152,6 +156,9 @@ def parse(kind: type[T], content: bytes) -> T:
     """
     try:
         document: T = _adapter(cast(Hashable, kind)).validate_json(content, strict=True)
+        if not _SEAL.search(content, max(0, len(content) - 80)):
+            # Pydantic takes the last of a key's values; a seal tells that nothing was added.
+            parse_object(content)
         return document
     except ValidationError as error:
         found = parse_object(content)
@@ -181,17 +188,26 @@ def parse_object(content: bytes) -> dict[str, Any]:
     """Parse a JSON object.
 
     Raises:
-        DocumentError: When it isn't one.
+        DocumentError: When it isn't one, or has a key twice: readers would differ on its value.
     """
     try:
         # Not of the bytes: then it would also take UTF-16, and a byte order mark.
-        document = json.loads(content.decode())
+        document = json.loads(content.decode(), object_pairs_hook=_unique)
+    except DocumentError:
+        raise
     except (ValueError, RecursionError) as error:
         raise DocumentError(f"isn't JSON ({error}); restore it from a copy") from error
     if not isinstance(document, dict):
         shown = content[:40].decode(errors="replace")
         raise DocumentError(f"holds {shown!r}, expected a JSON object")
     return document
+
+
+def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        raise DocumentError("has a key twice; restore it from a copy")
+    return found
 
 
 def _wrong(error: ValidationError) -> str:

@@ -75,6 +75,7 @@ from tests.kafka_drain.golden import (
     sealed_copy,
     write_rows,
 )
+from tests.kafka_drain.made_archive import MadeArchive, dense
 
 Damage = Callable[[Path], Any]
 
@@ -109,6 +110,18 @@ def edit(path: str, **changes: Any) -> Damage:
     def damage(root: Path) -> None:
         document = json.loads((root / path).read_text())
         (root / path).write_text(json.dumps(document | changes))
+
+    return damage
+
+
+def twice(path: str) -> Damage:
+    """Repeat the first key of a JSON document, with its value."""
+
+    def damage(root: Path) -> None:
+        text = (root / path).read_text()
+        name, value = next(iter(json.loads(text).items()))
+        first = f"{{{json.dumps(name)}: {json.dumps(value)}, "
+        (root / path).write_text(first + text.lstrip()[1:])
 
     return damage
 
@@ -165,6 +178,9 @@ EDITED: dict[str, Damage] = {
     "pipeline of the archive": edit("archive.json", pipeline="another"),
     "cluster of the archive": edit("archive.json", cluster_id="another"),
     "topic id of the archive": edit("archive.json", topics={"flights": "another"}),
+    # Readers would differ on the value of a key that is there twice.
+    "a key of the archive twice": twice("archive.json"),
+    "a key of a generation twice": twice(f"{G1}/generation.json"),
     "topics of the archive": edit("archive.json", topics={}),
     "isolation level of the archive": edit("archive.json", isolation_level="read_uncommitted"),
     "retention of the archive": edit("archive.json", retention="30 days"),
@@ -794,3 +810,16 @@ def test_journal_begun_anew(what: str, copy: Path, said: list[str]) -> None:
             Reason.OFFSET_MISSING,
         }
     assert check_sealed_state(archive.snapshot()).findings == []
+
+
+def test_plan_that_no_reader_takes(tmp_path: Path) -> None:
+    """A plan that was sealed as it is, but that readers refuse, is a finding of validations too."""
+    made = MadeArchive(tmp_path / "archive", {"t": "id"})
+    made.seal({P0: dense(0, 10)})
+    made.seal_window("20260101T000000Z_20260101T010000Z", {P0: dense(10, 20)}, format="parque0")
+
+    report = validate_archive(made.archive, None, writes=False)
+
+    [found] = [each for each in report.findings if each.reason == Reason.DOCUMENT_CHANGED]
+    assert found.subject == "windows/20260101T000000Z_20260101T010000Z/plan.json"
+    assert "format" in found.detail

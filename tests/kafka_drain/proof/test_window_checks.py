@@ -23,6 +23,7 @@ from kafka_drain.proof.window_checks import (
     CheckedWindows,
     check_files,
     check_windows,
+    not_covered,
     refuse_fewer,
 )
 from tests.kafka_drain.archives import offsets_of, sealed_files, write_window
@@ -368,3 +369,49 @@ def test_validate_accepted_by_repair(
         offsets = "offset_expired" if is_accepted else "offset_missing"
         assert found == {"file_replaced", offsets}
         assert report.complete is is_accepted
+
+
+# What a window replaces, it has the offsets of: a forged or misplaced one may not hide records.
+
+
+@pytest.mark.parametrize("deep", [False, True])
+def test_check_windows_replacing_others(made: MadeArchive, deep: bool) -> None:
+    """A window that replaces a window's file without having its offsets is a finding."""
+    other = sealed(made, BACKFILL, 20, 30)
+    sealed(made, REPAIR, 0, 10, [*drained(made)[:1], other])
+
+    [found] = checked(made, deep=deep).findings
+
+    assert found.reason == Reason.RECEIPT_CONTRADICTS
+    assert found.subject == f"windows/{REPAIR}/receipt.json"
+    assert found.detail == f"replaces {other} without having its offset 20 of t-0"
+
+
+def test_check_windows_replacing_drained(made: MadeArchive) -> None:
+    """Those of a generation's files are compared in a deep validation, which reads all receipts."""
+    first, second = drained(made)[:2]
+    sealed(made, REPAIR, 0, 10, [first, second])
+
+    assert not checked(made).findings
+    [found] = checked(made, deep=True).findings
+    assert found.detail == f"replaces {second} without having its offset 10 of t-0"
+
+
+def test_not_covered_own_file(made: MadeArchive) -> None:
+    """A window that replaces its own file would have no records."""
+    path = sealed(made, REPAIR, 0, 10)
+    [window] = checked(made).held.whole.windows
+
+    assert not_covered(replace(window.receipt, replaces=(path,)), {}) == (
+        f"replaces {path}, which is its own"
+    )
+
+
+def test_validate_with_plan_of_another_window(made: MadeArchive) -> None:
+    """Another window's plan in a window's place is a finding, and not a crash."""
+    counted = {"files": 1, "bytes": 1, "records": [{"topic": "u", "partition": 7, "records": 1}]}
+    sealed(made, "compact_0001", 0, 10, drained(made)[:1], kind="compact", replaced=counted)
+
+    report = validate_archive(made.archive, None, writes=False)
+
+    assert report.windows

@@ -460,7 +460,7 @@ LOST: dict[str, Damage] = {
     "receipt of a window empty": empty(f"windows/{BACKFILL}/receipt.json"),
     "window": remove(f"windows/{BACKFILL}"),
     "edited generation": edit(f"{G1}/generation.json", reason="another"),
-    "edited plan": edit(f"windows/{BACKFILL}/plan.json", interval=[]),
+    "edited plan": edit(f"windows/{BACKFILL}/plan.json", opened_at="2026-01-02T00:00:00+00:00"),
     "journal": remove("journal", "journal.json"),
     "journal, and the newest receipt empty": both(remove("journal", "journal.json"), empty(NEWEST)),
 }

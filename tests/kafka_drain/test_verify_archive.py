@@ -1,0 +1,164 @@
+"""The verifier that shares nothing with what it judges: one file, and the page of the format."""
+
+from __future__ import annotations
+
+import ast
+import hashlib
+import json
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kafka_drain.archive.archive import Archive
+from kafka_drain.errors import KafkaDrainError
+from kafka_drain.proof.validation import validate_archive
+
+VERIFIER = Path(__file__).parents[2] / "plugins" / "kafka_drain" / "verify_archive.py"
+GOLDEN = Path(__file__).parents[1] / "data" / "archive_0_1"
+COMPLETE, INCOMPLETE, UNKNOWN = 0, 1, 2
+
+Damage = Callable[[Path], object]
+
+
+@pytest.fixture
+def copy(tmp_path: Path) -> Path:
+    """A copy of an archive that release 0.1 wrote."""
+    return Path(shutil.copytree(GOLDEN, tmp_path / "archive"))
+
+
+def verify(*arguments: object) -> tuple[int, Any]:
+    """Run the file as a stranger would, without our packages; return exit code and answer."""
+    command = [sys.executable, "-I", str(VERIFIER), *map(str, arguments), "--json"]
+    ended = subprocess.run(command, capture_output=True, text=True, timeout=120)
+    assert "Traceback" not in ended.stderr
+    return ended.returncode, json.loads(ended.stdout)
+
+
+def test_verifier_imports() -> None:
+    """It imports the standard library, and at most the formats' libraries: nothing of ours."""
+    source = VERIFIER.read_text()
+    tree = ast.parse(source)
+    modules = {
+        *(
+            alias.name
+            for node in ast.walk(tree)
+            if isinstance(node, ast.Import)
+            for alias in node.names
+        ),
+        *(str(node.module) for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)),
+    }
+    assert {module.partition(".")[0] for module in modules} <= sys.stdlib_module_names
+    assert "kafka_drain" not in source
+    assert len(source.splitlines()) <= 1_000
+    assert max(map(len, source.splitlines())) <= 100
+
+
+@pytest.mark.parametrize("deep", [(), ("--deep",)])
+def test_verifier_golden(copy: Path, deep: tuple[str, ...]) -> None:
+    """Each offset of a whole archive is proven to be in one file; nothing is written."""
+    before = sorted(copy.rglob("*"))
+
+    code, found = verify(copy, *deep)
+
+    assert (code, found["verdict"], found["errors"]) == (COMPLETE, "complete", [])
+    for partition in found["partitions"]:
+        held = sorted(span for row in partition["ranges"] for span in row["offsets"])
+        assert held[0][0] == 0
+        assert held[-1][1] == 51
+        assert all(a[1] == b[0] for a, b in pairwise(held))
+    assert sorted(copy.rglob("*")) == before
+
+
+def first(root: Path, pattern: str) -> Path:
+    return sorted(root.glob(pattern))[0]
+
+
+def last(root: Path, pattern: str) -> Path:
+    return sorted(root.glob(pattern))[-1]
+
+
+def change(path: Path) -> None:
+    """Change a byte in the middle; the size stays."""
+    content = bytearray(path.read_bytes())
+    content[len(content) // 2] ^= 1
+    path.write_bytes(content)
+
+
+def reseal(path: Path, **changes: Any) -> None:
+    """Change what a sealed document says, with a seal that fits."""
+    document = json.loads(path.read_text()) | changes
+    del document["sha256"]
+    body = json.dumps(document, separators=(",", ":")).encode()[:-1]
+    seal = hashlib.sha256(body).hexdigest().encode()
+    path.write_bytes(body + b',"sha256":"' + seal + b'"}\n')
+
+
+def swap(a: Path, b: Path) -> None:
+    one, other = a.read_bytes(), b.read_bytes()
+    a.write_bytes(other)
+    b.write_bytes(one)
+
+
+RECEIPTS, DATA = "generations/0001/receipts/*.json", "generations/0001/data/topic=*/part-*"
+DAMAGES: dict[str, Damage] = {
+    "a receipt changed": lambda root: change(first(root, RECEIPTS)),
+    "a receipt gone": lambda root: first(root, RECEIPTS).unlink(),
+    "a receipt cut": lambda root: first(root, RECEIPTS).write_bytes(b"{"),
+    "two receipts swapped": lambda root: swap(first(root, RECEIPTS), last(root, RECEIPTS)),
+    "a receipt resealed": lambda root: reseal(last(root, RECEIPTS), records=7),
+    "a generation gone": lambda root: shutil.rmtree(root / "generations" / "0001"),
+    "a window gone": lambda root: shutil.rmtree(first(root, "windows/repair*")),
+    "a plan changed": lambda root: change(first(root, "windows/repair*/plan.json")),
+    "the journal's newest entry gone": lambda root: last(root, "journal/*.json").unlink(),
+    "the journal's head changed": lambda root: change(root / "journal.json"),
+    "another pipeline": lambda root: (root / "archive.json").write_text(
+        json.dumps(json.loads((root / "archive.json").read_text()) | {"pipeline": "another"})
+    ),
+}
+
+
+@pytest.mark.parametrize("damage", DAMAGES)
+def test_verifier_agrees(copy: Path, damage: str) -> None:
+    """It finds what validations find, and a second look finds it again."""
+    DAMAGES[damage](copy)
+
+    try:
+        complete = validate_archive(Archive.at(str(copy)), None, deep=True, writes=False).complete
+    except KafkaDrainError:
+        complete = False
+    codes = [verify(copy)[0] for _ in range(2)]
+
+    assert not complete
+    assert codes == [INCOMPLETE] * 2
+
+
+def live_file(root: Path) -> Path:
+    """Return a data file whose records no window holds."""
+    _, found = verify(root)
+    return root / str(found["partitions"][0]["ranges"][0]["file"])
+
+
+def test_verifier_file_gone(copy: Path) -> None:
+    """A sealed file that is gone is found without reading any; a changed one by reading all."""
+    path = live_file(copy)
+    content = path.read_bytes()
+    change(path)
+    assert verify(copy, "--deep")[0] == INCOMPLETE
+    path.write_bytes(content)
+    assert verify(copy, "--deep")[0] == COMPLETE
+    path.unlink()
+    assert verify(copy)[0] == INCOMPLETE
+
+
+def test_verifier_cannot_judge(copy: Path, tmp_path: Path) -> None:
+    """What isn't an archive, or has a newer format, is never called complete."""
+    assert verify(tmp_path / "nowhere")[0] == UNKNOWN
+    path = copy / "archive.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | {"format_version": 3}))
+    assert verify(copy)[0] == UNKNOWN
