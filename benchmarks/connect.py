@@ -57,7 +57,7 @@ def measure_connect(folder: Path, rounds: int, say: Say) -> tuple[dict[str, Any]
     with LocalKafka(folder / "broker") as broker, running_server(folder / "log") as server:
         servers = broker.bootstrap_servers
         measured(produce, servers, "tiny", TINY)
-        arms = ConnectArms(servers, "tiny", folder / "out", server.pid)
+        arms = ConnectArms(servers, "tiny", folder / "out", server_pid=server.pid)
         # A server is warm after a few drains.
         for _ in range(4):
             arms.commands()
@@ -71,7 +71,7 @@ def measure_connect(folder: Path, rounds: int, say: Say) -> tuple[dict[str, Any]
                 owed["kafka connect"] = None
             say(f"connect: sending {records:,} records: {kind}")
             measured(produce, servers, kind, records, kind)
-            arms = ConnectArms(servers, kind, folder / "out", server.pid)
+            arms = ConnectArms(servers, kind, folder / "out", server_pid=server.pid)
             costs = take_turns(arms.named(("ours", *owed)), rounds, say, f"connect {kind}")
             figures[kind] = {"records": records, "arms": figures_of(costs, records)}
             for base, least in owed.items():
