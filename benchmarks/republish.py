@@ -16,7 +16,7 @@ verification. For ProducerPerformance, only the seconds exclude the start.
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
@@ -35,7 +35,7 @@ from benchmarks.producer_performance import producer_performance, write_values
 from benchmarks.worker_arms import bare, worker
 from demo.broker import KafkaCluster as LocalKafka
 
-__all__ = ["measure_republish", "topic_of_an_arm"]
+__all__ = ["measure_republish", "to_new_topics", "topic_of_an_arm"]
 
 RECORDS = 2_000_000
 #: Arm, the arm it is compared with, and the minimum ratio of their records per second.
@@ -81,12 +81,19 @@ def _arms(archive: str, servers: str, folder: Path) -> dict[str, Callable[[], Co
     }
     for name in SPARK_ARMS:
         by_function[name] = partial(_on_spark, archive, servers, name)
+    return to_new_topics(by_function, servers)
+
+
+def to_new_topics(
+    arms: Mapping[str, Callable[[str], Cost]], servers: str
+) -> dict[str, Callable[[], Cost]]:
+    """Return the arms, each of which sends to a topic of its own."""
 
     def to_new_topic(send: Callable[[str], Cost]) -> Cost:
         with topic_of_an_arm(servers) as target:
             return send(target)
 
-    return {name: partial(to_new_topic, send) for name, send in by_function.items()}
+    return {name: partial(to_new_topic, send) for name, send in arms.items()}
 
 
 def _on_spark(archive: str, servers: str, arm: str, target: str) -> Cost:

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -23,7 +22,7 @@ from benchmarks.kafka_records import produce
 from benchmarks.marks import Mark, Say
 from benchmarks.process_tree import Cost
 from benchmarks.processes import measured
-from benchmarks.republish import topic_of_an_arm
+from benchmarks.republish import to_new_topics
 from benchmarks.worker_arms import bare
 from demo.broker import KafkaCluster as LocalKafka
 
@@ -52,22 +51,12 @@ def measure_verified(folder: Path, rounds: int, say: Say) -> tuple[dict[str, Any
                 raise RuntimeError("the archive isn't complete")
             arms = {"bare": partial(_bare, str(archive), servers)}
             arms["command"] = partial(_command, str(archive), servers, records)
-            costs = take_turns(_to_new_topics(arms, servers), rounds, say, f"verified {kind}")
+            costs = take_turns(to_new_topics(arms, servers), rounds, say, f"verified {kind}")
             figures[kind] = {"records": records, "arms": figures_of(costs, records)}
             what = f"republish of {kind}, command with verification vs. bare, processor time"
             marks.append(compared(what, costs, "command", "bare", None, figure="cpu_seconds"))
             shutil.rmtree(archive)
     return figures, marks
-
-
-def _to_new_topics(
-    arms: Mapping[str, Callable[[str], Cost]], servers: str
-) -> dict[str, Callable[[], Cost]]:
-    def to_new_topic(send: Callable[[str], Cost]) -> Cost:
-        with topic_of_an_arm(servers) as target:
-            return send(target)
-
-    return {name: partial(to_new_topic, send) for name, send in arms.items()}
 
 
 def _bare(archive: str, servers: str, target: str) -> Cost:
