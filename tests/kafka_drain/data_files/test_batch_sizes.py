@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -14,7 +11,6 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from kafka_drain.data_files import batch_sizes
 from kafka_drain.data_files.batch_sizes import (
     BATCH_ROWS,
     STEP_ROWS,
@@ -23,6 +19,7 @@ from kafka_drain.data_files.batch_sizes import (
     in_steps,
     row_sizes,
 )
+from tests.fresh_process import printed_by
 
 HEADERS = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
 BOUND = 100_000
@@ -230,13 +227,4 @@ from kafka_drain.data_files.batch_sizes import row_sizes
 for batch in pq.ParquetFile({str(tmp_path / "file")!r}).iter_batches():
     print(row_sizes(batch, 10).to_pylist(), "pandas" in sys.modules)
 """
-    plugins = Path(batch_sizes.__file__).parents[2]
-    done = subprocess.run(
-        [sys.executable, "-c", script],
-        env=os.environ | {"PYTHONPATH": str(plugins)},
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=True,
-    )
-    assert done.stdout == "[13, 0, 0] False\n"
+    assert printed_by(script) == ["[13, 0, 0] False"]

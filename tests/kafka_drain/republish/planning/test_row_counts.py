@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-import subprocess
-import sys
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
 from typing import Any
@@ -24,9 +21,9 @@ from kafka_drain.data_files.reader import topic_of
 from kafka_drain.data_files.records import SCHEMA
 from kafka_drain.errors import DataFileError
 from kafka_drain.offsets import OffsetRange, TopicPartition, merge
-from kafka_drain.republish.planning import row_counts
 from kafka_drain.republish.planning.row_counts import RowCount, count_rows
 from kafka_drain.republish.planning.selection import Rows
+from tests.fresh_process import printed_by
 from tests.kafka_drain.golden import GOLDEN, P0, P1
 
 Row = dict[str, Any]
@@ -285,13 +282,4 @@ rows = Rows((OffsetRange(0, 5), OffsetRange(6, 8)), 0, 5)
 print(count_rows(Path({str(path)!r}), "parquet", None, TopicPartition("t", 0), rows))
 print("pandas" in sys.modules)
 """
-    done = subprocess.run(
-        [sys.executable, "-c", script],
-        env=os.environ | {"PYTHONPATH": str(Path(row_counts.__file__).parents[3])},
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=True,
-    )
-
-    assert done.stdout.splitlines() == [str(RowCount(2, 2, 4, 6)), "False"]
+    assert printed_by(script) == [str(RowCount(2, 2, 4, 6)), "False"]
