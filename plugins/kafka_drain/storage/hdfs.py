@@ -316,6 +316,8 @@ class HdfsPath(UPath):
     """
 
     __slots__ = ("_hdfs_path",)
+    # universal_pathlib 0.2 warns of a class with its own `__new__` that doesn't say this.
+    _protocol_dispatch = False
 
     def __new__(cls, *args: Any, **options: Any) -> HdfsPath:  # noqa: D102 - as __init__
         return object.__new__(cls)
