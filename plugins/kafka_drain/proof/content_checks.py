@@ -188,10 +188,12 @@ class Reread:
     Attributes:
         changed: By partition, the offsets from the first on at which Kafka holds another record.
         gone: Number of the files' records that Kafka no longer holds.
+        fingerprint: That of Kafka's records at these offsets; None if any is gone.
     """
 
     changed: Mapping[TopicPartition, Sequence[OffsetRange]] = field(default_factory=dict)
     gone: int = 0
+    fingerprint: str | None = None
 
 
 def judge_reread(reread: Reread, gaps: Iterable[Gap]) -> Content:

@@ -7,6 +7,8 @@ blocks differ, the first one is compared again, record by record.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import reduce
+from operator import xor
 
 from kafka_drain.data_files.reader import read_columns, read_records, topic_of
 from kafka_drain.data_files.records import RowBounds
@@ -55,11 +57,14 @@ def compare_with_kafka(
         if blocks := seen.differing(in_files[tp]):
             changed[tp] = comparison.narrowed(tp, blocks, held[tp])
     same = same_topics(same)
-    there = {tp: seen.offsets for tp, seen in in_kafka.items() if tp.topic in same}
+    there = {tp: seen for tp, seen in in_kafka.items() if tp.topic in same}
     total = sum(count(ranges) for ranges in held.values())
+    gone = total - sum(count(seen.offsets) for seen in there.values())
+    whole = reduce(xor, (each for seen in there.values() for each in seen.hashes.values()), 0)
     return Reread(
         {tp: ranges for tp, ranges in changed.items() if tp in there},
-        total - sum(count(ranges) for ranges in there.values()),
+        gone,
+        None if gone else f"{whole:016x}",
     )
 
 

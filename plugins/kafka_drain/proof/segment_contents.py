@@ -141,7 +141,7 @@ class _Checks:
             return
         part, own = segment.part, content_of(segment.files)
         elsewhere = _in_windows(segment)
-        reread = None
+        reread, affected = None, segment.files
         try:
             in_windows = self.content_of_windows(elsewhere) if elsewhere else _NOTHING
             note, held = noted_content(self.generation, part), together([own, in_windows])
@@ -150,6 +150,8 @@ class _Checks:
             verdict = compare_content(read, held, excuse=excuse, is_draining=self.is_draining)
             if verdict == Content.UNKNOWN and own.records and own.fingerprint is not None:
                 reread = self.read_again(segment.files)
+            if verdict == Content.CHANGED and read is not None and len(segment.files) > 1:
+                affected = self._affected(segment.files, read, in_windows)
         except KeyUnavailableError as error:
             found.findings.append(_unavailable(part.name, 1, str(error)))
             return
@@ -173,7 +175,28 @@ class _Checks:
             _add_differing(segment, reread, found)
         elif read is not None and not verdict.may_be_sealed:
             detail = f"{part.name} {difference(verdict, read, held)}"
-            _add_changed(self.generation, segment, verdict, detail, found)
+            _add_changed(self.generation, segment, affected, verdict, detail, found)
+
+    def _affected(
+        self, files: Sequence[CommittedFile], read: Tally, in_windows: Tally
+    ) -> Sequence[CommittedFile]:
+        """Return the files that differ from Kafka, if they alone do from what Spark read; or all.
+
+        With Kafka's records instead of theirs, the fingerprint is then that of what Spark read,
+        which proves the other files' records, also those that Kafka no longer has.
+        """
+        again = [(file, self.read_again([file])) for file in files]
+        differing = {file.path: reread for file, reread in again if reread and reread.changed}
+        whole = together(
+            [
+                content_of(file for file in files if file.path not in differing),
+                in_windows,
+                *(Tally(0, reread.fingerprint) for reread in differing.values()),
+            ]
+        )
+        if whole.fingerprint != read.fingerprint:
+            return files
+        return [file for file in files if file.path in differing]
 
 
 def _unavailable(name: str, files: int, why: str) -> Finding:
@@ -227,17 +250,17 @@ def _add_differing(segment: CheckedSegment, reread: Reread, found: CheckedConten
 def _add_changed(
     generation: Generation,
     segment: CheckedSegment,
+    files: Sequence[CommittedFile],
     verdict: Content,
     detail: str,
     found: CheckedContents,
 ) -> None:
-    files = segment.files
     if verdict != Content.CHANGED or not files:
         # It is unknown which offsets are affected.
         where = files[0].path if files else f"{generation.data_name}/_spark_metadata"
         found.findings.append(Finding(Reason.CONTENT_CHANGED, where, detail))
         return
-    if len(files) > 1:
+    if len(files) == len(segment.files) > 1:
         detail += f"; one or more of its {len(files):,} files are affected"
     found.findings.extend(Finding(Reason.RECORDS_CHANGED, file.path, detail) for file in files)
     found.files.extend(files)

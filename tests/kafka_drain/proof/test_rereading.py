@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ from upath import UPath
 from kafka_drain.data_files.file_offsets import CommittedFile
 from kafka_drain.data_files.reader import read_offsets, topic_of
 from kafka_drain.data_files.records import SCHEMA
+from kafka_drain.data_files.xxhash64 import records_fingerprint
 from kafka_drain.errors import DataFileError
 from kafka_drain.offsets import OffsetRange, TopicPartition
 from kafka_drain.proof.content_checks import Reread
@@ -56,6 +58,7 @@ class Sides:
         self.asked: list[set[str]] = []
         self.files: list[CommittedFile] = []
         self.stable: int | None = None
+        self.fingerprint: str | None = None
         self.read: list[tuple[TopicPartition, OffsetRange]] = []
 
     def write(
@@ -104,7 +107,9 @@ class Sides:
         logs = {tp: Log(end=1 << 20, stable=self.stable) for tp in self.in_kafka}
         cluster: Any = FakeCluster(logs, contents=self.contents)
         segment = SegmentFiles(UPath(self.root), file_format, self.files)
-        return compare_with_kafka(segment, cluster, self.same_topics, level)
+        found = compare_with_kafka(segment, cluster, self.same_topics, level)
+        self.fingerprint = found.fingerprint
+        return replace(found, fingerprint=None)
 
 
 def compare(root: Path, in_kafka: Mapping[int, dict[str, Any]], held: Rows = HELD) -> Reread:
@@ -168,6 +173,20 @@ def test_compare_swapped(tmp_path: Path) -> None:
     in_kafka[4] = row(P0, 3) | {"offset": 4}
 
     assert compare(tmp_path, in_kafka) == Reread({P0: [R(3, BLOCK)]})
+
+
+def test_compare_fingerprint(tmp_path: Path) -> None:
+    """Kafka's records at the files' offsets are told by their fingerprint, unless one is gone."""
+    other = {P0: rows(P0) | rows(P0, [8], **OTHER), P1: rows(P1)}
+    held: Rows = {P0: rows(P0), P1: rows(P1)}
+    sides = Sides(tmp_path / "0", held, other)
+    gone = Sides(tmp_path / "1", held, {P0: rows(P0), P1: rows(P1, OFFSETS[1:])})
+    sides.compare()
+    gone.compare()
+
+    every = pa.Table.from_pylist([*other[P0].values(), *other[P1].values()], schema=SCHEMA)
+    assert sides.fingerprint == f"{records_fingerprint(every.to_batches(), None):016x}"
+    assert gone.fingerprint is None
 
 
 @pytest.mark.parametrize("gone", [[2], [4, 8], OFFSETS[:-1], OFFSETS])

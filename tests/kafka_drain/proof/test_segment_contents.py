@@ -146,7 +146,7 @@ def test_check_contents_changed_files(generation: Generation) -> None:
     note(generation, 9, CD, others=1)
     own = [file("a", (P0, 0, 4)), file("b", (P0, 6, 10), (P1, 2, 3)), file("c", (P0, 4, 5))]
 
-    found = checked(generation, segment(*own))
+    found = checked(generation, segment(*own), reread=lambda _: None)
 
     detail = f"batch 3 has records with fingerprint {AB}; Spark read {CD}"
     more = "; one or more of its 3 files are affected"
@@ -162,10 +162,58 @@ def test_check_contents_changed_which(generation: Generation, number: int) -> No
     note(generation, 2 * number, CD)
     own = [file(str(at), (P0, at, at + 2), fingerprint=AB) for at in range(number)]
 
-    found = checked(generation, segment(*own)).findings
+    found = checked(generation, segment(*own), reread=lambda _: None).findings
 
     more = "; one or more of its 2 files are affected"
     assert [each.detail.endswith(more) for each in found] == [number == 2] * number
+
+
+def fingerprint(number: int) -> str:
+    return f"{number:016x}"
+
+
+@pytest.mark.parametrize(
+    ("in_kafka", "affected"),
+    [
+        # Only "b" differs, and with Kafka's records the batch is what Spark read: "a" is proven,
+        # although Kafka no longer has its records.
+        ({"a": Reread(gone=4), "b": Reread({P0: [R(4, 9)]}, 0, fingerprint(0x30))}, ["b"]),
+        # Nor does it matter what differs, as long as all files that do are known.
+        (
+            {
+                "a": Reread({P0: [R(0, 4)]}, 0, fingerprint(0x100)),
+                "b": Reread({P0: [R(4, 9)]}, 0, fingerprint(0x130 ^ 0x1)),
+            },
+            ["a", "b"],
+        ),
+        # With Kafka's records it still isn't what Spark read: "a" may have changed, too.
+        ({"a": Reread(gone=4), "b": Reread({P0: [R(4, 9)]}, 0, fingerprint(0x31))}, ["a", "b"]),
+        # Of "b", Kafka has lost a record.
+        ({"a": Reread(), "b": Reread({P0: [R(4, 9)]}, 1)}, ["a", "b"]),
+        # The one that changed is gone from Kafka.
+        ({"a": Reread(), "b": Reread(gone=5)}, ["a", "b"]),
+        # Kafka wasn't asked.
+        ({}, ["a", "b"]),
+    ],
+)
+def test_check_contents_changed_proven(
+    generation: Generation, in_kafka: dict[str, Reread], affected: list[str]
+) -> None:
+    """Files are proven by what Spark read, if Kafka's records stand in for the others'."""
+    note(generation, 10, fingerprint(0x31))
+    own = [
+        file("a", (P0, 0, 4), fingerprint=fingerprint(0x1)),
+        file("b", (P0, 4, 10), fingerprint=fingerprint(0x2)),
+    ]
+
+    found = checked(
+        generation, segment(*own), reread=lambda files: in_kafka.get("".join(f.path for f in files))
+    )
+
+    assert [each.path for each in found.files] == affected
+    suspected = [each.detail.endswith("are affected") for each in found.findings]
+    assert suspected == ([False] if affected == ["b"] else [True, True])
+    assert found.agreeing == set()
 
 
 @pytest.mark.parametrize(
