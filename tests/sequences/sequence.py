@@ -49,7 +49,7 @@ _EXPIRED = (
     re.compile(r"(\S+):(\d+):(\d+)-(\d+)(?=[^;]*, no file does)"),
 )
 #: How a validation asks for somebody's word.
-_ASKED = re.compile(r"--acknowledge-expired (\S+):(\d+):(\d+)-(\d+)")
+_ASKED = re.compile(r"is in no file; .*--acknowledge-expired (\S+):(\d+):(\d+)-(\d+)")
 
 
 @dataclass

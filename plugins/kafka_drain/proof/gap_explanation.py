@@ -147,15 +147,22 @@ def same_topics(identity: Identity, names: set[str], cluster: KafkaCluster) -> s
     return {name for name, topic_id in there.items() if topic_id == identity.topics.get(name)}
 
 
-def gap_findings(gaps: Iterable[Gap]) -> list[Finding]:
-    """Return a finding for each gap that isn't harmless or had to be acknowledged."""
+def gap_findings(gaps: Iterable[Gap], suspected: Ranges = _NOTHING) -> list[Finding]:
+    """Return a finding for each gap that isn't harmless or had to be acknowledged.
+
+    Args:
+        suspected: Offsets of files that are there, but differ from what Spark read.
+    """
     findings = []
     for gap in gaps:
+        where = "in no file"
+        if any(overlapping(suspected.get(gap.tp, []), gap.range)):
+            where = "only in files that differ from what Spark read"
         if gap.acknowledged:
-            detail = f"{gap.range} is in no file; {gap.reason} and acknowledged"
+            detail = f"{gap.range} is {where}; {gap.reason} and acknowledged"
             findings.append(Finding(Reason.OFFSET_EXPIRED, gap.tp, detail))
         elif not gap.reason.harmless:
-            detail = f"{gap.range} is in no file; {gap.reason}: {gap.reason.meaning}"
+            detail = f"{gap.range} is {where}; {gap.reason}: {gap.reason.meaning}"
             if gap.reason in GONE:
                 detail += f" ({ACKNOWLEDGE_FLAG} {range_name(gap.tp, gap.range)})"
             is_unexplained = gap.reason == GapReason.UNEXPLAINED

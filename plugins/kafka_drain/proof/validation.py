@@ -501,7 +501,7 @@ def _report_open(
     report.findings += orphan_findings(found.orphans)
     # The cause first, then the offsets that are missing because of it.
     report.findings += answers.contents.findings
-    report.findings += gap_findings(answers.gaps)
+    report.findings += gap_findings(answers.gaps, answers.contents.ranges)
     report.findings += proof.findings
     report.add_sealed(state.generation, state.receipt, found.sealed.receipts)
     report.add_batches(found.newest[-CHARTED:])

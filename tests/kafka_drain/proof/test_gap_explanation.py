@@ -273,6 +273,24 @@ def test_gap_findings(reason: GapReason, is_acknowledged: bool) -> None:
         assert found == [Finding(code, TP, detail)]
 
 
+@pytest.mark.parametrize(
+    ("suspected", "where"),
+    [
+        (R(0, 4), "only in files that differ from what Spark read"),
+        (R(6, 9), "only in files that differ from what Spark read"),
+        (R(0, 3), "in no file"),
+        (R(7, 9), "in no file"),
+    ],
+)
+def test_gap_findings_suspected(suspected: OffsetRange, where: str) -> None:
+    """Who is asked to accept a loss reads that files still have the records."""
+    gaps = [Gap(TP, R(3, 7), GapReason.EXPIRED, accepted) for accepted in (False, True)]
+
+    details = [each.detail for each in gap_findings(gaps, {TP: [suspected]})]
+
+    assert [detail.partition(";")[0] for detail in details] == [f"[3, 7) is {where}"] * 2
+
+
 def test_gap_findings_each() -> None:
     """Each gap has its own."""
     gaps = [Gap(TP, R(n, n + 1), GapReason.LOST) for n in range(3)]
