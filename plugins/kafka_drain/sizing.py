@@ -182,6 +182,19 @@ def send_seconds(sending: Sending, workers: int) -> float:
     return sending.start + sending.work * largest_share(sending.lanes, workers)
 
 
+def restore_seconds(
+    records: float, record_bytes: float, partitions: int, cores: int = MEASURED_CORES
+) -> Between:
+    """Return how long sending and verifying records takes: by their number, and by their bytes."""
+    share = largest_share(partitions, cores) * MEASURED_CORES
+    by_records = records / _MILLION * RESTORE_PER_MILLION * share
+    least, most = (
+        RESTORE_START + by_records * factor
+        for factor in (1.0, max(1.0, record_bytes / MEASURED_BYTES))
+    )
+    return Between(least * (1 - ERROR), (least + most) / 2, most * (1 + ERROR))
+
+
 def size_of(load: Load) -> Size:
     """Return the size that a load requires.
 
@@ -208,10 +221,9 @@ def size_of(load: Load) -> Size:
     )
     new_files = drains * load.partitions
     looked_at = min(load.retention_days / load.generation_days, GENERATIONS)
-    share = largest_share(load.partitions, load.restore_cores) * MEASURED_CORES
-    by_records = load.records_per_second * _DAY / _MILLION * RESTORE_PER_MILLION * share
-    by_bytes = by_records * max(1.0, load.record_bytes / MEASURED_BYTES)
-    hours = (RESTORE_START + by_records) / 3600, (RESTORE_START + by_bytes) / 3600
+    restore = restore_seconds(
+        load.records_per_second * _DAY, load.record_bytes, load.partitions, load.restore_cores
+    )
     return Size(
         cores=cores,
         drain_seconds=Between.about(
@@ -223,5 +235,5 @@ def size_of(load: Load) -> Size:
         kept_files=archive.times(1 / load.file_bytes),
         receipts=drains * load.retention_days,
         requests=drains * (PER_DRAIN + PER_GENERATION * looked_at) + new_files * PER_FILE,
-        restore_hours=Between(hours[0] * (1 - ERROR), sum(hours) / 2, hours[1] * (1 + ERROR)),
+        restore_hours=restore.times(1 / 3600),
     )

@@ -37,6 +37,7 @@ GROUPS = {
         "maintain": (
             "close a generation when it is due, compact small files, delete files that are too old"
         ),
+        "status": "say whether archives could be restored; exits 0 only if all are ready",
         "inspect": "show the contents of an archive",
         "files": "list the committed data files, one per line",
         "find": "find records by key, offset, time, header or value",

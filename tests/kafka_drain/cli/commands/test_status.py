@@ -1,0 +1,105 @@
+"""`kafka-drain status`: never greener than what readers get."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kafka_drain.archive.archive import Archive
+from kafka_drain.cli.main import main
+from kafka_drain.proof.report import note_overview
+from kafka_drain.proof.validation import validate_archive
+from tests.kafka_drain.golden import golden_cluster, sealed_copy
+
+
+@pytest.fixture
+def archive(tmp_path: Path) -> Path:
+    """An archive that was found complete now."""
+    archive: Archive = sealed_copy(tmp_path / "archive")
+    report = validate_archive(archive, golden_cluster())
+    assert report.complete
+    note_overview(archive, report, "reports/validate.json")
+    return Path(str(archive.root))
+
+
+def status(capsys: pytest.CaptureFixture[str], *arguments: object) -> tuple[int, list[Any]]:
+    """Return exit code and rows."""
+    capsys.readouterr()
+    code = main(["status", *map(str, arguments), "--json"])
+    return code, json.loads(capsys.readouterr().out)["archives"]
+
+
+def test_status_ready(archive: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A complete archive is ready, and nothing is written."""
+    before = sorted(archive.rglob("*"))
+
+    code, [row] = status(capsys, archive)
+
+    assert (code, row["state"], row["why"]) == (0, "ready", [])
+    assert row["records"] == 84
+    assert row["sentence"].startswith("golden: ready: 84 records, the newest of 2013-01-01 12:00")
+    assert sorted(archive.rglob("*")) == before
+    assert main(["status", str(archive)]) == 0
+    assert capsys.readouterr().out.startswith("golden: ready: 84 records")
+
+
+@pytest.mark.parametrize(
+    ("pattern", "content"),
+    [
+        ("generations/*/data/**/part-*", None),
+        ("generations/*/data/**/part-*", b"short"),
+        ("generations/*/receipts/*.json", None),
+        ("generations/*/receipts/*.json", b"{}"),
+        ("archive.json", b"{}"),
+        ("overview.json", b"{}"),
+        ("journal.json", b"{}"),
+    ],
+)
+def test_status_damaged(
+    archive: Path, pattern: str, content: bytes | None, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """What was damaged since the last validation is seen without another one."""
+    shutil.rmtree(archive / "copies")
+    path = sorted(archive.glob(pattern))[0]
+    path.unlink() if content is None else path.write_bytes(content)
+
+    code, [row] = status(capsys, archive)
+
+    assert (code, row["state"]) == (1, "not_ready")
+    assert row["why"]
+
+
+def test_status_never_validated(archive: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Without a validation's result, an archive isn't called ready."""
+    (archive / "overview.json").unlink()
+
+    code, [row] = status(capsys, archive)
+
+    assert (code, row["state"], row["why"]) == (1, "unknown", ["it was never validated"])
+
+
+def test_status_of_another(
+    archive: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The result of another archive's validation says nothing; one bad archive fails for all."""
+    document = json.loads((archive / "overview.json").read_text())
+    other = Path(shutil.copytree(archive, tmp_path / "other"))
+    (other / "overview.json").write_text(json.dumps(document | {"pipeline": "other"}))
+
+    code, rows = status(capsys, archive, other, tmp_path / "none")
+
+    assert (code, [row["state"] for row in rows]) == (1, ["ready", "unknown", "not_ready"])
+
+
+@pytest.mark.parametrize("hours", ["nan", "0", "-1", "inf", "1e9", "soon", ""])
+def test_status_bad_age(archive: Path, hours: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """An age that is none is refused with what is expected."""
+    with pytest.raises(SystemExit) as ended:
+        main(["status", str(archive), "--max-age-hours", hours])
+
+    assert ended.value.code == 2
+    assert f"got {hours!r}, expected a number of hours" in capsys.readouterr().err
