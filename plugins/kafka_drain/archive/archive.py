@@ -98,10 +98,10 @@ class Archive:
             pipeline: Name of the pipeline.
             cluster_id: Id of the Kafka cluster.
             topic_ids: Topic ids by topic.
-            source: What is drained: topics, topic_pattern or assign.
+            source: The drained topics: topics, topic_pattern or assign.
             isolation_level: Isolation level of the source.
             retention: The sink's `retention` option: Spark drops older files from the manifest.
-            immutable: How the store locks what is sealed; None for not at all.
+            immutable: The store's lock of sealed files; None for none.
             known: The existing document; None if there is none.
         """
         document = ArchiveDocument.model_validate(

@@ -37,13 +37,13 @@ def settings_path(sha256: str) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Moment(Link):
-    """What a cluster was at one moment.
+    """The state of a cluster at one moment.
 
     Attributes:
         cluster_id: The cluster's id; empty if it didn't say.
         asked_at: When the first request was sent, in UTC.
         answered_at: When the last answer had arrived, in UTC.
-        parts: What became of each part.
+        parts: The result of each part.
         groups: Groups with committed offsets in the topics; None if they weren't captured.
         settings: Hash of the settings; None if none of them was captured.
     """

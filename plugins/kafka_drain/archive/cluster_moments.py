@@ -79,7 +79,7 @@ def moment_at(root: UPath, at: datetime | None, part: Part) -> Moment | None:
 
 
 def note_moment(root: UPath, state: ClusterState, *, asked_at: str, answered_at: str) -> SealedName:
-    """Write what a cluster answered, unless it is what the newest moment says.
+    """Write the state of a cluster, unless the newest moment has it already.
 
     Returns:
         The name of the newest moment.

@@ -145,7 +145,8 @@ class ArchiveDocument(VersionedDocument):
         source: Selection of topics: `topics`, `topic_pattern` or `assign`.
         isolation_level: Isolation level of the source.
         retention: The sink's `retention` option: Spark drops older files from the manifest.
-        immutable: How the store locks files and receipts that are sealed from now on; None for not.
+        immutable: The store's lock of files and receipts that are sealed from now on; None for
+            none.
     """
 
     format_version: ArchiveVersion
@@ -159,21 +160,21 @@ class ArchiveDocument(VersionedDocument):
 
     @property
     def immutability(self) -> Immutability | None:
-        """How new files and receipts are locked; None if they aren't."""
+        """The store's lock of new files and receipts; None for none."""
         if self.immutable is None:
             return None
         return Immutability(self.immutable["mode"], self.immutable["days"])
 
     @property
     def settings(self) -> tuple[str, str | None, dict[str, Any] | None]:
-        """What a pipeline may change of it, as the journal notes it."""
+        """The settings that a pipeline may change, as the journal notes them."""
         locks = None if self.immutable is None else dict(self.immutable)
         return self.isolation_level, self.retention, locks
 
 
 @_open
 class Values(TypedDict):
-    """How values are decoded: the pipeline's settings, and for Avro the schema of the columns."""
+    """Settings for decoding values, and for Avro the schema of the columns."""
 
     settings: ValueSettings
     reader: NotRequired[dict[str, Any] | list[Any] | str]
@@ -338,7 +339,7 @@ def _offsets(rows: Iterable[OffsetRow]) -> dict[TopicPartition, list[OffsetRange
     return found
 
 
-#: How long a partition may wait behind an ongoing transaction: the longest timeout that a producer
+#: Longest wait of a partition behind an ongoing transaction: the longest timeout that a producer
 #: can request (the brokers' transaction.max.timeout.ms, 15 minutes by default).
 STALL_SECONDS = 15 * 60.0
 
@@ -484,7 +485,7 @@ class SeenIdsRow(Row):
 
 
 class ReadThroughRow(Row):
-    """Of which segments the records' ids have been read; see `ThroughJson` of a follower."""
+    """The segments whose record ids have been read; see `ThroughJson` of a follower."""
 
     generations: dict[str, str] = {}
     windows: list[str] = []
@@ -500,7 +501,7 @@ class RegistryDocument(VersionedDocument):
         mode: The registry's own mode.
         seen: The ids in the records.
         read: Of which segments the ids were read.
-        notes: What couldn't be read; the next drain tries again.
+        notes: Notes on failed reads, which the next drain repeats.
     """
 
     url: str
@@ -845,7 +846,7 @@ class ProblemRow(Row):
     Attributes:
         step: Failed step: `plan`, `restore`, `decode` or `clean_up`.
         error: Type of the error.
-        detail: What was seen and what to do.
+        detail: The observation, and the remedy.
         transient: Whether a later drill may succeed without a change.
     """
 
@@ -864,7 +865,7 @@ class DrillDocument(VersionedDocument):
         verdict: `passed` if every record of the sample was restored once and verified.
         started_at: Time of its start, in ISO 8601.
         finished_at: Time of its end, in ISO 8601.
-        sample: What it restored.
+        sample: The restored sample.
         cluster_id: Id of the Kafka cluster that it restored to.
         topics: Scratch topic by source topic.
         records: Number of records of the sample; None if there was no plan.
@@ -872,8 +873,8 @@ class DrillDocument(VersionedDocument):
         rpo_seconds: Age in seconds of the newest sealed record at the start; None if unknown.
         newest_record: Timestamp of that record, in ISO 8601.
         drained_through: Time of the newest seal, in ISO 8601.
-        verification: What the verification found by comparing each partition.
-        decoded: What decoding found; None if the archive knows no schema.
+        verification: Result of comparing each partition.
+        decoded: Result of decoding; None if the archive knows no schema.
         problems: Why it failed; empty if it passed.
         left: Scratch topics that couldn't be removed; the next drill removes them.
         max_age_days: Age in days at which it is too old to rely on; None for none.
@@ -917,7 +918,7 @@ class CutOverGroupRow(Row):
 
     Attributes:
         read_again: Maximum number of records that it reads again.
-        offsets: Where it continues in the target.
+        offsets: The offsets from which it continues in the target.
     """
 
     group: str
@@ -932,7 +933,7 @@ class CutOverDocument(VersionedDocument):
         run_name: Name of the cut-over, and of its mirror.
         step: The step; `back` for a way back.
         verdict: `refused` if a condition of the step didn't hold.
-        run: What took the step: an Airflow run, or `terminal`.
+        run: The run that took the step: one of Airflow's, or `terminal`.
         started_at: Time of its start, in ISO 8601.
         finished_at: Time of its end, in ISO 8601.
         source_cluster_id: Id of the Kafka cluster that clients leave.
@@ -944,8 +945,8 @@ class CutOverDocument(VersionedDocument):
         last_run: Key of the last of them; None for none.
         groups: Groups that were translated; None if the step doesn't look at them.
         problems: Why it was refused; empty if it passed.
-        notes: What else it saw.
-        back: How to go back from here.
+        notes: Further observations.
+        back: The way back from here.
     """
 
     format_version: Version
@@ -1007,7 +1008,7 @@ class ErasureDocument(VersionedDocument):
 
     Attributes:
         request: Id of the request.
-        by: Who asked.
+        by: The requester.
         asked_at: When it was accepted, in ISO 8601.
         salt: Random key of the hashes, the same for all erasures of an archive, in hexadecimal
             digits.
@@ -1016,7 +1017,7 @@ class ErasureDocument(VersionedDocument):
         topics: The topics; empty for all.
         from_ms: Lowest timestamp in milliseconds since 1970; None for no bound.
         to_ms: End of the timestamps, exclusive; None for no bound.
-        scope: How far it reaches in each topic.
+        scope: Its scope in each topic.
         for_ever: Whether records that were written after the request are erased too.
     """
 
@@ -1059,7 +1060,7 @@ class ErasureLiftedDocument(VersionedDocument):
     """`erasures/<number>.lifted.json`: an erasure that is no longer applied to other records.
 
     Attributes:
-        by: Who lifted it.
+        by: The person who lifted it.
         lifted_at: When, in ISO 8601.
     """
 

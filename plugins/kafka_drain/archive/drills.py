@@ -77,7 +77,7 @@ def unfinished_drills(root: UPath) -> list[DrillStarted]:
 
 
 def write_started(root: UPath, started: DrillStarted) -> None:
-    """Note what a drill makes, before it makes it.
+    """Record a drill with its scratch topics, before it makes anything.
 
     Raises:
         ArchiveError: When the archive can't be written.

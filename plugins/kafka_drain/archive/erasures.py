@@ -33,7 +33,7 @@ FOLDER = ERASURES
 _NAME = re.compile(r"(\d{4,})\.json")
 _NUMBERED = re.compile(r"(\d{4,})\.")
 _DONE = re.compile(r"(\d{4,})\.done\.json")
-#: What is written once.
+#: Names of files that are written once.
 _NOTED = re.compile(r"\d{4,}(\.lifted)?\.json")
 
 
@@ -55,9 +55,9 @@ class Erasure:
 
     Attributes:
         number: Its number, from 1.
-        document: What it asks for.
-        lifted: Who lifted it, and when; None if it is in force.
-        done: What it has been carried out on; None for nothing yet.
+        document: The request.
+        lifted: The note that lifts it; None if it is in force.
+        done: Its result so far; None for nothing yet.
     """
 
     root: UPath
@@ -99,7 +99,7 @@ class Erasure:
         return receipt <= self.done.generations.get(owner, "")
 
     def finish(self, done: ErasureDoneDocument) -> Erasure:
-        """Write what it has been carried out on; a later run replaces it."""
+        """Write its result so far; a later run replaces it."""
         write_text(self.root / FOLDER / f"{self.name}.done.json", done.to_bytes().decode())
         return replace(self, done=done)
 
@@ -144,7 +144,7 @@ def _done_as_sealed(path: UPath) -> ErasureDoneDocument | None:
 
 
 def parse_done(path: UPath, content: bytes) -> ErasureDoneDocument:
-    """Parse what an erasure has been carried out on.
+    """Parse the result of an erasure.
 
     Raises:
         ArchiveError: When a byte was changed, or it is another erasure's.
@@ -165,7 +165,7 @@ def noted_paths(names: Iterable[str]) -> list[str]:
     """Return the documents that the journal names, relative to the archive, of those in the folder.
 
     Args:
-        names: What the folder holds.
+        names: Names of the folder's files.
     """
     return sorted(f"{FOLDER}/{name}" for name in filter(_NOTED.fullmatch, names))
 
@@ -185,7 +185,7 @@ def changed_done(root: UPath, names: Iterable[str]) -> list[Finding]:
     """Return a warning for each note of what an erasure was carried out on that was changed.
 
     Args:
-        names: What the folder of erasures holds.
+        names: Names of the files in the folder of erasures.
     """
     findings = []
     for name in sorted(filter(_DONE.fullmatch, names)):

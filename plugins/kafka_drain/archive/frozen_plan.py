@@ -16,7 +16,7 @@ from kafka_drain.config.verbs import Approvable
 from kafka_drain.errors import ConfigError, PlanChangedError
 from kafka_drain.intervals import in_utc
 
-#: How long a frozen plan may be started if nothing else is said.
+#: Default time within which a frozen plan may be started.
 LIFETIME = timedelta(hours=24)
 
 #: Rows of a table that a person is shown, and characters of a value in it.
@@ -27,7 +27,7 @@ _DIGITS = 16
 
 
 class PlanState(Enum):
-    """How far a plan has been carried out."""
+    """The progress of a plan."""
 
     NEW = "new"
     STARTED = "started"
@@ -52,7 +52,7 @@ def decide(state: PlanState, *, is_own: bool, is_expired: bool, is_changed: bool
     is no reason to stop half way.
 
     Args:
-        state: How far it has been carried out.
+        state: Its progress.
         is_own: Whether it is a plan of this kind, for this pipeline and archive.
         is_expired: Whether it is too late to start it.
         is_changed: Whether it would do something else than was seen.
@@ -78,8 +78,8 @@ class FrozenPlan(SealedDocument):
         archive_id: The archive's id.
         created_at: When it was made, in UTC.
         expires_at: Until when it may be started, in UTC.
-        asked: What was asked for, as JSON types; by kind.
-        seen: What it does, as JSON types; by kind.
+        asked: The request, as JSON types; by kind.
+        seen: The planned changes, as JSON types; by kind.
         text: The plan for people, in Markdown.
     """
 
@@ -107,7 +107,7 @@ class FrozenPlan(SealedDocument):
         return {"plan_id": self.id, "expires_at": self.expires_at, "approval": self.text}
 
     def lines(self) -> list[str]:
-        """Return what to do with it as lines of text for the user."""
+        """Return the plan's id and deadline as lines of text for the user."""
         return [f"{self.kind} {self.pipeline}: plan {self.id}, to be started by {self.expires_at}"]
 
     def proceed(
@@ -120,10 +120,10 @@ class FrozenPlan(SealedDocument):
         now: datetime,
         changes: Sequence[str] = (),
     ) -> PlanDecision:
-        """Decide what to do with the plan, and raise an error if it is refused.
+        """Decide about the plan, and raise an error if it is refused.
 
         Args:
-            state: How far it has been carried out.
+            state: Its progress.
             kind: The verb to carry out.
             pipeline: Name of the archive's pipeline.
             archive_id: The archive's id.
@@ -156,7 +156,7 @@ class FrozenPlan(SealedDocument):
 
 
 def lifetime(hours: float) -> timedelta:
-    """Return how long a plan may be started.
+    """Return the time within which a plan may be started.
 
     Raises:
         ConfigError: When it isn't positive, or longer than 30 days.

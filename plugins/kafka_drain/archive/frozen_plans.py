@@ -37,7 +37,7 @@ from kafka_drain.storage.typed_json import reason_of
 #: The archive's folder of plans.
 FOLDER = "plans"
 
-#: How long a plan that was never started is kept after it has expired.
+#: Time for which a plan that was never started is kept after it has expired.
 KEPT = timedelta(days=30)
 
 PlanT = TypeVar("PlanT")
@@ -94,7 +94,7 @@ class Approval:
     """A frozen plan that is about to be carried out in an archive.
 
     Attributes:
-        kind: What is to be done.
+        kind: The verb to carry out.
         pipeline: Name of the archive's pipeline.
         archive_id: The archive's id; None if it has none.
         now: When it is to be started.
@@ -118,7 +118,7 @@ class Approval:
         return cls(frozen, kind, archive.snapshot().document.pipeline, archive.identity(), now)
 
     def proceed(self, state: PlanState, changes: Sequence[str] = ()) -> PlanDecision:
-        """Decide what to do with the plan; see `FrozenPlan.proceed`."""
+        """Decide about the plan; see `FrozenPlan.proceed`."""
         return self.frozen.proceed(
             state,
             kind=self.kind,
@@ -140,8 +140,8 @@ def approved(
     """Load a frozen plan, if it would still do what was seen; changes nothing.
 
     Args:
-        archive: Where it is to be carried out.
-        kind: What is to be done.
+        archive: The archive to carry it out in.
+        kind: The verb to carry out.
         plan_id: The plan's id.
         now: The time at which it is to be started.
         plan_again: Makes the plan again, unless it is refused already; returns what is left to do,
@@ -201,7 +201,7 @@ def read_plan(root: UPath, plan_id: str) -> FrozenPlan:
 
 
 def state_of(root: UPath, plan_id: str) -> PlanState:
-    """Return how far a plan has been carried out, other than a republish."""
+    """Return the progress of a plan, other than a republish."""
     if _path(root, plan_id, ".done").is_file():
         return PlanState.DONE
     return PlanState.STARTED if _path(root, plan_id, ".started").is_file() else PlanState.NEW

@@ -291,7 +291,7 @@ class History:
 
     Attributes:
         runs: The newest runs, oldest first.
-        days: What was sealed on each of the newest days (UTC, ISO 8601), by partition.
+        days: Sealed records of each of the newest days (UTC, ISO 8601), by partition.
         read: Name of the newest receipt included so far, by generation.
         spans: Generations and sealed windows, by name.
         unknown: Files of generations with unknown content, by path.
@@ -403,7 +403,7 @@ def read_history(archive: Archive, history: History) -> None:
 
 
 def _old(snapshot: Snapshot) -> dict[int, Summary | IndexedGeneration]:
-    """Return what suffices of generations of which neither runs nor days are kept, by number.
+    """Return the totals of generations of which neither runs nor days are kept, by number.
 
     That is the summary; or the row in the index, if the points aren't kept either.
     """

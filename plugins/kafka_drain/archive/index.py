@@ -114,7 +114,7 @@ class IndexedGeneration:
             receipts: Number of its receipts.
             newest: The newest one.
             document: Digest of its `generation.json`.
-            rows: What its summary says of each receipt.
+            rows: Its summary's rows, one for each receipt.
         """
         holding = [row for row in rows if row.files]
         firsts = [row.first_timestamp for row in holding]
@@ -231,7 +231,7 @@ class IndexedPartition:
 
     Attributes:
         start: The first offset.
-        end: Where the newest generation of it ends, exclusive; None if no generation has any.
+        end: End offset of its newest generation, exclusive; None if no generation has any.
         records: Number of records.
         gaps: Number of missing offsets, by reason.
         covered: The offsets that generations or windows cover, either with records or with
@@ -271,7 +271,7 @@ class NewWindow:
     """A window that isn't in an index yet.
 
     Attributes:
-        replaced: What its plan says of intact files that it replaces; None if it says nothing.
+        replaced: Its plan's entry for intact files that it replaces; None without one.
     """
 
     row: IndexedWindow
@@ -354,7 +354,7 @@ class Index(SealedDocument):
         windows: A row for each window that is settled, by name.
         topics: The incarnations of topics, by name and id.
         ids: The ids that archive.json may say of each sealed topic; see `ids_by_topic`.
-        partitions: What the rows hold of each partition.
+        partitions: Totals of the rows, by partition.
         files: Number of files that were sealed, without those that windows have replaced intact.
         file_bytes: Their size.
     """
@@ -385,7 +385,7 @@ class Index(SealedDocument):
 
     @cached_property
     def drained(self) -> Mapping[Partition, OffsetRange]:
-        """What its generations have drained of each partition."""
+        """The offsets drained by its generations."""
         return {
             row.key: OffsetRange(row.start, row.end)
             for row in self.partitions
@@ -424,7 +424,7 @@ class Index(SealedDocument):
         """Return whether all that it names is there, and was noted with the same hashes.
 
         Args:
-            noted: What the journal says was sealed.
+            noted: The journal's notes.
             generations: Numbers of the generations that are there.
             windows: Names of the windows that are there.
         """
@@ -636,8 +636,8 @@ def is_skippable(
 
     Args:
         kind: Why it was written.
-        replaced: What its plan says of intact files that it replaces; None if it says nothing.
-        bounds: Where these may begin, see `bounds_of`.
+        replaced: Its plan's entry for intact files that it replaces; None without one.
+        bounds: The result of `bounds_of`.
     """
     if kind is WindowKind.ERASURE or (receipt.replaces and replaced is None):
         return False
@@ -658,7 +658,7 @@ def bounds_of(
     later ones start.
 
     Args:
-        drained: What the generations in the index have drained.
+        drained: The offsets drained by the generations in the index.
         later: Topic ids by topic, and starting offsets, of each later generation.
     """
     starts, drains, has_topic = dict[Partition, int](), Counter[Partition](), Counter[Any]()

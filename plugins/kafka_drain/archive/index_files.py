@@ -35,7 +35,7 @@ def make_index(snapshot: Snapshot, base: Index, *, whole: bool = True) -> Index:
 
     Args:
         snapshot: The archive, of which at least what isn't in `base` is read.
-        base: What is known; an empty one to read everything.
+        base: The known index; an empty one to read everything.
         whole: Whether to read all receipts of a generation without a summary; otherwise the index
             ends before it, until maintenance has written one.
 
@@ -146,7 +146,7 @@ def _new_window(window: SnapshotWindow, bounds: Mapping[Partition, int]) -> NewW
 
 
 def index_to_write(snapshot: Snapshot, *, whole: bool) -> Index | None:
-    """Return what an archive's index should say; None if it needs none, or can't have one.
+    """Return the index that an archive should have; None if it needs none, or can't have one.
 
     Args:
         snapshot: The archive.

@@ -60,7 +60,7 @@ def damaged_keys(root: UPath) -> list[Finding]:
 
 
 def refuse_encrypted(root: UPath, what: str) -> None:
-    """Refuse what can't read encrypted files.
+    """Refuse an archive with encrypted files.
 
     Raises:
         ConfigError: When the archive has data keys.

@@ -21,7 +21,7 @@ _ACCEPTED = (GapReason.EXPIRED, GapReason.UNEXPLAINED)
 
 
 def contradiction(receipt: Receipt, before: Receipt | None = None) -> str:
-    """Describe how the figures of a receipt contradict each other; empty if they don't.
+    """Return the first contradiction between a receipt's figures; empty for none.
 
     Args:
         before: The receipt that it follows in its generation; None if that isn't known.

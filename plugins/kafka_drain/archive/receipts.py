@@ -180,7 +180,7 @@ FILE_NOTES = tuple(each.name for each in fields(SealedFile) if each.metadata)
 
 @dataclass(frozen=True, slots=True)
 class SoFar:
-    """What a generation holds of one partition, up to and including a segment.
+    """The totals of one partition in a generation, up to and including a segment.
 
     Attributes:
         start: Offset at which the generation started to drain it.
@@ -336,7 +336,7 @@ class Receipt(SealedDocument):
         last_batch: Highest batch id.
         sealed_at: Time of sealing, in UTC.
         previous: SHA-256 of the previous receipt; None for the first one.
-        partitions: What is proven about each partition.
+        partitions: The proof of each partition.
         files: The data files.
         fingerprint: XOR of the records' xxHash64, see `fingerprint.py`; None if unknown.
         files_so_far: All files of the generation, up to and including this segment.

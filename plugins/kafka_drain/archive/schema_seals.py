@@ -36,7 +36,7 @@ class SchemaSealError(TerminalError, ValueError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SchemaKey(Complete):
-    """Names what is sealed at once: a schema, or the settings of a registry or subject.
+    """Key of a seal: that of a schema, or of the settings of a registry or subject.
 
     Attributes:
         document: The document that holds it.
@@ -70,7 +70,7 @@ class SealedSchema(SchemaKey):
 
     @property
     def key(self) -> SchemaKey:
-        """What it names."""
+        """The key of its seal."""
         return SchemaKey(
             document=self.document, subject=self.subject, version=self.version, id=self.id
         )
@@ -147,9 +147,9 @@ def renewed(sealed: Digests, before: Digests, now: Digests) -> dict[SchemaKey, s
     change, such as a subject's compatibility.
 
     Args:
-        sealed: What was sealed.
-        before: What the run found.
-        now: What it has left.
+        sealed: The sealed digests.
+        before: The digests that the run found.
+        now: The digests that it has left.
     """
     return {**sealed} | {
         key: sha256
@@ -162,8 +162,8 @@ def seal_schemas(root: UPath, before: Digests, now: Digests, *, at: str) -> bool
     """Seal the schemas that a run has kept, unless they are sealed already.
 
     Args:
-        before: What the run found in its document.
-        now: What it has left there.
+        before: The digests that the run found in its document.
+        now: The digests that it has left there.
         at: The current time, in UTC.
 
     Returns:
@@ -265,7 +265,7 @@ def check_schemas(
 
 
 def _difference(root: UPath, document: str, sealed: Digests) -> str:
-    """Describe how a document differs from what was sealed of it; empty if it doesn't."""
+    """Describe the differences between a document and its seal; empty for none."""
     try:
         kept = _kept(root, document)
     except (FileNotFoundError, NotADirectoryError):

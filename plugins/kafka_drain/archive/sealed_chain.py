@@ -30,11 +30,11 @@ L = TypeVar("L", bound=Link)
 
 @dataclass(frozen=True, slots=True)
 class Damage:
-    """What is wrong with a link, or with what it needs.
+    """The damage to a link, or to a file that it needs.
 
     Attributes:
         where: The damaged file, relative to the archive.
-        detail: What was seen.
+        detail: The observed damage.
         is_newest: Whether it is of the newest link.
     """
 

@@ -67,7 +67,7 @@ def _stand_in(root: UPath, where: str, error: ArchiveError, copies: Copies | Non
 
     Args:
         where: The document, relative to the archive.
-        error: What is wrong with it.
+        error: Its damage.
         copies: The copies; None if none may stand in.
 
     Raises:
@@ -92,7 +92,7 @@ class SnapshotGeneration(Generation):
     """A generation with a cached `generation.json`.
 
     Attributes:
-        copies: What may stand in for a damaged `generation.json`; None for nothing.
+        copies: Copies that may stand in for a damaged `generation.json`; None for none.
     """
 
     copies: Copies | None = field(default=None, compare=False)
@@ -108,7 +108,7 @@ class SnapshotGeneration(Generation):
 
     @property
     def damage(self) -> str:
-        """What is wrong with `generation.json` if a copy stands in for it; otherwise empty."""
+        """The damage to `generation.json` if a copy stands in for it; otherwise empty."""
         return self._document[1]
 
     @cached_property
@@ -155,7 +155,7 @@ class SnapshotWindow(Window):
     """A window with cached plan and receipt.
 
     Attributes:
-        copies: What may stand in for a damaged `plan.json`; None for nothing.
+        copies: Copies that may stand in for a damaged `plan.json`; None for none.
     """
 
     copies: Copies | None = field(default=None, compare=False)
@@ -287,7 +287,7 @@ class Snapshot:
     Each property is read on first access.
 
     Attributes:
-        skipped: What isn't in it, because the index says enough of it; None if everything is.
+        skipped: Parts left out because the index says enough of them; None for none.
         from_copies: Whether copies stand in for damaged documents, which validation reports.
     """
 
@@ -327,7 +327,7 @@ class Snapshot:
 
     @property
     def damage(self) -> str:
-        """What is wrong with `archive.json` if a copy stands in for it; otherwise empty."""
+        """The damage to `archive.json` if a copy stands in for it; otherwise empty."""
         return self._document[1]
 
     @cached_property

@@ -78,8 +78,8 @@ class SealedState:
 
     Attributes:
         snapshot: The archive as it was checked.
-        findings: What is missing, changed or duplicated.
-        warnings: What was given up for good, and notes of erasures that don't count.
+        findings: Missing, changed and duplicated files.
+        warnings: Losses given up for good, and notes of erasures that don't count.
         there: Everything that is sealed.
         known: Highest number of journal entries recorded in a receipt.
         newest: Newest valid receipt of each generation, by its folder.
@@ -677,7 +677,7 @@ def _without(error: ArchiveError | str, path: UPath) -> str:
 
 
 def _wrong_plan(window: SnapshotWindow | None, digest: str | None) -> str:
-    """Return what is wrong with a sealed window's plan; empty if it can be read."""
+    """Return the damage to a sealed window's plan; empty if it can be read."""
     if window is None or digest is None:
         return "is missing"
     if digest == UNREADABLE:

@@ -40,7 +40,7 @@ def make_overview(
     Args:
         report: Result of a validation's `Report.to_dict`.
         receipt: The open generation's newest receipt.
-        observed: What Kafka held at that validation.
+        observed: Kafka's offsets at that validation.
         settings: Settings of the source topics.
         name: Name of the report's JSON document.
         cursor: Starting offsets of the next batch, which before the first batch may differ from

@@ -74,7 +74,7 @@ def check_summary(generation: Generation, made: Summary, *, writes: bool) -> lis
     One that is missing, or that was made before receipts were restored or given up, is no damage.
 
     Args:
-        made: What its receipts say.
+        made: The summary made from its receipts.
         writes: Whether to write what they say, unless it is there.
 
     Raises:

@@ -37,7 +37,7 @@ def ranges_of(rows: Iterable[Mapping[str, Any]]) -> dict[TopicPartition, list[Of
     return ranges
 
 
-#: What a window may be named: never as a file manager names a copy of its folder. The time of an
+#: Accepted names of a window: never as a file manager names a copy of its folder. The time of an
 #: interval's bound may end in milliseconds.
 _KEY = re.compile(r"([0-9A-Za-z_=+-]|\.[0-9]{3}Z)+")
 

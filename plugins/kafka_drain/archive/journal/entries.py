@@ -98,7 +98,7 @@ def judge_tip(noted: Tip | None, names: Sequence[str], seen: str | None) -> Verd
 
 @dataclass(frozen=True)
 class Noted:
-    """What was sealed, as noted in the journal.
+    """Sealed receipts and documents, as noted in the journal.
 
     Attributes:
         tips: The newest receipt of each generation, by the generation's folder.
@@ -152,8 +152,8 @@ def given_up(noted: Noted, there: Noted) -> dict[str, str]:
     """Return the hashes of noted files that are missing or changed, by path.
 
     Args:
-        noted: What the journal says was sealed.
-        there: What is sealed and there.
+        noted: The journal's notes.
+        there: The sealed files that exist.
     """
     lost = {}
     for folder, tip in noted.tips.items():
@@ -175,7 +175,7 @@ class Entry(SealedDocument):
         previous: SHA-256 of the previous entry; None if there is none.
         is_whole: Whether it holds everything sealed so far, rather than only what is new.
         at: Time of the entry, in UTC.
-        tips: What was sealed, as `Noted` has it; also documents and forgotten.
+        tips: The newest receipts, as `Noted` has them; also documents and forgotten.
     """
 
     number: Annotated[int, Field(alias="entry")]
@@ -202,7 +202,7 @@ class Entry(SealedDocument):
 
     @property
     def noted(self) -> Noted:
-        """What was sealed."""
+        """The sealed receipts and documents."""
         return Noted(self.tips, self.documents, self.forgotten)
 
     @property
@@ -247,7 +247,7 @@ class Head:
 
 
 def judge_known(newest: int, known: int) -> str:
-    """Describe how a journal is shorter than the receipts say; empty if it isn't.
+    """Return the error of a journal that lacks entries known to a receipt; empty for none.
 
     Args:
         newest: Number of the newest entry; 0 for none.

@@ -70,7 +70,7 @@ def read_journal(root: UPath) -> Journal:
 
 
 def note_sealed(root: UPath, noted: Noted, known: Journal | None = None) -> None:
-    """Note what was sealed, unless it is already noted.
+    """Note sealed receipts and documents, unless they are noted already.
 
     A receipt is written before its entry, so everything noted exists. If a run is killed between
     the two, the next run notes it.

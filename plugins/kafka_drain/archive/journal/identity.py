@@ -1,4 +1,4 @@
-"""What archive.json and generation.json say about sealed segments: compared with what was sealed.
+"""Compare archive.json and generation.json with the sealed segments.
 
 Opens nothing.
 """
@@ -47,7 +47,7 @@ def ids_by_topic(
     Args:
         generations: Of each generation, oldest first, the topic ids in its newest receipt and in
             its generation.json.
-        known: What the generations before them allow.
+        known: The ids that the generations before them allow.
     """
     found = {topic: set(ids) for topic, ids in known.items()}
     for sealed, opened in generations:
@@ -63,12 +63,12 @@ def identity_differs(
     documents: Collection[str],
     ids: Mapping[str, Collection[str]],
 ) -> str:
-    """Describe how archive.json contradicts what was sealed; empty if it doesn't.
+    """Return the contradiction between archive.json and the sealed segments; empty for none.
 
     Args:
         settings: Its isolation level, its retention, and how it locks files.
         topics: Its topic ids by topic.
-        documents: What the journal notes; those of older releases have no settings.
+        documents: Documents noted in the journal; those of older releases have no settings.
         ids: The result of `ids_by_topic`.
     """
     noted = [name for name in documents if name.startswith(SETTINGS)]
@@ -93,7 +93,7 @@ def generation_differs(
     starts: Mapping[TopicPartition, int],
     receipt: Receipt,
 ) -> str:
-    """Describe how generation.json contradicts the newest receipt; empty if it doesn't.
+    """Return the contradiction between generation.json and the newest receipt; empty for none.
 
     For an archive that has no journal yet, this is the only check.
 
