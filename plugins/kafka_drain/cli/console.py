@@ -85,7 +85,7 @@ def say_table(
     """Print a list to standard error: as a table on a terminal, otherwise as its lines.
 
     Args:
-        lines: What is printed in a log, one line for each row.
+        lines: Lines for a log, one for each row.
         headers: The table's column headers.
         rows: The table's rows; a column is right-aligned if the first row has a number in it.
     """

@@ -166,7 +166,7 @@ def _open_closed_streams() -> None:
             setattr(sys, name, open(os.open(os.devnull, os.O_RDWR), mode))  # noqa: PTH123, SIM115
 
 
-#: What a command says that a signal has ended, by its exit code.
+#: The effects of signals on a command, by its exit code.
 _ENDED = {HUNG_UP: "its terminal was closed", INTERRUPTED: "interrupted", TERMINATED: "terminated"}
 
 #: The signals that end a command, beside Ctrl-C: a terminal that is closed sends the first one;
@@ -243,7 +243,7 @@ class _Once(argparse.Action):
         setattr(namespace, self.dest, values)
 
 
-#: Where a namespace has the values of options that were given, while it is filled.
+#: A namespace's attribute for the values of options that were given, while it is filled.
 _GIVEN = "_given"
 
 
@@ -252,7 +252,7 @@ class Parser(argparse.ArgumentParser):
 
     #: Whether it is that of a command, whose options all come after its name.
     is_command = False
-    #: What there is instead of a flag that only earlier releases know.
+    #: Replacements for flags that only earlier releases know.
     removed: Mapping[str, str] = {}
 
     def __init__(self, *args: Any, **options: Any) -> None:

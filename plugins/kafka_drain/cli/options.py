@@ -30,7 +30,7 @@ def add_options(
         declaration: The options of a verb, a pipeline, or what a pipeline declares.
         names: Some of its fields; none for all.
         required: Those that have to be given.
-        otherwise: What counts for those that aren't given, if their descriptions don't say so.
+        otherwise: Values of those that aren't given, if their descriptions don't have them.
     """
     groups: dict[str, argparse._ArgumentGroup] = {}
     for name, option in described(declaration).items():

@@ -93,7 +93,7 @@ def add_target(parser: argparse.ArgumentParser, what: str) -> None:
 
     Args:
         parser: The command's parser.
-        what: What the cluster is for, such as "that gets the records".
+        what: The cluster's purpose, such as "that gets the records".
     """
     parser.add_argument(
         "--to-bootstrap", metavar="HOST:PORT", help=f"brokers of the cluster {what}"
@@ -208,7 +208,7 @@ def connection_settings(
 
     Args:
         bootstrap_servers: The brokers that the command line names; None for none.
-        file: What the file has that it names; empty for none.
+        file: Settings in the file that it names; empty for none.
         environment: The environment's variables; none for a cluster that they don't mean.
     """
     settings = dict(file)
@@ -276,7 +276,7 @@ def json_file(path: str) -> dict[str, Any]:
 
 
 def signer_from(options: argparse.Namespace) -> Signer | None:
-    """Return who signs, and the witness; None without a key.
+    """Return the signer with its witness; None without a key.
 
     Raises:
         ConfigError: When there is a witness without a key, or a key that isn't acceptable.

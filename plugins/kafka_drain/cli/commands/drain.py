@@ -38,7 +38,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Drain what Kafka holds now."""
+    """Drain the records that Kafka holds now."""
     pipeline = pipeline_from(options)
     asked = options_from(options, DrainOptions)
     if asked.log_level:

@@ -32,7 +32,7 @@ _FOR = {"--request", "--by"}
 
 
 def run(options: argparse.Namespace) -> int:
-    """Show what would be erased; with --apply, erase it."""
+    """Show the plan of an erasure; with --apply, carry it out."""
     archive = Archive.at(options.archive)
     archive.require()  # without one, there is no pipeline either
     if options.lift is not None:

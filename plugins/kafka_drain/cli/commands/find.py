@@ -209,7 +209,7 @@ def _short(texts: Iterable[str]) -> Text:
 
 
 def _ending(search: Search, found: int) -> str:
-    """Say how many records were found, and how the search goes on."""
+    """Return the line that ends a search: the number of records, and the continuation."""
     records = f"{found:,} record{'' if found == 1 else 's'} found"
     if search.is_complete:
         return f"find: {records}"

@@ -36,7 +36,7 @@ def add_frozen(parser: argparse.ArgumentParser) -> None:
 
 
 def frozen_for(options: argparse.Namespace) -> timedelta | None:
-    """Return how long the plan to be frozen may be started; None if none is to be frozen.
+    """Return the lifetime of the plan to be frozen; None if none is to be frozen.
 
     Raises:
         ConfigError: When the plan is also to be carried out, or the time isn't positive.
@@ -73,11 +73,11 @@ def answer_approved(
     decision: PlanDecision,
     carry_out: Callable[[], Mapping[str, Any]],
 ) -> int:
-    """Show what is left of a frozen plan, carry it out if the user says so; return the exit code.
+    """Show the rest of a frozen plan, carry it out if the user says so; return the exit code.
 
     Args:
         options: The command's arguments.
-        plan: What is left to do.
+        plan: The rest of the plan.
         decision: RUN, RESUME or DO_NOTHING.
         carry_out: Carries it out; returns what to answer instead of the plan's fields.
     """
@@ -91,7 +91,7 @@ def answer_approved(
 
 
 def answer_of(options: argparse.Namespace, frozen: FrozenPlan) -> dict[str, Any]:
-    """Say how to carry out a plan that was frozen now; return its fields for the answer."""
+    """Print the command that carries out a frozen plan; return its fields for the answer."""
     say_lines(frozen.lines())
     if options.plan_id is None:
         say(f"approve it with `kafka-drain {options.name} {options.archive} --plan {frozen.id} "

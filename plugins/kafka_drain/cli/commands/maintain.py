@@ -32,7 +32,7 @@ from kafka_drain.maintenance.maintain import plan_maintenance, run_maintenance
 
 
 def run(options: argparse.Namespace) -> int:
-    """Show what maintenance would do; with --apply, do it."""
+    """Show the plan of a maintenance run; with --apply, carry it out."""
     Archive.at(options.archive).require()  # without one, there is no pipeline either
     pipeline, within = pipeline_from(options), frozen_for(options)
     if options.plan_id is not None:

@@ -24,7 +24,7 @@ def add_keys(parser: argparse.ArgumentParser, *names: str, otherwise: str | None
     Args:
         parser: The command's parser.
         names: The keys.
-        otherwise: What counts for those that aren't given; None for their defaults.
+        otherwise: Help on those that aren't given; None for their defaults.
     """
     defaults = ((name, Pipeline.model_fields[name].default) for name in names)
     counts = {

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 class Plan(Protocol):
-    """What a command is going to do."""
+    """The plan of a command."""
 
     def lines(self) -> Sequence[str]:
         """Return the plan as lines of text for the user."""
@@ -57,11 +57,11 @@ def answer_fields(options: argparse.Namespace, document: Mapping[str, Any]) -> i
 
 
 def say_dry_run(options: argparse.Namespace, what: str = "carry it out") -> None:
-    """Say how to carry out a plan if it was only shown.
+    """Print the flag that carries out a plan, if it was only shown.
 
     Args:
         options: The command's arguments.
-        what: What the command does then.
+        what: The effect of the flag, as a verb.
     """
     if not acts(options):
         how = "pass --apply" if options.needs_apply else "omit --dry-run"

@@ -121,7 +121,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _connection(options: argparse.Namespace, servers: str) -> list[str]:
-    """Return how the command was told where the target is, for the commands that it names."""
+    """Return the flags by which the command reached the target, for the commands that it names."""
     file = ["--kafka-config", options.kafka_config] if options.kafka_config else []
     is_named = options.bootstrap_servers or not file
     return [*file, *(["--bootstrap-servers", servers] if is_named else [])]

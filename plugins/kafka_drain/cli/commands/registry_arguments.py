@@ -14,7 +14,7 @@ def add_registry(parser: argparse.ArgumentParser, which: str) -> None:
 
     Args:
         parser: The command's parser.
-        which: Which registry it is, for its help.
+        which: The registry, for its help.
     """
     parser.add_argument("--registry", metavar="URL", help=f"URL of {which}")
     parser.add_argument(

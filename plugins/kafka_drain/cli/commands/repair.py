@@ -40,7 +40,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Show what a repair would restore, drain and rebuild; with --apply, do it."""
+    """Show the plan of a repair; with --apply, carry it out."""
     archive = Archive.at(options.archive)
     request = RepairRequest(
         archive,

@@ -38,7 +38,7 @@ WRITTEN = ("format", "compression", "partition_by")
 
 
 def run(options: argparse.Namespace) -> int:
-    """Show what a reprocess, or abandoning one, would do; with --apply, do it or resume it."""
+    """Show the plan of a reprocess or of abandoning it; with --apply, carry it out or resume it."""
     archive = Archive.at(options.archive)
     asked = options_from(options, ReprocessOptions)
     if asked.abandon:

@@ -36,14 +36,14 @@ from kafka_drain.republish.planning.request import RepublishRequest
 from kafka_drain.republish.run import Republish, plan_republish, sign_run
 from kafka_drain.spark.job import private_folder
 
-#: What there is instead of a flag that only earlier releases know.
+#: Replacements for flags that only earlier releases know.
 REMOVED = {
     f"--{name.replace('_', '-')}": instead for name, instead in RepublishRequest.removed.items()
 }
 
 
 def run(options: argparse.Namespace) -> int:
-    """Show what a republish would send; with --apply, send an archive's records to Kafka."""
+    """Show the plan of a republish; with --apply, send an archive's records to Kafka."""
     with naming_state(options):
         return _run(options)
 

@@ -26,7 +26,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Show what would be registered; with --apply, register it and write the map."""
+    """Show the schemas to be registered; with --apply, register them and write the map."""
     archive = Archive.at(options.archive)
     asked = options_from(options, RestoreSchemasOptions)
     restore = SchemaRestore(archive, required_registry(options), asked.schema_map, asked.ids)

@@ -24,7 +24,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Show which data keys have another master key, or wrap them with the given one."""
+    """Show the data keys with another master key, or wrap them with the given one."""
     archive = Archive.at(options.archive)
     archive.require()
     plan = plan_rewrap(archive.root, Encryption(kms=options.kms, key=options.key))

@@ -29,7 +29,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Say what a pipeline needs."""
+    """Print the resources that a pipeline needs."""
     load = Load(
         records_per_second=options.records_per_second,
         record_bytes=options.record_bytes,
