@@ -14,7 +14,7 @@ RUN_NAME = "cut-over"
 #: Number of offsets that the target may lack when the producers are turned off.
 MAX_LAG = 10_000
 
-#: How long the source's ends must stay the same.
+#: Time for which the source's ends must stay the same.
 QUIET_SECONDS = 60.0
 
 
@@ -29,7 +29,7 @@ class CutOver(BaseModel):
             record goes to the topic of the same name, which is created if it is missing.
         groups: Consumer groups that move; by default, all that have offsets.
         max_lag: Number of offsets that the target may lack when the producers are turned off.
-        quiet_seconds: How long the source's ends must stay the same, in seconds.
+        quiet_seconds: Time for which the source's ends must stay the same, in seconds.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)

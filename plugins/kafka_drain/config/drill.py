@@ -20,7 +20,7 @@ class Drill(BaseModel):
 
     Attributes:
         schedule: Schedule of `drill_<name>`, in Airflow's notation; None to run only on demand.
-        sample: What is restored: `newest_hour`, `random_day` or `whole`.
+        sample: The restored part: `newest_hour`, `random_day` or `whole`.
         kafka_conn_id: Airflow connection of the cluster that gets the scratch topics; None for the
             pipeline's own.
         max_age_days: Age in days at which the last drill that passed is too old.

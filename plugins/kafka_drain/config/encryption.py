@@ -14,7 +14,7 @@ class Encryption(BaseModel):
     """Parquet's own encryption of keys, values, headers and all that is derived from them.
 
     Attributes:
-        kms: Where the master key is: `file`, `aws` (AWS KMS) or `vault` (Vault's transit engine).
+        kms: Place of the master key: `file`, `aws` (AWS KMS) or `vault` (Vault's transit engine).
         key: The master key's name: in the file; an id, ARN or alias; or that of the transit key.
     """
 

@@ -37,7 +37,7 @@ class ConfigModel(BaseModel):
     #: Kind of declaration, for messages.
     declares: ClassVar[str]
 
-    #: What there is instead of a key that only earlier releases know.
+    #: Replacements for keys that only earlier releases know.
     removed: ClassVar[dict[str, str]] = {}
 
     #: Accepted values in words, by key, where pydantic would show a regular expression.

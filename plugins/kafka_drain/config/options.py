@@ -47,12 +47,12 @@ def option(section: str | None, default: Any, description: str, **shown: Any) ->
 
 
 def shown(**how: Any) -> Any:
-    """Say how a key of a declaration is shown, as `option` does; its docstring describes it."""
+    """Set the presentation of a declaration's key, as `option` does; its docstring describes it."""
     return Field(json_schema_extra=how)
 
 
 class Options(ConfigModel):
-    """What a verb is asked for: a field for each option, with its default.
+    """The options of a verb: a field for each, with its default.
 
     Raises:
         ConfigError: When a key is unknown, a value isn't acceptable, or two values contradict each

@@ -335,7 +335,7 @@ class Pipeline(ConfigModel):
 
     @property
     def immutable(self) -> Immutability | None:
-        """How the store locks sealed files; None for not at all."""
+        """The store's lock of sealed files; None for none."""
         if self.immutable_days is None:
             return None
         return Immutability(self.immutable_mode or "governance", self.immutable_days)

@@ -14,7 +14,7 @@ def calling_line(own: tuple[str, ...]) -> str:
     """Return file and line of the nearest caller outside of some modules.
 
     Args:
-        own: How the names of the modules begin.
+        own: Beginnings of the modules' names.
 
     Returns:
         Such as `orders.py, line 12`; empty if that caller is kafka-drain itself.
@@ -32,6 +32,6 @@ def _module(frame: FrameType) -> str:
 
 
 def named(name: Any, line: str) -> str:
-    """Return how a message names a pipeline: by its name, if it has one, and its line, if known."""
+    """Return a pipeline as messages name it: by its name, if it has one, and its line, if known."""
     what = f"pipeline {name!r}" if isinstance(name, str) and name else "pipeline without a name"
     return f"{what} ({line})" if line else what

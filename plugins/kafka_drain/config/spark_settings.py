@@ -46,7 +46,7 @@ def meant(name: str) -> str:
 
 
 def _distance(one: str, other: str) -> int:
-    """Return how many letters to change, add, leave out or swap; above the limit, a larger number.
+    """Return the number of letters to change, add, omit or swap; above the limit, a larger one.
 
     This is the restricted Damerau-Levenshtein distance.
     """

@@ -42,11 +42,11 @@ PATIENCE_SECONDS = 2.0
 #: Time until a new client is asked about its connections for the first time; then twice that.
 _LISTEN_SECONDS = 0.25
 
-#: How long a look whether Kafka answers may take.
+#: Longest wait for Kafka's answer to a look.
 LOOK_SECONDS = 3.0
 
 _SASL = "sasl.username, sasl.password or sasl.mechanism"
-#: What to correct when a login is refused.
+#: The settings to correct when a login is refused.
 _CORRECT = {
     Login.KERBEROS: "sasl.kerberos.principal or sasl.kerberos.keytab",
     Login.OIDC: "the client's id, its secret, the scope or the token endpoint",
@@ -78,7 +78,7 @@ class Admin:
 
     Attributes:
         config: Connection settings.
-        timeout: How long to wait for a response, in seconds.
+        timeout: Longest wait for a response, in seconds.
     """
 
     def __init__(self, config: KafkaConfig, timeout_seconds: float | None = None) -> None:
@@ -86,7 +86,7 @@ class Admin:
 
         Args:
             config: Connection settings.
-            timeout_seconds: How long to wait for a response; None for the connection's
+            timeout_seconds: Longest wait for a response; None for the connection's
                 socket.timeout.ms, or 20 s.
 
         Raises:
@@ -132,13 +132,13 @@ class Admin:
             question: Sends it. It is asked again after an error, so it may change only what
                 another attempt leaves unchanged.
             explain: Returns our error for one that a broker has answered; None for the common ones.
-            about: What it asks about, for the message when nobody answers.
+            about: The subject of the request, for the message when nobody answers.
 
         Raises:
             KafkaUnavailableError: When the brokers don't respond in time.
             AuthenticationError: When they refuse the login.
             MachineError: When this machine's librdkafka lacks what the login needs.
-            KafkaDrainError: What `explain` returns.
+            KafkaDrainError: The error that `explain` returns.
         """
         deadline = time.monotonic() + self.timeout
         while True:
@@ -255,9 +255,9 @@ class Admin:
         """Return the error for having no answer.
 
         Args:
-            reached: What the addresses say.
-            about: What was asked about.
-            said: What the client says of it after the timeout; empty if that wasn't waited for.
+            reached: The results for the addresses.
+            about: The subject of the request.
+            said: The client's message after the timeout; empty if that wasn't waited for.
         """
         servers = self.config.bootstrap_servers
         if refusal := self._refusals.get(KafkaError._AUTHENTICATION):

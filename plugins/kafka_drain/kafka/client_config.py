@@ -42,7 +42,8 @@ _AS_ANYWAY = {
 }
 
 
-#: What Java's client takes, and so Spark: a name, an IPv4 or, in brackets, an IPv6 address.
+#: Addresses that Java's client accepts, and so Spark: a name, an IPv4 or, in brackets, an IPv6
+#: address.
 _ADDRESS = re.compile(r"(\[[^\s\[\]]+\]|[^\s:/@\[\],;]+):(\d{1,5})")
 
 
@@ -125,7 +126,7 @@ class KafkaConfig:
 
     @property
     def login(self) -> Login:
-        """How clients show who they are."""
+        """The way in which clients log in."""
         return login_of(self.settings)
 
     @property
@@ -160,7 +161,7 @@ def for_client(settings: Mapping[str, Any], own: Mapping[str, Any]) -> dict[str,
     10 seconds, and leave a thread behind that uses the client's freed memory.
 
     Args:
-        settings: What `KafkaConfig.for_librdkafka` returned, in this or another process.
+        settings: The result of `KafkaConfig.for_librdkafka`, in this or another process.
         own: The client's own settings, which replace those.
 
     Raises:

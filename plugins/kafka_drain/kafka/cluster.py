@@ -101,7 +101,7 @@ class KafkaCluster:
 
         Args:
             config: Connection settings.
-            timeout_seconds: How long it may take to answer; None for the default.
+            timeout_seconds: Longest wait for an answer; None for the default.
             tell: Called once with which cluster it is, when that is known.
         """
         self.config = config
@@ -547,7 +547,7 @@ class KafkaCluster:
         """Return offset and timestamp of the next records of each partition, committed or not.
 
         Args:
-            offsets: Where to begin, which Kafka must still hold.
+            offsets: The first offsets, which Kafka must still hold.
             count: Number of records of each; fewer if its log ends before.
 
         Raises:

@@ -28,7 +28,7 @@ class Part(str, Enum):
 #: The parts that can be asked for, and switched off.
 ASKED = (Part.GROUPS, Part.TOPICS, Part.ACLS, Part.USERS, Part.BROKERS)
 
-#: What to do about the other parts.
+#: Advice about the other parts.
 UNAVAILABLE_PARTS: Mapping[Part, str] = {
     Part.QUOTAS: (
         "this client has no request for client quotas; keep the output of kafka-configs.sh "
@@ -219,8 +219,8 @@ class ClusterState:
 
     Attributes:
         cluster_id: The cluster's id; empty if it didn't say.
-        parts: What became of each part.
-        settings: What rarely changes.
+        parts: The result of each part.
+        settings: The part that rarely changes.
         groups: Groups that have offsets in the topics, by name; None if they weren't captured.
     """
 

@@ -25,9 +25,9 @@ class Setting:
     """A setting of a Kafka connection.
 
     Attributes:
-        use: What happens to it.
+        use: Its treatment.
         why: The reason, or what the setting is for.
-        warning: What follows from what isn't done; empty if nothing does.
+        warning: The consequence of what isn't done; empty if there is none.
     """
 
     use: Use

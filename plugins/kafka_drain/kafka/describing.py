@@ -89,7 +89,7 @@ class Cost:
 
     Attributes:
         requests: Number of requests.
-        milliseconds: How long it took.
+        milliseconds: Its duration.
     """
 
     requests: int = 0
@@ -102,7 +102,7 @@ class ClusterDescriber:
 
     Attributes:
         config: Connection settings.
-        cost: What the last description cost.
+        cost: Cost of the last description.
     """
 
     config: KafkaConfig

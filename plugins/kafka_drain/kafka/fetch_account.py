@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 from kafka_drain.offsets import OffsetRange, TopicPartition, merge, overlapping, subtract
 
-#: What a consumer needs beside its `logger`.
+#: Settings that a consumer needs beside its `logger`.
 SETTINGS = {
     "debug": "fetch",
     "log_level": 7,

@@ -18,7 +18,7 @@ FIRST_BYTES = 16 << 10
 #: Least and largest size of a response. With the latter, records that suddenly compress a hundred
 #: times better than those before unpack to 100 MiB.
 LEAST_BYTES, MOST_BYTES = 4 << 10, 1 << 20
-#: What a response is to unpack to.
+#: Target size of an unpacked response.
 UNPACKED_BYTES = 16 << 20
 #: Responses of so many bytes tell how much the next ones unpack to; what else is sent blurs less.
 TELLING_BYTES = 16 << 10
@@ -44,7 +44,8 @@ class FetchSize:
         self._bytes = FIRST_BYTES
         self._header_bytes = 0
         self._record_bytes = UNPACKED_BYTES
-        #: What the client had received, its records' keys and values, and their number.
+        #: Bytes that the client had received, bytes of its records' keys and values, and their
+        #: number.
         self._before = (0, 0, 0)
 
     @property

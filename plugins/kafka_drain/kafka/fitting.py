@@ -13,7 +13,8 @@ from enum import Enum
 
 from kafka_drain.kafka.keeping import AFTER, BEFORE, DIFFERENCE
 
-#: Which replicas are slowed down while partitions move: a state of that cluster's brokers.
+#: Settings of replicas that are slowed down while partitions move: a state of that cluster's
+#: brokers.
 THROTTLES = frozenset(
     {"leader.replication.throttled.replicas", "follower.replication.throttled.replicas"}
 )
@@ -49,8 +50,7 @@ class Fitted:
     Attributes:
         name: The setting.
         value: Its value in the source.
-        fate: What becomes of it.
-        becomes: What is set on the new topic; nothing for a setting that is left out.
+        becomes: Its settings on the new topic; empty for a setting that is left out.
         why: The reason; empty if it is kept.
     """
 

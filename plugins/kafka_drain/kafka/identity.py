@@ -14,10 +14,10 @@ from dataclasses import dataclass
 
 from kafka_drain.errors import ArchiveError
 
-#: What a broker without topic ids answers (`Uuid.ZERO_UUID`).
+#: Topic id in answers of a broker without topic ids (`Uuid.ZERO_UUID`).
 NO_TOPIC_ID = "AAAAAAAAAAAAAAAAAAAAAA"
 
-#: What earlier releases wrote for a cluster without an id.
+#: Values of earlier releases for a cluster without an id.
 _NO_CLUSTER_ID = ("", "None")
 
 _INCARNATION = "~"

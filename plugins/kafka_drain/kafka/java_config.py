@@ -65,7 +65,7 @@ def java_settings(settings: Mapping[str, str], login: Login) -> Split:
     """Return the Java client's settings.
 
     Args:
-        settings: What kafka-drain's own clients have in common, as text.
+        settings: The settings that kafka-drain's own clients share, as text.
         login: The login they mean.
 
     Raises:

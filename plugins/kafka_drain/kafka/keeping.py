@@ -43,6 +43,6 @@ def is_keeping(config: Mapping[str, str]) -> bool:
     """Return whether a topic has the settings for a restore, so that it was created for one.
 
     Args:
-        config: What is set on the topic itself. People set some of it, but never all.
+        config: Settings of the topic itself. People set some of it, but never all.
     """
     return config.items() >= _KEPT.items() and bool(config.items() & _TAKEN.items())

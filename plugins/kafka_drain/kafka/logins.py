@@ -34,7 +34,7 @@ _MSK_HOST = re.compile(
 
 
 class Login(Enum):
-    """How a client shows who it is."""
+    """A way in which clients log in."""
 
     NONE = "no login, or the client's certificate"
     PASSWORD = "a user and a password"

@@ -52,7 +52,7 @@ class AddressAnswer(Enum):
     OTHER = "isn't Kafka: it answers something else"
 
 
-#: What waiting doesn't change.
+#: Answers that waiting doesn't change.
 _LASTING = frozenset(
     {AddressAnswer.UNKNOWN_HOST, AddressAnswer.TLS, AddressAnswer.PLAINTEXT, AddressAnswer.OTHER}
 )
@@ -72,7 +72,6 @@ class Reached:
 
     Attributes:
         address: Its host and port.
-        answer: What it said.
         detail: The system's own words; empty if there are none.
     """
 
@@ -101,7 +100,7 @@ def remedy(reached: Sequence[Reached], protocol: str) -> str:
     """Return the remedy.
 
     Args:
-        reached: What the addresses said.
+        reached: The results for the addresses.
         protocol: The connection's security.protocol.
     """
     said, protocol = {each.answer for each in reached}, protocol.lower()
@@ -130,7 +129,7 @@ def reach(servers: str, protocol: str, step_seconds: float = STEP_SECONDS) -> li
     Args:
         servers: Addresses as HOST:PORT, separated by commas.
         protocol: The connection's security.protocol, which says whether to speak TLS.
-        step_seconds: How long each step may take; looking up a host's name may take longer.
+        step_seconds: Longest duration of a step; looking up a host's name may take longer.
     """
     addresses = [address.strip() for address in servers.split(",")][:_MOST]
     with_tls = protocol.lower() in _WITHOUT_TLS
@@ -193,7 +192,7 @@ def _over_tls(place: tuple[str, int], seconds: float) -> AddressAnswer:
 
 
 def _asked(place: tuple[str, int], seconds: float, *, with_tls: bool = False) -> AddressAnswer:
-    """Ask which requests a broker understands.
+    """Ask a broker for the requests that it understands.
 
     Raises:
         OSError: When there is no connection.
@@ -217,7 +216,7 @@ def _asked(place: tuple[str, int], seconds: float, *, with_tls: bool = False) ->
 
 
 def _answer(connection: socket.socket) -> bytes:
-    """Return how the answer to the request begins: its size and its id."""
+    """Return the beginning of the answer to the request: its size and its id."""
     connection.sendall(_REQUEST)
     said = b""
     while len(said) < 8 and (more := connection.recv(8 - len(said))):

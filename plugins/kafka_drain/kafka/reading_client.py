@@ -95,8 +95,8 @@ class ReadingClient:
         Waits for the first one only: while it waited for more, the client would fetch more.
 
         Args:
-            most: How many to return at most.
-            seconds: How long to wait.
+            most: Maximum number of them.
+            seconds: Longest wait.
         """
         assert self._consumer is not None
         most = min(most, self._size.records)

@@ -30,14 +30,14 @@ GROUP = "kafka-drain-validate"
 #: A batch that the client finds damaged, or the broker does.
 DAMAGED = (KafkaError._BAD_MSG, KafkaError.INVALID_MSG)
 
-#: What a broker's answer means that it gives no reason for, as for a read of its remote store that
-#: failed (the broker's RemoteLogReader).
+#: Meaning of a broker's answer without a reason, as for a read of its remote store that failed (the
+#: broker's RemoteLogReader).
 WITHOUT_REASON = (
     "the log of the partition's leader says why. If the topic has tiered storage, an object of its "
     "remote store may be missing, or the store doesn't respond; put it back or restore access"
 )
 
-#: How long Kafka may send nothing.
+#: Longest time without anything from Kafka.
 QUIET_SECONDS = 20.0
 #: Records taken from the client at a time, and how long that may take.
 BATCH_RECORDS, BATCH_SECONDS = 10_000, 0.1

@@ -28,7 +28,7 @@ from kafka_drain.offsets import TopicPartition
 
 #: Partitions that are read at a time.
 TOGETHER = 100
-#: What a response has at most of a partition, and of all, in bytes, unless a batch is larger.
+#: Maximum sizes of a response for one partition, and for all, in bytes, unless a batch is larger.
 PARTITION_BYTES, RESPONSE_BYTES = FIRST_BYTES, 4 * FIRST_BYTES
 
 _SETTINGS = {
@@ -78,7 +78,7 @@ def read_times(
 
     Args:
         config: Connection settings.
-        offsets: Where to begin in each partition.
+        offsets: First offset of each partition.
         count: Number of records of each; fewer if its log ends before.
 
     Returns:

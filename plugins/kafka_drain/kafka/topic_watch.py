@@ -52,7 +52,7 @@ class TopicWatch:
 
     Attributes:
         meant: Their ids, as the job was planned with.
-        what: What the job is and what follows, as text: ends the message.
+        what: The job and the consequence, as text: ends the message.
         away_seconds: For how long Kafka may not answer before what waits for it is ended.
     """
 
