@@ -25,7 +25,7 @@ class SourceState:
 
     Attributes:
         ends: The end of each partition, behind open transactions too.
-        undrained: How many of its offsets no receipt covers.
+        undrained: Number of its offsets that no receipt covers.
     """
 
     ends: Mapping[TopicPartition, int]
@@ -65,7 +65,7 @@ class Mirror:
         records: Number of records that they sent and compared.
         unsent: Number of sealed files that none of them has sent.
         inexact: Runs whose comparison found something.
-        foreign: How many records of other producers were among theirs, by run.
+        foreign: Number of other producers' records among theirs, by run.
     """
 
     runs: Sequence[RepublishRun]
@@ -131,7 +131,7 @@ def _records_in(cluster: KafkaCluster, tp: TopicPartition, span: OffsetRange) ->
 
 
 def active_groups(names: Iterable[str], source: KafkaCluster, target: KafkaCluster) -> list[str]:
-    """Return who is active in some groups, in either cluster."""
+    """Describe the groups that are active, in either cluster."""
     found = []
     for where, cluster in (("source", source), ("target", target)):
         groups = ConsumerGroups(cluster.config)

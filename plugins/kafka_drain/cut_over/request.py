@@ -23,7 +23,7 @@ class CutOverRequest:
         mirror: The republish that each of the mirror's runs is.
         groups: Consumer groups that move; none for all that have offsets.
         max_lag: Number of offsets that the target may lack when the producers are turned off.
-        quiet_seconds: How long the source's ends must stay the same.
+        quiet_seconds: Time for which the source's ends must stay the same.
     """
 
     run_name: str

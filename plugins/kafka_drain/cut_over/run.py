@@ -66,11 +66,9 @@ class CutOver:
 
     Attributes:
         archive: The archive, through which the records move.
-        pipeline: What it drains.
         source: The cluster that clients leave.
         target: The cluster that they move to.
-        request: How.
-        run: What takes the steps: an Airflow run, or `terminal`.
+        run: The run that takes the steps: one of Airflow's, or `terminal`.
         clock: Returns the current time.
         signer: Signs what the steps saw, and the mirror's runs; None for nobody.
         pause: Waits for a number of seconds; replaced in tests.

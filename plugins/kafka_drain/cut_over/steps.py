@@ -8,7 +8,7 @@ from enum import Enum
 
 from kafka_drain.offsets import TopicPartition
 
-#: What a way back is called among the steps of a cut-over.
+#: Name of a way back among the steps of a cut-over.
 BACK = "back"
 
 _SHOWN = 10
@@ -62,8 +62,8 @@ _QUIET = (Check.EARLIER_STEPS, Check.SOURCE_QUIET)
 _WHOLE = (*_QUIET, Check.DRAINED, Check.MIRRORED)
 _VERIFIED = (*_WHOLE, Check.TARGET_KEPT, Check.GROUPS_IDLE, Check.GROUPS_PLACED)
 
-#: What each step requires. From `producers_off` on, each one looks at the source again: a producer
-#: may have come back.
+#: The checks that each step requires. From `producers_off` on, each one looks at the source again:
+#: a producer may have come back.
 REQUIRED: Mapping[CutOverStep, tuple[Check, ...]] = {
     CutOverStep.MIRROR: (Check.EARLIER_STEPS, Check.LAG),
     CutOverStep.PRODUCERS_OFF: _QUIET,
@@ -80,7 +80,7 @@ class StepObservation:
     """Observations of a step.
 
     Attributes:
-        unready: What has to happen before this step.
+        unready: Conditions that have to be met before this step.
         lag: Number of offsets at the source that weren't in the target.
         max_lag: Number of offsets that may be missing there before the producers are turned off.
         moved: For each source partition whose end has changed since the producers were off: by how
@@ -88,9 +88,9 @@ class StepObservation:
         undrained: Number of offsets that no receipt covers, by source partition.
         unsent: Number of sealed files that the mirror hasn't sent and compared.
         inexact: Runs of the mirror whose comparison found something.
-        changed: How target partitions differ from what the mirror has left.
-        busy: Who is active in a group, by group and cluster.
-        misplaced: How groups' offsets differ from what was translated.
+        changed: Differences of target partitions from the mirror's result.
+        busy: Active groups, by group and cluster.
+        misplaced: Differences between groups' offsets and the translated ones.
     """
 
     unready: tuple[str, ...] = ()
@@ -165,7 +165,7 @@ def unready(step: CutOverStep, history: Sequence[tuple[str, bool]]) -> tuple[str
 def moved(
     before: Mapping[TopicPartition, int], now: Mapping[TopicPartition, int]
 ) -> dict[TopicPartition, int]:
-    """Return by how many offsets the ends of partitions have changed; new ones begin at 0."""
+    """Return the changes of partitions' end offsets; new partitions begin at 0."""
     changes = {tp: end - before.get(tp, 0) for tp, end in now.items()}
     changes |= {tp: -before[tp] for tp in before.keys() - now.keys()}
     return {tp: change for tp, change in sorted(changes.items()) if change}
@@ -176,7 +176,7 @@ def missing_in(
     first: Mapping[TopicPartition, int],
     ends: Mapping[TopicPartition, int],
 ) -> dict[TopicPartition, int]:
-    """Return how many offsets of the source something lacks.
+    """Return the number of the source's offsets that something lacks.
 
     Args:
         held: Up to where it has each partition; partitions that it doesn't know are left out.
@@ -188,7 +188,7 @@ def missing_in(
 
 
 def way_back(step: CutOverStep) -> list[str]:
-    """Return how to go back after a step, as text for the user."""
+    """Return the way back after a step, as text for the user."""
     if step is CutOverStep.HAND_OVER:
         return [
             "there is no way back by this tool: what producers send to the target isn't in the "

@@ -33,8 +33,8 @@ class Watched:
         kafka_conn_id: Airflow connection of its cluster.
         isolation_level: `read_committed` or `read_uncommitted`.
         watch: Its limits.
-        cursor: Where the next drain starts. Drains only move it forward, so that an old one
-            overstates what isn't drained.
+        cursor: Start of the next drain. Drains only move it forward, so that an old one overstates
+            what isn't drained.
         retention: `retention.ms` of each topic that deletes records by age.
         first: Kafka's first offsets at the last validation; empty if there was none.
         first_at: When that was, in seconds since 1970.
@@ -74,7 +74,7 @@ class Look:
     """A look at a pipeline.
 
     Attributes:
-        watched: What repeats the measurement.
+        watched: The input for repeating the measurement.
         backlog: Offsets that aren't drained yet.
         busy: The drain that holds the archive's lease, in words; empty for none.
     """
@@ -89,7 +89,7 @@ def look(pipeline: Pipeline, cluster: KafkaCluster, now: datetime) -> Look:
 
     Raises:
         ConfigError: When the pipeline has no `watch`.
-        KafkaDrainError: What a drain would raise before it starts Spark.
+        KafkaDrainError: When a drain would raise it before it starts Spark.
     """
     if pipeline.watch is None:
         raise ConfigError(

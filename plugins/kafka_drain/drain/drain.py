@@ -64,7 +64,7 @@ from kafka_drain.storage.paths import hadoop_path, quoted
 #: Returns the application that an earlier process started with the same jobs.
 FindAgain = Callable[[SparkApplication], "StartedApplication | None"]
 
-#: How often what seems to be damage is looked at, beside a query that may be writing.
+#: Number of looks at apparent damage, beside a query that may be writing.
 LOOKS = 3
 
 
@@ -74,7 +74,7 @@ class DrainJob(SparkJob):
 
     Attributes:
         plan: The plan that preflight returned.
-        values: How values are decoded.
+        values: The plan for decoding values.
         cluster: The cluster to drain from.
         is_found: Whether an earlier process started it, and its result wasn't read.
     """

@@ -34,7 +34,7 @@ def refuse_truncated(root: UPath, start: Offsets, end: Offsets, hidden: Offsets)
 
     Args:
         start: The cursor.
-        end: Where a drain would end.
+        end: The drain's end offsets.
         hidden: Number of offsets behind an open transaction.
 
     Raises:
@@ -97,7 +97,7 @@ def refuse_rewritten(
 
 
 def way_on(root: UPath) -> str:
-    """Say how to archive the current records of a rewritten log, beside the archived ones."""
+    """Return the advice for archiving a rewritten log's records beside the archived ones."""
     return (
         f"To archive what Kafka has now beside it, run `kafka-drain roll {quoted(root)} "
         "--rewritten`: the next generation starts at the first offset that has another record now"

@@ -12,7 +12,7 @@ WINDOW = "Window"
 
 
 class ValidateOptions(Options):
-    """What is validated: from the cursor, or a window."""
+    """The options of a validation, from the cursor or of a window."""
 
     declares: ClassVar[str] = "validation"
 
@@ -54,7 +54,7 @@ class ValidateOptions(Options):
 
 
 class PreflightOptions(ValidateOptions):
-    """What is to be drained."""
+    """The options of a preflight."""
 
     declares: ClassVar[str] = "preflight"
 
@@ -74,7 +74,7 @@ class PreflightOptions(ValidateOptions):
 
 
 class DrainOptions(PreflightOptions):
-    """What is drained, and how it is logged."""
+    """The options of a drain."""
 
     declares: ClassVar[str] = "drain"
 

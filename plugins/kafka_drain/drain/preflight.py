@@ -69,9 +69,9 @@ class DrainPlan:
         generation: The open generation; None when this drain opens the first one.
         cluster_id: The Kafka cluster's id.
         topics: The drained topics, by name.
-        starting_offsets: Where the generation starts.
-        start: Where this drain resumes.
-        end: Where it ends, if nothing more arrives.
+        starting_offsets: The generation's starting offsets.
+        start: The offsets from which this drain resumes.
+        end: Its end offsets, if nothing more arrives.
         pending: Whether a batch was planned but not committed, so that Spark has to finish it.
         last_listed: The last batch whose files the manifest lists; None if there is none. If this
             batch is pending, Spark commits it without reading anything.

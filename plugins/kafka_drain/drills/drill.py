@@ -58,7 +58,7 @@ class DrillRequest:
     """A request for a drill: its sample, and its target.
 
     Attributes:
-        sample: How the sample is chosen.
+        sample: Kind of the sample.
         seed: Seed of a random day; None for a random one, which the result names.
         prefix: Begins the names of the scratch topics.
         topic_config: Settings of the scratch topics, in addition to those of the source.
@@ -197,7 +197,7 @@ def run_drill(
     Args:
         cluster: The cluster to restore to; the archive's own or another.
         engine: Sends and verifies.
-        request: What to restore.
+        request: The sample, and its target.
         run: Name of the run, for the lease.
         clock: Returns the time.
         signer: Signs the result; None for nobody.
@@ -344,7 +344,7 @@ def _decode(drill: _Drill) -> None:
 
 
 def _decoding_of(snapshot: Snapshot) -> Decoding | None:
-    """Return how values are decoded; None if the archive knows no schema."""
+    """Return the decoding of values; None if the archive knows no schema."""
     generation = snapshot.open_generation
     values = generation.document.values if generation is not None else None
     if values is not None and values["settings"]["encoding"] == "json":

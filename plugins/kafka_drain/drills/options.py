@@ -17,7 +17,7 @@ def _sample(_: str, value: Any) -> Any:
 
 
 class DrillOptions(Options):
-    """What a drill restores."""
+    """The options of a drill."""
 
     declares: ClassVar[str] = "drill"
 
