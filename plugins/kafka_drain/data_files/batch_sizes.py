@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 
 from kafka_drain.data_files.scalars import number
 
-#: What a batch takes at most unless it has a single row. Larger ones are processed no faster, and
+#: Maximum size of a batch unless it has a single row. Larger ones are processed no faster, and
 #: whoever makes Python objects of them, or sorts them, holds them several times.
 BATCH_BYTES = 16 << 20
 #: Maximum number of rows in a batch, however small they are.
@@ -26,7 +26,7 @@ FEW_BYTES = 64 << 20
 #: Maximum number of rows in a step, and so of those that turn out to be larger than the rows before
 #: them. More would be read no faster; half as many take a tenth more of the time.
 STEP_ROWS = 2048
-#: How much more or fewer rows than the one before a step has at once.
+#: Largest factor by which a step has more or fewer rows than the one before.
 _FACTOR = 8
 #: Steps of a batch: rows are held twice while they are joined, and arrays grow by doubling.
 _STEPS = 4
@@ -39,7 +39,7 @@ Scan = Callable[[int], Iterator[pa.RecordBatch]]
 
 
 class Steps:
-    """How many rows are read next.
+    """Decides the number of rows to read next.
 
     Args:
         batch_bytes: Memory that a step should take at most.
@@ -159,7 +159,7 @@ def row_sizes(batch: pa.RecordBatch, header_overhead: int = 0) -> pa.Int64Array:
 
     Args:
         batch: Rows; may lack any of these columns.
-        header_overhead: What each header takes besides its name and value.
+        header_overhead: Size of a header besides its name and value.
     """
     sizes = pa.repeat(number(0), batch.num_rows)
     for name in {"key", "value"}.intersection(batch.schema.names):

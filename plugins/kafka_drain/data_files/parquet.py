@@ -147,7 +147,7 @@ def _most_bytes(group: pq.RowGroupMetaData) -> int:
 
 
 def bytes_to_read(path: DataPath, wanted: RowBounds) -> int:
-    """Return how many bytes have to be read to find the wanted records; 0 if there are none.
+    """Return the number of bytes to read to find the wanted records; 0 if there are none.
 
     If keys are wanted, these are the bytes of the keys: the other columns are read only where one
     of them is found.

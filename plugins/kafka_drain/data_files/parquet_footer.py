@@ -83,7 +83,7 @@ _WIDTHS = {"BOOLEAN": 1, "INT32": 4, "INT64": 8, "INT96": 12, "FLOAT": 4, "DOUBL
 _CODECS = range(8)
 
 
-#: Where a file ends with the footer's size in bytes, and these bytes.
+#: The end of a file: the footer's size in bytes, and these bytes.
 _TAIL_BYTES, _PLAIN = 8, b"PAR1"
 
 

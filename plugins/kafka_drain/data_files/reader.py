@@ -75,7 +75,7 @@ def topic_of(path: str) -> str | None:
 
 
 def read_offsets(path: DataPath, file_format: str, topic: str | None) -> list[FileOffsets]:
-    """Read which offsets a file holds.
+    """Read the offsets of a file.
 
     If its times can't be represented, the time bounds are left unknown.
 
@@ -118,7 +118,7 @@ def read_contents(
     look: Callable[[pa.RecordBatch], None],
     note_index: Callable[[str], None] = lambda sha256: None,
 ) -> list[FileOffsets]:
-    """Read which offsets a file holds, and pass on all its records, in a single pass.
+    """Read the offsets of a file, and pass on all its records, in a single pass.
 
     Args:
         topic: Its topic, as for `read_offsets`.
@@ -369,7 +369,7 @@ def index_sha256(path: DataPath, file_format: str) -> str | None:
 
 
 def bytes_to_read(path: DataPath, file_format: str, size: int, wanted: RowBounds) -> int:
-    """Return how many bytes of a file have to be read to find the wanted records.
+    """Return the number of bytes of a file to read to find the wanted records.
 
     Parquet's statistics and Bloom filters may rule out all of them; other formats are read whole.
 

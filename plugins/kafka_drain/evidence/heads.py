@@ -21,7 +21,7 @@ class Contradiction:
 
     Attributes:
         path: Its path relative to the archive.
-        detail: What was seen, and what was expected.
+        detail: The observed and the expected state.
     """
 
     path: str
@@ -41,7 +41,7 @@ def heads_of(journal: Journal) -> dict[str, str]:
 
 
 def judge_head(path: str, expected: str, seen: str | None, entries: int) -> str:
-    """Describe how a receipt or an entry contradicts its earlier state; empty if it doesn't.
+    """Return the contradiction between a receipt or entry and its earlier state; empty for none.
 
     Args:
         path: Its path relative to the archive.

@@ -25,7 +25,7 @@ from kafka_drain.errors import ConfigError
 from kafka_drain.evidence.envelope import PAYLOAD_TYPE, Envelope, encode
 from kafka_drain.evidence.statement import Statement
 
-#: How to create a key, for errors.
+#: Advice for creating a key, in errors.
 _CREATE = "`kafka-drain evidence-key FILE` creates one"
 
 

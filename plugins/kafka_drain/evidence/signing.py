@@ -36,7 +36,7 @@ FOLDER = "evidence"
 
 @dataclass(frozen=True)
 class Signer:
-    """Who signs, and where else it is seen.
+    """A signing key and its witness.
 
     Attributes:
         former: Public keys that it replaced, which older lines of the witness are signed with.

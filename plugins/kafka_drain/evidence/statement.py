@@ -13,7 +13,7 @@ Kind = Literal["validation", "republish", "drill", "cut-over", "witness", "rotat
 
 FORMAT_VERSION = 1
 
-#: What the signature of each kind proves beyond its bytes: what its document says.
+#: The proof of each kind's signature beyond its bytes: the content of its document.
 MEANINGS: Mapping[str, str] = {
     "validation": "the report of a validation, and the archive's newest receipts at its end",
     "republish": "the receipt of a republish whose target was read back and compared",
@@ -23,14 +23,14 @@ MEANINGS: Mapping[str, str] = {
     "rotation": "another key that the owner of this one signs with from then on",
 }
 
-#: What no signature proves.
+#: Claims that no signature proves.
 LIMITS = (
     "that what the signer saw was true: it saw the archive's files, and what Kafka answered",
     "that nobody else had the private key when it was signed",
     "that the time is right: it is by the signer's clock",
     "that this is the newest statement, or that none was withheld: compare it with a witness",
 )
-#: What a statement without a look at the archive doesn't prove either.
+#: A claim that a statement without a look at the archive doesn't prove either.
 NOT_COMPARED = "that the archive is still as it was: pass --archive to compare its receipts"
 
 
@@ -39,7 +39,7 @@ class Statement:
     """A statement about an archive.
 
     Attributes:
-        kind: What it is about.
+        kind: Its subject.
         signed_at: When it was signed, in ISO 8601.
         archive_id: The archive's id; empty for a rotation.
         pipeline: Name of its pipeline; empty for a rotation.

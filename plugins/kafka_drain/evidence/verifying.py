@@ -16,15 +16,15 @@ from kafka_drain.evidence.witness_lines import WitnessLine, check_lines, parse_l
 
 @dataclass(frozen=True)
 class Verified:
-    """Evidence whose signature is correct.
+    """Evidence with a correct signature.
 
     Attributes:
         name: The file.
         sha256: SHA-256 of the file.
         key_id: Id of the key that signed it, of the newest line in a witness.
-        statement: What was signed; in a witness, the newest line.
+        statement: The signed statement; in a witness, the newest one.
         lines: All lines of a witness; empty for a single statement.
-        compared: What was found in the archive; None if it wasn't compared.
+        compared: Results of the comparison with the archive; None if it wasn't compared.
     """
 
     name: str

@@ -22,7 +22,7 @@ class WitnessLine:
 
     Attributes:
         number: Its number among all lines, from 1.
-        statement: What it says.
+        statement: Its statement.
         key_id: Id of the key that it names.
         sha256: Hash of its bytes, which later lines name.
         previous: Hash of an earlier line; None in an archive's first line.

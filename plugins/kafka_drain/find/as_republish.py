@@ -21,7 +21,7 @@ class AsRepublish:
     Attributes:
         these: Select the records that were found, and no others.
         all: Select all records that match, on whichever page; None if no fields do.
-        cannot: What the fields can't say, in sentences.
+        cannot: Criteria that the fields can't express, in sentences.
     """
 
     these: dict[str, Any]

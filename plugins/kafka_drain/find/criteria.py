@@ -21,7 +21,7 @@ class Criteria:
         keys: One of these keys; empty for any key, or none.
         headers: Names and values of headers, all of which a record has.
         value_contains: Bytes that the value contains; None for any value, or none.
-        path: What the decoded value has; None for any value, or none.
+        path: A condition on the decoded value; None for any value, or none.
     """
 
     selection: Selection = field(default_factory=Selection)
@@ -78,7 +78,7 @@ class Criteria:
             to_time: Exclusive upper bound of timestamps.
             keys: Keys, as `bytes_of` reads them.
             headers: Headers as `name=value`; the value as `bytes_of` reads it.
-            value_contains: What the value contains, as `bytes_of` reads it.
+            value_contains: A part of the value, as `bytes_of` reads it.
             jsonpath: A path, as `ValuePath` reads it.
 
         Raises:

@@ -94,7 +94,7 @@ class FilePart:
     """The records of one partition in one file, some of which may match.
 
     Attributes:
-        content: What it holds of the partition.
+        content: The partition's content in the file.
         incarnation: See `Position`.
         rows: The records that topics, partitions, offsets and times select.
         from_offset: Only records with this offset or a higher one.
@@ -186,9 +186,9 @@ def why_scan(files: int, size: int, criteria: Criteria, unproven: int = 0) -> st
 
     Args:
         files: Number of files that have to be read, because nothing else rules out a match.
-        size: How many of their bytes.
+        size: Number of bytes to be read of them.
         criteria: The search's criteria.
-        unproven: How many of the files have statistics and Bloom filters that no receipt proves.
+        unproven: Number of files with statistics and Bloom filters that no receipt proves.
     """
     if size <= SCAN_BYTES or not criteria.look_inside():
         return ""

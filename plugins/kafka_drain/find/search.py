@@ -47,7 +47,7 @@ class Match:
     Its `repr` shows neither key nor value.
 
     Attributes:
-        position: Where it is: topic, partition and offset.
+        position: Its topic, partition and offset.
         timestamp: Its timestamp in milliseconds since 1970; None if it has none.
         timestamp_type: 0 for CreateTime, 1 for LogAppendTime.
         file: The file that holds it, relative to the archive.
