@@ -76,7 +76,7 @@ class ErasureScope:
         """Return the changes, as parts of a sentence; empty if there are none.
 
         Args:
-            now: What the same erasure would do now.
+            now: The scope of the same erasure now.
         """
         found = []
         if self.rolls and not now.rolls:
@@ -106,8 +106,8 @@ def freeze_erasure(
     Args:
         pipeline: The pipeline, with its archive.
         cluster: The Kafka cluster that it was drained from.
-        request: What to erase; None for what was asked for before.
-        lifetime: How long it may be started.
+        request: The request; None for those made before.
+        lifetime: Time within which it may be started.
 
     Raises:
         ArchiveError: When something has to be done first, or the archive can't be written.

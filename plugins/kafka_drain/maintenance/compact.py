@@ -73,7 +73,7 @@ def plan_compactions(
     target_bytes: int,
     going: Collection[str] = (),
 ) -> list[Compaction]:
-    """Plan which files of closed generations and windows to compact, without changing anything.
+    """Plan the compaction of closed generations and windows, without changing anything.
 
     Args:
         snapshot: The archive.

@@ -1,4 +1,4 @@
-"""Decide which small files to compact, and into about how many files. Opens nothing."""
+"""Choose the small files to compact, and the approximate number of new ones. Opens nothing."""
 
 from __future__ import annotations
 

@@ -78,7 +78,7 @@ from kafka_drain.windows.superseded_files import (
 )
 from kafka_drain.windows.window_jobs import now_text
 
-#: How the note of a withdrawal by a run ends, rather than by a person.
+#: End of the note of a withdrawal by a run, rather than by a person.
 _FAILED = ", which failed before it erased anything"
 
 
@@ -180,7 +180,7 @@ def plan_erasure(
     Args:
         pipeline: The pipeline, with its archive.
         cluster: The Kafka cluster that it was drained from.
-        request: What to erase; None for what was asked for before.
+        request: The request; None for those made before.
 
     Raises:
         ConfigError: When the request names nothing, or nothing was asked for.
@@ -295,7 +295,7 @@ def make_plan(
         erasures: The erasures in force.
         target_bytes: Target size of a file.
         closed_only: Whether to leave the open generation's files alone.
-        seen: What files hold that a plan for the same erasures has searched; added to.
+        seen: Records in files that a plan for the same erasures has searched; added to.
         locks: The store's locks, if it was asked in this run already.
 
     Raises:
@@ -473,10 +473,9 @@ def run_erasure(
         pipeline: The pipeline, with its archive.
         cluster: The Kafka cluster that it was drained from.
         runner: Runs Spark applications.
-        request: What to erase, or what `erasure_document` has made of it; None for what was asked
-            for before.
+        request: The request, or its `erasure_document`; None for those made before.
         run: Name of this run, for display.
-        wait_seconds: How long to wait for a drain and its validation, to close its generation.
+        wait_seconds: Longest wait for a drain and its validation, to close its generation.
 
     Returns:
         windows: The windows that were sealed; erased: the number of records that were erased;

@@ -10,7 +10,7 @@ WHICH = "Which records"
 
 
 class EraseOptions(Options):
-    """Which records are erased, beside their keys and headers, and for which request."""
+    """The options of an erasure, beside its keys and headers."""
 
     declares: ClassVar[str] = "erasure"
 

@@ -1,4 +1,4 @@
-"""Plan which files an erasure rewrites together: whole segments, as a compaction does.
+"""Plan the rewrites of an erasure: of whole segments, as in a compaction.
 
 Opens nothing.
 """
@@ -39,7 +39,7 @@ def plan_rewrites(
 
     Args:
         found: The files with such records, by path.
-        sent_by: Which followers have sent a segment.
+        sent_by: Returns the followers that have sent a segment.
         target_bytes: Target size of a file.
     """
     by_path = {file.path: file for file in segments.files}

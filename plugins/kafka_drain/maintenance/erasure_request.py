@@ -24,7 +24,7 @@ class ErasureRequest:
 
     Attributes:
         request: Id of the request.
-        by: Who asked.
+        by: The requester.
         keys: Keys, one of which a record must have; None for any key.
         headers: Headers, one of which a record must have; None for any.
         topics: Topics; empty for all.
@@ -49,7 +49,7 @@ class ErasureRequest:
         keys: frozenset[bytes] | None,
         headers: frozenset[tuple[str, bytes]] | None,
     ) -> ErasureRequest:
-        """Return what a verb's options ask for, with the keys and headers."""
+        """Return the request of a verb's options, with the keys and headers."""
         from_ms, to_ms = (
             None if time is None else milliseconds(time)
             for time in (options.from_time, options.to_time)
@@ -116,7 +116,7 @@ class ErasureRequest:
         )
 
 
-#: What a request is compared by: all but when it was asked, and how far it reaches.
+#: Fields by which requests are compared: all but its time and its scope.
 _ASKED = {"request", "by", "keys", "headers", "topics", "from_ms", "to_ms", "for_ever"}
 
 
@@ -135,7 +135,7 @@ def refuse_names(*, all_records: bool, has_keys: bool, has_headers: bool, where:
         all_records: Whether all records of the topics and times are meant, whatever their keys.
         has_keys: Whether there are keys.
         has_headers: Whether there are headers.
-        where: What was looked at for them, as the subject of a sentence.
+        where: The place that was searched for them, as the subject of a sentence.
 
     Raises:
         ConfigError: When both are said, or neither.
@@ -214,7 +214,7 @@ def _bytes(text: str, where: str) -> bytes:
 def scope_of(
     known: Collection[tuple[str, str]], ends: Mapping[tuple[str, str], Mapping[int, int]]
 ) -> list[ErasedTopicRow]:
-    """Return how far an erasure reaches.
+    """Return the scope of an erasure.
 
     Args:
         known: Name and id of the topics that the archive has records of.

@@ -58,7 +58,7 @@ class MaintenancePlan:
         roll: Why the open generation will be closed; empty if it won't be.
         compactions: Small files to rewrite as large ones.
         deletions: Files that are too old.
-        held: What isn't compacted or deleted now, and why.
+        held: Files that aren't compacted or deleted now, with reasons.
         waits_for: Why nothing is compacted or deleted; empty if there is no obstacle.
     """
 
@@ -199,7 +199,7 @@ def run_maintenance(
         cluster: The Kafka cluster that it was drained from; only a roll connects to it.
         runner: Runs Spark applications.
         run: Name of this run, for display.
-        wait_seconds: How long a roll waits for a drain and its validation to finish.
+        wait_seconds: Longest wait of a roll for a drain and its validation to finish.
         clock: Returns the time at which things are due; the current one.
         choose: Returns the part of a plan that is carried out; all of it by default.
 

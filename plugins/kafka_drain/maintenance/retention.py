@@ -91,7 +91,7 @@ def plan_deletions(
     now: datetime,
     max_future_days: int | None = None,
 ) -> list[Deletion]:
-    """Plan which files of closed generations and windows to delete, without changing anything.
+    """Plan the deletion of old files in closed generations and windows, without changing anything.
 
     Args:
         snapshot: The archive.
@@ -201,7 +201,7 @@ def held_back(
     Args:
         contents: The file's contents, with the times that count.
         drained_ms: When they had been drained (Unix ms).
-        before_ms: What is older than this is too old.
+        before_ms: Time before which a record is too old.
         now_ms: The current time.
     """
     if newest := newest_in_future(contents, now_ms):
@@ -242,7 +242,7 @@ def without_locked(
     """Leave out the files that the store refuses to delete: they would be deleted for readers only.
 
     Args:
-        deletions: What is past its retention.
+        deletions: Deletions past their retention.
         locked: The files that the store locks.
 
     Returns:

@@ -32,7 +32,7 @@ _FOLDERS = ("", "maintenance", "maintenance/reprocess", "windows", "drills")
 
 _LASTS = timedelta(seconds=SECONDS)
 
-#: What to do about a lease that was found but not yet watched.
+#: Advice about a lease that was found but not yet watched.
 _ADVICE = {
     Takeover.RAN_OUT: "expired; the next run takes it over, or --remove removes it",
     Takeover.HELD: "held; wait until it is released or has expired",

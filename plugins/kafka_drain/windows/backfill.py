@@ -47,7 +47,7 @@ def open_backfill(
 
     Args:
         plan: The plan; it must have something to drain.
-        pipeline: How to read and write.
+        pipeline: Settings for reading and writing.
         cluster: The Kafka cluster to drain from.
         folder: A private folder of this run (mode 0700) for the spec and the secrets.
 

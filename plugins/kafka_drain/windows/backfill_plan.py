@@ -56,7 +56,7 @@ class BackfillPlan:
             them.
         expired: Number of offsets that Kafka no longer holds and no segment contains.
         acknowledged: Expired ranges that the user has accepted as lost.
-        accepts: What the user accepts if it turns out to be gone.
+        accepts: Offsets that the user accepts if they turn out to be gone.
         replaces: Files of an earlier window that this one replaces, relative to the archive.
         held: Number of records in the replaced files, by partition.
         of_no_interval: Offsets before the open generation that are in no segment, and that no
@@ -141,7 +141,7 @@ def plan_backfill(
     """Plan the rest of a data interval, without changing anything.
 
     Args:
-        pipeline: What to drain, and to which archive.
+        pipeline: The pipeline to drain, with its archive.
         cluster: The Kafka cluster to drain from.
         interval: The data interval.
         force: Drain the interval's own window again, and replace it.

@@ -10,7 +10,7 @@ from kafka_drain.config.options import Options, Ranges, option
 
 
 class ReplaceOptions(Options):
-    """Which archived records may be replaced by other ones."""
+    """The options for replacing archived records."""
 
     declares: ClassVar[str] = "replacement"
 

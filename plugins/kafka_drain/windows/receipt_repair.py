@@ -142,7 +142,7 @@ class DocumentRepair:
         step: The action to take.
         is_named: Whether anything records that it was sealed.
         content: The content to restore.
-        way_out: What the user can do if a repair can't fix it.
+        way_out: The user's way out if a repair can't fix it.
     """
 
     where: str
@@ -190,7 +190,7 @@ class DocumentRepairPlan:
 
 
 def plan_document_repair(root: UPath, *, forget: bool = False) -> DocumentRepairPlan:
-    """Plan how to repair damaged sealed documents, without changing anything.
+    """Plan the repair of damaged sealed documents, without changing anything.
 
     Args:
         forget: Whether to forget documents that have no copy and after which nothing was sealed.
@@ -243,7 +243,7 @@ def _is_receipt(where: str) -> bool:
 
 
 def _retention(root: UPath) -> Retention | None:
-    """Return how a receipt is locked that is written now; archive.json was restored before."""
+    """Return the lock of a receipt that is written now; archive.json was restored before."""
     try:
         locks = Snapshot(root).document.immutability
     except ArchiveError:
@@ -502,7 +502,7 @@ class _Look:
             sha256: The recorded hash; None if there is none.
             is_suspected: Whether to assume that it was sealed if a file of that name exists.
             may_forget: Whether nothing that is left was sealed after it, so it may be forgotten.
-            way_out: What the user can do if a repair can't fix it.
+            way_out: The user's way out if a repair can't fix it.
 
         Returns:
             The content after the repair; None if that isn't known.
@@ -538,7 +538,7 @@ class _Look:
         return FileState.CHANGED if differs else FileState.SOUND
 
     def _differs(self, where: str, content: bytes) -> str:
-        """Describe how a document contradicts receipts in the parts that its digest doesn't cover.
+        """Return the contradiction between a document and receipts where its digest doesn't reach.
 
         Raises:
             ArchiveError: When it can't be read.

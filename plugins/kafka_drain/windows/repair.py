@@ -78,8 +78,8 @@ class RepairPreview:
     """A preview of a repair.
 
     Attributes:
-        documents: What it does about damaged sealed documents.
-        plan: What it rebuilds and drains; None if that only shows once documents are restored.
+        documents: The repair of damaged sealed documents.
+        plan: The plan to rebuild and drain; None if that only shows once documents are restored.
         is_sound: Whether the archive has no errors now.
     """
 
@@ -124,7 +124,6 @@ def run_repair(
     """Restore, rebuild and drain everything that can be repaired, and validate the result.
 
     Args:
-        request: What to repair.
         pipeline: Returns how to read and write; called if something has to be drained, after
             documents were restored that it may be read from.
         runner: Runs Spark applications.

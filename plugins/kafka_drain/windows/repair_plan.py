@@ -102,7 +102,7 @@ class RepairPlan:
 
 
 def plan_repair(archive: Archive, report: Report) -> RepairPlan:
-    """Plan which findings of a validation can be repaired, without changing anything.
+    """Plan the repair of a validation's findings, without changing anything.
 
     A damaged file is replaced as a whole or not at all: readers skip a replaced file, even after it
     was restored from a copy. For the same reason, if a damaged file can't be replaced, its offsets

@@ -53,7 +53,7 @@ from kafka_drain.storage.lease import hold_lease, wait_for_lease
 from kafka_drain.storage.object_retention import locked_in
 from kafka_drain.storage.paths import quoted
 
-#: How long maintenance waits for a drain and its validation to finish.
+#: Longest wait of maintenance for a drain and its validation to finish.
 WAIT_SECONDS = 300.0
 
 
@@ -65,7 +65,7 @@ class RollPlan:
         document: The content of `archive.json`.
         closed: The generation to close.
         reason: Rollover, topic recreated or deleted, archive moved, or damaged.
-        starting_offsets: Where the next generation starts.
+        starting_offsets: The next generation's starting offsets.
         unsealed: Number of committed files without a receipt; they stay, and readers skip them.
         left_out: Sealed ends of the partitions that the next generation doesn't drain.
         given_up: Offsets in the unsealed files that Kafka can no longer deliver, by partition.
@@ -265,7 +265,7 @@ def _given_up(
 
     Args:
         state: The generation to close.
-        same: Where the sealed batches end, for topics that still exist with the same id.
+        same: End of the sealed batches, for topics that still exist with the same id.
         first: The earliest offset in Kafka of those partitions.
     """
     if not state.new:
@@ -644,7 +644,7 @@ def roll_between_drains(
     Args:
         cluster: The Kafka cluster that it was drained from.
         run: Name of this run for display: Airflow's run id, or `terminal`.
-        wait_seconds: How long to wait for a drain and its validation to finish.
+        wait_seconds: Longest wait for a drain and its validation to finish.
 
     Returns:
         The plan that was carried out; None if drains left no opportunity: the next run rolls.

@@ -51,7 +51,7 @@ def divide(records: Iterable[Timed], time: int, *, end: int, is_first: bool, now
     Args:
         records: Records up to the end, from one on that isn't behind the offset.
         time: The time, in milliseconds.
-        end: What to return if no record divides them.
+        end: The result if no record divides them.
         is_first: Whether there is nothing that the first record could follow.
         now: The current time, in milliseconds.
     """
@@ -74,7 +74,7 @@ class TimeBounds:
 
     Attributes:
         earliest: The log start offset of each partition.
-        ends: Where the search ends in each partition.
+        ends: End of the search in each partition.
         now: The current time, in milliseconds.
     """
 

@@ -133,7 +133,7 @@ def open_window(
     Args:
         key: Name for a new window, with a number after it if another window has it.
         ranges: Its offsets, sorted and disjoint for each partition.
-        pipeline: How files are written.
+        pipeline: Settings for writing files.
         replaces: Damaged files, relative to the archive, that it replaces.
     """
     plan = _plan(ranges, replaces, pipeline.format, pipeline.partition_by)
@@ -206,7 +206,7 @@ def prepare_window(
     Args:
         window: The window, whose plan says how files are written.
         ranges: The offsets to drain, sorted and disjoint for each partition.
-        pipeline: How to read and write.
+        pipeline: Settings for reading and writing.
         cluster: The Kafka cluster to drain from.
         folder: A private folder of this run (mode 0700) for the spec and the secrets.
 
@@ -351,7 +351,7 @@ def refuse_taken(snapshot: Snapshot, receipt: Receipt) -> SealedState:
 
     Args:
         snapshot: The archive.
-        receipt: What the window holds and replaces; not written yet.
+        receipt: The window's receipt; not written yet.
 
     Raises:
         ManifestInvalidError: When something sealed is missing or changed.
@@ -431,10 +431,10 @@ def prove_window(
         cluster: The Kafka cluster in which gaps are looked up.
         identity: The pipeline, cluster and topics that the offsets belong to.
         acknowledged: Expired ranges outside the window that the user has accepted.
-        accepts: What the user accepts if it is gone, expired or unexplained.
+        accepts: Offsets that the user accepts if they are gone, expired or unexplained.
         held: Number of records in the intact files that it replaces, by partition.
         replaceable: Offsets at which the user accepts other records than the replaced files'.
-        way_out: What to do if the files can't be replaced; ends the error message.
+        way_out: The way out if the files can't be replaced; ends the error message.
 
     Raises:
         ConfigError: When a range isn't in that form.

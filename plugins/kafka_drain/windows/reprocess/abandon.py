@@ -54,7 +54,7 @@ class AbandonPlan:
 
 
 def plan_abandon(archive: Archive) -> AbandonPlan:
-    """Plan how to abandon the unfinished reprocess, without changing anything or asking Kafka.
+    """Plan to abandon the unfinished reprocess, without changing anything or asking Kafka.
 
     Raises:
         ArchiveError: When the folder is not an archive.

@@ -71,7 +71,7 @@ def plan_approved(
     Segments that were sealed since are left alone. A reprocess that has started is resumed.
 
     Args:
-        pipeline: What was drained, and how to write the new files.
+        pipeline: The drained pipeline, with the settings for new files.
         cluster: The Kafka cluster to drain from.
         plan_id: The frozen plan's id.
 

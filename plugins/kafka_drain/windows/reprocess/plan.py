@@ -1,4 +1,4 @@
-"""Plan which segments a reprocess drains again, in which groups, replacing which files.
+"""Plan the segments that a reprocess drains again, their groups, and the files that it replaces.
 
     cut        the first segment to drain again: by batch, time or offsets
     groups     of segments from there on, each drained into its own window
@@ -127,7 +127,7 @@ def plan_groups(
     Args:
         receipts: Receipts of all generations that refer to the same topics, oldest first.
         files: The sealed files that readers take.
-        cut: Where to start.
+        cut: Start of the reprocess.
         offsets_per_group: A group ends with the segment that reaches this number of offsets.
 
     Raises:

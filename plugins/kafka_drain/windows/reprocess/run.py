@@ -71,9 +71,9 @@ def plan_reprocess(
     """Plan a reprocess, without changing anything.
 
     Args:
-        pipeline: What was drained, and how to write the new files.
+        pipeline: The drained pipeline, with the settings for new files.
         cluster: The Kafka cluster to drain from.
-        cut: Where to start; None to resume an unfinished reprocess.
+        cut: Start of the reprocess; None to resume an unfinished one.
         offsets_per_group: Number of offsets to drain at once.
         last: Generation and batch of the last segment to drain again; None for the newest.
 
@@ -126,9 +126,9 @@ def plan_from(
 
     Args:
         snapshot: The archive; if something is being sealed, a later look at it is planned from.
-        pipeline: How to write the new files.
+        pipeline: Settings for the new files.
         topic_ids: The ids of the topics in Kafka.
-        cut: Where to start.
+        cut: Start of the reprocess.
         offsets_per_group: Number of offsets to drain at once.
         last: Generation and batch of the last segment to drain again; None for the newest.
 
@@ -201,7 +201,7 @@ def run_reprocess(
     """Carry out a plan; whatever a previous attempt finished is kept.
 
     Args:
-        pipeline: How to read and write.
+        pipeline: Settings for reading and writing.
         cluster: The Kafka cluster to drain from.
         runner: Runs Spark applications.
         run: Name of this run, for display.

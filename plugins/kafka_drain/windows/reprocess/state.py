@@ -23,7 +23,7 @@ class ReprocessPlan:
     """The plan of a reprocess, started or not.
 
     Attributes:
-        since: Where it starts, for display.
+        since: Its start, for display.
         closes: Number of the generation that is closed first.
         file_format: Format of the new files.
         compression: Compression of the new files.
