@@ -106,11 +106,11 @@ def archive_page(
 
     Args:
         row: The archive's row in the list of archives.
-        history: What its runs have sealed.
+        history: The records that its runs have sealed.
         receipts: Address of the folder of receipts, `<generation>/<name>` below it.
         doing: Progress of the newest task of each of its DAGs.
         drains: The newest drains, oldest first.
-        placed: Where the last validation's findings are.
+        placed: Offsets of the last validation's findings.
         drills: The newest drills, oldest first.
         records: Address of the page on which its records are looked for; empty for none.
     """

@@ -1,4 +1,4 @@
-"""Decide how pages show an archive: never greener than its proof. Opens nothing.
+"""Choose an archive's status for pages: never greener than its proof. Opens nothing.
 
 Each decision is a function of plain values, so that a table test can cover all of them.
 """
@@ -60,7 +60,7 @@ def is_older(
 
 @dataclass(frozen=True, slots=True)
 class ArchiveStatus:
-    """How an archive is shown in a list.
+    """The status of an archive in a list.
 
     Attributes:
         words: The displayed status.
@@ -91,7 +91,7 @@ def archive_status(
     expires_soon: bool,
     has_unknown: bool,
 ) -> ArchiveStatus:
-    """Return how an archive is shown.
+    """Return the status of an archive.
 
     Args:
         is_readable: Whether the results of its validation can be read here.
@@ -171,7 +171,7 @@ def cell_colour(gaps: Mapping[str, int], has_records: bool, proof: ProofStatus) 
     Args:
         gaps: Offsets that are in no file, by reason.
         has_records: Whether any of the other offsets are in a file.
-        proof: What is proven about the offsets.
+        proof: The proof of the offsets.
     """
     if proof is ProofStatus.DAMAGED:
         return str(proof.value)

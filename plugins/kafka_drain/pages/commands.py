@@ -20,7 +20,7 @@ class _Needs(Enum):
     REGISTRY = "registry"
 
 
-#: What each command that a remedy may name has to reach.
+#: The services that each command of a remedy has to reach.
 _COMMANDS: Mapping[str, Sequence[_Needs]] = {
     "capture-schemas": (_Needs.REGISTRY,),
     "files": (),
@@ -41,16 +41,16 @@ _MASTER = "local[*]"
 
 @dataclass(frozen=True, slots=True)
 class Reach:
-    """How commands reach an archive and its services; shows no secrets.
+    """Addresses for commands, of an archive and its services; shows no secrets.
 
     Attributes:
         archive: The archive's folder or URL.
         servers: Kafka's brokers, with commas; empty if they aren't known.
         kafka_config: Name of a file with Kafka's settings, if they include more than the brokers.
         master: The Spark master; empty if it isn't known.
-        deploy_mode: Where the driver runs.
+        deploy_mode: Spark's deploy mode.
         registry: URL of the Schema Registry; empty if it isn't known, or has a login.
-        notes: What a command needs besides its options, as sentences without their full stops.
+        notes: Requirements of a command besides its options, as sentences without their full stops.
     """
 
     archive: str

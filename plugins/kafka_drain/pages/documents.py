@@ -24,7 +24,7 @@ def message_page(title: str, text: str, back: str) -> str:
     """Return a page that says why there is no other one.
 
     Args:
-        title: What happened, in a few words.
+        title: The event, in a few words.
         text: The reason.
         back: Address of the list of archives.
     """

@@ -160,7 +160,7 @@ class Figure:
     Attributes:
         heading: Heading above it.
         caption: Caption below it; empty for none.
-        chart: What a browser with scripts draws in place of the drawing; None for nothing.
+        chart: A chart that browsers with scripts draw in place of the drawing; None for none.
         table: The numbers of the chart; None for none.
     """
 
@@ -196,7 +196,7 @@ def bar_chart(
     Args:
         bars: The bars from left to right; at least one.
         label: Accessible description.
-        axis: What the bars' names mean.
+        axis: Meaning of the bars' names.
         write: Formats a value for the scale.
     """
     left, top, width, height = 90, 12, 800, 160

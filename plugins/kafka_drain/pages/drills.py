@@ -34,8 +34,8 @@ class DrillsShown:
         kind: CSS class of their status.
         words: Their status in a sentence.
         passed: When the last one that passed started; empty if none did.
-        rto: How long that one took.
-        rpo: How old the newest record was at its start.
+        rto: Duration of that one.
+        rpo: Age of the newest record at its start.
         trend: Chart of the newest drills; None without any.
     """
 
@@ -48,7 +48,7 @@ class DrillsShown:
 
 
 def show_drills(drills: Sequence[DrillDocument], now: datetime) -> DrillsShown | None:
-    """Return how an archive's drills are shown; None if there are none.
+    """Return an archive's drills as shown on its page; None if there are none.
 
     Args:
         drills: The newest drills, oldest first.

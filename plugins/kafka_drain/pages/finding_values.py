@@ -18,7 +18,7 @@ MOST = 50
 
 #: A placeholder in a remedy, with the option that it belongs to.
 _PLACEHOLDER = re.compile(r"(--[a-z-]+) (?:TOPIC:PARTITION:START-END|GENERATION:BATCH|TOPIC\b)")
-#: Where a segment's finding lies, and the batches that it names.
+#: Folder of a segment's finding, and the batches that it names.
 _GENERATION = re.compile(r"generations/0*(\d+)/")
 _BATCH = re.compile(r"up to batch (\d+)")
 _NOTE = re.compile(r"/(\d+)\.json$")

@@ -70,9 +70,8 @@ class Doing:
         dag_id: The DAG of the run.
         state: Airflow's state.
         link: The run's page in Airflow.
-        progress: What it last reported: done, total, unit, percent, rate, left, at; empty if
-            nothing yet.
-        waiting: What it said last about a server that doesn't answer; empty if it answers again.
+        progress: Its last report: done, total, unit, percent, rate, left, at; empty if nothing yet.
+        waiting: Its last message about a server that doesn't answer; empty if it answers again.
     """
 
     dag_id: str
@@ -114,7 +113,7 @@ class ArchiveRow:
         problem: Why it can't be read; empty if it can.
         runs: The last runs; the one that finished last comes last.
         is_damaged: Whether it can't be read because a document in it is damaged.
-        reached: How commands reach it; None if only its place is known.
+        reached: Addresses for commands; None if only its place is known.
     """
 
     name: str
@@ -130,7 +129,7 @@ class ArchiveRow:
 
     @property
     def reach(self) -> Reach:
-        """How commands reach it."""
+        """Addresses for commands."""
         return self.reached or Reach(self.archive)
 
     @property
@@ -156,7 +155,7 @@ class ArchiveRow:
         return str(self.overview["verdict"]) if self.overview else "not validated"
 
     def status(self, now: datetime) -> ArchiveStatus:
-        """Return how the archive is shown."""
+        """Return the archive's status."""
         overview = self.overview or {}
         expires_at = overview.get("expires_at")
         return archive_status(

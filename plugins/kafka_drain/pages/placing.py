@@ -28,7 +28,7 @@ class Placed:
     Attributes:
         damaged: The places that the findings are known to be about.
         is_complete: Whether all findings could be placed; if not, any place may be affected.
-        values: What the commands of remedies take, by the reason's code; see `values_of`.
+        values: Values for the commands of remedies, by the reason's code; see `values_of`.
     """
 
     damaged: frozenset[Place] = frozenset()

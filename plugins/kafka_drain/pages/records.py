@@ -19,7 +19,7 @@ class FormField:
     """A field of the form.
 
     Attributes:
-        label: What people read.
+        label: The displayed label.
         hint: An example.
     """
 
@@ -47,9 +47,9 @@ class CutText:
     """A text that may be too long for the page.
 
     Attributes:
-        text: What is shown of it.
+        text: The displayed part.
         characters: Its length; 0 if all of it is shown.
-        format: What it is: `json`, `text`, `hex` and so on; None for null.
+        format: Its format: `json`, `text`, `hex` and so on; None for null.
     """
 
     text: str
@@ -92,7 +92,7 @@ class SelectedRecords:
         these: The JSON configuration that selects the records of this page.
         all: That of all records that match, on whichever page; empty if there is none, or if this
             page has them all.
-        cannot: What the form can't say.
+        cannot: Criteria that the form can't express.
     """
 
     these: str
@@ -106,10 +106,10 @@ class SearchResult:
 
     Attributes:
         problem: Why it found none; empty if it could search.
-        trail: Where each page so far began; empty on the first one.
-        next: Where the next page begins; empty if there is none.
+        trail: Start of each page so far; empty on the first one.
+        next: Start of the next page; empty if there is none.
         ended: Whether the search stopped because it took too long.
-        selected: What fills the form of a republish; None if nothing was found.
+        selected: Fields for the form of a republish; None if nothing was found.
     """
 
     rows: Sequence[RecordRow] = ()
@@ -132,8 +132,8 @@ def records_page(
     Args:
         name: Name of the pipeline.
         archive: The archive's path or URL.
-        given: What the form has, by the names of its fields; `scan` if it is ticked.
-        found: What was found; None before the first search.
+        given: The form's values, by the names of its fields; `scan` if it is ticked.
+        found: The result of the search; None before the first one.
         links: Addresses of the archive's page (`back`), of this one (`here`), of the download
             (`lines`) and of the DAG that republishes (`republish`).
     """

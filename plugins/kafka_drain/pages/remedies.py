@@ -17,7 +17,7 @@ from kafka_drain.pages.humanize import many
 
 _REASONS = {reason.value: reason for reason in Reason}
 
-#: What findings are about, by their reason's code, as far as it is known: see `values_of`.
+#: Subjects of findings, by their reason's code, as far as they are known: see `values_of`.
 Values = Mapping[str, Sequence[str]]
 NOT_KNOWN: Values = MappingProxyType({})
 
@@ -36,8 +36,8 @@ class Remedy:
         number: Number of findings.
         offsets: Number of offsets that they are about; None if they aren't about offsets.
         is_error: Whether it makes the archive incomplete.
-        meaning: What was found, as a sentence without its full stop.
-        what_to_do: What mends it; commands are in backquotes.
+        meaning: Its meaning, as a sentence without its full stop.
+        what_to_do: The remedy; commands are in backquotes.
     """
 
     code: str
@@ -49,7 +49,7 @@ class Remedy:
 
     @property
     def counted(self) -> str:
-        """How much was found: offsets rather than findings, where it is about offsets."""
+        """The number of findings, or of offsets where it is about offsets."""
         if self.offsets is None:
             return many(self.number, "finding")
         return many(self.offsets, "offset")
@@ -87,8 +87,8 @@ def remedies(
 
     Args:
         overview: The overview of its last validation.
-        reach: How commands reach the archive.
-        values: What the findings are about, by reason, as far as it is known.
+        reach: Addresses for the commands.
+        values: Subjects of the findings, by reason, as far as they are known.
     """
     offsets = overview.get("missing") or {}
     found = [
@@ -132,7 +132,7 @@ def standing_remedy(words: str, reach: Reach, last: EndedRun) -> str:
 
     Args:
         words: The words of its status.
-        reach: How commands reach the archive.
+        reach: Addresses for the commands.
         last: The run that ended last.
     """
     # What a task said may end in the middle of a command.

@@ -65,7 +65,7 @@ def with_links(content: bytes, document: str, address: str, back: str) -> bytes:
     Args:
         content: The report's page, as a validation wrote it.
         document: Name of the JSON document beside it.
-        address: Where the server has that document.
+        address: Address of the JSON.
         back: Address of the archive's page.
     """
     link = f'<a href="{escape(address)}">'

@@ -69,7 +69,7 @@ def report_page(
     Args:
         report: The result of `Report.to_dict`.
         document: Name of the JSON document beside the page, which has what is cut off here.
-        reach: How commands reach the archive; None if only its place is known.
+        reach: Addresses for commands; None if only the archive's place is known.
     """
     reach = reach or Reach(report["archive"])
     missing = _missing(report)

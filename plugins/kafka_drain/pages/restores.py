@@ -29,7 +29,7 @@ _RANKS = {"bad": 0, "warning": 1}
 
 @dataclass(frozen=True, slots=True)
 class RestoreState:
-    """How far a restore is, and the result of verify.
+    """The state of a restore, including the result of verify.
 
     Attributes:
         words: The displayed state.
@@ -106,17 +106,17 @@ class Restore:
         ended_at: When it finished; empty until then.
         records: Number of records.
         size: Size of the files in bytes; None if unknown.
-        topics: What goes where.
+        topics: Its topics with their targets.
         cluster_id: The cluster that gets the records; empty if unknown.
         delivery: `exactly_once` or `at_least_once`.
         how: The engine, as text.
         has_receipt: Whether it has finished.
         is_exact: Whether verify found it exact; None if it didn't run.
         lost: Number of records that verify didn't find.
-        verified: What verify found, as text; empty if it didn't run.
+        verified: Result of verify, as text; empty if it didn't run.
         is_abandoned: Whether a user gave it up.
         is_opened: Whether it may have sent records.
-        seconds: How long sending took; None until it has finished.
+        seconds: Duration of the sending; None until it has finished.
         problem: Why its documents can't be read; empty if they can.
     """
 
@@ -269,7 +269,7 @@ def _line(owner: ArchiveRestores, it: Restore, is_running: bool) -> _Line:
     )
 
 
-#: What to do about a restore that needs attention, by the words of its state.
+#: Advice for a restore that needs attention, by the words of its state.
 _REMEDIES = {
     "started, not verified": "No task of Airflow works on it. Records may be in Kafka, and nothing "
     "was verified. Clear the failed task, or start the same run again: it resumes where it "

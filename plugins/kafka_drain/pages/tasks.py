@@ -1,4 +1,4 @@
-"""How the progress of one of Airflow's tasks is shown. Opens nothing."""
+"""The progress of one of Airflow's tasks, as shown on a page. Opens nothing."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class ShownTask:
         words: State and progress.
         percent: Whole percent; None if it has reported nothing.
         spark_ui: Address of a running Spark application's UI; the UI ends with the application.
-        waiting: What a running task waits for, because a server doesn't answer; else empty.
+        waiting: Message of a running task about a server that doesn't answer; else empty.
     """
 
     name: str
@@ -36,7 +36,7 @@ class ShownTask:
 
     @classmethod
     def of(cls, one: Doing) -> ShownTask:
-        """Return how a task is shown."""
+        """Return a task as shown on the page."""
         name, seen = f"{one.dag_id}, {one.task_id}", one.progress
         # A task that has ended says itself why.
         waiting = one.waiting if one.state == "running" else ""
