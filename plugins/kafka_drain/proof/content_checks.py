@@ -113,8 +113,8 @@ def compare_content(
     """Compare files with the records that Spark read. Spark's counts are authoritative.
 
     Args:
-        read: What Spark read; None when there is no record of it.
-        held: What the files hold, together with the windows that replace other files.
+        read: The records that Spark read; None when there is no record of it.
+        held: The files' records, together with those of windows that replace other files.
         excuse: Why records may be missing.
         is_draining: Whether a drain holds the archive's lease: it may still record what Spark read.
     """
@@ -131,7 +131,7 @@ def compare_content(
 
 
 def _lacking(read: Tally, held: Tally) -> dict[TopicPartition | None, int]:
-    """Return how many records are missing from each partition; from None if that isn't known."""
+    """Return the number of missing records by partition; by None if partitions aren't known."""
     if read.by_partition is None or held.by_partition is None:
         return {None: read.records - held.records}
     return {
@@ -173,7 +173,7 @@ class SegmentFiles:
     """The files of a segment.
 
     Attributes:
-        files: What they hold.
+        files: The files with their contents.
     """
 
     root: UPath
@@ -221,9 +221,9 @@ def fingerprint_to_seal(
 
     Args:
         verdict: The result of `compare_content` for the files and the windows together.
-        read: What Spark read of the segment.
-        own: What the segment's own files hold.
-        in_windows: What windows hold of the segment.
+        read: The segment's records as Spark read them.
+        own: Records in the segment's own files.
+        in_windows: Records of the segment in windows.
 
     Returns:
         None when it is unknown what Spark read of the records in these files.
@@ -237,7 +237,7 @@ def fingerprint_to_seal(
 
 
 def difference(verdict: Content, read: Tally, held: Tally) -> str:
-    """Describe how the files differ from the records that Spark read."""
+    """Describe the difference between the files and the records that Spark read."""
     if verdict == Content.CHANGED:
         return f"has records with fingerprint {held.fingerprint}; Spark read {read.fingerprint}"
     detail = f"has {held.records:,} records; Spark read {read.records:,}"

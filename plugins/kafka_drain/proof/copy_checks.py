@@ -22,7 +22,7 @@ def check_copies(
     """Return a warning for each copy that a repair couldn't restore.
 
     Args:
-        noted: What the journal says was sealed.
+        noted: The journal's notes.
         topic_ids: The ids that archive.json may say of each sealed topic.
     """
     named = {f"{folder}/receipts/{tip.name}": tip.sha256 for folder, tip in noted.tips.items()}
@@ -67,7 +67,7 @@ def copy_problem(where: str, copy: bytes, original: bytes | None, named: str | N
 def _identity_problem(
     root: UPath, copy: bytes, noted: Noted, topic_ids: Mapping[str, Collection[str]]
 ) -> str:
-    """Describe how the copy of archive.json contradicts it where its digest doesn't reach."""
+    """Return the error of a copy of archive.json where its digest doesn't reach; empty for none."""
     try:
         document = ArchiveDocument.parse(copy_path(root, "archive.json"), copy)
     except ArchiveError as error:

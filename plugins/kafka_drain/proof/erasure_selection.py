@@ -1,4 +1,4 @@
-"""Decide which records an erasure names: arithmetic on batches of records."""
+"""Find the records that an erasure names: arithmetic on batches of records."""
 
 from __future__ import annotations
 

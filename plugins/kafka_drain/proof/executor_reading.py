@@ -28,7 +28,7 @@ class ReadingJob(SparkJob):
 
     Attributes:
         files: Number of files.
-        answers_path: Where the application writes their contents.
+        answers_path: File for the contents that the application reads.
     """
 
     what = "file-reading job"

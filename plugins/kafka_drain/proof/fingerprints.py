@@ -30,7 +30,7 @@ class BatchNote:
     """A drain's note on one batch, or the combined notes of several.
 
     Attributes:
-        taken: What Spark read.
+        taken: The records that Spark read.
         ranges: The offsets that were read; None in a note written by an older release.
         skipped: Offsets that Kafka no longer had when the drain started.
     """
@@ -47,7 +47,7 @@ def combined(
 
     Args:
         notes: The note of each batch.
-        ranges: What the batches read together, according to the checkpoint.
+        ranges: Offsets of all the batches, according to the checkpoint.
     """
     if not notes_fit(notes, ranges):
         return None
@@ -88,7 +88,7 @@ def notes_fit(notes: Sequence[BatchNote], ranges: Mapping[TopicPartition, Offset
 
     Args:
         notes: The note of each batch, oldest first.
-        ranges: What the batches read together, according to the checkpoint.
+        ranges: Offsets of all the batches, according to the checkpoint.
     """
     known = [note.ranges for note in notes if note.ranges is not None]
     if len(known) < len(notes):

@@ -43,7 +43,7 @@ def explain_gaps(
         missing: Missing offsets by partition, sorted and disjoint.
         identity: The pipeline, cluster and topics that the offsets belong to.
         cluster: The cluster to ask; None to classify the offsets as unknown instead.
-        windows: What the archive's windows hold.
+        windows: Offsets in the archive's windows.
         acknowledged: Offsets acknowledged as gone.
         were_read: Offsets of records that Spark has read: one that Kafka no longer has counts as
             expired, whatever it does to the topic.

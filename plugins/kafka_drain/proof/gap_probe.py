@@ -174,7 +174,7 @@ class _Looker:
         """Return the records and markers at offsets within sorted disjoint ranges.
 
         Args:
-            most: How many gaps to read batch by batch, if that is what it takes; None for all.
+            most: Maximum number of gaps to read batch by batch, if that is necessary; None for all.
 
         Raises:
             MachineError: When this release of confluent-kafka doesn't say what it received.

@@ -19,7 +19,7 @@ BLOCK = 4096
 
 
 class Offsets:
-    """Tells which offsets are in sorted disjoint ranges."""
+    """The offsets in sorted disjoint ranges."""
 
     def __init__(self, ranges: Sequence[OffsetRange]) -> None:
         self._ranges = ranges

@@ -52,7 +52,7 @@ def segments(
     checkpoint; what those batches read together is one segment.
 
     Args:
-        start: Where the first batch starts.
+        start: Start offsets of the first batch.
         checkpoint: The ends of the batches.
         last_batch: The last committed batch.
         first_batch: The first batch to include.
@@ -170,7 +170,7 @@ def check_within(
     Args:
         ranges: The offsets read from each partition, sorted and disjoint.
         files: The files that were written.
-        who: What read the ranges, such as a batch; used in the findings.
+        who: The reader of the ranges, such as a batch; used in the findings.
     """
     return [
         finding

@@ -62,7 +62,7 @@ class OpenGeneration:
         newest: Its newest receipts, oldest first.
         sealed: The check of its sealed segments.
         files: The readable files of unsealed batches, without those that a window replaces.
-        findings: What is wrong with files of unsealed batches, and which of them are replaced.
+        findings: Findings about files of unsealed batches, and about the replaced ones.
         orphans: Data files that neither manifest nor receipts list, relative to the archive.
         examined: The comparison of these files with what was drained.
     """
@@ -92,7 +92,7 @@ class Answers:
         checked: The unsealed segments with their files and gaps.
         contents: The comparison of their records with what Spark read.
         files: The unsealed files whose records weren't changed.
-        findings: What is wrong with files of unsealed batches.
+        findings: Findings about files of unsealed batches.
     """
 
     gaps: Sequence[Gap]
@@ -119,7 +119,7 @@ def read_open(
         snapshot: The archive.
         generation: Its newest generation.
         previous: Hash of the last receipt of the previous generation.
-        windows: What the sealed windows hold.
+        windows: Contents of the sealed windows.
         whole: Whether every receipt is read; otherwise only the newest.
         deep: Whether the bytes of sealed files are read.
         forgotten: Lost receipts that were given up, by path.
@@ -182,8 +182,8 @@ def look_closer(
     """Find out why offsets are missing, and whether files hold the records that Spark read.
 
     Args:
-        found: What was read.
-        windows: What the sealed windows hold.
+        found: The generation as it was read.
+        windows: Contents of the sealed windows.
         explain: Asks Kafka why offsets are missing.
         read_again: Compares files with Kafka where no note says what Spark read.
         is_draining: Whether a drain holds the archive's lease; asked after the batches were listed,

@@ -37,11 +37,11 @@ class Drained:
     """The unsealed batches according to a generation's manifest and checkpoint.
 
     Attributes:
-        start: Where the first unsealed batch starts: next offset by partition.
+        start: Start of the first unsealed batch: next offset by partition.
         first_batch: The first unsealed batch id.
         last_committed: Highest committed batch id; below `first_batch` when everything is sealed.
         last_listed: Highest batch id that the manifest lists; None for none.
-        checkpoint: Where each batch ends.
+        checkpoint: End offsets of each batch.
     """
 
     start: Mapping[TopicPartition, int]
@@ -70,7 +70,7 @@ def examine(drained: Drained, files: Sequence[CommittedFile]) -> Examined:
     """Compare the offsets that unsealed files hold with those that were drained.
 
     Args:
-        drained: What was drained.
+        drained: The drained batches.
         files: The readable committed files, without those that a window replaces.
     """
     parts = segments(drained.start, drained.checkpoint, drained.last_committed, drained.first_batch)
@@ -86,7 +86,7 @@ def damaged_batches(
     """Return the batches whose files have an error; None for an error that isn't of one file.
 
     Args:
-        findings: What is wrong with the files of unsealed batches.
+        findings: Findings about the files of unsealed batches.
         batch_of: The batch of each file, by path relative to the archive; None if unknown.
     """
     return {batch_of.get(finding.subject) for finding in errors(findings)}
@@ -129,8 +129,8 @@ class Evidence:
         read_up_to: The last batch after which a drain asked for topic ids again; -1 for none.
         ids_after_read: The topic ids that this drain saw, by topic.
         ids_now: The topic ids of the existing topics.
-        claims: Which offsets the sealed segments hold.
-        bounds: What Kafka holds of each partition now.
+        claims: Offsets in the sealed segments.
+        bounds: Kafka's current bounds of each partition.
         before: The newest receipt of the generation; None for none.
         previous: The SHA-256 that the next receipt continues; None for the archive's first.
         journal: Number of entries in the journal.
@@ -180,7 +180,7 @@ class Proof:
 
 
 def prove(evidence: Evidence) -> Proof:
-    """Decide which segments are sealed, and make their receipts.
+    """Choose the segments to be sealed, and make their receipts.
 
     Sealed is the longest run of segments from the oldest on that are complete, hold what Spark
     read, were read of the archive's topics, and overlap nothing that is sealed.

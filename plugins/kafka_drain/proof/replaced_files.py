@@ -88,7 +88,7 @@ def compare_replaced(
 
     Args:
         snapshot: The archive, with all generations and windows.
-        receipt: What the window holds and replaces, sealed or not.
+        receipt: The window's receipt, sealed or not.
         erased: Offsets whose records were erased: the window doesn't hold them.
 
     Raises:

@@ -21,7 +21,7 @@ NAMED = 20
 
 
 class ReplacementMatch(Enum):
-    """How the records that a window has read again compare with those that it replaces."""
+    """Comparison of the records that a window has read again with those that it replaces."""
 
     EQUAL = auto()
     CHANGED = auto()
@@ -84,8 +84,8 @@ def judge_lost(sealed: Tally | None, found: Iterable[Tally]) -> ReplacementMatch
 
     Args:
         sealed: Their number and fingerprint; None if no receipt tells these of exactly them.
-        found: What was read again at their offsets: as it is, and without headers, which the old
-            records may not have had because they weren't asked for.
+        found: Tallies of the records read again at their offsets: as they are, and without headers,
+            which the old records may not have had because they weren't asked for.
     """
     if sealed is None or sealed.fingerprint is None:
         return ReplacementMatch.UNKNOWN
@@ -115,7 +115,7 @@ def judge_removed(
     """Decide whether files may be removed because their offsets will be drained again.
 
     Args:
-        held: What the files hold: bounds by partition.
+        held: Bounds of the files' offsets, by partition.
         reread: The files compared with what Kafka holds.
         is_readable: Whether all of the files could be read.
     """
@@ -140,8 +140,8 @@ def refuse_unequal(key: str, left: Replacement, way_out: str = "") -> None:
 
     Args:
         key: The window's name.
-        left: Where it doesn't, without what the user accepts.
-        way_out: What else to do, if anything; ends the error message.
+        left: The unequal offsets, without those that the user accepts.
+        way_out: Another way out, if there is one; ends the error message.
 
     Raises:
         DataLossError: Names partitions and offsets, and how to accept them.

@@ -76,9 +76,9 @@ class Report:
         gaps: Offsets that no file holds and no earlier receipt explains, each with its reason.
         damaged: Sealed files that are missing or changed, each with its receipt.
         replaced: Files that sealed windows, intact or not, have replaced.
-        segments: What was drained but not sealed before.
-        batches: What each of the newest hundred batches drained: generation, first, last, offsets,
-            records, files, bytes, sealed_at (None when it wasn't sealed before).
+        segments: Drained segments that weren't sealed before.
+        batches: The newest hundred batches: generation, first, last, offsets, records, files,
+            bytes, sealed_at (None when it wasn't sealed before).
         generations: generation, files, bytes, records of each.
         windows: name, records, files, replaces of each.
         erasures: erasure, request, by and records of each that was carried out.
@@ -88,7 +88,7 @@ class Report:
         receipts_written: Number of receipts that this validation added.
         sealed: The added receipts, oldest first.
         seconds: Duration of the validation.
-        cursor: Where the open generation's next batch starts.
+        cursor: Start of the open generation's next batch.
         newest: The open generation's newest receipt; None when nothing is sealed.
         validated_at: When the validation began.
         kafka: Addresses of the cluster that was asked, and its id; None if there was none.
@@ -395,7 +395,7 @@ def raise_findings(report: Report, report_path: str, reach: Reach | None = None)
 
     Args:
         report_path: The path that `write_report` returned.
-        reach: How the message's commands reach the archive; None if only its place is known.
+        reach: Addresses for the message's commands; None if only the archive's place is known.
 
     Raises:
         ManifestInvalidError: With the count of each reason and the first five findings.
@@ -421,7 +421,7 @@ def write_report(
     Args:
         archive: The archive to write to.
         run: Name of the run; None to use the current time.
-        reach: How the page's commands reach the archive; None if only its place is known.
+        reach: Addresses for the page's commands; None if only the archive's place is known.
 
     Raises:
         ArchiveError: When the folder can't be written.

@@ -54,10 +54,10 @@ class LogNow:
 
 @dataclass(frozen=True, slots=True)
 class Compared:
-    """How a partition's newest archived record compares with Kafka's log.
+    """The comparison of a partition's newest archived record with Kafka's log.
 
     Attributes:
-        why: What was seen and what was expected; empty for the same.
+        why: The observed and the expected record; empty for the same.
     """
 
     verdict: LogVerdict
@@ -161,7 +161,7 @@ def compare_tails(
 
     Args:
         archived: The newest archived records.
-        now: What Kafka has of the partitions that it still has.
+        now: Kafka's log of the partitions that it still has.
     """
     found = {tp: compare_tail(tail, now[tp]) for tp, tail in archived.items() if tp in now}
     same = {

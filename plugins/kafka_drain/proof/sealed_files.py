@@ -35,7 +35,7 @@ class SealedCheck:
         damaged: Sealed files that are missing or changed, each with its receipt.
         last_hash: The hash that the next receipt must link to.
         receipts: Number of receipts.
-        rows: What a summary says of each receipt that can be read.
+        rows: Summary rows of the receipts that can be read.
     """
 
     findings: list[Finding] = field(default_factory=list)

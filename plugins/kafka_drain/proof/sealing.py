@@ -56,7 +56,7 @@ def seal_segment(
     """Build the receipt of one or more batches that were proven complete.
 
     Args:
-        segment: What was drained.
+        segment: The drained segment.
         files: The committed files that hold it.
         gaps: Offsets of the segment that are in no file.
         identity: The pipeline, cluster and topics that the offsets belong to.
@@ -122,7 +122,7 @@ def seal_window(
     """Build the receipt of a window that was proven complete; it isn't part of a chain.
 
     Args:
-        ranges: What was drained; a partition may appear more than once.
+        ranges: The drained offsets; a partition may appear more than once.
         files: The files that hold it.
         gaps: Offsets of the ranges that are in no file.
         identity: The pipeline, cluster and topics that the offsets belong to.
@@ -165,7 +165,7 @@ def seal_deletion(
     """Build the receipt of deleted files, whose offsets are a gap from now on.
 
     Args:
-        gaps: What the files held; each becomes a row of the receipt.
+        gaps: Gaps left by the files; each becomes a row of the receipt.
         identity: The pipeline, cluster and topics that the offsets belong to.
         window: Name of the window.
         replaces: The deleted files.

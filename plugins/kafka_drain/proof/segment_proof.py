@@ -1,4 +1,4 @@
-"""Decide which segments may be sealed, from the findings. Opens nothing."""
+"""Choose the segments that may be sealed, by the findings. Opens nothing."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class CheckedSegment:
     """A segment that is a candidate for sealing.
 
     Attributes:
-        part: What was drained.
+        part: The drained segment.
         files: The files that hold it.
         gaps: Its offsets that no file holds.
         is_sound: Whether its files are intact and every gap is harmless.

@@ -86,7 +86,7 @@ if TYPE_CHECKING:
 
 Scope = Literal["open", "all"]
 
-#: What a validation without Kafka leaves open.
+#: Questions that a validation without Kafka leaves open.
 _FILES_ALONE = (
     "what follows is what the files alone prove: nobody explains gaps, compares the newest records "
     "with Kafka's, or asks what is left to drain, and nothing is sealed"
@@ -105,15 +105,15 @@ class _Validation:
     Attributes:
         snapshot: The archive as it was when the validation began.
         sealed: The archive compared with its journal.
-        windows: What the sealed windows hold.
-        cluster: Where the reasons for gaps are asked; None to ask nobody.
+        windows: Contents of the sealed windows.
+        cluster: The cluster to ask for the reasons for gaps; None to ask nobody.
         deep: Whether the bytes of sealed files are read.
         acknowledged: Expired and unexplained offsets that were accepted.
         run: Name of the run.
         now: When the validation began.
         clock: The time.
         read_many: Reads very many new files.
-        described: What is known of the cluster now.
+        described: The cluster's current description.
         schemas: The newest seal of schemas; None for none.
         report: Takes the figures and findings, for people.
         explained: Holes whose loss is explained.
@@ -154,8 +154,8 @@ def validate_archive(
     """Validate an archive, and seal the batches that are proven complete.
 
     Args:
-        cluster: Where the reasons for gaps are asked; without it, each gap is a finding and nothing
-            is sealed.
+        cluster: The cluster to ask for the reasons for gaps; without it, each gap is a finding and
+            nothing is sealed.
         scope: `all` checks every generation and receipt; `open` checks the generation that drains
             append to, and trusts the receipts of the closed ones. In an archive with an index, it
             looks at closed generations and sealed windows in turn, a few each time.

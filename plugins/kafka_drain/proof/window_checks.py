@@ -137,9 +137,9 @@ class CheckedWindows:
     """The result of checking the sealed windows.
 
     Attributes:
-        held: What they hold.
+        held: Their contents.
         figures: Their part of a report.
-        findings: What is wrong with their files.
+        findings: Findings about their files.
     """
 
     held: HeldByWindows
@@ -242,7 +242,7 @@ def check_unsealed(snapshot: Snapshot, noted: Noted) -> list[Finding]:
 
     Args:
         snapshot: The archive.
-        noted: What the journal says was sealed: a window whose receipt is lost has a finding.
+        noted: The journal's notes: a window whose receipt is lost has a finding.
     """
     erased: dict[TopicPartition, list[OffsetRange]] = {}
     for (tp, _), ranges in snapshot.readable_fold.erased.items():
@@ -321,9 +321,9 @@ def refuse_fewer(
     """Refuse a window with fewer records of a partition than the intact files that it replaces.
 
     Args:
-        receipt: What it holds; not written yet.
+        receipt: Its receipt; not written yet.
         held: Number of records that the files hold of each partition.
-        way_out: What to do, if anything; ends the error message.
+        way_out: A way out, if there is one; ends the error message.
 
     Raises:
         DataLossError: Names the partitions.
