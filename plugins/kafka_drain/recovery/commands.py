@@ -16,7 +16,7 @@ class Commands:
     Attributes:
         archive: The archive's folder or URL.
         servers: The target's brokers, `HOST:PORT`.
-        connection: How `kafka-drain` was told where the target is.
+        connection: The flags by which `kafka-drain` reaches the target.
         at: The time as of which the archive's descriptions count; empty for the newest.
         state: The folder in which runs keep their state instead of in the archive; empty for there.
         is_secured: Whether the target wants TLS or a login, so that Kafka's own tools need a file.

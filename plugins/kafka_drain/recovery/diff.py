@@ -58,7 +58,7 @@ class Kind(str, Enum):
         return self.value
 
 
-#: What can be applied.
+#: Kinds that can be applied.
 APPLICABLE = (Kind.TOPICS, Kind.CONFIGS, Kind.ACLS)
 
 #: Still to be done, by anyone.
@@ -72,14 +72,13 @@ class Difference:
     """One difference.
 
     Attributes:
-        kind: What it is about.
+        kind: Its subject.
         name: Name of the topic, user or group; for an ACL, the rule.
         setting: Name of the topic's setting; empty for other kinds, and for what a restore has set.
-        action: What is to be done.
-        archived: What the archive has; None for nothing.
-        target: What the target has; None for nothing, or if it isn't known.
+        archived: The archived state; None for none.
+        target: The target's state; None for none, or if it isn't known.
         note: Why, or what to do.
-        lowers: What becomes less safe; empty for nothing.
+        lowers: The loss of safety; empty for none.
         item: The topic or the ACL that is added.
         sets: The topic's settings that are changed at once; None for the brokers' own.
     """
@@ -122,7 +121,7 @@ class Archived:
         settings: Topics, ACLs, users and brokers; topics also as they were before they were
             deleted, if the archive has records of them.
         groups: Consumer groups with offsets; None if they were never captured.
-        parts: What became of each part when it was asked for last.
+        parts: Result of each part when it was asked for last.
         as_of: When each part was captured, ISO 8601.
         held: Topics of which the archive has records, each with its number of partitions there.
         gone: Topics that weren't there any more, each with what its settings are known from.
@@ -141,11 +140,11 @@ class TargetCluster:
     """The target cluster.
 
     Attributes:
-        state: What it answered about the archived topics, and all groups.
+        state: Its answers about the archived topics, and all groups.
         values: All settings of each of these topics, defaults included.
         refusals: Settings of the archived topics that it refuses, by topic, with its words.
         keeping: Settings with which a new topic of it takes and keeps restored records.
-        restored: What republishes have restored to it.
+        restored: The restores of republishes to it.
     """
 
     state: ClusterState

@@ -37,7 +37,7 @@ class RecoveryPlan:
     """The differences between an archive's cluster and a target.
 
     Attributes:
-        archived: What the archive knows.
+        archived: The archive's description.
         target_id: Id of the target cluster.
         rows: The differences.
         not_compared: Why some parts can't be compared, by part.
@@ -171,7 +171,7 @@ def read_restored(root: UPath, cluster_id: str) -> Restored:
     """Read the restores of an archive's republishes to a cluster; those of drills don't count.
 
     Args:
-        root: Where the runs keep their state: the archive's folder, or another.
+        root: Folder of the runs' state: the archive's, or another.
 
     Raises:
         ArchiveError: When the document of a run was changed.

@@ -55,7 +55,7 @@ class Restored:
     """The restores of republishes to a cluster.
 
     Attributes:
-        sent: What runs have sent or are sending, oldest run first.
+        sent: Records that runs have sent or are sending, oldest run first.
         groups: The translations of each group's offsets, by the group that had them.
     """
 

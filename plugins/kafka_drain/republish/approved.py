@@ -43,7 +43,7 @@ def freeze_republish(
         archive: The archive to read the files from.
         cluster: The cluster to send the records to.
         request: The requested republish.
-        lifetime: How long the plan may be started.
+        lifetime: Time within which the plan may be started.
         hash_key: The key of pseudonyms, if the request names no file that has it.
 
     Raises:

@@ -25,7 +25,7 @@ NEWEST = 50
 #: Number of runs that are kept in memory, of all archives.
 KEPT = 2_000
 
-#: What a file's info says about when it was written, in the stores of fsspec.
+#: Keys of the time at which a file was written, in its info from stores of fsspec.
 _TIMES = ("mtime", "LastModified", "last_modified", "updated")
 
 

@@ -119,7 +119,7 @@ def plan_republish(
         request: The requested republish.
         apply: Whether the run will be executed. Only then are missing topics created and the
             archive given an id.
-        approved: What the plan must be, unless the run has started with it already.
+        approved: The approved plan, unless the run has started with it already.
         hash_key: The key of pseudonyms, if the request names no file that has it.
 
     Raises:
@@ -317,11 +317,10 @@ class Republish:
         archive: The archive to read the files from.
         cluster: The cluster to send the records to.
         run: The run's folder.
-        plan: Which records go where.
         request: The requested republish.
         replaced: The plan that this one replaces because its run never opened.
         attempt: This attempt's number; 0 before it has started.
-        change: What is dropped and changed, with the function and the key; None for nothing.
+        change: The drops and changes, with the function and the key; None for none.
         made: The ids of the topics that were created for this run.
     """
 

@@ -33,7 +33,7 @@ class ReplacedColumn(NamedTuple):
     Attributes:
         column: The column, with the fields replaced where that was certain.
         certain: The rows in which it was.
-        hits: How often each field was there in these.
+        hits: Number of occurrences of each field in these.
     """
 
     column: pa.LargeBinaryArray
@@ -58,7 +58,7 @@ class AvroColumn:
     Args:
         schema: A self-contained schema.
         paths: The steps of each field: names, indexes from 0, or `ALL`. No field lies in another.
-        how: What replaces each field.
+        how: The replacement for each field.
 
     Raises:
         ConfigError: When the schema can't be read.
@@ -162,7 +162,7 @@ class _Walk:
         """Return where a value of a schema ends in each row.
 
         Args:
-            at: Where the value begins.
+            at: Start of the value in each row.
             paths: The fields in it.
             there: The rows that have it; what is found in the others means nothing.
         """

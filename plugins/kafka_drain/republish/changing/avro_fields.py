@@ -19,8 +19,8 @@ class AvroSpan(NamedTuple):
     """A field that was found.
 
     Attributes:
-        start: Where its bytes begin, after the number of its branch if it is in a union.
-        end: Where they end.
+        start: Start of its bytes, after the number of its branch if it is in a union.
+        end: End of its bytes.
         number: The field's number.
         kind: Its type: a primitive one, `enum`, `fixed`, `array`, `map` or `record`.
         logical: Its logical type; empty without one.
@@ -78,7 +78,7 @@ class AvroFields:
         """Return the fields that a value has, in its order.
 
         Args:
-            start: Where the value begins.
+            start: Start of the value.
 
         Raises:
             ValueError: When the bytes aren't a value of the schema.

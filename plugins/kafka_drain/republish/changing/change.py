@@ -57,7 +57,7 @@ class Change:
     """A change of a plan, ready to be carried out; can be passed to other processes.
 
     Attributes:
-        spec: What is dropped and changed.
+        spec: The drops and changes.
         schemas: The schemas of keys and values whose fields matter, by id or GUID.
         key: The key of pseudonyms; secret.
         folder: The folder of the function's module.
@@ -121,7 +121,7 @@ class Changed:
     Attributes:
         batch: The records that are sent.
         dropped: Number of records that aren't.
-        changed: Which records of `batch` aren't what they were.
+        changed: Mask of the changed records of `batch`.
         before: These records as they were.
     """
 
@@ -135,15 +135,15 @@ class Changer:
     """Applies a change. A record's fate depends on this record alone.
 
     Args:
-        spec: What is dropped and changed.
+        spec: The drops and changes.
         key: The key of pseudonyms.
         find: Returns a schema by its id or GUID; None if it is unknown.
         function: The user's function; None without one.
 
     Attributes:
-        hits: How often each field that is replaced was there, by the field's text.
-        left_out: How often each header that is left out was there, by its name.
-        unseen: What the filter's conditions name, by its text, and no planned record has had.
+        hits: Number of occurrences of each replaced field, by its text.
+        left_out: Number of occurrences of each header that is left out, by its name.
+        unseen: Fields of the filter's conditions, by text, that no planned record has had.
         seen: The schemas that were used.
     """
 
@@ -559,7 +559,7 @@ def _headers_from(
 
     Args:
         names: The names of all records' headers.
-        ends: Where each record's headers end.
+        ends: End of each record's headers.
     """
     kind = SCHEMA.field("headers").type
     fields = [kind.value_type.field(name) for name in ("key", "value")]

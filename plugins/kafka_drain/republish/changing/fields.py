@@ -36,7 +36,6 @@ class Field:
 
         Args:
             option: The option's name, for the error message.
-            text: What was given.
 
         Raises:
             ConfigError: When it names nothing; doesn't show what is behind the `=`.

@@ -35,7 +35,7 @@ class UserFunction:
     """A function that was found.
 
     Attributes:
-        id: What identifies it.
+        id: Its identity.
         call: The function.
         folder: The folder that its module was imported from, for other processes.
     """
@@ -50,7 +50,7 @@ def find_function(name: str, folder: str = "") -> UserFunction:
 
     Args:
         name: `module:function`.
-        folder: Where another process has found it; looked at after the usual places.
+        folder: Folder where another process has found it; searched after the usual places.
 
     Raises:
         ConfigError: When there is no such module or function, or its source isn't a file.
@@ -176,5 +176,5 @@ def _failed(
 
 
 def _ended(error: Exception) -> str:
-    """Return how a function ended that returned nothing."""
+    """Return the end of a function that returned nothing, as text."""
     return str(error) if isinstance(error, LeftError) else f"raised {type(error).__name__}"

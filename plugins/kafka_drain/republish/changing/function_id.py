@@ -53,7 +53,7 @@ def check_name(name: str) -> None:
 
 
 def other_function(planned: FunctionId, found: FunctionId) -> str:
-    """Describe how a function differs from the planned one; empty if it doesn't."""
+    """Return the text of the error for another function than the planned one."""
     return (
         f"the plan has the function {planned}, here is {found}: what it makes of a record may be "
         "something else. Put the planned one back to resume, or start a new run into an empty topic"

@@ -18,7 +18,7 @@ from kafka_drain.data_files.scalars import binaries, number
 from kafka_drain.republish.changing.columns import compute as pc
 from kafka_drain.republish.changing.masks import Mask, Replace, remembering_json
 
-#: How deep objects and arrays may lie in one another: each level doubles the expression twice.
+#: Maximum depth of objects and arrays in one another: each level doubles the expression twice.
 LEVELS = 3
 
 _SPACE = r"[ \t\n\r]*"
@@ -70,7 +70,7 @@ class JsonColumn:
 
     Args:
         path: The field's steps: names, indexes, or `ALL`.
-        how: What replaces it.
+        how: Its replacement.
     """
 
     def __init__(self, path: Sequence[Any], how: Replace) -> None:

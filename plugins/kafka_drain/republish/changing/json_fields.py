@@ -26,8 +26,8 @@ class JsonSpan(NamedTuple):
     """A field that was found.
 
     Attributes:
-        start: Where its text begins.
-        end: Where it ends.
+        start: Start of its text.
+        end: Its end.
         number: The field's number.
         value: Its value, as Python's own types; a whole number as a float.
     """

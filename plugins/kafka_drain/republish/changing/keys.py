@@ -14,8 +14,7 @@ def check_key(content: bytes, where: str) -> bytes:
     """Return a key without the line's end that editors leave behind it.
 
     Args:
-        content: What is there.
-        where: Where it is, for the error message.
+        where: Its place, for the error message.
 
     Raises:
         ConfigError: When it is too short.

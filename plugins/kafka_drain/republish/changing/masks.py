@@ -12,9 +12,9 @@ from uuid import UUID
 
 from kafka_drain.republish.changing.avro_fields import long_bytes
 
-#: What texts are replaced by unless the user gives another text.
+#: Default replacement for texts.
 MASKED = "***"
-#: What a text that is a UUID is replaced by.
+#: Replacement for a text that is a UUID.
 NO_UUID = "00000000-0000-0000-0000-000000000000"
 
 #: Number of contents whose pseudonyms a process remembers: about 15 MB.
@@ -26,7 +26,7 @@ class Mask:
     """Replaces values by a fixed one of the same type; a null stays.
 
     Attributes:
-        text: What texts and bytes are replaced by.
+        text: Replacement for texts and bytes.
     """
 
     text: str = MASKED
@@ -123,7 +123,7 @@ class Pseudonym:
         return hmac.digest(self.key, content, "sha256")
 
 
-#: What replaces the fields of a change.
+#: Replacement for the fields of a change.
 Replace = Mask | Pseudonym
 
 

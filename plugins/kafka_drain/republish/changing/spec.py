@@ -117,9 +117,9 @@ class ChangeSpec:
     """The user's request, with the identity of its function and key.
 
     Attributes:
-        wanted: What is asked for.
+        wanted: The request.
         function: The function; None without one.
-        key_id: What identifies the key of pseudonyms; empty without one.
+        key_id: Id of the key of pseudonyms; empty without one.
     """
 
     wanted: ChangeRequest

@@ -115,5 +115,5 @@ class Engines:
 
 
 def _work(plan: RepublishPlan) -> int:
-    """Return how much there is to do, as a number of records."""
+    """Return the work of a plan, as a number of records."""
     return plan.records + SHARD_RECORDS * len(plan.shards)

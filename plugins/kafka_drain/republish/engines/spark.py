@@ -76,7 +76,6 @@ def prepare_send(
     """Write the spec of an exactly-once republish on Spark's executors.
 
     Args:
-        plan: Which records go where.
         groups: The plan's shards as jobs; each group is a task.
         pipeline: Provides Spark's configuration and memory.
         cluster: The target.
@@ -126,7 +125,6 @@ def prepare_sink(
     """Write the spec of an at-least-once republish with Spark's Kafka sink.
 
     Args:
-        plan: Which records go where.
         pipeline: Provides Spark's configuration, jars and memory.
         cluster: The target.
         folder: A private folder of this run (mode 0700) for the spec and the secrets.

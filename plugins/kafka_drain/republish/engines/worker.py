@@ -18,7 +18,7 @@ from kafka_drain.errors import DeliveryError
 from kafka_drain.republish.engines.worker_main import Job, run_job
 from kafka_drain.republish.sending.memory import PYTHON
 
-#: How long a child may take to abort its transactions and end.
+#: Longest time for a child to abort its transactions and end.
 GRACE_SECONDS = 15.0
 
 #: Records per additional process; fewer don't pay, as Python and its libraries take 1 s to start.

@@ -26,7 +26,7 @@ class ArchivedOffsets:
     Attributes:
         committed: The offsets.
         topic_ids: Ids of the topics at that moment, as far as they were captured.
-        metadata: What was committed with the offsets.
+        metadata: Metadata committed with the offsets.
     """
 
     moment: Moment

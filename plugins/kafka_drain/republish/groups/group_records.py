@@ -38,9 +38,9 @@ class GroupRecord:
         group_existed: Whether the group existed in the cluster before.
         written_at: When the record was written, in UTC.
         sources: The offsets that were translated.
-        before: What was committed before; partitions without an offset are left out.
-        after: What apply commits.
-        metadata: What apply commits with it, where it is anything.
+        before: Offsets committed before; partitions without one are left out.
+        after: Offsets that apply commits.
+        metadata: Metadata that apply commits with them, where there is any.
         is_applied: Whether everything was committed.
         is_undone: Whether everything was restored.
     """
@@ -106,7 +106,7 @@ class GroupRecord:
         return row
 
 
-#: How the name of a record ends.
+#: End of a record's name.
 _TIME = r"\d{8}T\d{12}Z\.json"
 
 

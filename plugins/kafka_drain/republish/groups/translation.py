@@ -22,13 +22,13 @@ class Contribution:
 
     Attributes:
         committed: The group's offset there; None when it has none.
-        translated: Where the group would continue for this source partition alone.
-        offset: Where the group continues: at the first record that it hasn't read from any source
+        translated: The group's offset for this source partition alone.
+        offset: The group's offset: that of the first record that it hasn't read from any source
             partition that leads to this target partition; after the last one if it has read all.
-        note: How the offset was determined, as text for the user.
+        note: Origin of the offset, as text for the user.
         read_again: Number of records of the source partition that are read again.
         is_bound: Whether that number is a maximum, because it isn't known exactly.
-        current: What the target group has committed for the target partition; None for nothing.
+        current: Offset committed by the target group for the target partition; None for none.
         may_be_read_again: Number of further records of which nobody knows whether the group has
             read them.
         metadata: The committed metadata that is committed again; empty for none.
@@ -75,7 +75,7 @@ class TranslationPlan:
         group: The group whose offsets are translated.
         to_group: The group that gets them.
         committed: The offsets that are translated.
-        rows: How each offset was determined.
+        rows: The contributions to the offsets.
         left_alone: Source partitions without a committed offset: they get none in the target.
         notes: Notes for the user to read before applying the plan.
     """
@@ -115,7 +115,7 @@ class TranslationPlan:
         return any(row.is_bound for row in self.rows)
 
     def summary(self) -> str:
-        """Say how many records are read again, and that none is skipped."""
+        """Return a summary of the records that are read again; none is skipped."""
         some = "1 record is" if self.read_again == 1 else f"{self.read_again:,} records are"
         again = f"{'at most ' if self.is_bound else ''}{some} read again"
         if maybe := self.may_be_read_again:
@@ -177,7 +177,7 @@ def plan_translation(
     source, too.
 
     Args:
-        offset_map: Where the runs' records went.
+        offset_map: Offsets of the runs' records in the target.
         group: The group whose offsets these are.
         to_group: The group that gets the new ones.
         committed: The group's offsets in the source.
@@ -249,9 +249,9 @@ def untouched(
     before the first consumer does.
 
     Args:
-        offset_map: Where the runs' records went.
+        offset_map: Offsets of the runs' records in the target.
         committed: The group's offsets in the source.
-        starts: Where the run started, in each target partition that the group has no offset for.
+        starts: The run's start in each target partition that the group has no offset for.
         is_original: Whether partitions kept their numbers.
     """
     leads = {(part.source.topic, part.target.topic) for part in offset_map.partitions}
@@ -273,7 +273,7 @@ def with_metadata(plan: TranslationPlan, metadata: Mapping[TopicPartition, str])
     other, and the group continues at the offset that it had committed.
 
     Args:
-        metadata: What the group has committed with its offsets in the source.
+        metadata: Metadata of the group's offsets in the source.
     """
     targets: dict[TopicPartition, set[TopicPartition]] = {}
     sources: dict[TopicPartition, set[TopicPartition]] = {}

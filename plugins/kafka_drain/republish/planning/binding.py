@@ -1,4 +1,4 @@
-"""What a run is bound to: one cluster, and topics by id. Names alone don't identify a topic."""
+"""Bind a run to one cluster, and to topics by id. Names alone don't identify a topic."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class Binding:
 
     @classmethod
     def from_dict(cls, document: BindingJson) -> Binding:
-        """Read what `to_dict` wrote."""
+        """Read the result of `to_dict`."""
         return cls(document["cluster_id"], document["topics"])
 
     def to_dict(self) -> BindingJson:
@@ -55,7 +55,7 @@ class Binding:
         return Binding(self.cluster_id, {t: id for t, id in self.topics.items() if t in names})
 
     def contradicted_by(self, seen: Binding) -> str | None:
-        """Return how a cluster differs from what was recorded; None when it doesn't.
+        """Return the contradiction between a cluster and the recorded one; None for none.
 
         Args:
             seen: The cluster's id, and those of the topics that exist in it.
@@ -106,7 +106,7 @@ def others_gone(cluster: KafkaCluster, bound: Binding, needed: Collection[str]) 
 
 
 def contradiction_of(cluster: KafkaCluster, bound: Binding) -> str | None:
-    """Return how a cluster differs from what a run is bound to; None when it doesn't."""
+    """Return the contradiction between a cluster and a run's binding; None for none."""
     here = cluster.cluster_id()
     there = sorted(bound.topics.keys() & set(cluster.topic_names()))
     found = {name: topic.id for name, topic in cluster.topics(there).items()}
@@ -118,9 +118,9 @@ def refuse_other_target(cluster: KafkaCluster, bound: Binding, run: str, *, said
 
     Args:
         cluster: The target's cluster.
-        bound: What the run is bound to.
+        bound: The run's cluster and topics.
         run: The run's display name.
-        said: What the error says about records, such as "Nothing was sent".
+        said: The error's statement about records, such as "Nothing was sent".
 
     Raises:
         TopicError: Names both clusters, or both topic ids, and what to do.

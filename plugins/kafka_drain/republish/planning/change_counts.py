@@ -1,4 +1,4 @@
-"""Plan what is dropped and changed: apply it to every selected record, and count what comes out."""
+"""Plan the drops and changes: apply them to every selected record, and count the results."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from kafka_drain.republish.planning.shards import ShardFile
 
 @dataclass(frozen=True)
 class Outcome:
-    """What becomes of the selected records of one partition in a file.
+    """The fate of the selected records of one partition in a file.
 
     Attributes:
         sent: Number of records that are sent.
@@ -107,9 +107,9 @@ def refuse_no_hits(
 
     Args:
         fields: The fields that are replaced.
-        hits: How often each was there.
+        hits: Number of occurrences of each.
         headers: The names of the headers that are left out.
-        left_out: How often each was there.
+        left_out: Number of occurrences of each.
         follows: Whether the run is a follower's, whose new records may have none.
 
     Returns:

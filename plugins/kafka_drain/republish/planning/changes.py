@@ -1,4 +1,4 @@
-"""What has changed since a republish was planned, if it is planned again now. Opens nothing."""
+"""Find changes since a republish was planned, if it is planned again now. Opens nothing."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from kafka_drain.republish.planning.shards import Shard, ShardFile
 
 @dataclass(frozen=True)
 class Outline:
-    """What two plans of the same request must have in common to send the same records.
+    """The part of a plan that determines the records to be sent.
 
     Attributes:
         cluster_id: Id of the target cluster.
         targets: The topics that get records.
-        shards: Which records go where; the names of their progress don't count.
+        shards: The records and their targets; the names of their progress don't count.
         schema_ids: The schema ids that are replaced.
-        change: What is dropped and changed.
+        change: The drops and changes.
     """
 
     cluster_id: str
@@ -43,7 +43,7 @@ class Outline:
 
 @dataclass(frozen=True)
 class Approved:
-    """What was approved, for making the same plan again.
+    """An approved plan, as far as it is needed for making it again.
 
     Attributes:
         files: The only files to choose from.

@@ -58,13 +58,13 @@ class BindingJson(TypedDict):
 
 
 class ThroughJson(TypedDict):
-    """How much of the archive a follower has sent.
+    """The part of the archive that a follower has sent.
 
     Attributes:
         generations: Name of the last receipt by generation number.
         files: Digest of all files up to that receipt, by generation number.
         windows: Keys of the windows.
-        bound: Where it was sent.
+        bound: The cluster and topics it was sent to.
     """
 
     generations: dict[str, str]
@@ -74,7 +74,7 @@ class ThroughJson(TypedDict):
 
 
 class CountedIdsJson(TypedDict):
-    """How many of a topic's keys or values have a schema id, and how many have none.
+    """Numbers of a topic's keys or values with and without a schema id.
 
     Absent: no ids are kept while others are translated; no other registry's framing was seen.
     """
@@ -115,7 +115,7 @@ class SchemaTextJson(TypedDict):
 
 
 class ChangedShardJson(TypedDict):
-    """What a change makes of a shard.
+    """The effect of a change on a shard.
 
     Attributes:
         dropped: Number of selected records that aren't sent.
@@ -129,7 +129,7 @@ class ChangedShardJson(TypedDict):
 
 
 class ChangeSpecJson(TypedDict):
-    """What is dropped and changed; see `spec.ChangeSpec`, which has the same order."""
+    """The drops and changes; see `spec.ChangeSpec`, which has the same order."""
 
     filter: list[str]
     mask: list[str]
@@ -141,7 +141,7 @@ class ChangeSpecJson(TypedDict):
 
 
 class ChangeJson(ChangeSpecJson):
-    """What is dropped and changed, and what becomes of the records; shards are in their order."""
+    """The drops and changes, and the fate of the records; shards are in their order."""
 
     selected: int
     dropped: int
@@ -151,7 +151,7 @@ class ChangeJson(ChangeSpecJson):
 
 
 class ChangeReceiptJson(ChangeSpecJson):
-    """What was dropped and changed, as verify found it."""
+    """The drops and changes, as verify found them."""
 
     selected: int
     dropped: int
@@ -159,7 +159,7 @@ class ChangeReceiptJson(ChangeSpecJson):
 
 
 class SentJson(TypedDict):
-    """Which records of a source partition were sent where."""
+    """The sent records of a source partition, with their target."""
 
     source_topic: str
     source_topic_id: str
@@ -174,7 +174,7 @@ class SentJson(TypedDict):
 
 
 class VerifiedJson(TypedDict):
-    """What a target partition holds; see `result.VerifiedPartition`."""
+    """The records of a target partition; see `result.VerifiedPartition`."""
 
     topic: str
     partition: int
@@ -190,7 +190,7 @@ class VerifiedJson(TypedDict):
 
 
 class VerificationJson(TypedDict):
-    """What all target partitions hold; see `result.Verification`."""
+    """The records of all target partitions; see `result.Verification`."""
 
     is_exact: bool
     records: int

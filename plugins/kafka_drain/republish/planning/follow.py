@@ -25,7 +25,7 @@ from kafka_drain.republish.planning.documents import ChangeReceiptJson, ReceiptJ
 from kafka_drain.republish.planning.runs import RepublishRun, list_runs, run_key
 from kafka_drain.storage.paths import quoted
 
-#: What a follower has sent before its first run.
+#: The state of a follower before its first run.
 NOTHING: ThroughJson = {"generations": {}, "windows": []}
 
 #: The form of the key that `run_key` returns for a follower's name.
@@ -101,7 +101,7 @@ def previous_binding(archive: Archive, follower: str, since: ThroughJson) -> Bin
 
     Args:
         follower: The prefix of the keys of its runs.
-        since: How much it has sent, according to its last finished run.
+        since: The part that it has sent, according to its last finished run.
     """
     if "bound" in since:
         return Binding.from_dict(since["bound"])
@@ -122,7 +122,7 @@ def has_sent(through: ThroughJson, receipt: Receipt) -> bool:
 
 
 def followers(archive: Archive) -> list[tuple[str, ThroughJson]]:
-    """Return how much each follower has sent: its name, and `through` of its last finished run.
+    """Return each follower's name, and `through` of its last finished run.
 
     A follower whose last run hasn't finished is listed twice: that run may turn out to have sent
     its records as well.
@@ -146,11 +146,11 @@ def followers(archive: Archive) -> list[tuple[str, ThroughJson]]:
 
 
 def through_now(snapshot: Snapshot, since: ThroughJson = NOTHING) -> ThroughJson:
-    """Return how far the archive is sealed: the last batch by generation, and the windows.
+    """Return the sealed part of the archive: the last batch by generation, and the windows.
 
     Args:
         snapshot: The archive.
-        since: How much was sent before; its receipts aren't read again.
+        since: The part that was sent before; its receipts aren't read again.
 
     Raises:
         ManifestInvalidError: When a receipt is damaged.

@@ -21,7 +21,7 @@ def nul_error(source: TopicPartition, offset: int, said: str) -> SourceRecordErr
 
     Args:
         source: The record's partition.
-        said: What the error says about records, such as "nothing was sent".
+        said: The error's statement about records, such as "nothing was sent".
     """
     return SourceRecordError(
         f"the record at offset {offset:,} of {source} has a header with a NUL in its name, which "
@@ -40,7 +40,7 @@ def refuse_nul(root: str, file: ShardFile, selected: Mapping[TopicPartition, Row
 
     Args:
         root: The archive's folder, a path or a URL.
-        selected: Which of its rows are sent, by partition.
+        selected: Its rows to be sent, by partition.
 
     Raises:
         SourceRecordError: Names the record.

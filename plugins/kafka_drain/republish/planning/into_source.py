@@ -14,13 +14,13 @@ from kafka_drain.kafka.identity import is_other_cluster, is_other_topic
 from kafka_drain.offsets import TopicPartition
 from kafka_drain.republish.planning.runs import list_runs
 
-#: How the user allows it anyway.
+#: The flag that allows it, in words.
 IN_WORDS = "say --into-source (into_source in Airflow)"
 
 
 @dataclass(frozen=True)
 class Standing:
-    """How a target topic relates to the archive.
+    """The relation of a target topic to the archive.
 
     Attributes:
         same_cluster: Whether it is in the cluster that the archive was drained from.
@@ -41,7 +41,7 @@ class Standing:
 
 
 class Verdict(Enum):
-    """What a republish into a topic amounts to."""
+    """The effect of a republish into a topic."""
 
     #: The topic isn't a source of the archive.
     ELSEWHERE = "elsewhere"
@@ -68,7 +68,7 @@ def judge(standing: Standing, *, is_asked: bool, follows: bool) -> Verdict:
     """Judge a republish into one topic.
 
     Args:
-        standing: How the topic relates to the archive.
+        standing: The topic's relation to the archive.
         is_asked: Whether the user explicitly allowed sending into the source.
         follows: Whether the run is a follower's, which also sends what is archived later.
     """
@@ -127,7 +127,7 @@ def check_sources(
 def _look(
     snapshot: Snapshot, cluster: KafkaCluster, name: str, *, exists: bool
 ) -> tuple[Standing, str]:
-    """Return how a topic of the archive's own cluster relates to the archive, and what was seen."""
+    """Return the standing of a topic of the archive's own cluster, and the observation."""
     document = snapshot.document
     pattern = document.source.get("topic_pattern")
     incarnations = {id for topic, id in snapshot.topic_incarnations() if topic == name}

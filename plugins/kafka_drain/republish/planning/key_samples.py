@@ -26,7 +26,7 @@ def partitioner_notes(
 
     Args:
         files: The files of each source partition.
-        placement: How keys are placed in the target.
+        placement: Placement of keys in the target.
 
     Raises:
         DataFileError: When a file can't be read; names its path.

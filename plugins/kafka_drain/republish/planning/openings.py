@@ -1,4 +1,4 @@
-"""Decide which run may open: of runs with the same records and target, only one at a time.
+"""Open runs one at a time if they have the same records and target.
 
 republish/openings/00000001.json           the first claim: a run is about to open
 republish/openings/00000001.decided.json   the decision about it: opened or withdrawn
@@ -46,7 +46,7 @@ class ClaimState(Enum):
 
 
 class ClaimDecision(Enum):
-    """What a run does about an earlier claim."""
+    """A run's decision about an earlier claim."""
 
     PASS = "pass"
     WITHDRAW = "withdraw"
@@ -56,7 +56,7 @@ class ClaimDecision(Enum):
 def decide(
     state: ClaimState, *, is_readable: bool, is_of_earlier_plan: bool, overlaps: bool
 ) -> ClaimDecision:
-    """Decide what to do about an earlier claim.
+    """Decide about an earlier claim.
 
     Args:
         state: The claim's state.

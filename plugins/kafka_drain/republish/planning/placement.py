@@ -85,14 +85,14 @@ def fnv1a(data: bytes) -> int:
     return h if h < 1 << 31 else (1 << 32) - h
 
 
-#: What hashes keys, by placement.
+#: Hash functions for keys, by placement.
 PARTITIONERS: dict[str | int, Callable[[bytes], int]] = {
     BY_KEY: _java,
     f"{BY_KEY}:crc32": zlib.crc32,
     f"{BY_KEY}:fnv1a": lru_cache(maxsize=1 << 18)(fnv1a),
 }
 
-#: Whose default each partitioner is.
+#: The clients whose default each partitioner is.
 CLIENTS: dict[str | int, str] = {
     BY_KEY: "murmur2, the default of Java's producers",
     f"{BY_KEY}:crc32": "CRC-32, the default of librdkafka (confluent-kafka for Python, Go, .NET)",
@@ -101,7 +101,7 @@ CLIENTS: dict[str | int, str] = {
 
 
 class Fit(NamedTuple):
-    """Which partitioner has placed keys.
+    """The partitioner that has placed keys.
 
     Attributes:
         keys: Number of different keys that were looked at.
@@ -145,7 +145,7 @@ def partition_of_key(
         key: The key; None if the record has none.
         partitions: Number of partitions of the target.
         source_partition: The partition that the record came from.
-        placement: Which partitioner.
+        placement: The partitioner.
     """
     if key is None:
         return source_partition % partitions

@@ -40,7 +40,7 @@ WITH_SCHEMA_IDS = 3
 WITH_CHANGE = 4
 
 EXACTLY_ONCE, AT_LEAST_ONCE = "exactly_once", "at_least_once"
-#: How transactions are made: each by a new producer. Plans of 0.2 and before may say `fast`: by one
+#: Kind of transactions: each by a new producer. Plans of 0.2 and before may say `fast`: by one
 #: producer, which a delayed commit could tear.
 STRICT = "strict"
 
@@ -55,8 +55,8 @@ ID_DIGITS = 12
 #: Records and bytes per second assumed by a dry run; two cores and a broker achieved more.
 ASSUMED_RECORDS, ASSUMED_BYTES = 100_000, 30_000_000
 
-#: How long the plan of a run that never opened stays valid before the run is planned again. Its
-#: files are kept for one more day, so that a run that is about to open still finds them.
+#: Time for which the plan of a run that never opened stays valid before the run is planned again.
+#: Its files are kept for one more day, so that a run that is about to open still finds them.
 UNOPENED, UNOPENED_FILES = timedelta(days=3), timedelta(days=4)
 
 
@@ -95,7 +95,7 @@ class Target(Complete):
 
 @dataclass(frozen=True, kw_only=True)
 class RepublishPlan(SealedDocument):
-    """Which records go where, and how.
+    """The plan of a republish.
 
     Attributes:
         run: Display name of the run.
@@ -114,10 +114,10 @@ class RepublishPlan(SealedDocument):
         size: Size of the files in bytes.
         timestamps_replaced: Number of records with timestamp 0, which librdkafka takes for "now".
         notes: Notes for the user to read before sending.
-        through: How much of the archive a follower has sent when this run is done.
+        through: The part of the archive that a follower has sent when this run is done.
         archive_id: The archive's id; empty in a plan of version 1.
         schema_ids: The schema ids that are replaced on the way; None to send records as they are.
-        change: What is dropped and changed on the way; None to send the records as they are.
+        change: The drops and changes on the way; None to send the records as they are.
         said_records: Number of records as its file has it; -1 until it is read.
     """
 
@@ -223,14 +223,14 @@ class RepublishPlan(SealedDocument):
         }
 
     def seconds(self, records_per_second: float = 0, bytes_per_second: float = 0) -> float:
-        """Estimate how long sending takes; a limit of 0 means unlimited."""
+        """Estimate the seconds that sending takes; a limit of 0 means unlimited."""
         by_records = min(records_per_second or ASSUMED_RECORDS, ASSUMED_RECORDS)
         by_bytes = min(bytes_per_second or ASSUMED_BYTES, ASSUMED_BYTES)
         return max(self.records / by_records, self.size / by_bytes)
 
     @property
     def keeps(self) -> str:
-        """What the target's records have of the source's, in words."""
+        """The properties of the source's records that the target's keep, in words."""
         if self.placement in PARTITIONERS:
             # Records of a key from several partitions aren't put into order.
             return (

@@ -94,7 +94,7 @@ WORKER_BYTES, WORKER_RECORDS = 20_000_000_000, 50_000_000
 
 @dataclass
 class _Part:
-    """What is known about a source partition before its target is known.
+    """A source partition before its target is known.
 
     Attributes:
         rows: The selected rows.
@@ -150,13 +150,13 @@ def make_plan(
             will be created.
         key: Name of the run's folder; derived from the run's name when None.
         files: Lists the files to choose from; all of the archive when None.
-        through: How much of the archive a follower has sent when this run is done.
-        bound: Where the follower's previous runs have sent.
+        through: The part of the archive that a follower has sent when this run is done.
+        bound: Cluster and topics of the follower's previous runs.
         identify: Returns the archive's id. Called only after all checks have passed, as it may
             write the id.
         accept: Called with the plan's outline before anything is created; raises an error to
             refuse it.
-        change: What is dropped and changed on the way; None to send the records as they are.
+        change: The drops and changes on the way; None to send the records as they are.
         before_creation: Called before topics are created; raises an error to refuse it.
         state: The folder that keeps the run; None for the archive's.
         made: Receives the id of each topic that was created, even if planning then fails.

@@ -1,4 +1,4 @@
-"""What earlier republishes of an archive sent, so that nothing gets into a target twice."""
+"""Compare a republish with earlier ones, so that nothing gets into a target twice."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from kafka_drain.republish.planning.runs import list_runs
 from kafka_drain.republish.planning.shards import Shard
 from kafka_drain.storage.paths import quoted
 
-#: What two entries must have in common before their records can be the same.
+#: The part of two entries that must be equal before their records can be the same.
 _Identity: TypeAlias = "tuple[str, str, int]"
 
 
@@ -95,8 +95,8 @@ def repeats_error(run: str, verb: str, records: str, name: str = "") -> ConfigEr
 
     Args:
         run: The other run's key.
-        verb: What it did.
-        records: Which records, and where to.
+        verb: `has sent` or `started to send`.
+        records: The records and their target, as text.
         name: Its name, or its mirror's; empty if it has ended, or the name is unknown.
     """
     named = f" (--run-name {quoted(name)}; run_name in Airflow)" if name else ""

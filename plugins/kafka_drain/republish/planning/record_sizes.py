@@ -27,7 +27,7 @@ from kafka_drain.republish.planning.row_filter import wanted_rows
 from kafka_drain.republish.planning.selection import Rows
 from kafka_drain.republish.planning.shards import ShardFile
 
-#: What a producer compresses with (`producer.SETTINGS`, and Spark's sink).
+#: Compression of a producer (`producer.SETTINGS`, and Spark's sink).
 SENT_WITH = "lz4"
 #: Header of a batch (magic 2), in bytes.
 BATCH_HEADER = 61

@@ -91,7 +91,7 @@ Parts = Annotated[tuple[str, ...], AfterValidator(collected(_parts))]
 
 
 class RepublishRequest(Options):
-    """Which records of an archive go where, and how.
+    """The options of a republish.
 
     Raises:
         ConfigError: When a key is unknown, a value isn't acceptable, or two values contradict each
@@ -363,7 +363,7 @@ class RepublishRequest(Options):
 
     @cached_property
     def wanted(self) -> ChangeRequest:
-        """What is dropped and changed on the way; false if nothing is."""
+        """The drops and changes on the way; false if there are none."""
         return ChangeRequest(
             filters=self.filters,
             mask=self.mask,

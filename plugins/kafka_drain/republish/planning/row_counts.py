@@ -39,7 +39,7 @@ def count_rows(
     Args:
         topic: The topic according to the file's folder; None to read the topic from the file. A row
             without a topic counts as one of topic "".
-        rows: Which of its rows are selected.
+        rows: The selected rows.
 
     Raises:
         DataFileError: When the file can't be read.

@@ -29,7 +29,7 @@ def wanted_rows(
         batch: Has the columns `partition` and `offset`; `timestamp` if the selection has times; and
             `topic` if the file isn't in a topic's folder.
         source: The rows' partition. Its topic is "" for rows without one.
-        rows: Which of its rows are selected.
+        rows: The selected rows.
         from_offset: Only rows with this offset or a higher one.
         in_topic_folder: Whether the file is in a topic's folder, so that all rows are of that
             topic.

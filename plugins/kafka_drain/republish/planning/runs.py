@@ -100,7 +100,7 @@ class RepublishRun:
         """Read the plan of a run that has started to send: without it, its records are unknown.
 
         Args:
-            way_out: What else can be done if it is missing; continues the advice.
+            way_out: The other remedy if it is missing; continues the advice.
 
         Raises:
             ArchiveError: When it is missing, its bytes were changed, or it is another run's.

@@ -1,4 +1,4 @@
-"""Plan how schema ids are replaced: read which ones the records have, and look each one up."""
+"""Plan the replacement of schema ids: read those that the records have, and look each one up."""
 
 from __future__ import annotations
 
@@ -76,10 +76,10 @@ def plan_schema_ids(
     """Return the translation of the ids that records have.
 
     Args:
-        counts: How often each id was seen.
+        counts: Number of occurrences of each id.
         schema_map: The ids of the other registry.
         kept: Parts of topics that stay as they are, and ids in others.
-        framed: How often another registry's framing was seen.
+        framed: Number of occurrences of each framing of another registry.
 
     Raises:
         SourceRecordError: When an id has no translation, or keys have ids of values (or the other

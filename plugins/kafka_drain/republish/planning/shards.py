@@ -71,9 +71,9 @@ class Shard:
         topic_id: Id of the source topic; a recreated topic's offsets restart at 0.
         target_topic: The topic that gets the records.
         target_partition: The partition that gets them; None when each record's key chooses it.
-        rows: Which rows of the files are sent.
+        rows: The sent rows of the files.
         files: The files, by first offset.
-        progress: Where its progress is kept.
+        progress: Slot of its progress.
     """
 
     number: int
@@ -141,7 +141,7 @@ class Shard:
 
     @classmethod
     def from_dict(cls, document: ShardJson) -> Shard:
-        """Read what `to_dict` wrote."""
+        """Read the result of `to_dict`."""
         ranges = document["ranges"]
         return cls(
             number=document["number"],

@@ -45,7 +45,7 @@ HOW = (
 
 @dataclass(frozen=True, slots=True)
 class Need:
-    """What the records require of their target topic.
+    """The requirements of the records for their target topic.
 
     Attributes:
         partitions: Minimum number of partitions.
@@ -134,7 +134,7 @@ def plan_targets(
 
     Args:
         cluster: The target.
-        needs: What the records require, by target topic.
+        needs: Requirements of the records, by target topic.
         request: The requested republish.
         larger: Returns the records that are too large for a topic.
 
@@ -268,9 +268,9 @@ def _for_restored(
     """Return the settings that must differ from the source's so that the records are kept.
 
     Args:
-        config: What is set on the topic.
-        inherited: What it inherits from the brokers, by their names.
-        need: What the records require.
+        config: Settings of the topic itself.
+        inherited: Settings that it inherits from the brokers, by their names.
+        need: Requirements of the records.
     """
     wider = {}
     age, ahead = _age(need, now), _ahead(need, now)

@@ -31,7 +31,7 @@ from kafka_drain.storage.outages import lies_in_store, naming_outages
 
 
 class Sizes(NamedTuple):
-    """How files are read, in bytes.
+    """Sizes for reading files, in bytes.
 
     Attributes:
         held: Maximum size kept in memory, for all files that are open at the same time.

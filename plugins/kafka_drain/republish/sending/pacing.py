@@ -1,4 +1,4 @@
-"""How much of a transaction may be in flight to Kafka, given the throughput measured so far.
+"""Limit a transaction's records in flight to Kafka, by the throughput measured so far.
 
 A transaction must be complete within transaction.timeout.ms, and each record must be acknowledged
 within message.timeout.ms after it was queued. On a slow link, a full queue would exceed both
@@ -36,7 +36,7 @@ class Pace:
 
     Attributes:
         timeout: The transaction's timeout, in seconds.
-        seconds: How long the transaction accepts records.
+        seconds: Time for which the transaction accepts records.
         first: Maximum bytes in flight before anything is acknowledged.
         rate: Bytes per second of the previous transaction; 0 if there was none.
         proven: Number of bytes that were acknowledged in the previous transaction.
@@ -73,7 +73,7 @@ class Pace:
 
         Args:
             size: Size of the transaction in bytes.
-            seconds: How long it took, including its commit.
+            seconds: Its duration, including its commit.
         """
         return Pace(
             self.timeout,
@@ -93,7 +93,7 @@ class Pacer:
     """Track the pace from one transaction to the next.
 
     Attributes:
-        pace: What is known about the link.
+        pace: The estimate of the link.
     """
 
     def __init__(self, timeout: float, clock: Callable[[], float] = time.monotonic) -> None:

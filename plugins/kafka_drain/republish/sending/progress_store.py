@@ -32,7 +32,7 @@ MAX_CONSUMERS = 16
 
 @dataclass(frozen=True, slots=True)
 class ShardProgress:
-    """How far a shard has got.
+    """The progress of a shard.
 
     Attributes:
         offset: The source offset to continue from.

@@ -23,8 +23,8 @@ from kafka_drain.republish.planning.row_filter import wanted_rows
 from kafka_drain.republish.planning.shards import Shard, ShardFile
 from kafka_drain.republish.sending.checked_file import checked_file
 
-#: What a batch takes at most, unless it has a single record. It stays in the processor's cache, and
-#: is less than glibc's threshold for mmap: the next one takes its place, without new pages.
+#: Maximum size of a batch, unless it has a single record. It stays in the processor's cache, and is
+#: less than glibc's threshold for mmap: the next one takes its place, without new pages.
 READ_BYTES = 2 << 20
 #: Approximate memory limit for the batches of one group of files.
 GROUP_BYTES = 128 << 20

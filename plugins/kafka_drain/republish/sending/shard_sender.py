@@ -81,14 +81,14 @@ class SendJob:
         key: The run's name in Kafka (`RepublishPlan.transactional_name`).
         plan: The plan's hash.
         attempt: Number of this attempt of the run, from 1.
-        attempts: Where attempts are counted.
+        attempts: Slot that counts attempts.
         shards: The shards to send, in this order; they share one progress.
         partitions: Number of partitions of the target when the plan was made.
         provenance: Whether to add headers that say where each record came from.
         settings: librdkafka settings for the target cluster, secrets included.
         schema_ids: The schema ids that are replaced; None to send records as they are.
-        change: What is dropped and changed on the way, secrets included; None for nothing.
-        placement: How keys choose partitions, if they do.
+        change: The drops and changes on the way, secrets included; None for none.
+        placement: Placement of keys, if they choose partitions.
         largest_batch: Largest batch that the target topic accepts, in bytes (max.message.bytes).
         records_per_second: Limit; 0 for none.
         bytes_per_second: Limit for keys and values; 0 for none.
@@ -171,7 +171,6 @@ def send_shard(job: SendJob, stopped: Callable[[], bool] = lambda: False) -> int
     """Send the part of a chain that hasn't been sent yet, exactly once and in order.
 
     Args:
-        job: What to send.
         stopped: Polled while sending; once it returns true, the open transaction is aborted.
 
     Returns:
@@ -268,7 +267,7 @@ def _transactions(
 
 
 def read_progress(job: SendJob, store: ProgressStore) -> ShardProgress:
-    """Read how far the chain has got.
+    """Read the progress of the chain.
 
     Raises:
         ProgressError: When the progress is missing, or belongs to another plan.
@@ -436,7 +435,7 @@ def _not_queued(error: KafkaError, shard: Shard, offset: int) -> Exception:
 
 
 def _seconds_due(job: SendJob, records: int, size: int) -> float:
-    """Return how long sending this much must take to stay within the limits."""
+    """Return the seconds that sending this much must take to stay within the limits."""
     return max(
         records / job.records_per_second if job.records_per_second else 0.0,
         size / job.bytes_per_second if job.bytes_per_second else 0.0,

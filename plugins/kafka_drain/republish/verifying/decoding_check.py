@@ -52,7 +52,7 @@ class DecodingCheck:
         expected: Number of keys and values that have a schema id according to the plan.
         without: Number of keys and values that have none.
         kept: Number that have an id which the plan keeps as it is.
-        framings: How many seem to have another registry's framing, by whose it is.
+        framings: Number of those that seem to have another registry's framing, by whose it is.
         failed: Number that can't be decoded, or have another value.
         problems: The first of these, in words.
     """
@@ -144,7 +144,7 @@ def check_decoding(
 
     Args:
         plan: The run's plan, which has a translation of schema ids.
-        offset_map: Where its records are.
+        offset_map: Offsets of its records.
         cluster: The target cluster.
         target: Decodes with the target's registry.
         source: Decodes with the schemas that the archive keeps.

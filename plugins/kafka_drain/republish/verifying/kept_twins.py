@@ -47,7 +47,7 @@ def with_kept_twins(
     """Add to each shard's blocks the records of some contents that are still there.
 
     Args:
-        mappings: Where the other records are, by shard number.
+        mappings: Offsets of the other records, by shard number.
         expected: The records that each shard sends.
         actual: The records in the target.
         contents: The contents that were left out.

@@ -45,9 +45,9 @@ class PartitionMatch:
             one with the same key.
         fingerprint: BLAKE2b-128 of the content hashes (eight bytes each, little endian) of the
             records that the walk found, in the target's order.
-        mappings: Where the records of each shard are, by shard number.
+        mappings: Offsets of each shard's records, by shard number.
         notes: Notes about it for the user.
-        changes: What a change made of each shard that sends there, by shard number: numbers of
+        changes: Effect of a change on each shard that sends there, by shard number: numbers of
             dropped and changed records, and the digest of the rest.
     """
 

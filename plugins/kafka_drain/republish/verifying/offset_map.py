@@ -286,7 +286,7 @@ def originals_map(offset_map: OffsetMap, held: Mapping[TopicPartition, OffsetRan
     A group that continues at a copy would skip the unread originals before it.
 
     Args:
-        offset_map: Where all runs' records went.
+        offset_map: Offsets of all runs' records.
         held: The offsets that Kafka holds of each such partition.
     """
     ids = {p.source: p.source_topic_id for p in offset_map.partitions if p.source in held}

@@ -89,7 +89,7 @@ class Verification:
 
     Attributes:
         partitions: The target partitions.
-        change: What the plan's change made of the records; None if it has none.
+        change: Effect of the plan's change on the records; None if it has none.
     """
 
     partitions: tuple[VerifiedPartition, ...]

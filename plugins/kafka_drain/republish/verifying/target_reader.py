@@ -29,7 +29,7 @@ from kafka_drain.republish.verifying.records import Records
 #: Records taken from the client at a time.
 BATCH_RECORDS = 10_000
 
-#: How long a batch may take to fill; the last one always takes this long.
+#: Longest time for a batch to fill; the last one always takes this long.
 WAIT_SECONDS = 0.1
 
 _CONSUMER = {
@@ -130,7 +130,7 @@ class TargetReader:
         self._with_keys = with_keys
         self._timeout = timeout_seconds
         self._most_bytes = MOST_BYTES
-        #: How far the client has fetched, according to its statistics.
+        #: Next offset of the client's fetches, according to its statistics.
         self._fetched = first
 
     def read(self, is_complete: Callable[[], bool]) -> Iterator[Records]:
@@ -204,7 +204,7 @@ class TargetReader:
         self._fetched = position
 
     def _note(self, statistics: str) -> None:
-        """Record how far the client has fetched (librdkafka's STATISTICS.md)."""
+        """Record the next offset of the client's fetches (librdkafka's STATISTICS.md)."""
         topic = json.loads(statistics)["topics"].get(self._tp.topic, {})
         partition = topic.get("partitions", {}).get(str(self._tp.partition), {})
         self._fetched = max(self._fetched, partition.get("next_offset", -1))

@@ -42,7 +42,7 @@ from kafka_drain.republish.verifying.records import ExpectedRecords, Expecting, 
 from kafka_drain.republish.verifying.result import Verification, VerifiedPartition, change_found
 from kafka_drain.republish.verifying.target_reader import TargetReader, target_client
 
-#: How long open transactions of other producers, or Kafka itself, may delay reading.
+#: Longest delay of reading by open transactions of other producers, or Kafka itself.
 END_TIMEOUT_SECONDS = 120.0
 
 #: Kafka may compact the target between two reads of it, whose results then don't fit together.
@@ -125,12 +125,11 @@ def verify_partition(
 
     Args:
         root: The archive: a folder, or a URL.
-        plan: What was sent.
         settings: librdkafka settings for the target cluster.
         tp: The target partition.
         start: Lowest offset that its new records can have; None for the one in the plan.
-        end_timeout_seconds: How long to wait for records that read_committed consumers don't get
-            yet, or for Kafka.
+        end_timeout_seconds: Longest wait for records that read_committed consumers don't get yet,
+            or for Kafka.
         change: The plan's change, with its function and key; None if it has none.
     """
     starts = {} if start is None else {tp: start}
@@ -155,12 +154,11 @@ def verify_partitions(
 
     Args:
         root: The archive: a folder, or a URL.
-        plan: What was sent.
         settings: librdkafka settings for the target cluster.
         tps: Target partitions of one topic.
         starts: Lowest offset that their new records can have, where not the one in the plan.
-        end_timeout_seconds: How long to wait for records that read_committed consumers don't get
-            yet, or for Kafka.
+        end_timeout_seconds: Longest wait for records that read_committed consumers don't get yet,
+            or for Kafka.
         change: The plan's change, with its function and key; None if it has none.
 
     Yields:
@@ -267,11 +265,10 @@ def _expected(
     """Return a function that reads a chain's records for a target partition.
 
     Args:
-        plan: What was sent.
         chain: The chain's shards that send to the partition.
         tp: The target partition.
         chains: Number of chains that are read side by side and share the memory.
-        changer: What is dropped and changed on the way; None for nothing.
+        changer: Applies the drops and changes on the way; None for none.
         seen: Gets what that made of each shard, once it has been read to its end.
     """
     target = plan.target(tp.topic)
