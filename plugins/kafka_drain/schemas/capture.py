@@ -44,7 +44,7 @@ class Capture:
     """The result of a capture.
 
     Attributes:
-        document: What the archive keeps now.
+        document: The document that the archive keeps now.
         new: Versions that weren't kept before, as subject and version.
         missing: Ids of records whose schemas aren't kept.
         unsealed: Whether nothing was sealed, because the newest seal is damaged.
@@ -147,7 +147,7 @@ class _Asked:
         found: Subjects by name; at first, those that the archive has.
         compatibility: The registry's own.
         mode: The registry's own.
-        notes: What couldn't be read.
+        notes: Notes on failed reads.
     """
 
     subjects: Subjects

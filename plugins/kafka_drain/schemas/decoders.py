@@ -50,7 +50,7 @@ class Decoded:
 
     Attributes:
         id: Its schema's id or GUID.
-        value: What it holds, as Python's own types.
+        value: Its value, in Python's own types.
     """
 
     id: SchemaId

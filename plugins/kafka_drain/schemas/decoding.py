@@ -1,4 +1,4 @@
-"""Plan how a job decodes values, and keep the archive's own copies of schemas up to date.
+"""Plan a job's decoding of values, and keep the archive's own copies of schemas up to date.
 
 `schemas.json` holds every writer schema that the archive has ever seen, in self-contained form, so
 that values can be decoded even if the registry is gone. `generation.json` defines the columns, so
@@ -29,7 +29,7 @@ from kafka_drain.storage.paths import quoted
 
 @dataclass(frozen=True)
 class ValuePlan:
-    """How a drain decodes values.
+    """The plan for decoding a drain's values.
 
     Attributes:
         frozen: The `values` of `generation.json`; None when nothing is decoded.
@@ -89,7 +89,7 @@ def frozen_values(snapshot: Snapshot, pipeline: Pipeline) -> dict[str, Any] | No
 
 
 def decoded_values(snapshot: Snapshot) -> dict[str, Any] | None:
-    """Return how the open generation's values are decoded; None when they aren't."""
+    """Return the decoding of the open generation's values; None without one."""
     generation = snapshot.open_generation
     if generation is None:
         return None
@@ -102,7 +102,7 @@ def plan_values(
     generation: SnapshotGeneration | None,
     registry: SchemaRegistry | None,
 ) -> ValuePlan:
-    """Plan how a drain decodes values; change nothing.
+    """Plan the decoding of a drain's values; change nothing.
 
     An unavailable registry doesn't stop a drain that already has schemas: values that it can't
     decode stay raw.

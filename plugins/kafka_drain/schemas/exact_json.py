@@ -1,4 +1,4 @@
-"""JSON whose numbers can be compared by all their digits. Opens nothing.
+"""JSON with numbers that can be compared by all their digits. Opens nothing.
 
 What is read here is what `republish.changing.json_fields` reads: UTF-8, also with control
 characters in texts, and with the `NaN` and `Infinity` that Python and others write, though no
@@ -23,7 +23,7 @@ class Fraction(float):
     """A number that was written with a fraction or an exponent.
 
     Attributes:
-        text: How it was written.
+        text: The number as it was written.
     """
 
     __slots__ = ("text",)

@@ -16,7 +16,7 @@ from kafka_drain.schemas.value_path import HEX
 
 #: Control characters that a text may have.
 _LAYOUT = "\t\n\r"
-#: What may be around JSON.
+#: Whitespace that may be around JSON.
 _JSON_SPACE = " \t\n\r"
 
 
@@ -27,7 +27,7 @@ class Payload:
     Attributes:
         format: `avro`, `protobuf` or `json` by its schema; `json` for an object or array; `text`;
             or `hex` for all other bytes. None for null.
-        content: What it holds, as JSON types; for `hex`, its digits.
+        content: Its content, as JSON types; for `hex`, its digits.
         schema: The id or GUID of its schema; None without one.
     """
 

@@ -169,7 +169,7 @@ class SchemaRegistry:
         Args:
             method: HTTP's method.
             path: The path after the registry's URL.
-            body: What is sent.
+            body: The document to send.
             deleted: Whether what was deleted, softly, counts too.
 
         Returns:

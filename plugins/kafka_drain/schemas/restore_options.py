@@ -9,7 +9,7 @@ from kafka_drain.schemas.restore_order import NEW, RESTORED
 
 
 class RestoreSchemasOptions(Options):
-    """How schemas are registered in another Schema Registry."""
+    """The options of a restore of schemas."""
 
     declares: ClassVar[str] = "restore of schemas"
 

@@ -1,4 +1,4 @@
-"""Decide which schemas a restore registers, and in which order. Opens nothing."""
+"""Choose the schemas that a restore registers, and their order. Opens nothing."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class PlannedVersion:
 
     Attributes:
         schema: The version.
-        found: Where the target has it; None if it is registered.
+        found: Its version in the target; None if it is registered.
     """
 
     subject: str
@@ -63,9 +63,9 @@ class RestorePlan:
         url: The target registry's URL.
         ids: `new` or `keep`.
         steps: All versions, those first that others refer to.
-        held: What the target held of each subject.
+        held: State of each subject in the target.
         refusals: Why nothing is done; empty if it can be.
-        notes: What the user should know.
+        notes: Notes for the user.
     """
 
     url: str
@@ -143,7 +143,7 @@ def refusal(subject: str, steps: Sequence[PlannedVersion], held: TargetSubject, 
 
     Args:
         steps: Its versions, the oldest first.
-        held: What the target holds of it.
+        held: Its state in the target.
         ids: `new` or `keep`.
     """
     found = [step.found for step in steps if step.found is not None]

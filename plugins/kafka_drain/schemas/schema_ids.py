@@ -52,7 +52,7 @@ class Framed(NamedTuple):
     Attributes:
         topic: The record's topic.
         part: `key` or `value`.
-        framing: Whose it seems to be.
+        framing: The registry that it seems to belong to.
     """
 
     topic: str
@@ -123,7 +123,7 @@ def ids_kept(kept: Iterable[str], topic: str, part: str) -> frozenset[SchemaId]:
 
 
 def framing_of(head: bytes | None, size: int) -> str | None:
-    """Return whose framing a payload seems to have, if it isn't Confluent's.
+    """Return the other registry whose framing a payload seems to have; None for none.
 
     Args:
         head: Its first bytes, at least five of them if it has as many.

@@ -93,7 +93,7 @@ class Subjects:
         """Return where a subject has a schema, by the registry's own comparison; None if nowhere.
 
         Args:
-            references: What it refers to, in this registry's versions.
+            references: Its references, in this registry's versions.
         """
         body = _body(schema, references)
         answer = self.registry.ask("POST", _of(subject), body, deleted=True)
@@ -110,7 +110,7 @@ class Subjects:
         """Register a schema as a version of a subject; return its id.
 
         Args:
-            references: What it refers to, in this registry's versions.
+            references: Its references, in this registry's versions.
             keep: Whether to ask for the schema's own id and version; requires mode IMPORT.
 
         Raises:
@@ -136,7 +136,7 @@ def read_subject(subjects: Subjects, name: str, known: SubjectRow | None) -> Sub
     Args:
         subjects: The registry.
         name: The subject.
-        known: What the archive knows of it.
+        known: Its content in the archive.
 
     Returns:
         None if neither knows it.

@@ -100,7 +100,7 @@ def bytes_of(name: str, text: str) -> bytes:
     """Return the bytes that a text stands for: its UTF-8, or hexadecimal digits after `hex:`.
 
     Args:
-        name: What it is, for the error message, which doesn't show the text.
+        name: Its name in the error message, which doesn't show the text.
         text: The text. One that is itself meant to begin with `hex:` has to be written in digits.
 
     Raises:

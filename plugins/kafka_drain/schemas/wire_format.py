@@ -136,8 +136,8 @@ class _Carried:
     """The ids of one part that a batch has in its headers.
 
     Attributes:
-        rows: Which records have one; None for none of them.
-        pairs: Which of all headers they are.
+        rows: Mask of the records that have one; None for none of them.
+        pairs: Mask of these among all headers.
         values: The values of all headers.
     """
 

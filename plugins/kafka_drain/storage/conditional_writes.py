@@ -23,10 +23,10 @@ _STATUSES = (409, 412)
 
 
 class _Conditions(NamedTuple):
-    """How a store is asked.
+    """The conditional requests of a store.
 
     Attributes:
-        version: What fsspec's description of an object calls its version.
+        version: Name of the version in fsspec's description of an object.
         replace: Writes content to a path, if the object there has a version.
     """
 

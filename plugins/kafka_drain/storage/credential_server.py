@@ -18,8 +18,8 @@ from kafka_drain.storage.loopback import JsonHandler, loopback
 Credentials: TypeAlias = "tuple[str, str, str]"
 """Access key id, secret access key and session token."""
 
-#: How long a process may use its credentials. botocore renews those that end within 15 minutes, so
-#: ours last a minute longer, and are asked for again every minute.
+#: Time for which a process may use its credentials. botocore renews those that end within 15
+#: minutes, so ours last a minute longer, and are asked for again every minute.
 LEASE = timedelta(minutes=16)
 
 #: Variables that an SDK would follow before it asks the server.

@@ -13,7 +13,7 @@ def check_endpoint(variable: str, endpoint: str, instead: str) -> None:
     Args:
         variable: The environment variable that it is from.
         endpoint: The URL.
-        instead: What to do about a login, for the error message.
+        instead: Advice about a login, for the error message.
 
     Raises:
         ConfigError: Says what is accepted, without the login.

@@ -79,7 +79,7 @@ class HdfsFileSystem(AbstractFileSystem):  # type: ignore[misc]
 
     Args:
         conf_dir: Folder of Hadoop's configuration; empty for none.
-        user: Who asks.
+        user: Name of the user.
     """
 
     protocol = _SCHEME

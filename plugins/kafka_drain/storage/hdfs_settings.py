@@ -22,7 +22,7 @@ _HTTP, _HTTPS = ("http", 9870), ("https", 9871)
 _ANYWHERE = ("0.0.0.0", "")
 
 _REFERENCE = re.compile(r"\$\{([^}$\s]+)\}")
-#: How deep Hadoop follows values that refer to other values.
+#: Depth to which Hadoop follows values that refer to other values.
 _DEPTH = 20
 
 
@@ -85,7 +85,7 @@ def _address(suffix: str, host: str, settings: Mapping[str, str]) -> str:
     """Return the URL of one NameNode of the settings.
 
     Args:
-        suffix: What the names of its settings end in.
+        suffix: End of the names of its settings.
         host: Its host, if it is known.
         settings: Hadoop's.
     """

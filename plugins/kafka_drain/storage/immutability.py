@@ -1,4 +1,4 @@
-"""Decide how objects are locked against deletion, and which of them still are.
+"""Decide the locks of objects against deletion.
 
 Opens nothing.
 """
@@ -16,7 +16,7 @@ Mode = Literal["governance", "compliance"]
 
 @dataclass(frozen=True, slots=True)
 class Immutability:
-    """How long an archive's new files are locked.
+    """The lock of an archive's new files.
 
     Attributes:
         mode: Whether somebody with a permission of its own can end a lock early (`governance`), or
@@ -41,7 +41,7 @@ class Retention:
     """A lock on an object.
 
     Attributes:
-        mode: Who can end it early.
+        mode: Its mode, as in `Immutability`.
         until: Its end.
     """
 
@@ -120,8 +120,8 @@ def to_set(held: ObjectLock, wanted: Retention, now: datetime) -> Retention | No
     it.
 
     Args:
-        held: What the store says of the object.
-        wanted: How it should be locked.
+        held: The object's lock in the store.
+        wanted: The lock that it should have.
     """
     found = held.retention
     if found is None or found.until <= now:
@@ -135,8 +135,8 @@ def weakened(before: Immutability | None, now: Immutability | None) -> str:
     """Return in words how an archive's new files are locked less than before; empty if they aren't.
 
     Args:
-        before: What the archive says.
-        now: What the pipeline says.
+        before: The archive's lock.
+        now: The pipeline's lock.
     """
     if before is None or before == now:
         return ""

@@ -140,7 +140,7 @@ def create_text(path: UPath, text: str, retention: Retention | None = None) -> b
 
     Args:
         text: Its content.
-        retention: How it is locked, in a store; None for not at all.
+        retention: Its lock, in a store; None for none.
 
     Returns:
         False if the file already exists; it is left unchanged.

@@ -391,7 +391,7 @@ class FoundLease:
         )
 
     def in_future(self, now: datetime, lasts: timedelta) -> str:
-        """Describe how far the lease is in the future; empty if the clocks may agree."""
+        """Describe a lease that lies in the future; empty if the clocks may agree."""
         ends_at = self.ends_at(lasts)
         ahead = clock_ahead(ends_at, now, lasts)
         if not ahead:

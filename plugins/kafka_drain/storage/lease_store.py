@@ -1,4 +1,4 @@
-"""How a lease is stored, so that only one of many processes gets it.
+"""Store a lease, so that only one of many processes gets it.
 
 On a local file system it is one file, `lock.json`. It is created as a hard link, which succeeds for
 only one of many processes, and changed only under the kernel's lock on that file, which ends with
@@ -37,7 +37,7 @@ from kafka_drain.storage.typed_json import DocumentError, Row, parse
 NAME = "lock.json"
 FOLDER = ".lock"
 
-#: How often the newest file is looked for, in case it is removed between the list and the read.
+#: Number of searches for the newest file, in case it is removed between the list and the read.
 _TRIES = 100
 
 #: A numbered file. The one with the highest number counts, and is never removed: a writer that was
@@ -118,8 +118,8 @@ class LeaseStore(Protocol):
         """Remove the lease that was read with a version; return False if it has changed.
 
         Args:
-            released: What is said in its place, where something has to stay.
-            version: What `read` returned.
+            released: The content that replaces it, where something has to stay.
+            version: The version that `read` returned.
         """
 
     def alone(self) -> AbstractContextManager[bool]:

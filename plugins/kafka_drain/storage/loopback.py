@@ -34,7 +34,7 @@ def loopback(handler: type[JsonHandler], poll_seconds: float = 0.5) -> Iterator[
 
     Args:
         handler: Answers them, in threads.
-        poll_seconds: How long the end may take, in seconds; it wakes up as often.
+        poll_seconds: Longest duration of the end, in seconds; it wakes up as often.
 
     Yields:
         The server's address, `http://127.0.0.1:<port>`.

@@ -36,13 +36,13 @@ _LANES = 16
 
 
 class _Locks(NamedTuple):
-    """How a store is asked.
+    """The requests of a store for locks.
 
     Attributes:
         ask: Returns what is said of an object; raises FileNotFoundError.
         set: Locks an object; is also told how it was locked before.
         able: Returns why objects of a path's bucket can't be locked; empty if they can.
-        remedy: What to do about it.
+        remedy: Advice if they can't.
     """
 
     ask: Callable[[Any, str], ObjectLock]
@@ -284,7 +284,7 @@ def retain(
 
     Args:
         paths: The files, relative to it.
-        asked_for: How they are locked; None for not at all.
+        asked_for: Their lock; None for none.
 
     Returns:
         The lock, which their receipt is to have too; None for none.

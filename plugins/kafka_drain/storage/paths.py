@@ -26,7 +26,7 @@ _READ_AHEAD = 8 << 20
 #: A disk syncs many files concurrently in little more time than one.
 _SYNC_LANES = 16
 
-#: What file systems and NAS devices keep in the root of a volume, or in each folder.
+#: Names that file systems and NAS devices keep in the root of a volume, or in each folder.
 _OF_VOLUMES = frozenset(
     {
         *("lost+found", ".snapshot", ".snapshots", ".zfs", "@eaDir", "#snapshot", "#recycle"),

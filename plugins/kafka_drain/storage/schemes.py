@@ -19,7 +19,7 @@ PACKAGES = {
 
 HDFS = "hdfs"
 
-#: What stands before the path in a file's URL.
+#: The beginning of a file's URL, before the path.
 _FILE = re.compile(r"file:(//(localhost)?)?(?=/(?!/))")
 
 #: Bytes of a folder's name, and of an archive's path: Linux takes 4096 with what lies in it.

@@ -70,7 +70,7 @@ _BY_EXCEPTION = {
     "BlockMissingException": Meaning.NO_DATANODE,
 }
 
-#: What the message of a plain IOException contains, and of a RetriableException.
+#: Parts of the message of a plain IOException, and of a RetriableException.
 _BY_MESSAGE = {
     "Failed to find datanode": Meaning.NO_DATANODE,
     "could only be written to 0 of": Meaning.NO_DATANODE,
@@ -134,7 +134,7 @@ def pause_after(rounds: int, *, is_in_standby: bool) -> float | None:
     """Return the seconds to wait before all NameNodes are asked again; None to give up.
 
     Args:
-        rounds: How often all were asked.
+        rounds: Number of rounds so far.
         is_in_standby: Whether one said that it is in standby, the last time.
     """
     pauses = _TAKING_OVER if is_in_standby else _UNREACHED
@@ -152,11 +152,11 @@ def _exception(content: bytes) -> tuple[str, str]:
 
 #: Seconds for a connection, and between two bytes of an answer.
 _CONNECT_SECONDS, _READ_SECONDS = 10.0, 60.0
-#: How often a DataNode is asked, each time another one if there is.
+#: Number of attempts to ask a DataNode, each time another one if there is.
 _DATANODES = 3
 #: Connections that are kept: as many as files are read at the same moment.
 _CONNECTIONS = 64
-#: How much of an answer may be an error, in bytes.
+#: Maximum size of an error in an answer, in bytes.
 _ERROR_BYTES = 64 << 10
 
 _REMEDIES = {
@@ -172,9 +172,9 @@ class WebHdfs:
     """One HDFS.
 
     Args:
-        name: What messages call it: its URL.
+        name: Its name in messages: its URL.
         name_nodes: The URLs of its NameNodes, such as `http://host:9870`.
-        user: Who asks; empty with Kerberos, whose ticket says it.
+        user: Name of the user; empty with Kerberos, whose ticket says it.
         is_kerberized: Whether it wants a login with Kerberos.
         wait: Waits for a number of seconds.
 
