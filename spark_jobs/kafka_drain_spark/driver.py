@@ -111,7 +111,7 @@ class Printed:
     """Standard output, whose last lines go to run folders as well.
 
     Args:
-        output: Where lines are printed.
+        output: Stream for the lines.
     """
 
     def __init__(self, runs: Sequence[RunFolder], output: IO[str]) -> None:

@@ -19,7 +19,7 @@ _TOOLS = "org.apache.parquet.crypto.keytools"
 #: Spark's default, and our settings: what shows the options of a query must not show keys.
 _REDACTED = "(?i)url|encryption[.]key"
 
-#: What separates names in parquet-java's settings.
+#: Separators of names in parquet-java's settings.
 _SEPARATORS = frozenset(",;:.")
 
 

@@ -56,7 +56,7 @@ class Opened:
 
     Attributes:
         spark: The session, or the error that says why there is none.
-        seconds: How long that took.
+        seconds: Its duration.
         version: Spark's version; asked for at once, because a server may end a session that isn't
             used while a long query runs.
     """

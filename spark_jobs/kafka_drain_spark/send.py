@@ -23,7 +23,7 @@ from kafka_drain_spark.job import secret_options
 from kafka_drain_spark.session import cores_of
 
 PROGRESS_SECONDS = 2.0
-#: How long the progress may take to read.
+#: Longest time for reading the progress.
 TICK_SECONDS = 5.0
 
 #: Number of groups that a task sends at once: one is sent while another waits for Kafka.
@@ -121,7 +121,7 @@ def shared_out(groups: list[G], slots: int, *, is_limited: bool = False) -> list
 
 
 def most_at_once(tasks: list[list[G]]) -> int:
-    """Return how many groups are sent at once if all tasks run, whatever was known of the slots."""
+    """Return the number of groups sent at once if all tasks run, regardless of known slots."""
     return sum(min(len(groups), LANES) for groups in tasks)
 
 

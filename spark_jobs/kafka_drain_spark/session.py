@@ -31,10 +31,10 @@ except ImportError:
     # With pyspark-client alone; then no session is classic.
     protocol, Py4JJavaError = None, PySparkException
 
-#: What pyspark raises for an error in the JVM: an aborted job raises Py4J's own exception.
+#: pyspark's exceptions for an error in the JVM: an aborted job raises Py4J's own exception.
 SPARK_ERRORS = (PySparkException, Py4JJavaError)
 
-#: How many ids are tried for a session: a server refuses the id of a session that it has closed.
+#: Number of ids tried for a session: a server refuses the id of a session that it has closed.
 _LAST_SESSION = 1000
 
 #: pyspark's retries of a call that gets no answer: about a minute, not ten.
@@ -44,10 +44,10 @@ _RETRIES = {"max_retries": 10, "max_backoff": 10_000}
 #: that all of its clients share.
 _KEPT: list[Any] = []
 
-#: What `require_source` has found on this process's server.
+#: Sources, and the time zone, that `require_source` has checked on this process's server.
 _PROVEN: set[str] = set()
 
-#: What Spark itself assumes where a server's configuration doesn't say.
+#: Spark's own assumptions where a server's configuration doesn't say.
 _ASSUMED = {"spark.speculation": "false"}
 
 #: Without effect on what is written: of the server's processes, or only for speed.
@@ -56,9 +56,9 @@ _NOT_THE_SESSIONS = ("spark.executorEnv.", "spark.redaction.regex", "spark.sql.a
 #: A server's listeners and event log show the options of each query, secret ones included.
 _REDACTION = r'(?s)key: "kafka\.(sasl|ssl)[^"]*"\s*value: "(\\.|[^"\\])*"'
 
-#: What warns of each answer of a broker that Kafka's consumer then asks for again without a pause:
-#: more than a thousand times a second where an object of tiered storage is gone. The second name
-#: is that of the client before Kafka 3.6, which Spark 3.5 has.
+#: Loggers that warn of each answer of a broker that Kafka's consumer then asks for again without a
+#: pause: more than a thousand times a second where an object of tiered storage is gone. The second
+#: name is that of the client before Kafka 3.6, which Spark 3.5 has.
 _REPEATING = (
     "org.apache.kafka.clients.consumer.internals.FetchCollector",
     "org.apache.kafka.clients.consumer.internals.Fetcher",
@@ -156,7 +156,7 @@ def check_conf(wanted: Mapping[str, str], found: Mapping[str, str]) -> None:
     """Refuse a server that was started with another configuration than the job needs.
 
     Args:
-        wanted: What the job needs.
+        wanted: The job's configuration.
         found: The session's configuration, after the job has set what it can.
 
     Raises:

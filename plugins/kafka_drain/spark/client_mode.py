@@ -42,7 +42,6 @@ class SparkProcess:
     nothing is found again here. What runs on a server is found by the next client.
 
     Args:
-        connection: Where applications run.
         hear: Receives each line that spark-submit prints, progress lines in parsed form; None to
             pass them to standard error.
     """

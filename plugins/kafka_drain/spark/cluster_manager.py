@@ -22,7 +22,7 @@ class ClusterApplication(Protocol):
         is_alive: Whether it hasn't ended.
         has_succeeded: Whether it has ended without an error; None if its result has to say so.
         waits_for: Why it doesn't start, in a few words that don't change each time; may be empty.
-        outcome: How it ended, and why, if that is known.
+        outcome: Its result, and the reason, if that is known.
         kill_command: The command that ends it.
         log_command: The command that shows its log.
     """
@@ -50,7 +50,7 @@ class ClusterManager(Protocol):
 
     Attributes:
         name: Its name, for messages.
-        secrets_folder: Where a driver finds its files with secrets.
+        secrets_folder: Folder of a driver's files with secrets.
     """
 
     @property

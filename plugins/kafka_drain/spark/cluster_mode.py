@@ -38,9 +38,9 @@ LAST_LINES = 30
 #: now, a compaction has a window of its own each time, and a send fences the one before.
 FOLLOWED = ("drain", "window", "sink")
 
-#: How long a submitted application may stay unknown.
+#: Longest time for a submitted application to stay unknown.
 KNOWN_SECONDS = 30.0
-#: How long the cluster manager may be silent.
+#: Longest silence of the cluster manager.
 PATIENCE_SECONDS = 300.0
 
 
@@ -51,7 +51,7 @@ class Job:
     Attributes:
         path: The spec on this machine.
         spec: Its content.
-        key: What identifies the job.
+        key: Identity of the job.
         archive: The archive's folder.
     """
 
@@ -87,7 +87,6 @@ class SparkCluster(SparkSubmit):
         poll_seconds: Time between two looks at a running application.
 
     Args:
-        connection: Where applications run.
         hear: Receives each line that the driver prints; None to pass them to standard error.
         manager: The cluster manager; None for the one that the connection names.
         started: Receives the id of each application that is submitted or found again.

@@ -97,7 +97,7 @@ _NO_TLS = (
     "leave both out"
 )
 
-#: What gRPC says of a connection that isn't accepted, and what that means.
+#: gRPC's messages about a connection that isn't accepted, and their meaning.
 _REFUSALS = {
     "CERTIFICATE_VERIFY_FAILED": (
         "doesn't have a trusted certificate; name a PEM file with its authority's certificate in "
@@ -110,7 +110,7 @@ _REFUSALS = {
     "StatusCode.PERMISSION_DENIED": f"refuses the token; {_HOW_TO_SET}",
 }
 
-#: What gRPC says of a server that isn't there, and what that means.
+#: gRPC's messages about a server that isn't there, and their meaning.
 _AWAY = {
     "Connection refused": "it refuses connections",
     "errors resolving": "the host name isn't known",

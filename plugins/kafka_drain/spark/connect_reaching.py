@@ -31,7 +31,7 @@ def unreached(address: ConnectAddress, message: str, seconds: float) -> KafkaDra
 
     Args:
         message: Message of the gRPC error.
-        seconds: How long it had.
+        seconds: The time that it had.
     """
     if refused := refusal(message):
         return ConfigError(f"{refused} ({address})")
@@ -51,7 +51,7 @@ def look_at_server(
 
     Args:
         token: The token of the connection.
-        seconds: How long it has to answer.
+        seconds: Longest wait for an answer.
     """
     # Its lines are about connections that fail, which are errors here.
     os.environ.setdefault("GRPC_VERBOSITY", "NONE")

@@ -35,11 +35,11 @@ _LAST_SECONDS = 20.0
 
 @dataclass(frozen=True)
 class ServerOptions:
-    """How a server is started.
+    """The options for starting a server.
 
     Attributes:
         host: The address that it listens on.
-        master: Where its tasks run.
+        master: The Spark master of its tasks.
         memory: Heap size of its driver, for example `2g`.
         conf: Further Spark configuration; overrides kafka-drain's, except what archives need.
         jars: Further jars.
@@ -67,7 +67,6 @@ def server_command(
     """Return spark-submit's command line for a server.
 
     Args:
-        options: How it is started.
         java_options: Java options for its driver.
         connector: The jars of Spark's Kafka connector.
         elsewhere: Java options that reach the driver by other means.
@@ -98,7 +97,6 @@ def run_server(options: ServerOptions, ready: Callable[[], None] = lambda: None)
     """Run a server until it ends; return its exit code. It ends with this process, however it does.
 
     Args:
-        options: How it is started.
         ready: Called when it accepts connections.
 
     Raises:

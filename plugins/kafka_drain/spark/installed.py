@@ -43,7 +43,7 @@ def check_versions(found: Mapping[str, str], folder: Path) -> None:
 
     Args:
         found: The versions of pyspark and pyspark-client, as far as they are installed.
-        folder: Where they are installed.
+        folder: Folder of the installation.
 
     Raises:
         MachineError: When both are installed and the versions differ; says what to do.

@@ -38,7 +38,7 @@ class SparkJob:
     Attributes:
         what: The job's name in messages.
         application: The Spark application that runs it.
-        result_path: Where it writes its result.
+        result_path: The file for its result.
         polled: Number of records that a Kafka consumer takes at a time; None without one.
     """
 

@@ -28,7 +28,7 @@ _NO_MEMORY = ("OutOfMemoryError", "Java heap space", "GC overhead limit exceeded
 _WAITED = re.compile(r"Cannot fetch record for offset (?P<offset>\d+) in (?P<ms>\d+) millisec")
 #: Spark of a batch that another query has written to the same checkpoint.
 _OTHER_WRITER = ("CONCURRENT_STREAM_LOG_UPDATE", "Multiple streaming jobs detected")
-#: What a Spark Connect server, or pyspark's client, says of a session that has ended.
+#: Messages of a Spark Connect server, or pyspark's client, about a session that has ended.
 _NO_SESSION = ("INVALID_HANDLE.SESSION", "NO_ACTIVE_SESSION", "server side session identifier")
 
 #: The last millisecond that Spark can represent: it counts microseconds in 64 bits.

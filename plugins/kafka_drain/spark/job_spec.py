@@ -15,7 +15,7 @@ CONNECT_VARIABLE = "KAFKA_DRAIN_CONNECT"
 #: Environment variable with the id of the process that a driver on the same machine ends with.
 PARENT_VARIABLE = "KAFKA_DRAIN_PARENT"
 
-#: What comes before the run folders of jobs, in the place of the paths of their specs.
+#: The option before the run folders of jobs, in the place of the paths of their specs.
 RUN_OPTION = "--runs"
 
 S = TypeVar("S", bound="JobSpec")
@@ -41,7 +41,7 @@ class JobSpec:
 
     Attributes:
         log_levels: Level by full logger name.
-        result_path: Where the job writes its result.
+        result_path: The file for the job's result.
     """
 
     log_levels: dict[str, str]
@@ -66,8 +66,8 @@ class WritingSpec(JobSpec):
         writer_options: Options of the file sink.
         partition_by: Partition columns.
         columns: Spark SQL expression of each added partition column.
-        values: How values are decoded: `encoding`, and `reader` with `writers` by id, or `columns`;
-            None when they aren't.
+        values: The decoding of values: `encoding`, and `reader` with `writers` by id, or `columns`;
+            None when they aren't decoded.
         encryption: The archive's data keys, wrapped, as `keys_for_writing` returns them; None to
             encrypt nothing.
     """
@@ -86,8 +86,8 @@ class ReadingSpec(WritingSpec):
 
     Attributes:
         reader_options: Options of the Kafka source, without secrets.
-        poll_options: How much of it at a time, by what the records unpack to: these options replace
-            those of the same names.
+        poll_options: Limits of a poll, by what the records unpack to: these options replace those
+            of the same names.
         secrets_path: File with the secret reader options; empty when there are none.
     """
 
@@ -137,7 +137,7 @@ class DrainSpec(ReadingSpec):
         return hashlib.sha256(json.dumps(decisive, sort_keys=True).encode()).hexdigest()[:12]
 
 
-#: What may differ between two attempts of a job that read and write the same.
+#: Fields that may differ between two attempts of a job that read and write the same.
 OF_ONE_ATTEMPT = {
     "answers_path",
     "first_unlisted",
@@ -215,7 +215,7 @@ class ValidateSpec(JobSpec):
         archive: The archive's folder.
         data_name: The data folder, relative to the archive.
         files: The manifest's entries: path, size, modified, batch and log of each file.
-        answers_path: Where the job writes what it read, one JSON object per line.
+        answers_path: The file for what the job reads, one JSON object per line.
     """
 
     archive: str

@@ -33,7 +33,7 @@ _LOGIN_FILES = {
     "clientCertFile": "cert_file",
     "clientKeyFile": "key_file",
 }
-#: What kafka-drain finds a pod by.
+#: Settings by which kafka-drain finds a pod.
 _OURS = (f"{_CONF}driver.pod.name", f"{_CONF}submission.waitAppCompletion")
 _IMAGES = (f"{_CONF}container.image", f"{_CONF}driver.container.image")
 
@@ -80,7 +80,7 @@ class DriverPod:
 
     @property
     def outcome(self) -> str:
-        """How it ended, and why."""
+        """Its phase, reason and exit code."""
         code = "" if self.exit_code is None else f", exit code {self.exit_code}"
         return f"{self.phase} {self.why[:500]!r}{code}"
 
@@ -138,7 +138,7 @@ class Kubernetes:
     namespace: str = "default"
     conf: Mapping[str, str] = field(default_factory=dict)
     name: ClassVar[str] = "Kubernetes"
-    #: Where the driver's pod mounts its Secret.
+    #: Folder where the driver's pod mounts its Secret.
     secrets_folder: ClassVar[str] = "/etc/kafka-drain"
 
     @classmethod

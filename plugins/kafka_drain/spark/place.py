@@ -68,7 +68,7 @@ class SparkConnection:
         binary: Name or path of the spark-submit program.
         keytab: Content of a Kerberos keytab; empty for none.
         token: Token for a Spark Connect server; empty for none.
-        deploy_mode: Where spark-submit starts the driver: `client` or `cluster`.
+        deploy_mode: Deploy mode of spark-submit: `client` or `cluster`.
 
     Raises:
         ConfigError: When the master has no such deploy mode.

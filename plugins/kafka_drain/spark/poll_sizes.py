@@ -1,4 +1,4 @@
-"""How many records Spark's Kafka consumers take at a time, by how large those to be read are.
+"""Limit the records that Spark's Kafka consumers take at a time, by the records' sizes.
 
 A task holds the records of a poll (`max.poll.records`), unpacked. Kafka's Java client unpacks them
 one by one, so a batch of any size fits.
@@ -16,8 +16,8 @@ from kafka_drain.offsets import OffsetRange, TopicPartition, count
 
 POLL_RECORDS = "kafka.max.poll.records"
 
-#: What a poll is to unpack to, in bytes. Each costs two requests for the partition's bounds, which
-#: is little for so many bytes.
+#: Target size of an unpacked poll, in bytes. Each poll costs two requests for the partition's
+#: bounds, which is little for so many bytes.
 POLL_BYTES = 16 << 20
 
 #: Number of places to look at, and of those in a topic.

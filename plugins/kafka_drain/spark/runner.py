@@ -18,7 +18,6 @@ def runner_for(
     """Return the runner for a connection: the engine for where its drivers run.
 
     Args:
-        connection: Where applications run.
         hear: See `SparkProcess`.
         started: Receives the id of each application that outlives this process.
     """

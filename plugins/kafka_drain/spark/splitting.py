@@ -1,4 +1,4 @@
-"""Compute how many tasks read Kafka's partitions, so that every core gets its share.
+"""Compute the number of tasks that read Kafka's partitions, so that every core gets its share.
 
 A few large partitions are split into pieces; thousands of small ones are read many to a task.
 Opens nothing.
@@ -17,7 +17,7 @@ _PIECES_OF_CORE = 2
 PARTITIONS_PER_TASK = 32
 #: Number of partitions up to which each has a task and a file, unless a pipeline says otherwise.
 FEW_PARTITIONS = 64
-#: How much larger than a core's share the largest partition may be before it is split.
+#: Factor by which the largest partition may exceed a core's share before it is split.
 _TOLERANCE = 1.2
 
 
@@ -42,7 +42,7 @@ def min_partitions(sizes: Collection[int], cores: int) -> int | None:
 
 
 def merged_tasks(sizes: Collection[int], cores: int, per_task: int | None = None) -> int | None:
-    """Return how many tasks read many small partitions, or None for one task for each of them.
+    """Return the number of tasks for many small partitions, or None for one task for each of them.
 
     A task's cost doesn't depend on what it reads: it is started, it writes a file for each date,
     and the driver collects its result. Each core gets tasks for at least two rounds, and on average

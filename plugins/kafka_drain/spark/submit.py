@@ -47,7 +47,7 @@ SHARED_CLASSES = {
 }
 _SEND_CODE = ("send", "validate")
 
-#: Where the drivers of the applications run that are being prepared.
+#: Place of the drivers of the application runs that are being prepared.
 _PLACE: ContextVar[DriverPlace] = ContextVar("place", default=DriverPlace.HERE)
 
 

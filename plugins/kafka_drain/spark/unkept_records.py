@@ -1,4 +1,4 @@
-"""How a Spark job reports a record that an archive can't keep as it was sent.
+"""The report of a Spark job about a record that an archive can't keep as it was sent.
 
 The Spark jobs import this module, so it uses only the standard library.
 """
@@ -8,7 +8,7 @@ from __future__ import annotations
 #: Prefix of the part of a job's error that names the record.
 UNKEPT = "not kept as it was sent: "
 
-#: What the user can do about a record that stops its pipeline.
+#: Advice about a record that stops its pipeline.
 WAY_OUT = (
     "Nothing of its batch was committed, including the records before it: don't delete those. "
     "Archive them first: run `kafka-drain validate` and `kafka-drain roll` (a batch that was "

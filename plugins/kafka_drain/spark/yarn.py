@@ -57,7 +57,7 @@ class YarnApplication:
 
     @property
     def outcome(self) -> str:
-        """How it ended, and why."""
+        """Its final status and diagnostics."""
         return f"{self.final_status} {self.diagnostics[:500].strip()!r}"
 
     @property

@@ -51,7 +51,7 @@ _FOR_SPARK = {
 }
 #: The names whose jars depend on Spark's version.
 _OF_SPARK = (CONNECTOR, S3, ENCRYPTION)
-#: Where pyspark isn't installed, as while an image is built.
+#: Version where pyspark isn't installed, as while an image is built.
 _DEFAULT_SPARK = "4.1"
 
 #: The broker's configuration for each version of Kafka; the first is the default.
