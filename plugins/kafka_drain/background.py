@@ -8,7 +8,7 @@ from typing import Generic, TypeVar
 
 T = TypeVar("T")
 
-#: How long to wait at a time, so that signals are heard.
+#: Longest wait at a time, so that signals are heard.
 _TURN_SECONDS = 1.0
 
 

@@ -538,8 +538,8 @@ class Finding:
 
     Attributes:
         reason: Its reason code.
-        subject: What it is about: a path relative to the archive, or a topic-partition.
-        detail: What was seen and what was expected.
+        subject: A path relative to the archive, or a topic-partition.
+        detail: The observed and the expected state.
         line: Line of the file, starting at 1; None for the whole file.
     """
 

@@ -60,8 +60,9 @@ class GapReason(str, Enum):
         raise ValueError(f"not a gap reason: {code!r}")
 
 
-#: What reports and pages call offsets between the segments of a partition: windows were backfilled
-#: on one side, and a window or the first generation is on the other. No receipt has them.
+#: Name in reports and pages for offsets between the segments of a partition: windows were
+#: backfilled on one side, and a window or the first generation is on the other. No receipt has
+#: them.
 NOT_ARCHIVED = "not_archived"
 
 

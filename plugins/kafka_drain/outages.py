@@ -1,4 +1,4 @@
-"""Say what a command waits for while a server that it needs doesn't answer.
+"""Report outages of the servers that a command needs.
 
 Clients of Kafka and Spark wait for minutes without a word. Beside them, a watch asks each server
 every few seconds, says when it stops answering and when it answers again, and can end the wait.
@@ -30,7 +30,7 @@ Look = Callable[[], "KafkaDrainError | None"]
 
 @dataclass
 class Outages:
-    """What is to be said of a server that is asked again and again.
+    """Outages of a server that is asked again and again.
 
     Attributes:
         since: When it was first missed, in seconds of the clock; None while it answers.
@@ -42,7 +42,7 @@ class Outages:
     said: float = field(default=float("-inf"), init=False)
 
     def lasts(self, now: float) -> float:
-        """Return for how many seconds it has been missed."""
+        """Return the duration of the outage, in seconds; 0 while the server answers."""
         return 0.0 if self.since is None else now - self.since
 
     def news(self, now: float, missed: KafkaDrainError | None) -> OutageLine | None:
@@ -50,7 +50,7 @@ class Outages:
 
         Args:
             now: When the look began.
-            missed: What it returned.
+            missed: The look's error; None if the server answered.
         """
         if missed is None:
             since, self.since, self.said = self.since, None, float("-inf")

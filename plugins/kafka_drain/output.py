@@ -15,7 +15,7 @@ log = logging.getLogger("kafka_drain")
 
 
 class Level(Enum):
-    """What a line means to its reader; the values of a finding's severity are among them."""
+    """Meaning of a line to its reader; the values of a finding's severity are among them."""
 
     PLAIN = "plain"
     GOOD = "good"
@@ -27,7 +27,7 @@ class Line(str):
     """A line of output that carries what it means: its words decide nothing.
 
     Attributes:
-        level: What it means to its reader.
+        level: Its meaning to its reader.
     """
 
     level: Level = Level.PLAIN
@@ -89,7 +89,7 @@ def _log(line: str) -> None:
     log.log(logging_level(line), "%s", line)
 
 
-#: Where this process's lines go. Not a context's variable: threads say lines as well.
+#: The receiver of this process's lines. Not a context's variable: threads say lines as well.
 _listener: Callable[[str], object] = _log
 
 

@@ -69,7 +69,7 @@ class ProgressLine(Line):
 
 @dataclass
 class Progress:
-    """How far a piece of work has progressed.
+    """The progress of a piece of work.
 
     Attributes:
         unit: Unit that is counted, in the plural.
@@ -92,7 +92,7 @@ class Progress:
         return max(self.clock() - self.started, 1e-3)
 
     def line(self, what: str, done: int) -> ProgressLine:
-        """Record how much of the work `what` is done, and return the log line."""
+        """Record the number of units done of the work `what`, and return the log line."""
         # Work discovered along the way raises the total.
         self.done, self.total = done, max(self.total, done)
         rate = left = ""
@@ -131,7 +131,7 @@ class Ticker:
         self._shown = progress.clock()
 
     def at(self, done: int) -> None:
-        """Record how much is done."""
+        """Log the number of units done, at most every `SECONDS`."""
         if self._progress.clock() - self._shown >= self.SECONDS:
             self._shown = self._progress.clock()
             say(self._progress.line(self._what, done))

@@ -169,7 +169,7 @@ def sealed_paths(sealed: Mapping[str, Any], archive: Archive | None = None) -> l
     Maintenance may replace them by others at any later time: use them in the run that sealed them.
 
     Args:
-        sealed: What the run's validation returned as `sealed`.
+        sealed: `sealed` in the result of the run's validation.
         archive: The archive, opened with other credentials than this process's own.
 
     Raises:
@@ -246,7 +246,7 @@ def _dataset(
 
 
 def _guarantee(file: ArchiveFile) -> ds.Expression:
-    """Return what a file's folder names guarantee about its rows."""
+    """Return the guarantee of a file's folder names about its rows."""
     guarantee = ds.scalar(True)
     for name, value in file.folder_values.items():
         column = ds.field(name)

@@ -1,4 +1,4 @@
-"""What a pipeline needs: cores, memory, files, requests and hours, from figures that were measured.
+"""The needs of a pipeline: cores, memory, files, requests and hours, from measured figures.
 
 The constants follow from `benchmarks/results.json`; a test derives them again, and compares the
 model with rows that it wasn't made from. Opens nothing.
@@ -46,7 +46,7 @@ SHARE = 0.5
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """What is drained.
+    """The load of a pipeline.
 
     Attributes:
         records_per_second: Records of all partitions.
@@ -81,7 +81,7 @@ class Between:
 
     Attributes:
         low: The lowest that measurements leave possible.
-        likely: What the model says.
+        likely: The model's figure.
         high: The highest.
     """
 
@@ -101,7 +101,7 @@ class Between:
 
 @dataclass(frozen=True, slots=True)
 class Size:
-    """What a pipeline needs.
+    """The needs of a pipeline.
 
     Attributes:
         cores: Cores of its drains, so that one takes at most half of the time until the next.
@@ -146,7 +146,7 @@ def drain_seconds(records: float, record_bytes: float, partitions: int, cores: i
 
 @dataclass(frozen=True, slots=True)
 class Sending:
-    """What a restore costs where it runs, by workers that are alike.
+    """The cost of a restore where it runs, by workers that are alike.
 
     Attributes:
         lanes: Number of its lanes: partitions that have records.

@@ -52,7 +52,6 @@ def leaves(error: BaseException, *, is_main: bool) -> bool:
     """Return whether an error means that code has left, rather than that it was interrupted.
 
     Args:
-        error: What it raised.
         is_main: Whether it ran in the main thread, in which Python raises KeyboardInterrupt for a
             signal.
     """

@@ -159,7 +159,7 @@ def digest_of(path: str, doc: Doc) -> str:
 
 
 def subtract(ranges: Iterable[Range], without: Iterable[Range] = ()) -> list[Range]:
-    """Return what is in the first ranges and not in the others, sorted and merged."""
+    """Return the first ranges without the others, sorted and merged."""
     edges = []
     for which, some in enumerate((ranges, without)):
         edges += [edge for a, b in some if a < b for edge in ((a, which, 1), (b, which, -1))]
@@ -201,7 +201,7 @@ def totals(files: list[Doc], before: Doc) -> Doc:
 
 
 def contents_of(files: Iterable[Doc]) -> Iterator[tuple[Part, Doc, Range]]:
-    """Yield what files hold of each partition, and the range of its offsets."""
+    """Yield the contents of files by partition, with the range of their offsets."""
     for one in (one for file in files for one in file["contents"]):
         span = one["first_offset"], one["last_offset"] + 1
         yield (one["topic"], one["partition"]), one, span
@@ -581,7 +581,7 @@ class Verifier:
             ok(fits, f"{part} doesn't go on at {start}, or its totals don't add up")
 
     def check_receipt(self, seg: Segment) -> None:
-        """Check what must hold of each receipt by itself."""
+        """Check a receipt by itself."""
         ok, doc, rows = partial(self.must, seg.path), seg.doc, seg.doc["partitions"]
         own = self.archive["pipeline"], self.archive["cluster_id"]
         ok((doc["pipeline"], doc["cluster_id"]) == own, "it is of another archive")
@@ -686,7 +686,7 @@ class Verifier:
             self.check_accounts(seg, plan, kind, old)
 
     def check_accounts(self, seg: Segment, plan: Doc, kind: str, old: list[Sealed]) -> None:
-        """Check what became of the records of intact files."""
+        """Check the fate of the records of intact files."""
         ok, named, erased = partial(self.must, seg.path), seg.doc.get("provenance", {}), 0
         records: Counter[Part] = Counter()
         for part, one, _ in contents_of(file for _, file in old):
@@ -945,7 +945,7 @@ class Verifier:
         self.must("archive", bool(self.segments), "nothing is sealed: it proves nothing", "unknown")
 
     def report(self) -> Doc:
-        """Return what was found, as one object."""
+        """Return the result as one object."""
         found: Doc = {level: [] for level in ("errors", "unknown", "warnings", "unsealed")}
         for level, where, what in self.found:
             found[level].append({"where": where, "what": what})
