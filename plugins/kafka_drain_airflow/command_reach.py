@@ -1,4 +1,4 @@
-"""How a page's commands reach Kafka, Spark and the registry, by Airflow's connections."""
+"""Addresses of Kafka, Spark and the registry for commands on pages, by Airflow's connections."""
 
 from __future__ import annotations
 

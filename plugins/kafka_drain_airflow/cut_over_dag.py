@@ -20,7 +20,7 @@ from kafka_drain_airflow.operators.drain import KafkaDrainOperator
 from kafka_drain_airflow.operators.preflight import PreflightOperator
 from kafka_drain_airflow.operators.validate import ValidateManifestOperator
 
-#: How often, and for how long, the mirror is tried until little is missing in the target: a day.
+#: Number and delay of the mirror's attempts until little is missing in the target: a day.
 RETRIES, RETRY_DELAY = 288, timedelta(minutes=5)
 
 
@@ -30,7 +30,7 @@ def cut_over_dag(
     """Create `cut_over_<name>`.
 
     Args:
-        of: What users add to the DAG and its tasks.
+        of: The users' arguments for the DAG and its tasks.
         on_alert_callback: See `create_dags`.
 
     Raises:

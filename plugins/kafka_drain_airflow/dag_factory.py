@@ -61,7 +61,7 @@ def create_dags(
         tags: Tags in addition to `kafka-drain`, `kafka-drain:<kind>` and the pipeline's name.
         on_alert_callback: Called when a validation finds something that needs attention: one or
             more notifiers or functions, in the form Airflow accepts for failed tasks.
-        approval: Which DAGs do only what a person has approved; None for none.
+        approval: The DAGs that need approval; None for none.
         dag_id: Pattern of the DAGs' ids, such as `team_a.{kind}.{name}`.
         schedules: Schedules by kind of DAG (drain, republish, reprocess, maintain, erase, drill,
             cut_over, restore_schemas), as Airflow takes them: text, timedelta, timetable, assets or

@@ -35,9 +35,9 @@ from kafka_drain_airflow.run_conf import check_conf
 from kafka_drain_airflow.timetables import BackfillTimetable
 
 POLL_SECONDS = 2.0
-#: How often a line is printed while nothing changes.
+#: Time between lines while nothing changes.
 QUIET_SECONDS = 60.0
-#: How long to wait for the scheduler to mark a backfill as completed; it checks every 30 seconds.
+#: Longest wait for the scheduler to mark a backfill as completed; it checks every 30 seconds.
 MARKED_WITHIN_SECONDS = 150.0
 
 
@@ -123,7 +123,7 @@ def _database(left: str) -> Iterator[None]:
     """End with a sentence if Airflow's database refuses, such as SQLite while another one writes.
 
     Args:
-        left: What that means, and what to do.
+        left: The consequence, and the remedy.
     """
     try:
         yield

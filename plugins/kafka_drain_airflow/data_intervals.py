@@ -49,7 +49,7 @@ def window_interval(
 
     Args:
         context: The task's context.
-        options: What the run is asked for; None to decide by its type.
+        options: The run's options; None to decide by its type.
         now: Returns the current time; replaced in tests.
 
     Raises:

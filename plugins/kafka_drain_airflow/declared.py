@@ -1,4 +1,4 @@
-"""What a DAG file declares: which pipeline, at which line, and none of a name or archive twice.
+"""Declarations of a DAG file: each pipeline with its line, and none of a name or archive twice.
 
 Airflow keeps one DAG of each id and says nothing of others in the same file.
 """
@@ -29,11 +29,11 @@ _OWN = (
 
 @dataclass
 class Declared:
-    """What one execution of a DAG file has declared.
+    """The declarations of one execution of a DAG file.
 
     Attributes:
         code: The code of this execution: a reloaded module keeps its variables, but not its code.
-        dags: What created a DAG, by its id.
+        dags: The declaration that created a DAG, by its id.
         archives: The pipeline that drains to an archive.
     """
 

@@ -1,4 +1,4 @@
-"""Read what is to be erased from an Airflow connection: never from a form, which anyone may see."""
+"""Read an erasure's names from an Airflow connection: never from a form, which anyone may see."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from kafka_drain_airflow.connections import require_connection
 if TYPE_CHECKING:
     from kafka_drain.config.pipeline import Pipeline
 
-#: What may replace `{request}` in a connection's id.
+#: Texts that may replace `{request}` in a connection's id.
 _ID = re.compile(r"[A-Za-z0-9_.-]+")
 
 #: Keys of the connection's extra.

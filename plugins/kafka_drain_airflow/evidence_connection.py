@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def evidence_signer(pipeline: Pipeline) -> Signer | None:
-    """Return who signs a pipeline's evidence, and its witness; None if nobody does.
+    """Return the signer of a pipeline's evidence with its witness; None if nobody signs.
 
     The connection's password is the private key in PEM; instead, its extra may name a file of the
     worker as `key_file`. The extra's `former_public_keys` are those that it replaced, in PEM.

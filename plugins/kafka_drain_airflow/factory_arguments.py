@@ -1,4 +1,4 @@
-"""What users add to the DAGs and tasks that a factory creates, and what they can't change."""
+"""The arguments of users for the DAGs and tasks of a factory, and those that they can't change."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ SINCE = {"deadline": ("3.1", "dagrun_timeout and on_failure_callback")}
 
 @dataclass(frozen=True)
 class FactoryArguments:
-    """What users add to DAGs and tasks.
+    """The arguments of users for DAGs and tasks.
 
     Attributes:
         common: Arguments of every DAG; `tags` without those that tell its kind.
@@ -110,10 +110,10 @@ class FactoryArguments:
 
 @dataclass(frozen=True)
 class DagArguments:
-    """What users add to one DAG and its tasks.
+    """The arguments of users for one DAG and its tasks.
 
     Attributes:
-        of_factory: What they add to all.
+        of_factory: The arguments for all.
         kind: The DAG's kind.
         dag_id: The DAG's id.
     """

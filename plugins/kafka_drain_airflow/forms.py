@@ -23,7 +23,7 @@ PRECISION = (
     "The picker has minutes. For milliseconds, write 2026-11-21T13:00:00.250Z into the run's JSON "
     "configuration."
 )
-#: What only flags have.
+#: Keys that only flags have.
 _OF_FLAGS = {"flags", "metavar", "none"}
 #: The options of each kind of DAG whose form has any.
 OPTIONS: Mapping[str, type[Options]] = {
@@ -49,7 +49,7 @@ def _commands_names(kind: str) -> dict[str, str]:
     return {other: name for other, name in names.items() if other != name}
 
 
-#: What the commands call a field, by kind of DAG; a conf may use either name.
+#: The commands' names of a field, by kind of DAG; a conf may use either name.
 COMMANDS_NAMES: Mapping[str, Mapping[str, str]] = {
     kind: _commands_names(kind) for kind in dict.fromkeys((*OPTIONS, *APPROVABLE))
 }
@@ -82,8 +82,8 @@ def params_of(kind: str, *, apply: str = "", **changed: Mapping[str, Any]) -> di
 
     Args:
         kind: The kind of DAG.
-        apply: What a run does with and without *Apply*; empty for a form without it.
-        changed: What differs from the options' declaration in this pipeline, by field.
+        apply: The effect of a run with and without *Apply*; empty for a form without it.
+        changed: Differences from the options' declaration in this pipeline, by field.
     """
     params: dict[str, Param] = {}
     if apply:

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-#: Where an Airflow lists the functions that its Kafka connections may name.
+#: Option of an Airflow that lists the functions that its Kafka connections may name.
 SECTION, OPTION = "apache_kafka", "callback_allowlist"
 
 #: Settings that the provider's hook takes as dotted paths.

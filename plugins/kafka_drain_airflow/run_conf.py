@@ -1,4 +1,4 @@
-"""Which names a run's conf may have, in the DAGs of the factories. Opens nothing.
+"""Check the names in a run's conf, in the DAGs of the factories. Opens nothing.
 
 Airflow checks the values of a DAG's params, not the names in a conf: it takes any.
 """
@@ -15,7 +15,7 @@ from kafka_drain.errors import ConfigError
 
 #: What Airflow itself puts into a conf: TriggerDagRunOperator, with the OpenLineage provider.
 _AIRFLOWS = frozenset({"openlineage"})
-#: What kafka-drain puts into one that isn't a field: `watch_pipelines` says why a drain is due.
+#: A name of kafka-drain's own that isn't a field: `watch_pipelines` says why a drain is due.
 _REASON = "reason"
 #: Flags without a field, and what to set instead.
 _INSTEAD = {"same_topics": "set target_topic to '{topic}'"}
@@ -32,8 +32,8 @@ class Form:
 
     Attributes:
         kind: The kind of DAG.
-        names: What the commands call a field, by its other name; a conf may use either.
-        removed: What there is instead of a field that only earlier releases know.
+        names: The commands' name of a field, by its other name; a conf may use either.
+        removed: The replacement for a field that only earlier releases know.
     """
 
     kind: str

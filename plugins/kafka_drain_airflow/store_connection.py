@@ -29,7 +29,7 @@ _ONLY_AIRFLOW = ("config_kwargs", "service_config")
 
 @dataclass(frozen=True)
 class StoreAccess:
-    """What opens a store.
+    """Access to a store.
 
     Attributes:
         variables: AWS's environment variables, secrets included.

@@ -1,1 +1,1 @@
-"""What Airflow shows and publishes about a task: progress, links, metrics, lineage, events."""
+"""The view of a task in Airflow: progress, links, metrics, lineage, events."""

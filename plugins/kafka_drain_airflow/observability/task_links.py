@@ -91,7 +91,7 @@ class SparkUiLink(BaseOperatorLink):
 
 
 def show_archive(context: Context, operator: Any) -> None:
-    """Say which archive a task works on while it runs, and show its Archive button.
+    """Show the archive of a running task, and its Archive button.
 
     Airflow 3 requests links only at the end.
     """

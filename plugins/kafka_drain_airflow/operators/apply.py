@@ -75,7 +75,7 @@ class ApplyOperator(SparkJobOperator):
         return given if given not in ("", "None") else None
 
     def frozen_for(self) -> timedelta | None:
-        """Return how long the plan may be started if it is to be frozen; None if it isn't.
+        """Return the lifetime of the plan if it is to be frozen; None if it isn't.
 
         Raises:
             ConfigError: If a value isn't acceptable.

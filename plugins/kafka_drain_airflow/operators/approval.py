@@ -19,14 +19,14 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Approval:
-    """Which DAGs do only what a person has approved, and how the person is asked.
+    """Settings of the DAGs that do only what a person has approved.
 
     From Airflow 3.1 on, these DAGs have a task `approve` between plan and action. On earlier ones
     they do nothing without the id of a plan, which the run before has frozen.
 
     Attributes:
         kinds: Any of `republish`, `reprocess`, `maintain` and `erase`.
-        plan_hours: How long a plan may be started after it was made.
+        plan_hours: Hours for which a plan may be started after it was made.
         options: Arguments of Airflow's `ApprovalOperator`, such as `assigned_users`, `notifiers`,
             `response_timeout`, `defaults` and `fail_on_reject`.
         four_eyes: Whether nobody may approve what a run does that they have started themselves.
@@ -61,8 +61,8 @@ def approval_task(
     """Return a task that waits until a person approves; if they reject, what follows is skipped.
 
     Args:
-        subject: What is asked, in one line (templated).
-        body: What it is about, in Markdown (templated).
+        subject: The question, in one line (templated).
+        body: The details, in Markdown (templated).
         four_eyes: Whether it fails if who approves has started the run, too.
         options: Other arguments of Airflow's `ApprovalOperator`, such as `task_id`.
 

@@ -24,19 +24,19 @@ DRY_RUN = {"is_dry_run": "{{ params.get('dry_run') }}"}
 #: The form's plan id, as a quoted literal: native rendering must not take it for anything else.
 _FORMS_PLAN = f"{{{{ {PLAN_ID} | pprint }}}}"
 
-#: What task `plan` has returned.
+#: A result of task `plan`.
 _PLANNED = "{{{{ ti.xcom_pull(task_ids='plan')['{}'] }}}}"
 
 
 class Tasks(Protocol):
-    """What creates the tasks of a DAG."""
+    """Creates the tasks of a DAG."""
 
     def task(self, operator: type[T], task_id: str, **own: Any) -> T:
         """Create a task."""
 
 
 class Asks(Enum):
-    """How a DAG learns that its plan may be carried out."""
+    """A way for a DAG to learn that its plan may be carried out."""
 
     #: By the form: *Apply*, or *Apply* and the id of a plan.
     FORM = "form"
@@ -47,7 +47,7 @@ class Asks(Enum):
 
 
 def asks(*, needs_approval: bool, can_ask: bool) -> Asks:
-    """Decide how a DAG learns that its plan may be carried out.
+    """Decide the way for a DAG to learn that its plan may be carried out.
 
     Args:
         needs_approval: Whether the DAG does only what a person has approved.
@@ -60,11 +60,11 @@ def asks(*, needs_approval: bool, can_ask: bool) -> Asks:
 
 @dataclass(frozen=True)
 class Way:
-    """How the tasks of a DAG are put together.
+    """The composition of a DAG's tasks.
 
     Attributes:
-        kind: What the DAG does; the last task's id.
-        asks: How it learns that its plan may be carried out.
+        kind: The DAG's verb; the last task's id.
+        asks: Its way to learn that its plan may be carried out.
         approval: The settings of the approval, if it needs one.
     """
 
@@ -86,7 +86,7 @@ class Way:
         """Return a sentence or two for the DAG's documentation.
 
         Args:
-            who: Which runs it is about.
+            who: The runs, as the subject of a sentence.
         """
         hours = f"{self.approval.plan_hours:g} hours"
         return {
@@ -112,8 +112,8 @@ class Way:
         """Create the tasks in the current DAG; return the one that carries out the plan.
 
         Args:
-            of: What creates a task.
-            operator: What plans and carries out.
+            of: Creates a task.
+            operator: Operator that plans and carries out.
             fields: The operator's arguments of the form.
             can_freeze: Template of whether a dry run's plan is frozen if nobody has to approve it.
             arguments: Other arguments of the task that carries out the plan.
@@ -143,7 +143,7 @@ class Way:
 
 
 def way_of(approval: Approval | None, kind: Approvable) -> Way:
-    """Return how the tasks of a DAG are put together in this Airflow."""
+    """Return the composition of a DAG's tasks in this Airflow."""
     needs = approval is not None and kind in approval.kinds
     # Airflow's operator is imported only if it is needed.
     can_ask = needs and can_approve()

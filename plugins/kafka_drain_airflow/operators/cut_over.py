@@ -159,8 +159,8 @@ def approval(task_id: str, *, subject: str, body: str, then: str, back: str) -> 
 
     Args:
         task_id: The task's id.
-        subject: What is asked.
-        body: What was seen, and what to do; a template, in Markdown.
+        subject: The question.
+        body: The observation, and the advice; a template, in Markdown.
         then: Id of the task that follows if they continue.
         back: Id of the task that goes back; unused if Airflow can't ask.
     """

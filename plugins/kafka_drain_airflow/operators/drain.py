@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 
 class KafkaDrainOperator(SparkJobOperator):
-    """Drain what Kafka holds now with one `Trigger.AvailableNow` query, and return its result.
+    """Drain Kafka's current records with one `Trigger.AvailableNow` query, and return its result.
 
     Repeats the preflight checks first, and doesn't start Spark if nothing is new. Holds the
     archive's lease while it writes, so a second drain is refused.

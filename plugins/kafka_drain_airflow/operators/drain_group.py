@@ -34,7 +34,7 @@ class DoneOperator(BaseOperator):
 
 
 class KafkaDrainGroupOperator(SparkJobOperator):
-    """Drain what Kafka holds now for several pipelines, one after another in one Spark session.
+    """Drain Kafka's current records of several pipelines, one after another in one Spark session.
 
     Checks each pipeline first, and holds each archive's lease. Doesn't start Spark if no pipeline
     has anything new. A failure in one pipeline doesn't stop the others; at the end the task fails

@@ -50,7 +50,7 @@ BELONGS = {
 #: Modules between a user's line and an operator's arguments.
 _OWN = ("kafka_drain_airflow.", "airflow.")
 
-#: What every operator of this Airflow takes.
+#: The arguments of every operator of this Airflow.
 _AIRFLOWS = frozenset(inspect.signature(BaseOperator.__init__).parameters) - {"self", "kwargs"}
 
 
@@ -139,7 +139,7 @@ class PipelineOperator(FormOperator):
     """
 
     template_fields: Sequence[str] = ("pipeline",)
-    #: What there is instead of an argument that only earlier releases know.
+    #: Replacements for arguments that only earlier releases know.
     removed_arguments: ClassVar[Mapping[str, str]] = {}
 
     def __init__(self, *, pipeline: Pipeline | Mapping[str, Any], **kwargs: Any) -> None:

@@ -96,7 +96,7 @@ class RestoreSchemasOperator(ApplyOperator):
 
 
 class CheckDecodingOperator(SparkJobOperator):
-    """Decode what a finished republish has sent with the target's schemas and the archive's own.
+    """Decode a finished republish's records with the target's schemas and the archive's own.
 
     It is skipped if the republish was a dry run, or replaced no schema ids.
 

@@ -52,7 +52,7 @@ class SparkJobOperator(PipelineOperator):
         self._state: Any = None
 
     def pre_execute(self, context: Any) -> None:
-        """Say which archive the task works on, and start storing its progress."""
+        """Show the task's archive, and start storing its progress."""
         super().pre_execute(context)
         show_archive(context, self)
         self._progress = TaskProgress(context.get("ti"))
@@ -103,7 +103,7 @@ class SparkJobOperator(PipelineOperator):
 
     @property
     def runner(self) -> FindingRunner:
-        """What runs this task's applications, and finds those of earlier tries."""
+        """The runner of this task's applications, which also finds those of earlier tries."""
         from kafka_drain.spark.engine import FindingRunner
 
         return FindingRunner(
@@ -132,6 +132,6 @@ class SparkJobOperator(PipelineOperator):
             self.log.warning("Airflow's task state store doesn't take its id: %s", error)
 
     def on_kill(self) -> None:
-        """Stop what runs: spark-submit, a Spark Connect server's query, or a cluster's driver."""
+        """Stop the work: spark-submit, a Spark Connect server's query, or a cluster's driver."""
         if self._spark is not None:
             self._spark.stop()

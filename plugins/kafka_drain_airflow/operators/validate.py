@@ -200,7 +200,7 @@ class ValidateManifestOperator(SparkJobOperator):
         )
 
     def _drills(self) -> DrillStatus | None:
-        """Return how the pipeline's restores that are tried went, and tell their metrics."""
+        """Return the status of the pipeline's drills, and publish their metrics."""
         from kafka_drain.archive.drills import drill_status
         from kafka_drain.clock import utc_now
         from kafka_drain_airflow.observability.metrics import tell_drills

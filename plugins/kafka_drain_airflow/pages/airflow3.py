@@ -66,7 +66,7 @@ if not AIRFLOW_V_3_1_PLUS:
 
 _ENTITIES = [DagAccessEntity[name] for name in ENTITIES]
 _MAY_READ = [Depends(requires_access_dag("GET", entity)) for entity in _ENTITIES]
-#: What Airflow answers to a login that it can't read, with 403: its own UI asks to log in again.
+#: Airflow's answer to a login that it can't read, with 403: its own UI asks to log in again.
 _BAD_LOGIN = "Invalid JWT token"
 
 

@@ -124,7 +124,7 @@ class Answer:
 
 @dataclass(frozen=True, slots=True)
 class AskedReport:
-    """Which report is asked for: that of a task instance."""
+    """The requested report: that of a task instance."""
 
     dag_id: str
     run_id: str
@@ -189,7 +189,7 @@ def archive(session: Any, dag_id: str, rights: Rights, *, may_see_records: bool 
     Args:
         session: Session of Airflow's database.
         dag_id: Id of the archive's page: of the DAG that validates it.
-        rights: Whose runs and progress may be shown.
+        rights: The user's rights to see runs and progress.
         may_see_records: Whether the user may also see records.
     """
     address = _archive_url(dag_id)
@@ -233,7 +233,7 @@ def records(
         session: Session of Airflow's database.
         dag_id: Id of the archive's page.
         rights: To which DAGs the page may lead.
-        user: Who searches.
+        user: The user who searches.
         posted: The submitted form; None before the first search.
     """
     place = archives_of(session, [dag_id]).get(dag_id)

@@ -30,7 +30,7 @@ from kafka_drain_airflow.store_connection import StoreAccess, store_access
 STORES = {"s3", "s3a", "gs", "gcs", "abfs", "abfss", "az", "adl", "hdfs"}
 #: Time limit for a store's answer, in seconds.
 PATIENCE = 10.0
-#: How long a connection isn't read again, in seconds.
+#: Time for which a connection isn't read again, in seconds.
 ACCESS_SECONDS = 300.0
 
 _access: dict[str, tuple[float, StoreAccess]] = {}
@@ -54,7 +54,7 @@ class _Found:
 
 @dataclass(frozen=True)
 class Found(_Found):
-    """What is known about an archive: its last validation's overview, or why it can't be read."""
+    """The overview of an archive's last validation, or the reason why it can't be read."""
 
     overview: dict[str, Any] | None = None
 
@@ -118,7 +118,7 @@ def opened(place: Place) -> UPath:
 
 
 def _options(conn_id: str) -> dict[str, Any]:
-    """Return how a connection opens a store; asked again every few minutes."""
+    """Return a connection's options for opening a store; read again every few minutes."""
     with _access_lock:
         at, access = _access.get(conn_id, (0.0, None))
         if access is None or time.monotonic() - at > ACCESS_SECONDS:

@@ -344,7 +344,7 @@ def _written_as(xcom: Any, key: str) -> Any:
     return and_(*_written_by_task(xcom), xcom.key == key)
 
 
-#: What is shown of a task instance.
+#: The columns shown of a task instance.
 _TASK = (TaskInstance.dag_id, TaskInstance.run_id, TaskInstance.task_id, TaskInstance.state)
 
 

@@ -77,7 +77,7 @@ class Validation:
 
     @property
     def rank(self) -> tuple[bool, bool, str, str]:
-        """Which of several validations of an archive, or of a DAG, comes first: the smallest."""
+        """The order of several validations of an archive, or of a DAG: the smallest comes first."""
         of_group = self.task_id == f"validate_{self.name}"
         return (of_group, self.dag_id != f"drain_{self.name}", self.dag_id, self.name)
 

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 #: Name of the right to see records, as Airflow's auth manager knows it: a custom view's.
 RIGHT = "Kafka records"
-#: Where the page is below that of its archive.
+#: Address of the page below that of its archive.
 RECORDS_URL = "/records"
 #: Seconds after which a search ends; it can be continued.
 SECONDS = 20.0
@@ -45,7 +45,7 @@ PAGE, DOWNLOAD = 1_000, 10_000
 _AUDIT = logging.getLogger("kafka_drain.audit")
 _searches = threading.BoundedSemaphore(AT_ONCE)
 
-#: What was posted: the texts of each field.
+#: The posted form: the texts of each field.
 Posted = Mapping[str, Sequence[str]]
 
 
@@ -74,7 +74,7 @@ def page_of(place: Place, address: str, republish: str, posted: Posted, user: st
         address: Address of the archive's page.
         republish: Id of the DAG that republishes it; empty if there is none.
         posted: The submitted form.
-        user: Who searches.
+        user: The user who searches.
     """
     given, trail = _given(posted), list(posted.get("trail", ()))
     try:

@@ -1,11 +1,11 @@
-"""What a user may see on the pages, DAG by DAG. Opens nothing itself."""
+"""The rights of a user on the pages, DAG by DAG. Opens nothing itself."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable
 
-#: What a page shows of a DAG besides its name, as Airflow names it: who may see an archive may see
-#: all of these. Airflow's auth manager decides.
+#: The parts of a DAG that a page shows besides its name, as Airflow names them: who may see an
+#: archive may see all of these. Airflow's auth manager decides.
 ENTITIES = ("RUN", "TASK_INSTANCE", "XCOM")
 
 
