@@ -162,7 +162,7 @@ def create_group_dags(
 
 
 def _drains(pipeline: Pipeline, added: FactoryArguments) -> Any:
-    """Return when a pipeline is drained: as the factory is told, or else by its own schedule."""
+    """Return the schedule of drains: the factory's, or else the pipeline's own."""
     return added.schedules.get("drain", pipeline.schedule)
 
 

@@ -27,7 +27,7 @@ class BacklogTrigger(BaseTrigger):
     Ends with the reason of each such pipeline, by name; with none when the time is over. Errors end
     nothing: a broker that is down is asked again.
 
-    :param watched: what to ask, as `Watched.to_dict` returns it
+    :param watched: the pipelines to look at, each as `Watched.to_dict` returns it
     :param until: when the wait ends, ISO 8601
     :param poll_seconds: seconds between two questions
     """

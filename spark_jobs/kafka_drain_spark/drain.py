@@ -267,7 +267,7 @@ def running_query(session: SparkSession, spec: DrainSpec) -> StreamingQuery | No
 
 
 def first_offsets(spec: DrainSpec) -> dict[TopicPartition, int]:
-    """Return where the very first batch of the spec's checkpoint starts."""
+    """Return the start of the very first batch of the spec's checkpoint."""
     return from_spark_json(spec.reader_options["startingOffsets"])
 
 

@@ -113,7 +113,7 @@ def tell_replaced(
 
 
 def last_event(context: Any, pipeline: Pipeline) -> datetime | None:
-    """Return when the archive's asset had its newest event; None for never, or outside of Airflow.
+    """Return the time of the archive asset's newest event; None without one, or outside of Airflow.
 
     Its first one is that of a validation. `airflow db clean` removes old ones.
     """

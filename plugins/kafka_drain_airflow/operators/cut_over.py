@@ -129,8 +129,8 @@ class MarkToApproveOperator(BaseOperator):
     For Airflow before 3.1, which can't ask. Airflow then clears the tasks that waited for it, and
     notes in its audit log who has approved.
 
-    :param subject: what is asked (templated)
-    :param body: what was seen, and what to do (templated)
+    :param subject: the question (templated)
+    :param body: the observation, and the advice (templated)
     """
 
     template_fields: Sequence[str] = ("subject", "body")

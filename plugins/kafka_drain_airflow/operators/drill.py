@@ -32,7 +32,7 @@ class DrillOperator(SparkJobOperator):
     Returns the result: drill, verdict, sample, records, rto_seconds, rpo_seconds and more.
 
     :param pipeline: the pipeline, whose ``drill`` settings apply, or its keys as a dict (templated)
-    :param sample: what to restore instead of the pipeline's setting (templated)
+    :param sample: the sample to restore instead of the pipeline's setting (templated)
     :param seed: seed of a random day; None for a random one, which the result names (templated)
     """
 

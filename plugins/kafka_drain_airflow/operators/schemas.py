@@ -103,7 +103,7 @@ class CheckDecodingOperator(SparkJobOperator):
     Returns the numbers of records, and of keys and values: decoded, expected, without, failed.
 
     :param pipeline: the pipeline whose archive was republished
-    :param republished: what ``RepublishToKafkaOperator`` returned (templated)
+    :param republished: the result of ``RepublishToKafkaOperator`` (templated)
     :param registry_conn_id: connection of the target's Schema Registry; None for the pipeline's
         ``target_registry_conn_id`` (templated)
     """
