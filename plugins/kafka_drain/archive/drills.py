@@ -77,7 +77,7 @@ def unfinished_drills(root: UPath) -> list[DrillStarted]:
 
 
 def write_started(root: UPath, started: DrillStarted) -> None:
-    """Record a drill with its scratch topics, before it makes anything.
+    """Record a drill and its scratch topics, before and after they are created.
 
     Raises:
         ArchiveError: When the archive can't be written.

@@ -167,7 +167,7 @@ def lifetime(hours: float) -> timedelta:
 
 
 def expiry(now: datetime, lifetime: timedelta) -> tuple[str, str]:
-    """Return when a plan made now was made, and until when it may be started."""
+    """Return the times at which a plan is made and expires."""
     return (
         now.isoformat(timespec="milliseconds"),
         (now + lifetime).isoformat(timespec="milliseconds"),

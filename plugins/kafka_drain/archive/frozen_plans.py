@@ -148,7 +148,7 @@ def approved(
             and what has changed since it was seen.
 
     Returns:
-        What is left to do, the frozen plan, and what to do with it: RUN, RESUME or DO_NOTHING.
+        The rest of the plan, the frozen plan, and the decision: RUN, RESUME or DO_NOTHING.
 
     Raises:
         PlanChangedError: When it has expired, or something has changed; says what.

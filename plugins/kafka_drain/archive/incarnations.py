@@ -42,7 +42,7 @@ def log_ends(
 
 
 def _start(snapshot: Snapshot, tp: TopicPartition, counted: str) -> int:
-    """Return where an incarnation starts; 0 if its first generation doesn't drain the partition."""
+    """Return an incarnation's start; 0 if its first generation doesn't drain the partition."""
     number = snapshot.topic_incarnations().get((tp.topic, counted))
     return snapshot.generation(number).starting_offsets.get(tp, 0) if number else 0
 

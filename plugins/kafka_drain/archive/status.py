@@ -109,7 +109,7 @@ def _expiry(
     newest: Mapping[TopicPartition, int],
     settings: Mapping[str, TopicSettings],
 ) -> int | None:
-    """Return when the first undrained record may be deleted, in milliseconds since 1970.
+    """Return the earliest deletion of an undrained record, in milliseconds since 1970.
 
     Records after the newest drained one are assumed not to be older.
     """

@@ -166,7 +166,7 @@ def _open_closed_streams() -> None:
             setattr(sys, name, open(os.open(os.devnull, os.O_RDWR), mode))  # noqa: PTH123, SIM115
 
 
-#: The effects of signals on a command, by its exit code.
+#: Words for the signal that has ended a command, by its exit code.
 _ENDED = {HUNG_UP: "its terminal was closed", INTERRUPTED: "interrupted", TERMINATED: "terminated"}
 
 #: The signals that end a command, beside Ctrl-C: a terminal that is closed sends the first one;

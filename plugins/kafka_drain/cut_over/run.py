@@ -105,7 +105,7 @@ class CutOver:
             engine: Sends and verifies.
 
         Returns:
-            What it saw, as it is in the archive.
+            Its observations, as they are in the archive.
 
         Raises:
             CutOverError: When the step doesn't pass; says why, and what to do. What it saw is in
@@ -156,7 +156,7 @@ class CutOver:
             apply: Whether to do it, and not only to say it.
 
         Returns:
-            What was done, as it is in the archive; None if it was only said.
+            The way back, as it is in the archive; None if it was only shown.
 
         Raises:
             CutOverError: When the hand-over has happened.

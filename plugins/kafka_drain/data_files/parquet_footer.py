@@ -292,7 +292,7 @@ class _Reader:
         return (size if size < 15 else self._size()), head & 0x0F
 
     def _at_size(self) -> tuple[int, int]:
-        """Return where bytes start, and how many they are; moves to their end."""
+        """Return the start of bytes and their number; moves to their end."""
         size = self._size()
         start = self._at
         self._move(size)

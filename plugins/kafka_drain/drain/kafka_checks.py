@@ -74,7 +74,7 @@ def refuse_rewritten(
         end: The high watermark.
 
     Returns:
-        What couldn't be compared.
+        Warnings about tails that couldn't be compared.
 
     Raises:
         DataLossError: Names the partitions, their first rewritten offset, and the way on.
@@ -143,7 +143,7 @@ def refuse_expired(
 def readable_offsets(
     pipeline: Pipeline, cluster: KafkaCluster, partitions: Collection[TopicPartition]
 ) -> tuple[dict[TopicPartition, int], dict[TopicPartition, int]]:
-    """Return where a drain ends, and each partition's number of offsets behind a transaction."""
+    """Return a drain's end offsets, and each partition's number of offsets behind a transaction."""
     if pipeline.isolation_level != "read_committed":
         return cluster.latest(partitions, pipeline.isolation_level), {}
     # Asked first, so that records arriving between the two requests don't look as if they were

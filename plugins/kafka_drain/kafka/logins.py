@@ -80,7 +80,7 @@ def login_of(settings: Mapping[str, Any]) -> Login:
 
 
 def _token_login(settings: Mapping[str, Any]) -> Login:
-    """Return where tokens come from; librdkafka asks a callback before anything else."""
+    """Return the origin of tokens; librdkafka asks a callback before anything else."""
     servers = str(settings.get("bootstrap.servers", ""))
     prefix = "sasl.oauthbearer"
     method = str(settings.get(f"{prefix}.method", "default"))

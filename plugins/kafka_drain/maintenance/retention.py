@@ -246,7 +246,7 @@ def without_locked(
         locked: The files that the store locks.
 
     Returns:
-        What can be deleted now, and the paths of what is left out.
+        The deletions that can be made now, and the paths of the files left out.
     """
     found, left = list[Deletion](), list[str]()
     for deletion in deletions:

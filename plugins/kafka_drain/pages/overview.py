@@ -357,7 +357,7 @@ def _ago(moment: str | None, now: datetime) -> Note:
 
 
 def _expiry(moment: str | None, now: datetime) -> Note:
-    """Return when Kafka may delete records that aren't drained yet."""
+    """Return the time at which Kafka may delete records that aren't drained yet."""
     if moment is None:
         return Note("none known", "quiet")
     left = _left(moment, now)

@@ -395,7 +395,7 @@ def _is_compacted(cluster: KafkaCluster, topic: str) -> bool:
 def rewritten_logs(
     snapshot: Snapshot, cluster: KafkaCluster, partitions: Collection[TopicPartition]
 ) -> dict[TopicPartition, int]:
-    """Return where each rewritten log begins to differ from the archive.
+    """Return the first offset at which each rewritten log differs from the archive.
 
     A log that is shorter than what was drained counts. Where the offset isn't known exactly, it is
     the log's first: some records are then archived twice.

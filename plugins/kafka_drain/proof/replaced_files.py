@@ -311,7 +311,7 @@ class _Comparison:
     def _differing(
         self, old: _Old, intact: Sequence[tuple[_Segment, SealedFile]]
     ) -> dict[TopicPartition, list[OffsetRange]]:
-        """Return where the window holds another record than the intact files, or none."""
+        """Return the offsets at which the window has another record than intact files, or none."""
         changed: dict[TopicPartition, list[OffsetRange]] = {}
         for headers, held in old.blocks.items():
             for blocks in held.values():

@@ -90,7 +90,7 @@ def _listed(root: UPath) -> dict[str, _Found]:
 
 
 def _time(info: Mapping[str, Any]) -> float:
-    """Return when a file was written, in seconds since 1970; 0 if its store doesn't say."""
+    """Return the time of a file's writing, in seconds since 1970; 0 if its store doesn't say."""
     at = next((info[name] for name in _TIMES if info.get(name)), 0)
     if isinstance(at, str):
         at = datetime.fromisoformat(at.replace("Z", "+00:00"))

@@ -47,7 +47,7 @@ class SchemaMap:
 
 
 def map_path(root: UPath, name: str) -> UPath:
-    """Return where a map is.
+    """Return the path of a map.
 
     Raises:
         ConfigError: When the name can't be a file's.

@@ -40,7 +40,7 @@ class Subjects:
         return None if answer is None else _row(answer, deleted=deleted)
 
     def of_id(self, id_: int) -> list[tuple[str, int]]:
-        """Return where a schema id is registered: subjects and versions; deleted ones too."""
+        """Return the subjects and versions of a schema id; deleted ones too."""
         path = f"/schemas/ids/{id_}/versions"
         found = self.registry.ask("GET", path, deleted=True) or ()
         return sorted((row["subject"], row["version"]) for row in found)
@@ -90,7 +90,7 @@ class Subjects:
     def find(
         self, subject: str, schema: RegisteredRow, references: Sequence[ReferenceRow]
     ) -> RegisteredSchema | None:
-        """Return where a subject has a schema, by the registry's own comparison; None if nowhere.
+        """Return a schema's place in a subject, by the registry's own comparison; None for none.
 
         Args:
             references: Its references, in this registry's versions.

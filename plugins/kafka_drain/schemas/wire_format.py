@@ -75,7 +75,7 @@ def count_ids(
         parts: The parts to look at.
 
     Returns:
-        How often each was seen. Nulls, such as tombstones, don't count.
+        Number of occurrences of each. Nulls, such as tombstones, don't count.
     """
     counts: Counter[IdLocation] = Counter()
     for part in parts:

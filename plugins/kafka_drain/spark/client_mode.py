@@ -328,7 +328,7 @@ def _client_command(application: SparkApplication) -> list[str]:
 
 
 def _import_path(application: SparkApplication) -> list[str]:
-    """Return where the client finds our packages: as they are here, not in the zip."""
+    """Return the client's path to our packages: as they are here, not in the zip."""
     core = Path(__file__).resolve().parents[2]
     spark = application.path.resolve().parent
     known = os.environ.get("PYTHONPATH", "").split(os.pathsep)

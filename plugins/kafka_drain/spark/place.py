@@ -29,7 +29,7 @@ class DriverPlace(Enum):
 
 
 def place_of(master: str, deploy_mode: str = "client") -> DriverPlace:
-    """Return where the driver of applications on a master runs."""
+    """Return the place of the driver of applications on a master."""
     if is_connect(master):
         return DriverPlace.SERVER
     return DriverPlace.CLUSTER if deploy_mode == "cluster" else DriverPlace.HERE

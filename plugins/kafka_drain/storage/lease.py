@@ -370,7 +370,7 @@ class FoundLease:
         return f"{self.holder} (run {self.run})"
 
     def ends_at(self, lasts: timedelta) -> datetime:
-        """Return when the lease expires; for an unreadable one, the latest possible time."""
+        """Return the lease's end; for an unreadable one, the latest possible time."""
         return self.expires_at or self.written_at + lasts
 
     def takeover(

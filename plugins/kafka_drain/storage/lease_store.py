@@ -127,7 +127,7 @@ class LeaseStore(Protocol):
 
 
 def lease_store(root: UPath) -> LeaseStore:
-    """Return where the lease of a folder is stored."""
+    """Return the store of a folder's lease."""
     return NumberedFiles(root / FOLDER) if root.protocol == HDFS else OneFile(root / NAME)
 
 

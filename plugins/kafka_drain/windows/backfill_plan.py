@@ -215,7 +215,7 @@ def plan_backfill(
 
 
 def _ends(snapshot: Snapshot, last: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
-    """Return where a backfill's offsets end at the latest: where the open generation starts."""
+    """Return the latest ends of a backfill's offsets: the starts of the open generation."""
     generation = snapshot.open_generation
     starts = generation.starting_offsets if generation else {}
     return {tp: min(end, starts.get(tp, end)) for tp, end in last.items()}
@@ -342,7 +342,7 @@ def _resolve(
 def _neighbours(
     snapshot: Snapshot, interval: Interval
 ) -> tuple[dict[TopicPartition, int], dict[TopicPartition, int]]:
-    """Return where the frozen interval before this one ends, and where the one after it starts.
+    """Return the end of the frozen interval before this one, and the start of the one after it.
 
     Compaction or retention may have moved a bound since, leaving offsets to neither interval.
     """

@@ -89,7 +89,7 @@ class TimeBounds:
         partitions: Collection[TopicPartition],
         known: Mapping[TopicPartition, int],
     ) -> dict[TopicPartition, int]:
-        """Return where a time, in milliseconds, divides each partition; -1 for behind its end.
+        """Return each partition's offset for a time, in milliseconds; -1 for behind its end.
 
         Args:
             known: Offsets that aren't divided by a later time than this one, where known.

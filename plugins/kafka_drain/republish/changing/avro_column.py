@@ -159,7 +159,7 @@ class _Walk:
     def through(
         self, schema: Any, at: pa.Int64Array, paths: _Paths, there: pa.BooleanArray
     ) -> pa.Int64Array:
-        """Return where a value of a schema ends in each row.
+        """Return the end of a schema's value in each row.
 
         Args:
             at: Start of the value in each row.

@@ -243,7 +243,7 @@ def untouched(
     *,
     is_original: bool,
 ) -> list[Contribution]:
-    """Return where a group continues in target partitions that got none of its records.
+    """Return a group's offsets in target partitions that got none of its records.
 
     Without an offset there, `auto.offset.reset` would decide, and by default it skips what arrives
     before the first consumer does.
@@ -356,7 +356,7 @@ def _row(
 
 
 def _where(extent: tuple[int, int], at: int | None) -> str:
-    """Return where an offset is relative to the republished records; nothing if among them."""
+    """Return an offset's place beside the republished records; empty if it is among them."""
     first, end = extent
     if at is None:
         return "no committed offset: from the first republished record"

@@ -32,7 +32,7 @@ class Binding:
 
     @classmethod
     def of_receipt(cls, receipt: ReceiptJson) -> Binding:
-        """Return where a finished run sent its records."""
+        """Return the binding of a finished run."""
         topics = {sent["target_topic"]: sent.get("target_topic_id", "") for sent in receipt["sent"]}
         return cls(receipt.get("cluster_id", ""), topics)
 

@@ -97,7 +97,7 @@ def previous_change(archive: Archive, follower: str) -> ChangeReceiptJson | None
 
 
 def previous_binding(archive: Archive, follower: str, since: ThroughJson) -> Binding:
-    """Return where a follower's runs have sent their records.
+    """Return the binding of a follower's runs.
 
     Args:
         follower: The prefix of the keys of its runs.

@@ -374,7 +374,7 @@ class RepublishRequest(Options):
         )
 
     def target_of(self, topic: str) -> str | None:
-        """Return where a topic's records go; None when that depends on a name they don't have."""
+        """Return the target of a topic's records; None if it depends on a name they don't have."""
         if topic in self.rename:
             return self.rename[topic]
         if self.target_topic is None:

@@ -51,7 +51,7 @@ class Block(NamedTuple):
         )
 
     def translate(self, offset: int) -> int:
-        """Return where to continue in the target; nothing is skipped, some may be read again.
+        """Return the target offset to continue at; nothing is skipped, some may be read again.
 
         Args:
             offset: Offset in the source, before the block's end.
@@ -145,7 +145,7 @@ class PartitionMap:
         return self.source, self.source_topic_id
 
     def translate(self, offset: int) -> int:
-        """Return where a consumer at a source offset continues in the target."""
+        """Return the target offset at which a consumer at a source offset continues."""
         unread = self.first_unread(offset)
         return self.blocks[-1].target_end if unread is None else unread
 
@@ -219,12 +219,12 @@ class OffsetMap(SealedDocument):
         return sorted({partition.source for partition in self.partitions})
 
     def of(self, tp: TopicPartition) -> list[PartitionMap]:
-        """Return where a source partition went; for a recreated topic, its last incarnation."""
+        """Return the maps of a source partition; for a recreated topic, of its last incarnation."""
         found = [partition for partition in self.partitions if partition.source == tp]
         return [p for p in found if p.source_topic_id == found[-1].source_topic_id]
 
     def translate(self, tp: TopicPartition, offset: int) -> dict[TopicPartition, int]:
-        """Return where a consumer of the source continues in the target.
+        """Return the target offsets at which a consumer of the source continues.
 
         Every record that the consumer hasn't read is at or after the returned offset. For a
         recreated topic, the offset is one of its last incarnation.
@@ -308,7 +308,7 @@ def originals_map(offset_map: OffsetMap, held: Mapping[TopicPartition, OffsetRan
 
 
 def resume_offset(parts: Iterable[PartitionMap], read: Mapping[TopicPartition, int]) -> int:
-    """Return where a consumer continues in a target partition without skipping unread records.
+    """Return the target offset at which a consumer continues without skipping unread records.
 
     This is the first unread record, or the end of the last block if all were read.
 

@@ -114,7 +114,7 @@ class Walk:
             del self._hashes[:]
 
     def mappings(self) -> dict[int, tuple[Block, ...]]:
-        """Return where each shard's records were found."""
+        """Return the blocks of each shard's records."""
         for shard, waiting in enumerate(self._waiting):
             while waiting:
                 self._settle(shard, self._last)

@@ -324,7 +324,7 @@ def _changed(
 def _by_shard(
     mappings: Mapping[int, tuple[Block, ...]], chains: Mapping[int, Sequence[Shard]]
 ) -> dict[int, tuple[Block, ...]]:
-    """Return where each shard's records are, given where each chain's records are."""
+    """Return the blocks of each shard, given those of each chain."""
     found: dict[int, list[Block]] = {}
     for number, blocks in mappings.items():
         for block in blocks:

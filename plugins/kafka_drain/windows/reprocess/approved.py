@@ -76,7 +76,7 @@ def plan_approved(
         plan_id: The frozen plan's id.
 
     Returns:
-        What to carry out, the frozen plan, and what to do with it: RUN, RESUME or DO_NOTHING.
+        The plan to carry out, the frozen plan, and the decision: RUN, RESUME or DO_NOTHING.
 
     Raises:
         PlanChangedError: When it has expired, or something has changed; says what.
