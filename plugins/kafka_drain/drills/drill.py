@@ -197,7 +197,6 @@ def run_drill(
     Args:
         cluster: The cluster to restore to; the archive's own or another.
         engine: Sends and verifies.
-        request: The sample, and its target.
         run: Name of the run, for the lease.
         clock: Returns the time.
         signer: Signs the result; None for nobody.

@@ -25,7 +25,6 @@ class Sample:
     """The sample that a drill restores.
 
     Attributes:
-        kind: Its kind.
         from_time: First timestamp; None for no bound.
         to_time: End of the timestamps, exclusive; None for no bound.
         seed: Seed that a random day was chosen by.
@@ -60,7 +59,6 @@ def choose_sample(kind: SampleKind, seed: int, spans: Iterable[Span]) -> Sample:
     which are all days if files are partitioned by date. Without timestamps, it is the whole.
 
     Args:
-        kind: Kind of the sample.
         seed: The same seed chooses the same day of the same archive.
         spans: Timestamps of the sealed files, for each file and partition.
     """

@@ -22,7 +22,6 @@ class WitnessLine:
 
     Attributes:
         number: Its number among all lines, from 1.
-        statement: Its statement.
         key_id: Id of the key that it names.
         sha256: Hash of its bytes, which later lines name.
         previous: Hash of an earlier line; None in an archive's first line.

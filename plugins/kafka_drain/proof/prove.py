@@ -70,7 +70,6 @@ def examine(drained: Drained, files: Sequence[CommittedFile]) -> Examined:
     """Compare the offsets that unsealed files hold with those that were drained.
 
     Args:
-        drained: The drained batches.
         files: The readable committed files, without those that a window replaces.
     """
     parts = segments(drained.start, drained.checkpoint, drained.last_committed, drained.first_batch)

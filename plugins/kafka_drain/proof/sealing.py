@@ -56,7 +56,6 @@ def seal_segment(
     """Build the receipt of one or more batches that were proven complete.
 
     Args:
-        segment: The drained segment.
         files: The committed files that hold it.
         gaps: Offsets of the segment that are in no file.
         identity: The pipeline, cluster and topics that the offsets belong to.

@@ -25,7 +25,7 @@ class ApplyOperator(SparkJobOperator):
         (templated)
     :param plan_id: the id of a plan that was frozen: exactly this one is applied, or the task fails
         and says what has changed since; what else was asked for doesn't count (templated)
-    :param plan_hours: hours for which a frozen plan may be started (templated)
+    :param plan_hours: hours within which a frozen plan may be started (templated)
     """
 
     template_fields: Sequence[str] = (

@@ -26,7 +26,7 @@ class Approval:
 
     Attributes:
         kinds: Any of `republish`, `reprocess`, `maintain` and `erase`.
-        plan_hours: Hours for which a plan may be started after it was made.
+        plan_hours: Hours within which a plan may be started after it was made.
         options: Arguments of Airflow's `ApprovalOperator`, such as `assigned_users`, `notifiers`,
             `response_timeout`, `defaults` and `fail_on_reject`.
         four_eyes: Whether nobody may approve what a run does that they have started themselves.

@@ -47,7 +47,7 @@ class Asks(Enum):
 
 
 def asks(*, needs_approval: bool, can_ask: bool) -> Asks:
-    """Decide the way for a DAG to learn that its plan may be carried out.
+    """Decide the way in which a DAG learns that its plan may be carried out.
 
     Args:
         needs_approval: Whether the DAG does only what a person has approved.

@@ -176,5 +176,5 @@ def _failed(
 
 
 def _ended(error: Exception) -> str:
-    """Return the end of a function that returned nothing, as text."""
+    """Return the failure of a function, as text."""
     return str(error) if isinstance(error, LeftError) else f"raised {type(error).__name__}"

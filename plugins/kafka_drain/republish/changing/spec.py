@@ -117,7 +117,6 @@ class ChangeSpec:
     """The user's request, with the identity of its function and key.
 
     Attributes:
-        wanted: The request.
         function: The function; None without one.
         key_id: Id of the key of pseudonyms; empty without one.
     """
