@@ -88,7 +88,9 @@ def first_task(dag: DAG) -> Any:
 def start(dag: DAG, conf: Any) -> None:
     """Do what comes before a DAG's first task does anything."""
     run = SimpleNamespace(conf=conf, run_type="manual")
-    first_task(dag).pre_execute({"dag": dag, "dag_run": run, "ti": None})
+    task = first_task(dag)
+    # Airflow 2 renders outlets by it.
+    task.pre_execute({"dag": dag, "dag_run": run, "ti": SimpleNamespace(task=task)})
 
 
 def test_conf_misspelt() -> None:
