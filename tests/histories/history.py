@@ -1,4 +1,7 @@
-"""A random sequence of what happens to a topic and its archive, and a judge that knows the truth.
+"""A random history of a topic and its archive, and a judge that knows the truth.
+
+A history is a list of steps, each with a seed of its own, so that it can be replayed, and made
+shorter when it fails. Where it happens is a `World`: in memory, or on a real broker and real Spark.
 
 The judge shares no decision with the product: it reads the topic as consumers do, before and after
 each command, and the archive's files with pyarrow. It only asks the product which files readers
@@ -22,45 +25,130 @@ from __future__ import annotations
 
 import random
 import re
-import shutil
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import pyarrow.parquet as pq
 
 from kafka_drain.archive.archive import Archive
 from kafka_drain.archive.files import ArchiveFile, archive_files
 from kafka_drain.errors import KafkaDrainError
-from tests.faults.republishing import make_target
-from tests.sequences.commands import Ended, Kill, run_command
-from tests.sequences.topic import PARTITIONS, Place, Record, Topic, read_records
+from tests.histories.truth import Place, Record
 
-__all__ = ["Sequence"]
+__all__ = ["Ended", "History", "Step", "World", "draw"]
 
-#: A command's changes of the file system are about so many, at most.
-CHANGES = 60
-
-#: How a drain and a backfill name what Kafka has forgotten before anybody drained it.
-_EXPIRED = (
-    re.compile(r"(\S+)-(\d+) \[(\d+), (\d+)\)[^;]*; retention has passed"),
-    re.compile(r"(\S+):(\d+):(\d+)-(\d+)(?=[^;]*, no file does)"),
-)
-#: How a validation asks for somebody's word.
+#: How a command asks for somebody's word.
 _ASKED = re.compile(r"--acknowledge-expired (\S+):(\d+):(\d+)-(\d+)")
+#: How a drain and a backfill name what Kafka has forgotten before anybody drained it.
+_EXPIRED = (_ASKED, re.compile(r"(\S+):(\d+):(\d+)-(\d+)(?=[^;]*, no file does)"))
+
+
+@dataclass(frozen=True)
+class Ended:
+    """A command that has ended.
+
+    Attributes:
+        code: Its exit code; negative if it was killed.
+        said: What it printed.
+    """
+
+    code: int
+    said: str
+
+    @property
+    def was_killed(self) -> bool:
+        return self.code < 0
+
+
+class World(Protocol):
+    """Where a history happens.
+
+    Attributes:
+        topic: The topic.
+        folder: The archive's.
+        more: The weight of steps that only this world has, or has more or less often.
+    """
+
+    topic: Any
+    folder: Path
+    more: Mapping[str, int]
+
+    def run(self, chance: random.Random, *arguments: str, may_die: bool) -> tuple[Ended, str]:
+        """Run a command, which may be killed; return how it ended, and who was killed when."""
+
+    def decide_by(self, seed: int) -> None:
+        """Let a seed decide what happens from now on."""
+
+    def new_target(self, name: str) -> None:
+        """Create a topic that takes what a republish sends."""
+
+    def read_target(self, name: str) -> Counter[Record]:
+        """Read what `read_committed` consumers get of a topic."""
+
+
+@dataclass(frozen=True)
+class Step:
+    """One thing that happens.
+
+    Attributes:
+        name: The method of `History` that lets it happen, or of the world.
+        seed: Decides how.
+    """
+
+    name: str
+    seed: int
+
+    def __str__(self) -> str:
+        return f"{self.name}:{self.seed}"
+
+
+#: What happens how often.
+WEIGHTS = {
+    "produce": 6,
+    "transact": 2,
+    "drain_as_scheduled": 6,
+    "drain": 2,
+    "validate": 3,
+    "backfill": 2,
+    "repair": 2,
+    "roll": 2,
+    "maintain": 3,
+    "reprocess": 3,
+    "republish": 2,
+    "lose_file": 2,
+    "change_record": 2,
+    "lose_notes": 2,
+    "delete_records": 1,
+    "make_again": 1,
+    "compact": 2,
+    "cut": 3,
+    "lose_segment": 3,
+}
+
+
+def draw(world: World, chance: random.Random, number: int) -> list[Step]:
+    """Draw so many steps of what can happen in a world."""
+    weights = {**WEIGHTS, **world.more}
+    topic = world.topic
+    weights["compact"] *= topic.is_compacted
+    weights["cut"] *= topic.can_be_cut
+    weights["lose_segment"] *= topic.has_segments
+    first = ["produce", *(["drain_as_scheduled"] if chance.random() < 0.8 else [])]
+    names = [*first, *chance.choices(list(weights), list(weights.values()), k=number)]
+    return [Step(name, chance.getrandbits(32)) for name in names]
 
 
 @dataclass
-class Sequence:
+class History:
     """A topic, its archive, and what has happened to both.
 
     Attributes:
-        spark: The session that runs the commands' applications.
-        topic: The topic.
-        folder: The archive's.
-        chance: Decides what happens.
+        world: Where it happens.
+        chance: Decides how what happens now happens.
+        starts_late: Whether its first drain starts at the topic's end.
         owed: Records that the archive has answered for.
         damaged: Files that were taken away.
         taken: The records that they held.
@@ -76,10 +164,9 @@ class Sequence:
         ended_green: Whether the archive came back to a green verdict.
     """
 
-    spark: Any
-    topic: Topic
-    folder: Path
+    world: World
     chance: random.Random
+    starts_late: bool = False
     owed: dict[Place, Record] = field(default_factory=dict)
     damaged: set[str] = field(default_factory=set)
     taken: set[Place] = field(default_factory=set)
@@ -95,50 +182,45 @@ class Sequence:
     ended_green: bool = False
     _republished: int = 0
 
-    def __post_init__(self) -> None:
-        self.starts_late = self.chance.random() < 0.3
+    @property
+    def topic(self) -> Any:
+        return self.world.topic
+
+    @property
+    def folder(self) -> Path:
+        return self.world.folder
 
     @property
     def archive(self) -> Archive:
         return Archive.at(str(self.folder))
 
-    def run(self, steps: int) -> None:
-        """Let so many things happen, judge after each, and bring the archive back to green."""
+    def run(self, steps: Iterable[Step], end: int) -> None:
+        """Let things happen, judge after each, and bring the archive back to green.
+
+        Args:
+            steps: What happens.
+            end: The seed of the recovery.
+        """
         try:
-            self.topic.produce(self.chance.randint(3, 12))
-            if self.chance.random() < 0.8:
-                self.drain_as_scheduled()
-            for _ in range(steps):
-                self.step()
+            for step in steps:
+                self._decide_by(step.seed)
+                self.step(step.name)
+            self._decide_by(end)
             self.recover()
         except AssertionError as error:
             raise AssertionError("\n".join([str(error), *self.history])) from error
 
-    def step(self) -> None:
+    def _decide_by(self, seed: int) -> None:
+        self.chance.seed(seed)
+        self.world.decide_by(seed)
+
+    def step(self, name: str) -> None:
         """Let one thing happen, and judge what readers get."""
-        actions: dict[Callable[[], None], int] = {
-            self.produce: 6,
-            self.transact: 2,
-            self.drain_as_scheduled: 6,
-            self.drain: 2,
-            self.validate: 3,
-            self.backfill: 2,
-            self.repair: 2,
-            self.roll: 2,
-            self.maintain: 3,
-            self.reprocess: 3,
-            self.republish: 2,
-            self.lose_file: 2,
-            self.change_record: 2,
-            self.lose_notes: 2,
-            self.delete_records: 1,
-            self.make_again: 1,
-            self.compact: 2 if self.topic.is_compacted else 0,
-            self.cut: 3 if self.topic.broker else 0,
-            self.lose_segment: 3 if self.topic.has_segments else 0,
-        }
-        [action] = self.chance.choices(list(actions), list(actions.values()))
-        action()
+        mine = getattr(self, name, None)
+        if mine is not None:
+            mine()
+        else:
+            self.note(getattr(self.world, name)())
         self.judge()
 
     # What happens to the topic
@@ -238,7 +320,7 @@ class Sequence:
         self._republished += 1
         target = f"{self.topic.name}-out-{self._republished}"
         # Not made like its source: Kafka would compact it before it is read.
-        make_target(self.topic.bootstrap, target, PARTITIONS)
+        self.world.new_target(target)
         wanted = Counter(record for _, record in self.read(sealed_only=True, as_changed=True))
         for attempt in range(3):
             ended = self.command(
@@ -250,11 +332,7 @@ class Sequence:
             if not ended.was_killed:
                 break
         if ended.code == 0 and wanted:
-            found = Counter(
-                record
-                for records in read_records(self.topic.bootstrap, target).values()
-                for _, record in records
-            )
+            found = self.world.read_target(target)
             assert found == wanted, f"republished: {found - wanted} twice, {wanted - found} lost"
 
     def lose_file(self) -> None:
@@ -410,23 +488,18 @@ class Sequence:
 
     def command(self, name: str, *arguments: str, may_die: bool = True) -> Ended:
         """Run a command, which a third of the time doesn't live to its end."""
-        kill = Kill()
-        if may_die and self.chance.random() < 0.4:
-            # The first changes more often: most commands make but a few.
-            kill = Kill(change=round(CHANGES ** self.chance.random()))
-            if name == "drain" and self.chance.random() < 0.5:
-                kill = Kill(spark=self.chance.choice(["before the manifest", "before the commit"]))
         self.commands += 1
         expired = [part for one in self.acknowledged for part in ("--acknowledge-expired", one)]
         if name not in ("drain", "validate", "repair", "backfill"):
             expired = []
-        ended = run_command(
-            *(self.spark, str(self.folder), kill),
+        ended, killed = self.world.run(
+            self.chance,
             *(name, str(self.folder), "--bootstrap-servers", self.topic.bootstrap),
             *arguments,
             *expired,
+            may_die=may_die,
         )
-        self.note(f"{' '.join([name, *arguments])} {kill if kill != Kill() else ''}-> {ended.code}")
+        self.note(f"{' '.join([name, *arguments])} {killed}-> {ended.code}")
         if ended.code > 0:
             self.history.append("    " + ended.said.strip()[-600:].replace("\n", "\n    "))
         assert "Traceback" not in ended.said, ended.said
@@ -435,11 +508,7 @@ class Sequence:
             self.accept_expired(ended.said)
         if name in ("validate", "repair") and ended.code == 1 and self.archive.exists:
             self.accept_forgotten(ended.said)
-        if ended.was_killed:
-            self.killed += 1
-            # What a minute's wait comes to: the lease of the dead runs out.
-            for lease in self.folder.rglob("*lock.json*"):
-                lease.unlink()
+        self.killed += ended.was_killed
         return ended
 
     def accept_expired(self, said: str) -> None:
@@ -540,9 +609,6 @@ class Sequence:
             f"{len(self.damaged)} files damaged, {sum(map(len, self.topic.cuts.values()))} cuts, "
             f"{len(self.topic.holes)} records in holes, {verdict}"
         )
-
-    def discard(self) -> None:
-        shutil.rmtree(self.folder, ignore_errors=True)
 
 
 def life_of(counted: str) -> str:

@@ -1,0 +1,70 @@
+"""The world in memory: a topic, a machine that runs commands, and who dies when."""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from collections.abc import Mapping
+from pathlib import Path
+
+from tests.histories.history import Ended
+from tests.histories.log import KafkaLog
+from tests.histories.machine import Kill, Machine
+from tests.histories.topic import FakeTopic
+from tests.histories.truth import Record
+
+__all__ = ["MemoryWorld"]
+
+#: A command makes about so many changes, at most; a driver so many.
+CHANGES, DRIVER_CHANGES = 80, 30
+
+
+class MemoryWorld:
+    """A world in which everything but the archive's files is in memory.
+
+    Args:
+        folder: The archive's.
+        is_compacted: Whether Kafka compacts the topic.
+        seed: Decides what happens until the first step.
+    """
+
+    more: Mapping[str, int] = {"open_transaction": 2, "republish": 0}
+
+    def __init__(self, folder: Path, *, is_compacted: bool, seed: int) -> None:
+        self.folder = folder
+        self._chance = random.Random(seed)
+        self.log = KafkaLog()
+        topic_chance = random.Random(seed)
+        self.topic = FakeTopic("t", is_compacted, topic_chance, log=self.log)
+        self.machine = Machine(self.log, random.Random(seed))
+
+    def decide_by(self, seed: int) -> None:
+        self._chance.seed(f"world {seed}")
+        self.topic.chance.seed(f"topic {seed}")
+        self.machine.chance.seed(f"machine {seed}")
+
+    def run(self, chance: random.Random, *arguments: str, may_die: bool) -> tuple[Ended, str]:
+        kill = self._kill(chance) if may_die else Kill()
+        ended = self.machine.run(self.folder, kill, *arguments)
+        if ended.was_killed:
+            # The leases of the dead run out.
+            self.machine.pass_time(61)
+        return ended, f"{kill} " if kill != Kill() else ""
+
+    def _kill(self, chance: random.Random) -> Kill:
+        if chance.random() > 0.4:
+            return Kill()
+        # The first changes more often: most commands make but a few.
+        if chance.random() < 0.3:
+            return Kill(driver=round(DRIVER_CHANGES ** chance.random()))
+        return Kill(change=round(CHANGES ** chance.random()))
+
+    def open_transaction(self) -> str:
+        self.topic.open_transaction(self._chance.randint(1, 4))
+        return "open transaction" if self.topic.is_open else "end transaction"
+
+    def new_target(self, name: str) -> None:
+        raise NotImplementedError(name)
+
+    def read_target(self, name: str) -> Counter[Record]:
+        raise NotImplementedError(name)
