@@ -16,6 +16,7 @@ from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka import TopicPartition as KafkaTopicPartition
 from confluent_kafka.admin import AclOperation, ConfigSource, OffsetSpec, ResourceType
 
+from tests.histories.coordinator import Coordinator
 from tests.histories.log import Batch, Entry, KafkaLog, PartitionLog
 
 __all__ = ["FakeAdminClient", "FakeConsumer"]
@@ -170,6 +171,7 @@ class Message:
     batch: Batch | None = None
     entry: Entry | None = None
     code: int | None = None
+    at: int = -1
 
     def error(self) -> KafkaError | None:
         return None if self.code is None else KafkaError(self.code)
@@ -181,8 +183,7 @@ class Message:
         return self.tp[1]
 
     def offset(self) -> int:
-        assert self.entry is not None
-        return self.entry.offset
+        return self.at if self.entry is None else self.entry.offset
 
     def key(self) -> bytes | None:
         assert self.entry is not None
@@ -225,10 +226,16 @@ class _Position:
 
 
 class FakeConsumer:
-    """Reads assigned partitions, and logs its responses as librdkafka does with `debug=fetch`."""
+    """Reads assigned partitions, and logs its responses as librdkafka does with `debug=fetch`.
 
-    def __init__(self, log: KafkaLog, config: Mapping[str, Any], **more: Any) -> None:
-        self._log = log
+    Args:
+        coordinator: Knows the cluster, and which offsets aren't decided.
+        config: librdkafka's settings.
+    """
+
+    def __init__(self, coordinator: Coordinator, config: Mapping[str, Any], **more: Any) -> None:
+        self._coordinator = coordinator
+        self._log = coordinator.log
         config = {**config, **more}
         self._isolation = config.get("isolation.level", "read_committed")
         self._group = config.get("group.id", "")
@@ -289,7 +296,12 @@ class FakeConsumer:
         held = self._log.groups.get(self._group, {})
         found = []
         for each in partitions:
-            offset, metadata = held.get((each.topic, each.partition), (-1001, ""))
+            tp = each.topic, each.partition
+            if self._isolation == "read_committed" and self._coordinator.is_pending(
+                self._group, tp
+            ):
+                raise refused(KafkaError._TIMED_OUT, "the offset isn't decided yet")
+            offset, metadata = held.get(tp, (-1001, ""))
             found.append(KafkaTopicPartition(each.topic, each.partition, offset, metadata))
         return found
 
@@ -344,7 +356,7 @@ class FakeConsumer:
     def _tell(self, tp: tuple[str, int], position: _Position, code: int) -> None:
         if not position.is_told:
             position.is_told = True
-            position.fetched.append(Message(tp, code=code))
+            position.fetched.append(Message(tp, code=code, at=position.next))
 
     def _say(self, line: str) -> None:
         if self._logger is not None:

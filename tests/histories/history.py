@@ -76,8 +76,21 @@ class World(Protocol):
     folder: Path
     more: Mapping[str, int]
 
-    def run(self, chance: random.Random, *arguments: str, may_die: bool) -> tuple[Ended, str]:
-        """Run a command, which may be killed; return how it ended, and who was killed when."""
+    def run(
+        self,
+        chance: random.Random,
+        *arguments: str,
+        may_die: bool,
+        meanwhile: Callable[[], None] | None,
+    ) -> tuple[Ended, str]:
+        """Run a command; return how it ended, and who was killed or suspended when.
+
+        Args:
+            chance: Decides that.
+            arguments: The command line.
+            may_die: Whether it may be killed, or suspended.
+            meanwhile: What happens while it is suspended; None if nothing may.
+        """
 
     def decide_by(self, seed: int) -> None:
         """Let a seed decide what happens from now on."""
@@ -181,6 +194,8 @@ class History:
     killed: int = 0
     ended_green: bool = False
     _republished: int = 0
+    _is_beside: bool = False
+    _found: AssertionError | None = None
 
     @property
     def topic(self) -> Any:
@@ -498,7 +513,10 @@ class History:
             *arguments,
             *expired,
             may_die=may_die,
+            meanwhile=None if self._is_beside else self._meanwhile,
         )
+        if self._found:
+            raise self._found
         self.note(f"{' '.join([name, *arguments])} {killed}-> {ended.code}")
         if ended.code > 0:
             self.history.append("    " + ended.said.strip()[-600:].replace("\n", "\n    "))
@@ -510,6 +528,22 @@ class History:
             self.accept_forgotten(ended.said)
         self.killed += ended.was_killed
         return ended
+
+    def _meanwhile(self) -> None:
+        """Let something happen while a command is suspended."""
+        self.note("(suspended)")
+        self._is_beside = True
+        try:
+            for _ in range(self.chance.randint(1, 2)):
+                names = ("produce", "drain", "validate", "repair", "roll", "maintain", "backfill")
+                getattr(self, self.chance.choice(names))()
+                self.judge()
+        except AssertionError as error:
+            # The suspended command may not let it through.
+            self._found = error
+        finally:
+            self._is_beside = False
+        self.note("(resumed)")
 
     def accept_expired(self, said: str) -> None:
         """Accept from now on that what nobody has drained is gone."""

@@ -16,7 +16,7 @@ import sys
 import time
 import traceback
 import uuid
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime, timedelta, timezone
@@ -31,7 +31,9 @@ from kafka_drain.errors import SparkJobError
 from kafka_drain.spark.submit import SparkApplication
 from tests.histories.client import FakeAdminClient, FakeConsumer
 from tests.histories.history import Ended
+from tests.histories.coordinator import Coordinator
 from tests.histories.log import KafkaLog
+from tests.histories.producer import FakeProducer
 from tests.histories.spark import FakeSpark
 
 __all__ = ["Kill", "Machine"]
@@ -58,6 +60,10 @@ _PREPARING = (
 _SUBMITTING = ("drain", "repair", "backfill", "maintain", "reprocess", "erase", "validate")
 
 
+#: The exit code of what was killed.
+KILLED = -9
+
+
 class Killed(BaseException):
     """Raised where a process would be no more."""
 
@@ -73,37 +79,34 @@ class Kill:
     Attributes:
         change: At which change of the archive the command dies, Spark's driver with it.
         driver: At which change of its own Spark's driver dies; the command lives on.
+        pause: At which change the command is suspended, while others run.
     """
 
     change: int = 0
     driver: int = 0
+    pause: int = 0
 
     def __str__(self) -> str:
-        who = "the driver" if self.driver else "killed"
-        return f"{who} at change {self.driver or self.change}" if self != Kill() else ""
+        named = {"killed": self.change, "driver killed": self.driver, "suspended": self.pause}
+        return "".join(f"{what} at change {at}" for what, at in named.items() if at)
 
 
-class Disk:
-    """Counts the changes below a folder, and fails those of who is dead."""
+class Process:
+    """A command that runs, and what it has left to do.
 
-    def __init__(self) -> None:
-        self._folder: str | None = None
-        self._left = self._driver_left = 0
+    Args:
+        folder: The archive's, whose changes are counted.
+        kill: Who dies when.
+        meanwhile: What happens while it is suspended.
+    """
+
+    def __init__(self, folder: Path, kill: Kill, meanwhile: Callable[[], None]) -> None:
+        self.folder = str(folder)
+        self._kill = kill
+        self._meanwhile = meanwhile
+        self.changes = self._driver_changes = 0
         self._is_driver = False
-        self._is_dead = False
-        self.changes = 0
-        sys.addaudithook(self._hear)
-
-    @contextmanager
-    def counting(self, folder: Path, kill: Kill) -> Iterator[None]:
-        self._left, self._driver_left = kill.change, kill.driver
-        self._is_driver = self._is_dead = False
-        self.changes = 0
-        self._folder = str(folder)
-        try:
-            yield
-        finally:
-            self._folder = None
+        self.is_dead = False
 
     @contextmanager
     def driver(self) -> Iterator[None]:
@@ -114,22 +117,47 @@ class Disk:
         finally:
             self._is_driver = False
 
-    def change(self, *_: object) -> None:
-        """Count a change, made by a library that Python doesn't see."""
-        if self._is_dead:
+    def change(self, path: str = "") -> None:
+        """Count a change that it is about to make."""
+        if self.is_dead:
             raise Killed
         self.changes += 1
-        self._left -= 1
-        if self._left == 0:
-            self._is_dead = True
+        if self.changes == self._kill.change:
+            self.is_dead = True
             raise Killed
+        # Whoever is suspended with the kernel's lock on a lease keeps others waiting.
+        if self._kill.pause and self.changes >= self._kill.pause and "lock.json" not in path:
+            self._kill = Kill()
+            self._meanwhile()
         if self._is_driver:
-            self._driver_left -= 1
-            if self._driver_left == 0:
+            self._driver_changes += 1
+            if self._driver_changes == self._kill.driver:
                 raise DriverKilled
 
+
+class Disk:
+    """Tells the process that runs of each change below its folder."""
+
+    def __init__(self) -> None:
+        self.process: Process | None = None
+        sys.addaudithook(self._hear)
+
+    @contextmanager
+    def watching(self, process: Process) -> Iterator[None]:
+        """Let a process run; one that is suspended runs again afterwards."""
+        before, self.process = self.process, process
+        try:
+            yield
+        finally:
+            self.process = before
+
+    def change(self, path: object = "") -> None:
+        """Count a change, made by something that Python doesn't see."""
+        if self.process is not None:
+            self.process.change(str(path))
+
     def _hear(self, event: str, arguments: tuple[Any, ...]) -> None:
-        if self._folder is None:
+        if self.process is None:
             return
         if event == "open":
             flags = arguments[2]
@@ -138,8 +166,8 @@ class Disk:
         elif event not in _CHANGES:
             return
         path = str(arguments[0])
-        if path.startswith(self._folder) or not path.startswith("/"):
-            self.change()
+        if path.startswith(self.process.folder) or not path.startswith("/"):
+            self.process.change(path)
 
 
 _DISK = Disk()
@@ -171,39 +199,49 @@ class Machine:
     Attributes:
         now: The time that its clock says.
         seconds: How much time has passed.
-        changes: How many changes of the archive the last command made.
     """
 
     def __init__(self, log: KafkaLog, chance: random.Random) -> None:
         self.log = log
+        self.coordinator = Coordinator(log)
         self.chance = chance
         self.now = datetime(2026, 1, 12, tzinfo=timezone.utc)
         self.seconds = 0.0
         self._undo: list[Callable[[], None]] = []
 
-    @property
-    def changes(self) -> int:
-        return _DISK.changes
-
     def pass_time(self, seconds: float) -> None:
         self.seconds += seconds
+        self.coordinator.pass_time(seconds)
         self.now += timedelta(seconds=seconds)
 
-    def run(self, folder: Path, kill: Kill, *arguments: str) -> Ended:
-        """Run a command to its end, or to its death."""
+    def run(
+        self, folder: Path, kill: Kill, *arguments: str, meanwhile: Callable[[], None] = int
+    ) -> Ended:
+        """Run a command to its end, or to its death.
+
+        Args:
+            folder: The archive's.
+            kill: Who dies when.
+            arguments: The command line.
+            meanwhile: What happens while it is suspended.
+        """
         said = io.StringIO()
         code: int
+        process = Process(folder, kill, meanwhile)
         with contextlib.redirect_stdout(said), contextlib.redirect_stderr(said):
             try:
-                with _DISK.counting(folder, kill):
+                with _DISK.watching(process):
                     code = main(arguments)
             except Killed:
-                code = -9
+                code = KILLED
             except SystemExit as ended:
                 code = int(ended.code or 0)
             except Exception:
                 traceback.print_exc()
                 code = 70
+        if process.is_dead:
+            # It may have ended otherwise: another thread was the first to notice.
+            code = KILLED
         # Each takes seconds, and with Spark more.
         self.pass_time(self.chance.uniform(1, 20))
         return Ended(code, said.getvalue())
@@ -222,7 +260,8 @@ class Machine:
             self._put(name, "time", instead)
         self._put("kafka_drain.kafka.admin", "AdminClient", lambda c: FakeAdminClient(self.log, c))
         for name in _CONSUMERS:
-            self._put(name, "Consumer", lambda c, **more: FakeConsumer(self.log, c, **more))
+            self._put(name, "Consumer", self._consumer)
+        self._put("kafka_drain.republish.sending.producer", "Producer", self._producer)
         for name in _PREPARING:
             self._put(name, "prepare_application", _application)
         self._put("kafka_drain.drain.drain", "refuse_orphans", lambda _: None)
@@ -244,9 +283,16 @@ class Machine:
         self._undo.append(lambda: setattr(there, name, before))
         setattr(there, name, value)
 
+    def _consumer(self, config: Mapping[str, Any], **more: Any) -> FakeConsumer:
+        return FakeConsumer(self.coordinator, config, **more)
+
+    def _producer(self, config: Mapping[str, Any]) -> FakeProducer:
+        return FakeProducer(self.coordinator, config, self.chance, _DISK.change)
+
     def _run_spark(self, application: SparkApplication) -> None:
         try:
-            with _DISK.driver():
+            assert _DISK.process is not None
+            with _DISK.process.driver():
                 FakeSpark(self.log, _DISK.change, self.chance)(application)
         except DriverKilled as killed:
             raise SparkJobError("the driver was killed") from killed

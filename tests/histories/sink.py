@@ -1,6 +1,6 @@
 """Spark's file sink and checkpoint as they are on disk, one file at a time.
 
-`change` is called before each, so that a driver can die between any two.
+Whoever counts changes of the file system can let a driver die between any two.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ import pyarrow.parquet as pq
 
 from kafka_drain.data_files.records import SCHEMA
 
-__all__ = ["Query", "write_files"]
+__all__ = ["ConcurrentUpdateError", "Query", "write_files"]
 
 Row = dict[str, Any]
-#: Is called before something is changed: what, and where.
-Change = Callable[[str, Path], None]
+#: Is called before a file is written.
+Change = Callable[[Path], None]
 
 #: Every so many batches, the manifest is compacted (spark.sql.streaming.fileSink.log).
 COMPACT_INTERVAL = 10
@@ -47,11 +47,12 @@ def write_files(
     paths = []
     for names, own in by_folder.items():
         path = folder / names / f"part-{len(paths):05d}-{uuid.uuid4()}.c000.parquet"
-        change("data file", path)
         path.parent.mkdir(parents=True, exist_ok=True)
+        # Written by a library that Python doesn't see.
+        change(path)
         table = pa.Table.from_pylist(own, schema=SCHEMA).drop_columns(dropped)
         pq.write_table(table, path, compression="none", use_dictionary=False)
-        _write_crc(path, change)
+        _write_crc(path)
         paths.append(path)
     return paths
 
@@ -66,12 +67,15 @@ def _value(column: str, row: Row) -> str:
     return f"{micros // (3_600 * 10**6) % 24:02d}"
 
 
-def _write_crc(path: Path, change: Change) -> None:
+def _write_crc(path: Path) -> None:
     content = path.read_bytes()
     sums = [zlib.crc32(content[at : at + 512]) for at in range(0, len(content), 512)]
     crc = path.with_name(f".{path.name}.crc")
-    change("checksum", crc)
     crc.write_bytes(b"crc\0" + struct.pack(f">i{len(sums)}I", CHECKSUMMED, *sums))
+
+
+class ConcurrentUpdateError(Exception):
+    """Raised when another query has written a batch to the same log."""
 
 
 class Query:
@@ -82,10 +86,9 @@ class Query:
         checkpoint: The checkpoint's.
     """
 
-    def __init__(self, data: Path, checkpoint: Path, change: Change) -> None:
+    def __init__(self, data: Path, checkpoint: Path) -> None:
         self.data = data
         self.checkpoint = checkpoint
-        self._change = change
 
     @property
     def manifest(self) -> Path:
@@ -122,9 +125,9 @@ class Query:
         )
 
     def commit(self, batch: int) -> None:
-        path = self.checkpoint / "commits" / str(batch)
-        if not path.exists():
-            self._put(path, 'v1\n{"nextBatchWatermarkMs":0}')
+        self._put(
+            self.checkpoint / "commits" / str(batch), 'v1\n{"nextBatchWatermarkMs":0}'
+        )
         for folder in ("offsets", "commits"):
             for old in _numbers(self.checkpoint / folder):
                 if old <= batch - RETAINED:
@@ -155,17 +158,17 @@ class Query:
         """Write a file beside its place, and rename it, as Spark's checkpoint manager does."""
         path.parent.mkdir(parents=True, exist_ok=True)
         beside = path.with_name(f".{path.name}.{uuid.uuid4()}.tmp")
-        self._change("unfinished", beside)
         beside.write_text(text)
-        self._change(path.parent.name, path)
+        if path.exists():
+            raise ConcurrentUpdateError(
+                f"[CONCURRENT_STREAM_LOG_UPDATE] {path.name}: Multiple streaming jobs detected"
+            )
         os.replace(beside, path)
-        _write_crc(path, self._change)
+        _write_crc(path)
 
     def _remove(self, path: Path) -> None:
         for one in (path.with_name(f".{path.name}.crc"), path):
-            if one.exists():
-                self._change("removal", one)
-                one.unlink()
+            one.unlink(missing_ok=True)
 
 
 def _numbers(folder: Path) -> list[int]:

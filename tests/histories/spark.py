@@ -20,7 +20,7 @@ from kafka_drain.errors import SparkJobError
 from kafka_drain.spark.job_spec import SPECS, CompactSpec, DrainSpec, WindowSpec, write_private
 from kafka_drain.spark.submit import SparkApplication
 from tests.histories.log import KafkaLog, PartitionLog
-from tests.histories.sink import Change, Query, Row, write_files
+from tests.histories.sink import Change, ConcurrentUpdateError, Query, Row, write_files
 
 __all__ = ["FakeSpark"]
 
@@ -50,7 +50,7 @@ class FakeSpark:
         run = {"drain": self._drain, "window": self._window, "compact": self._compact}
         try:
             result = run[application.kind](spec)
-        except _Failed as failure:
+        except (_Failed, ConcurrentUpdateError) as failure:
             result = {"error": str(failure)}
         write_private(Path(spec.result_path), result)
         if "error" in result:
@@ -61,7 +61,6 @@ class FakeSpark:
         query = Query(
             Path(spec.writer_options["path"]),
             Path(spec.writer_options["checkpointLocation"]),
-            self._change,
         )
         first: Offsets = json.loads(query.start(lambda: _text(options["startingOffsets"])))
         notes: list[dict[str, Any]] = []
@@ -147,7 +146,6 @@ class FakeSpark:
 
     def _write_note(self, spec: DrainSpec, note: Mapping[str, Any]) -> None:
         path = Path(spec.notes_path) / f"{note['batch']:012d}.json"
-        self._change("note", path)
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(json.dumps(note, indent=2) + "\n")
 
@@ -181,12 +179,10 @@ class FakeSpark:
         """Write a folder of files, in the place of a former one."""
         folder = Path(path)
         if folder.exists():
-            self._change("removal", folder)
             shutil.rmtree(folder)
         for task in tasks:
             write_files(folder, task, partition_by, self._change)
         done = folder / "_SUCCESS"
-        self._change("success", done)
         folder.mkdir(parents=True, exist_ok=True)
         done.write_text("")
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from tests.histories.log import Entry, KafkaLog, PartitionLog, TopicLog, Transaction
 from tests.histories.truth import PARTITIONS, Place, Record, Truth
 
-__all__ = ["FakeTopic"]
+__all__ = ["FakeTopic", "record_of"]
 
 
 @dataclass
@@ -90,7 +90,7 @@ class FakeTopic(Truth):
     def look(self) -> dict[Place, Record]:
         """Read what Kafka holds now, and remember it."""
         found = {
-            self.place(number, entry.offset): _record(entry)
+            self.place(number, entry.offset): record_of(entry)
             for number, log in enumerate(self.partitions)
             for _, entry in log.records(log.first, "read_committed")
         }
@@ -135,5 +135,6 @@ class FakeTopic(Truth):
         return sum(log.compact() for log in self.partitions) > 0
 
 
-def _record(entry: Entry) -> Record:
+def record_of(entry: Entry) -> Record:
+    """Return a record as the judge knows it."""
     return entry.key, entry.value, entry.headers, entry.timestamp

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import random
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from tests.histories.history import Ended
-from tests.histories.log import KafkaLog
+from tests.histories.log import KafkaLog, PartitionLog, TopicLog
 from tests.histories.machine import Kill, Machine
-from tests.histories.topic import FakeTopic
+from tests.histories.topic import FakeTopic, record_of
 from tests.histories.truth import Record
 
 __all__ = ["MemoryWorld"]
@@ -28,7 +28,7 @@ class MemoryWorld:
         seed: Decides what happens until the first step.
     """
 
-    more: Mapping[str, int] = {"open_transaction": 2, "republish": 0}
+    more: Mapping[str, int] = {"open_transaction": 2}
 
     def __init__(self, folder: Path, *, is_compacted: bool, seed: int) -> None:
         self.folder = folder
@@ -43,20 +43,35 @@ class MemoryWorld:
         self.topic.chance.seed(f"topic {seed}")
         self.machine.chance.seed(f"machine {seed}")
 
-    def run(self, chance: random.Random, *arguments: str, may_die: bool) -> tuple[Ended, str]:
-        kill = self._kill(chance) if may_die else Kill()
-        ended = self.machine.run(self.folder, kill, *arguments)
+    def run(
+        self,
+        chance: random.Random,
+        *arguments: str,
+        may_die: bool,
+        meanwhile: Callable[[], None] | None = None,
+    ) -> tuple[Ended, str]:
+        kill = self._kill(chance, can_pause=meanwhile is not None) if may_die else Kill()
+
+        def suspended() -> None:
+            self.machine.pass_time(chance.choice([1, 30, 90]))
+            if meanwhile is not None:
+                meanwhile()
+
+        ended = self.machine.run(self.folder, kill, *arguments, meanwhile=suspended)
         if ended.was_killed:
             # The leases of the dead run out.
             self.machine.pass_time(61)
         return ended, f"{kill} " if kill != Kill() else ""
 
-    def _kill(self, chance: random.Random) -> Kill:
-        if chance.random() > 0.4:
+    def _kill(self, chance: random.Random, *, can_pause: bool) -> Kill:
+        if chance.random() > 0.5:
             return Kill()
         # The first changes more often: most commands make but a few.
-        if chance.random() < 0.3:
+        kind = chance.random()
+        if kind < 0.25:
             return Kill(driver=round(DRIVER_CHANGES ** chance.random()))
+        if kind < 0.45 and can_pause:
+            return Kill(pause=round(CHANGES ** chance.random()))
         return Kill(change=round(CHANGES ** chance.random()))
 
     def open_transaction(self) -> str:
@@ -64,7 +79,13 @@ class MemoryWorld:
         return "open transaction" if self.topic.is_open else "end transaction"
 
     def new_target(self, name: str) -> None:
-        raise NotImplementedError(name)
+        logs = [PartitionLog() for _ in self.topic.partitions]
+        self.log.topics[name] = TopicLog(f"id of {name}", logs)
 
     def read_target(self, name: str) -> Counter[Record]:
-        raise NotImplementedError(name)
+        self.machine.coordinator.deliver()
+        return Counter(
+            record_of(entry)
+            for log in self.log.topics[name].partitions
+            for _, entry in log.records(0, "read_committed")
+        )
