@@ -7,6 +7,7 @@ leaves no trace, as after SIGKILL.
 
 from __future__ import annotations
 
+import argparse
 import contextlib
 import io
 import os
@@ -16,7 +17,7 @@ import sys
 import time
 import traceback
 import uuid
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime, timedelta, timezone
@@ -26,7 +27,7 @@ from pathlib import Path
 from typing import Any
 
 import kafka_drain
-from kafka_drain.cli.main import main
+from kafka_drain.cli.main import main, parser
 from kafka_drain.errors import SparkJobError
 from kafka_drain.spark.submit import SparkApplication
 from tests.histories.client import FakeAdminClient, FakeConsumer
@@ -255,6 +256,8 @@ class Machine:
                 return self.now
 
         self._put("kafka_drain.clock", "datetime", Now)
+        # A process has one; to make it takes longer than most commands do.
+        self._put("kafka_drain.cli.main", "parser", _parser)
         instead = _Time(self)
         for name in _waiting():
             self._put(name, "time", instead)
@@ -296,6 +299,15 @@ class Machine:
                 FakeSpark(self.log, _DISK.change, self.chance)(application)
         except DriverKilled as killed:
             raise SparkJobError("the driver was killed") from killed
+
+
+def _parser(whole: Iterable[str]) -> argparse.ArgumentParser:
+    return _parser_of(frozenset(whole))
+
+
+@cache
+def _parser_of(whole: frozenset[str]) -> argparse.ArgumentParser:
+    return parser(whole)
 
 
 @cache

@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pyarrow.parquet as pq
 
 from kafka_drain.data_files.records import SCHEMA
@@ -50,7 +51,7 @@ class FakeSpark:
         run = {"drain": self._drain, "window": self._window, "compact": self._compact}
         try:
             result = run[application.kind](spec)
-        except (_Failed, ConcurrentUpdateError) as failure:
+        except (_Failed, ConcurrentUpdateError, FileNotFoundError, pa.ArrowInvalid) as failure:
             result = {"error": str(failure)}
         write_private(Path(spec.result_path), result)
         if "error" in result:
@@ -228,7 +229,7 @@ def _rows(
 
 
 def _rows_of_file(path: Path) -> list[Row]:
-    table = pq.ParquetFile(path).read()
+    table = pq.ParquetFile(path).read(use_threads=False)
     topics = [part[len("topic=") :] for part in path.parts if part.startswith("topic=")]
     times = table["timestamp"].cast("int64").to_pylist()
     rows = table.drop_columns(["timestamp"]).to_pylist()
@@ -254,8 +255,6 @@ def _is_in(row: Row, ranges: Sequence[Mapping[str, Any]]) -> bool:
 
 
 def _tally(rows: Sequence[Row]) -> dict[str, Any]:
-    import pyarrow as pa
-
     table = pa.Table.from_pylist(list(rows), schema=SCHEMA)
     fingerprint = records_fingerprint(table.to_batches(), None)
     return {"records": len(rows), "fingerprint": f"{fingerprint:016x}"}

@@ -7,6 +7,7 @@ import shutil
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 
@@ -513,6 +514,24 @@ def test_plan_roll_rewritten(archive: Archive) -> None:
     rewritten.topic_ids["flights"] = "another"
     other = plan_roll(archive, rewritten)  # type: ignore[arg-type]
     assert other.topic_ids["flights"] == "another"
+
+
+def test_roll_rewritten_killed(archive: Archive, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A roll that is killed before archive.json has the new incarnation is completed by a drain."""
+    golden = cluster_with(gone=Log(end=9))
+    rewritten = FakeCluster(
+        golden.logs, id=golden.id, topic_ids=golden.topic_ids, contents=lambda tp, span: []
+    )
+    known = archive.snapshot().document.topics["flights"]
+    with monkeypatch.context() as killed, pytest.raises(KeyboardInterrupt):
+        killed.setattr(Archive, "update_topics", Mock(side_effect=KeyboardInterrupt))
+        do(plan_roll(archive, rewritten, rewritten=True))  # type: ignore[arg-type]
+    assert archive.snapshot().document.topics["flights"] == known
+
+    drained = plan_drain(archive, rewritten, "flights", "gone")
+
+    assert drained.topics["flights"].id == f"{known}~2"
+    assert drained.start == {P0: 0, P1: 0, G0: 7}
 
 
 def test_plan_roll_not_rewritten(archive: Archive) -> None:
