@@ -21,6 +21,7 @@ from tests.histories.log import Batch, Entry, KafkaLog, PartitionLog
 
 __all__ = ["FakeAdminClient", "FakeConsumer"]
 
+_OWN = ConfigSource.DYNAMIC_TOPIC_CONFIG
 #: What every topic inherits.
 _DEFAULTS = {
     "cleanup.policy": "delete",
@@ -98,9 +99,7 @@ class FakeAdminClient:
             name: SimpleNamespace(
                 name=name,
                 value=value,
-                source=(
-                    ConfigSource.DYNAMIC_TOPIC_CONFIG if name in own else ConfigSource.DEFAULT_CONFIG
-                ).value,
+                source=(_OWN if name in own else ConfigSource.DEFAULT_CONFIG).value,
                 is_sensitive=False,
                 is_read_only=False,
             )

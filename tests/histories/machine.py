@@ -31,8 +31,8 @@ from kafka_drain.cli.main import main, parser
 from kafka_drain.errors import SparkJobError
 from kafka_drain.spark.submit import SparkApplication
 from tests.histories.client import FakeAdminClient, FakeConsumer
-from tests.histories.history import Ended
 from tests.histories.coordinator import Coordinator
+from tests.histories.history import Ended
 from tests.histories.log import KafkaLog
 from tests.histories.producer import FakeProducer
 from tests.histories.spark import FakeSpark

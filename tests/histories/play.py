@@ -61,7 +61,9 @@ def play(seed: int, *, steps: int, only: Sequence[Step] | None = None) -> Played
     try:
         chance = random.Random(seed)
         world = MemoryWorld(
-            Path(folder) / "archive", is_compacted=chance.random() < 0.2, seed=chance.getrandbits(32)
+            Path(folder) / "archive",
+            is_compacted=chance.random() < 0.2,
+            seed=chance.getrandbits(32),
         )
         starts_late = chance.random() < 0.3
         drawn, end = draw(world, chance, steps), chance.getrandbits(32)
@@ -74,9 +76,10 @@ def play(seed: int, *, steps: int, only: Sequence[Step] | None = None) -> Played
             except AssertionError as error:
                 failure = str(error)
             except Exception:
-                failure = "\n".join(
-                    [traceback.format_exc().splitlines()[-1], *history.history]
-                ) + f"\n{traceback.format_exc()}"
+                failure = (
+                    "\n".join([traceback.format_exc().splitlines()[-1], *history.history])
+                    + f"\n{traceback.format_exc()}"
+                )
         return Played(
             seed,
             len(drawn),

@@ -120,14 +120,10 @@ class Query:
         return max(_logs(self.manifest), default=-1)
 
     def plan(self, batch: int, end: str) -> None:
-        self._put(
-            self.checkpoint / "offsets" / str(batch), f"v1\n{json.dumps(_METADATA)}\n{end}"
-        )
+        self._put(self.checkpoint / "offsets" / str(batch), f"v1\n{json.dumps(_METADATA)}\n{end}")
 
     def commit(self, batch: int) -> None:
-        self._put(
-            self.checkpoint / "commits" / str(batch), 'v1\n{"nextBatchWatermarkMs":0}'
-        )
+        self._put(self.checkpoint / "commits" / str(batch), 'v1\n{"nextBatchWatermarkMs":0}')
         for folder in ("offsets", "commits"):
             for old in _numbers(self.checkpoint / folder):
                 if old <= batch - RETAINED:

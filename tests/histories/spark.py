@@ -110,8 +110,10 @@ class FakeSpark:
                 at = start.get(name, {}).get(str(number), 0)
                 last = log.ends(isolation)
                 if last < at:
-                    raise _Failed(f"Partition {name}-{number}'s offset was changed from {at} to "
-                                  f"{last}, some data may have been lost")
+                    raise _Failed(
+                        f"Partition {name}-{number}'s offset was changed from {at} to "
+                        f"{last}, some data may have been lost"
+                    )
                 end.setdefault(name, {})[str(number)] = last
         most = int(spec.source_options.get("maxOffsetsPerTrigger", 0))
         if most:
@@ -208,8 +210,10 @@ def _rows(
 ) -> list[Row]:
     isolation: Any = options["kafka.isolation.level"]
     if options.get("failOnDataLoss", "true") == "true" and not log.first <= start <= log.end:
-        raise _Failed(f"Cannot fetch offset {start} of {topic}-{number}: some data may have been "
-                      "lost because they are not available in Kafka any more")
+        raise _Failed(
+            f"Cannot fetch offset {start} of {topic}-{number}: some data may have been "
+            "lost because they are not available in Kafka any more"
+        )
     if end > log.ends(isolation) and options.get("failOnDataLoss", "true") == "true":
         raise _Failed(f"offset {end} of {topic}-{number}: some data may have been lost")
     return [

@@ -60,8 +60,9 @@ class Truth:
         """Return a record to be sent; each value once: who reads it twice reads a record twice."""
         self._sent += 1
         headers = (("n", b"%d" % self._sent), ("empty", None)) if self._sent % 4 else ()
+        number = self.chance.randrange(5) if self.is_compacted else self._sent
         return {
-            "key": b"key %d" % self.chance.randrange(5) if self.is_compacted else b"%d" % self._sent,
+            "key": b"key %d" % number,
             "value": None if self._sent % 37 == 0 else b"record %05d" % self._sent,
             "headers": headers,
             "timestamp": self._timestamp(),

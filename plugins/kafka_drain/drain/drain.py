@@ -493,9 +493,9 @@ def _confirm_open(generation: Generation) -> None:
     newest = Archive(generation.root).snapshot().open_generation
     if newest is not None and newest.number > generation.number:
         raise LockedError(
-            f"{generation.folder} was closed while it was being drained: this process was suspended "
-            "for longer than its lease lasts, and another one rolled the archive. What it has "
-            "drained isn't part of the archive; a retry drains it again"
+            f"{generation.folder} was closed while it was being drained: this process was "
+            "suspended for longer than its lease lasts, and another one rolled the archive. What "
+            "it has drained isn't part of the archive; a retry drains it again"
         )
 
 

@@ -439,7 +439,9 @@ def first_rewritten(
     """Find the first rewritten offset of a partition whose newest archived record is rewritten.
 
     That is the one after the newest archived record that Kafka still has: where the archive has
-    none in between, such as at a transaction marker, Kafka may have one now. First among the newest records of files that Kafka may still have, then among the records of one
+    none in between, such as at a transaction marker, Kafka may have one now.
+
+    First among the newest records of files that Kafka may still have, then among the records of one
     file: as many as `SEARCHED`.
 
     Args:
