@@ -1,6 +1,7 @@
 """Histories by the thousand: `python -m tests.histories --seeds 1000 --steps 12`.
 
-`--seed N` replays one and prints it; one that fails is shrunk to the fewest steps.
+`--seed N` replays one and prints it; one that fails is shrunk to the fewest steps, and its steps are
+printed: `--seed N --only "produce:1 drain:2"` plays these alone.
 """
 
 from __future__ import annotations
@@ -15,10 +16,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 
+from tests.histories.history import Step
 from tests.histories.play import Played, play, shrink
 
-#: Where archives are: a file system in memory.
-PLACE = "/dev/shm"
+#: How many of those that fail are shrunk.
+SHRUNK = 3
 
 
 @dataclass
@@ -55,6 +57,13 @@ def say(line: str) -> None:
     print(line, flush=True)  # noqa: T201 - a command prints
 
 
+def tell_shortest(seed: int, steps: int) -> None:
+    """Print the fewest steps with which a history fails."""
+    shortest = shrink(seed, steps=steps)
+    say(f"\nshrunk:\n{shortest.failure}")
+    say(f'--seed {seed} --only "{" ".join(map(str, shortest.left))}"')
+
+
 def _play(job: tuple[int, int]) -> Played:
     return play(job[0], steps=job[1])
 
@@ -65,14 +74,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--steps", type=int, default=12, metavar="N")
     parser.add_argument("--first", type=int, default=random.randrange(1 << 30), metavar="N")
     parser.add_argument("--seed", type=int, metavar="N", help="play this one alone, and print it")
+    parser.add_argument("--only", metavar="STEPS", help="those of its steps that are played")
     parser.add_argument("--processes", type=int, default=os.cpu_count(), metavar="N")
     options = parser.parse_args(arguments)
     if options.seed is not None:
-        played = play(options.seed, steps=options.steps)
+        only = [Step.of(text) for text in options.only.split()] if options.only else None
+        played = play(options.seed, steps=options.steps, only=only)
         say("\n".join(played.history))
         say(played.failure or played.summary)
-        if played.failure:
-            say("\nshrunk:\n" + (shrink(options.seed, steps=options.steps).failure or ""))
+        if played.failure and only is None:
+            tell_shortest(options.seed, options.steps)
         return 1 if played.failure else 0
     failed: list[int] = []
     totals, began = Totals(), time.monotonic()
@@ -86,8 +97,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
             if totals.histories % 100 == 0:
                 say(totals.line(time.monotonic() - began))
     say(f"from seed {options.first}: {totals.line(time.monotonic() - began)}")
-    for seed in failed[:3]:
-        say(f"\nseed {seed}, shrunk:\n{shrink(seed, steps=options.steps).failure}")
+    for seed in failed[:SHRUNK]:
+        tell_shortest(seed, options.steps)
     say(f"{len(failed)} failed {sorted(failed) if failed else ''}")
     return 1 if failed else 0
 

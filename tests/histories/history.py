@@ -93,6 +93,9 @@ class World(Protocol):
             meanwhile: What happens while it is suspended; None if nothing may.
         """
 
+    def yesterday(self) -> int:
+        """Return the time a day ago, in milliseconds since 1970."""
+
     def decide_by(self, seed: int) -> None:
         """Let a seed decide what happens from now on."""
 
@@ -118,6 +121,12 @@ class Step:
     def __str__(self) -> str:
         return f"{self.name}:{self.seed}"
 
+    @classmethod
+    def of(cls, text: str) -> Step:
+        """Return the step that `str` has made to text."""
+        name, _, seed = text.partition(":")
+        return cls(name, int(seed))
+
 
 #: What happens how often.
 WEIGHTS = {
@@ -131,6 +140,8 @@ WEIGHTS = {
     "roll": 2,
     "maintain": 3,
     "reprocess": 3,
+    "erase": 2,
+    "delete_old": 1,
     "republish": 2,
     "lose_file": 2,
     "change_record": 2,
@@ -171,6 +182,8 @@ class History:
         lost_notes: Whether a drain's note of what Spark read was taken away.
         passed: Records that Kafka had lost before a drain passed their offsets.
         given_up: Records that are nowhere else, of unsealed files that a roll was told to leave.
+        erased: Records that were erased on request.
+        deleted: Records that were too old to be kept.
         history: What has happened, for people.
         acknowledged: Ranges that Kafka had forgotten before anybody drained them.
         commands: How many commands were run.
@@ -189,11 +202,14 @@ class History:
     lost_notes: bool = False
     passed: set[Place] = field(default_factory=set)
     given_up: set[Place] = field(default_factory=set)
+    erased: set[Place] = field(default_factory=set)
+    deleted: set[Place] = field(default_factory=set)
     history: list[str] = field(default_factory=list)
     acknowledged: list[str] = field(default_factory=list)
     commands: int = 0
     killed: int = 0
     ended_green: bool = False
+    _requests: int = 0
     _republished: int = 0
     _is_beside: bool = False
     _found: AssertionError | None = None
@@ -341,6 +357,31 @@ class History:
             cut = [] if self.is_reprocessing else ["--from-batch", batch]
             self.command("reprocess", *cut, "--partition-by", "topic", "--apply")
 
+    def erase(self) -> None:
+        """Erase the records with the key of one that readers get."""
+        sealed = self.read(sealed_only=True) if self.archive.exists else []
+        if not sealed:
+            return
+        key = self.chance.choice(sealed)[1][0]
+        assert key is not None
+        keys = self.folder.parent / "keys"
+        keys.write_bytes(key + b"\n")
+        self._requests += 1
+        request = ("--request", f"request {self._requests}", "--by", "somebody")
+        ended = self.command("erase", *request, "--keys", str(keys), "--apply")
+        # Of one that was killed, nobody knows how far it came.
+        self.owed = {p: record for p, record in self.owed.items() if record[0] != key}
+        if ended.code == 0:
+            self.erased |= {place for place, record in sealed if record[0] == key}
+
+    def delete_old(self) -> None:
+        """Let maintenance delete what is older than a day."""
+        if not self.archive.exists:
+            return
+        self.command("maintain", "--retention-days", "1", "--apply")
+        self.deleted |= {p for p, r in self.missing().items() if r[3] < self.world.yesterday()}
+        self.owed = {p: record for p, record in self.owed.items() if p not in self.deleted}
+
     def republish(self) -> None:
         """Send what is sealed to a topic of its own, until it is done, and compare."""
         if not self.archive.exists:
@@ -423,6 +464,7 @@ class History:
         for place, record in self.read():
             assert place not in seen, f"{place} is there twice"
             assert self.topic.committed.get(place) == record, f"{place} isn't what was committed"
+            assert place not in self.erased, f"{place} was erased"
             seen.add(place)
 
     def missing(self) -> dict[Place, Record]:
@@ -496,7 +538,8 @@ class History:
 
     def nowhere_else(self) -> set[Place]:
         """Return the records of damaged files that neither Kafka nor another file holds."""
-        return self.taken - self.topic.look().keys() - {place for place, _ in self.read()}
+        there = {place for place, _ in self.read()}
+        return self.taken - self.topic.look().keys() - there - self.erased - self.deleted
 
     def drain_to_the_end(self) -> None:
         for attempt in range(4):
@@ -605,7 +648,8 @@ class History:
     def answer_for(self, before: dict[Place, Record], wanted: Callable[[Place], bool]) -> None:
         """Note what Kafka held before and after a command as owed."""
         after = self.topic.look()
-        self.owed |= {p: r for p, r in before.items() if p in after and wanted(p)}
+        gone = self.erased | self.deleted
+        self.owed |= {p: r for p, r in before.items() if p in after and wanted(p) and p not in gone}
 
     def files(self) -> list[ArchiveFile]:
         """Return the files that readers take; without damage there always is an answer."""

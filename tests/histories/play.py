@@ -32,6 +32,7 @@ class Played:
         commands: How many commands were run.
         killed: How many of them were killed.
         ended_green: Whether it ended with a green verdict.
+        left: Its steps.
     """
 
     seed: int

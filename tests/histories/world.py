@@ -5,13 +5,14 @@ from __future__ import annotations
 import random
 from collections import Counter
 from collections.abc import Callable, Mapping
+from datetime import timedelta
 from pathlib import Path
 
 from tests.histories.history import Ended
 from tests.histories.log import KafkaLog, PartitionLog, TopicLog
 from tests.histories.machine import Kill, Machine
 from tests.histories.topic import FakeTopic, record_of
-from tests.histories.truth import Record
+from tests.histories.truth import DAY_LENGTH, Record
 
 __all__ = ["MemoryWorld"]
 
@@ -28,7 +29,7 @@ class MemoryWorld:
         seed: Decides what happens until the first step.
     """
 
-    more: Mapping[str, int] = {"open_transaction": 2}
+    more: Mapping[str, int] = {"open_transaction": 2, "pass_time": 2}
 
     def __init__(self, folder: Path, *, is_compacted: bool, seed: int) -> None:
         self.folder = folder
@@ -73,6 +74,18 @@ class MemoryWorld:
         if kind < 0.45 and can_pause:
             return Kill(pause=round(CHANGES ** chance.random()))
         return Kill(change=round(CHANGES ** chance.random()))
+
+    def yesterday(self) -> int:
+        return round(self.machine.now.timestamp() * 1000) - DAY_LENGTH
+
+    def pass_time(self) -> str:
+        """Let time pass; now and then, set the clock back."""
+        seconds = self._chance.choice([60, 3600, 86_400, 10 * 86_400])
+        if self._chance.random() < 0.2:
+            self.machine.now -= timedelta(seconds=seconds)
+            return f"the clock is set back by {seconds} s"
+        self.machine.pass_time(seconds)
+        return f"{seconds} s pass"
 
     def open_transaction(self) -> str:
         self.topic.open_transaction(self._chance.randint(1, 4))

@@ -33,7 +33,7 @@ __all__ = ["Kill", "SparkKill", "run_command"]
 SparkKill = Literal["before the manifest", "before the commit"]
 
 #: Commands that submit an application, each in a module of its name.
-_SUBMITTING = ("drain", "repair", "backfill", "maintain", "reprocess")
+_SUBMITTING = ("drain", "repair", "backfill", "maintain", "reprocess", "erase")
 
 
 @dataclass(frozen=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 import shutil
+import time
 from collections import Counter
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -11,7 +12,7 @@ from typing import Any
 
 from tests.faults.republishing import make_target
 from tests.histories.history import Ended
-from tests.histories.truth import PARTITIONS, Record
+from tests.histories.truth import DAY_LENGTH, PARTITIONS, Record
 from tests.sequences.commands import Kill, run_command
 from tests.sequences.topic import Topic, read_records
 
@@ -36,6 +37,9 @@ class BrokerWorld:
         self._spark = spark
         self.topic = topic
         self.folder = folder
+
+    def yesterday(self) -> int:
+        return round(time.time() * 1000) - DAY_LENGTH
 
     def decide_by(self, seed: int) -> None:
         self.topic.chance.seed(f"topic {seed}")
