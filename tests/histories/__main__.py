@@ -1,7 +1,7 @@
 """Histories by the thousand: `python -m tests.histories --seeds 1000 --steps 12`.
 
-`--seed N` replays one and prints it; one that fails is shrunk to the fewest steps, and its steps are
-printed: `--seed N --only "produce:1 drain:2"` plays these alone.
+`--seed N` replays one and prints it; one that fails is shrunk to the fewest steps, and those are
+printed: `--seed N --only "produce:1 drain:2"` plays them alone.
 """
 
 from __future__ import annotations

@@ -93,6 +93,9 @@ class World(Protocol):
             meanwhile: What happens while it is suspended; None if nothing may.
         """
 
+    def settle(self) -> None:
+        """End what would keep an archive from being complete."""
+
     def yesterday(self) -> int:
         """Return the time a day ago, in milliseconds since 1970."""
 
@@ -182,7 +185,8 @@ class History:
         lost_notes: Whether a drain's note of what Spark read was taken away.
         passed: Records that Kafka had lost before a drain passed their offsets.
         given_up: Records that are nowhere else, of unsealed files that a roll was told to leave.
-        erased: Records that were erased on request.
+        asked: Records that somebody has asked to erase.
+        erased: Those that were erased.
         deleted: Records that were too old to be kept.
         history: What has happened, for people.
         acknowledged: Ranges that Kafka had forgotten before anybody drained them.
@@ -202,6 +206,7 @@ class History:
     lost_notes: bool = False
     passed: set[Place] = field(default_factory=set)
     given_up: set[Place] = field(default_factory=set)
+    asked: set[Place] = field(default_factory=set)
     erased: set[Place] = field(default_factory=set)
     deleted: set[Place] = field(default_factory=set)
     history: list[str] = field(default_factory=list)
@@ -369,8 +374,9 @@ class History:
         self._requests += 1
         request = ("--request", f"request {self._requests}", "--by", "somebody")
         ended = self.command("erase", *request, "--keys", str(keys), "--apply")
-        # Of one that was killed, nobody knows how far it came.
-        self.owed = {p: record for p, record in self.owed.items() if record[0] != key}
+        # Of one that was killed, nobody knows how far it came; it is carried out later, too.
+        self.asked |= {place for place, r in self.topic.committed.items() if r[0] == key}
+        self.owed = {p: record for p, record in self.owed.items() if p not in self.asked}
         if ended.code == 0:
             self.erased |= {place for place, record in sealed if record[0] == key}
 
@@ -462,10 +468,20 @@ class History:
             return
         seen: set[Place] = set()
         for place, record in self.read():
-            assert place not in seen, f"{place} is there twice"
+            assert place not in seen or self.is_damaged_twice(place), f"{place} is there twice"
             assert self.topic.committed.get(place) == record, f"{place} isn't what was committed"
             assert place not in self.erased, f"{place} was erased"
             seen.add(place)
+
+    def is_damaged_twice(self, place: Place) -> bool:
+        """Return whether a log lost both its end, after a record, and what came before the record.
+
+        The product takes it up where it first differs, and archives what is in between again.
+        """
+        is_cut = any(first > place.offset for first in self.topic.cuts.get(_log_of(place), ()))
+        return is_cut and any(
+            _log_of(p) == _log_of(place) and p.offset < place.offset for p in self.topic.holes
+        )
 
     def missing(self) -> dict[Place, Record]:
         """Return what is owed and not there.
@@ -504,6 +520,7 @@ class History:
 
     def recover(self) -> None:
         """Do what the documents advise until the verdict is green, or fail."""
+        self.world.settle()
         if not self.archive.exists:
             return
         if self.missing():
@@ -539,7 +556,7 @@ class History:
     def nowhere_else(self) -> set[Place]:
         """Return the records of damaged files that neither Kafka nor another file holds."""
         there = {place for place, _ in self.read()}
-        return self.taken - self.topic.look().keys() - there - self.erased - self.deleted
+        return self.taken - self.topic.look().keys() - there - self.asked - self.deleted
 
     def drain_to_the_end(self) -> None:
         for attempt in range(4):
@@ -648,7 +665,7 @@ class History:
     def answer_for(self, before: dict[Place, Record], wanted: Callable[[Place], bool]) -> None:
         """Note what Kafka held before and after a command as owed."""
         after = self.topic.look()
-        gone = self.erased | self.deleted
+        gone = self.asked | self.deleted
         self.owed |= {p: r for p, r in before.items() if p in after and wanted(p) and p not in gone}
 
     def files(self) -> list[ArchiveFile]:
@@ -700,6 +717,10 @@ class History:
             f"{len(self.damaged)} files damaged, {sum(map(len, self.topic.cuts.values()))} cuts, "
             f"{len(self.topic.holes)} records in holes, {verdict}"
         )
+
+
+def _log_of(place: Place) -> tuple[str, int]:
+    return place.life, place.partition
 
 
 def life_of(counted: str) -> str:

@@ -75,6 +75,9 @@ class MemoryWorld:
             return Kill(pause=round(CHANGES ** chance.random()))
         return Kill(change=round(CHANGES ** chance.random()))
 
+    def settle(self) -> None:
+        self.topic.end_transaction(commit=True)
+
     def yesterday(self) -> int:
         return round(self.machine.now.timestamp() * 1000) - DAY_LENGTH
 

@@ -1,4 +1,4 @@
-"""A validation that was suspended while another process changed the generation that it looked at."""
+"""A validation that is suspended while another process changes the generation that it looks at."""
 
 from __future__ import annotations
 

@@ -541,9 +541,11 @@ def test_roll_rewritten_killed(archive: Archive, monkeypatch: pytest.MonkeyPatch
         golden.logs, id=golden.id, topic_ids=golden.topic_ids, contents=lambda tp, span: []
     )
     known = archive.snapshot().document.topics["flights"]
-    with monkeypatch.context() as killed, pytest.raises(KeyboardInterrupt):
+    plan = plan_roll(archive, rewritten, rewritten=True)  # type: ignore[arg-type]
+    with monkeypatch.context() as killed:
         killed.setattr(Archive, "update_topics", Mock(side_effect=KeyboardInterrupt))
-        do(plan_roll(archive, rewritten, rewritten=True))  # type: ignore[arg-type]
+        with pytest.raises(KeyboardInterrupt):
+            do(plan)
     assert archive.snapshot().document.topics["flights"] == known
 
     drained = plan_drain(archive, rewritten, "flights", "gone")
