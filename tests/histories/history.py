@@ -449,7 +449,7 @@ class History:
                     if changed == [place]:
                         self.note(f"change {place} in {file.path}")
                         self.altered.add(place)
-                        self.taken.add(place)
+                        self.taken |= {each for each, _ in before}
                         self.damaged.add(file.path)
                         return
                     path.write_bytes(content)
@@ -557,8 +557,9 @@ class History:
 
     def nowhere_else(self) -> set[Place]:
         """Return the records of damaged files that neither Kafka nor another file holds."""
-        there = {place for place, _ in self.read()}
-        return self.taken - self.topic.look().keys() - there - self.asked
+        whole = [file for file in self.files() if file.path not in self.damaged]
+        there = {place for file in whole for place, _ in self.rows(file)}
+        return self.taken - self.topic.look().keys() - there - self.erased
 
     def drain_to_the_end(self) -> None:
         for attempt in range(4):
@@ -631,14 +632,14 @@ class History:
                     self.acknowledged.append(expired)
 
     def accept_forgotten(self, said: str) -> None:
-        """Accept from now on that Kafka forgot offsets of which no record is owed and missing.
+        """Accept from now on that Kafka forgot offsets of which no record is owed.
 
         Such as those of records that it had compacted before they were drained.
         """
-        missing = self.missing()
+        only_here = self.owed.keys() - self.topic.look().keys() - self.given_up
         for topic, partition, start, end in _ASKED.findall(said):
             span = range(int(start), int(end))
-            is_owed = any(p.partition == int(partition) and p.offset in span for p in missing)
+            is_owed = any(p.partition == int(partition) and p.offset in span for p in only_here)
             expired = f"{topic}:{partition}:{start}-{end}"
             if not is_owed and expired not in self.acknowledged:
                 self.acknowledged.append(expired)
