@@ -9,6 +9,7 @@ KILLS ?= 50
 ZOMBIES ?= 15
 RECORDS ?= 400000
 SEQUENCES ?= 200
+SEEDS ?= 1000
 STEPS ?= 10
 AIRFLOW ?= 3.0.6
 VERSITYGW := v1.8.0
@@ -28,7 +29,7 @@ KAFKA44_SPARK := $(patsubst %,tests/integration/test_%.py,round_trip values repu
 # Otherwise, hundreds of processes would each compile the same modules again.
 unexport PYTHONDONTWRITEBYTECODE
 .DEFAULT_GOAL := help
-.PHONY: help setup class-archive setup-airflow2 setup-spark40 setup-spark42 demo demo-recovery ui stop broker test test-airflow2-spark35 test-airflow3 test-spark40 test-spark42 test-kafka44 test-pythons test-s3 test-azure-gcs test-hdfs test-stores test-clusters test-connect test-kubernetes test-yarn test-registry test-recipes test-fab test-browser pictures test-install matrix unit rules check format coverage mutate docs bench test-compose soak lock lock-jars audit licences clean
+.PHONY: help setup class-archive setup-airflow2 setup-spark40 setup-spark42 demo demo-recovery ui stop broker test test-airflow2-spark35 test-airflow3 test-spark40 test-spark42 test-kafka44 test-pythons test-s3 test-azure-gcs test-hdfs test-stores test-clusters test-connect test-kubernetes test-yarn test-registry test-recipes test-fab test-browser pictures test-install matrix unit rules check format coverage mutate docs bench test-compose histories soak lock lock-jars audit licences clean
 
 help: ## list the targets
 	@grep -E '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z0-9-]+):.*## (.*)/  make \1|\2/' | column -t -s '|' 2>/dev/null \
@@ -204,6 +205,9 @@ bench: class-archive ## run all benchmarks against alternatives: about two hours
 
 test-compose: setup ## build, use and remove the Docker stack: 2 minutes, 7 the first time (DATA_FOLDER=…)
 	@$(PYTHON_ENV) -m scripts.compose_test $(if $(DATA_FOLDER),--data-folder $(DATA_FOLDER))
+
+histories: setup ## play random histories with Kafka and Spark in memory, ten thousand an hour and more (SEEDS=1000 STEPS=10)
+	@$(PYTHON_ENV) -m tests.histories --seeds $(SEEDS) --steps $(STEPS)
 
 soak: setup ## kill republishes repeatedly, run random sequences, and the tests that take long (KILLS=50 ZOMBIES=15 RECORDS=400000 SEQUENCES=200)
 	@$(PYTHON_ENV) -m tests.faults.soak --kills $(KILLS) --zombies $(ZOMBIES) --records $(RECORDS)

@@ -24,15 +24,16 @@ from kafka_drain.maintenance.compact import SPARK_CONF
 from kafka_drain.spark.job_spec import SPECS, DrainSpec, write_private
 from kafka_drain.spark.submit import SparkApplication
 from tests.forks import PATIENCE, fork
+from tests.histories.history import Ended
 from tests.integration.killed_steps import kill_at_change
 
-__all__ = ["Ended", "Kill", "SparkKill", "run_command"]
+__all__ = ["Kill", "SparkKill", "run_command"]
 
 #: What a SIGKILL of the driver leaves out of a batch: its manifest and its commit, or its commit.
 SparkKill = Literal["before the manifest", "before the commit"]
 
 #: Commands that submit an application, each in a module of its name.
-_SUBMITTING = ("drain", "repair", "backfill", "maintain", "reprocess")
+_SUBMITTING = ("drain", "repair", "backfill", "maintain", "reprocess", "erase")
 
 
 @dataclass(frozen=True)
@@ -46,23 +47,6 @@ class Kill:
 
     change: int = 0
     spark: SparkKill | None = None
-
-
-@dataclass(frozen=True)
-class Ended:
-    """A command that has ended.
-
-    Attributes:
-        code: Its exit code; negative for a signal.
-        said: What it printed.
-    """
-
-    code: int
-    said: str
-
-    @property
-    def was_killed(self) -> bool:
-        return self.code < 0
 
 
 def run_command(spark: Any, folder: str, kill: Kill, *arguments: str) -> Ended:

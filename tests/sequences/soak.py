@@ -1,4 +1,4 @@
-"""Random sequences for hours: `python -m tests.sequences.soak --sequences 200 --steps 10`.
+"""Random histories on real parts: `python -m tests.sequences.soak --sequences 200 --steps 10`.
 
 Prints a line for each, and the whole history of one that fails; ends with exit code 1 when one did.
 """
@@ -17,8 +17,9 @@ from pathlib import Path
 
 from demo.broker import KafkaCluster
 from tests.brokers import SHORT_LIVED
-from tests.sequences.sequence import Sequence
+from tests.histories.history import History, draw
 from tests.sequences.topic import Topic, hurry_cleaner
+from tests.sequences.world import BrokerWorld
 from tests.spark_session import spark_session
 
 
@@ -44,11 +45,17 @@ def main(arguments: Arguments[str] | None = None) -> int:
         for number in range(options.first, options.first + options.sequences):
             seed = options.seed + number
             chance = random.Random(seed)
-            name, is_compacted = f"s-{number}", number % 5 == 4
-            topic = Topic(broker.bootstrap_servers, name, is_compacted, chance, broker)
-            sequence = Sequence(spark, topic, folder / f"archive-{number}", chance)
+            topic = Topic(
+                f"s-{number}",
+                is_compacted=number % 5 == 4,
+                chance=random.Random(seed),
+                bootstrap=broker.bootstrap_servers,
+                broker=broker,
+            )
+            world = BrokerWorld(spark, topic, folder / f"archive-{number}")
+            sequence = History(world, random.Random(), starts_late=chance.random() < 0.3)
             try:
-                sequence.run(options.steps)
+                sequence.run(draw(world, chance, options.steps), end=seed)
             except AssertionError:
                 failed.append(seed)
                 say("\n".join(["FAILED", *sequence.history, traceback.format_exc()]))
@@ -59,7 +66,7 @@ def main(arguments: Arguments[str] | None = None) -> int:
             killed += sequence.killed
             commands += sequence.commands
             say(f"sequence {number}, seed {seed}: {sequence.summary()}")
-            sequence.discard()
+            world.discard()
     say(
         f"{options.sequences} sequences of {options.steps} steps: {len(failed)} failed "
         f"{failed or ''}; {commands} commands, {killed} of them killed; {green} ended green, the "

@@ -1,4 +1,4 @@
-"""Random sequences of what happens to a topic and its archive: no record lost, none twice."""
+"""Random histories on the real broker and the real Spark: no record lost, none twice."""
 
 from __future__ import annotations
 
@@ -9,8 +9,9 @@ from typing import Any
 
 import pytest
 
-from tests.sequences.sequence import Sequence
+from tests.histories.history import History, draw
 from tests.sequences.topic import Topic, hurry_cleaner
+from tests.sequences.world import BrokerWorld
 
 pytestmark = pytest.mark.integration
 
@@ -24,7 +25,14 @@ def test_sequence(seed: int, spark: Any, bootstrap_servers: str, tmp_path: Path)
     chance = random.Random(seed)
     calm = hurry_cleaner(bootstrap_servers, "100")
     try:
-        topic = Topic(bootstrap_servers, f"s-{uuid.uuid4().hex[:8]}", seed % 5 == 4, chance)
-        Sequence(spark, topic, tmp_path / "archive", chance).run(STEPS)
+        topic = Topic(
+            f"s-{uuid.uuid4().hex[:8]}",
+            is_compacted=seed % 5 == 4,
+            chance=random.Random(seed),
+            bootstrap=bootstrap_servers,
+        )
+        world = BrokerWorld(spark, topic, tmp_path / "archive")
+        history = History(world, random.Random(), starts_late=chance.random() < 0.3)
+        history.run(draw(world, chance, STEPS), end=seed)
     finally:
         calm()

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import random
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -21,68 +20,29 @@ from confluent_kafka.admin import (
 
 from demo.broker import KafkaCluster
 from tests.faults.injection import wait_for
+from tests.histories.truth import PARTITIONS, Place, Record, Truth
 from tests.sequences.logs import cut_log, remove_segment
 
-__all__ = ["DAY", "PARTITIONS", "Place", "Record", "Topic", "hurry_cleaner", "read_records"]
-
-PARTITIONS = 2
-DAY = 1_768_003_200_000  # 2026-01-10 00:00 UTC, in milliseconds
-DAY_LENGTH = 86_400_000
-HOUR = 3_600_000
-
-#: Key, value, headers, timestamp in milliseconds.
-Record = tuple[bytes | None, bytes | None, tuple[Any, ...], int]
-
-
-@dataclass(frozen=True, slots=True, order=True)
-class Place:
-    """Where a record was: in which life of the topic, by its id, and at which offset.
-
-    What was there before the log was cut is another place, with a lower `cut`: the number of the
-    newest cut that had taken the offset away.
-    """
-
-    life: str
-    partition: int
-    offset: int
-    cut: int = 0
+__all__ = ["Topic", "hurry_cleaner", "read_records"]
 
 
 @dataclass
-class Topic:
-    """A topic of two partitions; each record that was ever committed to it is remembered.
+class Topic(Truth):
+    """A topic on a real broker.
 
     Attributes:
         bootstrap: The broker.
-        name: The topic.
-        is_compacted: Whether Kafka compacts it.
-        chance: Decides what is sent.
         broker: The broker, if its logs may be damaged; None if it is others' as well.
-        life: The topic's id; another one after it was made again.
-        committed: Every record that a `read_committed` consumer could ever read.
-        lives: The ids that it had, oldest first.
-        cuts: The first offset that each cut took away, by life and partition.
-        holes: Records that a lost segment took away, before the log's end.
     """
 
-    bootstrap: str
-    name: str
-    is_compacted: bool
-    chance: random.Random
+    bootstrap: str = ""
     broker: KafkaCluster | None = None
-    life: str = ""
-    committed: dict[Place, Record] = field(default_factory=dict)
-    lives: list[str] = field(default_factory=list)
-    cuts: dict[tuple[str, int], list[int]] = field(default_factory=dict)
-    holes: set[Place] = field(default_factory=set)
-    _sent: int = 0
 
     def __post_init__(self) -> None:
         self._connect()
+        self.can_be_cut = self.broker is not None
         # So that a segment can be lost: each batch gets its own.
-        self.has_segments = self.broker is not None and (
-            self.is_compacted or self.chance.random() < 0.7
-        )
+        self.has_segments = self.can_be_cut and (self.is_compacted or self.chance.random() < 0.7)
         self._make()
 
     def _connect(self) -> None:
@@ -123,9 +83,7 @@ class Topic:
 
         wait_for(is_made, f"topic {self.name}")
         wait_for(lambda: self._id() not in ("", self.life), f"the id of {self.name}")
-        self.life = self._id()
-        self.lives.append(self.life)
-        self.holes = set()
+        self.begin_life(self._id())
 
     def _id(self) -> str:
         from confluent_kafka import TopicCollection
@@ -162,35 +120,15 @@ class Topic:
 
     def _send(self, producer: Producer, number: int) -> None:
         for _ in range(number):
-            self._sent += 1
+            record = self.next_record()
             producer.produce(
                 self.name,
-                # Each value once: who reads it twice reads a record twice.
-                None if self._sent % 37 == 0 else b"record %05d" % self._sent,
-                b"key %d" % self.chance.randrange(5) if self.is_compacted else b"%d" % self._sent,
+                record["value"],
+                record["key"],
                 partition=self.chance.randrange(PARTITIONS),
-                timestamp=self._timestamp(),
-                headers=[("n", b"%d" % self._sent), ("empty", None)] if self._sent % 4 else None,
+                timestamp=record["timestamp"],
+                headers=list(record["headers"]) or None,
             )
-
-    def _timestamp(self) -> int:
-        """Return a time of the day, or now and then one by a clock that is wrong.
-
-        Not one up to a day after the day's end: that is in order for a record of the next day.
-        """
-        right = DAY + self._sent * 1000
-        if self.chance.random() < 0.9:
-            return right
-        ahead = (
-            *(right + self.chance.randrange(20) * HOUR, right + 30 * DAY_LENGTH),
-            # In six years; and microseconds instead of milliseconds.
-            *(right + 2_000 * DAY_LENGTH, right * 1000),
-        )
-        return self.chance.choice(ahead)
-
-    def is_of_day(self, place: Place) -> bool:
-        """Return whether a record belongs to the day, whatever lies before it."""
-        return DAY <= self.committed[place][3] < DAY + DAY_LENGTH
 
     def _ends(self, isolation: str) -> dict[int, int]:
         from confluent_kafka.admin import OffsetSpec
@@ -215,18 +153,6 @@ class Topic:
         }
         self.committed |= found
         return found
-
-    def place(self, partition: int, offset: int) -> Place:
-        """Return the place of what is at an offset now, or would be."""
-        cuts = enumerate(self.cuts.get((self.life, partition), ()), 1)
-        newest = max((number for number, first in cuts if first <= offset), default=0)
-        return Place(self.life, partition, offset, newest)
-
-    def was_at(self, place: Place, record: Record) -> Place:
-        """Return in which place at an offset a record was; the first one if it was in none."""
-        cuts = range(len(self.cuts.get((place.life, place.partition), ())) + 1)
-        found = (Place(place.life, place.partition, place.offset, cut) for cut in cuts)
-        return next((one for one in found if self.committed.get(one) == record), place)
 
     def cut(self) -> str:
         """Stop the broker, take the end off a partition's log, and send others."""

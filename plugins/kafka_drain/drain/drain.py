@@ -27,7 +27,13 @@ from kafka_drain.config.pipeline import Pipeline
 from kafka_drain.config.sink_options import partition_columns
 from kafka_drain.config.source_options import reader_options, whole_pattern
 from kafka_drain.drain.preflight import DrainPlan, preflight
-from kafka_drain.errors import ArchiveError, CheckpointError, DataLossError, KafkaDrainError
+from kafka_drain.errors import (
+    ArchiveError,
+    CheckpointError,
+    DataLossError,
+    KafkaDrainError,
+    LockedError,
+)
 from kafka_drain.kafka.cluster import KafkaCluster
 from kafka_drain.kafka.identity import is_other_cluster
 from kafka_drain.kafka.topic_watch import TopicWatch
@@ -98,6 +104,8 @@ class DrainJob(SparkJob):
             ConfigError: When Spark can't create the columns that `values` asks for.
             DataLossError: When Kafka no longer had offsets that the job needed.
             KafkaUnavailableError: When Kafka can't be asked whether its topics are still the same.
+            LockedError: When the generation was closed meanwhile: this process was suspended, and
+                its lease has expired. What was drained isn't in the archive.
             SourceRecordError: When a record can't be kept as it was sent; names it.
             SparkJobError: When the job failed otherwise, or ended without a result.
             TopicError: When a topic was recreated after preflight: its batches are never sealed.
@@ -106,6 +114,7 @@ class DrainJob(SparkJob):
         notes = result.pop("notes", [])
         self._write_notes(notes)
         if notes:
+            _confirm_open(self.generation)
             _confirm_topics(self, max(note["batch"] for note in notes))
         return {"archive": str(self.plan.archive.root), **result}
 
@@ -477,6 +486,17 @@ def nothing_new(plan: DrainPlan) -> dict[str, Any]:
         "start": to_spark_json(plan.start),
         "end": to_spark_json(plan.start),
     }
+
+
+def _confirm_open(generation: Generation) -> None:
+    """Check that what was drained is in the generation that readers get unsealed batches of."""
+    newest = Archive(generation.root).snapshot().open_generation
+    if newest is not None and newest.number > generation.number:
+        raise LockedError(
+            f"{generation.folder} was closed while it was being drained: this process was "
+            "suspended for longer than its lease lasts, and another one rolled the archive. What "
+            "it has drained isn't part of the archive; a retry drains it again"
+        )
 
 
 def _confirm_topics(job: DrainJob, last_batch: int) -> None:

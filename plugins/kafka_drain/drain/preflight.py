@@ -194,8 +194,11 @@ def preflight(
     not_compared: list[str] = []
     if archive.exists or archive.has_lost_document:
         snapshot = archive.snapshot()
+        newest = snapshot.open_generation
+        # A roll that is killed may have opened the generation of a rewritten log, and no more.
+        known = snapshot.topic_ids(newest) if newest else snapshot.document.topics
         topics = {
-            name: replace(topic, id=counted_as(snapshot.document.topics.get(name), topic.id))
+            name: replace(topic, id=counted_as(known.get(name), topic.id))
             for name, topic in topics.items()
         }
         check_identity(snapshot, pipeline, cluster_id, topics)

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 
 from kafka_drain.errors import KafkaDrainError, KafkaUnavailableError, TopicError
 from kafka_drain.kafka.cluster import KafkaCluster
+from kafka_drain.kafka.identity import is_other_topic
 from kafka_drain.progress import duration_text
 
 #: Time between two looks.
@@ -31,14 +32,14 @@ def vanished(meant: Mapping[str, str], now: Mapping[str, str]) -> list[str]:
     """Describe topics that were deleted or recreated, with the ids.
 
     Args:
-        meant: The topic ids at the beginning; empty where unknown.
+        meant: The topic ids at the beginning, also as an archive counts them; empty where unknown.
         now: The ids of those that exist.
     """
     found = []
     for name, id in sorted(meant.items()):
         if name not in now:
             found.append(f"topic {name}{f' with id {id}' if id else ''} was deleted")
-        elif id and now[name] != id:
+        elif is_other_topic(id, now[name]):
             found.append(
                 f"topic {name} was deleted, and another of that name was made: its id was {id}, "
                 f"it is now {now[name]}"

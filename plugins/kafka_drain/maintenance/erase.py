@@ -32,6 +32,7 @@ from kafka_drain.archive.files import ArchiveFile, archive_files
 from kafka_drain.archive.fold import WindowKind
 from kafka_drain.archive.format import ERASED_VERSION
 from kafka_drain.archive.generation import Generation, list_data_files
+from kafka_drain.archive.generation_state import read_state
 from kafka_drain.archive.journal.files import note_sealed
 from kafka_drain.archive.receipts import Receipt, ReceiptError
 from kafka_drain.archive.snapshot import Snapshot
@@ -277,7 +278,23 @@ def _scope(snapshot: Snapshot, cluster: KafkaCluster, known: Iterable[tuple[str,
     ends: dict[tuple[str, str], dict[int, int]] = {}
     for tp, end in cluster.latest(parts, "read_uncommitted").items():
         ends.setdefault((tp.topic, topics[tp.topic].id), {})[tp.partition] = end
+    # A log that has lost its end since ends before some of its archived records.
+    for topic_ids, archived in _archived_ends(snapshot):
+        for tp, end in archived.items():
+            of_topic = ends.get((tp.topic, topic_ids.get(tp.topic, "")))
+            if of_topic is not None:
+                of_topic[tp.partition] = max(end, of_topic.get(tp.partition, 0))
     return scope_of(list(known), ends)
+
+
+def _archived_ends(
+    snapshot: Snapshot,
+) -> Iterator[tuple[Mapping[str, str], Mapping[TopicPartition, int]]]:
+    """Yield the end offsets that each generation and window has, with the ids of their topics."""
+    for generation in snapshot.generations:
+        yield snapshot.topic_ids(generation), read_state(snapshot, generation).cursor
+    for receipt in snapshot.fold.receipts:
+        yield receipt.topics, receipt.ends
 
 
 def make_plan(

@@ -26,7 +26,7 @@ from kafka_drain.errors import ArchiveError, DataFileError, DataLossError, KeyUn
 from kafka_drain.kafka.cluster import KafkaCluster
 from kafka_drain.kafka.identity import SeenRecord
 from kafka_drain.metadata_log.manifest import SinkFile
-from kafka_drain.offsets import OffsetRange, TopicPartition
+from kafka_drain.offsets import OffsetRange, TopicPartition, merge, overlapping
 from kafka_drain.proof.rewritten_log import (
     Comparison,
     FirstRewritten,
@@ -393,7 +393,7 @@ def _is_compacted(cluster: KafkaCluster, topic: str) -> bool:
 
 
 def rewritten_logs(
-    snapshot: Snapshot, cluster: KafkaCluster, partitions: Collection[TopicPartition]
+    snapshot: Snapshot, cluster: KafkaCluster, cursors: Mapping[TopicPartition, int]
 ) -> dict[TopicPartition, int]:
     """Return the first offset at which each rewritten log differs from the archive.
 
@@ -403,25 +403,33 @@ def rewritten_logs(
     Args:
         snapshot: The archive.
         cluster: The cluster that it was drained from.
+        cursors: Where the newest generation's sealed batches end, by partition.
 
     Raises:
         DataLossError: When that might bring back records that were erased.
     """
-    tails = archived_tails(snapshot, partitions)
-    first, end = cluster.earliest(tails), cluster.latest(tails, "read_uncommitted")
+    tails = archived_tails(snapshot, cursors)
+    first, end = cluster.earliest(cursors), cluster.latest(cursors, "read_uncommitted")
     compared = compare_with_logs(snapshot, cluster, tails, first, end)
     found = {}
-    for tp, tail in tails.items():
-        if tp in compared.rewritten or tail.offset >= end[tp]:
+    for tp, cursor in cursors.items():
+        tail = tails.get(tp)
+        if tail is not None and (tp in compared.rewritten or tail.offset >= end[tp]):
             begins = first_rewritten(snapshot, cluster, tp, tail)
-            if not begins.is_exact and read_erasures(snapshot.root):
-                raise DataLossError(
-                    f"{tp} was rewritten {begins}: where it begins isn't known exactly, so that "
-                    f"the next generation of {snapshot.root} would start at the beginning of the "
-                    "log, and bring back records that were erased from the archive. Drain to "
-                    "another archive"
-                )
-            found[tp] = max(first[tp], min(begins.offset, end[tp]) if begins.is_exact else 0)
+        elif end[tp] < cursor:
+            is_kept = tail is not None and compared.verdict_of(tp) == LogVerdict.SAME
+            kept = tail.offset if tail is not None and is_kept else None
+            begins = _first_after(snapshot, tp, kept, end[tp])
+        else:
+            continue
+        if not begins.is_exact and read_erasures(snapshot.root):
+            raise DataLossError(
+                f"{tp} was rewritten {begins}: where it begins isn't known exactly, so that "
+                f"the next generation of {snapshot.root} would start at the beginning of the "
+                "log, and bring back records that were erased from the archive. Drain to "
+                "another archive"
+            )
+        found[tp] = max(first[tp], min(begins.offset, end[tp]) if begins.is_exact else 0)
     return found
 
 
@@ -429,6 +437,9 @@ def first_rewritten(
     snapshot: Snapshot, cluster: KafkaCluster, tp: TopicPartition, tail: SealedTail
 ) -> FirstRewritten:
     """Find the first rewritten offset of a partition whose newest archived record is rewritten.
+
+    That is the one after the newest archived record that Kafka still has: where the archive has
+    none in between, such as at a transaction marker, Kafka may have one now.
 
     First among the newest records of files that Kafka may still have, then among the records of one
     file: as many as `SEARCHED`.
@@ -477,7 +488,35 @@ def first_rewritten(
     )
     is_first = found.is_exact and is_read and within.offset == min(hashes)
     is_first = is_first and span.start == before + 1
-    return FirstRewritten(within.offset, within.is_exact or is_first)
+    if not (within.is_exact or is_first):
+        return within
+    kept = max((at for at in hashes if at < within.offset), default=before)
+    return _first_after(snapshot, tp, kept, within.offset)
+
+
+def _first_after(
+    snapshot: Snapshot, tp: TopicPartition, kept: int | None, end: int
+) -> FirstRewritten:
+    """Return what follows the newest archived record that Kafka still has.
+
+    Args:
+        kept: Its offset; -1 if Kafka has other records from 0 on, None if it isn't known.
+        end: An offset known to be rewritten.
+    """
+    # Of erased offsets between the two, Kafka may have either the erased record or another one.
+    if kept is None or _is_erased(snapshot, tp, OffsetRange(kept + 1, end)):
+        return FirstRewritten(end, is_exact=False)
+    return FirstRewritten(kept + 1, is_exact=True)
+
+
+def _is_erased(snapshot: Snapshot, tp: TopicPartition, span: OffsetRange) -> bool:
+    """Return whether records at some of a partition's offsets were erased."""
+    if not span:
+        return False
+    # The index names no window that has erased something.
+    erased = restricted(snapshot, Query()).fold.erased
+    held = [r for (held, _), ranges in erased.items() if held == tp for r in ranges]
+    return bool(overlapping(merge(held), span))
 
 
 def _held_of(snapshot: Snapshot, tp: TopicPartition, span: OffsetRange) -> list[_Held]:

@@ -21,6 +21,7 @@ from kafka_drain.archive.generation import Generation
 from kafka_drain.archive.generation_summary import Summary
 from kafka_drain.archive.index import Query
 from kafka_drain.archive.index_files import check_index, index_to_write, write_index
+from kafka_drain.archive.journal.digests import generation_digest
 from kafka_drain.archive.journal.files import note_sealed
 from kafka_drain.archive.keys import damaged_keys
 from kafka_drain.archive.notes import unreadable_notes
@@ -46,7 +47,7 @@ from kafka_drain.archive.watermarks import (
 )
 from kafka_drain.clock import Clock, utc_now
 from kafka_drain.config.offset_ranges import NOTHING, Accepted
-from kafka_drain.errors import ArchiveError, KafkaDrainError, TopicError
+from kafka_drain.errors import ArchiveError, KafkaDrainError, LockedError, TopicError
 from kafka_drain.findings import OF_SEALED, OF_WITNESS, Finding, Reason, errors, without_echoes
 from kafka_drain.gaps import Gap
 from kafka_drain.kafka.cluster import KafkaCluster
@@ -177,6 +178,7 @@ def validate_archive(
         ArchiveError: When the folder isn't an archive, or belongs to another Kafka cluster.
         KafkaUnavailableError: When Kafka has to be asked and doesn't answer.
         AuthenticationError: When it refuses the login.
+        LockedError: When the open generation was closed or opened again meanwhile.
     """
     began, now = time.monotonic(), clock()
     whole = scope == "all" or deep
@@ -527,6 +529,7 @@ def _write(validation: _Validation, generation: SnapshotGeneration, proof: Proof
     report = validation.report
     if not proof.receipts:
         return
+    _refuse_other_generation(generation)
     paths = [file.path for each in proof.receipts for file in each.value.files]
     sync_files(generation.root, paths)
     # Before the receipts: what these say can't be deleted, not even if this is killed in between.
@@ -541,6 +544,30 @@ def _write(validation: _Validation, generation: SnapshotGeneration, proof: Proof
         report.sealed.append(sealed.value)
         report.newest = sealed.value
     report.receipts_written = len(report.sealed)
+
+
+def _refuse_other_generation(generation: SnapshotGeneration) -> None:
+    """Refuse to seal batches of a generation that was written again, or closed, meanwhile.
+
+    Raises:
+        LockedError: When it was; another validation sees what there is now.
+    """
+    newest = Archive(generation.root).snapshot().open_generation
+    if newest is None or newest.number != generation.number:
+        seen = "was closed"
+    elif _digest(newest) != _digest(generation):
+        # By a first drain: the journal mustn't name what its generation.json said before.
+        seen = "was opened again"
+    else:
+        return
+    raise LockedError(
+        f"{generation.folder} {seen} while it was being validated; nothing was sealed. Validate "
+        "again"
+    )
+
+
+def _digest(generation: SnapshotGeneration) -> str:
+    return generation_digest(generation.document.content())
 
 
 def _observe(

@@ -210,7 +210,12 @@ def plan_roll(
                 "--rewritten"
             )
         others = {tp.topic for tp in begins}
-        resumed = {tp: at for tp, at in same.items() if tp.topic in others} | begins
+        resumed = {
+            tp: _past_windows(snapshot, tp, at, known[tp.topic])
+            for tp, at in same.items()
+            if tp.topic in others
+        }
+        resumed |= begins
         same = {tp: at for tp, at in same.items() if tp.topic not in others}
         there |= {
             name: replace(there[name], id=next_incarnation(there[name].id)) for name in others
@@ -310,6 +315,23 @@ def _drained_again(
         if fate == WindowFate.GOES:
             voided.append(window)
     return voided
+
+
+def _past_windows(snapshot: Snapshot, tp: TopicPartition, at: int, topic_id: str) -> int:
+    """Return where the windows end that go on from an offset: repairs drained what isn't sealed.
+
+    They stay, because they may hold records of a rewritten log as well.
+    """
+    held = sorted(
+        part.range
+        for window in restricted(snapshot, Query()).fold.windows
+        for part in window.receipt.partitions
+        if part.tp == tp and window.receipt.topics.get(tp.topic) == topic_id
+    )
+    for part in held:
+        if part.start <= at < part.end:
+            at = part.end
+    return at
 
 
 def _refuse_other_records(

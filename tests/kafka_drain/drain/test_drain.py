@@ -259,6 +259,11 @@ def test_finish_drain_leaves_what_was_read(error: dict[str, str], tmp_path: Path
     assert found is not None
     assert found.taken == Tally(3, "0" * 15 + "7", {A0: 3})
     assert found.skipped == {A0: [OffsetRange(0, 4)]}
+    if not error:
+        # A roll closed it while this process was suspended: readers get nothing more of it.
+        shutil.copytree(tmp_path / "generations/0001", tmp_path / "generations/0002")
+        with pytest.raises(LockedError, match=r"0001 was closed while it was being drained"):
+            job.result()
 
 
 @pytest.mark.parametrize(("last_listed", "first_unlisted"), [(None, 0), (0, 1), (7, 8)])

@@ -767,6 +767,15 @@ def test_sweep_open_generation(made: MadeArchive, monkeypatch: pytest.MonkeyPatc
     refuse_inexact(made.root, left(50))
 
 
+def test_erasure_document_short_log(made: MadeArchive) -> None:
+    """What the archive has of a log that has lost its end is within the scope, sealed or not."""
+    end = max(content.last for file in made.files() for content in file.sealed.contents) + 1  # type: ignore[union-attr]
+
+    [row] = erasure_document(made.archive, cluster(3), REQUEST).scope
+
+    assert row.ends == {"0": end}
+
+
 def test_erasure_document_open_transaction(made: MadeArchive) -> None:
     """What Kafka had behind an open transaction when it was asked is erased once it is drained."""
     kafka: Any = FakeCluster({TP: Log(end=50, stable=41)}, topic_ids={"flights": "id-1"})

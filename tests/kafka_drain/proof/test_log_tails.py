@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from kafka_drain.archive.fold import Fold
 from kafka_drain.archive.receipts import SealedTail
 from kafka_drain.errors import DataLossError
 from kafka_drain.kafka.identity import SeenRecord
@@ -272,6 +273,37 @@ def test_first_rewritten(made: MadeArchive, rewritten: int) -> None:
     assert found == FirstRewritten(rewritten, True)
 
 
+def test_first_rewritten_in_gap(made: MadeArchive) -> None:
+    """Where the archive has a gap before other records, what Kafka has there now is other as well.
+
+    A marker or a compacted record was there: the log was cut before it, and has records there now.
+    """
+    rows = dense(0, 20, FIRST_MS)
+    made.seal({A: {at: ms for at, ms in rows.items() if at not in (9, 14, 15)}})
+    snapshot, tail = made.archive.snapshot(), archived_tails(made.archive.snapshot(), [A])[A]
+
+    def first(rewritten: int) -> FirstRewritten:
+        return first_rewritten(snapshot, cluster_of(as_archived(rewritten)), A, tail)  # type: ignore[arg-type]
+
+    assert [first(at) for at in (13, 14, 16, 17)] == [
+        FirstRewritten(at, is_exact=True) for at in (13, 14, 14, 17)
+    ]
+
+
+def test_first_rewritten_after_erased(made: MadeArchive, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Behind an erased record, it isn't known where the log was rewritten: Kafka may have it."""
+    made.seal({A: {at: ms for at, ms in dense(0, 20, FIRST_MS).items() if at != 14}})
+    snapshot, tail = made.archive.snapshot(), archived_tails(made.archive.snapshot(), [A])[A]
+    monkeypatch.setattr(Fold, "erased", {(A, "id-of-t"): [OffsetRange(14, 15)]})
+
+    found = [
+        first_rewritten(snapshot, cluster_of(as_archived(at)), A, tail)  # type: ignore[arg-type]
+        for at in (13, 15)
+    ]
+
+    assert found == [FirstRewritten(13, is_exact=True), FirstRewritten(15, is_exact=False)]
+
+
 def test_first_rewritten_same_content(made: MadeArchive) -> None:
     """Records that were sent again are told by their leader epochs."""
     made.seal({A: dense(0, 20, FIRST_MS)})
@@ -295,13 +327,30 @@ def test_first_rewritten_before_what_kafka_has(made: MadeArchive) -> None:
     assert found == FirstRewritten(15, False)
 
 
+def test_rewritten_logs_short(made: MadeArchive, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A log that ends before the cursor was rewritten, also where no archived record says so."""
+    made.seal({A: dense(0, 20, FIRST_MS)})
+    snapshot, cluster = made.archive.snapshot(), cluster_of(as_archived(), end=22)
+
+    def found(**cursors: int) -> dict[TopicPartition, int]:
+        return rewritten_logs(snapshot, cluster, {A: cursors["a"], B: cursors["b"]})  # type: ignore[arg-type]
+
+    assert found(a=22, b=22) == {}
+    # Behind the last record was a marker; of the other one, nothing was archived.
+    assert found(a=23, b=30) == {A: 20, B: 0}
+    monkeypatch.setattr(log_tails, "read_erasures", lambda _: ["one"])
+    assert found(a=23, b=22) == {A: 20}
+    with pytest.raises(DataLossError, match="t-1 was rewritten at or before 22"):
+        found(a=22, b=30)
+
+
 def test_rewritten_logs(made: MadeArchive, monkeypatch: pytest.MonkeyPatch) -> None:
     """A log is taken up where it differs, or at its beginning if that isn't known."""
     made.seal({A: dense(0, 20, FIRST_MS), B: dense(0, 10, FIRST_MS)})
     snapshot = made.archive.snapshot()
 
     def found(cluster: FakeCluster) -> dict[TopicPartition, int]:
-        return rewritten_logs(snapshot, cluster, [A, B])  # type: ignore[arg-type]
+        return rewritten_logs(snapshot, cluster, {A: 20, B: 10})  # type: ignore[arg-type]
 
     assert found(cluster_of(as_archived())) == {}
     assert found(cluster_of(as_archived(13))) == {A: 13}

@@ -7,6 +7,7 @@ import shutil
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 
@@ -513,6 +514,44 @@ def test_plan_roll_rewritten(archive: Archive) -> None:
     rewritten.topic_ids["flights"] = "another"
     other = plan_roll(archive, rewritten)  # type: ignore[arg-type]
     assert other.topic_ids["flights"] == "another"
+
+
+def test_plan_roll_rewritten_after_repair(archive: Archive) -> None:
+    """A partition beside a rewritten one goes on behind what repairs hold of it, not before."""
+    seal_rows(archive, "repair_2", {P1: range(END + 3, END + 5), P0: range(END, END + 2)})
+    seal_rows(archive, "repair_1", {P1: range(END, END + 3)})
+    golden = cluster_with(gone=Log(end=9))
+    rewritten = FakeCluster(
+        golden.logs,
+        id=golden.id,
+        topic_ids=golden.topic_ids,
+        contents=lambda tp, span: [] if tp == P0 else golden.contents(tp, span),
+    )
+
+    plan = plan_roll(archive, rewritten, rewritten=True)  # type: ignore[arg-type]
+
+    assert plan.starting_offsets == {P0: 0, P1: END + 5, G0: 7}
+    assert plan.voided == []
+
+
+def test_roll_rewritten_killed(archive: Archive, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A roll that is killed before archive.json has the new incarnation is completed by a drain."""
+    golden = cluster_with(gone=Log(end=9))
+    rewritten = FakeCluster(
+        golden.logs, id=golden.id, topic_ids=golden.topic_ids, contents=lambda tp, span: []
+    )
+    known = archive.snapshot().document.topics["flights"]
+    plan = plan_roll(archive, rewritten, rewritten=True)  # type: ignore[arg-type]
+    with monkeypatch.context() as killed:
+        killed.setattr(Archive, "update_topics", Mock(side_effect=KeyboardInterrupt))
+        with pytest.raises(KeyboardInterrupt):
+            do(plan)
+    assert archive.snapshot().document.topics["flights"] == known
+
+    drained = plan_drain(archive, rewritten, "flights", "gone")
+
+    assert drained.topics["flights"].id == f"{known}~2"
+    assert drained.start == {P0: 0, P1: 0, G0: 7}
 
 
 def test_plan_roll_not_rewritten(archive: Archive) -> None:

@@ -1,4 +1,7 @@
-"""A random sequence of what happens to a topic and its archive, and a judge that knows the truth.
+"""A random history of a topic and its archive, and a judge that knows the truth.
+
+A history is a list of steps, each with a seed of its own, so that it can be replayed, and made
+shorter when it fails. Where it happens is a `World`: in memory, or on a real broker and real Spark.
 
 The judge shares no decision with the product: it reads the topic as consumers do, before and after
 each command, and the archive's files with pyarrow. It only asks the product which files readers
@@ -22,45 +25,160 @@ from __future__ import annotations
 
 import random
 import re
-import shutil
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
+from functools import lru_cache
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import pyarrow.parquet as pq
 
 from kafka_drain.archive.archive import Archive
 from kafka_drain.archive.files import ArchiveFile, archive_files
 from kafka_drain.errors import KafkaDrainError
-from tests.faults.republishing import make_target
-from tests.sequences.commands import Ended, Kill, run_command
-from tests.sequences.topic import PARTITIONS, Place, Record, Topic, read_records
+from tests.histories.truth import Place, Record
 
-__all__ = ["Sequence"]
+__all__ = ["Ended", "History", "Step", "World", "draw"]
 
-#: A command's changes of the file system are about so many, at most.
-CHANGES = 60
-
+#: How a command asks for somebody's word.
+_ASKED = re.compile(r"--acknowledge-expired (\S+):(\d+):(\d+)-(\d+)")
+#: The same by a validation, of offsets that nobody can give back.
+_FORGOTTEN = re.compile(r"is in no file; .*" + _ASKED.pattern)
 #: How a drain and a backfill name what Kafka has forgotten before anybody drained it.
-_EXPIRED = (
-    re.compile(r"(\S+)-(\d+) \[(\d+), (\d+)\)[^;]*; retention has passed"),
-    re.compile(r"(\S+):(\d+):(\d+)-(\d+)(?=[^;]*, no file does)"),
-)
-#: How a validation asks for somebody's word.
-_ASKED = re.compile(r"is in no file; .*--acknowledge-expired (\S+):(\d+):(\d+)-(\d+)")
+_EXPIRED = (_ASKED, re.compile(r"(\S+):(\d+):(\d+)-(\d+)(?=[^;]*, no file does)"))
+
+
+@dataclass(frozen=True)
+class Ended:
+    """A command that has ended.
+
+    Attributes:
+        code: Its exit code; negative if it was killed.
+        said: What it printed.
+    """
+
+    code: int
+    said: str
+
+    @property
+    def was_killed(self) -> bool:
+        return self.code < 0
+
+
+class World(Protocol):
+    """Where a history happens.
+
+    Attributes:
+        topic: The topic.
+        folder: The archive's.
+        more: The weight of steps that only this world has, or has more or less often.
+    """
+
+    topic: Any
+    folder: Path
+    more: Mapping[str, int]
+
+    def run(
+        self,
+        chance: random.Random,
+        *arguments: str,
+        may_die: bool,
+        meanwhile: Callable[[], None] | None,
+    ) -> tuple[Ended, str]:
+        """Run a command; return how it ended, and who was killed or suspended when.
+
+        Args:
+            chance: Decides that.
+            arguments: The command line.
+            may_die: Whether it may be killed, or suspended.
+            meanwhile: What happens while it is suspended; None if nothing may.
+        """
+
+    def settle(self) -> None:
+        """End what would keep an archive from being complete."""
+
+    def yesterday(self) -> int:
+        """Return the time a day ago, in milliseconds since 1970."""
+
+    def decide_by(self, seed: int) -> None:
+        """Let a seed decide what happens from now on."""
+
+    def new_target(self, name: str) -> None:
+        """Create a topic that takes what a republish sends."""
+
+    def read_target(self, name: str) -> Counter[Record]:
+        """Read what `read_committed` consumers get of a topic."""
+
+
+@dataclass(frozen=True)
+class Step:
+    """One thing that happens.
+
+    Attributes:
+        name: The method of `History` that lets it happen, or of the world.
+        seed: Decides how.
+    """
+
+    name: str
+    seed: int
+
+    def __str__(self) -> str:
+        return f"{self.name}:{self.seed}"
+
+    @classmethod
+    def of(cls, text: str) -> Step:
+        """Return the step that `str` has made to text."""
+        name, _, seed = text.partition(":")
+        return cls(name, int(seed))
+
+
+#: What happens how often.
+WEIGHTS = {
+    "produce": 6,
+    "transact": 2,
+    "drain_as_scheduled": 6,
+    "drain": 2,
+    "validate": 3,
+    "backfill": 2,
+    "repair": 2,
+    "roll": 2,
+    "maintain": 3,
+    "reprocess": 3,
+    "erase": 2,
+    "delete_old": 1,
+    "republish": 2,
+    "lose_file": 2,
+    "change_record": 2,
+    "lose_notes": 2,
+    "delete_records": 1,
+    "make_again": 1,
+    "compact": 2,
+    "cut": 3,
+    "lose_segment": 3,
+}
+
+
+def draw(world: World, chance: random.Random, number: int) -> list[Step]:
+    """Draw so many steps of what can happen in a world."""
+    weights = {**WEIGHTS, **world.more}
+    topic = world.topic
+    weights["compact"] *= topic.is_compacted
+    weights["cut"] *= topic.can_be_cut
+    weights["lose_segment"] *= topic.has_segments
+    first = ["produce", *(["drain_as_scheduled"] if chance.random() < 0.8 else [])]
+    names = [*first, *chance.choices(list(weights), list(weights.values()), k=number)]
+    return [Step(name, chance.getrandbits(32)) for name in names]
 
 
 @dataclass
-class Sequence:
+class History:
     """A topic, its archive, and what has happened to both.
 
     Attributes:
-        spark: The session that runs the commands' applications.
-        topic: The topic.
-        folder: The archive's.
-        chance: Decides what happens.
+        world: Where it happens.
+        chance: Decides how what happens now happens.
+        starts_late: Whether its first drain starts at the topic's end.
         owed: Records that the archive has answered for.
         damaged: Files that were taken away.
         taken: The records that they held.
@@ -69,6 +187,10 @@ class Sequence:
         lost_notes: Whether a drain's note of what Spark read was taken away.
         passed: Records that Kafka had lost before a drain passed their offsets.
         given_up: Records that are nowhere else, of unsealed files that a roll was told to leave.
+        needs_another: Whether the product has asked to drain to another archive.
+        asked: Records that somebody has asked to erase.
+        erased: Those that were erased.
+        deleted: Records that were too old to be kept.
         history: What has happened, for people.
         acknowledged: Ranges that Kafka had forgotten before anybody drained them.
         commands: How many commands were run.
@@ -76,10 +198,9 @@ class Sequence:
         ended_green: Whether the archive came back to a green verdict.
     """
 
-    spark: Any
-    topic: Topic
-    folder: Path
+    world: World
     chance: random.Random
+    starts_late: bool = False
     owed: dict[Place, Record] = field(default_factory=dict)
     damaged: set[str] = field(default_factory=set)
     taken: set[Place] = field(default_factory=set)
@@ -88,57 +209,60 @@ class Sequence:
     lost_notes: bool = False
     passed: set[Place] = field(default_factory=set)
     given_up: set[Place] = field(default_factory=set)
+    needs_another: bool = False
+    asked: set[Place] = field(default_factory=set)
+    erased: set[Place] = field(default_factory=set)
+    deleted: set[Place] = field(default_factory=set)
     history: list[str] = field(default_factory=list)
     acknowledged: list[str] = field(default_factory=list)
     commands: int = 0
     killed: int = 0
     ended_green: bool = False
+    _requests: int = 0
     _republished: int = 0
+    _suspended: int = 0
+    _is_beside: bool = False
+    _found: AssertionError | None = None
 
-    def __post_init__(self) -> None:
-        self.starts_late = self.chance.random() < 0.3
+    @property
+    def topic(self) -> Any:
+        return self.world.topic
+
+    @property
+    def folder(self) -> Path:
+        return self.world.folder
 
     @property
     def archive(self) -> Archive:
         return Archive.at(str(self.folder))
 
-    def run(self, steps: int) -> None:
-        """Let so many things happen, judge after each, and bring the archive back to green."""
+    def run(self, steps: Iterable[Step], end: int) -> None:
+        """Let things happen, judge after each, and bring the archive back to green.
+
+        Args:
+            steps: What happens.
+            end: The seed of the recovery.
+        """
         try:
-            self.topic.produce(self.chance.randint(3, 12))
-            if self.chance.random() < 0.8:
-                self.drain_as_scheduled()
-            for _ in range(steps):
-                self.step()
+            for step in steps:
+                self._decide_by(step.seed)
+                self.step(step.name)
+            self._decide_by(end)
             self.recover()
         except AssertionError as error:
             raise AssertionError("\n".join([str(error), *self.history])) from error
 
-    def step(self) -> None:
+    def _decide_by(self, seed: int) -> None:
+        self.chance.seed(seed)
+        self.world.decide_by(seed)
+
+    def step(self, name: str) -> None:
         """Let one thing happen, and judge what readers get."""
-        actions: dict[Callable[[], None], int] = {
-            self.produce: 6,
-            self.transact: 2,
-            self.drain_as_scheduled: 6,
-            self.drain: 2,
-            self.validate: 3,
-            self.backfill: 2,
-            self.repair: 2,
-            self.roll: 2,
-            self.maintain: 3,
-            self.reprocess: 3,
-            self.republish: 2,
-            self.lose_file: 2,
-            self.change_record: 2,
-            self.lose_notes: 2,
-            self.delete_records: 1,
-            self.make_again: 1,
-            self.compact: 2 if self.topic.is_compacted else 0,
-            self.cut: 3 if self.topic.broker else 0,
-            self.lose_segment: 3 if self.topic.has_segments else 0,
-        }
-        [action] = self.chance.choices(list(actions), list(actions.values()))
-        action()
+        mine = getattr(self, name, None)
+        if mine is not None:
+            mine()
+        else:
+            self.note(getattr(self.world, name)())
         self.judge()
 
     # What happens to the topic
@@ -206,8 +330,10 @@ class Sequence:
 
     def validate(self) -> None:
         deep = self.chance.random() < 0.2
+        times = self._suspended
         ended = self.command("validate", *(["--deep"] if deep else []))
-        if ended.code == 0:
+        # What happened while it was suspended may be after what it has seen.
+        if ended.code == 0 and times == self._suspended:
             self.require_owed("a green verdict", ended)
             self.require_holes_said()
 
@@ -218,7 +344,19 @@ class Sequence:
     def roll(self) -> None:
         if self.archive.exists:
             rewritten = self.topic.cuts and self.chance.random() < 0.7
-            self.command("roll", "--apply", *(["--rewritten"] if rewritten else []))
+            self._roll(*(["--rewritten"] if rewritten else []))
+
+    def _roll(self, *arguments: str, may_die: bool = True) -> Ended:
+        """Roll; what is to be drained again isn't owed until it is."""
+        ended = self.command("roll", *arguments, "--apply", may_die=may_die)
+        opened = self.archive.snapshot().open_generation
+        if opened is not None and self.is_of_life(opened.document.topics):
+            start = {tp.partition: at for tp, at in opened.starting_offsets.items()}
+            held = self.topic.look()
+            for p in self.missing().keys() & held.keys():
+                if p.offset >= start.get(p.partition, 0):
+                    del self.owed[p]
+        return ended
 
     def maintain(self) -> None:
         if self.archive.exists:
@@ -231,6 +369,37 @@ class Sequence:
             cut = [] if self.is_reprocessing else ["--from-batch", batch]
             self.command("reprocess", *cut, "--partition-by", "topic", "--apply")
 
+    def erase(self) -> None:
+        """Erase the records with the key of one that readers get."""
+        sealed = self.read(sealed_only=True) if self.archive.exists else []
+        if not sealed:
+            return
+        key = self.chance.choice(sealed)[1][0]
+        assert key is not None
+        keys = self.folder.parent / "keys"
+        keys.write_bytes(key + b"\n")
+        self._requests += 1
+        request = ("--request", f"request {self._requests}", "--by", "somebody")
+        # Of one that is killed or suspended, nobody knows how far it came; and it is carried out
+        # later, too.
+        self.asked |= {place for place, r in self.topic.committed.items() if r[0] == key}
+        self.owed = {p: record for p, record in self.owed.items() if p not in self.asked}
+        ended = self.command("erase", *request, "--keys", str(keys), "--apply")
+        if ended.code == 0:
+            self.erased |= {place for place, record in sealed if record[0] == key}
+
+    def delete_old(self) -> None:
+        """Let maintenance delete what is older than a day."""
+        if not self.archive.exists:
+            return
+        old = {p: r for p, r in self.owed.items() if r[3] < self.world.yesterday()}
+        # Not owed while it runs, nor if it deletes them.
+        self.owed = {p: record for p, record in self.owed.items() if p not in old}
+        self.command("maintain", "--retention-days", "1", "--apply")
+        there = {place for place, _ in self.read()}
+        self.owed |= {p: record for p, record in old.items() if p in there}
+        self.deleted |= old.keys() - there
+
     def republish(self) -> None:
         """Send what is sealed to a topic of its own, until it is done, and compare."""
         if not self.archive.exists:
@@ -238,7 +407,7 @@ class Sequence:
         self._republished += 1
         target = f"{self.topic.name}-out-{self._republished}"
         # Not made like its source: Kafka would compact it before it is read.
-        make_target(self.topic.bootstrap, target, PARTITIONS)
+        self.world.new_target(target)
         wanted = Counter(record for _, record in self.read(sealed_only=True, as_changed=True))
         for attempt in range(3):
             ended = self.command(
@@ -250,11 +419,7 @@ class Sequence:
             if not ended.was_killed:
                 break
         if ended.code == 0 and wanted:
-            found = Counter(
-                record
-                for records in read_records(self.topic.bootstrap, target).values()
-                for _, record in records
-            )
+            found = self.world.read_target(target)
             assert found == wanted, f"republished: {found - wanted} twice, {wanted - found} lost"
 
     def lose_file(self) -> None:
@@ -294,7 +459,7 @@ class Sequence:
                     if changed == [place]:
                         self.note(f"change {place} in {file.path}")
                         self.altered.add(place)
-                        self.taken.add(place)
+                        self.taken |= {each for each, _ in before}
                         self.damaged.add(file.path)
                         return
                     path.write_bytes(content)
@@ -315,9 +480,20 @@ class Sequence:
             return
         seen: set[Place] = set()
         for place, record in self.read():
-            assert place not in seen, f"{place} is there twice"
+            assert place not in seen or self.is_damaged_twice(place), f"{place} is there twice"
             assert self.topic.committed.get(place) == record, f"{place} isn't what was committed"
+            assert place not in self.erased, f"{place} was erased"
             seen.add(place)
+
+    def is_damaged_twice(self, place: Place) -> bool:
+        """Return whether a log lost both its end, after a record, and what came before the record.
+
+        The product takes it up where it first differs, and archives what is in between again.
+        """
+        is_cut = any(first > place.offset for first in self.topic.cuts.get(_log_of(place), ()))
+        return is_cut and any(
+            _log_of(p) == _log_of(place) and p.offset < place.offset for p in self.topic.holes
+        )
 
     def missing(self) -> dict[Place, Record]:
         """Return what is owed and not there.
@@ -356,6 +532,7 @@ class Sequence:
 
     def recover(self) -> None:
         """Do what the documents advise until the verdict is green, or fail."""
+        self.world.settle()
         if not self.archive.exists:
             return
         if self.missing():
@@ -381,7 +558,7 @@ class Sequence:
             verdict = self.command("validate", "--deep", may_die=False)
             if len(self.acknowledged) == accepted:
                 break
-        if not self.nowhere_else():
+        if not self.nowhere_else() and not self.needs_another:
             assert verdict.code == 0, f"stuck: {verdict.said}"
         if verdict.code == 0:
             self.ended_green = True
@@ -390,7 +567,9 @@ class Sequence:
 
     def nowhere_else(self) -> set[Place]:
         """Return the records of damaged files that neither Kafka nor another file holds."""
-        return self.taken - self.topic.look().keys() - {place for place, _ in self.read()}
+        whole = [file for file in self.files() if file.path not in self.damaged]
+        there = {place for file in whole for place, _ in self.rows(file)}
+        return self.taken - self.topic.look().keys() - there - self.erased
 
     def drain_to_the_end(self) -> None:
         for attempt in range(4):
@@ -401,32 +580,32 @@ class Sequence:
                 return
             self.command("validate", may_die=False)
             rewritten = ["--rewritten"] if "--rewritten" in said else []
-            ended = self.command("roll", *rewritten, "--apply", may_die=False)
+            ended = self._roll(*rewritten, may_die=False)
+            # It can't tell an erased record from what may be there now.
+            self.needs_another |= "Drain to another archive" in ended.said
             if ended.code == 1 and "--leave-unsealed" in ended.said:
-                self.command("roll", *rewritten, "--leave-unsealed", "--apply", may_die=False)
+                self._roll(*rewritten, "--leave-unsealed", may_die=False)
                 self.given_up |= self.missing().keys() - self.topic.look().keys()
 
     # What both share
 
     def command(self, name: str, *arguments: str, may_die: bool = True) -> Ended:
         """Run a command, which a third of the time doesn't live to its end."""
-        kill = Kill()
-        if may_die and self.chance.random() < 0.4:
-            # The first changes more often: most commands make but a few.
-            kill = Kill(change=round(CHANGES ** self.chance.random()))
-            if name == "drain" and self.chance.random() < 0.5:
-                kill = Kill(spark=self.chance.choice(["before the manifest", "before the commit"]))
         self.commands += 1
         expired = [part for one in self.acknowledged for part in ("--acknowledge-expired", one)]
         if name not in ("drain", "validate", "repair", "backfill"):
             expired = []
-        ended = run_command(
-            *(self.spark, str(self.folder), kill),
+        ended, killed = self.world.run(
+            self.chance,
             *(name, str(self.folder), "--bootstrap-servers", self.topic.bootstrap),
             *arguments,
             *expired,
+            may_die=may_die,
+            meanwhile=None if self._is_beside else lambda: self._meanwhile(name),
         )
-        self.note(f"{' '.join([name, *arguments])} {kill if kill != Kill() else ''}-> {ended.code}")
+        if self._found:
+            raise self._found
+        self.note(f"{' '.join([name, *arguments])} {killed}-> {ended.code}")
         if ended.code > 0:
             self.history.append("    " + ended.said.strip()[-600:].replace("\n", "\n    "))
         assert "Traceback" not in ended.said, ended.said
@@ -435,12 +614,25 @@ class Sequence:
             self.accept_expired(ended.said)
         if name in ("validate", "repair") and ended.code == 1 and self.archive.exists:
             self.accept_forgotten(ended.said)
-        if ended.was_killed:
-            self.killed += 1
-            # What a minute's wait comes to: the lease of the dead runs out.
-            for lease in self.folder.rglob("*lock.json*"):
-                lease.unlink()
+        self.killed += ended.was_killed
         return ended
+
+    def _meanwhile(self, name: str) -> None:
+        """Let something happen while a command is suspended."""
+        self.note(f"({name} is suspended)")
+        self._suspended += 1
+        self._is_beside = True
+        try:
+            for _ in range(self.chance.randint(1, 2)):
+                names = ("produce", "drain", "validate", "repair", "roll", "maintain", "backfill")
+                getattr(self, self.chance.choice(names))()
+                self.judge()
+        except AssertionError as error:
+            # The suspended command may not let it through.
+            self._found = error
+        finally:
+            self._is_beside = False
+        self.note(f"({name} goes on)")
 
     def accept_expired(self, said: str) -> None:
         """Accept from now on that what nobody has drained is gone."""
@@ -451,14 +643,18 @@ class Sequence:
                     self.acknowledged.append(expired)
 
     def accept_forgotten(self, said: str) -> None:
-        """Accept from now on that Kafka forgot offsets of which no record is owed and missing.
+        """Accept from now on that Kafka forgot offsets of which no record is owed.
 
         Such as those of records that it had compacted before they were drained.
         """
-        missing = self.missing()
-        for topic, partition, start, end in _ASKED.findall(said):
+        lost = (self.missing().keys() | self.taken) & self.owed.keys()
+        only_here = lost - self.topic.look().keys() - self.given_up
+        for topic, partition, start, end in _FORGOTTEN.findall(said):
             span = range(int(start), int(end))
-            is_owed = any(p.partition == int(partition) and p.offset in span for p in missing)
+            is_owed = any(
+                p.life == self.topic.life and p.partition == int(partition) and p.offset in span
+                for p in only_here
+            )
             expired = f"{topic}:{partition}:{start}-{end}"
             if not is_owed and expired not in self.acknowledged:
                 self.acknowledged.append(expired)
@@ -489,7 +685,8 @@ class Sequence:
     def answer_for(self, before: dict[Place, Record], wanted: Callable[[Place], bool]) -> None:
         """Note what Kafka held before and after a command as owed."""
         after = self.topic.look()
-        self.owed |= {p: r for p, r in before.items() if p in after and wanted(p)}
+        gone = self.asked | self.deleted
+        self.owed |= {p: r for p, r in before.items() if p in after and wanted(p) and p not in gone}
 
     def files(self) -> list[ArchiveFile]:
         """Return the files that readers take; without damage there always is an answer."""
@@ -541,8 +738,9 @@ class Sequence:
             f"{len(self.topic.holes)} records in holes, {verdict}"
         )
 
-    def discard(self) -> None:
-        shutil.rmtree(self.folder, ignore_errors=True)
+
+def _log_of(place: Place) -> tuple[str, int]:
+    return place.life, place.partition
 
 
 def life_of(counted: str) -> str:
@@ -552,8 +750,16 @@ def life_of(counted: str) -> str:
 
 def rows(path: Path, life: str) -> list[tuple[Place, Record]]:
     """Read the rows of a Parquet file."""
+    found = path.stat()
+    # A judge looks at most files often, and at a changed one again.
+    read = _read(str(path), found.st_ino, found.st_size, found.st_mtime_ns)
+    return [(Place(life, partition, offset), record) for partition, offset, record in read]
+
+
+@lru_cache(maxsize=1_000)
+def _read(path: str, *state: int) -> list[tuple[int, int, Record]]:
     columns = ["partition", "offset", "key", "value", "headers", "timestamp"]
-    table = pq.ParquetFile(path).read(columns)
+    table = pq.ParquetFile(path).read(columns, use_threads=False)
     times = table["timestamp"].cast("int64").to_pylist()
     found = []
     # Python has no dates after the year 9999.
@@ -561,5 +767,5 @@ def rows(path: Path, life: str) -> list[tuple[Place, Record]]:
     for row, micros in zip(others, times, strict=True):
         headers = tuple((header["key"], header["value"]) for header in row["headers"] or ())
         record = (row["key"], row["value"], headers, micros // 1000)
-        found.append((Place(life, row["partition"], row["offset"]), record))
+        found.append((row["partition"], row["offset"], record))
     return found
