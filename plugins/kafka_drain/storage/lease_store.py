@@ -155,8 +155,13 @@ class OneFile:
         return replace_document(self.path, document, version)
 
     def remove(self, released: dict[str, Any], version: str | None) -> bool:
-        """Remove the file, which nobody replaces while its lease lasts."""
-        self.path.unlink()
+        """Remove the file, which nobody replaces while its lease lasts.
+
+        In a store, which removes on no condition, an expired lease stays: whoever takes it over at
+        this moment would lose the new one.
+        """
+        if version is None or released["released_at"] < released["expires_at"]:
+            self.path.unlink()
         return True
 
     def alone(self) -> AbstractContextManager[bool]:
