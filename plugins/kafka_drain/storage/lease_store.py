@@ -20,7 +20,7 @@ import fcntl
 import os
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from dataclasses import dataclass
 from datetime import datetime, timezone
 from typing import Any, Protocol
@@ -201,10 +201,9 @@ class NumberedFiles:
         """Store that the lease was released; see `LeaseStore`."""
         return self._write(int(version or 0) + 1, released)
 
-    @contextmanager
-    def alone(self) -> Iterator[bool]:
+    def alone(self) -> AbstractContextManager[bool]:
         """Yield True: a number is created by one writer only, of whatever machine."""
-        yield True
+        return nullcontext(True)
 
     def _newest(self) -> tuple[int, Stored | None]:
         """Return the highest number, 0 for none, and its lease; None if it was released."""

@@ -97,8 +97,7 @@ def _begin(
     found = glance.read(plan.slots)
     # A coordinator may take in an offset later than its transaction was decided: what seems to be
     # missing counts only after the wait for that.
-    missing = [slot for slot, progress in found.items() if progress is None]
-    found |= store.read([plan.attempts, *missing])
+    found |= store.read([plan.attempts, *(slot for slot, at in found.items() if at is None)])
     latest = found.pop(plan.attempts)
     if only_after is not None and latest is not None and latest.offset > only_after:
         raise SupersededError(
@@ -189,11 +188,8 @@ def abort_shards(
         KafkaDrainError: When Kafka refuses; the transactions then end at their timeout.
     """
     open_run(plan, run, settings, only_after=attempt)
-    store = ProgressStore(settings, waits=False)
-    try:
+    with closing(ProgressStore(settings, waits=False)) as store:
         found = store.read(plan.slots)
-    finally:
-        store.close()
     unfinished = 0
     for chain in plan.chains:
         first, progress = chain[0], found[chain[0].progress]
