@@ -29,7 +29,7 @@ KAFKA44_SPARK := $(patsubst %,tests/integration/test_%.py,round_trip values repu
 # Otherwise, hundreds of processes would each compile the same modules again.
 unexport PYTHONDONTWRITEBYTECODE
 .DEFAULT_GOAL := help
-.PHONY: help setup class-archive setup-airflow2 setup-spark40 setup-spark42 demo demo-recovery ui stop broker test test-airflow2-spark35 test-airflow3 test-spark40 test-spark42 test-kafka44 test-pythons test-s3 test-azure-gcs test-hdfs test-stores test-clusters test-connect test-kubernetes test-yarn test-registry test-recipes test-fab test-browser pictures test-install matrix unit rules check format coverage mutate docs bench test-compose histories soak lock lock-jars audit licences clean
+.PHONY: help setup class-archive setup-airflow2 setup-spark40 setup-spark42 demo demo-recovery ui stop broker test test-airflow2-spark35 test-airflow3 test-spark40 test-spark42 test-kafka44 test-pythons test-s3 test-azure-gcs test-hdfs test-stores test-clusters test-connect test-kubernetes test-yarn test-registry test-recipes models test-fab test-browser pictures test-install matrix unit rules check format coverage mutate docs bench test-compose histories soak lock lock-jars audit licences clean
 
 help: ## list the targets
 	@grep -E '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z0-9-]+):.*## (.*)/  make \1|\2/' | column -t -s '|' 2>/dev/null \
@@ -213,6 +213,9 @@ soak: setup ## kill republishes repeatedly, run random sequences, and the tests 
 	@$(PYTHON_ENV) -m tests.faults.soak --kills $(KILLS) --zombies $(ZOMBIES) --records $(RECORDS)
 	@$(PYTHON_ENV) -m tests.sequences.soak --sequences $(SEQUENCES) --steps $(STEPS)
 	@$(PYTHON_ENV) -m pytest -m soak $(WITH_PARTS)
+
+models: setup ## check the models of the republish and of the lease, in each order of their steps; needs Spin
+	@$(PYTHON_ENV) -m tests.protocols.check
 
 lock: setup ## regenerate the lock files from pyproject.toml and requirements*.txt
 	@for name in requirements requirements-airflow2; do \

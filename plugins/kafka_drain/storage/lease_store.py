@@ -20,7 +20,7 @@ import fcntl
 import os
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from dataclasses import dataclass
 from datetime import datetime, timezone
 from typing import Any, Protocol
@@ -155,8 +155,13 @@ class OneFile:
         return replace_document(self.path, document, version)
 
     def remove(self, released: dict[str, Any], version: str | None) -> bool:
-        """Remove the file, which nobody replaces while its lease lasts."""
-        self.path.unlink()
+        """Remove the file, which nobody replaces while its lease lasts.
+
+        In a store, which removes on no condition, an expired lease stays: whoever takes it over at
+        this moment would lose the new one.
+        """
+        if version is None or released["released_at"] < released["expires_at"]:
+            self.path.unlink()
         return True
 
     def alone(self) -> AbstractContextManager[bool]:
@@ -196,10 +201,9 @@ class NumberedFiles:
         """Store that the lease was released; see `LeaseStore`."""
         return self._write(int(version or 0) + 1, released)
 
-    @contextmanager
-    def alone(self) -> Iterator[bool]:
+    def alone(self) -> AbstractContextManager[bool]:
         """Yield True: a number is created by one writer only, of whatever machine."""
-        yield True
+        return nullcontext(True)
 
     def _newest(self) -> tuple[int, Stored | None]:
         """Return the highest number, 0 for none, and its lease; None if it was released."""

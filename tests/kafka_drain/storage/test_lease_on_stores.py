@@ -295,6 +295,34 @@ def test_renew_shared(make_lease: Callable[..., Lease], store: Store, clock: Clo
     assert not caller.lost.is_set()
 
 
+@pytest.mark.parametrize(("seconds", "stays"), [(59, False), (60, True)])
+def test_release_expired(
+    seconds: float,
+    stays: bool,
+    make_lease: Callable[..., Lease],
+    store: Store,
+    clock: Clock,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """An expired lease isn't removed: it may be another's by the time the store removes it."""
+    lease = make_lease("holder")
+    lease.acquire()
+    clock.move(seconds)
+    real = OneFile.remove
+
+    def remove(self: OneFile, *arguments: Any) -> bool:
+        if stays:
+            make_lease("taker").acquire()
+        return real(self, *arguments)
+
+    monkeypatch.setattr(OneFile, "remove", remove)
+
+    lease.release()
+
+    found = find_lease(store.path.parent)
+    assert (found.run if found else None) == ("taker" if stays else None)
+
+
 @pytest.mark.parametrize("winner", ["own", "other", "none"])
 def test_create_answer_lost(winner: str, store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     """A creation that is refused is one's own if the object is; else it is another's, or gone."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import closing
 from typing import Any
 
 from confluent_kafka import Producer
@@ -59,19 +60,16 @@ def open_run(
         AuthorizationError: When an ACL is missing.
         KafkaUnavailableError: When Kafka doesn't answer.
     """
-    # Don't wait: transactions left open by an earlier attempt are decided when the shard is sent.
     # Not waiting: what an attempt before left open is decided when its shard is sent, not here.
-    store = ProgressStore(settings, waits=False)
-    try:
+    glance = ProgressStore(settings, waits=False)
+    with closing(glance), closing(ProgressStore(settings)) as store:
         return _in_transaction(
             settings,
             f"{PREFIX}{plan.transactional_name}-open",
             plan.shards[0].target_topic,
             # Runs after the fence, so that an older attempt's initial progress is decided.
-            lambda producer: _begin(producer, plan, store, run, claim, only_after),
+            lambda producer: _begin(producer, plan, glance, store, run, claim, only_after),
         )
-    finally:
-        store.close()
 
 
 def _in_transaction(
@@ -88,18 +86,23 @@ def _in_transaction(
 def _begin(
     producer: Producer,
     plan: RepublishPlan,
+    glance: ProgressStore,
     store: ProgressStore,
     run: RepublishRun,
     claim: Claim | None,
     only_after: int | None,
 ) -> int:
-    found = store.read([plan.attempts, *plan.slots])
+    # Before the progress: another attempt may open the run in between, and then it was only later.
+    is_opened = run.is_opened
+    found = glance.read(plan.slots)
+    # A coordinator may take in an offset later than its transaction was decided: what seems to be
+    # missing counts only after the wait for that.
+    found |= store.read([plan.attempts, *(slot for slot, at in found.items() if at is None)])
     latest = found.pop(plan.attempts)
     if only_after is not None and latest is not None and latest.offset > only_after:
         raise SupersededError(
             f"attempt {latest.offset} of run {plan.key} took over from attempt {only_after}"
         )
-    is_opened = run.is_opened
     way_out = f"end this run ({run.abandoning}) and start a new one into an empty topic"
     known = [progress for progress in found.values() if progress is not None]
     if known and not is_opened:
@@ -185,11 +188,8 @@ def abort_shards(
         KafkaDrainError: When Kafka refuses; the transactions then end at their timeout.
     """
     open_run(plan, run, settings, only_after=attempt)
-    store = ProgressStore(settings, waits=False)
-    try:
+    with closing(ProgressStore(settings, waits=False)) as store:
         found = store.read(plan.slots)
-    finally:
-        store.close()
     unfinished = 0
     for chain in plan.chains:
         first, progress = chain[0], found[chain[0].progress]

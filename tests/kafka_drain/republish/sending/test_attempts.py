@@ -1,0 +1,137 @@
+"""Opening a run: what another attempt has written counts, also while Kafka is taking it in."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+from confluent_kafka import KafkaError, KafkaException
+from upath import UPath
+
+from kafka_drain.errors import ProgressError
+from kafka_drain.republish.planning.runs import RepublishRun
+from kafka_drain.republish.planning.shards import ProgressSlot
+from kafka_drain.republish.sending import attempts as module
+from kafka_drain.republish.sending.attempts import open_run
+from kafka_drain.republish.sending.progress_store import ShardProgress
+from tests.kafka_drain.republish.planning.test_plan import PLAN
+
+Written = dict[ProgressSlot, ShardProgress]
+
+FENCED = KafkaException(KafkaError(KafkaError._FENCED, "a newer producer", fatal=True))
+BEGUN = {PLAN.attempts: ShardProgress(1, 0, PLAN.sha256)} | {
+    chain[0].progress: ShardProgress(chain[0].first, 0, PLAN.sha256) for chain in PLAN.chains
+}
+
+
+@dataclass
+class Group:
+    """The group with the progress, in place of `ProgressStore` and of the producer.
+
+    Attributes:
+        offsets: What is committed.
+        pending: What a transaction has committed, but the coordinator hasn't taken in.
+        at_read: Happens after the next read of the shards' progress.
+        at_commit: What the next commit raises.
+    """
+
+    offsets: Written = field(default_factory=dict)
+    pending: Written = field(default_factory=dict)
+    at_read: Callable[[], object] | None = None
+    at_commit: Exception | None = None
+    sent: list[Any] = field(default_factory=list)
+
+    def store(self, _: object, *, waits: bool = True) -> Any:
+        group = self
+
+        class Store:
+            def read(self, slots: Iterable[ProgressSlot]) -> dict[ProgressSlot, Any]:
+                if waits:
+                    group.offsets |= group.pending
+                    group.pending = {}
+                found = {slot: group.offsets.get(slot) for slot in slots}
+                if not waits and group.at_read is not None:
+                    act, group.at_read = group.at_read, None
+                    act()
+                return found
+
+            def group_metadata(self, name: str) -> str:
+                return name
+
+            def close(self) -> None: ...
+
+        return Store()
+
+    def begin_transaction(self) -> None:
+        self.sent = []
+
+    def send_offsets_to_transaction(self, offsets: list[Any], group: str, _: float) -> None:
+        self.sent += [(group, at.topic, at.partition, at.offset) for at in offsets]
+
+    def commit_transaction(self, _: float) -> None:
+        if self.at_commit is not None:
+            error, self.at_commit = self.at_commit, None
+            raise error
+
+
+@pytest.fixture
+def group(monkeypatch: pytest.MonkeyPatch) -> Group:
+    group = Group()
+    monkeypatch.setattr(module, "ProgressStore", group.store)
+    monkeypatch.setattr(module, "fenced_producer", lambda *_: group)
+    return group
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> RepublishRun:
+    return RepublishRun(UPath(tmp_path), PLAN.key)
+
+
+def shards_sent(group: Group) -> list[Any]:
+    return [each for each in group.sent if each[0] != PLAN.attempts.group]
+
+
+def test_open_run_first(group: Group, run: RepublishRun) -> None:
+    """The first attempt writes the progress of all shards."""
+    assert open_run(PLAN, run, {}) == 1
+
+    assert run.is_opened
+    assert len(shards_sent(group)) == len(PLAN.chains)
+
+
+@pytest.mark.parametrize("is_opened", [False, True])
+def test_open_run_progress_pending(group: Group, run: RepublishRun, is_opened: bool) -> None:
+    """Progress that is decided, but not visible yet, isn't missing: it isn't written again."""
+    group.pending = dict(BEGUN)
+    if is_opened:
+        run.mark_opened(PLAN)
+
+    assert open_run(PLAN, run, {}) == 2
+
+    assert shards_sent(group) == []
+
+
+def test_open_run_while_another_opens(group: Group, run: RepublishRun) -> None:
+    """An attempt that finds no progress, and then another's `opened.json`, isn't told of a loss."""
+
+    def other_opens() -> None:
+        group.offsets = dict(BEGUN)
+        run.mark_opened(PLAN)
+        group.at_commit = FENCED
+
+    group.at_read = other_opens
+
+    assert open_run(PLAN, run, {}) == 2
+
+    assert shards_sent(group) == []
+
+
+def test_open_run_progress_lost(group: Group, run: RepublishRun) -> None:
+    """An opened run without progress is refused."""
+    run.mark_opened(PLAN)
+
+    with pytest.raises(ProgressError, match="holds no progress"):
+        open_run(PLAN, run, {})
