@@ -287,6 +287,28 @@ def test_compile_spec_notes(tmp_path: Path, last_listed: int | None, first_unlis
     assert spec.skipped == [{"topic": "a", "partition": 0, "start": 0, "end": 4}]
 
 
+@pytest.mark.parametrize("skips", [False, True])
+def test_compile_spec_skips_expired(tmp_path: Path, skips: bool) -> None:
+    """Spark skips what Kafka has no longer only if somebody has accepted its loss."""
+    pipeline = Pipeline(name="p", topics=["a"], archive="/x")
+    plan = DrainPlan(
+        pipeline=pipeline,
+        archive=Archive.at("/x"),
+        snapshot=None,
+        generation=None,
+        cluster_id="c",
+        topics={},
+        starting_offsets={},
+        start={A0: 3},
+        end={A0: 9},
+        skips_expired=skips,
+    )
+
+    spec = compile_spec(pipeline, plan, plan.archive.generation(1), FakeCluster({}), tmp_path)  # type: ignore[arg-type]
+
+    assert spec.reader_options["failOnDataLoss"] == ("false" if skips else "true")
+
+
 @pytest.mark.parametrize(
     ("master", "failures", "checks"),
     [
@@ -366,6 +388,32 @@ def test_open_drain_of_its_own(first: Any, tmp_path: Path) -> None:
         assert lease is not None
         assert job.application.leases == {str(root): lease.token}
         assert not job.is_found
+
+
+@pytest.mark.parametrize("found", [None, StartedApplication("a_1")])
+def test_open_drain_beside_orphan(
+    first: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, found: StartedApplication | None
+) -> None:
+    """Beside a driver that was left without a lease, none is begun; one that is found is it."""
+    asked: list[str] = []
+
+    def refuse(archive: str) -> None:
+        asked.append(archive)
+        raise LockedError("process 7 drains it")
+
+    monkeypatch.setattr(draining, "refuse_orphans", refuse)
+
+    if found is None:
+        with pytest.raises(LockedError, match="process 7"), first(lambda _: found):
+            pass
+    else:
+        with first(lambda _: found) as job:
+            assert job.is_found
+
+    root = tmp_path / "archive"
+    assert asked == ([] if found else [str(root)])
+    assert Archive.at(str(root)).exists is (found is not None)
+    assert find_lease(locate(root)) is None
 
 
 def test_open_drain_assembled_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -467,10 +467,16 @@ def test_preflight_log_truncated(tmp_path: Path, folder: Path, fail_on_data_loss
     )
 
 
-def test_preflight_open_transaction_before_the_cursor(tmp_path: Path, folder: Path) -> None:
-    """A log that is only hidden behind an open transaction isn't lost; a retry can help."""
+@pytest.mark.parametrize("end", [20, 30])
+def test_preflight_open_transaction_before_the_cursor(
+    tmp_path: Path, folder: Path, end: int
+) -> None:
+    """A log that is only hidden behind an open transaction isn't lost; a retry can help.
+
+    That also holds where nothing has come since it was drained.
+    """
     drained_archive(folder)
-    cluster = FakeCluster({A0: Log(end=30, stable=19), A1: Log(end=5)})
+    cluster = FakeCluster({A0: Log(end=end, stable=19), A1: Log(end=5)})
 
     refuse(
         *(tmp_path, pipeline_to(folder), cluster, OpenTransactionError),
