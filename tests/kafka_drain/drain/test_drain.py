@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 
 from kafka_drain.archive.archive import Archive
+from kafka_drain.archive.journal.identity import note_of_settings
 from kafka_drain.archive.soundness import check_sealed_state
 from kafka_drain.config.pipeline import Pipeline
 from kafka_drain.config.sink_options import writer_defaults
@@ -22,6 +23,7 @@ from kafka_drain.drain import drain as draining
 from kafka_drain.drain.drain import (
     DrainJob,
     check_beside_query,
+    check_drain,
     compile_spec,
     open_drain,
     prepare_drain,
@@ -51,7 +53,7 @@ from kafka_drain.storage.paths import locate
 from tests.forks import run_forked
 from tests.integration.killed_steps import kill_at_change
 from tests.kafka_drain.fake_cluster import FakeCluster, Log, fake_application
-from tests.kafka_drain.golden import golden_cluster, golden_copy, open_next, seal
+from tests.kafka_drain.golden import END, add_batch, golden_cluster, golden_copy, open_next, seal
 
 A0 = TopicPartition("a", 0)
 SECURED = {
@@ -558,6 +560,65 @@ def test_prepare_drain_settings_changed(
         assert (now.isolation_level, now.retention) == after
         assert errors(check_sealed_state(archive.snapshot()).findings) == []
     assert change > 5
+
+
+def test_prepare_drain_settings_never_noted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where the journal has no settings, as of older releases, the former ones are noted too.
+
+    Until archive.json is written, it still says these.
+    """
+    monkeypatch.setattr(draining, "prepare_application", fake_application)
+    noted: dict[str, str] = {}
+    monkeypatch.setattr(draining, "note_sealed", lambda _, said: noted.update(said.documents))
+    archive = golden_copy(tmp_path / "archive")
+    seal(archive)
+    open_next(archive, "parquet", ["topic"])
+    before = archive.snapshot().document.settings
+    options: dict[str, Any] = {"sink_options": {"retention": "30d"}, "partition_by": ["topic"]}
+    pipeline = Pipeline(
+        name=archive.snapshot().document.pipeline,
+        topics=["flights"],
+        archive=str(archive.root),
+        **options,
+    )
+    tmp_path.chmod(0o700)
+
+    prepare_drain(pipeline, golden_cluster(), tmp_path)  # type: ignore[arg-type]
+
+    after = archive.snapshot().document.settings
+    assert before != after
+    assert noted == {**note_of_settings(*before), **note_of_settings(*after)}
+
+
+@pytest.mark.parametrize("is_drained", [False, True])
+def test_check_drain_values_of_generation(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_drained: bool
+) -> None:
+    """How values are decoded is kept from the first batch on; until then, a pipeline may differ."""
+    monkeypatch.setattr(draining, "prepare_application", fake_application)
+    asked: list[Any] = []
+
+    def plan_values(*given: Any) -> ValuePlan:
+        asked.append(given[2])
+        return ValuePlan()
+
+    monkeypatch.setattr(draining, "plan_values", plan_values)
+    archive = golden_copy(tmp_path / "archive")
+    seal(archive)
+    generation = open_next(archive, "parquet", ["topic"])
+    if is_drained:
+        add_batch(generation, 0, END, END + 8)
+    name = archive.snapshot().document.pipeline
+    pipeline = Pipeline(
+        name=name, topics=["flights"], archive=str(archive.root), partition_by=["topic"]
+    )
+    tmp_path.chmod(0o700)
+
+    check_drain(pipeline, golden_cluster(), tmp_path)  # type: ignore[arg-type]
+
+    assert [each and each.number for each in asked] == [2 if is_drained else None]
 
 
 def open_first_drain(archive: str, run: str, change: int, seconds_later: float) -> None:

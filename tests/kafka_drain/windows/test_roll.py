@@ -13,6 +13,7 @@ import pytest
 from kafka_drain.archive.archive import Archive
 from kafka_drain.archive.files import archive_files
 from kafka_drain.archive.generation import Generation
+from kafka_drain.archive.journal.files import note_sealed
 from kafka_drain.archive.snapshot import Snapshot
 from kafka_drain.cli.main import main
 from kafka_drain.config.offset_ranges import parse_ranges
@@ -31,6 +32,7 @@ from kafka_drain.offsets import OffsetRange, TopicPartition, to_spark_json
 from kafka_drain.output import Level, level_of
 from kafka_drain.proof.validation import validate_archive
 from kafka_drain.storage.lease import hold_lease
+from kafka_drain.windows import roll as rolling
 from kafka_drain.windows.roll import (
     RollPlan,
     plan_roll,
@@ -286,6 +288,25 @@ def test_roll_voids_repair_of_unsealed(archive: Archive) -> None:
         report = validate_archive(archive, cluster, deep=True)
         assert (errors(report.findings), report.receipts_written) == ([], written)
     assert records_in(archive, P0) == list(range(END + 8))
+
+
+def test_roll_voids_noted(archive: Archive, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The journal notes that a window goes while it is there: killed then, nothing is missing."""
+    repaired_then_lost(archive)
+    plan = plan_roll(archive, cluster_with(gone=Log(end=9)))
+    receipt = archive.root / "windows" / "repair_1" / "receipt.json"
+    seen: list[bool] = []
+
+    def note(root: Any, noted: Any) -> None:
+        seen.append(receipt.is_file())
+        note_sealed(root, noted)
+
+    monkeypatch.setattr(rolling, "note_sealed", note)
+
+    do(plan)
+
+    assert seen == [True]
+    assert not receipt.is_file()
 
 
 @pytest.mark.parametrize("how", ["other records", "fewer records", "unreadable"])
