@@ -536,6 +536,28 @@ def test_plan_roll_rewritten(archive: Archive) -> None:
     assert other.topic_ids["flights"] == "another"
 
 
+@pytest.mark.parametrize(
+    ("log", "is_short"),
+    [
+        (Log(end=END - 1), True),
+        (Log(end=END), False),
+        # Behind an open transaction, it is there.
+        (Log(end=END, stable=END - 5), False),
+    ],
+)
+def test_plan_roll_log_short(archive: Archive, log: Log, is_short: bool) -> None:
+    """A log that lost its end isn't gone on with: new records would be skipped."""
+    cluster = cluster_with(gone=Log(end=9))
+    cluster.logs[P0] = log
+
+    if is_short:
+        says = f"flights-0 ends at {END - 1}, sealed to {END}.*--rewritten"
+        with pytest.raises(DataLossError, match=says):
+            plan_roll(archive, cluster)
+    else:
+        assert plan_roll(archive, cluster).starting_offsets[P0] == END
+
+
 def test_plan_roll_not_rewritten(archive: Archive) -> None:
     """Asked to go on with rewritten logs where there are none, it changes nothing."""
     with pytest.raises(ConfigError, match=r"no log of .* was rewritten"):
