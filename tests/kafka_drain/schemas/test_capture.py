@@ -207,11 +207,13 @@ def test_capture_schemas_seal_lost(made: MadeArchive, registry: FakeRegistry) ->
 
 def test_capture_schemas_registry_gone(made: MadeArchive, registry: FakeRegistry) -> None:
     """What is kept stays when the registry doesn't respond."""
-    capture(made, registry)
+    before = capture(made, registry).document
 
     found = capture(made, registry, url="http://127.0.0.1:9")
 
     assert versions_of(found.document) == ALL
+    assert (before.compatibility, before.mode) == ("BACKWARD", "READWRITE")
+    assert (found.document.compatibility, found.document.mode) == ("BACKWARD", "READWRITE")
     assert "doesn't respond" in found.document.notes[0]
 
 
