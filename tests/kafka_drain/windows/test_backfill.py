@@ -336,6 +336,26 @@ def test_finish_backfill_owned(backfilled: Backfilled, owner: str) -> None:
     assert window.has_receipt() is not bool(owner)
 
 
+def test_finish_backfill_owned_later(backfilled: Backfilled) -> None:
+    """What the open generation has yet to drain is its own, to the last range of a window."""
+    made, generation = backfilled.made, {"file_format": "parquet", "partition_by": ["topic"]}
+    generation |= {"topic_ids": made.topic_ids, "reason": "test"}
+    made.archive.generation(1).write(starting_offsets={P0: 100, P1: 100}, **generation)  # type: ignore[arg-type]
+    hour = Interval(NOON.replace(hour=14), NOON.replace(hour=15))
+    ranges = [OffsetRange(20, 25), OffsetRange(30, 35)]
+    window = Window(made.root, hour.key)
+    plan = BackfillPlan(
+        made.archive, hour, window, {P0: OffsetRange(20, 35)}, made.topic_ids, {P0: ranges}
+    )
+    job = backfilled.drained(plan, {P0: dense(20, 25) | dense(30, 35)})
+    made.archive.generation(2).write(starting_offsets={P0: 28, P1: 100}, **generation)  # type: ignore[arg-type]
+
+    with pytest.raises(LockedError, match=r"sealed some of flights:0:30-35 in the meantime"):
+        backfilled.finish(plan, job)
+
+    assert not window.has_receipt()
+
+
 @pytest.fixture
 def lost(backfilled: Backfilled) -> str:
     """A file of the interval's window that is gone."""
