@@ -61,6 +61,7 @@ class Moved:
     def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch, **changes: Any) -> None:
         self.made = MadeArchive(folder / "archive", {"a": "id"}, cluster_id="home")
         self.plan = plan_of("now", 10, 20, cluster_id="away", **changes)
+        self.run, self.offset_map = RepublishRun(self.made.root, "now"), started_map(self.plan)
         note(self.made.root, self.plan, is_done=True)
         self.source = FakeCluster(
             {A0: Log(end=25), A1: Log(end=3)}, id="home", topic_ids={"a": "id"}
@@ -74,17 +75,16 @@ class Moved:
 
     def translate(self, **asked: Any) -> TranslationPlan:
         """Plan the group's offsets."""
-        run = RepublishRun(self.made.root, "now")
         source: Any = self.source
         target: Any = self.target
         groups: Any = self.groups["away"]
         return plan_group(
             self.made.archive,
-            run,
-            started_map(self.plan),
+            self.run,
+            self.offset_map,
             target,
             groups,
-            GroupRecords(run.folder, "g"),
+            GroupRecords(self.run.folder, "g"),
             **{"group": "g", "to_group": "g", "source": source} | asked,
         )
 

@@ -1,0 +1,42 @@
+"""A quick validation reads the newest receipts of the open generation as a chain."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import pytest
+
+from kafka_drain.archive.archive import Archive
+from kafka_drain.archive.receipts import Receipt
+from kafka_drain.findings import errors
+from kafka_drain.proof.validation import validate_archive
+from tests.kafka_drain.golden import golden_cluster
+
+
+def later(receipt: Receipt) -> Receipt:
+    """Return a receipt that says another time."""
+    return replace(receipt, sealed_at="2030-01-01T00:00:00.000+00:00")
+
+
+def of_another(receipt: Receipt) -> Receipt:
+    """Return a receipt that follows another one."""
+    return replace(receipt, previous="0" * 64)
+
+
+@pytest.mark.parametrize("change", [later, of_another])
+@pytest.mark.parametrize("scope", ["open", "all"])
+def test_validate_receipt_written_again(
+    archive: Archive, change: Callable[[Receipt], Receipt], scope: str
+) -> None:
+    """A receipt that was changed and sealed again is found by the one after it, in each scope."""
+    generation = archive.generation(1)
+    name = generation.receipt_names()[-2]
+    changed = change(generation.read_receipt(name))
+    (generation.folder / "receipts" / name).unlink()
+    assert generation.write_receipt(changed.sealed())
+
+    report = validate_archive(archive, golden_cluster(), scope=scope)  # type: ignore[arg-type]
+
+    assert errors(report.findings)
+    assert report.receipts_written == 0
