@@ -592,6 +592,29 @@ def test_prepare_drain_settings_never_noted(
     assert noted == {**note_of_settings(*before), **note_of_settings(*after)}
 
 
+def test_prepare_drain_topics_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ids of topics that aren't drained any more stay noted: made again, they are known by them."""
+    monkeypatch.setattr(draining, "prepare_application", fake_application)
+    archive = golden_copy(tmp_path / "archive")
+    seal(archive)
+    open_next(archive, "parquet", ["topic"])
+    archive.update_topics(archive.snapshot().document, {"gone": "id-of-gone"})
+    name = archive.snapshot().document.pipeline
+    pipeline = Pipeline(
+        name=name, topics=["flights"], archive=str(archive.root), partition_by=["topic"]
+    )
+    tmp_path.chmod(0o700)
+    before = archive.snapshot().document.topics
+
+    # A setting that changed has archive.json written again.
+    again = pipeline.model_copy(update={"sink_options": {"retention": "30d"}})
+    prepare_drain(again, golden_cluster(), tmp_path)  # type: ignore[arg-type]
+
+    assert archive.snapshot().document.retention == "30d"
+    assert archive.snapshot().document.topics == before
+    assert before["gone"] == "id-of-gone"
+
+
 @pytest.mark.parametrize("is_drained", [False, True])
 def test_check_drain_values_of_generation(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_drained: bool
