@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -30,7 +30,9 @@ from kafka_drain.errors import (
 from kafka_drain.findings import errors, summary
 from kafka_drain.offsets import OffsetRange, TopicPartition, to_spark_json
 from kafka_drain.output import Level, level_of
+from kafka_drain.proof.committed_files import read_committed_files
 from kafka_drain.proof.validation import validate_archive
+from kafka_drain.storage.immutability import Locked
 from kafka_drain.storage.lease import hold_lease
 from kafka_drain.windows import roll as rolling
 from kafka_drain.windows.roll import (
@@ -574,3 +576,62 @@ def test_roll_between_drains_waits(archive: Archive, said: list[str]) -> None:
     assert waiting.startswith(f"roll {archive.root}: waiting, for 0 s at most: ")
     assert "nightly" in waiting
     assert skipped.startswith(f"roll {archive.root}: WARNING skipped this time: ")
+
+
+def test_roll_between_drains_refused(archive: Archive, said: list[str]) -> None:
+    """What waiting can't mend, as a loss, fails at once; batches to be sealed are waited for."""
+    cluster = cluster_with(gone=Log(end=9))
+    cluster.logs[P0] = Log(end=END - 1)
+    with pytest.raises(DataLossError):
+        roll_between_drains(archive, cluster, run="terminal", wait_seconds=60)
+    assert said == []
+
+    cluster.logs[P0] = Log(end=1000)
+    add_batch(archive.generation(2), 0, END, 50)
+    assert roll_between_drains(archive, cluster, run="terminal", wait_seconds=0) is None
+    assert "without a receipt" in said[-1]
+    assert len(archive.snapshot().generations) == 2
+
+
+def test_roll_voids_locked(archive: Archive, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A window that the store locks can't be removed: nothing is begun that would need it."""
+    repaired_then_lost(archive)
+    plan = plan_roll(archive, cluster_with(gone=Log(end=9)))
+    monkeypatch.setattr(rolling, "locked_in", lambda _: Locked(files=1))
+
+    with pytest.raises(
+        ArchiveError, match=r"repair_1 can't be removed.*Nothing was changed"
+    ):
+        do(plan)
+
+    assert [window.key for window in archive.snapshot().sealed] == ["repair_1"]
+    assert len(archive.snapshot().generations) == 2
+
+
+def without_key(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Take away the key of the files that a roll reads."""
+
+    def read(*given: Any) -> Any:
+        files, findings = read_committed_files(*given)
+        return [replace(file, locked="there is no key") for file in files], findings
+
+    monkeypatch.setattr(rolling, "read_committed_files", read)
+
+
+def test_roll_voids_without_key(archive: Archive, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Records that can't be read now can't be compared: their window isn't removed."""
+    repaired_then_lost(archive)
+    without_key(monkeypatch)
+
+    with pytest.raises(DataLossError, match=rf"flights:0:{END + 5}-{END + 8}.* can't be compared"):
+        plan_roll(archive, cluster_with(gone=Log(end=9)))
+
+
+def test_roll_rewritten_without_key(archive: Archive, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nor are unsealed files left out that can't be read now: they may be the only copy."""
+    add_batch(archive.generation(2), 0, END, 50)
+    without_key(monkeypatch)
+    cluster = cluster_with(gone=Log(end=9))
+
+    with pytest.raises(DataLossError, match=r"may be the only copy of records of .*flights-0"):
+        plan_roll(archive, cluster, rewritten=True)
