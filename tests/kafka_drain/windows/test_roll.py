@@ -599,9 +599,7 @@ def test_roll_voids_locked(archive: Archive, monkeypatch: pytest.MonkeyPatch) ->
     plan = plan_roll(archive, cluster_with(gone=Log(end=9)))
     monkeypatch.setattr(rolling, "locked_in", lambda _: Locked(files=1))
 
-    with pytest.raises(
-        ArchiveError, match=r"repair_1 can't be removed.*Nothing was changed"
-    ):
+    with pytest.raises(ArchiveError, match=r"repair_1 can't be removed.*Nothing was changed"):
         do(plan)
 
     assert [window.key for window in archive.snapshot().sealed] == ["repair_1"]
