@@ -409,6 +409,10 @@ def test_prepare_window_selects(
     assert [(r["partition"], r["start"], r["end"]) for r in spec.ranges] == selected
     ends = {tp: rs[-1].end for tp, rs in ranges.items()}
     assert from_spark_json(spec.reader_options["endingOffsets"]) == ends
+    starts = {tp: rs[0].start for tp, rs in ranges.items()}
+    assert from_spark_json(spec.reader_options["startingOffsets"]) == starts
+    # What expires while it is read ends the job, and isn't skipped.
+    assert spec.reader_options["failOnDataLoss"] == "true"
 
 
 def test_open_window_of_the_same_second(backfilled: Backfilled) -> None:

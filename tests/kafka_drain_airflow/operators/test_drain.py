@@ -14,8 +14,8 @@ from kafka_drain.config.pipeline import Pipeline
 from kafka_drain.offsets import OffsetRange, TopicPartition
 from kafka_drain_airflow.observability import archive_events
 from kafka_drain_airflow.operators.drain import KafkaDrainOperator
+from tests.core_calls import MANUAL, CoreCalls, Planned
 from tests.kafka_drain.fake_cluster import FakeCluster
-from tests.kafka_drain_airflow.operators.core_calls import MANUAL, CoreCalls, Planned
 
 T0 = TopicPartition("t", 0)
 START, END = "2026-01-01T00:00:00+00:00", "2026-01-01T01:00:00+00:00"

@@ -16,8 +16,8 @@ from kafka_drain.errors import KafkaDrainError, LockedError, SparkJobError, Topi
 from kafka_drain.offsets import TopicPartition
 from kafka_drain_airflow.observability import archive_events
 from kafka_drain_airflow.operators.drain_group import KafkaDrainGroupOperator
+from tests.core_calls import MANUAL, CoreCalls
 from tests.kafka_drain.fake_cluster import FakeCluster, Log, fake_application
-from tests.kafka_drain_airflow.operators.core_calls import MANUAL, CoreCalls
 
 
 @pytest.fixture

@@ -12,8 +12,8 @@ from kafka_drain.archive.frozen_plan import PlanDecision
 from kafka_drain.config.pipeline import Pipeline
 from kafka_drain_airflow.observability.archive_events import replaced_alias
 from kafka_drain_airflow.operators.maintain import MaintainOperator
+from tests.core_calls import MANUAL, CoreCalls, Frozen, Planned
 from tests.kafka_drain.fake_cluster import FakeCluster
-from tests.kafka_drain_airflow.operators.core_calls import MANUAL, CoreCalls, Frozen, Planned
 
 CLUSTER = FakeCluster({})
 

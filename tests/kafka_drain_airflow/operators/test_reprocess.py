@@ -12,8 +12,8 @@ from kafka_drain.archive.frozen_plan import PlanDecision
 from kafka_drain.config.pipeline import Pipeline
 from kafka_drain_airflow.observability.archive_events import replaced_alias
 from kafka_drain_airflow.operators.reprocess import ReprocessOperator
+from tests.core_calls import MANUAL, CoreCalls, Frozen, Planned
 from tests.kafka_drain.fake_cluster import FakeCluster
-from tests.kafka_drain_airflow.operators.core_calls import MANUAL, CoreCalls, Frozen, Planned
 
 CORE = "kafka_drain.windows.reprocess"
 START = {"from_offsets": ["t:0:5"]}

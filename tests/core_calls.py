@@ -1,4 +1,4 @@
-"""What operators ask the core for: its functions, in place of which others note what they get."""
+"""What operators and commands ask the core for: its functions, in place of which others note it."""
 
 from __future__ import annotations
 
