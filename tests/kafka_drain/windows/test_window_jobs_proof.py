@@ -12,8 +12,15 @@ import pytest
 from kafka_drain.archive.receipts import Receipt
 from kafka_drain.archive.topic_settings import write_topic_settings
 from kafka_drain.archive.window import Window
+from kafka_drain.config.encryption import Encryption
 from kafka_drain.config.pipeline import Pipeline
-from kafka_drain.errors import ArchiveError, DataLossError, ManifestInvalidError, TopicError
+from kafka_drain.errors import (
+    ArchiveError,
+    ConfigError,
+    DataLossError,
+    ManifestInvalidError,
+    TopicError,
+)
 from kafka_drain.gaps import Gap, GapReason
 from kafka_drain.kafka.topics import TopicSettings
 from kafka_drain.offsets import OffsetRange, TopicPartition
@@ -173,6 +180,24 @@ def test_prove_window_other_topic(drained: Drained, change: str, kind: type[Exce
 
     with pytest.raises(kind, match="repair_1"):
         drained.prove(range(10, 20))
+
+
+@pytest.mark.parametrize("begun", ["orc", "avro", "json"])
+def test_prepare_window_not_encrypted(drained: Drained, tmp_path: Path, begun: Any) -> None:
+    """A window that was begun in a format that isn't encrypted isn't written in the clear."""
+    archive, ranges = drained.made.archive, {T0: [OffsetRange(20, 30)]}
+    pipeline = Pipeline(
+        name="made", topics=["t"], archive=str(archive.root), partition_by=["topic"], format=begun
+    )
+    window = open_window(archive, "repair_2", ranges, pipeline=pipeline, replaces=[])
+    encrypting = pipeline.model_copy(
+        update={"format": "parquet", "encryption": Encryption(kms="file", key="k")}
+    )
+
+    with pytest.raises(ConfigError, match=f"repair_2 was begun in format {begun}"):
+        prepare_window(
+            window, ranges, pipeline=encrypting, cluster=drained.cluster, folder=tmp_path / "run"
+        )
 
 
 @pytest.mark.parametrize("accepted", [False, True])
