@@ -156,25 +156,19 @@ def _remove_replaced(plan: BackfillPlan) -> None:
     snapshot = plan.archive.snapshot()
     standing = snapshot.fold.standing_for(plan.interval.key)
     going = [receipt for receipt in standing.receipts if not standing.holds_records(receipt)]
-    held = held_back(snapshot, {file.path for receipt in going for file in receipt.files})
-    staying: set[str] = set()
-    for receipt in standing.by_time:
-        if receipt.window == plan.window.key:
-            continue
-        window = Window(plan.archive.root, receipt.window)
-        paths = {file.path for file in receipt.files}
-        is_needed = not held.isdisjoint(paths) or not staying.isdisjoint(receipt.replaces)
-        stays = receipt not in going or is_needed
-        if not stays and (locked := locked_in(window.folder)).files:
-            say(f"backfill {plan.archive.root}: keeping window {window.key}: {locked}")
-            stays = True
-        if stays:
+    staying = {*held_back(snapshot, {file.path for receipt in going for file in receipt.files})}
+    for receipt in standing.but([plan.window.key]).by_time:
+        window, paths = Window(plan.archive.root, receipt.window), {f.path for f in receipt.files}
+        if receipt not in going or not staying.isdisjoint([*paths, *receipt.replaces]):
             staying |= paths
-            continue
-        note_sealed(plan.archive.root, Noted(documents={receipt.where: REMOVED}))
-        (plan.archive.root / receipt.where).unlink()
-        if window.data.is_dir():
-            window.data.fs.rm(window.data.path, recursive=True)
+        elif (locked := locked_in(window.folder)).files:
+            say(f"backfill {plan.archive.root}: keeping window {window.key}: {locked}")
+            staying |= paths
+        else:
+            note_sealed(plan.archive.root, Noted(documents={receipt.where: REMOVED}))
+            (plan.archive.root / receipt.where).unlink()
+            if window.data.is_dir():
+                window.data.fs.rm(window.data.path, recursive=True)
 
 
 def _refuse_owned(plan: BackfillPlan) -> None:
