@@ -292,6 +292,9 @@ def test_refuse_incomplete_damaged(backfilled: Backfilled) -> None:
 def test_plan_backfill_force_rewritten(backfilled: Backfilled) -> None:
     """What was archived of a log that was rewritten since stays: force would drain others."""
     backfilled.made.open_generation(flights="id-1~2")
+    backfilled.made.start_at({P0: 10, P1: 10})
+    plan = plan_backfill(backfilled.pipeline, backfilled.cluster, HOUR)
+    assert (plan.left, plan.covered_by) == (0, [f"windows/{HOUR.key}/receipt.json"])
 
     with pytest.raises(TopicError, match="flights was recreated, or its log rewritten"):
         backfilled.plan()
