@@ -151,20 +151,20 @@ def _remove_replaced(plan: BackfillPlan) -> None:
     The oldest goes first: the window that replaces its files must be present as long as it is.
     The windows' plans stay, because they contain the interval's frozen offsets. A locked window
     stays as a whole; no reader uses its files any more. So does one that another release has
-    replaced by a window with other records.
+    replaced by a window with other records. What replaces files of a window that stays, stays too.
     """
     snapshot = plan.archive.snapshot()
     standing = snapshot.fold.standing_for(plan.interval.key)
     going = [receipt for receipt in standing.receipts if not standing.holds_records(receipt)]
-    held = held_back(snapshot, {file.path for receipt in going for file in receipt.files})
-    for receipt in standing.by_time:
-        if receipt.window == plan.window.key:
-            continue
-        if receipt in going and held.isdisjoint(file.path for file in receipt.files):
-            window = Window(plan.archive.root, receipt.window)
-            if (locked := locked_in(window.folder)).files:
-                say(f"backfill {plan.archive.root}: keeping window {window.key}: {locked}")
-                continue
+    staying = {*held_back(snapshot, {file.path for receipt in going for file in receipt.files})}
+    for receipt in standing.but([plan.window.key]).by_time:
+        window, paths = Window(plan.archive.root, receipt.window), {f.path for f in receipt.files}
+        if receipt not in going or not staying.isdisjoint([*paths, *receipt.replaces]):
+            staying |= paths
+        elif (locked := locked_in(window.folder)).files:
+            say(f"backfill {plan.archive.root}: keeping window {window.key}: {locked}")
+            staying |= paths
+        else:
             note_sealed(plan.archive.root, Noted(documents={receipt.where: REMOVED}))
             (plan.archive.root / receipt.where).unlink()
             if window.data.is_dir():

@@ -166,11 +166,14 @@ def _if_readable(place: Place, read: Callable[[UPath], F], kind: Callable[..., F
 
 def is_damage(error: Exception) -> bool:
     """Return whether an error says that what was read is damaged, not that it can't be read."""
-    if isinstance(error.__cause__, VersionError):
+    causes: list[BaseException] = [error]
+    while causes[-1].__cause__ is not None:
+        causes.append(causes[-1].__cause__)
+    if any(isinstance(each, VersionError) for each in causes):
         return False
-    return isinstance(error, (ReceiptError, ManifestInvalidError)) or isinstance(
-        error.__cause__, DocumentError
-    )
+    if isinstance(error, (ReceiptError, ManifestInvalidError)):
+        return True
+    return any(isinstance(each, DocumentError) for each in causes)
 
 
 def placed_findings(root: UPath, overview: Mapping[str, Any] | None, history: History) -> Placed:

@@ -143,6 +143,23 @@ def test_rewrap_killed(
     assert [path.name for path in (root / FOLDER).iterdir()] == [f"{made['current']}.0002.json"]
 
 
+def test_rewrap_order(tmp_path: Path, have: Callable[..., None]) -> None:
+    """An older data key that gets the newest one's master key doesn't become the newest."""
+    root = UPath(tmp_path / "archive")
+    have("old", "new")
+    older, newest = keys_for_writing(root, OLD), keys_for_writing(root, NEW)
+    assert older is not None
+    assert newest is not None
+
+    plan_rewrap(root, NEW).apply()
+
+    again = keys_for_writing(root, NEW)
+    assert again is not None
+    assert again["current"] == newest["current"] != older["current"]
+    assert {each["key"] for each in again["keys"]} == {NEW.key}
+    assert encryption_of(root) == NEW
+
+
 def test_damaged_keys(tmp_path: Path, have: Callable[..., None]) -> None:
     """A key document that is empty, or that of another key, is found without any master key."""
     have("old", "new")

@@ -125,6 +125,15 @@ def test_make_overview_nothing_expires(high: dict[str, int], config: dict[str, s
     assert found["expires_at"] is None
 
 
+@pytest.mark.parametrize(
+    ("high", "lag"),
+    [({"p0": 60, "p1": 40}, 0), ({"p0": 61, "p1": 40}, 1), ({"p0": 61, "p1": 30}, 1)],
+)
+def test_make_overview_lag(high: dict[str, int], lag: int) -> None:
+    """A log that lost its end makes no other partition's lag smaller."""
+    assert make_overview(REPORT, None, observed(**high), {}, "r.json")["lag"] == lag
+
+
 def test_make_overview_unknown() -> None:
     """Without receipt and without Kafka, what isn't known is None, not 0."""
     found = make_overview(REPORT, None, {}, {}, "r.json")

@@ -19,8 +19,17 @@ import pytest
 import kafka_drain
 from kafka_drain import outages
 from kafka_drain.cli import commands
+from kafka_drain.cli.commands import files
 from kafka_drain.cli.main import COMMANDS, GROUPS, main, parser
-from kafka_drain.errors import KafkaUnavailableError
+from kafka_drain.errors import (
+    ArchiveError,
+    ConfigError,
+    KafkaUnavailableError,
+    LockedError,
+    ManifestInvalidError,
+    NotWritableError,
+    TopicError,
+)
 from tests.kafka_drain.golden import MANIFEST, sealed_copy
 from tests.tables import each_of
 
@@ -141,6 +150,57 @@ def test_help_loads_no_command() -> None:
     assert not {name.partition(".")[0] for name in loaded} & {
         *("rich", "pydantic", "pyarrow", "confluent_kafka", "fsspec", "upath", "shtab", "airflow")
     }
+
+
+@pytest.mark.parametrize(
+    ("error", "code"),
+    [
+        (ConfigError("why"), 2),
+        (ArchiveError("why"), 2),
+        (NotWritableError("why"), 2),
+        (TopicError("why"), 1),
+        (ManifestInvalidError("why"), 1),
+        (LockedError("why"), 1),
+        (PermissionError(13, "why", "file"), 1),
+        # Of what a user's function calls; a script would take it for a success.
+        (SystemExit(0), 1),
+    ],
+    ids=lambda value: type(value).__name__,
+)
+def test_main_error(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    error: BaseException,
+    code: int,
+) -> None:
+    """What the user has to correct exits with 2, everything else that failed with 1."""
+
+    def fail(_: object) -> int:
+        raise error
+
+    monkeypatch.setattr(files, "run", fail)
+
+    assert main(["files", str(tmp_path)]) == code
+
+    said = capsys.readouterr().err
+    assert said.startswith("kafka-drain files: ")
+    assert "why" in said or "sys.exit(0)" in said
+
+
+def test_main_answer_unread(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever wants no more of an answer, as `head`, has got what they asked for."""
+
+    def fail(_: object) -> int:
+        raise BrokenPipeError
+
+    monkeypatch.setattr(files, "run", fail)
+    monkeypatch.setattr(sys, "stdout", sys.stdout)
+
+    assert main(["files", str(tmp_path)]) == 0
+
+    with sys.stdout as nowhere:
+        assert nowhere.name == os.devnull
 
 
 @pytest.mark.parametrize("key", ["source_options", "sink_options", "spark_conf"])

@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 
 from kafka_drain.archive.archive import Archive
+from kafka_drain.archive.journal.identity import note_of_settings
 from kafka_drain.archive.soundness import check_sealed_state
 from kafka_drain.config.pipeline import Pipeline
 from kafka_drain.config.sink_options import writer_defaults
@@ -22,6 +23,7 @@ from kafka_drain.drain import drain as draining
 from kafka_drain.drain.drain import (
     DrainJob,
     check_beside_query,
+    check_drain,
     compile_spec,
     open_drain,
     prepare_drain,
@@ -51,7 +53,7 @@ from kafka_drain.storage.paths import locate
 from tests.forks import run_forked
 from tests.integration.killed_steps import kill_at_change
 from tests.kafka_drain.fake_cluster import FakeCluster, Log, fake_application
-from tests.kafka_drain.golden import golden_cluster, golden_copy, open_next, seal
+from tests.kafka_drain.golden import END, add_batch, golden_cluster, golden_copy, open_next, seal
 
 A0 = TopicPartition("a", 0)
 SECURED = {
@@ -292,6 +294,28 @@ def test_compile_spec_notes(tmp_path: Path, last_listed: int | None, first_unlis
     assert spec.skipped == [{"topic": "a", "partition": 0, "start": 0, "end": 4}]
 
 
+@pytest.mark.parametrize("skips", [False, True])
+def test_compile_spec_skips_expired(tmp_path: Path, skips: bool) -> None:
+    """Spark skips what Kafka has no longer only if somebody has accepted its loss."""
+    pipeline = Pipeline(name="p", topics=["a"], archive="/x")
+    plan = DrainPlan(
+        pipeline=pipeline,
+        archive=Archive.at("/x"),
+        snapshot=None,
+        generation=None,
+        cluster_id="c",
+        topics={},
+        starting_offsets={},
+        start={A0: 3},
+        end={A0: 9},
+        skips_expired=skips,
+    )
+
+    spec = compile_spec(pipeline, plan, plan.archive.generation(1), FakeCluster({}), tmp_path)  # type: ignore[arg-type]
+
+    assert spec.reader_options["failOnDataLoss"] == ("false" if skips else "true")
+
+
 @pytest.mark.parametrize(
     ("master", "failures", "checks"),
     [
@@ -371,6 +395,32 @@ def test_open_drain_of_its_own(first: Any, tmp_path: Path) -> None:
         assert lease is not None
         assert job.application.leases == {str(root): lease.token}
         assert not job.is_found
+
+
+@pytest.mark.parametrize("found", [None, StartedApplication("a_1")])
+def test_open_drain_beside_orphan(
+    first: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, found: StartedApplication | None
+) -> None:
+    """Beside a driver that was left without a lease, none is begun; one that is found is it."""
+    asked: list[str] = []
+
+    def refuse(archive: str) -> None:
+        asked.append(archive)
+        raise LockedError("process 7 drains it")
+
+    monkeypatch.setattr(draining, "refuse_orphans", refuse)
+
+    if found is None:
+        with pytest.raises(LockedError, match="process 7"), first(lambda _: found):
+            pass
+    else:
+        with first(lambda _: found) as job:
+            assert job.is_found
+
+    root = tmp_path / "archive"
+    assert asked == ([] if found else [str(root)])
+    assert Archive.at(str(root)).exists is (found is not None)
+    assert find_lease(locate(root)) is None
 
 
 def test_open_drain_assembled_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -515,6 +565,88 @@ def test_prepare_drain_settings_changed(
         assert (now.isolation_level, now.retention) == after
         assert errors(check_sealed_state(archive.snapshot()).findings) == []
     assert change > 5
+
+
+def test_prepare_drain_settings_never_noted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where the journal has no settings, as of older releases, the former ones are noted too.
+
+    Until archive.json is written, it still says these.
+    """
+    monkeypatch.setattr(draining, "prepare_application", fake_application)
+    noted: dict[str, str] = {}
+    monkeypatch.setattr(draining, "note_sealed", lambda _, said: noted.update(said.documents))
+    archive = golden_copy(tmp_path / "archive")
+    seal(archive)
+    open_next(archive, "parquet", ["topic"])
+    before = archive.snapshot().document.settings
+    options: dict[str, Any] = {"sink_options": {"retention": "30d"}, "partition_by": ["topic"]}
+    pipeline = Pipeline(
+        name=archive.snapshot().document.pipeline,
+        topics=["flights"],
+        archive=str(archive.root),
+        **options,
+    )
+    tmp_path.chmod(0o700)
+
+    prepare_drain(pipeline, golden_cluster(), tmp_path)  # type: ignore[arg-type]
+
+    after = archive.snapshot().document.settings
+    assert before != after
+    assert noted == {**note_of_settings(*before), **note_of_settings(*after)}
+
+
+def test_prepare_drain_topics_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ids of topics that aren't drained any more stay noted: made again, they are known by them."""
+    monkeypatch.setattr(draining, "prepare_application", fake_application)
+    archive = golden_copy(tmp_path / "archive")
+    seal(archive)
+    open_next(archive, "parquet", ["topic"])
+    archive.update_topics(archive.snapshot().document, {"gone": "id-of-gone"})
+    name = archive.snapshot().document.pipeline
+    pipeline = Pipeline(
+        name=name, topics=["flights"], archive=str(archive.root), partition_by=["topic"]
+    )
+    tmp_path.chmod(0o700)
+    before = archive.snapshot().document.topics
+
+    # A setting that changed has archive.json written again.
+    again = pipeline.model_copy(update={"sink_options": {"retention": "30d"}})
+    prepare_drain(again, golden_cluster(), tmp_path)  # type: ignore[arg-type]
+
+    assert archive.snapshot().document.retention == "30d"
+    assert archive.snapshot().document.topics == before
+    assert before["gone"] == "id-of-gone"
+
+
+@pytest.mark.parametrize("is_drained", [False, True])
+def test_check_drain_values_of_generation(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_drained: bool
+) -> None:
+    """How values are decoded is kept from the first batch on; until then, a pipeline may differ."""
+    monkeypatch.setattr(draining, "prepare_application", fake_application)
+    asked: list[Any] = []
+
+    def plan_values(*given: Any) -> ValuePlan:
+        asked.append(given[2])
+        return ValuePlan()
+
+    monkeypatch.setattr(draining, "plan_values", plan_values)
+    archive = golden_copy(tmp_path / "archive")
+    seal(archive)
+    generation = open_next(archive, "parquet", ["topic"])
+    if is_drained:
+        add_batch(generation, 0, END, END + 8)
+    name = archive.snapshot().document.pipeline
+    pipeline = Pipeline(
+        name=name, topics=["flights"], archive=str(archive.root), partition_by=["topic"]
+    )
+    tmp_path.chmod(0o700)
+
+    check_drain(pipeline, golden_cluster(), tmp_path)  # type: ignore[arg-type]
+
+    assert [each and each.number for each in asked] == [2 if is_drained else None]
 
 
 def open_first_drain(archive: str, run: str, change: int, seconds_later: float) -> None:

@@ -29,9 +29,18 @@ from kafka_drain.errors import (
 )
 from kafka_drain.gaps import Gap, GapReason
 from kafka_drain.kafka.identity import NO_TOPIC_ID
-from kafka_drain.offsets import TopicPartition, to_spark_json
+from kafka_drain.offsets import OffsetRange, TopicPartition, to_spark_json
 from kafka_drain.output import Level, level_of
 from tests.kafka_drain.fake_cluster import FakeCluster, GrowingCluster, Log
+from tests.kafka_drain.golden import (
+    END,
+    add_batch,
+    golden_cluster,
+    golden_pipeline,
+    in_kafka,
+    open_next,
+    sealed_copy,
+)
 from tests.kafka_drain.made_archive import MadeArchive, dense
 
 A0, A1, B0 = TopicPartition("a", 0), TopicPartition("a", 1), TopicPartition("b", 0)
@@ -303,6 +312,29 @@ def test_preflight_log_rewritten(folder: Path) -> None:
         preflight(pipeline, others)
 
 
+@pytest.mark.parametrize("is_rewritten", [False, True])
+def test_preflight_log_rewritten_before_sealing(tmp_path: Path, is_rewritten: bool) -> None:
+    """Of batches that no validation has sealed yet, the end is compared as well."""
+    archive = sealed_copy(tmp_path / "archive")
+    add_batch(open_next(archive, "parquet", ["topic"]), 0, END, END + 8)
+    pipeline = golden_pipeline(archive, partition_by=["topic"])
+    cluster: Any = golden_cluster()
+
+    def contents(tp: TopicPartition, span: OffsetRange) -> list[dict[str, Any]]:
+        """What is sealed is as it was."""
+        rows = in_kafka(tp, span)
+        return [each | {"value": b"other"} if each["offset"] >= END else each for each in rows]
+
+    if is_rewritten:
+        cluster.contents = contents
+
+    if is_rewritten:
+        with pytest.raises(DataLossError, match=r"was rewritten .* roll \S+ --rewritten"):
+            preflight(pipeline, cluster)
+    else:
+        assert preflight(pipeline, cluster).not_compared == []
+
+
 def test_preflight_newer_archive_format(tmp_path: Path, folder: Path) -> None:
     """An archive of a newer format is refused."""
     drained_archive(folder)
@@ -467,10 +499,16 @@ def test_preflight_log_truncated(tmp_path: Path, folder: Path, fail_on_data_loss
     )
 
 
-def test_preflight_open_transaction_before_the_cursor(tmp_path: Path, folder: Path) -> None:
-    """A log that is only hidden behind an open transaction isn't lost; a retry can help."""
+@pytest.mark.parametrize("end", [20, 30])
+def test_preflight_open_transaction_before_the_cursor(
+    tmp_path: Path, folder: Path, end: int
+) -> None:
+    """A log that is only hidden behind an open transaction isn't lost; a retry can help.
+
+    That also holds where nothing has come since it was drained.
+    """
     drained_archive(folder)
-    cluster = FakeCluster({A0: Log(end=30, stable=19), A1: Log(end=5)})
+    cluster = FakeCluster({A0: Log(end=end, stable=19), A1: Log(end=5)})
 
     refuse(
         *(tmp_path, pipeline_to(folder), cluster, OpenTransactionError),

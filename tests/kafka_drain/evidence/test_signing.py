@@ -165,11 +165,16 @@ def test_archive_rewritten_and_told(tmp_path: Path, signer: Signer) -> None:
     assert reasons(whole) == {Reason.WITNESS_DIFFERS}
 
 
-def test_archive_of_another_id(tmp_path: Path, signer: Signer) -> None:
-    """An archive with the same receipts and another id isn't the one that the witness knows."""
+@pytest.mark.parametrize("identity", ['{"id": "00000000000000000000000000000000"}', None])
+def test_archive_of_another_id(tmp_path: Path, signer: Signer, identity: str | None) -> None:
+    """An archive with the same receipts and another id, or none, isn't the one that is known."""
     archive = sealed_copy(tmp_path / "archive")
     validated(archive, signer)
-    (tmp_path / "archive" / "identity.json").write_text(json.dumps({"id": "0" * 32}))
+    path = tmp_path / "archive" / "identity.json"
+    if identity is None:
+        path.unlink()
+    else:
+        path.write_text(identity)
     [found] = errors(validate_archive(archive, golden_cluster(), signer=signer).findings)
 
     assert (found.reason, found.subject) == (Reason.WITNESS_DIFFERS, "identity.json")

@@ -160,6 +160,8 @@ def test_overview_page_hidden_run(shown: Any) -> None:
         ({"gaps": {"not_archived": 1, "control": 2}}, "gaps",
          ("1 not archived, 2 control", "warning")),
         ({"gaps": {"not_archived": 1, "lost": 2}}, "gaps", ("1 not archived, 2 lost", "bad")),
+        # One that is lost among many harmless ones.
+        ({"gaps": {"control": 9, "lost": 1}}, "gaps", ("9 control, 1 lost", "bad")),
         ({"expires_at": None}, "deletes", ("none known", "quiet")),
         ({"expires_at": "2026-11-22T12:00:00+00:00"}, "deletes", ("now", "bad badge")),
         ({"expires_at": "2026-11-22T14:00:00+00:00"}, "deletes", ("in 2 h", "warning")),

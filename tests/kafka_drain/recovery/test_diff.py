@@ -232,10 +232,11 @@ def restored_to(
     translated: Translated | None = None,
     offset: int | None = None,
     groups: PartOutcome = PartOutcome.CAPTURED,
+    untold: str = "",
 ) -> TargetCluster:
     """A target with topic orders, to which runs have restored, and in which the group may be."""
     found = target((there,), values={**TOPIC.effective, **there.config})
-    found.state.parts[Part.GROUPS] = PartResult(groups, "")  # type: ignore[index]
+    found.state.parts[Part.GROUPS] = PartResult(groups, untold)  # type: ignore[index]
     group_there = () if offset is None else (group(offset),)
     return replace(
         found,
@@ -293,6 +294,12 @@ def restored_to(
         (restored_to(SENT, translated=GONE_ON, offset=9), "done", "translated with run restore-1"),
         (
             restored_to(SENT, translated=GONE_ON, groups=PartOutcome.NOT_AUTHORISED),
+            "done",
+            "translated with run restore-1; the target doesn't tell its offsets",
+        ),
+        # It tells those of others only.
+        (
+            restored_to(SENT, translated=GONE_ON, untold="1 group isn't described"),
             "done",
             "translated with run restore-1; the target doesn't tell its offsets",
         ),

@@ -11,17 +11,22 @@ from upath import UPath
 
 from kafka_drain.archive.cluster_moments import note_moment
 from kafka_drain.archive.topic_settings import write_topic_settings
+from kafka_drain.errors import AuthorizationError, KafkaUnavailableError
 from kafka_drain.kafka.cluster_state import Settings, TopicState
 from kafka_drain.kafka.consumer_groups import Committed
 from kafka_drain.kafka.keeping import KEEPING
 from kafka_drain.kafka.topics import TopicSettings
 from kafka_drain.offsets import TopicPartition
+from kafka_drain.recovery import recovery
+from kafka_drain.recovery.commands import Commands
+from kafka_drain.recovery.diff import Action, Difference, Kind
 from kafka_drain.recovery.recovery import held_topics, read_archived, read_restored
 from kafka_drain.recovery.restored import SentTo
 from kafka_drain.republish.groups.group_records import GroupRecords, recorded_groups
 from kafka_drain.republish.groups.translation import Contribution, TranslationPlan
 from kafka_drain.republish.planning.runs import RepublishRun, drill_run, run_key
 from tests.kafka_drain.cluster_states import state
+from tests.kafka_drain.fake_cluster import FakeCluster, Log
 from tests.kafka_drain.made_archive import MadeArchive, dense
 from tests.kafka_drain.republish.planning.test_previous_runs import note, plan_of
 
@@ -154,3 +159,83 @@ def test_read_restored_groups(tmp_path: Path) -> None:
     assert read_restored(root, plan.cluster_id).groups["from"][0].is_applied
     records.mark_undone(record)
     assert read_restored(root, plan.cluster_id).groups == {}
+
+
+class Changes:
+    """Takes the place of what changes a cluster, or asks it what it would refuse.
+
+    Attributes:
+        asked: Settings that it was asked about, by topic.
+        done: What was changed.
+        fails: What changing something raises, by its name.
+    """
+
+    def __init__(self) -> None:
+        self.asked: dict[str, dict[str, str]] = {}
+        self.done: list[str] = []
+        self.fails: dict[str, Exception] = {}
+
+    def refused_values(self, topic: str, values: dict[str, str]) -> dict[str, str]:
+        self.asked[topic] = values
+        return {}
+
+    def set_topic_config(self, topic: str, sets: dict[str, str | None]) -> None:
+        if topic in self.fails:
+            raise self.fails[topic]
+        self.done.append(topic)
+
+
+@pytest.fixture
+def changes(monkeypatch: pytest.MonkeyPatch) -> Changes:
+    """The target's changes."""
+    made = Changes()
+    monkeypatch.setattr(recovery, "ClusterChanges", lambda _: made)
+    return made
+
+
+def test_plan_recovery_asks(
+    made: MadeArchive, changes: Changes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The target is asked about settings that differ, and about what was translated to it."""
+    describe(made, 1, "orders", a="1", b="2")
+    note(made.root, plan_of("sent", 10, 20, cluster_id="other"), is_done=True)
+    row = Contribution(ORDERS, 3, TopicPartition("moved", 0), 3, 3, "exact")
+    plan = TranslationPlan("sent", "other", "billing", "renamed", {ORDERS: 3}, (row,))
+    records = GroupRecords(RepublishRun(made.root, "sent").folder, "renamed")
+    records.mark_applied(records.write(plan, {}, group_existed=False))
+    asked: list[Any] = []
+
+    class Describer:
+        def __init__(self, config: object) -> None:
+            """Describe a cluster that has nothing."""
+
+        def describe(self, topics: list[str], parts: Any, acls: Any, groups: set[str]) -> Any:
+            asked.extend([topics, groups])
+            return state(9, Settings(topics=(), acls=(), users=(), brokers=()))
+
+    monkeypatch.setattr(recovery, "ClusterDescriber", Describer)
+    logs = {TopicPartition(name, 0): Log() for name in ("orders", "moved", "unknown")}
+    values = {"orders": {"a": "1", "b": "3", "hour": "1", "c": "4"}}
+    target: Any = FakeCluster(logs, id="other", configs=values)
+
+    recovery.plan_recovery(made.archive, target, Commands("/a", "new:9092"))
+
+    assert changes.asked == {"orders": {"b": "2"}}
+    assert asked == [["moved", "orders"], {"billing", "renamed"}]
+
+
+def test_apply_rows(changes: Changes) -> None:
+    """What the target refuses stops no other change; that it has gone away does."""
+    rows = [
+        Difference(Kind.CONFIGS, name, Action.CHANGE, "1", "2", setting="s", sets={"s": "1"})
+        for name in ("a", "b", "c")
+    ]
+    cluster: Any = None
+    changes.fails["b"] = AuthorizationError("no ALTER_CONFIGS on b")
+    assert recovery.apply_rows(rows, cluster) == (2, ["no ALTER_CONFIGS on b"])
+    assert changes.done == ["a", "c"]
+
+    changes.fails["b"] = KafkaUnavailableError("gone")
+    with pytest.raises(KafkaUnavailableError, match="gone"):
+        recovery.apply_rows(rows, cluster)
+    assert changes.done == ["a", "c", "a"]

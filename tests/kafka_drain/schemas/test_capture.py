@@ -13,11 +13,13 @@ from benchmarks.synthetic import AnyHash
 from kafka_drain.archive.archive import Archive
 from kafka_drain.archive.documents import RegistryDocument, SeenIdsRow
 from kafka_drain.archive.schema_seals import SEALS, SchemaKey, check_schemas, registry_digests
+from kafka_drain.data_files.reader import read_records
 from kafka_drain.findings import Reason, errors
 from kafka_drain.kafka.identity import SeenRecord
 from kafka_drain.offsets import TopicPartition
 from kafka_drain.proof.report import Report
 from kafka_drain.proof.validation import validate_archive
+from kafka_drain.schemas import capture as capturing
 from kafka_drain.schemas.capture import Capture, capture_schemas, merged_seen, read_document
 from kafka_drain.schemas.registry import SchemaRegistry
 from kafka_drain.schemas.schema_ids import IdLocation
@@ -111,10 +113,20 @@ def test_capture_schemas(made: MadeArchive, registry: FakeRegistry) -> None:
     assert document.format_version == 1
 
 
-def test_capture_schemas_again(made: MadeArchive, registry: FakeRegistry) -> None:
+def test_capture_schemas_again(
+    made: MadeArchive, registry: FakeRegistry, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The next time, only new files are read and new versions fetched; nothing is removed."""
+    read: list[str] = []
+
+    def records(path: object, *given: Any) -> Any:
+        read.append(str(path))
+        return read_records(path, *given)
+
+    monkeypatch.setattr(capturing, "read_records", records)
     capture(made, registry)
-    made.seal({T1: dense(2, 3)}, value=value(12), key=None)
+    assert len(read) == 3
+    [new] = made.seal({T1: dense(2, 3)}, value=value(12), key=None)
     registry.register("t-value", 12, CITY | {"name": "New"})
     registry._subjects["com.acme.Outer"].clear()
     registry.asked.clear()
@@ -125,6 +137,7 @@ def test_capture_schemas_again(made: MadeArchive, registry: FakeRegistry) -> Non
     assert versions_of(found.document) == [*ALL, ("t-value", 3, 12, False)]
     assert found.document.seen[1].ids == [7, 12]
     assert any("versions/3" in path for path in registry.asked)
+    assert read[3:] == [f"{made.root}/{new.path}"]
 
 
 @pytest.mark.parametrize("fails", [401, 403, 500])
@@ -207,11 +220,13 @@ def test_capture_schemas_seal_lost(made: MadeArchive, registry: FakeRegistry) ->
 
 def test_capture_schemas_registry_gone(made: MadeArchive, registry: FakeRegistry) -> None:
     """What is kept stays when the registry doesn't respond."""
-    capture(made, registry)
+    before = capture(made, registry).document
 
     found = capture(made, registry, url="http://127.0.0.1:9")
 
     assert versions_of(found.document) == ALL
+    assert (before.compatibility, before.mode) == ("BACKWARD", "READWRITE")
+    assert (found.document.compatibility, found.document.mode) == ("BACKWARD", "READWRITE")
     assert "doesn't respond" in found.document.notes[0]
 
 

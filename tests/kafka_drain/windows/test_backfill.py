@@ -3,21 +3,33 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from datetime import datetime, timezone
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from kafka_drain.archive.files import archive_files
+from kafka_drain.archive.journal.entries import Noted
+from kafka_drain.archive.journal.files import note_sealed
 from kafka_drain.archive.receipts import Receipt
 from kafka_drain.archive.window import Window, range_rows
 from kafka_drain.config.pipeline import Pipeline
-from kafka_drain.errors import ArchiveError, DataLossError, LockedError
+from kafka_drain.errors import (
+    ArchiveError,
+    DataLossError,
+    LockedError,
+    ManifestInvalidError,
+    TopicError,
+)
 from kafka_drain.intervals import Interval
 from kafka_drain.kafka.cluster import KafkaCluster
 from kafka_drain.offsets import OffsetRange, TopicPartition, from_spark_json
 from kafka_drain.proof.sealing import Identity
 from kafka_drain.spark.job_spec import WindowSpec, write_private
+from kafka_drain.storage.immutability import Locked
+from kafka_drain.windows import backfill
 from kafka_drain.windows import window_jobs as windows
 from kafka_drain.windows.backfill import finish_backfill, open_backfill, refuse_incomplete
 from kafka_drain.windows.backfill_plan import BackfillPlan, plan_backfill
@@ -174,6 +186,67 @@ def test_finish_backfill_force_killed(backfilled: Backfilled, removed: int) -> N
     assert [w.key for w in made.archive.snapshot().windows if w.is_sealed] == [plan.window.key]
 
 
+def test_finish_backfill_force_order(
+    backfilled: Backfilled, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What is replaced goes oldest first, and the journal notes each before it goes.
+
+    Killed anywhere, no sealed receipt is missing, and who replaces a file is there as long as it.
+    """
+    made = backfilled.made
+    lost, sound = backfilled.old
+    [repaired] = made.seal_window("repair_1", {P0: dense(0, 10)}, [lost])
+    made.seal_window(f"{HOUR.key}_2", ROWS, [sound, repaired.path], **backfilled.in_plan())
+    plan = backfilled.plan()
+    job = backfilled.drained(plan, ROWS)
+    seen: list[tuple[str, bool, list[str]]] = []
+
+    def note(root: Any, noted: Noted) -> None:
+        sealed = sorted(window.key for window in made.archive.snapshot().sealed)
+        for where in noted.documents:
+            seen.append((where.split("/")[1], (root / where).is_file(), sealed))
+        note_sealed(root, noted)
+
+    monkeypatch.setattr(backfill, "note_sealed", note)
+
+    backfilled.finish(plan, job)
+
+    keys = [HOUR.key, "repair_1", f"{HOUR.key}_2"]
+    new = plan.window.key
+    # The new window was sealed before.
+    assert seen == [(key, True, sorted([*keys[number:], new])) for number, key in enumerate(keys)]
+
+
+@pytest.mark.parametrize("kept", ["locked", "held back"])
+def test_finish_backfill_force_kept(
+    backfilled: Backfilled, monkeypatch: pytest.MonkeyPatch, said: list[str], kept: str
+) -> None:
+    """A window that stays keeps those after it that replace its files: no record is twice.
+
+    It stays if its store locks it, or if the window after it has other records.
+    """
+    before, made, old = backfilled.read(), backfilled.made, set(backfilled.old)
+    made.seal_window(f"{HOUR.key}_2", ROWS, backfilled.old, **backfilled.in_plan())
+    if kept == "locked":
+
+        def locked_in(folder: Any) -> Locked:
+            return Locked(files=2 if folder.name == HOUR.key else 0)
+
+        monkeypatch.setattr(backfill, "locked_in", locked_in)
+    else:
+        monkeypatch.setattr(backfill, "held_back", lambda _, paths: old & paths)
+
+    for number in (3, 4):
+        plan = backfilled.plan()
+        backfilled.finish(plan, backfilled.drained(plan, ROWS))
+
+        assert plan.window.key == f"{HOUR.key}_{number}"
+        assert backfilled.read() == before
+        assert all((made.root / path).is_file() for path in backfilled.old)
+        assert {HOUR.key, plan.window.key} <= {w.key for w in made.archive.snapshot().sealed}
+    assert any(f"keeping window {HOUR.key}: " in line for line in said) is (kept == "locked")
+
+
 def test_plan_backfill_force_shared_repair(backfilled: Backfilled) -> None:
     """A repair of something else as well isn't replaced: refused, nothing changes."""
     before = backfilled.made.seal_window("20260101T100000Z_20260101T110000Z", {P1: dense(50, 60)})
@@ -193,6 +266,38 @@ def test_refuse_incomplete_repaired(backfilled: Backfilled) -> None:
     backfilled.made.seal_window("repair_1", {P0: dense(0, 10)}, [lost])
 
     refuse_incomplete(plan_backfill(backfilled.pipeline, backfilled.cluster, HOUR))
+
+
+@pytest.mark.parametrize("covered_by", [[], ["windows/other/receipt.json"]])
+def test_refuse_incomplete_left(backfilled: Backfilled, covered_by: list[str]) -> None:
+    """An interval with an offset in no segment isn't complete, whatever others hold."""
+    plan = plan_backfill(backfilled.pipeline, backfilled.cluster, HOUR)
+    refuse_incomplete(plan)
+    left = {P0: [OffsetRange(10, 12)], P1: [OffsetRange(3, 4)]}
+
+    says = "3 offsets are in no segment: flights:0:10-12, flights:1:3-4"
+    with pytest.raises(ManifestInvalidError, match=says):
+        refuse_incomplete(replace(plan, ranges=left, covered_by=covered_by))
+
+
+def test_refuse_incomplete_damaged(backfilled: Backfilled) -> None:
+    """Nor is one with a file that is gone."""
+    (backfilled.made.root / backfilled.old[0]).unlink()
+    plan = plan_backfill(backfilled.pipeline, backfilled.cluster, HOUR)
+
+    with pytest.raises(ManifestInvalidError, match=f"file_missing: {backfilled.old[0]}"):
+        refuse_incomplete(plan)
+
+
+def test_plan_backfill_force_rewritten(backfilled: Backfilled) -> None:
+    """What was archived of a log that was rewritten since stays: force would drain others."""
+    backfilled.made.open_generation(flights="id-1~2")
+    backfilled.made.start_at({P0: 10, P1: 10})
+    plan = plan_backfill(backfilled.pipeline, backfilled.cluster, HOUR)
+    assert (plan.left, plan.covered_by) == (0, [f"windows/{HOUR.key}/receipt.json"])
+
+    with pytest.raises(TopicError, match="flights was recreated, or its log rewritten"):
+        backfilled.plan()
 
 
 @pytest.mark.parametrize("key", ["compact_0001", "repair_1"])
@@ -232,6 +337,26 @@ def test_finish_backfill_owned(backfilled: Backfilled, owner: str) -> None:
     else:
         assert backfilled.finish(plan, job).records == 10
     assert window.has_receipt() is not bool(owner)
+
+
+def test_finish_backfill_owned_later(backfilled: Backfilled) -> None:
+    """What the open generation has yet to drain is its own, to the last range of a window."""
+    made, generation = backfilled.made, {"file_format": "parquet", "partition_by": ["topic"]}
+    generation |= {"topic_ids": made.topic_ids, "reason": "test"}
+    made.archive.generation(1).write(starting_offsets={P0: 100, P1: 100}, **generation)  # type: ignore[arg-type]
+    hour = Interval(NOON.replace(hour=14), NOON.replace(hour=15))
+    ranges = [OffsetRange(20, 25), OffsetRange(30, 35)]
+    window = Window(made.root, hour.key)
+    plan = BackfillPlan(
+        made.archive, hour, window, {P0: OffsetRange(20, 35)}, made.topic_ids, {P0: ranges}
+    )
+    job = backfilled.drained(plan, {P0: dense(20, 25) | dense(30, 35)})
+    made.archive.generation(2).write(starting_offsets={P0: 28, P1: 100}, **generation)  # type: ignore[arg-type]
+
+    with pytest.raises(LockedError, match=r"sealed some of flights:0:30-35 in the meantime"):
+        backfilled.finish(plan, job)
+
+    assert not window.has_receipt()
 
 
 @pytest.fixture
@@ -287,6 +412,10 @@ def test_prepare_window_selects(
     assert [(r["partition"], r["start"], r["end"]) for r in spec.ranges] == selected
     ends = {tp: rs[-1].end for tp, rs in ranges.items()}
     assert from_spark_json(spec.reader_options["endingOffsets"]) == ends
+    starts = {tp: rs[0].start for tp, rs in ranges.items()}
+    assert from_spark_json(spec.reader_options["startingOffsets"]) == starts
+    # What expires while it is read ends the job, and isn't skipped.
+    assert spec.reader_options["failOnDataLoss"] == "true"
 
 
 def test_open_window_of_the_same_second(backfilled: Backfilled) -> None:

@@ -11,8 +11,14 @@ import pytest
 
 from kafka_drain.archive.archive import Archive
 from kafka_drain.config.pipeline import Pipeline
-from kafka_drain.errors import LockedError, ManifestInvalidError, SparkJobError
+from kafka_drain.errors import (
+    DataLossError,
+    LockedError,
+    ManifestInvalidError,
+    SparkJobError,
+)
 from kafka_drain.findings import errors
+from kafka_drain.offsets import OffsetRange
 from kafka_drain.proof import gap_explanation
 from kafka_drain.spark.job_spec import WindowSpec, write_private
 from kafka_drain.spark.submit import SparkApplication
@@ -132,6 +138,25 @@ def test_run_repair_spark_failed(archive: Archive, lost: str) -> None:
     assert archive.snapshot().sealed == []
     assert repaired(archive, spark) == []
     assert spark.windows[0] == spark.windows[1]
+
+
+@pytest.mark.parametrize("accepted", [False, True])
+def test_run_repair_other_records(archive: Archive, lost: str, accepted: bool) -> None:
+    """Where Kafka has other records now, they replace the lost ones only if that is accepted."""
+    others = Spark([{**each, "value": b"other"} for each in ROWS])
+    replaceable = {P0: [OffsetRange(END, 50)]} if accepted else {}
+    asked = request(archive, replaceable=replaceable)
+
+    if not accepted:
+        with pytest.raises(DataLossError, match=f"--replace-changed flights:0:{END}-50"):
+            run_repair(asked, lambda: pipeline_of(archive), others, run="test")
+        assert archive.snapshot().sealed == []
+        return
+    report = run_repair(asked, lambda: pipeline_of(archive), others, run="test")
+
+    assert errors(report.findings) == []
+    [window] = archive.snapshot().sealed
+    assert window.receipt.changed == (f"flights:0:{END}-50",)
 
 
 def test_run_repair_kafka_holds_less(archive: Archive, lost: str) -> None:

@@ -72,6 +72,30 @@ def test_plan_repair_part_of_file_gone(made: MadeArchive, reason: GapReason) -> 
     assert file.path in [finding.where for finding in found.left]
 
 
+@pytest.mark.parametrize(
+    ("reasons", "is_left"),
+    [
+        ((GapReason.LOST,), False),
+        ((GapReason.EXPIRED,), True),
+        ((GapReason.LOST, GapReason.EXPIRED), True),
+        ((GapReason.OPEN,), True),
+        ((GapReason.COMPACTED,), False),
+    ],
+)
+def test_plan_repair_left(made: MadeArchive, reasons: tuple[GapReason, ...], is_left: bool) -> None:
+    """What Kafka can't give back is named: a repair that can't mend all doesn't look like one."""
+    report = Report(str(made.root), "made")
+    gaps = [gap(P0, 10 * n, 10 * n + 5, reason) for n, reason in enumerate(reasons)]
+    report.findings += [Finding(Reason.OFFSET_MISSING, P0, "in no file")]
+    report.add_gaps(gaps, made.topic_ids)
+
+    found = plan_repair(made.archive, report)
+
+    assert [each.subject for each in found.left] == [P0] * is_left
+    assert any(level_of(line) is Level.ERROR for line in found.lines()) is is_left
+    assert bool(found.ranges) is (GapReason.LOST in reasons)
+
+
 def test_plan_repair_window_holds_part(made: MadeArchive) -> None:
     """What a window holds already needn't be drained for the file to be replaced."""
     [file] = made.seal({P0: dense(0, 10)})

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 from unittest.mock import Mock
@@ -14,6 +14,7 @@ import pytest
 from kafka_drain.archive.archive import Archive
 from kafka_drain.archive.files import archive_files
 from kafka_drain.archive.generation import Generation
+from kafka_drain.archive.journal.files import note_sealed
 from kafka_drain.archive.snapshot import Snapshot
 from kafka_drain.cli.main import main
 from kafka_drain.config.offset_ranges import parse_ranges
@@ -30,8 +31,11 @@ from kafka_drain.errors import (
 from kafka_drain.findings import errors, summary
 from kafka_drain.offsets import OffsetRange, TopicPartition, to_spark_json
 from kafka_drain.output import Level, level_of
+from kafka_drain.proof.committed_files import read_committed_files
 from kafka_drain.proof.validation import validate_archive
+from kafka_drain.storage.immutability import Locked
 from kafka_drain.storage.lease import hold_lease
+from kafka_drain.windows import roll as rolling
 from kafka_drain.windows.roll import (
     RollPlan,
     plan_roll,
@@ -287,6 +291,25 @@ def test_roll_voids_repair_of_unsealed(archive: Archive) -> None:
         report = validate_archive(archive, cluster, deep=True)
         assert (errors(report.findings), report.receipts_written) == ([], written)
     assert records_in(archive, P0) == list(range(END + 8))
+
+
+def test_roll_voids_noted(archive: Archive, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The journal notes that a window goes while it is there: killed then, nothing is missing."""
+    repaired_then_lost(archive)
+    plan = plan_roll(archive, cluster_with(gone=Log(end=9)))
+    receipt = archive.root / "windows" / "repair_1" / "receipt.json"
+    seen: list[bool] = []
+
+    def note(root: Any, noted: Any) -> None:
+        seen.append(receipt.is_file())
+        note_sealed(root, noted)
+
+    monkeypatch.setattr(rolling, "note_sealed", note)
+
+    do(plan)
+
+    assert seen == [True]
+    assert not receipt.is_file()
 
 
 @pytest.mark.parametrize("how", ["other records", "fewer records", "unreadable"])
@@ -554,6 +577,28 @@ def test_roll_rewritten_killed(archive: Archive, monkeypatch: pytest.MonkeyPatch
     assert drained.start == {P0: 0, P1: 0, G0: 7}
 
 
+@pytest.mark.parametrize(
+    ("log", "is_short"),
+    [
+        (Log(end=END - 1), True),
+        (Log(end=END), False),
+        # Behind an open transaction, it is there.
+        (Log(end=END, stable=END - 5), False),
+    ],
+)
+def test_plan_roll_log_short(archive: Archive, log: Log, is_short: bool) -> None:
+    """A log that lost its end isn't gone on with: new records would be skipped."""
+    cluster = cluster_with(gone=Log(end=9))
+    cluster.logs[P0] = log
+
+    if is_short:
+        says = f"flights-0 ends at {END - 1}, sealed to {END}.*--rewritten"
+        with pytest.raises(DataLossError, match=says):
+            plan_roll(archive, cluster)
+    else:
+        assert plan_roll(archive, cluster).starting_offsets[P0] == END
+
+
 def test_plan_roll_not_rewritten(archive: Archive) -> None:
     """Asked to go on with rewritten logs where there are none, it changes nothing."""
     with pytest.raises(ConfigError, match=r"no log of .* was rewritten"):
@@ -570,3 +615,60 @@ def test_roll_between_drains_waits(archive: Archive, said: list[str]) -> None:
     assert waiting.startswith(f"roll {archive.root}: waiting, for 0 s at most: ")
     assert "nightly" in waiting
     assert skipped.startswith(f"roll {archive.root}: WARNING skipped this time: ")
+
+
+def test_roll_between_drains_refused(archive: Archive, said: list[str]) -> None:
+    """What waiting can't mend, as a loss, fails at once; batches to be sealed are waited for."""
+    cluster = cluster_with(gone=Log(end=9))
+    cluster.logs[P0] = Log(end=END - 1)
+    with pytest.raises(DataLossError):
+        roll_between_drains(archive, cluster, run="terminal", wait_seconds=60)
+    assert said == []
+
+    cluster.logs[P0] = Log(end=1000)
+    add_batch(archive.generation(2), 0, END, 50)
+    assert roll_between_drains(archive, cluster, run="terminal", wait_seconds=0) is None
+    assert "without a receipt" in said[-1]
+    assert len(archive.snapshot().generations) == 2
+
+
+def test_roll_voids_locked(archive: Archive, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A window that the store locks can't be removed: nothing is begun that would need it."""
+    repaired_then_lost(archive)
+    plan = plan_roll(archive, cluster_with(gone=Log(end=9)))
+    monkeypatch.setattr(rolling, "locked_in", lambda _: Locked(files=1))
+
+    with pytest.raises(ArchiveError, match=r"repair_1 can't be removed.*Nothing was changed"):
+        do(plan)
+
+    assert [window.key for window in archive.snapshot().sealed] == ["repair_1"]
+    assert len(archive.snapshot().generations) == 2
+
+
+def without_key(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Take away the key of the files that a roll reads."""
+
+    def read(*given: Any) -> Any:
+        files, findings = read_committed_files(*given)
+        return [replace(file, locked="there is no key") for file in files], findings
+
+    monkeypatch.setattr(rolling, "read_committed_files", read)
+
+
+def test_roll_voids_without_key(archive: Archive, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Records that can't be read now can't be compared: their window isn't removed."""
+    repaired_then_lost(archive)
+    without_key(monkeypatch)
+
+    with pytest.raises(DataLossError, match=rf"flights:0:{END + 5}-{END + 8}.* can't be compared"):
+        plan_roll(archive, cluster_with(gone=Log(end=9)))
+
+
+def test_roll_rewritten_without_key(archive: Archive, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nor are unsealed files left out that can't be read now: they may be the only copy."""
+    add_batch(archive.generation(2), 0, END, 50)
+    without_key(monkeypatch)
+    cluster = cluster_with(gone=Log(end=9))
+
+    with pytest.raises(DataLossError, match=r"may be the only copy of records of .*flights-0"):
+        plan_roll(archive, cluster, rewritten=True)

@@ -174,3 +174,21 @@ def test_execute_applies(made: MadeArchive, monkeypatch: pytest.MonkeyPatch) -> 
         "locked_files": 0,
         "locked_until": None,
     }
+
+
+def test_execute_tells_erased(made: MadeArchive, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Others are told that files were replaced when they were, and not of a plan."""
+    connect(monkeypatch)
+    told: list[Any] = []
+    monkeypatch.setattr(operators, "tell_replaced", lambda *given: told.append(given[-1]))
+
+    for fields in ({}, {"freeze": True}):
+        task = of_archive(made, monkeypatch, **ASKED, **fields)
+        assert task.execute(CONTEXT)["windows"] == 1
+        assert task._lineage is None
+    assert told == []
+
+    done = of_archive(made, monkeypatch, **ASKED, apply=True).execute(CONTEXT)
+    of_archive(made, monkeypatch, apply=True).execute(CONTEXT)
+
+    assert told == [done]

@@ -10,14 +10,17 @@ from typing import Any
 import pytest
 
 from kafka_drain.archive.archive import Archive
+from kafka_drain.errors import ManifestInvalidError
 from kafka_drain.findings import Finding, Reason
-from kafka_drain.offsets import TopicPartition
+from kafka_drain.offsets import OffsetRange, TopicPartition
 from kafka_drain.proof import validation
 from kafka_drain.proof.report import Report
 from kafka_drain.schemas.subjects import Subjects
 from kafka_drain_airflow import Pipeline, ValidateManifestOperator
 from kafka_drain_airflow.observability.archive_events import archive_asset
+from tests.core_calls import MANUAL, CoreCalls, Planned
 from tests.fake_registry import fake_registry
+from tests.kafka_drain.fake_cluster import FakeCluster
 from tests.kafka_drain.golden import golden_copy, seal
 from tests.kafka_drain.made_archive import MadeArchive, dense
 
@@ -175,3 +178,39 @@ def test_validate_operator_registry_fails(
     kept = json.loads(path.read_text())
     assert [subject["name"] for subject in kept["subjects"]] == ([] if fails else ["t-value"])
     assert len(kept["notes"]) == bool(fails)
+
+
+@pytest.mark.parametrize("is_whole", [True, False])
+def test_validate_operator_window(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_whole: bool
+) -> None:
+    """A window's validation fails unless the interval is whole; nobody is told of it then."""
+    core = CoreCalls(monkeypatch)
+    core.replace("kafka_drain_airflow.operators.validate.kafka_cluster", FakeCluster({}))
+    core.replace("kafka_drain_airflow.operators.validate.tell_validated")
+    planned = Planned(archive="the archive", to_drain=0)
+    core.replace("kafka_drain.windows.backfill_plan.plan_backfill", planned)
+    error = None if is_whole else ManifestInvalidError("5 offsets are in no segment")
+    core.replace("kafka_drain.windows.backfill.refuse_incomplete", error)
+    core.replace("kafka_drain.windows.backfill.sealed_windows", [])
+    core.replace("kafka_drain.events.unpublished_windows", [])
+    core.replace("kafka_drain.events.note_windows")
+    operator = ValidateManifestOperator(
+        task_id="validate",
+        pipeline=Pipeline(name="p", topics=["t"], archive=str(tmp_path)),
+        mode="window",
+        window_start="2026-01-01T00:00Z",
+        window_end="2026-01-01T01:00Z",
+        acknowledge_expired=["t:0:1-2"],
+    )
+
+    if is_whole:
+        assert operator.execute(MANUAL)["to_drain"] == 0
+    else:
+        with pytest.raises(Exception, match="5 offsets are in no segment"):
+            operator.execute(MANUAL)
+
+    accepted = {TopicPartition("t", 0): [OffsetRange(1, 2)]}
+    assert core.named("plan_backfill") == {"acknowledged": accepted}
+    assert core.given["refuse_incomplete"] == ((planned,), {})
+    assert ("tell_validated" in core.given, "note_windows" in core.given) == (is_whole, is_whole)

@@ -9,8 +9,16 @@ import pytest
 from airflow.providers.common.compat.version_compat import AIRFLOW_V_3_0_PLUS
 from upath import UPath
 
+from kafka_drain.errors import ArchiveError
 from kafka_drain_airflow.pages import archives
-from kafka_drain_airflow.pages.archives import FoundStart, find, opened, page_beside, start_of
+from kafka_drain_airflow.pages.archives import (
+    FoundStart,
+    find,
+    is_damage,
+    opened,
+    page_beside,
+    start_of,
+)
 from kafka_drain_airflow.pages.database import Place
 from tests.kafka_drain.golden import sealed_copy
 
@@ -114,6 +122,20 @@ def test_find_damaged(tmp_path: Path, content: str) -> None:
     assert found.is_damaged
     assert f"{archive.root}/overview.json" in found.problem
     assert "server can't read" not in found.problem
+
+
+@pytest.mark.parametrize(
+    ("content", "expected"), [('{"format_version": 99}', False), ("{", True), ("[]", True)]
+)
+def test_is_damage(tmp_path: Path, content: str, expected: bool) -> None:
+    """A document of a newer release isn't damaged: this release can't read it."""
+    archive = sealed_copy(tmp_path / "a")
+    (archive.root / "archive.json").write_text(content)
+
+    with pytest.raises(ArchiveError) as raised:
+        _ = archive.snapshot().document
+
+    assert is_damage(raised.value) is expected
 
 
 def test_find_elsewhere() -> None:

@@ -10,10 +10,11 @@ from typing import Any
 
 import pytest
 
+from kafka_drain.cli.commands import validate as command
 from kafka_drain.cli.main import main
 from kafka_drain.errors import AuthenticationError, NotWritableError
 from kafka_drain.proof import validation
-from tests.kafka_drain.golden import sealed_copy
+from tests.kafka_drain.golden import golden_cluster, sealed_copy
 from tests.read_only import WAYS
 
 _RUN = """
@@ -172,3 +173,27 @@ def once(module: Any, refuse: Any) -> Any:
         real(*args, writes=writes, **more)
 
     return validate
+
+
+@pytest.mark.parametrize(
+    ("flags", "parts"),
+    [
+        # As the last validation did.
+        ([], ["topics"]),
+        (["--describe-cluster", "none"], []),
+        (["--describe-cluster", "groups, acls"], ["groups", "acls"]),
+    ],
+)
+def test_validate_describes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, flags: list[str], parts: list[str]
+) -> None:
+    """What a pipeline leaves out of a cluster's description, the command leaves out too."""
+    archive = sealed_copy(tmp_path / "archive")
+    asked: list[Any] = []
+    monkeypatch.setattr(command, "parts_before", lambda _: ["topics"])
+    monkeypatch.setattr(command, "describe_with", lambda _, parts: asked.append(parts))
+    monkeypatch.setattr(command, "cluster_from", lambda _: golden_cluster())
+
+    main(["validate", str(archive.root), "--bootstrap-servers", "nowhere:1", *flags])
+
+    assert asked == [parts]

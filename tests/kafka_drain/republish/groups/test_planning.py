@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -9,14 +10,28 @@ import pytest
 from upath import UPath
 
 from kafka_drain.archive.archive import Archive
-from kafka_drain.errors import ArchiveError, ConfigError
+from kafka_drain.archive.cluster_documents import Moment
+from kafka_drain.errors import ArchiveError, ConfigError, TopicError
+from kafka_drain.kafka.consumer_groups import Committed, Member
+from kafka_drain.offsets import TopicPartition
+from kafka_drain.republish.groups import planning
+from kafka_drain.republish.groups.archived import ArchivedOffsets
+from kafka_drain.republish.groups.group_records import GroupRecords
 from kafka_drain.republish.groups.planning import find_run, plan_group
+from kafka_drain.republish.groups.translation import TranslationPlan
 from kafka_drain.republish.planning.runs import RepublishRun, drill_run, run_key
 from kafka_drain.republish.verifying.offset_map import started_map
+from tests.kafka_drain.cut_over.mirrored import FakeGroups
+from tests.kafka_drain.fake_cluster import FakeCluster, Log
+from tests.kafka_drain.made_archive import MadeArchive
+from tests.kafka_drain.republish.planning.test_plan import OTHERS
 from tests.kafka_drain.republish.planning.test_previous_runs import note, plan_of
 
 #: Kafka isn't asked before the runs are known.
 NOBODY: Any = None
+
+A0, A1 = TopicPartition("a", 0), TopicPartition("a", 1)
+COPY, COPY_1 = TopicPartition("copy", 0), TopicPartition("copy", 1)
 
 
 @pytest.mark.parametrize("is_done", [True, False])
@@ -38,6 +53,137 @@ def test_plan_group_plan_lost(lost: str, is_done: bool, tmp_path: Path) -> None:
             group="g",
             to_group="g",
         )
+
+
+class Moved:
+    """An archive of topic a, whose run has sent offsets 10 to 19 of a-0 to another cluster."""
+
+    def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch, **changes: Any) -> None:
+        self.made = MadeArchive(folder / "archive", {"a": "id"}, cluster_id="home")
+        self.plan = plan_of("now", 10, 20, cluster_id="away", **changes)
+        self.run, self.offset_map = RepublishRun(self.made.root, "now"), started_map(self.plan)
+        note(self.made.root, self.plan, is_done=True)
+        self.source = FakeCluster(
+            {A0: Log(end=25), A1: Log(end=3)}, id="home", topic_ids={"a": "id"}
+        )
+        self.target = FakeCluster(
+            {COPY: Log(end=10), COPY_1: Log(end=4)}, id="away", topic_ids={"copy": "copy-id"}
+        )
+        self.groups = {"home": FakeGroups(), "away": FakeGroups()}
+        self.groups["home"].offsets["g"] = {A0: Committed(14, "time"), A1: Committed(3)}
+        monkeypatch.setattr(planning, "ConsumerGroups", lambda _: self.groups["home"])
+
+    def translate(self, **asked: Any) -> TranslationPlan:
+        """Plan the group's offsets."""
+        source: Any = self.source
+        target: Any = self.target
+        groups: Any = self.groups["away"]
+        return plan_group(
+            self.made.archive,
+            self.run,
+            self.offset_map,
+            target,
+            groups,
+            GroupRecords(self.run.folder, "g"),
+            **{"group": "g", "to_group": "g", "source": source} | asked,
+        )
+
+
+@pytest.fixture
+def moved(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Moved:
+    """The archive, both clusters and the group."""
+    return Moved(tmp_path, monkeypatch)
+
+
+def test_plan_group(moved: Moved) -> None:
+    """What the group has committed in the source is what is translated."""
+    plan = moved.translate()
+
+    assert plan.committed == {A0: 14, A1: 3}
+    # Nobody knows where the run's records are, and the other partition got none of the group's.
+    assert plan.after == {COPY: 0, COPY_1: 0}
+    assert "a-0: lag of 5: offsets 20 to 24" in "\n".join(plan.notes)
+
+
+def test_plan_group_other_source(moved: Moved) -> None:
+    """Offsets of another cluster than the drained one say nothing of the archive's records."""
+    moved.source.id = "elsewhere"
+
+    with pytest.raises(ConfigError, match="is cluster elsewhere, expected the drained"):
+        moved.translate()
+
+
+def test_plan_group_source_recreated(moved: Moved) -> None:
+    """Nor do those of a topic that was made again."""
+    moved.source.topic_ids["a"] = "again"
+
+    with pytest.raises(TopicError, match=r"topic a was recreated after it was drained \(id again"):
+        moved.translate()
+
+
+def test_plan_group_archived_recreated(moved: Moved) -> None:
+    """Nor those that were noted when the topic had been made again."""
+    moment = Moment(
+        number=1, previous=None, cluster_id="home", asked_at="", answered_at="noon",
+        parts={}, groups=None, settings=None,
+    )  # fmt: skip
+    archived = ArchivedOffsets(moment, {A0: 14}, {"a": "id"})
+    assert moved.translate(archived=archived).committed == {A0: 14}
+
+    with pytest.raises(TopicError, match="topic a had id again at noon, but the run read a-0 of"):
+        moved.translate(archived=replace(archived, topic_ids={"a": "again"}))
+
+
+def test_plan_group_target_recreated(moved: Moved) -> None:
+    """Nothing is committed in a topic that isn't the one that was sent to."""
+    moved.target.topic_ids["copy"] = "again"
+
+    with pytest.raises(TopicError, match=r"topic copy has id again .*, expected id copy-id"):
+        moved.translate()
+
+
+@pytest.mark.parametrize("members", ["home", "away"])
+@pytest.mark.parametrize("apply", [False, True])
+def test_plan_group_in_use(moved: Moved, members: str, apply: bool) -> None:
+    """Consumers that still run are named: where they read on, and where they would overwrite."""
+    moved.groups[members].members["g"] = (Member("c", "/h"),)
+
+    notes = "\n".join(moved.translate(apply=apply).notes)
+
+    assert ("in the source; records that it reads from now on" in notes) is (members == "home")
+    assert ("stop it before you --apply" in notes) is (members == "away" and not apply)
+
+
+@pytest.mark.parametrize("first", [0, 3, 4])
+def test_plan_group_untouched(moved: Moved, first: int) -> None:
+    """A partition that got no record is continued where the run began, or its first record is."""
+    moved.target.logs[COPY_1] = Log(first=first, end=4)
+
+    assert moved.translate().after[COPY_1] == first
+
+
+def test_plan_group_records_left_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A run that left records out, be it another one, is none that a group can go on in."""
+    change = {**OTHERS["change"], "dropped": 3}
+    chosen = Moved(tmp_path / "1", monkeypatch, change=change)
+    with pytest.raises(ConfigError, match=r"run now left out 3 records"):
+        chosen.translate()
+
+    moved = Moved(tmp_path / "2", monkeypatch)
+    other = plan_of("other", 0, 10, cluster_id="away", change=change)
+    note(moved.made.root, other, is_done=True)
+    with pytest.raises(ConfigError, match=r"run other left out 3 records"):
+        moved.translate()
+
+
+def test_plan_group_beside_planned(moved: Moved) -> None:
+    """A run that was only planned has sent nothing, and doesn't count."""
+    other = plan_of("other", 0, 10, cluster_id="away")
+    RepublishRun(moved.made.root, "other").write_plan(other)
+
+    assert "other" not in "\n".join(moved.translate().notes)
+    RepublishRun(moved.made.root, "other").mark_opened(other)
+    assert "no map says where now, other put its records" in "\n".join(moved.translate().notes)
 
 
 def test_find_run_beside_drills(tmp_path: Path) -> None:

@@ -1,0 +1,86 @@
+"""`kafka-drain translate-group`: where the group's offsets come from, in one way only."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from kafka_drain.cli.commands import translate_group
+from kafka_drain.cli.main import main
+from kafka_drain.kafka.consumer_groups import Committed
+from kafka_drain.offsets import TopicPartition
+from tests.kafka_drain.republish.groups.test_planning import Moved
+
+A0, COPY = TopicPartition("a", 0), TopicPartition("copy", 0)
+
+
+@pytest.fixture
+def moved(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Moved:
+    """An archive whose run has sent to another cluster, and a group in the source."""
+    moved = Moved(tmp_path, monkeypatch)
+    monkeypatch.setattr(translate_group, "cluster_from", lambda _: moved.target)
+    monkeypatch.setattr(translate_group, "_source_cluster", lambda _: moved.source)
+    monkeypatch.setattr(translate_group, "ConsumerGroups", lambda _: moved.groups["away"])
+    monkeypatch.setattr(translate_group, "find_run", lambda *_: moved.run)
+    monkeypatch.setattr(translate_group, "read_map", lambda _: moved.offset_map)
+    return moved
+
+
+def translate(moved: Moved, *flags: str) -> int:
+    """Run the command; return its exit code."""
+    return main(["translate-group", str(moved.made.root), "--group=g", *flags])
+
+
+def test_translate_group(moved: Moved, capsys: pytest.CaptureFixture[str]) -> None:
+    """Offsets are committed with --apply only, and put back by --undo --apply."""
+    groups = moved.groups["away"]
+
+    assert translate(moved) == 0
+    assert groups.offsets == {}
+    assert "dry run: nothing was changed" in capsys.readouterr().err
+    assert translate(moved, "--apply") == 0
+    assert groups.offsets["g"][COPY] == Committed(0)
+    assert translate(moved, "--undo") == 0
+    assert groups.offsets["g"][COPY] == Committed(0)
+    assert translate(moved, "--undo", "--apply") == 0
+    assert groups.offsets == {}
+    assert moved.groups["home"].offsets["g"][A0] == Committed(14, "time")
+
+
+def test_translate_group_undone_in_part(moved: Moved, capsys: pytest.CaptureFixture[str]) -> None:
+    """An undo that leaves an offset behind says how it is deleted, and exits 1."""
+    other: dict[TopicPartition, Any] = {TopicPartition("other", 0): Committed(4)}
+    groups: Any = moved.groups["away"]
+    groups.offsets["g"] = other
+    groups.admin = SimpleNamespace(config=moved.target.config)
+    translate(moved, "--apply")
+
+    assert translate(moved, "--undo", "--apply") == 1
+
+    assert "--group g --delete-offsets --topic copy:0" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("flags", "says"),
+    [
+        (["--at", "2026-01-01"], "give --from-archive too"),
+        (["--at", "2026-01-01", "--offsets-file", "o.csv"], "give --from-archive too"),
+        (["--source-kafka-config", "k.json", "--from-archive"], "--source-kafka-config and --from"),
+        (["--source-kafka-config", "k.json", "--offsets-file", "o.csv"], "and --offsets-file both"),
+        (["--to-group", ""], None),
+        (["--group="], "the name of a consumer group"),
+    ],
+)
+def test_translate_group_refused(
+    moved: Moved, flags: list[str], says: str | None, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """What would be ignored is refused."""
+    given = flags if flags == ["--group="] else ["--group=g", *flags]
+
+    code = main(["translate-group", str(moved.made.root), *given])
+
+    assert code == (0 if says is None else 2)
+    assert (says or "") in capsys.readouterr().err

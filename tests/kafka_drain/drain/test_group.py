@@ -1,0 +1,186 @@
+"""Several drains in one application: each has its own lease, checks and result."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kafka_drain.config.pipeline import Pipeline
+from kafka_drain.drain.group import GroupJob, open_group, raise_failures, run_group
+from kafka_drain.errors import (
+    ArchiveError,
+    DataLossError,
+    KafkaDrainError,
+    LockedError,
+    SparkJobError,
+    TopicError,
+)
+from kafka_drain.offsets import TopicPartition
+from kafka_drain.spark.engine import NoServerError
+from kafka_drain.spark.job_spec import write_private
+from kafka_drain.spark.submit import SparkApplication
+from kafka_drain.storage.lease import find_lease
+from kafka_drain.storage.paths import locate
+from tests.kafka_drain.fake_cluster import FakeCluster, Log, fake_application
+from tests.tables import each_of
+
+#: Number of records that Kafka has for each pipeline.
+HELD = {"a": 10, "b": 30, "c": 0, "d": 20}
+
+
+@pytest.fixture
+def opened(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
+    """Open a group of the pipelines of `HELD`, some of which are refused."""
+
+    def assemble(name: str, *, spec_path: Path, **_: object) -> SparkApplication:
+        return replace(fake_application(name), arguments=["drain", str(spec_path)])
+
+    monkeypatch.setattr("kafka_drain.drain.drain.prepare_application", assemble)
+    pipelines = [
+        Pipeline(name=name, topics=[name], archive=str(tmp_path / f"archive-{name}"))
+        for name in HELD
+    ]
+    cluster: Any = FakeCluster({TopicPartition(t, 0): Log(end=end) for t, end in HELD.items()})
+
+    def open_them(*refused: str) -> Any:
+        def check(pipeline: Pipeline) -> None:
+            if pipeline.name in refused:
+                raise ArchiveError("not mounted")
+
+        return open_group(pipelines, {"kafka_default": cluster}, tmp_path, run="r", check=check)
+
+    return open_them
+
+
+@pytest.fixture
+def group(opened: Any) -> Iterator[GroupJob]:
+    """The group, with all of its pipelines."""
+    with opened() as group:
+        yield group
+
+
+def write_result(group: GroupJob, name: str, **result: Any) -> None:
+    """Write what Spark says of one drain."""
+    write_private(group.jobs[name].result_path, {"records": 1, **result})
+
+
+def test_open_group(group: GroupJob, tmp_path: Path) -> None:
+    """One application has the specs and leases of all drains that have something to do."""
+    names = ["a", "b", "d"]
+
+    assert list(group.plans) == list(HELD)
+    assert list(group.jobs) == names
+    assert group.results["c"]["offsets"] == 0
+    assert group.application is not None
+    assert group.application.kind == "drain"
+    assert group.application.specs == [job.application.specs[0] for job in group.jobs.values()]
+    leases = {name: find_lease(locate(tmp_path / f"archive-{name}")) for name in names}
+    assert group.application.leases == {
+        str(tmp_path / f"archive-{name}"): lease.token for name, lease in leases.items() if lease
+    }
+    assert len(group.application.leases) == len(names)
+
+
+def test_open_group_of_the_largest(group: GroupJob) -> None:
+    """The application has the settings of the drain with most offsets."""
+    assert group.application is not None
+    [largest] = [job for job in group.jobs.values() if job.plan.offsets == max(HELD.values())]
+    arguments, leases = group.application.arguments, group.application.leases
+
+    assert group.application == replace(
+        largest.application, name="drain_group", arguments=arguments, leases=leases
+    )
+
+
+@pytest.mark.parametrize("refused", ["a", "b", "d"])
+def test_open_group_one_refused(opened: Any, refused: str, tmp_path: Path) -> None:
+    """A pipeline that can't be drained keeps none of the others from it, and no lease."""
+    with opened(refused) as group:
+        assert list(group.failures) == [refused]
+        assert set(group.jobs) == {"a", "b", "d"} - {refused}
+        assert find_lease(locate(tmp_path / f"archive-{refused}")) is None
+
+
+def test_open_group_all_refused(opened: Any) -> None:
+    """Without a drain there is no application, and nothing is run."""
+    with opened(*HELD) as group:
+        run_group(group, pytest.fail)
+
+        assert group.application is None
+        assert list(group.failures) == list(HELD)
+
+
+def test_run_group(group: GroupJob) -> None:
+    """Each drain has its own result or error."""
+
+    def run(_: SparkApplication) -> None:
+        write_result(group, "a", records=10)
+        write_result(group, "b", error="no topic", error_type="TopicError")
+        write_result(group, "d", records=20)
+        raise SparkJobError("exit code 1")
+
+    run_group(group, run)
+
+    assert {name: result["records"] for name, result in group.results.items()} == {
+        "a": 10,
+        "c": 0,
+        "d": 20,
+    }
+    assert [type(error) for error in group.failures.values()] == [TopicError]
+
+
+def test_run_group_unexplained(group: GroupJob) -> None:
+    """If spark-submit failed and no drain says why, its own error is raised."""
+
+    def run(_: SparkApplication) -> None:
+        for name in group.jobs:
+            write_result(group, name)
+        raise SparkJobError("exit code 1")
+
+    with pytest.raises(SparkJobError, match="exit code 1"):
+        run_group(group, run)
+
+
+def test_run_group_no_server(group: GroupJob) -> None:
+    """Where nothing could be run, no drain is said to have ended without a result."""
+
+    def run(_: SparkApplication) -> None:
+        raise NoServerError("nobody there")
+
+    with pytest.raises(NoServerError):
+        run_group(group, run)
+
+    assert group.failures == {}
+
+
+@each_of(
+    ("failures", "kind"),
+    [
+        ([TopicError], TopicError),
+        ([DataLossError, TopicError], DataLossError),
+        ([LockedError], SparkJobError),
+        ([TopicError, LockedError], SparkJobError),
+        ([LockedError, TopicError], SparkJobError),
+    ],
+)
+def test_raise_failures(failures: list[type[KafkaDrainError]], kind: type[KafkaDrainError]) -> None:
+    """A group is tried again if that helps one of its pipelines; all of them are named."""
+    named = {f"p{number}": each(f"why {number}") for number, each in enumerate(failures)}
+
+    with pytest.raises(kind) as raised:
+        raise_failures(GroupJob(failures=named))
+
+    assert type(raised.value) is kind
+    assert str(raised.value) == (
+        f"{len(failures)} of the group's pipelines weren't drained: "
+        + "; ".join(f"{name}: {error}" for name, error in named.items())
+    )
+
+
+def test_raise_failures_none() -> None:
+    """A group without failures has ended well."""
+    raise_failures(GroupJob())

@@ -1,0 +1,221 @@
+"""A group's offsets are committed and put back whole, wherever that is killed."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+from upath import UPath
+
+from kafka_drain.errors import GroupError, GroupInUseError
+from kafka_drain.kafka.consumer_groups import Committed, Member
+from kafka_drain.offsets import TopicPartition
+from kafka_drain.republish.groups.applying import apply_plan, undo
+from kafka_drain.republish.groups.group_records import GroupRecords
+from kafka_drain.republish.groups.translation import Contribution, TranslationPlan
+from tests.kafka_drain.cut_over.mirrored import FakeGroups
+
+S0, S1 = TopicPartition("source", 0), TopicPartition("source", 1)
+T0, T1, OTHER = TopicPartition("t", 0), TopicPartition("t", 1), TopicPartition("other", 0)
+Offsets = dict[TopicPartition, Committed]
+
+
+class KilledError(Exception):
+    """Raised where a process is killed."""
+
+
+class Groups(FakeGroups):
+    """Group g in a cluster; a commit may be killed, before or after it counts.
+
+    Attributes:
+        killed: When the next commit is killed: "before" or "after"; empty if it isn't.
+        commits: What was committed.
+    """
+
+    def __init__(self, held: Offsets, *, exists: bool = True) -> None:
+        super().__init__()
+        if exists:
+            self.offsets["g"] = dict(held)
+        self.killed = ""
+        self.commits: list[Offsets] = []
+
+    @property
+    def held(self) -> Offsets:
+        """What the group has committed."""
+        return self.offsets.get("g", {})
+
+    def commit(self, group: str, offsets: Mapping[TopicPartition, Committed]) -> None:
+        if self.killed == "before":
+            raise KilledError
+        self.commits.append(dict(offsets))
+        super().commit(group, offsets)
+        if self.killed == "after":
+            raise KilledError
+
+
+def plan_of(*targets: tuple[TopicPartition, TopicPartition, int], metadata: str = "") -> Any:
+    """Return a plan that commits an offset of each target partition."""
+    rows = tuple(
+        Contribution(source, at, target, at, at, "exact", metadata=metadata)
+        for source, target, at in targets
+    )
+    committed = {source: at for source, _, at in targets}
+    return TranslationPlan("run", "cluster", "g", "g", committed, rows)
+
+
+PLAN = plan_of((S0, T0, 15), (S1, T1, 7))
+#: What the plan commits.
+AFTER: Offsets = {T0: Committed(15), T1: Committed(7)}
+BEFORE: Offsets = {T0: Committed(3, "noted"), OTHER: Committed(9)}
+
+
+@pytest.fixture
+def records(tmp_path: Path) -> GroupRecords:
+    """The group's records in a run's folder."""
+    return GroupRecords(UPath(tmp_path), "g")
+
+
+def test_apply(records: GroupRecords) -> None:
+    """What is committed is the plan's, and an undo brings back all that was there before."""
+    groups: Any = Groups(BEFORE)
+
+    assert apply_plan(PLAN, records, groups)[0] == "applied"
+    assert groups.held == BEFORE | AFTER
+    assert apply_plan(PLAN, records, groups)[0] == "already applied"
+    assert len(groups.commits) == 1
+
+    assert undo(records, groups, "g", apply=False).result == "planned"
+    assert groups.held == BEFORE | AFTER
+    undone = undo(records, groups, "g", apply=True)
+    # Kafka's clients can't delete a single offset.
+    assert (undone.result, undone.left) == ("undone", [T1])
+    assert groups.held == BEFORE | {T1: Committed(7)}
+    assert undo(records, groups, "g", apply=True).result == "already undone"
+
+
+@pytest.mark.parametrize("killed", ["before", "after"])
+@pytest.mark.parametrize("before", [BEFORE, {}])
+def test_apply_killed(records: GroupRecords, killed: str, before: Offsets) -> None:
+    """Killed at its commit, an apply goes on with the offsets that it has noted, and is undone."""
+    groups: Any = Groups(before, exists=bool(before))
+    groups.killed = killed
+    with pytest.raises(KilledError):
+        apply_plan(PLAN, records, groups)
+    groups.killed = ""
+
+    apply_plan(PLAN, records, groups)
+
+    assert groups.held == before | AFTER
+    [record] = records.all()
+    assert record.is_applied
+    assert record.before == {tp: at for tp, at in before.items() if tp in AFTER}
+    undo(records, groups, "g", apply=True)
+    assert {tp: at for tp, at in groups.held.items() if tp != T1} == before
+
+
+@pytest.mark.parametrize("killed", ["before", "after"])
+def test_undo_killed(records: GroupRecords, killed: str) -> None:
+    """Killed at its commit, an undo isn't done; it goes on."""
+    groups: Any = Groups(BEFORE)
+    apply_plan(PLAN, records, groups)
+    groups.killed = killed
+    with pytest.raises(KilledError):
+        undo(records, groups, "g", apply=True)
+    groups.killed = ""
+
+    assert undo(records, groups, "g", apply=True).result == "undone"
+
+    assert groups.held == BEFORE | {T1: Committed(7)}
+
+
+@pytest.mark.parametrize("others", [{}, {OTHER: Committed(9)}])
+def test_undo_group_of_apply(records: GroupRecords, others: Offsets) -> None:
+    """A group that apply has made goes, unless it has offsets of others by then."""
+    groups: Any = Groups({}, exists=False)
+    apply_plan(PLAN, records, groups)
+    groups.offsets["g"] |= others
+
+    undone = undo(records, groups, "g", apply=True)
+
+    assert ("g" in groups.offsets) is bool(others)
+    assert undone.left == ([T0, T1] if others else [])
+    assert groups.held == (AFTER | others if others else {})
+
+
+@pytest.mark.parametrize("apply", [False, True])
+def test_undo_in_use(records: GroupRecords, apply: bool) -> None:
+    """While the group has consumers, which would overwrite it, nothing is applied or undone."""
+    groups: Any = Groups(BEFORE)
+    apply_plan(PLAN, records, groups)
+    groups.members = {"g": (Member("c", "/h"),)}
+
+    with pytest.raises(GroupInUseError, match="--undo"):
+        undo(records, groups, "g", apply=apply)
+    with pytest.raises(GroupInUseError, match="--apply"):
+        apply_plan(plan_of((S0, T0, 99)), records, groups)
+
+    assert groups.held == BEFORE | AFTER
+
+
+@pytest.mark.parametrize("apply", [False, True])
+def test_undo_moved(records: GroupRecords, apply: bool) -> None:
+    """What the group has read since isn't taken back, and a dry run doesn't promise it."""
+    groups: Any = Groups(BEFORE)
+    apply_plan(PLAN, records, groups)
+    groups.offsets["g"][T0] = Committed(16)
+
+    with pytest.raises(GroupError, match=r"t-0 is at 16.*Nothing was changed"):
+        undo(records, groups, "g", apply=apply)
+
+    assert groups.held[T0] == Committed(16)
+
+
+def test_apply_again_later(records: GroupRecords) -> None:
+    """A group that has read on isn't set back; one that was set back by others is left to them."""
+    groups: Any = Groups(BEFORE)
+    apply_plan(PLAN, records, groups)
+
+    groups.offsets["g"][T0] = Committed(99)
+    assert apply_plan(PLAN, records, groups)[0] == "already applied"
+    assert groups.held[T0] == Committed(99)
+    groups.offsets["g"][T0] = Committed(5)
+    with pytest.raises(GroupError, match="was applied at"):
+        apply_plan(PLAN, records, groups)
+
+    assert groups.held[T0] == Committed(5)
+    assert len(groups.commits) == 1
+
+
+def test_apply_another_plan(records: GroupRecords) -> None:
+    """Another plan has a record of its own: each undo brings back what was before that apply."""
+    groups: Any = Groups(BEFORE)
+    apply_plan(PLAN, records, groups)
+    apply_plan(plan_of((S0, T0, 30), (S1, T1, 7)), records, groups)
+    assert groups.commits[1] == {T0: Committed(30)}
+
+    undo(records, groups, "g", apply=True)
+    assert groups.held == BEFORE | AFTER
+    undo(records, groups, "g", apply=True)
+    assert groups.held == BEFORE | {T1: Committed(7)}
+
+
+def test_apply_metadata(records: GroupRecords) -> None:
+    """Metadata is committed with its offset; where both are there already, nothing is."""
+    groups: Any = Groups({T0: Committed(15, "other")})
+    plan = plan_of((S0, T0, 15), metadata="time")
+
+    assert apply_plan(plan, records, groups)[0] == "applied"
+    assert groups.held == {T0: Committed(15, "time")}
+    assert apply_plan(plan, records, groups)[0] == "already applied"
+    undo(records, groups, "g", apply=True)
+    assert groups.held == {T0: Committed(15, "other")}
+
+
+def test_undo_nothing(records: GroupRecords) -> None:
+    """Without an apply there is nothing to undo."""
+    groups: Any = Groups(BEFORE)
+
+    with pytest.raises(GroupError, match="nothing was applied to group g"):
+        undo(records, groups, "g", apply=True)

@@ -1,0 +1,101 @@
+"""What the operator that drains a group tells: each pipeline's result, and who wasn't drained."""
+
+from __future__ import annotations
+
+import json
+from datetime import datetime, timezone
+from pathlib import Path
+from typing import Any
+
+import pytest
+from airflow.providers.common.compat.sdk import AirflowFailException
+
+from kafka_drain.config.pipeline import Pipeline
+from kafka_drain.drain import group as core_group
+from kafka_drain.errors import KafkaDrainError, LockedError, SparkJobError, TopicError
+from kafka_drain.offsets import TopicPartition
+from kafka_drain_airflow.observability import archive_events
+from kafka_drain_airflow.operators.drain_group import KafkaDrainGroupOperator
+from tests.core_calls import MANUAL, CoreCalls
+from tests.kafka_drain.fake_cluster import FakeCluster, Log, fake_application
+
+
+@pytest.fixture
+def pipelines(tmp_path: Path) -> list[Pipeline]:
+    """Two pipelines; their topics are empty."""
+    return [
+        Pipeline(name=name, topics=[name], archive=str(tmp_path / f"archive-{name}"))
+        for name in ("a", "b")
+    ]
+
+
+@pytest.fixture
+def core(monkeypatch: pytest.MonkeyPatch) -> CoreCalls:
+    """The core with a Kafka that holds nothing."""
+    calls = CoreCalls(monkeypatch)
+    cluster = FakeCluster({TopicPartition(topic, 0): Log() for topic in ("a", "b")})
+    calls.replace("kafka_drain_airflow.operators.drain_group.kafka_cluster", cluster)
+    calls.replace("kafka_drain_airflow.observability.metrics.tell_drain")
+    monkeypatch.setattr("kafka_drain.drain.drain.prepare_application", fake_application)
+    spark = {"conn_type": "spark", "host": "local[2]"}
+    monkeypatch.setenv("AIRFLOW_CONN_SPARK_DEFAULT", json.dumps(spark))
+    return calls
+
+
+def test_execute(core: CoreCalls, pipelines: list[Pipeline]) -> None:
+    """Each pipeline has its own result, which is told of each."""
+    task = KafkaDrainGroupOperator(task_id="drain", pipelines=pipelines)
+
+    done = task.execute(MANUAL)
+
+    assert {name: result["records"] for name, result in done.items()} == {"a": 0, "b": 0}
+    assert core.order.count("tell_drain") == 2
+    assert task._lineage is not None
+    assert len(task._lineage.outputs) == 2
+    assert "drain a: " in task.plan
+    assert "drain b: " in task.plan
+
+
+@pytest.mark.parametrize(
+    ("errors", "kind"),
+    [
+        ({"a": TopicError("gone")}, AirflowFailException),
+        ({"a": TopicError("gone"), "b": TopicError("gone")}, AirflowFailException),
+        ({"a": TopicError("gone"), "b": LockedError("held")}, SparkJobError),
+    ],
+)
+def test_execute_failed(
+    core: CoreCalls,
+    pipelines: list[Pipeline],
+    monkeypatch: pytest.MonkeyPatch,
+    errors: dict[str, KafkaDrainError],
+    kind: type[Exception],
+) -> None:
+    """The task fails if one pipeline wasn't drained; the others' results are told before."""
+    real = core_group.open_drain
+
+    def open_drain(pipeline: Pipeline, *given: Any, **named: Any) -> Any:
+        if pipeline.name in errors:
+            raise errors[pipeline.name]
+        return real(pipeline, *given, **named)
+
+    monkeypatch.setattr(core_group, "open_drain", open_drain)
+    task = KafkaDrainGroupOperator(task_id="drain", pipelines=pipelines)
+
+    with pytest.raises(kind, match="of the group's pipelines weren't drained: a: gone"):
+        task.execute(MANUAL)
+
+    assert core.order.count("tell_drain") == 2 - len(errors)
+
+
+def test_execute_archive_gone(
+    core: CoreCalls, pipelines: list[Pipeline], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where Airflow knows of an archive that isn't there, none is begun."""
+    monkeypatch.setattr(archive_events, "last_event", lambda *_: datetime.now(timezone.utc))
+    task = KafkaDrainGroupOperator(task_id="drain", pipelines=pipelines)
+
+    with pytest.raises(AirflowFailException, match="2 of the group's pipelines weren't drained"):
+        task.execute(MANUAL)
+
+    assert not any(Path(pipeline.archive).exists() for pipeline in pipelines)
