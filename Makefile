@@ -9,6 +9,7 @@ KILLS ?= 50
 ZOMBIES ?= 15
 RECORDS ?= 400000
 SEQUENCES ?= 200
+MUTATIONS ?= 10000
 STEPS ?= 10
 AIRFLOW ?= 3.0.6
 VERSITYGW := v1.8.0
@@ -205,9 +206,10 @@ bench: class-archive ## run all benchmarks against alternatives: about two hours
 test-compose: setup ## build, use and remove the Docker stack: 2 minutes, 7 the first time (DATA_FOLDER=…)
 	@$(PYTHON_ENV) -m scripts.compose_test $(if $(DATA_FOLDER),--data-folder $(DATA_FOLDER))
 
-soak: setup ## kill republishes repeatedly, run random sequences, and the tests that take long (KILLS=50 ZOMBIES=15 RECORDS=400000 SEQUENCES=200)
+soak: setup ## kill republishes repeatedly, run random sequences, change archives at random, and the tests that take long (KILLS=50 ZOMBIES=15 RECORDS=400000 SEQUENCES=200 MUTATIONS=10000 SEED=…)
 	@$(PYTHON_ENV) -m tests.faults.soak --kills $(KILLS) --zombies $(ZOMBIES) --records $(RECORDS)
 	@$(PYTHON_ENV) -m tests.sequences.soak --sequences $(SEQUENCES) --steps $(STEPS)
+	@$(PYTHON_ENV) -m tests.agreement.soak --mutations $(MUTATIONS) $(if $(SEED),--seed $(SEED))
 	@$(PYTHON_ENV) -m pytest -m soak $(WITH_PARTS)
 
 lock: setup ## regenerate the lock files from pyproject.toml and requirements*.txt
