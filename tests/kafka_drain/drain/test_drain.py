@@ -23,7 +23,6 @@ from kafka_drain.drain import drain as draining
 from kafka_drain.drain.drain import (
     DrainJob,
     check_beside_query,
-    check_drain,
     compile_spec,
     open_drain,
     prepare_drain,
@@ -36,14 +35,16 @@ from kafka_drain.errors import (
     KafkaDrainError,
     LockedError,
     SparkJobError,
+    TopicError,
 )
 from kafka_drain.findings import errors
 from kafka_drain.kafka.client_config import KafkaConfig
-from kafka_drain.kafka.cluster import KafkaCluster
+from kafka_drain.kafka.cluster import KafkaCluster, Topic
 from kafka_drain.offsets import OffsetRange, TopicPartition
 from kafka_drain.proof.content_checks import Tally
 from kafka_drain.proof.fingerprints import noted_content
 from kafka_drain.proof.offset_checks import Segment
+from kafka_drain.proof.topic_ids import ReadFrom, read_from
 from kafka_drain.schemas.decoding import ValuePlan
 from kafka_drain.spark.engine import StartedApplication, StillRunningError
 from kafka_drain.spark.job_spec import DrainSpec
@@ -266,6 +267,59 @@ def test_finish_drain_leaves_what_was_read(error: dict[str, str], tmp_path: Path
         shutil.copytree(tmp_path / "generations/0001", tmp_path / "generations/0002")
         with pytest.raises(LockedError, match=r"0001 was closed while it was being drained"):
             job.result()
+
+
+@pytest.mark.parametrize("is_same", [True, False])
+def test_finish_drain_topics(tmp_path: Path, is_same: bool) -> None:
+    """What Spark read is noted before topics are asked for again; then, up to which batch it was.
+
+    If a topic was made again meanwhile, nothing says that the batches are of the same one.
+    """
+    archive = Archive.at(str(tmp_path))
+    archive.create(pipeline="p", cluster_id="cluster-1", topic_ids={}, source={"topics": ["a"]})
+    generation = archive.generation(1)
+    generation.write(
+        starting_offsets={A0: 0},
+        file_format="parquet",
+        partition_by=[],
+        topic_ids={"a": "id-of-a"},
+        reason="first",
+    )
+    plan = DrainPlan(
+        pipeline=Pipeline(name="p", topics=["a"], archive=str(tmp_path)),
+        archive=archive,
+        snapshot=archive.snapshot(),
+        generation=archive.snapshot().open_generation,
+        cluster_id="cluster-1",
+        topics={"a": Topic("a", "id-of-a", (0,))},
+        starting_offsets={},
+        start={},
+        end={},
+    )
+    notes = [
+        {
+            "batch": batch,
+            "records": 3,
+            "fingerprint": "0" * 15 + "7",
+            "by_partition": '{"a":{"0":3}}',
+            "start": f'{{"a":{{"0":{3 * batch}}}}}',
+            "end": f'{{"a":{{"0":{3 * batch + 3}}}}}',
+            "skipped": [],
+        }
+        for batch in (0, 1)
+    ]
+    result = tmp_path / "result.json"
+    result.write_text(json.dumps({"notes": notes}))
+    cluster: Any = FakeCluster({A0: Log()}, topic_ids={} if is_same else {"a": "again"})
+    job = DrainJob(fake_application("p"), result, plan, ValuePlan(), cluster)
+
+    with nullcontext() if is_same else pytest.raises(TopicError, match="a has topic id again"):
+        job.result()
+
+    for batch in (0, 1):
+        segment = Segment(batch, batch, {A0: OffsetRange(3 * batch, 3 * batch + 3)})
+        assert noted_content(generation, segment) is not None
+    assert read_from(generation) == (ReadFrom(1, {"a": "id-of-a"}) if is_same else None)
 
 
 @pytest.mark.parametrize(("last_listed", "first_unlisted"), [(None, 0), (0, 1), (7, 8)])
@@ -644,8 +698,12 @@ def test_check_drain_values_of_generation(
     )
     tmp_path.chmod(0o700)
 
-    check_drain(pipeline, golden_cluster(), tmp_path)  # type: ignore[arg-type]
+    prepare_drain(pipeline, golden_cluster(), tmp_path)  # type: ignore[arg-type]
 
+    opened = archive.snapshot().open_generation
+    assert opened is not None
+    assert (opened.number, opened.document.reason) == (2, generation.read_document().reason)
+    assert opened.document.reason != "first"
     assert [each and each.number for each in asked] == [2 if is_drained else None]
 
 

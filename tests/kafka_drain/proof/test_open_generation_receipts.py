@@ -5,14 +5,17 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
 from kafka_drain.archive.archive import Archive
 from kafka_drain.archive.receipts import Receipt
 from kafka_drain.findings import errors
+from kafka_drain.proof.open_generation import ask_bounds
 from kafka_drain.proof.validation import validate_archive
-from tests.kafka_drain.golden import END, add_batch, golden_cluster, open_next
+from tests.kafka_drain.fake_cluster import GrowingCluster, Log
+from tests.kafka_drain.golden import END, P0, add_batch, golden_cluster, open_next
 
 
 def later(receipt: Receipt) -> Receipt:
@@ -56,3 +59,13 @@ def test_validate_partition_by_edited(archive: Archive) -> None:
     told = [finding.detail for finding in errors(report.findings)]
     assert any("says partition_by ['topic', 'date'], but topic=flights/" in each for each in told)
     assert report.receipts_written == 0
+
+
+def test_ask_bounds_growing() -> None:
+    """A record that arrives between two answers doesn't look as if a transaction hid it."""
+    cluster: Any = GrowingCluster({P0: Log(first=3, end=10)})
+
+    bounds = ask_bounds(cluster, [P0])[P0]
+
+    assert bounds.earliest == 3
+    assert bounds.high_watermark == bounds.last_stable == 11

@@ -27,6 +27,7 @@ from kafka_drain.errors import (
     ConfigError,
     DataLossError,
     ManifestInvalidError,
+    TopicError,
 )
 from kafka_drain.findings import errors, summary
 from kafka_drain.offsets import OffsetRange, TopicPartition, to_spark_json
@@ -672,3 +673,26 @@ def test_roll_rewritten_without_key(archive: Archive, monkeypatch: pytest.Monkey
 
     with pytest.raises(DataLossError, match=r"may be the only copy of records of .*flights-0"):
         plan_roll(archive, cluster, rewritten=True)
+
+
+def test_plan_roll_receipt_lost(archive: Archive) -> None:
+    """Where the newest receipt is lost, its batch isn't left out like one that was never sealed."""
+    generation, cluster = archive.generation(2), cluster_with(gone=Log(end=9))
+    add_batch(generation, 0, END, 50)
+    assert validate_archive(archive, cluster).receipts_written == 1
+    (generation.folder / "receipts" / generation.receipt_names()[-1]).unlink()
+
+    for leave in (False, True):
+        with pytest.raises(CheckpointError, match=r"That means: .*What to do: "):
+            plan_roll(archive, cluster, leave_unsealed=leave)
+
+
+def test_plan_roll_topic_not_seen(archive: Archive, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A topic that can't be described, and is there, isn't left out as a deleted one."""
+    cluster = cluster_with()
+    assert plan_roll(archive, cluster).left_out == {G0: 7}
+    monkeypatch.setattr(cluster, "has_topic", lambda name: True)
+    monkeypatch.setattr(cluster, "counting", lambda _: cluster)
+
+    with pytest.raises(TopicError, match="gone"):
+        plan_roll(archive, cluster)

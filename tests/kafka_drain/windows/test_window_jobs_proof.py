@@ -208,7 +208,7 @@ def test_finish_backfill_other_records(
     monkeypatch.setattr(window_jobs, "prepare_application", fake_application)
     backfilled = Backfilled(tmp_path)
     made, before, plan = backfilled.made, backfilled.read(), backfilled.plan()
-    [p0, p1] = plan.ranges
+    [p0, p1] = sorted(plan.ranges)
     job = backfilled.drained(plan, {p1: dense(0, 10)})
     made.write(f"{plan.window.data_name}/{job.attempt}", {p0: dense(0, 10)}, value=b"other")
     write_private(job.result_path, {"records": 20, "fingerprint": None})

@@ -1,0 +1,72 @@
+"""`kafka-drain plan-recovery`: what is applied, and how it exits."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from kafka_drain.cli.main import main
+from kafka_drain.recovery.diff import Action, Archived, Difference, Kind
+from kafka_drain.recovery.recovery import RecoveryPlan
+from tests.core_calls import CoreCalls
+from tests.kafka_drain.fake_cluster import FakeCluster
+from tests.kafka_drain.made_archive import MadeArchive
+
+HERE = "kafka_drain.cli.commands.plan_recovery"
+SAFE = Difference(Kind.CONFIGS, "a", Action.CHANGE, "1", "2", setting="s", sets={"s": "1"})
+LESS = Difference(Kind.CONFIGS, "b", Action.CHANGE, "1", "2", setting="s", lowers="deletes more")
+LATER = Difference(Kind.CONFIGS, "a", Action.LATER, "1", "2", setting="t")
+
+
+@pytest.fixture
+def core(monkeypatch: pytest.MonkeyPatch) -> CoreCalls:
+    """The core, which applies what it is given; afterwards, something else is left."""
+    calls = CoreCalls(monkeypatch)
+    calls.replace(f"{HERE}.cluster_from", FakeCluster({}))
+    asked: list[int] = []
+
+    def plan(*given: Any) -> RecoveryPlan:
+        asked.append(1)
+        rows = (SAFE, LESS) if len(asked) == 1 else (LESS, LATER, LATER)
+        return RecoveryPlan(Archived(None, None, {}, {}), "other", rows, {})  # type: ignore[arg-type]
+
+    monkeypatch.setattr(f"{HERE}.plan_recovery", plan)
+    return calls
+
+
+@pytest.mark.parametrize(
+    ("flags", "applied", "refused", "code", "left"),
+    [
+        ([], 0, [], 0, 2),
+        (["--apply"], 1, [], 1, 3),
+        (["--apply", "configs", "--accept-lower-safety"], 2, [], 0, 3),
+        (["--apply", "configs", "--accept-lower-safety"], 1, ["no ACL"], 1, 3),
+        (["--apply", "topics"], 0, [], 0, 2),
+        (["--dry-run"], 0, [], 0, 2),
+    ],
+)
+def test_plan_recovery(
+    core: CoreCalls,
+    tmp_path: Any,
+    capsys: pytest.CaptureFixture[str],
+    flags: list[str],
+    applied: int,
+    refused: list[str],
+    code: int,
+    left: int,
+) -> None:
+    """What is held back or refused isn't a success; what is left is looked at after the apply."""
+    made = MadeArchive(tmp_path / "archive", {"t": "id"})
+    core.replace(f"{HERE}.apply_rows", (applied, refused))
+
+    assert main(["plan-recovery", str(made.root), "--json", *flags]) == code
+
+    rows = core.given["apply_rows"][0][0]
+    is_asked = "--apply" in flags and "topics" not in flags
+    lowers = "--accept-lower-safety" in flags
+    assert rows == ([SAFE, *([LESS] if lowers else [])] if is_asked else [])
+    document = json.loads(capsys.readouterr().out)
+    assert (document["applied"], document["refused"], document["left"]) == (applied, refused, left)
+    assert document["held_back"] == (1 if is_asked and not lowers else 0)
