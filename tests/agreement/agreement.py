@@ -1,0 +1,154 @@
+"""Compare what judges and readers say of changed archives with each other, and with the truth."""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from tests.agreement.archives import Made
+from tests.agreement.judges import COMPLETE, FAILED, LESS, RIGHT, WRONG, Judged, judge
+from tests.agreement.mutations import Change, mutate
+
+#: Why an answer that isn't the truth is no bug: the page says each of these.
+EXCUSES = {
+    "older": "what was sealed last was taken away with all that names it: only a witness can tell",
+    "forged": "all hashes were written again, and nothing contradicts another: only a signature or "
+    "a witness can tell",
+    "within": "bytes of a file changed within its size: only a hash of them tells",
+    "unsealed": "no receipt proves it: the verifier judges what is sealed",
+    "republish": "validations don't read what republishes leave behind",
+    "schemas": "the verifier doesn't read the schemas that were kept",
+    "no key": "the verifier has no key",
+}
+UNSEALED = {"manifest", "checkpoint", "data", "generation", "note", "copy", "beside"}
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What came of a change.
+
+    Attributes:
+        number: Its number, which with the seed says what was done.
+        archive: Name of the archive that was changed.
+        disagreements: What is wrong; empty if all agree.
+        excuses: Names of the excuses that were needed.
+    """
+
+    number: int
+    archive: str
+    kind: str
+    change: Change
+    judged: Judged
+    disagreements: tuple[str, ...]
+    excuses: frozenset[str]
+
+    @property
+    def line(self) -> str:
+        """The outcome in one line."""
+        agreed = "; ".join(self.disagreements) or "agreed"
+        return f"{self.number} {self.archive}, {self.kind}: {self.change.what}: {agreed}"
+
+
+def run(
+    archives: list[Made], folder: Path, seed: int, numbers: Iterable[int]
+) -> Iterator[Outcome]:
+    """Change copies of archives, and yield what comes of each.
+
+    Args:
+        archives: The archives; they aren't changed.
+        folder: Where copies are made.
+    """
+    roots = [each.root for each in archives]
+    for number in numbers:
+        chance = random.Random(f"{seed}:{number}")
+        original = chance.choice(archives)
+        kind, change = mutate(original.root, folder / "copy", roots, chance)
+        judged = judge(folder / "copy", original)
+        wrong, excuses = compare(change, judged, is_encrypted=original.key is not None)
+        yield Outcome(number, original.root.name, kind, change, judged, wrong, excuses)
+
+
+def compare(
+    change: Change, judged: Judged, *, is_encrypted: bool
+) -> tuple[tuple[str, ...], frozenset[str]]:
+    """Return what is wrong with some answers, and the excuses that others need."""
+    wrong: list[str] = []
+    excuses: set[str] = set()
+    for name, said in {**judged.verdicts, **judged.read}.items():
+        if said == FAILED:
+            wrong.append(f"{name} failed")
+    for depth in ("", " --deep"):
+        product = judged.verdicts[f"validate{depth}"]
+        page = judged.verdicts[f"verifier{depth}"]
+        keys = [d for d in judged.details[f"verifier{depth}"] if "no key is there" not in d]
+        if is_encrypted and depth and page == "unknown" and not keys:
+            excuses.add("no key")
+            page = COMPLETE
+        if (product == COMPLETE) == (page == COMPLETE):
+            continue
+        excuse = _excuse_of_verdicts(change, product, is_deep=bool(depth))
+        if excuse:
+            excuses.add(excuse)
+        else:
+            wrong.append(f"validate{depth} says {product}, the verifier {page}")
+    plain, deep = judged.verdicts["validate"], judged.verdicts["validate --deep"]
+    for name, given in judged.read.items():
+        if given not in (LESS, WRONG):
+            continue
+        if deep == COMPLETE and change.is_older and given == LESS:
+            excuses.add("older")
+        elif deep == COMPLETE and change.is_forged:
+            excuses.add("forged")
+        elif plain == COMPLETE and deep != COMPLETE and "data" in change.classes and (
+            name != "republish"
+        ):
+            excuses.add("within")
+        else:
+            wrong.append(f"{name} gives {given}; validate says {plain}, with --deep {deep}")
+    return tuple(wrong), frozenset(excuses)
+
+
+def _excuse_of_verdicts(change: Change, product: str, *, is_deep: bool) -> str:
+    """Return why validation and verifier may say different things of a change; empty if nothing.
+
+    Args:
+        product: What the validation says.
+    """
+    if product == COMPLETE:
+        if change.classes <= {"data"} and not is_deep:
+            # It opens Parquet files.
+            return "within"
+        return "republish" if change.classes <= {"republish", "note"} else ""
+    if change.classes <= {"schemas", "copy"}:
+        return "schemas"
+    return "unsealed" if change.is_older or change.classes <= UNSEALED else ""
+
+
+def table(outcomes: Iterable[Outcome]) -> str:
+    """Return how many changes of each kind came to what."""
+    columns = ("changes", "both complete", "neither", "excused", "disagree")
+    rows: dict[str, Counter[str]] = {}
+    for each in outcomes:
+        row = rows.setdefault(each.kind, Counter())
+        verdicts = each.judged.verdicts
+        is_complete = verdicts["validate --deep"] == COMPLETE
+        row["changes"] += 1
+        if each.disagreements:
+            row["disagree"] += 1
+        elif each.excuses - {"no key"}:
+            row["excused"] += 1
+        else:
+            row["both complete" if is_complete else "neither"] += 1
+    rows["all"] = sum(rows.values(), Counter())
+    width = max(map(len, rows))
+    lines = [" ".join([" " * width, *columns])]
+    for kind, row in sorted(rows.items(), key=lambda item: (item[0] == "all", item[0])):
+        figures = (f"{row[name]:>{len(name)},}" for name in columns)
+        lines.append(" ".join([kind.ljust(width), *figures]))
+    return "\n".join(lines)
+
+
+__all__ = ["EXCUSES", "RIGHT", "Outcome", "compare", "run", "table"]
