@@ -10,6 +10,7 @@ ZOMBIES ?= 15
 RECORDS ?= 400000
 SEQUENCES ?= 200
 SEEDS ?= 1000
+MUTATIONS ?= 10000
 STEPS ?= 10
 AIRFLOW ?= 3.0.6
 VERSITYGW := v1.8.0
@@ -209,9 +210,10 @@ test-compose: setup ## build, use and remove the Docker stack: 2 minutes, 7 the 
 histories: setup ## play random histories with Kafka and Spark in memory, ten thousand an hour and more (SEEDS=1000 STEPS=10)
 	@$(PYTHON_ENV) -m tests.histories --seeds $(SEEDS) --steps $(STEPS)
 
-soak: setup ## kill republishes repeatedly, run random sequences, and the tests that take long (KILLS=50 ZOMBIES=15 RECORDS=400000 SEQUENCES=200)
+soak: setup ## kill republishes repeatedly, run random sequences, change archives at random, and the tests that take long (KILLS=50 ZOMBIES=15 RECORDS=400000 SEQUENCES=200 MUTATIONS=10000 SEED=…)
 	@$(PYTHON_ENV) -m tests.faults.soak --kills $(KILLS) --zombies $(ZOMBIES) --records $(RECORDS)
 	@$(PYTHON_ENV) -m tests.sequences.soak --sequences $(SEQUENCES) --steps $(STEPS)
+	@$(PYTHON_ENV) -m tests.agreement.soak --mutations $(MUTATIONS) $(if $(SEED),--seed $(SEED))
 	@$(PYTHON_ENV) -m pytest -m soak $(WITH_PARTS)
 
 models: setup ## check the models of the republish and of the lease, in each order of their steps; needs Spin

@@ -1,16 +1,14 @@
 """Verify an archive of Kafka records independently of the software that wrote it.
 
-It follows the page "The archive's format" and shares no code with the writer. It needs pyarrow;
-fastavro for Avro files, and xxhash for fingerprints.
+It follows the page "The archive's format". It needs pyarrow; fastavro for Avro, xxhash with --deep.
 Without --deep it checks what documents prove: seals, places, the chain of receipts, the journal,
 identities, figures of receipts, plans of windows and what they replace, accounting of compactions,
 erasures and deletions, overlaps and holes, cluster moments, schema seals, republish runs, copies;
 and that each live file is there in its sealed size, a Parquet file with as many rows as sealed.
 With --deep also each live file's SHA-256 and its records: offsets, counts, timestamps, order,
 fingerprints; that no offset is there twice, and none is missing.
-It doesn't check: signatures, the witness (an archive set back to an older state as a whole is sound
-in itself), what Kafka held, encrypted columns (there is no key), times of events, unsealed batches
-(it counts them), `tail`, `nul_header_names`, `index_sha256`, kept schemas, leases and notes.
+It doesn't check: signatures, the witness, what Kafka held, encrypted columns, times of events, data
+keys, unsealed batches, `tail`, `nul_header_names`, `index_sha256`, kept schemas, leases and notes.
 Exit codes: 0 all that must hold does; 1 damage, missing offsets or disagreement; 2 it couldn't be
 judged: not an archive, nothing sealed, a newer format, a missing library, no key, wrong usage.
 """
@@ -22,7 +20,6 @@ import base64
 import gzip
 import hashlib
 import json
-import multiprocessing
 import os
 import re
 import struct
@@ -34,6 +31,7 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from functools import partial
 from importlib import import_module
+from multiprocessing import get_context
 from typing import Any
 from urllib.parse import unquote
 
@@ -52,7 +50,6 @@ SENT = "source_topic source_topic_id source_partition target_topic target_partit
 BOUNDS = {"first_offset": min, "last_offset": max, "first_timestamp": min, "last_timestamp": max}
 SUPERSEDING = {"reprocess", "compact", "retention", "erase"}
 COLUMNS = ["key", "value", "topic", "partition", "offset", "timestamp", "timestampType", "headers"]
-HIDDEN = {"key", "value", "headers"}  # of encrypted files
 UNITS = {"s": 10**9, "ms": 10**6, "us": 1000, "ns": 1}  # in nanoseconds
 WHOLE = 16  # entries 1, 17, 33, … of the journal are whole
 WINDOW = r"(?!\.)(?:[0-9A-Za-z_=+-]|\.[0-9]{3}Z)+"
@@ -73,10 +70,11 @@ receipt format_version:n pipeline:s cluster_id:s topics:{s} generation:~n window
     replaces:[s] changed?:[accepted] provenance?:{s} journal?:n cluster?:head schemas?:head
     partitions:[row] files:[file] files_so_far:files sha256:h;
 row topic:s partition:n start:n end:n records:n first_offset:~n last_offset:~n first_timestamp:~i
-    last_timestamp:~i gaps:{[range]} kafka:~{n} so_far:so_far; so_far start:n records:n gaps:{n};
-file path:s bytes:n sha256:h contents:[content]; files files:n bytes:n digest:d;
+    last_timestamp:~i gaps:{[range]} kafka:~kafka so_far:so_far tail?:tail;
+so_far start:n records:n gaps:{n}; kafka earliest:n last_stable:n high_watermark:n;
+tail offset:n hash:~f leader_epoch:~n; file path:s bytes:n sha256:h contents:[content];
 content topic:s partition:n first_offset:n last_offset:n records:n first_timestamp:~i
-    last_timestamp:~i ascending:b;
+    last_timestamp:~i ascending:b; files files:n bytes:n digest:d;
 plan kind?:backfill|repair|reprocess|compact|retention|erase topics?:{s} erasures?:[carried]
     hashes?:{h} replaced?:replaced ranges:[span] replaces:[s] format:parquet|orc|avro|json
     partition_by:[topic|date|hour]; carried erasure:n request:s records:n;
@@ -85,7 +83,9 @@ span topic:s partition:n start:n end:n; head number:n sha256:h; entries entries:
 entry format_version:n entry:n previous:~h whole:b receipts:{newest} documents:{noted}
     forgotten?:{s} sha256:h; newest newest:name receipts:n sha256:h;
 number format_version:n number:n previous:~h cluster_id?:s settings?:~h sha256:h;
-sealed format_version:n sha256:h; erasure format_version:n request?:s; opened plan:h shards:n
+sealed format_version:n sha256:h; lifted format_version:n; opened plan:h shards:n;
+erasure format_version:n request:s salt:h keys:[h] headers:[header] topics:[s] from_ms:~i to_ms:~i
+    scope:[reach] for_ever:b; header name:s hash:h; reach topic:s topic_id:s ends:~{n}
 """
 SHAPES = {s.split()[0]: dict(k.split(":") for k in s.split()[1:]) for s in SHAPES_TEXT.split(";")}
 # A number's lowest value, a text's pattern, or a type.
@@ -147,7 +147,7 @@ def canonical_hash(value: Any) -> str:
 def shape_of(path: str) -> str:
     """Return the shape of a document that the journal can name, or of a receipt."""
     name = "receipt" if "/receipts/" in path else path.rsplit("/", 1)[-1].removesuffix(".json")
-    return name if name in ("archive", "generation", "plan", "receipt") else "erasure"
+    return name if name in SHAPES else "lifted" if name.endswith(".lifted") else "erasure"
 
 
 def digest_of(path: str, doc: Doc) -> str:
@@ -232,6 +232,11 @@ class Segment:
         """Return the offsets of a partition, gaps included."""
         return subtract((row["start"], row["end"]) for row in self.rows.get(part, []))
 
+    def accepted(self, part: Part) -> list[Range]:
+        """Return the offsets whose loss was accepted."""
+        found = [re.fullmatch(ACCEPTED, one).groups() for one in self.doc["acknowledged"]]
+        return [(int(a), int(b)) for topic, p, a, b in found if (topic, int(p)) == part]
+
     def gaps(self, part: Part, reasons: Iterable[str] = REASONS) -> list[Range]:
         """Return the offsets in gaps with one of these reasons."""
         rows = self.rows.get(part, [])
@@ -249,8 +254,8 @@ class Generation:
     @property
     def starts(self) -> dict[Part, int]:
         """Return the first offset of each partition that was there from the start."""
-        starts = self.doc["starting_offsets"]
-        return {(topic, int(part)): at for topic in starts for part, at in starts[topic].items()}
+        found = self.doc["starting_offsets"].items()
+        return {(topic, int(part)): at for topic, parts in found for part, at in parts.items()}
 
     def extents(self, topics: Doc) -> list[tuple[Key, int, int | None]]:
         """Return each partition's start and end; no end if nothing is sealed."""
@@ -314,7 +319,7 @@ def read_rows(path: str, kind: str) -> tuple[Iterable[Doc], bool]:
         stream.seek(-8 - length, os.SEEK_END)
         hidden = b'"masterKeyID"' in stream.read(length)
         file = import_module("pyarrow.parquet").ParquetFile(path, coerce_int96_timestamp_unit="us")
-        names = set(COLUMNS) & set(file.schema_arrow.names) - (HIDDEN if hidden else set())
+        names = set(COLUMNS[2:7] if hidden else COLUMNS) & set(file.schema_arrow.names)
         batches = file.iter_batches(4096, columns=sorted(names), use_threads=False)
     return (row for batch in batches for row in arrow_rows(batch)), hidden
 
@@ -371,8 +376,7 @@ class Reader:
     def ask(cls, *job: str | None) -> Doc:
         """Examine a file; return why if that fails."""
         try:
-            context = multiprocessing.get_context("spawn")
-            cls.pool = cls.pool or ProcessPoolExecutor(1, context, os.close, (2,))
+            cls.pool = cls.pool or ProcessPoolExecutor(1, get_context("spawn"), os.close, (2,))
             return cls.pool.submit(examine, *job).result()
         except Exception as error:  # whatever a library raises about a damaged file, or a crash
             cls.pool = None if isinstance(error, BrokenExecutor) else cls.pool
@@ -423,7 +427,6 @@ class Verifier:
             if type(version) is int and version > newest and level == "errors":
                 raise NotImplementedError(f"{path} is of the newer version {version}")
             wrong = misfit(doc, shape) or ("" if 0 < version <= newest else "its version")
-            wrong = wrong if os.path.realpath(full) == full else "a symbolic link leads to it"
         except (ValueError, RecursionError) as error:
             wrong = str(error)
         return doc if self.must(path, not wrong, f"damaged: {wrong}", level) else None
@@ -453,8 +456,7 @@ class Verifier:
                 seg = self.windows[place] = Segment(place, f"{place}/receipt.json", doc, plan)
                 for part in seg.rows:
                     self.covered[seg.key(part)] += seg.ranges(part)
-        self.segments = [one for each in self.generations for one in each.segments]
-        self.segments += self.windows.values()
+        self.segments = [*sum((g.segments for g in self.generations), []), *self.windows.values()]
         for seg in self.segments:
             for file in seg.doc["files"]:
                 path = file["path"]
@@ -586,9 +588,8 @@ class Verifier:
         own = self.archive["pipeline"], self.archive["cluster_id"]
         ok((doc["pipeline"], doc["cluster_id"]) == own, "it is of another archive")
         ok(doc.get("journal", 0) <= self.entries, "an entry of the journal before it is gone")
-        fits = doc["offsets"] == sum(row["end"] - row["start"] for row in rows)
-        fits &= doc["records"] == sum(row["records"] for row in rows)
-        ok(fits, "its offsets or records aren't the sum of its partitions")
+        sums = [sum(r["end"] - r["start"] for r in rows), sum(r["records"] for r in rows)]
+        ok([doc["offsets"], doc["records"]] == sums, "its totals aren't the sums of its rows")
         known = {part for part in seg.rows if part[0] in doc["topics"]}
         ok(known == set(seg.rows) | set(seg.records), "it lacks a partition or a topic id")
         for part in seg.rows:
@@ -598,8 +599,6 @@ class Verifier:
         """Check a receipt's figures of one partition."""
         ok = partial(self.must, f"{seg.path}, {part[0]}:{part[1]}")
         rows, ranges, gaps = seg.rows[part], seg.ranges(part), seg.gaps(part)
-        accepted = [re.fullmatch(ACCEPTED, one).groups() for one in seg.doc["acknowledged"]]
-        accepted = [(int(a), int(b)) for topic, p, a, b in accepted if (topic, int(p)) == part]
         touching = len(ranges) < sum(row["start"] < row["end"] for row in rows)
         for row in rows:
             every = [(why, (a, b)) for why, some in row["gaps"].items() for a, b in some]
@@ -611,7 +610,7 @@ class Verifier:
             ok(size(holes) == size(inside), "a gap is outside its range, or an offset in two gaps")
             ok(bool(row["records"]) == (row["first_offset"] is not None), "its bounds are wrong")
             for why, gap in every:
-                lost = subtract([gap], accepted if why in IF_ACCEPTED else ())
+                lost = subtract([gap], seg.accepted(part) if why in IF_ACCEPTED else ())
                 fits = why in HARMLESS or not lost or bool(seg.plan and seg.doc.get("provenance"))
                 ok(fits and why in REASONS, f"{show(lost)} is missing: {why}")
         length = sum(row["end"] - row["start"] for row in rows)
@@ -672,13 +671,14 @@ class Verifier:
         old = [self.files[path] for path in replaces if path in self.files]
         lost = [p for p in replaces if p not in self.files and p.split("/data/")[0] not in gone]
         ok(not lost or kind not in SUPERSEDING, f"no receipt has {lost[:1]}, which it replaces")
+        gone_of = seg.accepted if kind == "repair" else lambda _: []
         for owner, file in old:
             hashes = plan.get("hashes", {file["path"]: file["sha256"]})
             fits = kind != "erase" or hashes.get(file["path"]) == file["sha256"]
             ok(fits, f"its plan has another SHA-256 of {file['path']}")
             for part, one, (a, b) in contents_of([file]):
                 span = [(a, b)] if one["records"] == b - a else [(a, a + 1), (b - 1, b)]
-                rest = subtract(span, seg.ranges(part))
+                rest = subtract(span, seg.ranges(part) + gone_of(part))
                 ok(not rest, f"it replaces {show(rest)} of {part}, and has no such range")
                 fits = kind not in SUPERSEDING or owner.key(part) == seg.key(part)
                 ok(fits, f"{file['path']} is of another topic with this name")
@@ -697,7 +697,8 @@ class Verifier:
             fits = (planned["files"], planned["bytes"], +Counter(own)) == sums
             ok(fits, "`replaced` of its plan isn't the sum of these files")
         owners = {owner.path for owner, _ in old}
-        ok(not named or owners <= set(named), "its provenance lacks receipts of files it replaces")
+        fits = not named or all(re.match("windows/repair_", one) for one in owners - set(named))
+        ok(fits, "its provenance lacks receipts of files it replaces")
         sources = {one.path: one for one in self.segments if one.path in owners | set(named)}
         for path, sha256 in named.items():
             fits = self.documents.get(path) == "removed" or path in self.forgotten
@@ -870,9 +871,8 @@ class Verifier:
         formats |= {place: seg.plan["format"] for place, seg in self.windows.items() if seg.plan}
         for path, (seg, file) in sorted(self.live.items()):
             ok, kind, full = partial(self.must, path), formats.get(seg.place), f"{self.root}/{path}"
-            there = os.path.isfile(full) and os.path.realpath(full) == full
-            fits = there and os.path.getsize(full) == file["bytes"]
-            ok(fits, "it is missing, a link, or hasn't its sealed size")
+            fits = os.path.isfile(full) and os.path.getsize(full) == file["bytes"]
+            ok(fits, "it is missing, or hasn't its sealed size")
             if not fits or not (self.deep or kind == "parquet"):
                 continue
             answer = Reader.ask(full, *([kind, file["sha256"]] if self.deep else []))

@@ -36,7 +36,6 @@ from kafka_drain.config.encryption import Encryption
 from kafka_drain.config.pipeline import Pipeline
 from kafka_drain.data_files.records import SCHEMA
 from kafka_drain.data_files.xxhash64 import batch_fingerprint
-from kafka_drain.encryption import data_keys
 from kafka_drain.encryption.data_keys import data_key
 from kafka_drain.encryption.kms import FILE_VARIABLE, encrypt_locally
 from kafka_drain.findings import errors
@@ -375,7 +374,7 @@ class Builder:
     def delete_before(self, days: int) -> None:
         """Delete the files of closed generations whose records are older than some days."""
         bound = DAY + timedelta(days=days)
-        live = {tp: [at for at in range(FIRST, self.ends[tp])] for tp in PARTITIONS}
+        live = {tp: range(FIRST, self.ends[tp]) for tp in PARTITIONS}
         self.now = bound + timedelta(days=1)
         self.maintain(retention_days=1)
         self.now = LATER

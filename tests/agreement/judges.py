@@ -15,7 +15,7 @@ import pyarrow as pa
 from kafka_drain import verify_archive
 from kafka_drain.archive.archive import Archive
 from kafka_drain.archive.inspection import committed_files
-from kafka_drain.errors import KafkaDrainError
+from kafka_drain.errors import KafkaDrainError, ManifestInvalidError
 from kafka_drain.find.criteria import Criteria
 from kafka_drain.find.search import Search
 from kafka_drain.offsets import TopicPartition
@@ -154,8 +154,11 @@ def _republish(root: Path, original: Made) -> tuple[Records, Records]:
     plan = make_plan(snapshot, cluster, request, run="run", now=LATER)
     given: Records = Counter()
     for shard in plan.shards:
-        for batch in read_shard(str(root), shard):
-            given.update(Record.of(row, shard.source.topic) for row in batch.to_pylist())
+        rows = [row for batch in read_shard(str(root), shard) for row in batch.to_pylist()]
+        if len(rows) != shard.records:
+            # As the sender refuses it.
+            raise ManifestInvalidError(f"{shard.source} has other records than planned")
+        given.update(Record.of(row, shard.source.topic) for row in rows)
     return given, original.records
 
 

@@ -17,6 +17,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from random import Random
 from typing import Any
+from urllib.parse import unquote
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -67,12 +68,14 @@ class Change:
         classes: The classes of the files that were changed.
         is_older: Whether the archive is as it was before something was sealed.
         is_forged: Whether all hashes were written again, so that they fit.
+        is_spliced: Whether something of another archive was put in.
     """
 
     what: str
     classes: frozenset[str] = frozenset()
     is_older: bool = False
     is_forged: bool = False
+    is_spliced: bool = False
 
 
 @dataclass
@@ -193,10 +196,17 @@ class Copy:
             previous, entries = self.dump(path, document), document["entry"]
         if (self.root / "journal.json").exists():
             self.dump("journal.json", {"entries": entries, "sha256": previous})
+        self._copy_again()
+
+    def _copy_again(self) -> None:
+        """Write copies again, and remove notes of what was sealed: runs write these again."""
         for path in self.files(["copy"]):
             original = path.removeprefix("copies/")
             if (self.root / original).is_file():
                 self.write(path, self.read(original))
+        for path in self.files(["note"]):
+            if path == "index.json" or path.endswith("/summary.json"):
+                self.remove(path)
 
     def total_again(self) -> None:
         """Write the totals of files again."""
@@ -222,16 +232,12 @@ class Copy:
         if path == "archive.json":
             document = [document["pipeline"], document["cluster_id"]]
         return hashlib.sha256(
-            json.dumps(
-                document, sort_keys=True, separators=(",", ":"), ensure_ascii=False
-            ).encode()
+            json.dumps(document, sort_keys=True, separators=(",", ":"), ensure_ascii=False).encode()
         ).hexdigest()
 
 
 def _files(root: Path) -> list[str]:
-    return sorted(
-        str(path.relative_to(root)) for path in root.rglob("*") if path.is_file()
-    )
+    return sorted(str(path.relative_to(root)) for path in root.rglob("*") if path.is_file())
 
 
 def _edit(chance: Random, document: Document) -> str:
@@ -239,7 +245,9 @@ def _edit(chance: Random, document: Document) -> str:
     by_key = defaultdict(list)
     for at, value in _values(document):
         if at[0] not in ("sha256", "previous"):
-            by_key[tuple("[]" if isinstance(each, int) else each for each in at)].append((at, value))
+            by_key[tuple("[]" if isinstance(each, int) else each for each in at)].append(
+                (at, value)
+            )
     at, value = chance.choice(by_key[chance.choice(sorted(by_key))])
     new = _other(chance, value)
     if new == value:
@@ -379,7 +387,7 @@ def splice(it: Copy) -> Change:
     other = it.chance.choice(it.others)
     path = it.folder(other)
     it.put_folder(other / path, path)
-    return Change(f"{other.name}/{path}")
+    return Change(f"{other.name}/{path}", is_spliced=True)
 
 
 def roll_back_head(it: Copy) -> Change:
@@ -504,7 +512,7 @@ def _seal_file(it: Copy, path: str, content: bytes) -> None:
         lines = it.read(log).decode().splitlines()
         for number, line in enumerate(lines[1:], 1):
             entry = json.loads(line)
-            if entry["path"].endswith(f"/{path}"):
+            if unquote(entry["path"]).endswith(f"/{path}"):
                 lines[number] = json.dumps(entry | {"size": len(content)})
         it.write(log, "\n".join(lines).encode())
     it.total_again()
@@ -527,9 +535,7 @@ def forge_rows(it: Copy) -> Change:
         table = pa.concat_tables([table.slice(1), table.slice(0, 1)])
     else:
         values = table[what].to_pylist()
-        values[at] = (
-            values[at] + 1 if isinstance(values[at], int) else (values[at] or b"") + b"x"
-        )
+        values[at] = values[at] + 1 if isinstance(values[at], int) else (values[at] or b"") + b"x"
         number = table.schema.get_field_index(what)
         field = table.schema.field(number)
         table = table.set_column(number, field, pa.array(values, field.type))
@@ -546,9 +552,7 @@ def forge_replaced(it: Copy) -> Change:
     path = it.pick(["window"])
     document, plan = it.load(path), it.load(_plan_of(path))
     files = [
-        file["path"]
-        for each in it.files(["receipt", "window"])
-        for file in it.load(each)["files"]
+        file["path"] for each in it.files(["receipt", "window"]) for file in it.load(each)["files"]
     ]
     if document["replaces"] and it.chance.random() < 0.5:
         what = it.chance.choice(document["replaces"])
@@ -641,10 +645,31 @@ def link(it: Copy) -> Change:
 KINDS: dict[str, Callable[[Copy], Change]] = {
     each.__name__.replace("_", " "): each
     for each in (
-        flip, cut, scribble, swap, put, put_foreign, duplicate, drop, drop_folder, splice,
-        roll_back_head, roll_back_journal, roll_back, edit, forge, forge_tail, forge_journal,
-        forge_file, forge_rows, forge_replaced, forge_offsets, double_key, change_version, link,
-    )  # fmt: skip
+        flip,
+        cut,
+        scribble,
+        swap,
+        put,
+        put_foreign,
+        duplicate,
+        drop,
+        drop_folder,
+        splice,
+        roll_back_head,
+        roll_back_journal,
+        roll_back,
+        edit,
+        forge,
+        forge_tail,
+        forge_journal,
+        forge_file,
+        forge_rows,
+        forge_replaced,
+        forge_offsets,
+        double_key,
+        change_version,
+        link,
+    )
 }
 
 
@@ -662,6 +687,4 @@ def mutate(
         except (Unsuitable, KeyError, TypeError, AttributeError, ValueError):
             # Also an edit that took away what has to be hashed again.
             continue
-        return kind, Change(
-            change.what, frozenset(it.touched), change.is_older, change.is_forged
-        )
+        return kind, Change(change.what, frozenset(it.touched), change.is_older, change.is_forged)

@@ -125,9 +125,7 @@ def _rows(path: Path, data_key: bytes | None) -> Iterable[Mapping[str, Any]]:
     options: dict[str, Any] = {"partitioning": None}
     if data_key is not None:
         options["decryption_properties"] = _decryption(data_key)
-    with pq.ParquetFile(
-        path, decryption_properties=options.get("decryption_properties")
-    ) as source:
+    with pq.ParquetFile(path, decryption_properties=options.get("decryption_properties")) as source:
         return source.read().to_pylist()
 
 
@@ -148,7 +146,9 @@ def _decryption(data_key: bytes) -> Any:
             return AESGCM(data_key).decrypt(raw[:12], raw[12:], master_key_identifier.encode())
 
     factory = pe.CryptoFactory(Client)
-    return factory.file_decryption_properties(pe.KmsConnectionConfig(), pe.DecryptionConfiguration())
+    return factory.file_decryption_properties(
+        pe.KmsConnectionConfig(), pe.DecryptionConfiguration()
+    )
 
 
 def _from_json(row: dict[str, Any]) -> dict[str, Any]:

@@ -17,7 +17,7 @@ from upath import UPath
 from kafka_drain.archive.archive import Archive
 from kafka_drain.archive.files import ArchiveFile, files_of_receipt
 from kafka_drain.archive.receipts import Receipt
-from kafka_drain.archive.window import Window
+from kafka_drain.archive.window import Window, range_rows
 from kafka_drain.data_files.file_offsets import CommittedFile
 from kafka_drain.data_files.reader import index_sha256, read_offsets, topic_of
 from kafka_drain.data_files.records import SCHEMA
@@ -167,7 +167,8 @@ class MadeArchive:
         The receipt has the records' fingerprint if `is_known`, and what `changed` in them.
         """
         window = Window(self.root, key)
-        plan = {"ranges": [], "format": "parquet", "replaces": list(replaces), **plan}
+        ranges = range_rows({tp: [whole] for tp, whole in self._ranges(batch).items()})
+        plan = {"ranges": ranges, "format": "parquet", "replaces": list(replaces), **plan}
         write_document(window.folder / "plan.json", plan)
         files = self._write(window.data_name, key, batch, columns or {})
         receipt = seal_window(

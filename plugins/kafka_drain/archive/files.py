@@ -22,6 +22,7 @@ from kafka_drain.archive.snapshot import Snapshot, SnapshotGeneration, SnapshotW
 from kafka_drain.archive.soundness import SealedState, refuse_unsound
 from kafka_drain.archive.summary_files import receipts_between
 from kafka_drain.archive.window import Window
+from kafka_drain.archive.window_figures import Accounts
 from kafka_drain.errors import DataFileError, ManifestInvalidError
 from kafka_drain.findings import Finding, Reason, errors
 from kafka_drain.intervals import TimeRange
@@ -109,11 +110,15 @@ def archive_files(
             break
         snapshot = snapshot.again()
     if wrong is not None:
-        raise ManifestInvalidError(
-            f"{snapshot.root}: {wrong}. That means: {wrong.reason.meaning}. What to do: "
-            f"{wrong.reason.remedy_of(snapshot.root)}"
-        )
+        raise ManifestInvalidError(_refusal(snapshot, wrong))
     return files
+
+
+def _refusal(snapshot: Snapshot, wrong: Finding) -> str:
+    return (
+        f"{snapshot.root}: {wrong}. That means: {wrong.reason.meaning}. What to do: "
+        f"{wrong.reason.remedy_of(snapshot.root)}"
+    )
 
 
 def _list(
@@ -129,10 +134,15 @@ def _list(
         fold = snapshot.fold
         files: list[ArchiveFile] = []
         forgotten = state.journal.noted.forgotten
+        accounts, left_out = Accounts(fold.windows), set[str]()
         for generation in snapshot.generations:
             newest = state.newest.get(generation.name)
-            if newest is not None and not fold.has_all_of(newest):
-                files += _sealed_files(generation, newest.sha256, times, forgotten)
+            if newest is not None and not (fold.has_all_of(newest) and fold.covers(newest)):
+                for receipt in receipts_between(generation, newest.sha256, times, forgotten):
+                    accounts.look(receipt)
+                    files += files_of_receipt(generation, receipt, generation.document.format)
+            else:
+                left_out.add(generation.name)
             if generation is snapshot.open_generation:
                 files += _new_files(snapshot, generation)
         windows = [
@@ -140,6 +150,13 @@ def _list(
             for window in fold.windows
             if times is None or SummaryRow.of(window.receipt).may_hold(times)
         ]
+        for window in fold.windows:
+            accounts.look(window.receipt)
+        gone = state.journal.noted.gone | left_out
+        unknown = accounts.unknown(gone) if is_all else ()
+        for where, problem in (*accounts.not_covered(), *unknown):
+            finding = Finding(Reason.RECEIPT_CONTRADICTS, where, problem)
+            raise ManifestInvalidError(_refusal(snapshot, finding))
         return state, fold.live([*files, *files_of_windows(windows)])
     except ReceiptError as error:
         raise ManifestInvalidError(
@@ -185,26 +202,6 @@ def _sizes(files: Sequence[ArchiveFile], *, is_listed: bool) -> dict[str, int | 
         listing = list_data_files(owner.data)
         return {file.path: listing.get(file.path.removeprefix(prefix)) for file in files}
     return {file.path: size_of(owner.root, file.path) for file in files}
-
-
-def _sealed_files(
-    generation: SnapshotGeneration,
-    newest: str,
-    times: TimeRange | None,
-    forgotten: Mapping[str, str],
-) -> Iterator[ArchiveFile]:
-    """Yield a generation's sealed files.
-
-    Args:
-        newest: Hash of its newest receipt.
-        times: Leave out receipts without records in this range; None for all.
-        forgotten: Lost receipts that were given up, by path.
-
-    Raises:
-        ReceiptError: When a receipt is damaged.
-    """
-    for receipt in receipts_between(generation, newest, times, forgotten):
-        yield from files_of_receipt(generation, receipt, generation.document.format)
 
 
 def files_of_receipt(

@@ -16,7 +16,7 @@ from typing import Generic, Protocol, TypeVar
 
 from kafka_drain.archive.receipts import Receipt, SealedFile
 from kafka_drain.gaps import GapReason
-from kafka_drain.offsets import OffsetRange, TopicPartition, merge
+from kafka_drain.offsets import OffsetRange, TopicPartition, merge, subtract
 
 #: A partition, and the id of the topic that its offsets belong to.
 Partition = tuple[TopicPartition, str]
@@ -187,6 +187,16 @@ class Fold(Generic[W]):
         """
         owner = f"generations/{newest.generation:04d}"
         return newest.files_so_far.files == self.gone_by_owner.get(owner, 0)
+
+    def covers(self, newest: Receipt) -> bool:
+        """Return whether windows cover all offsets of a generation; given its newest receipt."""
+        return not any(
+            subtract(
+                OffsetRange(part.start_so_far, part.range.end),
+                self.held.get((part.tp, newest.topics.get(part.tp.topic, "")), ()),
+            )
+            for part in newest.partitions
+        )
 
     def is_gone(self, receipt: Receipt) -> bool:
         """Return whether a segment had files, and all are gone; one without files proves gaps."""

@@ -6,14 +6,28 @@ shows here.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
-from kafka_drain.archive.receipts import Receipt, SealedPartition, records_of
+from kafka_drain.archive.receipts import (
+    FileSet,
+    Receipt,
+    SealedContent,
+    SealedPartition,
+    SoFar,
+    records_of,
+)
 from kafka_drain.config.offset_ranges import parse_ranges
 from kafka_drain.errors import ConfigError
 from kafka_drain.gaps import GapReason
 from kafka_drain.offsets import OffsetRange, TopicPartition, count, merge, subtract
 
+#: How figures of a partition follow from those of its files.
+_BOUNDS: Mapping[str, Callable[..., int | None]] = {
+    "first_offset": min,
+    "last_offset": max,
+    "first_timestamp": min,
+    "last_timestamp": max,
+}
 #: Reasons with which nothing is sealed.
 _NEVER_SEALED = (GapReason.OPEN, GapReason.LOST, GapReason.UNKNOWN)
 #: Reasons with which only what somebody has accepted is sealed.
@@ -37,12 +51,23 @@ def _contradictions(receipt: Receipt, before: Receipt | None) -> Iterator[str]:
         parts.setdefault(part.tp, []).append(part)
     held = records_of(receipt.files)
     for tp in sorted(held.keys() | parts.keys()):
+        if tp.topic not in receipt.topics:
+            yield f"has {tp}, but no topic id of {tp.topic}"
         yield from _of_partition(tp, parts.get(tp, []), held.get(tp, 0))
+    contents: dict[TopicPartition, list[SealedContent]] = {}
+    for content in (each for file in receipt.files for each in file.contents):
+        contents.setdefault(content.tp, []).append(content)
+    for tp, own in parts.items():
+        # Of several ranges, only the files say which has what.
+        if len(own) == 1:
+            yield from _of_bounds(own[0], contents.get(tp, ()))
     yield from _of_files(receipt, parts)
     # A compaction keeps the gaps of the receipts that it rewrote, which have what was accepted.
     if not receipt.provenance:
         yield from _not_accepted(receipt)
-    if receipt.generation is not None:
+    if receipt.generation is None:
+        yield from _of_window(receipt)
+    else:
         yield from _of_totals(receipt, before)
 
 
@@ -74,6 +99,27 @@ def _of_partition(tp: TopicPartition, parts: Sequence[SealedPartition], held: in
     records = sum(part.records for part in parts)
     if held != records:
         yield f"has {records:,} records of {tp}, but its files have {held:,}"
+
+
+def _of_bounds(part: SealedPartition, contents: Sequence[SealedContent]) -> Iterator[str]:
+    """Compare the lowest and highest figures of a partition with those of its files."""
+    for name, pick in _BOUNDS.items():
+        found = [at for each in contents if (at := getattr(each, name)) is not None]
+        held = pick(found, default=None)
+        if getattr(part, name) != held:
+            yield f"has {name} {getattr(part, name)} of {part.tp}, but its files have {held}"
+
+
+def _of_window(receipt: Receipt) -> Iterator[str]:
+    """Compare a window's figures with those of its rows and files: it follows no other receipt."""
+    if (receipt.first_batch, receipt.last_batch, receipt.previous) != (0, 0, None):
+        yield "is a window's, but names batches or a receipt before it"
+    for part in receipt.partitions:
+        gaps = {reason: count(ranges) for reason, ranges in part.gaps.items()}
+        if part.so_far != SoFar(part.start, part.records, gaps):
+            yield f"has other totals of {part.tp} than its own"
+    if receipt.files_so_far != FileSet().plus((file.path, file.bytes) for file in receipt.files):
+        yield "has another total of files than its own"
 
 
 def _within(each: OffsetRange, whole: OffsetRange) -> OffsetRange | None:
@@ -142,7 +188,8 @@ def _of_totals(receipt: Receipt, before: Receipt | None) -> Iterator[str]:
             )
         elif seen != expected:
             yield f"has other totals of {part.tp} than it and the receipt before it add up to"
-    if before is not None:
-        files = before.files_so_far.plus((file.path, file.bytes) for file in receipt.files)
+    if before is not None or receipt.first_batch == 0:
+        earlier = before.files_so_far if before is not None else FileSet()
+        files = earlier.plus((file.path, file.bytes) for file in receipt.files)
         if files != receipt.files_so_far:
             yield "has another total of files than it and the receipt before it add up to"

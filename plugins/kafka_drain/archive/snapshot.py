@@ -233,6 +233,15 @@ class SnapshotWindow(Window):
         return self._kind_if_known is not None and self._kind_if_known.supersedes
 
     @property
+    def has_plan(self) -> bool:
+        """Whether its plan, or a copy that stands in for it, can be read, and its kind is known."""
+        try:
+            self.plan  # noqa: B018 - read now
+        except ArchiveError:
+            return False
+        return self._kind_if_known is not None
+
+    @property
     def is_maintained(self) -> bool:
         """Whether maintenance created it; False like `supersedes`."""
         return self._kind_if_known is not None and self._kind_if_known.is_maintained

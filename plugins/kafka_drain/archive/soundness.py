@@ -15,6 +15,7 @@ from upath import UPath
 from kafka_drain.archive import erasures
 from kafka_drain.archive.archive import Archive
 from kafka_drain.archive.fold import Partition, held_by
+from kafka_drain.archive.format import ERASED_VERSION
 from kafka_drain.archive.generation import Generation
 from kafka_drain.archive.index import Index, Query, skip, suffices
 from kafka_drain.archive.journal.digests import (
@@ -56,6 +57,7 @@ from kafka_drain.archive.segment_overlaps import (
 )
 from kafka_drain.archive.snapshot import Snapshot, SnapshotGeneration, SnapshotWindow
 from kafka_drain.archive.window import Window
+from kafka_drain.archive.window_figures import contradicts_plan
 from kafka_drain.config.offset_ranges import parse_ranges, range_name
 from kafka_drain.errors import ArchiveError, ManifestInvalidError
 from kafka_drain.findings import Finding, Reason
@@ -426,7 +428,8 @@ class _Look:
             seen = receipt.sha256 if receipt else UNREADABLE
         before = sum(other <= name for other in names)
         if noted and self._chain_is_read and seen is not None:
-            noted = replace(noted, receipts=before)
+            # One that is missing among these is found there.
+            noted = replace(noted, receipts=min(before, noted.receipts))
         verdict = judge_tip(noted, names, seen)
         where = generation.receipt_where(name)
         if verdict == Verdict.MISSING and seen is None:
@@ -496,11 +499,13 @@ class _Look:
                 continue
             if receipt is not None or noted.get(f"{folder}/plan.json", REMOVED) != REMOVED:
                 plan = _plan_digest(window) if window is not None else None
-                if wrong := _wrong_plan(window, plan):
+                if wrong := _wrong_plan(window, plan, receipt):
                     self._find(Reason.DOCUMENT_CHANGED, f"{folder}/plan.json", wrong)
                 else:
                     self._look_at_document(f"{folder}/plan.json", plan)
             if receipt is not None:
+                if path in noted and f"{folder}/plan.json" not in noted:
+                    self._find(Reason.JOURNAL_DAMAGED, "journal", f"names {path} without its plan")
                 self._documents[path] = receipt.sha256
                 receipts.append(receipt)
         return receipts
@@ -516,7 +521,13 @@ class _Look:
             return
         names = list_folder(root / erasures.FOLDER)
         self._state.warnings += erasures.changed_done(root, names)
-        for path in sorted(noted.union(erasures.noted_paths(names))):
+        paths = sorted(noted.union(erasures.noted_paths(names)))
+        version = self._snapshot.document.format_version
+        if paths and version < ERASED_VERSION:
+            # An older release would drain the erased records again.
+            detail = f"has format_version {version}, but there are erasures"
+            self._find(Reason.DOCUMENT_CHANGED, "archive.json", detail)
+        for path in paths:
             seen = None
             with suppress(FileNotFoundError, NotADirectoryError):
                 try:
@@ -676,18 +687,22 @@ def _without(error: ArchiveError | str, path: UPath) -> str:
     return str(error).removeprefix(f"{path} ")
 
 
-def _wrong_plan(window: SnapshotWindow | None, digest: str | None) -> str:
-    """Return the damage to a sealed window's plan; empty if it can be read."""
+def _wrong_plan(window: SnapshotWindow | None, digest: str | None, receipt: Receipt | None) -> str:
+    """Return the damage to a sealed window's plan; empty if it agrees with its receipt.
+
+    Args:
+        receipt: The window's receipt; None if it can't be read.
+    """
     if window is None or digest is None:
         return "is missing"
     if digest == UNREADABLE:
         return "isn't JSON"
     try:
         # As readers do: a copy doesn't stand in for it here.
-        window.parse_plan(window.plan_bytes)
+        plan = window.parse_plan(window.plan_bytes)
+        return contradicts_plan(receipt, plan, window.kind) if receipt is not None else ""
     except ArchiveError as error:
         return _without(error, window.folder / "plan.json")
-    return ""
 
 
 def _plan_digest(window: SnapshotWindow) -> str | None:

@@ -58,7 +58,7 @@ def read_file(
             detail = f"{size:,} bytes; the manifest says {sink_file.size:,}"
             return Finding(Reason.FILE_SIZE, where, detail)
         sha256 = file_sha256(path)
-        read = _read_contents(path, file_format, topic_of(sink_file.path))
+        read = read_all(path, file_format, topic_of(sink_file.path))
         return CommittedFile(
             path=where,
             bytes=size,
@@ -75,7 +75,7 @@ def read_file(
         return Finding(Reason.FILE_CORRUPT, where, f"can't be read: {error}")
 
 
-class _Contents(NamedTuple):
+class Contents(NamedTuple):
     """A file's contents; only its offsets are known if its key, or a timestamp, can't be had.
 
     The names are those of `CommittedFile`.
@@ -88,7 +88,17 @@ class _Contents(NamedTuple):
     index_sha256: str | None = None
 
 
-def _read_contents(path: DataPath, file_format: str, topic: str | None) -> _Contents:
+def read_all(path: DataPath, file_format: str, topic: str | None) -> Contents:
+    """Read all records of a file, and return what it holds.
+
+    Args:
+        topic: Its topic; None to read the topic from the file.
+
+    Raises:
+        DataFileError: When it isn't a file of the format.
+        OSError: When it is missing or can't be read.
+        StoreUnavailableError: When its store doesn't respond.
+    """
     value, nul_header_names = 0, False
     last: dict[TopicPartition, tuple[int, int]] = {}
 
@@ -105,10 +115,10 @@ def _read_contents(path: DataPath, file_format: str, topic: str | None) -> _Cont
     try:
         offsets = read_contents(path, file_format, topic, _BATCH_BYTES, look, index.append)
     except TimestampError:
-        return _Contents(tuple(read_offsets(path, file_format, topic)))
+        return Contents(tuple(read_offsets(path, file_format, topic)))
     except KeyUnavailableError as error:
-        return _Contents(tuple(read_offsets(path, file_format, topic)), locked=str(error))
-    return _Contents(
+        return Contents(tuple(read_offsets(path, file_format, topic)), locked=str(error))
+    return Contents(
         tuple(replace(held, last_hash=f"{last[held.tp][1]:016x}") for held in offsets),
         f"{value:016x}",
         nul_header_names,

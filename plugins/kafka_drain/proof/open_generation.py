@@ -112,6 +112,7 @@ def read_open(
     deep: bool,
     forgotten: Mapping[str, str],
     read_many: ReadFiles,
+    look: Callable[[Receipt], None],
 ) -> OpenGeneration:
     """Read the generation that drains append to; asks Kafka nothing.
 
@@ -124,6 +125,7 @@ def read_open(
         deep: Whether the bytes of sealed files are read.
         forgotten: Lost receipts that were given up, by path.
         read_many: Reads the new files if there are more than `MANY_FILES`.
+        look: Takes each receipt, if all are read.
     """
     document = generation.document
     state = read_state(snapshot, generation)
@@ -139,6 +141,7 @@ def read_open(
             deep=deep,
             forgotten=forgotten,
             drained_again=windows.drained_again,
+            look=look,
         )
     else:
         again = windows.drained_again

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
 
@@ -12,11 +12,18 @@ from kafka_drain.archive.generation import Generation
 from kafka_drain.archive.generation_state import GenerationState
 from kafka_drain.archive.generation_summary import SummaryRow
 from kafka_drain.archive.receipt_chain import check_figures, check_link, unreadable
-from kafka_drain.archive.receipts import Receipt, ReceiptError, SealedFile, unknown_files
+from kafka_drain.archive.receipts import (
+    Receipt,
+    ReceiptError,
+    SealedContent,
+    SealedFile,
+    unknown_files,
+)
 from kafka_drain.archive.snapshot import SnapshotGeneration
-from kafka_drain.errors import DataFileError, KeyUnavailableError
+from kafka_drain.data_files.file_offsets import FileOffsets
+from kafka_drain.errors import DataFileError
 from kafka_drain.findings import Finding, Reason
-from kafka_drain.offsets import OffsetRange, TopicPartition, merge, subtract
+from kafka_drain.offsets import OffsetRange, TopicPartition, merge, overlapping, subtract
 from kafka_drain.progress import Progress, Ticker
 
 #: Number of segments that a warning names.
@@ -65,6 +72,7 @@ def check_all_sealed(
     superseded: Collection[str] = (),
     forgotten: Mapping[str, str] = MappingProxyType({}),
     drained_again: Collection[str] = (),
+    look: Callable[[Receipt], None] = lambda _: None,
 ) -> SealedCheck:
     """Read every receipt, and check that all sealed files exist with their size.
 
@@ -76,6 +84,7 @@ def check_all_sealed(
         superseded: Files that a window replaces; they may exist or not.
         forgotten: Lost receipts that the user has given up, as `check_link` takes them.
         drained_again: Files whose records a window has read again from Kafka, or deleted.
+        look: Takes each receipt.
     """
     names = generation.receipt_names()
     check = SealedCheck(receipts=len(names), last_hash=previous)
@@ -96,14 +105,18 @@ def check_all_sealed(
         check.findings += check_figures(receipt, before, where)
         before, check.last_hash, unknown = receipt, receipt.sha256, False
         check.rows.append(SummaryRow.of(receipt))
+        look(receipt)
         if has_unknown_content(receipt, drained_again):
             unproven.append(receipt)
-        damaged = len(check.damaged)
         here = [file for file in receipt.files if file.path not in superseded]
         _check_files(generation, receipt, here, listing, check, deep=deep)
-        is_whole = len(here) == len(receipt.files) and len(check.damaged) == damaged
-        if deep and receipt.fingerprint and is_whole:
-            _check_content(generation, receipt, where, check)
+        if deep:
+            broken = {file.path for file, _ in check.damaged}
+            intact = [file for file in here if file.path not in broken]
+            file_format = generation.document.format
+            found, lost = check_records(generation.root, receipt, intact, file_format)
+            check.findings += found
+            check.damaged += [(file, receipt) for file in lost]
         ticker.at(number)
     check.findings += unknown_contents(generation, unproven)
     return check
@@ -208,43 +221,107 @@ def readable_receipts(generation: Generation, names: Iterable[str]) -> Iterator[
             continue
 
 
-def _check_content(
-    generation: SnapshotGeneration, receipt: Receipt, where: str, check: SealedCheck
-) -> None:
-    """Compare the records in a segment's files with those that Spark read from Kafka."""
+def check_records(
+    root: UPath, receipt: Receipt, files: Sequence[SealedFile], file_format: str
+) -> tuple[list[Finding], list[SealedFile]]:
+    """Compare the records in a segment's files with its receipt.
+
+    Args:
+        root: The archive.
+        files: Those of its files that have their sealed bytes.
+
+    Returns:
+        What differs, and files that have become unreadable since.
+    """
     # Not at the top: few validations need pyarrow, and importing it takes longer than they do.
     from kafka_drain.data_files.reader import topic_of
-    from kafka_drain.data_files.records import TimestampError
-    from kafka_drain.proof.committed_file import file_fingerprint
+    from kafka_drain.proof.committed_file import read_all
 
-    value = 0
-    for file in receipt.files:
-        path = generation.root / file.path
+    findings: list[Finding] = []
+    held: dict[TopicPartition, list[OffsetRange]] = {}
+    value, is_known, locked = 0, True, ""
+    for file in files:
         try:
-            value ^= file_fingerprint(path, generation.document.format, topic_of(file.path))
-        except TimestampError:
-            # Not comparable; but the files' SHA-256 hashes match the sealed ones.
-            return
-        except KeyUnavailableError as error:
-            detail = (
-                f"its files' bytes are as sealed, but the records of {len(receipt.files):,} files "
-                f"weren't compared with what Spark read. {error}"
-            )
-            check.findings.append(Finding(Reason.KEY_UNAVAILABLE, where, detail))
-            return
+            read = read_all(root / file.path, file_format, topic_of(file.path))
         except DataFileError as error:
-            check.findings.append(Finding(Reason.CONTENT_CHANGED, where, str(error)))
-            return
+            return [Finding(Reason.CONTENT_CHANGED, receipt.where, str(error))], []
         except OSError as error:
             # Since its bytes were hashed.
-            check.findings.append(_unreadable(file, error))
-            check.damaged.append((file, receipt))
-            return
-    if f"{value:016x}" != receipt.fingerprint:
+            return [_unreadable(file, error)], [file]
+        if differs := _differing(file.contents, read.contents):
+            findings.append(Finding(Reason.CONTENT_CHANGED, file.path, differs))
+        for content in read.contents:
+            held.setdefault(content.tp, []).extend(content.ranges)
+        locked = locked or read.locked
+        # Of times that can't be represented, only the offsets are known.
+        is_known = is_known and read.fingerprint is not None
+        value ^= int(read.fingerprint or "0", 16)
+    if len(files) < len(receipt.files):
+        return findings, []
+    if not findings and (what := _other_offsets(receipt, held)):
+        findings.append(Finding(Reason.CONTENT_CHANGED, receipt.where, what))
+    if receipt.fingerprint is None:
+        return findings, []
+    if locked:
+        detail = (
+            f"its files' bytes are as sealed, but the records of {len(files):,} files weren't "
+            f"compared with what Spark read. {locked}"
+        )
+        findings.append(Finding(Reason.KEY_UNAVAILABLE, receipt.where, detail))
+    elif is_known and f"{value:016x}" != receipt.fingerprint:
         detail = (
             f"its files' records have fingerprint {value:016x}; Spark read {receipt.fingerprint}"
         )
-        check.findings.append(Finding(Reason.CONTENT_CHANGED, where, detail))
+        findings.append(Finding(Reason.CONTENT_CHANGED, receipt.where, detail))
+    return findings, []
+
+
+def _differing(sealed: Iterable[SealedContent], held: Iterable[FileOffsets]) -> str:
+    """Describe a partition of which a file holds something else than its receipt says."""
+    said = {content.tp: content for content in sealed}
+    found = {
+        each.tp: SealedContent.of(
+            *(each.tp, each.first, each.last, each.records),
+            *(each.first_timestamp, each.last_timestamp, each.ascending),
+        )
+        for each in held
+    }
+    for tp in sorted(said.keys() | found.keys()):
+        if said.get(tp) != found.get(tp):
+            return (
+                f"holds {_told(found.get(tp))} of {tp}, but its receipt says {_told(said.get(tp))}"
+            )
+    return ""
+
+
+def _told(content: SealedContent | None) -> str:
+    if content is None:
+        return "nothing"
+    order = "in order" if content.ascending else "in no order"
+    times = f"times {content.first_timestamp} to {content.last_timestamp}"
+    return f"{content.records:,} records, {content.first} to {content.last} {order}, {times}"
+
+
+def _other_offsets(receipt: Receipt, held: Mapping[TopicPartition, list[OffsetRange]]) -> str:
+    """Describe offsets that a segment's files should hold, or shouldn't; empty for none."""
+    wanted: dict[TopicPartition, list[OffsetRange]] = {}
+    gaps: dict[TopicPartition, list[OffsetRange]] = {}
+    for part in receipt.partitions:
+        wanted.setdefault(part.tp, []).append(part.range)
+        gaps.setdefault(part.tp, []).extend(r for each in part.gaps.values() for r in each)
+    for tp, ranges in wanted.items():
+        missing = merge(gaps[tp])
+        sealed = merge(
+            left for each in merge(ranges) for left in subtract(each, overlapping(missing, each))
+        )
+        if (there := merge(held.get(tp, ()))) != sealed:
+            return f"its files hold {_few(there)} of {tp}, but it says {_few(sealed)}"
+    return ""
+
+
+def _few(ranges: Sequence[OffsetRange]) -> str:
+    more = ", …" if len(ranges) > _NAMED else ""
+    return f"{', '.join(map(str, ranges[:_NAMED])) or 'nothing'}{more}"
 
 
 def _check_files(

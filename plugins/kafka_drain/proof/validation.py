@@ -45,6 +45,7 @@ from kafka_drain.archive.watermarks import (
     stalled_findings,
     write_observations,
 )
+from kafka_drain.archive.window_figures import Accounts
 from kafka_drain.clock import Clock, utc_now
 from kafka_drain.config.offset_ranges import NOTHING, Accepted
 from kafka_drain.errors import ArchiveError, KafkaDrainError, LockedError, TopicError
@@ -76,7 +77,12 @@ from kafka_drain.proof.sealed_files import check_all_sealed, lost_ranges
 from kafka_drain.proof.sealing import Identity
 from kafka_drain.proof.segment_proof import provable
 from kafka_drain.proof.topic_ids import read_from
-from kafka_drain.proof.window_checks import HeldByWindows, check_unsealed, check_windows
+from kafka_drain.proof.window_checks import (
+    HeldByWindows,
+    check_accounts,
+    check_unsealed,
+    check_windows,
+)
 from kafka_drain.storage.lease import is_held
 from kafka_drain.storage.object_retention import retain
 from kafka_drain.storage.paths import sync_files
@@ -107,6 +113,7 @@ class _Validation:
         snapshot: The archive as it was when the validation began.
         sealed: The archive compared with its journal.
         windows: Contents of the sealed windows.
+        accounts: The windows' accounts, which take each receipt that is read.
         cluster: The cluster to ask for the reasons for gaps; None to ask nobody.
         deep: Whether the bytes of sealed files are read.
         acknowledged: Expired and unexplained offsets that were accepted.
@@ -124,6 +131,7 @@ class _Validation:
     snapshot: Snapshot
     sealed: SealedState
     windows: HeldByWindows
+    accounts: Accounts
     cluster: KafkaCluster | None
     deep: bool
     acknowledged: Ranges
@@ -227,6 +235,7 @@ def validate_archive(
         snapshot=snapshot,
         sealed=sealed,
         windows=checked.held,
+        accounts=checked.accounts,
         cluster=cluster,
         deep=deep,
         acknowledged=acknowledged,
@@ -251,6 +260,8 @@ def validate_archive(
     if deep:
         report.findings += check_copies(archive.root, sealed.journal.noted, sealed.topic_ids)
     _validate_generations(validation, whole=whole, writes=writes)
+    all_read = whole and not any(f.reason in OF_SEALED for f in report.findings)
+    report.findings += check_accounts(checked.accounts, sealed.journal.noted, whole=all_read)
     report.findings += _nothing_drained(validation, whole=whole)
     may_write = cluster is not None and writes
     index = index_to_write(snapshot, whole=whole) if whole or may_write else None
@@ -324,6 +335,7 @@ def _validate_open(
         deep=validation.deep,
         forgotten=sealed.journal.noted.forgotten,
         read_many=validation.read_many,
+        look=validation.accounts.look,
     )
     answers = look_closer(
         found,
@@ -637,6 +649,7 @@ def _validate_closed(
         superseded=validation.windows.superseded,
         forgotten=validation.sealed.journal.noted.forgotten,
         drained_again=validation.windows.drained_again,
+        look=validation.accounts.look,
     )
     newest = None if sealed.has_corrupt_receipt else generation.last_receipt()
     if newest is not None and sealed.chain_is_whole:

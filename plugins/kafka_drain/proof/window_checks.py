@@ -5,28 +5,26 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from itertools import chain
 from typing import Any
 
-from kafka_drain.archive.fold import Fold, WindowKind, owners_replaced
+from kafka_drain.archive.fold import Fold, WindowKind
 from kafka_drain.archive.generation import list_data_files
 from kafka_drain.archive.journal.entries import REMOVED, Noted
 from kafka_drain.archive.receipts import (
     Receipt,
-    ReceiptError,
-    SealedContent,
     SealedFile,
     records_of,
 )
 from kafka_drain.archive.snapshot import Snapshot, SnapshotWindow
 from kafka_drain.archive.window import Window
+from kafka_drain.archive.window_figures import Accounts
 from kafka_drain.config.offset_ranges import parse_ranges, range_name
 from kafka_drain.data_files.file_offsets import CommittedFile
 from kafka_drain.encryption.data_keys import list_keys
 from kafka_drain.errors import ArchiveError, DataFileError, DataLossError, KeyUnavailableError
 from kafka_drain.findings import Finding, Reason
 from kafka_drain.offsets import OffsetRange, TopicPartition, count, merge, overlapping
-from kafka_drain.proof.sealed_files import damage_of
+from kafka_drain.proof.sealed_files import check_records, damage_of
 from kafka_drain.proof.sealing import Identity
 
 _DAMAGE = (Reason.FILE_MISSING, Reason.FILE_SIZE, Reason.FILE_CORRUPT, Reason.FILE_CHANGED)
@@ -140,11 +138,13 @@ class CheckedWindows:
         held: Their contents.
         figures: Their part of a report.
         findings: Findings about their files.
+        accounts: Their accounts, as far as their own receipts say.
     """
 
     held: HeldByWindows
     figures: Sequence[WindowFigures]
     findings: Sequence[Finding]
+    accounts: Accounts
 
 
 def check_windows(snapshot: Snapshot, *, deep: bool) -> CheckedWindows:
@@ -152,6 +152,8 @@ def check_windows(snapshot: Snapshot, *, deep: bool) -> CheckedWindows:
     # A damaged receipt is a finding of its own, where the archive is compared with its journal.
     fold = snapshot.readable_fold
     found = check_files_of(fold, deep=deep, superseded=fold.gone)
+    for window in fold.windows if deep else ():
+        found[window.key] += _check_records(window, found[window.key], fold.gone)
     broken = {key: {str(finding.subject) for finding in each} for key, each in found.items()}
     replaced = fold.replaced_by_whole(broken)
     figures, damaged, whole = [], [], set()
@@ -166,48 +168,46 @@ def check_windows(snapshot: Snapshot, *, deep: bool) -> CheckedWindows:
     intact = fold.only(whole)
     held = HeldByWindows(intact, replaced, fold.gone, intact.drained_again, damaged, fold)
     findings = [held.excuse(finding) for each in found.values() for finding in each]
-    known = chain.from_iterable(receipt.files for receipt in _with_replaced(snapshot, deep))
-    contents = {file.path: file.contents for file in known}
+    # A plan that is lost has a finding of its own.
+    accounts = Accounts(window for window in fold.windows if window.has_plan)
     for receipt in fold.receipts:
-        if detail := not_covered(receipt, contents):
-            findings.append(Finding(Reason.RECEIPT_CONTRADICTS, receipt.where, detail))
+        accounts.look(receipt)
     if deep and list_keys(snapshot.root):
         findings += _locked(intact)
-    return CheckedWindows(held, figures, findings)
+    return CheckedWindows(held, figures, findings, accounts)
 
 
-def _with_replaced(snapshot: Snapshot, deep: bool) -> Iterator[Receipt]:
-    """Yield receipts with replaced files: those of windows, if `deep` also of generations."""
-    fold = snapshot.readable_fold
-    yield from fold.receipts
-    owners = owners_replaced(fold.receipts).values() if deep else ()
-    for generation in snapshot.generations:
-        if any(generation.name in each for each in owners):
-            # A damaged receipt has a finding of its own.
-            with suppress(ReceiptError):
-                yield from generation.receipts()
-
-
-def not_covered(window: Receipt, contents: Mapping[str, Sequence[SealedContent]]) -> str:
-    """Describe a file that a window replaces without having its offsets; empty if there is none.
+def check_accounts(accounts: Accounts, noted: Noted, *, whole: bool) -> list[Finding]:
+    """Return a finding for each window that contradicts the receipts of files that it replaces.
 
     Args:
-        window: Its receipt.
-        contents: The contents of sealed files, by path; those that aren't known aren't compared.
+        accounts: What was looked at.
+        noted: What the journal notes.
+        whole: Whether all receipts were looked at.
     """
-    ranges: dict[TopicPartition, list[OffsetRange]] = {}
-    for part in window.partitions:
-        ranges.setdefault(part.tp, []).append(part.range)
-    own = {file.path for file in window.files}
-    for path in window.replaces:
-        if path in own:
-            return f"replaces {path}, which is its own"
-        for content in contents.get(path, ()):
-            held = ranges.get(content.tp, [])
-            for offset in (content.first_offset, content.last_offset):
-                if not any(each.start <= offset < each.end for each in held):
-                    return f"replaces {path} without having its offset {offset:,} of {content.tp}"
-    return ""
+    found = dict(accounts.not_covered())
+    if whole:
+        found = dict(accounts.unaccounted(noted.gone)) | found
+    return [Finding(Reason.RECEIPT_CONTRADICTS, where, what) for where, what in found.items()]
+
+
+def _check_records(
+    window: SnapshotWindow, damage: Iterable[Finding], superseded: Collection[str]
+) -> list[Finding]:
+    """Compare the records of a window's files with its receipt.
+
+    Args:
+        damage: Findings about its files, which are left out.
+        superseded: Files that another window replaces.
+    """
+    if not window.has_plan:
+        # A finding of its own.
+        return []
+    broken = {str(finding.subject) for finding in damage}.union(superseded)
+    files = [file for file in window.receipt.files if file.path not in broken]
+    findings, _ = check_records(window.root, window.receipt, files, window.plan.format)
+    # What lacks a key is found for all windows together.
+    return [finding for finding in findings if finding.reason is not Reason.KEY_UNAVAILABLE]
 
 
 def _locked(windows: Fold[SnapshotWindow]) -> Iterator[Finding]:

@@ -84,6 +84,10 @@ WRONG: dict[str, Callable[[Receipt], Receipt]] = {
     "other totals of t-0  ": totals(gaps={}),
     "another total of files": lambda r: replace(r, files_so_far=FileSet(2, 14, 3)),
     "twice": lambda r: replace(r, files=r.files * 2, partitions=()),
+    "has first_offset 11 of t-0, but its files have 10": lambda r: part(r, first_offset=11),
+    "has last_offset 18 of t-0": lambda r: part(r, last_offset=18),
+    "has first_timestamp 99 of t-0, but its files have 100": lambda r: part(r, first_timestamp=99),
+    "has last_timestamp None of t-0": lambda r: part(r, last_timestamp=None),
     "isn't in generations/0001/data": lambda r: replace(
         r, files=(replace(r.files[0], path="generations/0002/data/part-1"),)
     ),
@@ -146,6 +150,7 @@ def test_contradiction_none() -> None:
     # Only of a generation's first receipt, the totals are known without the one before it.
     assert contradiction(totals(records=16)(SECOND)) == ""
     assert "other totals of t-0" in contradiction(totals(records=16)(FIRST))
+    assert "another total of files" in contradiction(replace(FIRST, files_so_far=FileSet(1, 8, 3)))
 
 
 def test_contradiction_windows() -> None:
@@ -155,6 +160,14 @@ def test_contradiction_windows() -> None:
     ranges = [[(P0, R(0, 10))], [(P0, R(0, 5)), (P0, R(5, 10))]]
     for each in ranges:
         assert contradiction(seal_window(each, [file], [], fingerprint=None, **more)) == ""
+    window = seal_window(ranges[0], [file], [], fingerprint=None, **more)
+    for told, wrong in {
+        "names batches": replace(window, last_batch=1),
+        "a receipt before it": replace(window, previous="f" * 64),
+        "other totals of t-0": totals(records=9)(window),
+        "another total of files": replace(window, files_so_far=FileSet(2, 1, 0)),
+    }.items():
+        assert told in contradiction(wrong)
     deleted = [Gap(P0, R(0, 5), GapReason.DELETED), Gap(P0, R(7, 9), GapReason.DELETED)]
 
     assert contradiction(seal_deletion(deleted, **more)) == ""

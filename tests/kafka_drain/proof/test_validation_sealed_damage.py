@@ -293,7 +293,7 @@ def test_validate_deep_file_vanishes(
         raise error
 
     with monkeypatch.context() as patch:
-        patch.setattr(committed_file, "file_fingerprint", read)
+        patch.setattr(committed_file, "read_all", read)
         for _ in range(2):
             report = validate_archive(archive, None, deep=True)
             of_file = [str(f.reason) for f in errors(report.findings) if f.where == name]

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from kafka_drain.archive.journal.entries import Noted
 from kafka_drain.archive.receipts import FileSet, Receipt, SealedContent, SealedFile
 from kafka_drain.archive.window import Window
 from kafka_drain.config.offset_ranges import range_name
@@ -21,9 +22,9 @@ from kafka_drain.proof.sealing import Identity
 from kafka_drain.proof.validation import validate_archive
 from kafka_drain.proof.window_checks import (
     CheckedWindows,
+    check_accounts,
     check_files,
     check_windows,
-    not_covered,
     refuse_fewer,
 )
 from tests.kafka_drain.archives import offsets_of, sealed_files, write_window
@@ -367,44 +368,69 @@ def test_validate_accepted_by_repair(
 
         found = {str(finding.reason) for finding in report.findings}
         offsets = "offset_expired" if is_accepted else "offset_missing"
-        assert found == {"file_replaced", offsets}
+        lost = {"receipt_contradicts"} if scope == "all" and not is_accepted else set()
+        assert found == {"file_replaced", offsets} | lost
         assert report.complete is is_accepted
 
 
 # What a window replaces, it has the offsets of: a forged or misplaced one may not hide records.
 
 
-@pytest.mark.parametrize("deep", [False, True])
-def test_check_windows_replacing_others(made: MadeArchive, deep: bool) -> None:
+def contradictions(made: MadeArchive, *, whole: bool) -> list[str]:
+    """Return what contradicts receipts, if those of generations are read or not."""
+    accounts = checked(made).accounts
+    for generation in made.archive.snapshot().generations if whole else ():
+        for receipt in generation.receipts():
+            accounts.look(receipt)
+    found = check_accounts(accounts, made.archive.snapshot().journal.noted, whole=whole)
+    assert {finding.reason for finding in found} <= {Reason.RECEIPT_CONTRADICTS}
+    return [f"{finding.subject}: {finding.detail}" for finding in found]
+
+
+@pytest.mark.parametrize("whole", [False, True])
+def test_check_accounts_replacing_others(made: MadeArchive, whole: bool) -> None:
     """A window that replaces a window's file without having its offsets is a finding."""
     other = sealed(made, BACKFILL, 20, 30)
     sealed(made, REPAIR, 0, 10, [*drained(made)[:1], other])
 
-    [found] = checked(made, deep=deep).findings
-
-    assert found.reason == Reason.RECEIPT_CONTRADICTS
-    assert found.subject == f"windows/{REPAIR}/receipt.json"
-    assert found.detail == f"replaces {other} without having its offset 20 of t-0"
+    assert contradictions(made, whole=whole) == [
+        f"windows/{REPAIR}/receipt.json: replaces {other} without having its offset 20 of t-0"
+    ]
 
 
-def test_check_windows_replacing_drained(made: MadeArchive) -> None:
-    """Those of a generation's files are compared in a deep validation, which reads all receipts."""
+def test_check_accounts_replacing_drained(made: MadeArchive) -> None:
+    """Those of a generation's files are compared where all receipts are read."""
     first, second = drained(made)[:2]
     sealed(made, REPAIR, 0, 10, [first, second])
 
-    assert not checked(made).findings
-    [found] = checked(made, deep=True).findings
-    assert found.detail == f"replaces {second} without having its offset 10 of t-0"
+    assert contradictions(made, whole=False) == []
+    [found] = contradictions(made, whole=True)
+    assert found.endswith(f"replaces {second} without having its offset 10 of t-0")
 
 
-def test_not_covered_own_file(made: MadeArchive) -> None:
+def test_check_accounts_own_file(made: MadeArchive) -> None:
     """A window that replaces its own file would have no records."""
-    path = sealed(made, REPAIR, 0, 10)
-    [window] = checked(made).held.whole.windows
+    own = f"windows/{REPAIR}/data/topic=t/part-00000-{REPAIR}.parquet"
+    assert sealed(made, REPAIR, 0, 10, [own]) == own
 
-    assert not_covered(replace(window.receipt, replaces=(path,)), {}) == (
-        f"replaces {path}, which is its own"
-    )
+    [found] = contradictions(made, whole=False)
+    assert found.endswith(f"replaces {own}, which is its own")
+
+
+def test_check_accounts_removed(made: MadeArchive) -> None:
+    """Files of which no receipt tells are unaccounted for, unless the journal has it as removed."""
+    gone = "windows/compact_0001/data/1/part-0"
+    sealed(made, "compact_0002", 0, 10, [gone], kind="compact")
+
+    assert contradictions(made, whole=False) == []
+    [found] = contradictions(made, whole=True)
+    assert found.endswith(f"replaces {gone}, which no receipt has")
+    accounts = checked(made).accounts
+    for noted in (
+        Noted(documents={"windows/compact_0001/receipt.json": "removed"}),
+        Noted(forgotten={"windows/compact_0001/receipt.json": "f" * 64}),
+    ):
+        assert check_accounts(accounts, noted, whole=True) == []
 
 
 def test_validate_with_plan_of_another_window(made: MadeArchive) -> None:

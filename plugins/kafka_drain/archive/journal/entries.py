@@ -71,9 +71,9 @@ class Tip:
         sha256: The hash at its end.
     """
 
-    name: Annotated[str, Field(alias="newest")]
-    receipts: int
-    sha256: str
+    name: Annotated[str, Field(alias="newest", pattern=r"^[0-9]{12}\.json$")]
+    receipts: Annotated[int, Field(ge=1)]
+    sha256: Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
 
 
 def judge_tip(noted: Tip | None, names: Sequence[str], seen: str | None) -> Verdict:
@@ -119,6 +119,12 @@ class Noted:
     def windows(self) -> set[str]:
         """Names of the windows of which something is noted, even if only that it was removed."""
         return {path.split("/")[1] for path in self.documents if path.startswith("windows/")}
+
+    @property
+    def gone(self) -> set[str]:
+        """Folders of generations and windows of which something was removed, or given up."""
+        removed = (path for path, value in self.documents.items() if value == REMOVED)
+        return {"/".join(path.split("/")[:2]) for path in (*removed, *self.forgotten)}
 
     def plus(self, more: Noted) -> Noted:
         """Return the union of both, regardless of the order in which they were noted.
