@@ -13,7 +13,7 @@ import re
 import shutil
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -687,4 +687,4 @@ def mutate(
         except (Unsuitable, KeyError, TypeError, AttributeError, ValueError):
             # Also an edit that took away what has to be hashed again.
             continue
-        return kind, Change(change.what, frozenset(it.touched), change.is_older, change.is_forged)
+        return kind, replace(change, classes=frozenset(it.touched))

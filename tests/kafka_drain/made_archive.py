@@ -91,6 +91,7 @@ class MadeArchive:
         """Go on in another generation; topics that were made again count in it from 0."""
         self._generation += 1
         self._batch = 0
+        self._starts: dict[TopicPartition, int] = {}
         self.topic_ids |= topic_ids
         self.archive.update_topics(self.archive.snapshot().document, self.topic_ids)
         self.archive.generation(self._generation).write(
@@ -103,6 +104,7 @@ class MadeArchive:
 
     def start_at(self, offsets: Mapping[TopicPartition, int]) -> None:
         """Let the newest generation start at some offsets."""
+        self._starts = dict(offsets)
         self.archive.generation(self._generation).write(
             starting_offsets=dict(offsets),
             file_format="parquet",
@@ -130,6 +132,10 @@ class MadeArchive:
             columns: Columns that aren't as usual: a value for all rows, or a function that is given
                 a row's partition and offset.
         """
+        starts = {tp: min(rows) for tp, rows in batch.items() if tp not in self._starts}
+        if any(starts.values()):
+            self.start_at(self._starts | starts)
+        self._starts |= starts
         generation = self.archive.generation(self._generation)
         write = self._write_together if together else self._write
         files = write(generation.data_name, str(self._batch), batch, columns)
