@@ -303,6 +303,20 @@ def test_search_file_gone(made: MadeArchive) -> None:
         found(made.archive, partitions=["0"])
 
 
+def test_search_header_name_changed(tmp_path: Path) -> None:
+    """A file whose changed bytes make a header's name no text is refused, and named."""
+    made = MadeArchive(tmp_path / "made", {"a": "id"})
+    [file] = made.seal({A0: dense(0, 5)}, headers=[{"key": "a-name", "value": b""}])
+    made.open_generation()
+    path = Path(str(made.root / file.path))
+    content = path.read_bytes()
+    path.write_bytes(content.replace(b"a-name", b"\xff-name", 1))
+    assert path.read_bytes() != content
+
+    with pytest.raises(DataFileError, match=rf"^{file.path}: .*UTF8.*validate"):
+        found(made.archive)
+
+
 def test_match_to_dict(tmp_path: Path) -> None:
     """A match has all of its record, decoded, in JSON's types."""
     made = MadeArchive(tmp_path / "made", {"a": "id"})

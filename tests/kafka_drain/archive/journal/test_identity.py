@@ -166,7 +166,8 @@ def sealed(number: int = 2, **starts: int) -> Receipt:
         (2, {}, (5, 7), "says topic t has id None, but its receipts say '1'"),
         (2, {"t": "1", "later": "9"}, (5, 7), ""),
         (2, {"t": "3"}, (5, 7), "says topic t has id '3', but its receipts say '1'"),
-        (2, {"t": "1"}, (), ""),
+        (2, {"t": "1"}, (), "starts t-0 at 0, but its receipts at 5"),
+        (2, {"t": "1"}, (5,), "starts t-1 at 0, but its receipts at 7"),
         (2, {"t": "1"}, (5, 7, 9), ""),
         (2, {"t": "1"}, (1_000, 7), "starts t-0 at 1,000, but its receipts at 5"),
         (2, {"t": "1"}, (5, 6), "starts t-1 at 6, but its receipts at 7"),
@@ -176,7 +177,7 @@ def sealed(number: int = 2, **starts: int) -> Receipt:
 def test_generation_differs(
     number: int | None, topics: dict[str, str] | None, starts: tuple[int, ...], detail: str
 ) -> None:
-    """What generation.json says has to be what was sealed; what it doesn't say can't be wrong."""
+    """What generation.json says is what was sealed; a partition that it doesn't say begins at 0."""
     said = {TopicPartition("t", partition): start for partition, start in enumerate(starts)}
 
     assert generation_differs(number, topics, said, sealed(p0=5, p1=7)) == detail
