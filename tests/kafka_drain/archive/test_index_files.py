@@ -40,9 +40,10 @@ from kafka_drain.config.pipeline import Pipeline
 from kafka_drain.drain.preflight import preflight
 from kafka_drain.errors import CheckpointError, ManifestInvalidError
 from kafka_drain.findings import Reason
+from kafka_drain.gaps import Gap, GapReason
 from kafka_drain.intervals import Interval, TimeRange
 from kafka_drain.maintenance.maintain import plan_maintenance
-from kafka_drain.offsets import TopicPartition
+from kafka_drain.offsets import OffsetRange, TopicPartition
 from kafka_drain.proof.report import Report
 from kafka_drain.proof.sealing import Identity, seal_deletion
 from kafka_drain.proof.validation import validate_archive
@@ -503,12 +504,22 @@ def test_window_restored(archive: Archive) -> None:
 
 def delete(archive: Archive, key: str, paths: list[str]) -> None:
     """Seal a window that deletes files of generation 7, without a look at other windows."""
-    window, tp = Window(archive.root, key), TPS[0]
+    window = Window(archive.root, key)
+    gaps = [
+        Gap(content.tp, OffsetRange(content.first, content.last + 1), GapReason.DELETED)
+        for receipt in archive.generation(7).receipts()
+        for file in receipt.files
+        if file.path in paths
+        for content in file.contents
+    ]
+    ranges: dict[TopicPartition, list[OffsetRange]] = {}
+    for gap in gaps:
+        ranges.setdefault(gap.tp, []).append(gap.range)
     held = {"files": len(paths), "bytes": 0, "records": []}
     how: Any = {"kind": WindowKind.RETENTION, "file_format": "parquet", "partition_by": []}
-    freeze_window(window, {tp: []}, replaces=paths, replaced=held, **how)
+    freeze_window(window, ranges, replaces=paths, replaced=held, **how)
     receipt = seal_deletion(
-        [],
+        gaps,
         identity=Identity("synthetic", CLUSTER_ID, {TOPIC: TPS_ID}),
         window=key,
         replaces=paths,
