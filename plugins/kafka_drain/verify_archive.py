@@ -531,7 +531,7 @@ class Verifier:
         fits = not settings or f"settings/{canonical_hash(own)}" in settings
         self.must("archive.json", fits, "no drain has used its settings")
         erasures = [f"erasures/{n}" for n in self.names("erasures", r"[0-9]+(\.lifted)?\.json")]
-        fits = not erasures or self.archive["format_version"] != 1
+        fits = self.archive["format_version"] != 1 or not self.names("erasures", r"[0-9]+\.json")
         self.must("archive.json", fits, "there are erasures, and its format is 1")
         named = {path[:-16] for path in self.documents if path.endswith("/generation.json")}
         self.must("journal", named == set(self.receipts), "it names a document or receipts only")

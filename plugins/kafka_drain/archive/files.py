@@ -153,8 +153,8 @@ def _list(
         for window in fold.windows:
             accounts.look(window.receipt)
         gone = state.journal.noted.gone | left_out
-        unknown = accounts.unknown(gone) if is_all else ()
-        for where, problem in (*accounts.not_covered(), *unknown):
+        unaccounted = accounts.unaccounted(gone) if is_all else ()
+        for where, problem in (*accounts.not_covered(), *unaccounted):
             finding = Finding(Reason.RECEIPT_CONTRADICTS, where, problem)
             raise ManifestInvalidError(_refusal(snapshot, finding))
         return state, fold.live([*files, *files_of_windows(windows)])

@@ -523,7 +523,7 @@ class _Look:
         self._state.warnings += erasures.changed_done(root, names)
         paths = sorted(noted.union(erasures.noted_paths(names)))
         version = self._snapshot.document.format_version
-        if paths and version < ERASED_VERSION:
+        if version < ERASED_VERSION and any(not path.endswith(".lifted.json") for path in paths):
             # An older release would drain the erased records again.
             detail = f"has format_version {version}, but there are erasures"
             self._find(Reason.DOCUMENT_CHANGED, "archive.json", detail)

@@ -86,6 +86,8 @@ class Accounts:
     def look(self, receipt: Receipt) -> None:
         """Take what a receipt has of replaced files."""
         sources = {id(each): each for each in self._by_source.get(receipt.where, ())}
+        for account in sources.values():
+            account.name(receipt)
         for file in receipt.files:
             for account in self._by_path.get(file.path, ()):
                 account.add(file, receipt)
@@ -99,22 +101,12 @@ class Accounts:
             if account.not_covered:
                 yield account.receipt.where, account.not_covered
 
-    def unknown(self, gone: Collection[str]) -> Iterator[tuple[str, str]]:
-        """Yield each window, by its receipt, that replaces intact files of which no receipt tells.
-
-        Args:
-            gone: As for `unaccounted`; also the folders whose receipts weren't looked at.
-        """
-        for account in self._accounts:
-            if problem := account.unknown(gone):
-                yield account.receipt.where, problem
-
     def unaccounted(self, gone: Collection[str]) -> Iterator[tuple[str, str]]:
         """Yield each window, by its receipt, that doesn't account for the records of intact files.
 
         Args:
-            gone: Folders of generations and windows of which a receipt was removed or given up.
-                All other receipts have been looked at.
+            gone: Folders of generations and windows of which a receipt was removed or given up, or
+                wasn't looked at: what depends on them isn't judged.
         """
         for account in self._accounts:
             if problem := account.problem(gone):
@@ -127,11 +119,13 @@ class _Account:
 
     Attributes:
         missing: Those of which no receipt was looked at.
+        unseen: Receipts that the window names, and that weren't looked at.
         not_covered: Which of them has offsets that the window doesn't have; empty if none has.
     """
 
     window: _SealedWindow
     missing: set[str] = field(init=False)
+    unseen: set[str] = field(init=False)
     not_covered: str = ""
     _ranges: dict[TopicPartition, list[OffsetRange]] = field(init=False)
     _files: int = 0
@@ -139,9 +133,10 @@ class _Account:
     _records: Counter[TopicPartition] = field(default_factory=Counter)
     _gaps: _Gaps = field(default_factory=dict)
     _changed: str = ""
+    _other: str = ""
 
     def __post_init__(self) -> None:
-        self.missing = set(self.receipt.replaces)
+        self.missing, self.unseen = set(self.receipt.replaces), set(self.receipt.provenance)
         ranges: dict[TopicPartition, list[OffsetRange]] = {}
         for part in self.receipt.partitions:
             ranges.setdefault(part.tp, []).append(part.range)
@@ -180,24 +175,31 @@ class _Account:
                 return f"replaces {file.path}, which has records of another topic {content.topic}"
         return ""
 
+    def name(self, receipt: Receipt) -> None:
+        """Take a receipt that the window names."""
+        self.unseen.discard(receipt.where)
+        if self.receipt.provenance[receipt.where] != receipt.sha256:
+            self._other = self._other or receipt.where
+
     def add_gaps(self, receipt: Receipt) -> None:
         """Take the gaps of a receipt that has replaced files, or that the window names."""
         for part in receipt.partitions:
             for reason, ranges in part.gaps.items():
                 self._gaps.setdefault((part.tp, reason), []).extend(ranges)
 
-    def unknown(self, gone: Collection[str]) -> str:
-        """Describe an intact file that it replaces, and that no receipt has; empty for none."""
-        if not self.window.kind.supersedes:
-            return ""
-        lost = (path for path in sorted(self.missing) if owner_of(path) not in gone)
-        return next((f"replaces {path}, which no receipt has" for path in lost), "")
-
     def problem(self, gone: Collection[str]) -> str:
         """Describe what the window doesn't account for; empty if there is nothing."""
         kind, plan = self.window.kind, self.window.plan
-        if self.missing or not kind.supersedes:
-            return self.unknown(gone)
+        if not kind.supersedes:
+            return ""
+        for what, paths in (("replaces", self.missing), ("is made from", self.unseen)):
+            for path in sorted(paths):
+                if owner_of(path) not in gone:
+                    return f"{what} {path}, which no receipt tells of"
+        if self._other:
+            return f"is made from another receipt than {self._other}"
+        if self.missing or self.unseen:
+            return ""
         if plan.replaced is not None:
             counted = Counter(
                 {
@@ -224,7 +226,7 @@ class _Account:
                 going[tp] += count(own[tp, reason]) if reason is GapReason.DELETED else 0
             elif ranges and reason is not GapReason.DELETED:
                 return f"says of {_shown(ranges)} of {tp} that it is {reason}, which nobody said"
-        for tp in sorted(self._records.keys() | held.keys()):
+        for tp in sorted(self._records.keys() | held.keys() | going.keys()):
             if held[tp] + going[tp] != self._records[tp]:
                 return (
                     f"replaces {self._records[tp]:,} records of {tp} by {held[tp]:,}, and says "

@@ -141,6 +141,7 @@ def read_open(
             deep=deep,
             forgotten=forgotten,
             drained_again=windows.drained_again,
+            replaced=windows.replaced,
             look=look,
         )
     else:

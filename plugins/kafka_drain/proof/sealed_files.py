@@ -72,6 +72,7 @@ def check_all_sealed(
     superseded: Collection[str] = (),
     forgotten: Mapping[str, str] = MappingProxyType({}),
     drained_again: Collection[str] = (),
+    replaced: Collection[str] = (),
     look: Callable[[Receipt], None] = lambda _: None,
 ) -> SealedCheck:
     """Read every receipt, and check that all sealed files exist with their size.
@@ -84,6 +85,7 @@ def check_all_sealed(
         superseded: Files that a window replaces; they may exist or not.
         forgotten: Lost receipts that the user has given up, as `check_link` takes them.
         drained_again: Files whose records a window has read again from Kafka, or deleted.
+        replaced: Files that an intact window replaces, damaged or not.
         look: Takes each receipt.
     """
     names = generation.receipt_names()
@@ -112,7 +114,7 @@ def check_all_sealed(
         _check_files(generation, receipt, here, listing, check, deep=deep)
         if deep:
             # Whether the files that a window stands for are as sealed no longer matters.
-            broken = {file.path for file, _ in check.damaged}.union(drained_again)
+            broken = {file.path for file, _ in check.damaged}.union(replaced)
             intact = [file for file in here if file.path not in broken]
             file_format = generation.document.format
             found, lost = check_records(generation.root, receipt, intact, file_format)

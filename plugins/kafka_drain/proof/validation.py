@@ -649,6 +649,7 @@ def _validate_closed(
         superseded=validation.windows.superseded,
         forgotten=validation.sealed.journal.noted.forgotten,
         drained_again=validation.windows.drained_again,
+        replaced=validation.windows.replaced,
         look=validation.accounts.look,
     )
     newest = None if sealed.has_corrupt_receipt else generation.last_receipt()

@@ -165,7 +165,7 @@ def test_accounts_right() -> None:
     for sealed in right:
         assert problem(sealed, drained()) == ""
     assert problem(window("repair")) == ""
-    assert problem(window("compact")) == f"replaces {OLD}, which no receipt has"
+    assert problem(window("compact")) == f"replaces {OLD}, which no receipt tells of"
 
 
 def test_accounts_named() -> None:
@@ -180,6 +180,13 @@ def test_accounts_named() -> None:
     again = changed(again, replaces=(path,), provenance=provenance)
 
     assert problem(again, before.receipt) == ""
+    assert problem(changed(again, provenance={before.receipt.where: "another"}), before.receipt)
+    gone = {**provenance, "windows/erase_0009/receipt.json": "hash"}
+    named = changed(again, provenance=gone)
+    assert "is made from windows/erase_0009" in problem(named, before.receipt)
+    accounts = Accounts([named])
+    accounts.look(before.receipt)
+    assert list(accounts.unaccounted({"windows/erase_0009"})) == []
     assert "its plan says" in problem(erasure(ERASED, records=(0,)), drained())
 
 

@@ -424,7 +424,7 @@ def test_check_accounts_removed(made: MadeArchive) -> None:
 
     assert contradictions(made, whole=False) == []
     [found] = contradictions(made, whole=True)
-    assert found.endswith(f"replaces {gone}, which no receipt has")
+    assert found.endswith(f"replaces {gone}, which no receipt tells of")
     accounts = checked(made).accounts
     for noted in (
         Noted(documents={"windows/compact_0001/receipt.json": "removed"}),
