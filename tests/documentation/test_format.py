@@ -55,6 +55,7 @@ from kafka_drain.archive.documents import (
 from kafka_drain.archive.drills import write_result, write_started
 from kafka_drain.archive.erasures import next_erasure, parse_done
 from kafka_drain.archive.files import archive_files
+from kafka_drain.archive.format import ERASED_VERSION
 from kafka_drain.archive.frozen_plans import carrying_out
 from kafka_drain.archive.generation_state import read_state
 from kafka_drain.archive.generation_summary import parse_summary
@@ -668,6 +669,7 @@ def erased(folder: Path) -> Archive:
         from_ms=0,
     )
     scope = scope_of([("flights", "id-1")], {("flights", "id-1"): {0: 60}})
+    made.archive.raise_format(ERASED_VERSION)
     erasure = next_erasure(made.root, request.document(bytes(32), scope, NOW.isoformat()))
     erasure.accept()
     closed_ones = made.archive.snapshot().generations[:-1]

@@ -9,14 +9,16 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
-from kafka_drain.archive.documents import WindowPlan
 from kafka_drain.archive.fold import WindowKind, owner_of
 from kafka_drain.archive.receipts import Receipt, SealedFile, records_of
 from kafka_drain.config.offset_ranges import parse_ranges
 from kafka_drain.gaps import GapReason
 from kafka_drain.offsets import OffsetRange, TopicPartition, count, merge, overlapping, subtract
+
+if TYPE_CHECKING:
+    from kafka_drain.archive.documents import WindowPlan
 
 __all__ = ["Accounts", "contradicts_plan"]
 
