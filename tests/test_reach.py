@@ -12,9 +12,9 @@ _HOURLY = "kafka_drain_airflow.operators."
 REACH = {
     "hourly": (
         {f"{_HOURLY}preflight", f"{_HOURLY}drain", f"{_HOURLY}validate"},
-        (244, 28_893),
+        (244, 28_908),
     ),
-    "reading": ({"kafka_drain.reading"}, (72, 9_647)),
+    "reading": ({"kafka_drain.reading"}, (72, 9_662)),
 }
 
 

@@ -313,6 +313,10 @@ class _Look:
         state.findings += [
             Finding(Reason.JOURNAL_DAMAGED, where, what) for where, what in journal.problems
         ]
+        alone = journal.noted.generations ^ set(journal.noted.tips)
+        if alone:
+            detail = f"names only the document of {min(alone)}, or only its receipts"
+            self._find(Reason.JOURNAL_DAMAGED, "journal", detail)
         forgotten = sorted(journal.noted.forgotten)
         if forgotten:
             more = f" and {len(forgotten) - 3:,} more" if len(forgotten) > 3 else ""
