@@ -76,9 +76,9 @@ tail offset:n hash:~f leader_epoch:~n; file path:s bytes:n sha256:h contents:[co
 content topic:s partition:n first_offset:n last_offset:n records:n first_timestamp:~i
     last_timestamp:~i ascending:b; files files:n bytes:n digest:d;
 plan kind?:backfill|repair|reprocess|compact|retention|erase topics?:{s} erasures?:[carried]
-    hashes?:{h} replaced?:replaced ranges:[span] replaces:[s] format:parquet|orc|avro|json
-    partition_by:[topic|date|hour]; carried erasure:n request:s records:n;
-replaced files:n bytes:n records:[held]; held topic:s partition:n records:n;
+    interval?:~pair hashes?:{h} replaced?:replaced ranges:[span] replaces:[s]
+    format:parquet|orc|avro|json partition_by:[topic|date|hour]; held topic:s partition:n records:n;
+replaced files:n bytes:n records:[held]; carried erasure:n request:s records:n;
 span topic:s partition:n start:n end:n; head number:n sha256:h; entries entries:n sha256:h;
 entry format_version:n entry:n previous:~h whole:b receipts:{newest} documents:{noted}
     forgotten?:{s} sha256:h; newest newest:name receipts:n sha256:h;
@@ -111,8 +111,8 @@ def misfit(value: Any, shape: str, at: str = "it") -> str:
     else:
         limit = SIMPLE.get(shape, shape if "|" in shape and shape[0] != "[" else None)
         fits = type(value) is limit
-        if shape == "range":
-            fits = not misfit(value, "[n]") and len(value) == 2 and value[0] < value[1]
+        if shape in ("range", "pair"):
+            fits = not misfit(value, "[n]" if shape == "range" else "[s]") and len(value) == 2
         elif isinstance(limit, str):
             fits = isinstance(value, str) and re.fullmatch(limit, value) is not None
         elif isinstance(limit, int):

@@ -42,6 +42,16 @@ FileFormat = Literal["parquet", "orc", "avro", "json"]
 _open = with_config(ConfigDict(strict=True, extra="allow"))
 
 
+def _columns(names: list[str]) -> list[str]:
+    if not {*names} <= {"topic", "date", "hour"}:
+        raise ValueError("expected topic, date or hour")
+    return names
+
+
+#: Columns that the folders of data files name.
+FolderColumns = Annotated[list[str], AfterValidator(_columns)]
+
+
 class Document(Row):
     """A JSON document of an archive."""
 
@@ -210,7 +220,7 @@ class GenerationDocument(VersionedDocument):
     opened_at: str
     reason: str
     format: FileFormat
-    partition_by: list[str]
+    partition_by: FolderColumns
     values: Values | None = None
     topics: dict[str, str] = {}
     starting_offsets: dict[str, dict[str, int]]
@@ -318,7 +328,7 @@ class WindowPlan(VersionedDocument):
     ranges: list[OffsetRow]
     replaces: list[str]
     format: FileFormat
-    partition_by: list[str] = []
+    partition_by: FolderColumns = []
     opened_at: str = ""
 
     @property
@@ -632,7 +642,7 @@ class ReprocessDocument(Document):
     closes: int
     format: FileFormat
     compression: str
-    partition_by: list[str]
+    partition_by: FolderColumns
     topics: dict[str, str]
     opened_at: str
     pieces: list[PieceRow]

@@ -166,6 +166,8 @@ def _not_accepted(receipt: Receipt) -> Iterator[str]:
 
 def _of_totals(receipt: Receipt, before: Receipt | None) -> Iterator[str]:
     """Compare the totals of a generation with those of the receipt before."""
+    if receipt.window:
+        yield f"is a generation's, but names the window {receipt.window}"
     known = {part.tp: part for part in before.partitions} if before else {}
     for part in receipt.partitions:
         previous = known.get(part.tp)

@@ -313,6 +313,10 @@ class _Look:
         state.findings += [
             Finding(Reason.JOURNAL_DAMAGED, where, what) for where, what in journal.problems
         ]
+        alone = journal.noted.generations ^ set(journal.noted.tips)
+        if alone:
+            detail = f"names only the document of {min(alone)}, or only its receipts"
+            self._find(Reason.JOURNAL_DAMAGED, "journal", detail)
         forgotten = sorted(journal.noted.forgotten)
         if forgotten:
             more = f" and {len(forgotten) - 3:,} more" if len(forgotten) > 3 else ""
@@ -688,7 +692,7 @@ def _without(error: ArchiveError | str, path: UPath) -> str:
 
 
 def _wrong_plan(window: SnapshotWindow | None, digest: str | None, receipt: Receipt | None) -> str:
-    """Return the damage to a sealed window's plan; empty if it is that of its receipt.
+    """Return the damage to a sealed window's plan; empty if it agrees with its receipt.
 
     Args:
         receipt: The window's receipt; None if it can't be read.

@@ -113,7 +113,7 @@ class _Validation:
         snapshot: The archive as it was when the validation began.
         sealed: The archive compared with its journal.
         windows: Contents of the sealed windows.
-        accounts: The records to be accounted for: takes each receipt that is read.
+        accounts: The windows' accounts, which take each receipt that is read.
         cluster: The cluster to ask for the reasons for gaps; None to ask nobody.
         deep: Whether the bytes of sealed files are read.
         acknowledged: Expired and unexplained offsets that were accepted.

@@ -138,7 +138,7 @@ class CheckedWindows:
         held: Their contents.
         figures: Their part of a report.
         findings: Findings about their files.
-        accounts: The records that they must account for, as far as their own receipts say.
+        accounts: Their accounts, as far as their own receipts say.
     """
 
     held: HeldByWindows

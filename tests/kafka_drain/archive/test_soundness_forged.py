@@ -65,6 +65,14 @@ FORGED: dict[str, tuple[dict[str, Edit], str]] = {
         {"journal": without_plans},
         "without its plan",
     ),
+    "a generation in the journal without receipts": (
+        {"journal": lambda entry: entry["receipts"].clear()},
+        "names only the document of generations/0001",
+    ),
+    "columns of folders": (
+        {"generations/0002/generation.json": lambda it: it.update(partition_by=["topi"])},
+        "expected topic, date or hour",
+    ),
     "a name in the journal": (
         {"journal": lambda entry: _tips(entry, newest="1.jsonx")},
         "newest is 1.jsonx",

@@ -121,6 +121,12 @@ class Noted:
         return {path.split("/")[1] for path in self.documents if path.startswith("windows/")}
 
     @property
+    def generations(self) -> set[str]:
+        """Folders of the generations whose documents are noted."""
+        ends = "/generation.json"
+        return {path.removesuffix(ends) for path in self.documents if path.endswith(ends)}
+
+    @property
     def gone(self) -> set[str]:
         """Folders of generations and windows of which something was removed, or given up."""
         removed = (path for path, value in self.documents.items() if value == REMOVED)
