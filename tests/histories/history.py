@@ -544,15 +544,7 @@ class History:
                 ended = self.command("validate", may_die=False)
                 if ended.code == 0:
                     self.require_owed("green with records lost", ended)
-        if self.is_reprocessing:
-            self.command("reprocess", "--partition-by", "topic", "--apply", may_die=False)
-        if self.is_reprocessing:
-            self.command("reprocess", "--abandon", "--apply", may_die=False)
-        repaired = self.command("repair", "--apply", may_die=False)
-        # Kafka's records are right, but no receipt or note says so.
-        accepted = [part for one in _REPLACED.findall(repaired.said) for part in one.split()]
-        if accepted:
-            self.command("repair", *accepted, "--apply", may_die=False)
+        self._mend()
         verdict = self.command("validate", may_die=False)
         only_copies = {p for p in self.missing() if p not in self.topic.look()}
         if only_copies:
@@ -572,6 +564,18 @@ class History:
             self.ended_green = True
             self.require_owed("green at the end", verdict)
         self.judge()
+
+    def _mend(self) -> None:
+        """End a reprocess, and repair what can be."""
+        if self.is_reprocessing:
+            self.command("reprocess", "--partition-by", "topic", "--apply", may_die=False)
+        if self.is_reprocessing:
+            self.command("reprocess", "--abandon", "--apply", may_die=False)
+        repaired = self.command("repair", "--apply", may_die=False)
+        # Kafka's records are right, but no receipt or note says so.
+        accepted = [part for one in _REPLACED.findall(repaired.said) for part in one.split()]
+        if accepted:
+            self.command("repair", *accepted, "--apply", may_die=False)
 
     def nowhere_else(self) -> set[Place]:
         """Return the records of damaged files that neither Kafka nor another file holds."""
