@@ -27,7 +27,7 @@ import random
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from operator import itemgetter
 from pathlib import Path
@@ -572,9 +572,9 @@ class History:
         if self.is_reprocessing:
             self.command("reprocess", "--abandon", "--apply", may_die=False)
         repaired = self.command("repair", "--apply", may_die=False)
-        # Kafka's records are right, but no receipt or note says so.
+        # Kafka's records are right, unless its log was cut, but no receipt or note says so.
         accepted = [part for one in _REPLACED.findall(repaired.said) for part in one.split()]
-        if accepted:
+        if accepted and not self.topic.cuts:
             self.command("repair", *accepted, "--apply", may_die=False)
 
     def nowhere_else(self) -> set[Place]:
@@ -738,7 +738,15 @@ class History:
         """Read the rows of a file that is there, each with the place that it was in."""
         life = life_of(file.topic_ids[self.topic.name])
         found = rows(self.folder / file.path, life)
-        return [(self.topic.was_at(place, record), record) for place, record in found]
+        return [(self._was_at(place, record), record) for place, record in found]
+
+    def _was_at(self, place: Place, record: Record) -> Place:
+        """Return in which place a record was, also one that was changed in a file since."""
+        was = self.topic.was_at(place, record)
+        if self.topic.committed.get(was) == record:
+            return was
+        changed = (p for p in self.altered if replace(p, cut=0) == replace(place, cut=0))
+        return next(changed, was)
 
     def summary(self) -> str:
         """Return what it came to, in a line."""
