@@ -56,6 +56,8 @@ def why_not(options: Namespace) -> str:
         return "needs an encrypted archive: test_encryption.py wraps its data keys again"
     if options.name == "find" and options.key_file:
         return "reads keys from a file: test_find.py runs it"
+    if options.name == "status":
+        return "fails unless the archive is ready: test_status.py runs it"
     if options.name == "cut-over" and options.back:
         return "needs two clusters: test_cut_over.py runs it"
     if options.name == "reprocess" and options.apply:

@@ -36,12 +36,10 @@ def test_compaction_bloom_filters(tmp_path: Path, runner: SparkRunner) -> None:
     """
     topics = [tp.topic for tp in (UNIQUE, REPEATED, NULL)]
     made = MadeArchive(tmp_path / "archive", {name: f"id-{name}" for name in topics})
-    for start in range(0, RECORDS, BATCH):
-        rows = dense(start, start + BATCH)
-        # Keys are offsets in decimal.
-        made.seal({UNIQUE: rows})
-        made.seal({REPEATED: rows}, key=b"1")
-        made.seal({NULL: rows}, key=None)
+    # Keys are offsets in decimal, unless they are given.
+    for tp, key in ((UNIQUE, {}), (REPEATED, {"key": b"1"}), (NULL, {"key": None})):
+        for start in range(0, RECORDS, BATCH):
+            made.seal({tp: dense(start, start + BATCH)}, **key)
     made.open_generation()
     snapshot = made.archive.snapshot()
     pipeline = Pipeline(name="made", topics=topics, archive=str(made.root))

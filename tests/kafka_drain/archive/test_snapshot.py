@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import pyarrow.parquet as pq
 import pytest
 
 import kafka_drain
@@ -412,10 +413,10 @@ def archive(tmp_path: Path) -> Archive:
     """The golden archive, sealed, with a second generation and a repair of each of two files."""
     archive = sealed_copy(tmp_path / "archive")
     damaged = sorted(archive.generation(1).list_data_files())
-    for number, start in enumerate((0, 3)):
+    for number, tp in enumerate((P0, P1)):
         path = next(p for p in damaged if f"part-0000{number}" in p)
-        tp = (P0, P1)[number]
-        rows = [row(tp, offset) for offset in range(start, start + 3)]
+        held = pq.read_table(str(archive.generation(1).data / path)).column("offset")
+        rows = [row(tp, offset) for offset in held.to_pylist()]
         seal_repair(archive, f"repair_{number}", rows, [f"generations/0001/data/{path}"])
     open_next(archive, "parquet", ["topic"])
     return archive

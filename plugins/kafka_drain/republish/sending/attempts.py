@@ -95,6 +95,7 @@ def _begin(
     # Before the progress: another attempt may open the run in between, and then it was only later.
     is_opened = run.is_opened
     found = glance.read(plan.slots)
+    glance.close()
     # A coordinator may take in an offset later than its transaction was decided: what seems to be
     # missing counts only after the wait for that.
     found |= store.read([plan.attempts, *(slot for slot, at in found.items() if at is None)])
