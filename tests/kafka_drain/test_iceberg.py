@@ -24,8 +24,10 @@ from kafka_drain.archive.archive import Archive
 from kafka_drain.archive.files import ArchiveFile, archive_files
 from kafka_drain.archive.generation import Generation
 from kafka_drain.archive.receipts import SealedContent, SealedFile
+from kafka_drain.clock import utc_now
 from kafka_drain.errors import ConfigError, MachineError, ManifestInvalidError, TransientError
 from kafka_drain.iceberg import Registration, _footer, _partition, register_archive
+from kafka_drain.maintenance.retention import plan_deletions, seal_deletions
 from kafka_drain.offsets import TopicPartition
 from kafka_drain.reading import archive_dataset
 from kafka_drain.storage.paths import locate
@@ -152,9 +154,12 @@ def test_register_archive_superseded(made: MadeArchive, catalog: SqlCatalog) -> 
 def test_register_archive_nothing_left(made: MadeArchive, catalog: SqlCatalog) -> None:
     """An archive without a file is an empty table, before its first drain and after retention."""
     empty = register_archive(made.archive, catalog, NAME)
-    files = made.seal({T0: dense(0, 5)})
+    made.seal({T0: dict.fromkeys(range(5), 1_357_041_600_000)})
+    made.open_generation()
     register_archive(made.archive, catalog, NAME)
-    made.seal_window("retention_0001", {}, [file.path for file in files])
+    snapshot = made.archive.snapshot()
+    old = plan_deletions(snapshot, snapshot.generations[:1], 30, utc_now())
+    assert len(seal_deletions(made.archive, old, run="tests")) == 1
     found = register_archive(made.archive, catalog, NAME)
 
     assert (empty.files, empty.snapshot_id) == (0, None)
