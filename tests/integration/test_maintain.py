@@ -441,6 +441,10 @@ def test_maintain_while_another_replaces(
         assert receipt is not None
         other = Window(archive.root, "reprocess_0009")
         file = receipt.files[0].path
+        [held] = receipt.files[0].contents
+        copied = other.data / "topic=copied" / "part-00000.parquet"
+        copied.parent.mkdir(parents=True)
+        copied.write_bytes((archive.root / file).read_bytes())
         freeze_window(
             other,
             {},
@@ -454,8 +458,14 @@ def test_maintain_while_another_replaces(
                 receipt,
                 generation=None,
                 window=other.key,
-                partitions=(),
-                files=(),
+                partitions=tuple(
+                    replace(part, so_far=None) for part in receipt.partitions if part.tp == held.tp
+                ),
+                files=(
+                    replace(
+                        receipt.files[0], path=f"{other.data_name}/topic=copied/part-00000.parquet"
+                    ),
+                ),
                 replaces=(file,),
             ).sealed()
         )
