@@ -7,7 +7,6 @@ import shutil
 import signal
 from collections.abc import Callable
 from contextlib import ExitStack
-from dataclasses import replace
 from datetime import datetime, timedelta, timezone
 from itertools import count
 from pathlib import Path
@@ -22,7 +21,6 @@ from benchmarks.synthetic import unseal_newest
 from kafka_drain.archive.archive import Archive
 from kafka_drain.archive.files import archive_files
 from kafka_drain.archive.fold import WindowKind
-from kafka_drain.archive.window import Window
 from kafka_drain.clock import utc_now
 from kafka_drain.config.pipeline import Pipeline
 from kafka_drain.data_files.reader import read_records
@@ -40,10 +38,10 @@ from kafka_drain.spark.job_spec import CompactSpec, write_private
 from kafka_drain.spark.submit import SparkApplication
 from kafka_drain.storage.lease import hold_lease
 from kafka_drain.windows.backfill import refuse_incomplete
-from kafka_drain.windows.window_jobs import freeze_window
 from tests.brute_force import data_files, offsets_in_files
 from tests.forks import run_forked
 from tests.integration.killed_steps import maintain_until
+from tests.kafka_drain.golden import seal_repair
 
 pytestmark = pytest.mark.integration
 
@@ -439,36 +437,11 @@ def test_maintain_while_another_replaces(
         runner(application)
         receipt = archive.generation(1).last_receipt()
         assert receipt is not None
-        other = Window(archive.root, "reprocess_0009")
         file = receipt.files[0].path
         [held] = receipt.files[0].contents
-        copied = other.data / "topic=copied" / "part-00000.parquet"
-        copied.parent.mkdir(parents=True)
-        copied.write_bytes((archive.root / file).read_bytes())
-        freeze_window(
-            other,
-            {},
-            kind=WindowKind.REPROCESS,
-            replaces=[file],
-            file_format="parquet",
-            partition_by=["topic"],
-        )
-        other.write_receipt(
-            replace(
-                receipt,
-                generation=None,
-                window=other.key,
-                partitions=tuple(
-                    replace(part, so_far=None) for part in receipt.partitions if part.tp == held.tp
-                ),
-                files=(
-                    replace(
-                        receipt.files[0], path=f"{other.data_name}/topic=copied/part-00000.parquet"
-                    ),
-                ),
-                replaces=(file,),
-            ).sealed()
-        )
+        read = pq.read_table(str(archive.root / file)).to_pylist()
+        rows = [each | {"topic": held.topic} for each in read]
+        seal_repair(archive, "reprocess_0009", rows, [file], WindowKind.REPROCESS)
 
     with pytest.raises(LockedError, match="reprocess_0009 has replaced 1 of the same files"):
         run_maintenance(pipeline, cluster, beaten, run="tests", clock=later)

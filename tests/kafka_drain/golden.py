@@ -260,7 +260,11 @@ def _read(generation: Generation, data: Path, path: Path, file_format: str) -> o
 
 
 def seal_repair(
-    archive: Archive, key: str, rows: Sequence[dict[str, Any]], replaces: Sequence[str]
+    archive: Archive,
+    key: str,
+    rows: Sequence[dict[str, Any]],
+    replaces: Sequence[str],
+    kind: WindowKind = WindowKind.REPAIR,
 ) -> Path:
     """Seal a window that stands for damaged files, as a repair does; return its data file.
 
@@ -269,19 +273,21 @@ def seal_repair(
         key: The window's name.
         rows: What Kafka still held of one partition.
         replaces: The damaged files, relative to the archive.
+        kind: Why it is written.
     """
-    window, tp = Window(archive.root, key), TopicPartition("flights", rows[0]["partition"])
+    tp = TopicPartition(rows[0]["topic"], rows[0]["partition"])
+    window = Window(archive.root, key)
     offsets = [each["offset"] for each in rows]
     ranges = {tp: [OffsetRange(min(offsets), max(offsets) + 1)]}
     freeze_window(
         window,
         ranges,
-        kind=WindowKind.REPAIR,
+        kind=kind,
         replaces=replaces,
         file_format="parquet",
         partition_by=["topic"],
     )
-    path = Path(str(window.data)) / "1" / "topic=flights" / "part-00000.parquet"
+    path = Path(str(window.data)) / "1" / f"topic={tp.topic}" / "part-00000.parquet"
     write_rows(path, "parquet", list(rows))
     name = str(path.relative_to(Path(str(window.data))))
     sink_file = SinkFile(name, path.stat().st_size, 0, 0, "_SUCCESS")
