@@ -83,6 +83,7 @@ DECIDING = {
     "maintenance.erasure_plan": Deciding(),
     "maintenance.erasure_request": Deciding(),
     "maintenance.retention": Deciding(),
+    "offsets": Deciding("without"),
     "pages.archive_status": Deciding(),
     "proof.content_checks": Deciding(),
     "proof.copy_checks": Deciding(),
@@ -91,7 +92,7 @@ DECIDING = {
         "combined parse_note notes_fit", tests="proof/test_fingerprints_notes.py"
     ),
     "proof.gap_explanation": Deciding(tests="proof/test_validation_gap_since_read.py"),
-    "proof.gap_probe": Deciding("classify _without"),
+    "proof.gap_probe": Deciding("classify"),
     "proof.offset_checks": Deciding(),
     "proof.open_generation": Deciding("unlisted_files _offsets_in"),
     "proof.prove": Deciding(),

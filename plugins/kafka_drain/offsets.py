@@ -76,6 +76,12 @@ def subtract(whole: OffsetRange, parts: Iterable[OffsetRange]) -> list[OffsetRan
     return missing
 
 
+def without(ranges: Iterable[OffsetRange], parts: Iterable[OffsetRange]) -> list[OffsetRange]:
+    """Return the parts of each range that no part covers, in the order of the ranges."""
+    merged = merge(parts)
+    return [rest for whole in ranges for rest in subtract(whole, overlapping(merged, whole))]
+
+
 def overlapping(merged: Sequence[OffsetRange], wanted: OffsetRange) -> Sequence[OffsetRange]:
     """Return the ranges, of sorted disjoint ones, that share an offset with `wanted`."""
     if not len(wanted):

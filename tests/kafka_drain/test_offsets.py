@@ -19,6 +19,7 @@ from kafka_drain.offsets import (
     ranges_between,
     subtract,
     to_spark_json,
+    without,
 )
 
 A0, A1, B0 = TopicPartition("a", 0), TopicPartition("a", 1), TopicPartition("b", 0)
@@ -131,6 +132,15 @@ def test_subtract_property(whole: OffsetRange, parts: list[OffsetRange]) -> None
 
 
 # overlapping
+
+
+@given(some_ranges, some_ranges)
+def test_without_property(ranges: list[OffsetRange], parts: list[OffsetRange]) -> None:
+    """What is left of each range is what a subtraction leaves, in the order of the ranges."""
+    left = without(ranges, parts)
+
+    assert left == [rest for whole in ranges for rest in subtract(whole, parts)]
+    assert offsets_of(left) == offsets_of(ranges) - offsets_of(parts)
 
 
 @given(some_ranges, filled_range)

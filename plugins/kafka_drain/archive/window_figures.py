@@ -15,7 +15,7 @@ from kafka_drain.archive.fold import WindowKind, owner_of
 from kafka_drain.archive.receipts import Receipt, SealedFile, records_of
 from kafka_drain.config.offset_ranges import parse_ranges
 from kafka_drain.gaps import GapReason
-from kafka_drain.offsets import OffsetRange, TopicPartition, count, merge, overlapping, subtract
+from kafka_drain.offsets import OffsetRange, TopicPartition, count, merge, overlapping, without
 
 if TYPE_CHECKING:
     from kafka_drain.archive.documents import WindowPlan
@@ -38,7 +38,7 @@ def contradicts_plan(window: Receipt, plan: WindowPlan, kind: WindowKind) -> str
     for tp in sorted(held.keys() | planned.keys()):
         own, whole = sorted(held.get(tp, ())), sorted(planned.get(tp, ()))
         # A backfill leaves out what another segment held by then.
-        is_part = kind is WindowKind.BACKFILL and not _without(own, whole)
+        is_part = kind is WindowKind.BACKFILL and not without(own, whole)
         if own != whole and not is_part:
             return f"has {_shown(whole)} of {tp}, but its receipt {_shown(own)}"
     if kind is WindowKind.BACKFILL:
@@ -46,11 +46,6 @@ def contradicts_plan(window: Receipt, plan: WindowPlan, kind: WindowKind) -> str
             if plan.topics.get(topic, topic_id) != topic_id:
                 return f"says topic {topic} has id {plan.topics[topic]!r}, but its receipt doesn't"
     return ""
-
-
-def _without(ranges: Iterable[OffsetRange], parts: Iterable[OffsetRange]) -> list[OffsetRange]:
-    merged = merge(parts)
-    return [left for each in ranges for left in subtract(each, overlapping(merged, each))]
 
 
 def _shown(ranges: Iterable[OffsetRange]) -> str:
@@ -219,7 +214,7 @@ class _Account:
 
     def _unaccounted(self, kind: WindowKind, plan: WindowPlan) -> str:
         held, own = Counter(records_of(self.receipt.files)), _gaps_of(self.receipt)
-        new = {key: _without(each, self._gaps.get(key, ())) for key, each in own.items()}
+        new = {key: without(each, self._gaps.get(key, ())) for key, each in own.items()}
         going: Counter[TopicPartition] = Counter()
         for (tp, reason), ranges in new.items():
             if kind is WindowKind.ERASURE and reason is GapReason.ERASED:

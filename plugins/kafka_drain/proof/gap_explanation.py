@@ -12,7 +12,7 @@ from kafka_drain.findings import Finding, Reason
 from kafka_drain.gaps import Gap, GapReason
 from kafka_drain.kafka.cluster import KafkaCluster
 from kafka_drain.kafka.identity import is_other_cluster
-from kafka_drain.offsets import OffsetRange, TopicPartition, merge, overlapping, subtract
+from kafka_drain.offsets import OffsetRange, TopicPartition, overlapping, without
 from kafka_drain.proof.gap_probe import classify_gaps
 from kafka_drain.proof.sealing import Identity
 from kafka_drain.proof.topic_ids import topic_ids_now
@@ -59,8 +59,8 @@ def explain_gaps(
     for tp, ranges in missing.items():
         left = ranges
         for reason, known in ((GapReason.WINDOW, windows), (GapReason.ERASED, erased)):
-            rest = _minus(left, known.get(tp, []))
-            gaps += [Gap(tp, r, reason) for r in _minus(left, rest)]
+            rest = without(left, known.get(tp, []))
+            gaps += [Gap(tp, r, reason) for r in without(left, rest)]
             left = rest
         if left:
             asked[tp] = left
@@ -82,11 +82,6 @@ def explain_gaps(
         gap = as_of_then(gap, compacted)
         gaps += _accepted(gap, acknowledged) if gap.reason in GONE else [gap]
     return gaps
-
-
-def _minus(ranges: Iterable[OffsetRange], parts: list[OffsetRange]) -> list[OffsetRange]:
-    merged = merge(parts)
-    return [r for whole in ranges for r in subtract(whole, overlapping(merged, whole))]
 
 
 #: Reasons that only the operator's word makes harmless.
@@ -111,17 +106,17 @@ def split_read(gap: Gap, were_read: Ranges) -> list[Gap]:
     """Split a gap without a trace into offsets of records that Spark has read, and the rest."""
     if gap.reason not in _ABSENT.values():
         return [gap]
-    rest = _minus([gap.range], were_read.get(gap.tp, []))
+    rest = without([gap.range], were_read.get(gap.tp, []))
     return [
-        *(replace(gap, range=r, reason=GapReason.EXPIRED) for r in _minus([gap.range], rest)),
+        *(replace(gap, range=r, reason=GapReason.EXPIRED) for r in without([gap.range], rest)),
         *(replace(gap, range=r) for r in rest),
     ]
 
 
 def _accepted(gap: Gap, acknowledged: Ranges) -> list[Gap]:
     """Split a gap into acknowledged offsets and the rest."""
-    rest = _minus([gap.range], acknowledged.get(gap.tp, []))
-    accepted = _minus([gap.range], rest)
+    rest = without([gap.range], acknowledged.get(gap.tp, []))
+    accepted = without([gap.range], rest)
     return [
         *(replace(gap, range=r, acknowledged=True) for r in accepted),
         *(replace(gap, range=r) for r in rest),

@@ -24,7 +24,7 @@ from kafka_drain.kafka.cluster import KafkaCluster
 from kafka_drain.kafka.fetch_account import SETTINGS, FetchAccount, markers_of
 from kafka_drain.kafka.fetch_size import BOUNDED
 from kafka_drain.kafka.records import GROUP, consumer_error
-from kafka_drain.offsets import OffsetRange, TopicPartition, merge, overlapping, subtract
+from kafka_drain.offsets import OffsetRange, TopicPartition, merge, overlapping, subtract, without
 
 POLL_SECONDS = 20.0
 #: Within this number of offsets, reading on reaches the next gap sooner than seeking does.
@@ -81,29 +81,25 @@ def classify(
     """
     missing = list(missing)
     # Offsets beyond the end count as well: Kafka held them before the log was truncated.
-    expired = _without(missing, [OffsetRange(bounds.earliest, bounds.high_watermark)])
-    held = _without(missing, expired)
+    expired = without(missing, [OffsetRange(bounds.earliest, bounds.high_watermark)])
+    held = without(missing, expired)
     # A read_committed consumer would wait forever at the last stable offset.
     above = [OffsetRange(bounds.last_stable, max(bounds.last_stable, bounds.high_watermark))]
-    lost = committed(_without(held, above))
-    rest = _without(held, lost)
+    lost = committed(without(held, above))
+    rest = without(held, lost)
     seen = uncommitted(rest)
-    aborted = _without(seen.records, above)
-    quiet = _without(rest, seen.records)
-    nothing = _without(quiet, seen.markers)
+    aborted = without(seen.records, above)
+    quiet = without(rest, seen.records)
+    nothing = without(quiet, seen.markers)
     absent = GapReason.COMPACTED if is_compacted else GapReason.UNEXPLAINED
     return [
         *(Gap(tp, r, GapReason.EXPIRED) for r in expired),
         *(Gap(tp, r, GapReason.LOST) for r in lost),
         *(Gap(tp, r, GapReason.ABORTED) for r in aborted),
-        *(Gap(tp, r, GapReason.OPEN) for r in _without(seen.records, aborted)),
-        *(Gap(tp, r, GapReason.CONTROL) for r in _without(quiet, nothing)),
+        *(Gap(tp, r, GapReason.OPEN) for r in without(seen.records, aborted)),
+        *(Gap(tp, r, GapReason.CONTROL) for r in without(quiet, nothing)),
         *(Gap(tp, r, absent) for r in nothing),
     ]
-
-
-def _without(ranges: Iterable[OffsetRange], parts: Sequence[OffsetRange]) -> list[OffsetRange]:
-    return [r for whole in ranges for r in subtract(whole, overlapping(parts, whole))]
 
 
 def classify_gaps(

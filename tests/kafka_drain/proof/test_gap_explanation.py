@@ -253,6 +253,13 @@ def test_same_topics() -> None:
         same_topics(IDENTITY, {"t"}, cluster(id="x"))
 
 
+def test_same_topics_rewritten() -> None:
+    """A topic whose log was rewritten is counted anew by the archive, and the same to Kafka."""
+    again = Identity("p", "cluster-1", {"t": "id-of-t~2", "other": "id-of-another~2"})
+
+    assert same_topics(again, {"t", "other"}, cluster()) == {"t"}
+
+
 @each_of("reason", list(GapReason))
 @each_of("is_acknowledged", [False, True])
 def test_gap_findings(reason: GapReason, is_acknowledged: bool) -> None:

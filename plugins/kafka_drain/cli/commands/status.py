@@ -79,9 +79,7 @@ def look(place: str, max_age: timedelta, now: datetime) -> dict[str, Any]:
         snapshot = archive.snapshot()
         pipeline = snapshot.document.pipeline
         overview = read_overview(archive.root)
-        drills = [
-            one for one in read_drills(archive.root) if one.pipeline == snapshot.document.pipeline
-        ]
+        drills = [one for one in read_drills(archive.root) if one.pipeline == pipeline]
     except ArchiveError as error:
         said = f"{place}: {Readiness.NOT_READY.words}: {error}"
         row = {"archive": place, "pipeline": None, "state": Readiness.NOT_READY.value}
