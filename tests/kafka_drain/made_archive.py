@@ -166,21 +166,27 @@ class MadeArchive:
         sealed_at: str = "",
         is_known: bool = True,
         changed: tuple[str, ...] | None = None,
+        deleted: Mapping[TopicPartition, OffsetRange] | None = None,
         **plan: Any,
     ) -> list[ArchiveFile]:
         """Write a window and its receipt, with more in its plan if wanted; return the files.
 
-        The receipt has the records' fingerprint if `is_known`, and what `changed` in them.
+        The receipt has the records' fingerprint if `is_known`, what `changed` in them, and the
+        offsets that are `deleted`, of which the batch has no rows.
         """
-        window = Window(self.root, key)
-        ranges = range_rows({tp: [whole] for tp, whole in self._ranges(batch).items()})
+        window, deleted = Window(self.root, key), deleted or {}
+        whole = {**self._ranges(batch), **deleted}
+        ranges = range_rows({tp: [each] for tp, each in whole.items()})
         plan = {"ranges": ranges, "format": "parquet", "replaces": list(replaces), **plan}
         write_document(window.folder / "plan.json", plan)
         files = self._write(window.data_name, key, batch, columns or {})
         receipt = seal_window(
-            list(self._ranges(batch).items()),
+            list(whole.items()),
             files,
-            self._gaps(batch),
+            [
+                *self._gaps(batch),
+                *(Gap(tp, offsets, GapReason.DELETED) for tp, offsets in deleted.items()),
+            ],
             identity=self._identity(),
             window=key,
             replaces=replaces,

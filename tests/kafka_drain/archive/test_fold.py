@@ -495,11 +495,19 @@ class Story:
     def _window(
         self, kind: WindowKind, tp: TopicPartition, offsets: list[int], replaces: list[str]
     ) -> None:
-        rows = {tp: dense(offsets[0], offsets[-1] + 1)} if kind is not WindowKind.RETENTION else {}
+        deletes = kind is WindowKind.RETENTION
+        rows = {} if deletes else {tp: dense(offsets[0], offsets[-1] + 1)}
+        deleted = {tp: R(offsets[0], offsets[-1] + 1)} if deletes else {}
         hours = ["2026-01-01T00:00:00+00:00", "2026-01-01T01:00:00+00:00"]
         plan = {"interval": hours} if kind is WindowKind.BACKFILL else {}
         files = self.made.seal_window(
-            self._key(kind), rows, replaces, kind=kind.value, partition_by=["topic"], **plan
+            self._key(kind),
+            rows,
+            replaces,
+            deleted=deleted,
+            kind=kind.value,
+            partition_by=["topic"],
+            **plan,
         )
         for path in replaces:
             self.judge.take(path, Fate.GONE if kind.supersedes else Fate.REPLACED)

@@ -23,7 +23,7 @@ from kafka_drain.archive.journal.files import note_sealed
 from kafka_drain.archive.journal.identity import note_of_settings
 from kafka_drain.archive.snapshot import SnapshotGeneration
 from kafka_drain.archive.watermarks import read_observations
-from kafka_drain.archive.window import Window
+from kafka_drain.archive.window import Window, range_rows
 from kafka_drain.data_files.file_offsets import CommittedFile
 from kafka_drain.data_files.reader import read_offsets, topic_of
 from kafka_drain.findings import errors, summary
@@ -132,15 +132,16 @@ def repaired(tmp_path: Path) -> Archive:
     )
     window = Window(archive.root, "repair_1")
     replaces = [f"{generation.data_name}/{lost.path}"]
+    span = OffsetRange(content.ranges[0].start, content.ranges[-1].end)
+    ranges = range_rows({content.tp: [span]})
     write_document(
-        window.folder / "plan.json", {"ranges": [], "format": "parquet", "replaces": replaces}
+        window.folder / "plan.json", {"ranges": ranges, "format": "parquet", "replaces": replaces}
     )
     path = f"{window.data_name}/{lost.path}"
     (archive.root / path).parent.mkdir(parents=True)
     (generation.data / lost.path).rename(archive.root / path)
     data = (archive.root / path).read_bytes()
     file = CommittedFile(path, len(data), hashlib.sha256(data).hexdigest(), (content,))
-    span = OffsetRange(content.ranges[0].start, content.ranges[-1].end)
     receipt = seal_window(
         [(content.tp, span)],
         [file],
