@@ -17,6 +17,7 @@ from kafka_drain.archive.generation_state import GenerationState, read_state
 from kafka_drain.archive.generation_summary import SummaryRow
 from kafka_drain.archive.index import Query
 from kafka_drain.archive.journal.files import read_journal
+from kafka_drain.archive.receipt_chain import check_figures
 from kafka_drain.archive.receipts import Receipt, ReceiptError, SealedFile
 from kafka_drain.archive.snapshot import Snapshot, SnapshotGeneration, SnapshotWindow
 from kafka_drain.archive.soundness import SealedState, refuse_unsound
@@ -138,7 +139,11 @@ def _list(
         for generation in snapshot.generations:
             newest = state.newest.get(generation.name)
             if newest is not None and not (fold.has_all_of(newest) and fold.covers(newest)):
+                before: Receipt | None = None
                 for receipt in receipts_between(generation, newest.sha256, times, forgotten):
+                    for finding in check_figures(receipt, before, receipt.where):
+                        raise ManifestInvalidError(_refusal(snapshot, finding))
+                    before = receipt
                     accounts.look(receipt)
                     files += files_of_receipt(generation, receipt, generation.document.format)
             else:

@@ -27,7 +27,7 @@ from kafka_drain.archive.window import Window
 from kafka_drain.clock import Clock, utc_now
 from kafka_drain.config.offset_ranges import ACKNOWLEDGE, NOTHING, Accepted, range_name
 from kafka_drain.config.pipeline import Pipeline
-from kafka_drain.drain.kafka_checks import refuse_rewritten
+from kafka_drain.drain.kafka_checks import refuse_rewritten, refuse_truncated
 from kafka_drain.drain.preflight import check_identity, find_partitions
 from kafka_drain.errors import ArchiveError, DataLossError, TopicError
 from kafka_drain.intervals import Interval, TimeRange, milliseconds
@@ -152,7 +152,7 @@ def plan_backfill(
         ArchiveError: When nothing was drained yet, or the archive belongs to another pipeline.
         TopicError: When a topic was recreated after the interval's offsets were frozen.
         DataLossError: When Kafka no longer holds offsets that may belong to the interval, or its
-            log was rewritten since it was drained.
+            log was rewritten since it was drained, or ends before the open generation's.
         ManifestInvalidError: When something sealed is missing or changed.
         KafkaUnavailableError: When Kafka doesn't answer.
     """
@@ -183,6 +183,8 @@ def plan_backfill(
     high = cluster.latest(partitions, "read_uncommitted")
     refuse_rewritten(snapshot, cluster, [archived_tails(snapshot, partitions)], first, high)
     owned = read_owned(snapshot, topic_ids, last)
+    # The plan would be frozen without the offsets that new records get up to there.
+    refuse_truncated(archive.root, owned.sealed, high, {})
     accepted = _refuse_expired(
         interval, offsets, first, owned, acknowledged, is_frozen=bool(frozen)
     )

@@ -17,7 +17,6 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from kafka_drain.archive.archive import Archive
-from kafka_drain.archive.receipts import Receipt
 from kafka_drain.archive.soundness import recreate_journal, refuse_unsound
 from kafka_drain.config.offset_ranges import Accepted
 from kafka_drain.config.pipeline import Pipeline
@@ -152,11 +151,12 @@ def run_repair(
             # Offsets that looked lost may just not have been listed.
             plan = plan_repair(archive, request.validate(writes=True))
         if plan.ranges:
-            receipt = _drain_lost(plan, request, pipeline(), runner, run=run)
-            say(
-                f"repair {archive.root}: window {receipt.window} holds {receipt.records:,} "
-                "records, sealed"
-            )
+            _drain_lost(plan, request, pipeline(), runner, run=run)
+        if plan.later:
+            plan = plan_repair(archive, request.validate(writes=True))
+            _say_all(plan.lines())
+            if plan.ranges:
+                _drain_lost(plan, request, pipeline(), runner, run=run)
     return request.validate(writes=True)
 
 
@@ -199,7 +199,8 @@ def repair_manifest(plan: RepairPlan) -> int:
 
 def _drain_lost(
     plan: RepairPlan, request: RepairRequest, pipeline: Pipeline, runner: SparkRunner, *, run: str
-) -> Receipt:
+) -> None:
+    """Drain and seal a window with the lost offsets."""
     archive, cluster = plan.archive, request.cluster
     # Check before draining for hours: with damage like this, the window couldn't be sealed.
     document = refuse_unsound(archive.snapshot(), filling=True).snapshot.document
@@ -210,7 +211,7 @@ def _drain_lost(
     with private_folder() as folder:
         job = prepare_window(window, plan.ranges, pipeline=pipeline, cluster=cluster, folder=folder)
         job.run(runner)
-        return finish_window(
+        receipt = finish_window(
             job,
             cluster,
             identity,
@@ -218,6 +219,7 @@ def _drain_lost(
             acknowledged=plan.acknowledged,
             replaceable=request.replaceable,
         )
+    say(f"repair {archive.root}: window {receipt.window} holds {receipt.records:,} records, sealed")
 
 
 def _say_all(lines: Sequence[str]) -> None:

@@ -20,7 +20,15 @@ from kafka_drain.archive.window import range_rows
 from kafka_drain.config.offset_ranges import ACKNOWLEDGE_FLAG, range_name
 from kafka_drain.findings import OF_SEALED, Finding, Reason, errors
 from kafka_drain.gaps import Gap, GapReason
-from kafka_drain.offsets import OffsetRange, TopicPartition, count, merge, overlapping, subtract
+from kafka_drain.offsets import (
+    OffsetRange,
+    TopicPartition,
+    count,
+    merge,
+    overlapping,
+    subtract,
+    without,
+)
 from kafka_drain.output import Level, Line
 from kafka_drain.proof.report import Report
 
@@ -51,6 +59,8 @@ class RepairPlan:
     Attributes:
         ranges: Lost offsets that Kafka still holds; a window drains them.
         replaces: Damaged files, relative to the archive, that the window replaces.
+        later: Lost offsets of batches without a receipt, if there are sealed ones too: a window of
+            their own drains them next, because a roll removes it.
         manifest: The generation whose manifest is rebuilt; None if no manifest is.
         left: Findings that a repair can't fix.
         acknowledged: Expired ranges that the user has accepted; the window's receipt keeps them.
@@ -59,6 +69,7 @@ class RepairPlan:
     archive: Archive
     ranges: dict[TopicPartition, list[OffsetRange]]
     replaces: list[str]
+    later: dict[TopicPartition, list[OffsetRange]] = field(default_factory=dict)
     manifest: Generation | None = None
     left: list[Finding] = field(default_factory=list)
     acknowledged: list[str] = field(default_factory=list)
@@ -82,7 +93,7 @@ class RepairPlan:
                 f"repair {name}: rebuilds the manifest of generation {self.manifest.number} from "
                 "its receipts; the damaged one is kept beside it"
             )
-        for tp, ranges in sorted(self.ranges.items()):
+        for tp, ranges in (*sorted(self.ranges.items()), *sorted(self.later.items())):
             shown = ", ".join(map(str, ranges[:5])) + (" …" if len(ranges) > 5 else "")
             lines.append(f"repair {name}: drains {count(ranges):,} lost offsets of {tp}: {shown}")
         lines += [
@@ -97,6 +108,7 @@ class RepairPlan:
             "manifest_of_generation": self.manifest.number if self.manifest else None,
             "ranges": range_rows(self.ranges),
             "replaces": self.replaces,
+            "ranges_of_unsealed": range_rows(self.later),
             "cannot_help": [finding.to_dict() for finding in self.left],
         }
 
@@ -138,10 +150,17 @@ def plan_repair(archive: Archive, report: Report) -> RepairPlan:
             or (finding.reason == Reason.OFFSET_MISSING and finding.subject in expired)
         )
     ]
+    replaced = {str(finding.subject) for finding in files} - staying.keys() if ranges else set()
+    of_sealed, later = _by_seal(report, ranges)
+    if of_sealed and later:
+        ranges, replaced = of_sealed, replaced & {file.path for file, _ in report.damaged}
+    else:
+        later = {}
     return RepairPlan(
         archive=archive,
         ranges=ranges,
-        replaces=sorted({str(f.subject) for f in files} - staying.keys()) if ranges else [],
+        replaces=sorted(replaced),
+        later=later,
         manifest=manifest,
         left=left,
         acknowledged=[range_name(gap.tp, gap.range) for gap in report.gaps if gap.acknowledged],
@@ -179,6 +198,20 @@ def _split(report: Report, paths: set[str]) -> tuple[Ranges, dict[str, str]]:
         for tp, ranges in _lost(report.gaps).items()
     }
     return {tp: ranges for tp, ranges in lost.items() if ranges}, staying
+
+
+def _by_seal(report: Report, ranges: Ranges) -> tuple[Ranges, Ranges]:
+    """Return the offsets that were sealed, and those of batches that have no receipt yet."""
+    spans: Ranges = {}
+    for part in report.segments:
+        for tp, span in part.ranges.items():
+            spans.setdefault(tp, []).append(span)
+    of_sealed = {tp: without(own, spans.get(tp, ())) for tp, own in ranges.items()}
+    unsealed = {tp: without(own, of_sealed[tp]) for tp, own in ranges.items()}
+    return (
+        {tp: own for tp, own in of_sealed.items() if own},
+        {tp: own for tp, own in unsealed.items() if own},
+    )
 
 
 def _lost(gaps: Iterable[Gap]) -> Ranges:

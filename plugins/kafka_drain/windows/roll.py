@@ -70,6 +70,8 @@ class RollPlan:
         left_out: Sealed ends of the partitions that the next generation doesn't drain.
         given_up: Offsets in the unsealed files that Kafka can no longer deliver, by partition.
         voided: Windows with offsets that the next generation drains again; they are removed.
+        to_repair: Whether one of these also stands for sealed files, as those of earlier releases
+            may.
     """
 
     archive: Archive
@@ -82,6 +84,7 @@ class RollPlan:
     left_out: dict[TopicPartition, int] = field(default_factory=dict)
     given_up: dict[TopicPartition, list[OffsetRange]] = field(default_factory=dict)
     voided: list[str] = field(default_factory=list)
+    to_repair: bool = False
 
     @property
     def discards(self) -> bool:
@@ -128,6 +131,14 @@ class RollPlan:
                 f"roll {name}: removes window {', '.join(self.voided)}: the next drain reads its "
                 "offsets again"
             )
+        if self.to_repair:
+            lines.append(
+                Line(
+                    f"roll {name}: WARNING it also stands for sealed files, which no drain reads "
+                    f"again: run `kafka-drain repair {quoted(name)} --apply` right after the roll",
+                    Level.WARNING,
+                )
+            )
         return lines
 
     def to_dict(self) -> dict[str, Any]:
@@ -142,6 +153,7 @@ class RollPlan:
             "left_out": to_spark_json(self.left_out),
             "given_up": range_rows(self.given_up),
             "voided": self.voided,
+            "to_repair": self.to_repair,
         }
 
 
@@ -258,6 +270,11 @@ def plan_roll(
         left_out=left_out,
         given_up=lost,
         voided=[window.key for window in voided],
+        to_repair=any(
+            part.range.start < ends.get(part.tp, 0)
+            for window in voided
+            for part in window.receipt.partitions
+        ),
     )
 
 

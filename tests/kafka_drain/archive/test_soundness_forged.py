@@ -20,6 +20,7 @@ from tests.kafka_drain.archives import WINDOWS
 
 REPAIR, REPROCESS, COMPACT, RETENTION = (f"windows/{name}" for name in WINDOWS[1:])
 TAIL = "generations/0002/receipts/000000000002.json"
+OLDER = "generations/0002/receipts/000000000001.json"
 LIVE = "generations/0002/data/topic=flights/part-00000-1.parquet"
 ENTRY = "journal/000000000008.json"
 Edit = Callable[[Any], object]
@@ -49,6 +50,10 @@ FORGED: dict[str, tuple[dict[str, Edit], str]] = {
         "starts flights-0 at 0, but its receipts at 42",
     ),
     "a topic id": ({TAIL: lambda receipt: receipt["topics"].clear()}, "no topic id of flights"),
+    "the contents of an older receipt": (
+        {OLDER: lambda receipt: receipt["files"][0]["contents"][0].update(first_offset=44)},
+        "has first_offset 52 of flights-0, but its files have 44",
+    ),
     "a time": (
         {TAIL: lambda receipt: receipt["partitions"][0].update(last_timestamp=1)},
         "has last_timestamp 1 of flights-0",

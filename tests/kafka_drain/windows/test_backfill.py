@@ -300,6 +300,18 @@ def test_plan_backfill_force_rewritten(backfilled: Backfilled) -> None:
         backfilled.plan()
 
 
+@pytest.mark.parametrize(("end", "is_short"), [(100, False), (101, True)])
+def test_plan_backfill_truncated(backfilled: Backfilled, end: int, is_short: bool) -> None:
+    """A log that was cut before the generation's start: its next records would be in no window."""
+    backfilled.made.start_at({P0: end, P1: 100})
+
+    if not is_short:
+        assert plan_backfill(backfilled.pipeline, backfilled.cluster, HOUR).nothing_to_do
+        return
+    with pytest.raises(DataLossError, match=r"flights-0 ends at 100, drained up to 101.*roll"):
+        plan_backfill(backfilled.pipeline, backfilled.cluster, HOUR)
+
+
 @pytest.mark.parametrize("key", ["compact_0001", "repair_1"])
 def test_finish_backfill_force_taken(backfilled: Backfilled, key: str) -> None:
     """What has taken the place of a file since force was planned keeps it: nothing is twice."""

@@ -172,6 +172,31 @@ def test_plan_repair_unsealed_file(made: MadeArchive, other: GapReason, is_repla
     assert found.nothing_to_do is not is_replaced
 
 
+@pytest.mark.parametrize("is_damaged", [False, True])
+def test_plan_repair_sealed_and_unsealed(made: MadeArchive, is_damaged: bool) -> None:
+    """A roll removes the window of what isn't sealed, so sealed files need one of their own."""
+    [lost] = made.seal({P0: dense(0, 10)})
+    report = Report(str(made.root), "made")
+    if is_damaged:
+        report.findings.append(Finding(Reason.FILE_MISSING, lost.path, "gone"))
+        [receipt] = made.archive.generation(1).receipts()
+        assert lost.sealed is not None
+        report.add_damaged([(lost.sealed, receipt)])
+    unsealed = "generations/0001/data/part-0.parquet"
+    report.findings.append(Finding(Reason.FILE_MISSING, unsealed, "gone"))
+    report.segments.append(Segment(1, 1, {P0: OffsetRange(10, 20)}))
+    first = 3 if is_damaged else 10
+    report.add_gaps([gap(P0, first, 20, GapReason.LOST)], made.topic_ids)
+
+    found = plan_repair(made.archive, report)
+
+    of_unsealed = {P0: [OffsetRange(10, 20)]}
+    assert found.ranges == ({P0: [OffsetRange(3, 10)]} if is_damaged else of_unsealed)
+    assert found.later == (of_unsealed if is_damaged else {})
+    assert found.replaces == [lost.path if is_damaged else unsealed]
+    assert [level_of(line) for line in found.lines()] == [Level.PLAIN] * (1 + is_damaged)
+
+
 @pytest.mark.parametrize(
     ("subject", "is_rebuilt"),
     [

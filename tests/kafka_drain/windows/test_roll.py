@@ -45,7 +45,7 @@ from kafka_drain.windows.roll import (
     run_roll,
 )
 from tests.kafka_drain.archive.test_soundness import cut
-from tests.kafka_drain.archives import seal_rows
+from tests.kafka_drain.archives import offsets_of, seal_rows, sealed_files
 from tests.kafka_drain.fake_cluster import FakeCluster, Log
 from tests.kafka_drain.golden import (
     END,
@@ -284,7 +284,7 @@ def test_roll_voids_repair_of_unsealed(archive: Archive) -> None:
     plan = plan_roll(archive, cluster)
     do(plan)
 
-    assert plan.voided == ["repair_1"]
+    assert (plan.voided, plan.to_repair) == (["repair_1"], False)
     assert "removes window repair_1" in plan.lines()[-1]
     assert archive.snapshot().windows == ()
     add_batch(archive.generation(3), 0, END, END + 8)
@@ -352,6 +352,24 @@ class Earlier(Archive):
 
     def snapshot(self) -> Snapshot:
         return self.begun
+
+
+def test_plan_roll_voids_repair_of_sealed(archive: Archive) -> None:
+    """What a window of an earlier release stands for besides, no drain reads again: it is said."""
+    generation, cluster = archive.generation(2), cluster_with(gone=Log(end=9))
+    add_batch(generation, 0, END, 50)
+    assert validate_archive(archive, cluster).receipts_written == 1
+    drained, _ = add_batch(generation, 1, 50, 58)
+    cut(generation, 1, drained, range(50, 55))
+    lost = sealed_files(generation, P1)
+    seal_rows(archive, "repair_1", {P0: range(55, 58), P1: offsets_of(lost)}, lost)
+    shutil.rmtree(str(generation.checkpoint))
+    validate_archive(archive, cluster)
+
+    plan = plan_roll(archive, cluster)
+
+    assert (plan.voided, plan.to_repair) == (["repair_1"], True)
+    assert any("repair" in line and "--apply" in line for line in plan.lines())
 
 
 def test_plan_roll_sealed_meanwhile(archive: Archive) -> None:
