@@ -8,7 +8,6 @@ from typing import Any
 from pyspark.sql import Observation, SparkSession
 from pyspark.sql import functions as F
 
-from kafka_drain.background import Background
 from kafka_drain.progress import Progress
 from kafka_drain.spark.job_spec import CompactSpec
 from kafka_drain_spark.data_files import read_files, with_exact_times, without_wrong_times
@@ -18,9 +17,7 @@ from kafka_drain_spark.fingerprint import NAME, fingerprint_columns, fingerprint
 from kafka_drain_spark.job import JobFailed
 from kafka_drain_spark.offset_ranges import IS_ERASED, with_erased
 from kafka_drain_spark.session import require_source
-from kafka_drain_spark.tasks import finished_tasks, records_read
-
-PROGRESS_SECONDS = 2.0
+from kafka_drain_spark.tasks import save_shown
 
 _NOTHING = {"records": 0, NAME: f"{0:016x}"}
 
@@ -67,14 +64,12 @@ def run_compact(spark: SparkSession, spec: CompactSpec) -> dict[str, Any]:
     writer = observed.write.format(spec.file_format).options(**spec.writer_options)
     if spec.partition_by:
         writer = writer.partitionBy(*spec.partition_by)
-    save = Background(lambda: writer.mode("overwrite").save(spec.path))
-    progress = Progress("records", spec.records)
-    while not save.ended(PROGRESS_SECONDS):
-        read = records_read(spark)
-        if read is None:
-            print(f"compact {spec.window}: {finished_tasks(spark):,} tasks finished", flush=True)
-        else:
-            print(progress.line(f"compact {spec.window}", read), flush=True)
+    save_shown(
+        spark,
+        lambda: writer.mode("overwrite").save(spec.path),
+        Progress("records", spec.records),
+        f"compact {spec.window}",
+    )
     before = fingerprint_of(observation.get)
     gone = fingerprint_of(observation.get, IS_ERASED) if spec.erased else dict(_NOTHING)
     written = read_files(

@@ -2,12 +2,38 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from pyspark.sql import SparkSession
 
+from kafka_drain.background import Background
+from kafka_drain.progress import Progress
 from kafka_drain_spark.session import is_remote
+
+PROGRESS_SECONDS = 2.0
+
+
+def save_shown(
+    spark: SparkSession, save: Callable[[], object], progress: Progress, what: str
+) -> None:
+    """Run a write, and print how many of its source records Spark has read.
+
+    Args:
+        save: Writes.
+        progress: Counts records or offsets.
+        what: The work, for display.
+
+    Raises:
+        Exception: What the write raises.
+    """
+    saving = Background(save)
+    while not saving.ended(PROGRESS_SECONDS):
+        read = records_read(spark)
+        if read is None:
+            print(f"{what}: {finished_tasks(spark):,} tasks finished", flush=True)
+        else:
+            print(progress.line(what, read), flush=True)
 
 
 def records_read(spark: SparkSession) -> int | None:

@@ -9,6 +9,7 @@ from pyspark.sql import DataFrame, Observation, SparkSession
 from pyspark.sql import functions as F
 
 from kafka_drain.offsets import from_spark_json, ranges_between
+from kafka_drain.progress import Progress
 from kafka_drain.spark.job_spec import WindowSpec
 from kafka_drain_spark.data_files import with_exact_times, without_wrong_times
 from kafka_drain_spark.decoding import sources_of, with_decoded
@@ -19,6 +20,7 @@ from kafka_drain_spark.kafka_source import find_internal_topics, names_internal_
 from kafka_drain_spark.offset_ranges import at_offsets, without_offsets
 from kafka_drain_spark.session import is_remote, require_source
 from kafka_drain_spark.source_records import as_sent
+from kafka_drain_spark.tasks import save_shown
 
 
 def run_window(spark: SparkSession, spec: WindowSpec) -> dict[str, Any]:
@@ -59,7 +61,12 @@ def run_window(spark: SparkSession, spec: WindowSpec) -> dict[str, Any]:
     writer = records.write.format(spec.file_format).options(**spec.writer_options)
     if spec.partition_by:
         writer = writer.partitionBy(*spec.partition_by)
-    writer.mode("overwrite").save(spec.path)
+    save_shown(
+        session,
+        lambda: writer.mode("overwrite").save(spec.path),
+        Progress("offsets", spec.offsets),
+        f"window {spec.window}",
+    )
     observed = fingerprint_of(observation.get)
     print(f"window {spec.window}: {observed['records']:,} records", flush=True)
     return {**observed, "seconds": round(time.monotonic() - began, 1)}

@@ -17,6 +17,7 @@ from kafka_drain.errors import ArchiveError, DataLossError, LockedError
 from kafka_drain.intervals import Interval
 from kafka_drain.kafka.cluster import KafkaCluster
 from kafka_drain.offsets import OffsetRange, TopicPartition, count
+from kafka_drain.progress import read_progress_line
 from kafka_drain.proof.validation import validate_archive
 from kafka_drain.spark.job_spec import WindowSpec, write_private
 from kafka_drain.windows.backfill import finish_backfill, open_backfill, refuse_incomplete
@@ -108,6 +109,23 @@ def pipeline(
     found = late_pipeline(topic, archive_folder)
     drain(found)
     return found
+
+
+def test_backfill_progress(
+    pipeline: Pipeline,
+    backfill: Backfill,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """While Spark reads, it is told how much of the window there is."""
+    monkeypatch.setattr("kafka_drain_spark.tasks.PROGRESS_SECONDS", 0.01)
+
+    plan = backfill(pipeline, hour(0, 20))
+
+    shown = [line for line in map(read_progress_line, capsys.readouterr().out.split("\n")) if line]
+    assert {(line.job, line.name, line.unit, line.total) for line in shown} == {
+        ("window", plan.window.key, "offsets", plan.left)
+    }
 
 
 def test_backfill_day_before_generation(
