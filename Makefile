@@ -210,9 +210,10 @@ test-compose: setup ## build, use and remove the Docker stack: 2 minutes, 7 the 
 histories: setup ## play random histories with Kafka and Spark in memory, ten thousand an hour and more (SEEDS=1000 STEPS=10)
 	@$(PYTHON_ENV) -m tests.histories --seeds $(SEEDS) --steps $(STEPS)
 
-soak: setup ## kill republishes repeatedly, run random sequences, change archives at random, and the tests that take long (KILLS=50 ZOMBIES=15 RECORDS=400000 SEQUENCES=200 MUTATIONS=10000 SEED=…)
+soak: setup ## kill republishes repeatedly, run random sequences, in memory and on real parts alike, change archives at random, and the tests that take long (KILLS=50 ZOMBIES=15 RECORDS=400000 SEQUENCES=200 MUTATIONS=10000 SEED=…)
 	@$(PYTHON_ENV) -m tests.faults.soak --kills $(KILLS) --zombies $(ZOMBIES) --records $(RECORDS)
 	@$(PYTHON_ENV) -m tests.sequences.soak --sequences $(SEQUENCES) --steps $(STEPS)
+	@$(PYTHON_ENV) -m tests.histories.comparison --seeds $(SEQUENCES) --steps $(STEPS)
 	@$(PYTHON_ENV) -m tests.agreement.soak --mutations $(MUTATIONS) $(if $(SEED),--seed $(SEED))
 	@$(PYTHON_ENV) -m pytest -m soak $(WITH_PARTS)
 

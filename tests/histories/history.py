@@ -248,12 +248,20 @@ class History:
         """
         try:
             for step in steps:
-                self._decide_by(step.seed)
-                self.step(step.name)
-            self._decide_by(end)
-            self.recover()
+                self.run_one(step)
+            self.finish(end)
         except AssertionError as error:
             raise AssertionError("\n".join([str(error), *self.history])) from error
+
+    def run_one(self, step: Step) -> None:
+        """Let one thing happen as its seed decides, and judge what readers get."""
+        self._decide_by(step.seed)
+        self.step(step.name)
+
+    def finish(self, end: int) -> None:
+        """Bring the archive back to green, as a seed decides."""
+        self._decide_by(end)
+        self.recover()
 
     def _decide_by(self, seed: int) -> None:
         self.chance.seed(seed)
@@ -375,7 +383,7 @@ class History:
 
     def erase(self) -> None:
         """Erase the records with the key of one that readers get."""
-        sealed = self.read(sealed_only=True) if self.archive.exists else []
+        sealed = sorted(self.read(sealed_only=True), key=_in_life) if self.archive.exists else []
         if not sealed:
             return
         key = self.chance.choice(sealed)[1][0]
@@ -428,7 +436,7 @@ class History:
 
     def lose_file(self) -> None:
         """Take away a file that readers take, or the half of it."""
-        files = self.files() if self.archive.exists else []
+        files = self._by_records(self.files()) if self.archive.exists else []
         if files:
             file = self.chance.choice(files)
             self.note(f"lose {file.path}")
@@ -448,7 +456,7 @@ class History:
         files = (
             [file for file in self.files() if file.sealed is None] if self.archive.exists else []
         )
-        for file in self.chance.sample(files, len(files)):
+        for file in self.chance.sample(self._by_records(files), len(files)):
             path = self.folder / file.path
             if file.path in self.damaged or not path.exists():
                 continue
@@ -734,6 +742,18 @@ class History:
             if place not in self.altered or committed.get(place) == record
         ]
 
+    def _by_records(self, files: Iterable[ArchiveFile]) -> list[ArchiveFile]:
+        """Return the files in the order of their first records: their names are by chance."""
+
+        def first(file: ArchiveFile) -> tuple[int, int, int]:
+            path = self.folder / file.path
+            if file.path in self.damaged or not path.exists():
+                return len(self.topic.lives), 0, 0
+            place = min(place for place, _ in self.rows(file))
+            return self.topic.lives.index(place.life), place.partition, place.offset
+
+        return sorted(files, key=first)
+
     def rows(self, file: ArchiveFile) -> list[tuple[Place, Record]]:
         """Read the rows of a file that is there, each with the place that it was in."""
         life = life_of(file.topic_ids[self.topic.name])
@@ -757,6 +777,10 @@ class History:
             f"{len(self.damaged)} files damaged, {sum(map(len, self.topic.cuts.values()))} cuts, "
             f"{len(self.topic.holes)} records in holes, {verdict}"
         )
+
+
+def _in_life(found: tuple[Place, Record]) -> tuple[int, int]:
+    return found[0].partition, found[0].offset
 
 
 def _log_of(place: Place) -> tuple[str, int]:
