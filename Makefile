@@ -56,13 +56,14 @@ broker: setup ## start only a Kafka broker and print its address
 
 test: setup ## run all checks and tests: without Java, and with a real broker, Spark and Airflow
 	@# Short parts last, so that no long one is left alone at the end; but first what fails in a minute.
-	@$(PYTHON_ENV) -m scripts.side_by_side --at-once 4 \
+	@# Five at a time on two cores: those with a scheduler or a broker wait half of theirs.
+	@$(PYTHON_ENV) -m scripts.side_by_side --at-once 5 \
 	  "rules=$(MAKE) --no-print-directory check licences rules" \
 	  "spark=$(MAKE) --no-print-directory class-archive && $(PYTHON_ENV) -m pytest -m '$(HERE) and spark' tests/integration" \
-	  "core=$(PYTHON_ENV) -m pytest -m 'not integration' tests/kafka_drain" \
-	  "faults=$(PYTHON_ENV) -m pytest -m '$(HERE) and spark' $(filter-out tests/integration,$(WITH_PARTS))" \
 	  "airflow=$(PYTHON_ENV) -m pytest -m '$(HERE) and airflow and not spark' $(WITH_PARTS)" \
+	  "core=$(PYTHON_ENV) -m pytest -m 'not integration' tests/kafka_drain" \
 	  "apart=$(PYTHON_ENV) -m pytest -m '$(HERE) and not (airflow or spark)' $(WITH_PARTS)" \
+	  "faults=$(PYTHON_ENV) -m pytest -m '$(HERE) and spark' $(filter-out tests/integration,$(WITH_PARTS))" \
 	  "unit=$(PYTHON_ENV) -m pytest -m 'not integration' $(patsubst %,--ignore=%,tests/kafka_drain $(RULES))"
 
 test-stores: class-archive ## run the tests of Spark on an object store, against moto's server: 4 minutes
@@ -216,6 +217,7 @@ soak: setup ## kill republishes repeatedly, run random sequences, in memory and 
 	@$(PYTHON_ENV) -m tests.histories.comparison --seeds $(SEQUENCES) --steps $(STEPS)
 	@$(PYTHON_ENV) -m tests.agreement.soak --mutations $(MUTATIONS) $(if $(SEED),--seed $(SEED))
 	@$(PYTHON_ENV) -m pytest -m soak $(WITH_PARTS)
+	@TESTS_KILL_EVERY=1 $(PYTHON_ENV) -m pytest $$(grep -rl 'in kill_points()' tests) -k killed
 
 models: setup ## check the models of the republish and of the lease, in each order of their steps; needs Spin
 	@$(PYTHON_ENV) -m tests.protocols.check

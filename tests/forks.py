@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import multiprocessing
-from collections.abc import Callable
+import os
+from collections.abc import Callable, Iterator
+from itertools import count
 from multiprocessing.process import BaseProcess
 from typing import Any
 
 from kafka_drain.cli.main import COMMANDS
 
-__all__ = ["fork", "run_forked"]
+__all__ = ["fork", "kill_points", "run_forked"]
 
 PATIENCE = 300.0
+#: Of so many changes of an archive, one at which a process is killed; `make soak` tries each.
+KILL_EVERY = int(os.environ.get("TESTS_KILL_EVERY", "3"))
 
 _FORKS = multiprocessing.get_context("forkserver")
 _FORKS.set_forkserver_preload(
@@ -21,6 +25,11 @@ _FORKS.set_forkserver_preload(
         "pytest",
     ]
 )
+
+
+def kill_points() -> Iterator[int]:
+    """Yield the changes, counted from 1, at which a process is killed: until it isn't any more."""
+    return count(1, KILL_EVERY)
 
 
 def fork(target: Callable[..., object], *arguments: Any) -> BaseProcess:

@@ -5,16 +5,14 @@ from __future__ import annotations
 import shutil
 import signal
 from collections import Counter
-from itertools import count
 from pathlib import Path
 
 import pyarrow.parquet as pq
-import pytest
 
 from kafka_drain.archive.archive import Archive
 from kafka_drain.archive.erasures import read_erasures
 from kafka_drain.archive.files import archive_files
-from tests.forks import run_forked
+from tests.forks import kill_points, run_forked
 from tests.integration.killed_steps import kill_at_change
 from tests.kafka_drain.made_archive import MadeArchive
 from tests.kafka_drain.maintenance.test_erase import erase, left, made, prove, refuse_inexact
@@ -28,15 +26,9 @@ def until(root: Path, number: int) -> None:
     erase(root)
 
 
-@pytest.mark.parametrize(
-    "step", [3, pytest.param(1, marks=[pytest.mark.integration, pytest.mark.soak])]
-)
-def test_run_erasure_killed(made: MadeArchive, tmp_path: Path, step: int) -> None:
-    """If killed at any change, readers get all or all but the erased; the next run finishes.
-
-    `make soak` tries every change, not only every third.
-    """
-    for number in count(1, step):
+def test_run_erasure_killed(made: MadeArchive, tmp_path: Path) -> None:
+    """If killed at any change, readers get all or all but the erased; the next run finishes."""
+    for number in kill_points():
         copy = tmp_path / f"killed-{number}"
         shutil.copytree(str(made.root), copy)
         code = run_forked(until, copy, number)

@@ -1,4 +1,4 @@
-"""The same histories in memory and on real parts: `python -m tests.histories.comparison --seeds 30`.
+"""Histories in memory and on real parts: `python -m tests.histories.comparison --seeds 30`.
 
 The fakes are held to a real broker and a real Spark: the same steps must give the same exit codes,
 and the same archive up to names and times. Nobody dies here: who is killed when differs with what
@@ -205,7 +205,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parted: list[int] = []
     steps = 0
     with ExitStack() as stack:
-        folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="compared-histories-")))
+        folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="histories-")))
         broker = stack.enter_context(KafkaCluster(folder / "kafka", java_options=SHORT_LIVED))
         spark = stack.enter_context(spark_session(folder / "warehouse"))
         for seed in range(options.first, options.first + options.seeds):

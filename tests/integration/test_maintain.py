@@ -8,7 +8,6 @@ import signal
 from collections.abc import Callable
 from contextlib import ExitStack
 from datetime import datetime, timedelta, timezone
-from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -39,7 +38,7 @@ from kafka_drain.spark.submit import SparkApplication
 from kafka_drain.storage.lease import hold_lease
 from kafka_drain.windows.backfill import refuse_incomplete
 from tests.brute_force import data_files, offsets_in_files
-from tests.forks import run_forked
+from tests.forks import kill_points, run_forked
 from tests.integration.killed_steps import maintain_until
 from tests.kafka_drain.golden import seal_repair
 
@@ -684,7 +683,7 @@ def test_maintain_killed(
     with pytest.raises(SparkJobError):
         run_maintenance(pipeline, cluster, keeps, run="tests", clock=later)
     kept = changed(pipeline, retention_days=retention_days)
-    for number in count(1):
+    for number in kill_points():
         copy = tmp_path / f"killed-{number}"
         shutil.copytree(pipeline.archive, copy)
         moved = changed(kept, archive=str(copy))

@@ -6,7 +6,6 @@ import shutil
 import signal
 import tempfile
 from collections.abc import Callable
-from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -33,7 +32,7 @@ from kafka_drain.windows.reprocess.run import (
 from kafka_drain.windows.reprocess.state import ReprocessPlan, newest_generation
 from kafka_drain.windows.superseded_files import remove_superseded
 from tests.brute_force import data_files, offsets_in_files
-from tests.forks import run_forked
+from tests.forks import kill_points, run_forked
 from tests.integration.killed_steps import finish_reprocess_until, open_reprocess_until
 
 pytestmark = pytest.mark.integration
@@ -243,7 +242,7 @@ def test_reprocess_killed_while_removing(
     open_reprocess(plan, cluster, run="tests")
     for key in plan.groups:
         drain_file_group(plan, key, pipeline)
-    for number in count(1):
+    for number in kill_points():
         copy = tmp_path / f"killed-{number}"
         shutil.copytree(pipeline.archive, copy)
         moved = Pipeline(**(pipeline.model_dump() | {"archive": str(copy)}))
@@ -276,7 +275,7 @@ def test_reprocess_killed_while_opening(
 ) -> None:
     """If killed at any change while it freezes and rolls, nothing is lost; the run resumes."""
     cut = Cut(batch=(1, 1))
-    for number in count(1):
+    for number in kill_points():
         copy = tmp_path / f"killed-{number}"
         shutil.copytree(pipeline.archive, copy)
         moved = Pipeline(**(pipeline.model_dump() | {"archive": str(copy)}))

@@ -7,7 +7,6 @@ import signal
 from collections.abc import Sequence
 from dataclasses import replace
 from datetime import timedelta
-from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +27,7 @@ from kafka_drain.maintenance.approved import (
 from kafka_drain.maintenance.maintain import MaintenancePlan, plan_maintenance
 from kafka_drain.offsets import TopicPartition
 from kafka_drain.spark.submit import SparkApplication
-from tests.forks import run_forked
+from tests.forks import kill_points, run_forked
 from tests.integration.killed_steps import kill_at_change
 from tests.kafka_drain.fake_cluster import FakeCluster
 from tests.kafka_drain.made_archive import EPOCH, NOW, MadeArchive, dense
@@ -144,13 +143,13 @@ def carry_out_until(folder: str, plan_id: str, change: int) -> None:
 
 
 def test_run_approved_killed(made: MadeArchive, tmp_path: Path) -> None:
-    """Killed at every third change of a file, the retry deletes what was seen, and ends the plan.
+    """Killed at any change of a file, the retry deletes what was seen, and ends the plan.
 
     An hour later, maintenance would delete a third file. All changes of maintenance itself are in
     tests/integration/test_maintain.py.
     """
     plan, before = only_deletes(made), paths(made)
-    for change in count(1, 3):
+    for change in kill_points():
         folder = shutil.copytree(str(made.root), str(tmp_path / f"killed-{change}"))
         archive = Archive.at(folder)
 

@@ -32,7 +32,7 @@ from kafka_drain.windows.receipt_repair import (
     repair_documents,
 )
 from kafka_drain.windows.roll import plan_roll
-from tests.forks import run_forked
+from tests.forks import kill_points, run_forked
 from tests.integration.killed_steps import kill_at_change
 from tests.kafka_drain.archive.test_soundness import GONE, both, edit, entries, remove
 from tests.kafka_drain.archives import BACKFILL, G1, G2, WINDOWS, seal_rows
@@ -331,9 +331,7 @@ def test_repair_documents_killed(copy: Path, tmp_path: Path) -> None:
         edit("archive.json", pipeline="another"),
         remove(f"windows/{BACKFILL}/plan.json"),
     )(copy)
-    change, code = 0, -9
-    while code:
-        change += 1
+    for change in kill_points():
         again = shutil.copytree(copy, tmp_path / str(change))
         code = run_forked(repair_until, str(again), change)
 
@@ -342,6 +340,8 @@ def test_repair_documents_killed(copy: Path, tmp_path: Path) -> None:
         assert before.items() <= after.items()
         assert plan_document_repair(copy_root(again)).repairs == []
         assert f"{G2}/receipts/000000000003.json" not in after
+        if code == 0:
+            break
     assert change > 10
 
 
