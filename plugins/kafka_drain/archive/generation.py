@@ -148,7 +148,10 @@ class Generation:
         reason: str,
         values: Mapping[str, Any] | None = None,
     ) -> None:
-        """Write `generation.json`: the numeric starting offsets, and how files are written."""
+        """Write `generation.json`: the numeric starting offsets, and how files are written.
+
+        One that says the same stays as it is: it may be sealed by now.
+        """
         document = GenerationDocument.model_validate(
             {
                 "format_version": FORMAT_VERSION,
@@ -162,7 +165,12 @@ class Generation:
                 "starting_offsets": json.loads(to_spark_json(starting_offsets)),
             }
         )
-        document.write(self.folder / "generation.json")
+        path = self.folder / "generation.json"
+        if path.exists():
+            there = self.read_document()
+            if there.model_copy(update={"opened_at": document.opened_at}) == document:
+                return
+        document.write(path)
 
     def add_topics(self, topic_ids: dict[str, str]) -> None:
         """Add the ids of topics that are drained from now on."""

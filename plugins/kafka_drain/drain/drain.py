@@ -323,8 +323,12 @@ def prepare_drain(
         clear_unfinished(plan.archive.root / name)
     known = plan.snapshot.document if plan.snapshot else None
     topic_ids = {name: topic.id for name, topic in plan.topics.items()}
-    if plan.generation is not None:
+    if (
+        plan.generation is not None
+        and not topic_ids.items() <= plan.generation.document.topics.items()
+    ):
         # First, because archive.json may only say ids that are sealed, or that a generation has.
+        _confirm_open(generation)
         plan.generation.add_topics(topic_ids)
     _note_settings(plan, known)
     plan.archive.create(
@@ -348,6 +352,8 @@ def prepare_drain(
     )
     spec.write(folder / "drain.json")
     if not generation.checkpoint.exists():
+        if plan.generation is not None:
+            _confirm_open(generation)
         generation.write(
             starting_offsets=plan.starting_offsets,
             file_format=pipeline.format,

@@ -107,6 +107,18 @@ def test_read_state_sealed(generation: Generation) -> None:
     assert state.sealed_ends == state.cursor == ends(END)
 
 
+def test_write_generation_again(archive: Archive) -> None:
+    """A document that says the same stays, with its time: it may be sealed by now."""
+    opened = open_next(archive, "parquet", ["topic"])
+    before = (opened.folder / "generation.json").read_bytes()
+
+    open_next(archive, "parquet", ["topic"])
+    assert (opened.folder / "generation.json").read_bytes() == before
+    open_next(archive, "orc", ["topic"])
+
+    assert opened.read_document().format == "orc"
+
+
 def test_read_state_new_batch(generation: Generation) -> None:
     """A batch after the last receipt is new; the next one starts where it ends."""
     add_batch(generation, 14, END, 50)

@@ -54,7 +54,16 @@ from kafka_drain.storage.paths import locate
 from tests.forks import kill_points, run_forked
 from tests.integration.killed_steps import kill_at_change
 from tests.kafka_drain.fake_cluster import FakeCluster, Log, fake_application
-from tests.kafka_drain.golden import END, add_batch, golden_cluster, golden_copy, open_next, seal
+from tests.kafka_drain.golden import (
+    END,
+    P0,
+    P1,
+    add_batch,
+    golden_cluster,
+    golden_copy,
+    open_next,
+    seal,
+)
 
 A0 = TopicPartition("a", 0)
 SECURED = {
@@ -619,6 +628,48 @@ def test_prepare_drain_settings_changed(
         if code == 0:
             break
     assert change > 5
+
+
+@pytest.mark.parametrize("is_new", [False, True])
+def test_prepare_drain_closed(
+    is_new: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Suspended while another process closes its generation, a drain leaves that as it is."""
+    monkeypatch.setattr("kafka_drain.drain.drain.prepare_application", fake_application)
+    archive = golden_copy(tmp_path / "archive")
+    seal(archive)
+    topics = ["flights", "more"] if is_new else ["flights"]
+    pipeline = Pipeline(name="golden", topics=topics, archive=str(archive.root))
+    pipeline = pipeline.model_copy(update={"partition_by": ["topic"]})
+    cluster: Any = golden_cluster()
+    if is_new:
+        cluster.logs[TopicPartition("more", 0)] = Log(end=1)
+        cluster.topic_ids["more"] = "id-of-more"
+    opened = open_next(archive, "parquet", ["topic"])
+    document = opened.folder / "generation.json"
+    before = document.read_bytes()
+    check = draining.check_beside_query
+
+    def suspended(asked: Any) -> Any:
+        found = check(asked)
+        archive.generation(3).write(
+            starting_offsets={P0: END, P1: END},
+            file_format="parquet",
+            partition_by=["topic"],
+            topic_ids=archive.snapshot().document.topics,
+            reason="rollover",
+        )
+        return found
+
+    monkeypatch.setattr("kafka_drain.drain.drain.check_beside_query", suspended)
+    run = tmp_path / "run"
+    run.mkdir(mode=0o700)
+
+    with pytest.raises(LockedError, match="0002 was closed"):
+        prepare_drain(pipeline, cluster, run)
+
+    assert document.read_bytes() == before
+    assert errors(check_sealed_state(archive.snapshot()).findings) == []
 
 
 def test_prepare_drain_settings_never_noted(
