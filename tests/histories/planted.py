@@ -210,6 +210,115 @@ MISTAKES = (
         "if removed:",
         "if removed and not state:",
     ),
+    Mistake(
+        "a repair drains sealed and unsealed records into one window",
+        "kafka_drain.windows.repair_plan:plan_repair",
+        "if of_sealed and later:",
+        "if of_sealed and later and not report:",
+    ),
+    Mistake(
+        "a backfill is planned on a log that ends before the generation starts",
+        "kafka_drain.windows.backfill_plan:plan_backfill",
+        "refuse_truncated(archive.root, owned.sealed, high, {})",
+        "pass",
+    ),
+    Mistake(
+        "a suspended drain writes the document of a closed generation",
+        "kafka_drain.archive.generation:Generation.write",
+        "== document:",
+        "== document and not self.number:",
+    ),
+    Mistake(
+        "a log that ends before the cursor is drained",
+        "kafka_drain.drain.kafka_checks:refuse_truncated",
+        "\n    if truncated:",
+        "\n    if truncated and not start:",
+    ),
+    Mistake(
+        "the other files of a changed batch count as proven",
+        "kafka_drain.proof.segment_contents:_Checks._affected",
+        "if whole.fingerprint != read.fingerprint:",
+        "if whole.records < 0:",
+    ),
+    Mistake(
+        "a window is removed without a look at what Kafka has instead",
+        "kafka_drain.windows.roll:plan_roll",
+        "_refuse_other_records(snapshot, window, known, cluster, replaceable)",
+        "pass",
+    ),
+    Mistake(
+        "a window stays beside what is drained again",
+        "kafka_drain.windows.roll:judge_window",
+        "return WindowFate.GOES if is_there else WindowFate.TORN",
+        "return WindowFate.STAYS",
+    ),
+    Mistake(
+        "aborted records count as lost",
+        "kafka_drain.proof.gap_probe:classify",
+        "GapReason.ABORTED",
+        "GapReason.LOST",
+    ),
+    Mistake(
+        "expired records count as compacted",
+        "kafka_drain.proof.gap_probe:classify",
+        "GapReason.EXPIRED",
+        "GapReason.COMPACTED",
+    ),
+    Mistake(
+        "expired offsets of an interval are left out without a word",
+        "kafka_drain.windows.backfill_plan:_refuse_expired",
+        "found += [range_name(tp, part) for part in rest]",
+        "pass",
+    ),
+    Mistake(
+        "readers get unsealed files that windows stand for",
+        "kafka_drain.archive.files:_new_files",
+        "snapshot.fold.live(files_of_manifest(snapshot, generation, state.new))",
+        "files_of_manifest(snapshot, generation, state.new)",
+    ),
+    Mistake(
+        "the journal isn't told of a window that a roll removes",
+        "kafka_drain.windows.roll:_void",
+        'gone = {f"{window.name}/{name}": REMOVED for name in ("receipt.json", "plan.json")}',
+        "gone = {}",
+    ),
+    Mistake(
+        "a damaged file is replaced though Kafka doesn't have all of it any more",
+        "kafka_drain.windows.repair_plan:_split",
+        "more = {path: gaps for path, gaps in more.items() if gaps}",
+        "more = {}",
+    ),
+    Mistake(
+        "a lost file is replaced by whatever Kafka has now",
+        "kafka_drain.proof.replacement:judge_lost",
+        "return ReplacementMatch.EQUAL if same else ReplacementMatch.CHANGED",
+        "return ReplacementMatch.EQUAL",
+    ),
+    Mistake(
+        "windows of a topic's former life cover its offsets now",
+        "kafka_drain.archive.fold:Fold.held_of",
+        "return of_topic_ids(self.held, topic_ids)",
+        "return {tp: ranges for (tp, _), ranges in self.held.items()}",
+    ),
+    Mistake(
+        "a roll goes on where the log is shorter than what was drained",
+        "kafka_drain.windows.roll:_refuse_short",
+        "if short:",
+        "if short and not cluster:",
+    ),
+    Mistake(
+        "a reprocess takes files away that Kafka can't give back",
+        "kafka_drain.windows.reprocess.run:plan_reprocess",
+        "plan = plan_from(now, pipeline, topic_ids, cut, offsets_per_group, last=last)\n"
+        "    refuse_expired(plan, cluster)",
+        "plan = plan_from(now, pipeline, topic_ids, cut, offsets_per_group, last=last)",
+    ),
+    Mistake(
+        "an erased record is counted, but kept",
+        "kafka_drain.maintenance.erasure_plan:_erased",
+        "ranges.setdefault(tp, []).extend(offsets)",
+        "ranges.setdefault(tp, []).extend(offsets[:0])",
+    ),
 )
 
 

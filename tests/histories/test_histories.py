@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from tests.histories.planted import MISTAKES
 from tests.histories.play import play
 
 STEPS = 12
@@ -23,6 +24,15 @@ def test_history_again() -> None:
 
     assert one.steps == other.steps
     assert _without_places(one.history) == _without_places(other.history)
+
+
+def test_mistakes() -> None:
+    """Each mistake that is planted still has its place in the code."""
+    for mistake in MISTAKES:
+        with mistake.made():
+            pass
+
+    assert len({mistake.name for mistake in MISTAKES}) == len(MISTAKES) == 40
 
 
 def _without_places(history: object) -> list[str]:
