@@ -179,10 +179,10 @@ def plan_backfill(
     else:
         asked = _asked(checked.skipped.index, interval, offsets, first, own)
         snapshot = refuse_unsound(snapshot, query=asked).snapshot
+    owned = read_owned(snapshot, topic_ids, last)
     # Records that it takes for archived already must be those in Kafka, and so must earlier ones.
     high = cluster.latest(partitions, "read_uncommitted")
     refuse_rewritten(snapshot, cluster, [archived_tails(snapshot, partitions)], first, high)
-    owned = read_owned(snapshot, topic_ids, last)
     # The plan would be frozen without the offsets that new records get up to there.
     refuse_truncated(archive.root, owned.sealed, high, {})
     accepted = _refuse_expired(
