@@ -225,8 +225,8 @@ MISTAKES = (
     Mistake(
         "a suspended drain writes the document of a closed generation",
         "kafka_drain.archive.generation:Generation.write",
-        "== document:",
-        "== document and not self.number:",
+        "known.opened_at if known else _now()",
+        "_now()",
     ),
     Mistake(
         "a log that ends before the cursor is drained",

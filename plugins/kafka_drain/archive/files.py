@@ -133,35 +133,31 @@ def _list(
     snapshot = state.snapshot
     try:
         fold = snapshot.fold
-        files: list[ArchiveFile] = []
+        files, wrong = list[ArchiveFile](), list[Finding]()
         forgotten = state.journal.noted.forgotten
-        accounts, left_out = Accounts(fold.windows), set[str]()
+        accounts, gone = Accounts(fold.windows), set(state.journal.noted.gone)
         for generation in snapshot.generations:
             newest = state.newest.get(generation.name)
             if newest is not None and not (fold.has_all_of(newest) and fold.covers(newest)):
-                before: Receipt | None = None
+                before = None
                 for receipt in receipts_between(generation, newest.sha256, times, forgotten):
-                    for finding in check_figures(receipt, before, receipt.where):
-                        raise ManifestInvalidError(_refusal(snapshot, finding))
+                    wrong += check_figures(receipt, before, receipt.where)
                     before = receipt
                     accounts.look(receipt)
                     files += files_of_receipt(generation, receipt, generation.document.format)
             else:
-                left_out.add(generation.name)
+                gone.add(generation.name)
             if generation is snapshot.open_generation:
                 files += _new_files(snapshot, generation)
-        windows = [
-            window
-            for window in fold.windows
-            if times is None or SummaryRow.of(window.receipt).may_hold(times)
-        ]
+        windows = []
         for window in fold.windows:
             accounts.look(window.receipt)
-        gone = state.journal.noted.gone | left_out
-        unaccounted = accounts.unaccounted(gone) if is_all else ()
-        for where, problem in (*accounts.not_covered(), *unaccounted):
-            finding = Finding(Reason.RECEIPT_CONTRADICTS, where, problem)
-            raise ManifestInvalidError(_refusal(snapshot, finding))
+            if times is None or SummaryRow.of(window.receipt).may_hold(times):
+                windows.append(window)
+        said = [*accounts.not_covered(), *(accounts.unaccounted(gone) if is_all else ())]
+        wrong += [Finding(Reason.RECEIPT_CONTRADICTS, *each) for each in said]
+        if wrong:
+            raise ManifestInvalidError(_refusal(snapshot, wrong[0]))
         return state, fold.live([*files, *files_of_windows(windows)])
     except ReceiptError as error:
         raise ManifestInvalidError(

@@ -152,11 +152,13 @@ class Generation:
 
         One that says the same stays as it is: it may be sealed by now.
         """
+        path = self.folder / "generation.json"
+        known = self.read_document() if path.exists() else None
         document = GenerationDocument.model_validate(
             {
                 "format_version": FORMAT_VERSION,
                 "generation": self.number,
-                "opened_at": _now(),
+                "opened_at": known.opened_at if known else _now(),
                 "reason": reason,
                 "format": file_format,
                 "partition_by": partition_by,
@@ -165,20 +167,14 @@ class Generation:
                 "starting_offsets": json.loads(to_spark_json(starting_offsets)),
             }
         )
-        path = self.folder / "generation.json"
-        if path.exists():
-            there = self.read_document()
-            if there.model_copy(update={"opened_at": document.opened_at}) == document:
-                return
-        document.write(path)
+        if document != known:
+            document.write(path)
 
     def add_topics(self, topic_ids: dict[str, str]) -> None:
         """Add the ids of topics that are drained from now on."""
         document = self.read_document()
-        known = document.topics
-        if not topic_ids.items() <= known.items():
-            topics = dict(sorted((topic_ids | known).items()))
-            document.model_copy(update={"topics": topics}).write(self.folder / "generation.json")
+        topics = dict(sorted((topic_ids | document.topics).items()))
+        document.model_copy(update={"topics": topics}).write(self.folder / "generation.json")
 
     def read_manifest(self, listed: LogNames | None = None) -> tuple[Manifest, list[Finding]]:
         """Read `_spark_metadata` and report its problems.

@@ -7,7 +7,7 @@ No other module reads `archive.json` or lists `windows/`.
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -532,10 +532,6 @@ class Snapshot:
         if damaged := [window for window in self.sealed if not window.is_readable]:
             damaged[0].receipt  # noqa: B018 - raises
         return self.readable_fold
-
-    def fold_of(self, keys: Collection[str]) -> Fold[SnapshotWindow]:
-        """Return the fold of some windows; one without a receipt raises when asked."""
-        return Fold(tuple(window for window in self.windows if window.key in keys))
 
     @cached_property
     def readable_fold(self) -> Fold[SnapshotWindow]:

@@ -323,10 +323,7 @@ def prepare_drain(
         clear_unfinished(plan.archive.root / name)
     known = plan.snapshot.document if plan.snapshot else None
     topic_ids = {name: topic.id for name, topic in plan.topics.items()}
-    if (
-        plan.generation is not None
-        and not topic_ids.items() <= plan.generation.document.topics.items()
-    ):
+    if plan.generation is not None and topic_ids.items() - plan.generation.document.topics.items():
         # First, because archive.json may only say ids that are sealed, or that a generation has.
         _confirm_open(generation)
         plan.generation.add_topics(topic_ids)

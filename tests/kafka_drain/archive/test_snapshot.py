@@ -17,7 +17,7 @@ import pytest
 import kafka_drain
 from kafka_drain.archive.archive import Archive
 from kafka_drain.archive.files import archive_files
-from kafka_drain.archive.fold import WindowKind
+from kafka_drain.archive.fold import Fold, WindowKind
 from kafka_drain.archive.receipts import ReceiptError
 from kafka_drain.archive.snapshot import Snapshot
 from kafka_drain.archive.soundness import note_of_segment
@@ -241,15 +241,15 @@ def test_of_interval(made: MadeArchive) -> None:
     assert [window.key for window in found] == [first, f"{first}_2"]
 
 
-def test_fold_of(made: MadeArchive) -> None:
+def test_fold_only_unsealed(made: MadeArchive) -> None:
     """A window that isn't sealed any more isn't left out: what it holds isn't known."""
     (made.root / "windows/repair_1/receipt.json").unlink()
 
     snapshot = made.archive.snapshot()
 
-    assert snapshot.fold_of(["compact_0002", "x"]).keys == ["compact_0002"]
+    assert Fold(snapshot.windows).only(["compact_0002", "x"]).keys == ["compact_0002"]
     with pytest.raises(ReceiptError, match="repair_1 isn't sealed"):
-        _ = snapshot.fold_of(["compact_0002", "repair_1"]).replaced
+        _ = Fold(snapshot.windows).only(["compact_0002", "repair_1"]).replaced
 
 
 def test_sealed_receipt_damaged(made: MadeArchive) -> None:

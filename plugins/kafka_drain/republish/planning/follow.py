@@ -15,7 +15,7 @@ from typing import Any
 
 from kafka_drain.archive.archive import Archive
 from kafka_drain.archive.files import ArchiveFile, files_of_receipt, files_of_windows
-from kafka_drain.archive.fold import Partition
+from kafka_drain.archive.fold import Fold, Partition
 from kafka_drain.archive.receipts import Receipt, ReceiptError, SealedFile
 from kafka_drain.archive.snapshot import Snapshot, SnapshotWindow
 from kafka_drain.errors import ArchiveError, ManifestInvalidError
@@ -209,7 +209,7 @@ def _damage_explained(snapshot: Snapshot) -> Iterator[None]:
 
 def _new_files(snapshot: Snapshot, since: ThroughJson, through: ThroughJson) -> list[ArchiveFile]:
     # A window without its receipt, which a forced backfill has replaced since, raises.
-    fold = snapshot.fold_of(through["windows"])
+    fold = Fold(snapshot.windows).only(through["windows"])
     before, new = fold.only(since["windows"]), fold.but(since["windows"])
     found: list[ArchiveFile] = []
     for generation in snapshot.generations:
