@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,9 @@ from kafka_drain.republish.planning.request import RepublishRequest
 from kafka_drain.republish.run import plan_republish
 from tests.kafka_drain.fake_cluster import FakeCluster, Log
 from tests.kafka_drain.golden import P0, golden_cluster, sealed_copy
+
+#: Whether `iterdir` asks twice for a folder that doesn't exist.
+ASKS_AGAIN = version("universal-pathlib").startswith("0.2.")
 
 
 @pytest.fixture
@@ -104,8 +108,8 @@ def list_files(archive: Archive) -> None:
         # Two are for descriptions of the cluster and seals of schemas, of which there are none; one
         # has the newest record of each partition, which receipts of earlier releases don't have.
         (validate, 29 + 2 + 1, 16 + 4, 1),
-        # One lists the data keys.
-        (validate_all, 29 + 2 + 1, 16 + 4 + 1, 1),
+        # One lists the data keys; there are none, and universal_pathlib 0.2 asks twice.
+        (validate_all, 29 + 2 + 1, 16 + 4 + 1 + ASKS_AGAIN, 1 + ASKS_AGAIN),
         # Reads archive.json once more, for the pipeline.
         (drain, 2 * 22 + 1, 2 * 12 + 1, 2),
         # Size and content of each file; and that there are no erasures. As whoever lists the

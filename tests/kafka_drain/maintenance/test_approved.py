@@ -196,9 +196,9 @@ def test_plan_approved_max_future_days(tmp_path: Path) -> None:
     """What goes by the time of its drain was seen, and is what goes; without the bound, nothing."""
     made = MadeArchive(tmp_path / "archive", {"t": "id-1"})
     times = ([BEFORE - DAY, BEFORE + 9_999 * DAY], [BEFORE - DAY], [BEFORE + 9_999 * DAY])
-    for n, own in enumerate(times):
-        drained = LONG_AGO if n < 2 else NOW.isoformat()
-        made.seal({P0: dict(enumerate(own, 10 * n))}, sealed_at=drained)
+    for start, own in zip((0, 2, 3), times, strict=True):
+        drained = LONG_AGO if start < 3 else NOW.isoformat()
+        made.seal({P0: dict(enumerate(own, start))}, sealed_at=drained)
     made.open_generation()
     before, (_, plan) = paths(made), frozen_in(made, max_future_days=1)
     assert f"with records dated later: {before[0]} (t-0: 2053-" in plan.text
