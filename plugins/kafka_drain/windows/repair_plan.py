@@ -177,7 +177,7 @@ def _split(report: Report, paths: set[str]) -> tuple[Ranges, dict[str, str]]:
     unsealed = [gap for gap in report.gaps if _is_unsealed(report, gap)]
     for path in paths - sealed:
         # There is no record of the offsets it held: any missing offsets may be its own.
-        missing[path] += [gap for gap in unsealed if not gap.reason.harmless]
+        missing[path] = [gap for gap in unsealed if not gap.reason.harmless]
     staying: dict[str, str] = {}
     kept: Ranges = {}
     while True:

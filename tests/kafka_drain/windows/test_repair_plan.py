@@ -132,6 +132,78 @@ def test_plan_repair_interleaved_files(made: MadeArchive) -> None:
     assert {finding.where for finding in found.left} >= {first.path, second.path}
 
 
+def test_plan_repair_sealed_document(made: MadeArchive) -> None:
+    """While a sealed document is damaged, nothing is drained: a window may hold what looks lost."""
+    report = Report(str(made.root), "made")
+    lost = Finding(Reason.RECEIPT_CORRUPT, "windows/x/receipt.json", "isn't JSON")
+    report.findings += [lost, Finding(Reason.OFFSET_MISSING, P0, "in no file")]
+    report.add_gaps([gap(P0, 0, 5, GapReason.LOST)], made.topic_ids)
+
+    found = plan_repair(made.archive, report)
+
+    assert (found.archive, found.ranges, found.replaces) == (made.archive, {}, [])
+    assert found.left == report.findings
+
+
+def test_plan_repair_nothing_lost(made: MadeArchive) -> None:
+    """A file of which nothing is missing elsewhere is left as it is, and so is one replaced."""
+    [whole] = made.seal({P0: dense(0, 10)})
+    [replaced] = made.seal({P0: dense(10, 20)})
+    report = Report(str(made.root), "made")
+    for file in (whole, replaced):
+        report.findings.append(Finding(Reason.FILE_MISSING, file.path, "gone"))
+    report.findings.append(Finding(Reason.OFFSET_MISSING, P0, "in no file"))
+    report.replaced.add(replaced.path)
+
+    assert plan_repair(made.archive, report).replaces == []
+    report.add_gaps([gap(P0, 0, 10, GapReason.LOST)], made.topic_ids)
+    [receipt, _] = made.archive.generation(1).receipts()
+    assert whole.sealed is not None
+    report.add_damaged([(whole.sealed, receipt)])
+    assert plan_repair(made.archive, report).replaces == [whole.path]
+
+
+def test_plan_repair_beside_expired(made: MadeArchive) -> None:
+    """What has expired right before a file isn't the file's, nor of a topic without gaps."""
+    [file] = made.seal({P0: dense(10, 20)})
+    [other] = made.seal({P1: dense(0, 10)})
+    gaps = [gap(P0, 0, 10, GapReason.EXPIRED), gap(P0, 10, 20, GapReason.LOST)]
+
+    found = plan(made, [file, other], gaps)
+
+    assert found.ranges == {P0: [OffsetRange(10, 20)]}
+    assert file.path in found.replaces
+
+
+def test_plan_repair_files_in_a_row(made: MadeArchive) -> None:
+    """Each file between whose offsets those of one that stays lie stays, too, and so on."""
+    rows: tuple[dict[int, int | None], ...] = (
+        dict.fromkeys((0, 3), 1), dict.fromkeys((2, 6), 1), dict.fromkeys((5, 7), 1),
+    )  # fmt: skip
+    files = [file for own in rows for file in made.seal({P0: own})]
+    gaps = [gap(P0, 0, 1, GapReason.EXPIRED), gap(P0, 1, 8, GapReason.LOST)]
+
+    found = plan(made, files, gaps)
+
+    assert found.ranges == {}
+    assert {finding.where for finding in found.left} >= {file.path for file in files}
+
+
+@pytest.mark.parametrize("is_rebuilt", [False, True])
+def test_plan_repair_manifest_left(made: MadeArchive, is_rebuilt: bool) -> None:
+    """A damaged manifest that can't be rebuilt is named."""
+    if is_rebuilt:
+        made.seal({P0: dense(0, 10)})
+    report = Report(str(made.root), "made")
+    hole = Finding(Reason.MANIFEST_HOLE, "generations/0001/data/_spark_metadata/3", "gone")
+    report.findings.append(hole)
+
+    found = plan_repair(made.archive, report)
+
+    assert (found.manifest is not None) is is_rebuilt
+    assert found.left == ([] if is_rebuilt else [hole])
+
+
 def test_plan_repair_topic_made_again(made: MadeArchive) -> None:
     """The same offsets of the topic before, which are gone, keep no file of the new one."""
     [old] = made.seal({P0: dense(0, 10)})
