@@ -29,7 +29,7 @@ def test_validate_generation_changed(
             document = archive.generation(2).read_document()
             document.write(opened.folder / "generation.json")
         else:
-            open_next(archive, "parquet", ["topic"])
+            open_next(archive, "avro", ["topic"])
         return prove(*arguments)  # type: ignore[arg-type]
 
     with monkeypatch.context() as suspended:
