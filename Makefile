@@ -56,14 +56,13 @@ broker: setup ## start only a Kafka broker and print its address
 
 test: setup ## run all checks and tests: without Java, and with a real broker, Spark and Airflow
 	@# Short parts last, so that no long one is left alone at the end; but first what fails in a minute.
-	@# Five at a time on two cores: those with a scheduler or a broker wait half of theirs.
-	@$(PYTHON_ENV) -m scripts.side_by_side --at-once 5 \
+	@$(PYTHON_ENV) -m scripts.side_by_side --at-once 4 \
 	  "rules=$(MAKE) --no-print-directory check licences rules" \
 	  "spark=$(MAKE) --no-print-directory class-archive && $(PYTHON_ENV) -m pytest -m '$(HERE) and spark' tests/integration" \
-	  "airflow=$(PYTHON_ENV) -m pytest -m '$(HERE) and airflow and not spark' $(WITH_PARTS)" \
 	  "core=$(PYTHON_ENV) -m pytest -m 'not integration' tests/kafka_drain" \
-	  "apart=$(PYTHON_ENV) -m pytest -m '$(HERE) and not (airflow or spark)' $(WITH_PARTS)" \
 	  "faults=$(PYTHON_ENV) -m pytest -m '$(HERE) and spark' $(filter-out tests/integration,$(WITH_PARTS))" \
+	  "airflow=$(PYTHON_ENV) -m pytest -m '$(HERE) and airflow and not spark' $(WITH_PARTS)" \
+	  "apart=$(PYTHON_ENV) -m pytest -m '$(HERE) and not (airflow or spark)' $(WITH_PARTS)" \
 	  "unit=$(PYTHON_ENV) -m pytest -m 'not integration' $(patsubst %,--ignore=%,tests/kafka_drain $(RULES))"
 
 test-stores: class-archive ## run the tests of Spark on an object store, against moto's server: 4 minutes
