@@ -14,7 +14,7 @@ import random
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from datetime import datetime, timezone
@@ -67,32 +67,26 @@ class _Settled(random.Random):
         return 0.9
 
 
-class _InMemory(MemoryWorld):
+class _Calm:
+    """Lets nobody die, nor be suspended."""
+
+    def run(self, chance: random.Random, *arguments: str, **_: Any) -> tuple[Ended, str]:
+        ended: tuple[Ended, str] = super().run(  # type: ignore[misc]
+            chance, *arguments, may_die=False, meanwhile=None
+        )
+        return ended
+
+
+class _InMemory(_Calm, MemoryWorld):
     def __init__(self, folder: Path, name: str, seed: int) -> None:
         super().__init__(folder, is_compacted=False, seed=seed)
         self.topic = _OneByOne(name, False, random.Random(seed), log=self.log)
         self.machine.chance = _Settled(seed)
         self.machine.now = datetime.now(timezone.utc)
 
-    def run(
-        self,
-        chance: random.Random,
-        *arguments: str,
-        may_die: bool,
-        meanwhile: Callable[[], None] | None = None,
-    ) -> tuple[Ended, str]:
-        return super().run(chance, *arguments, may_die=False, meanwhile=None)
 
-
-class _OnBroker(BrokerWorld):
-    def run(
-        self,
-        chance: random.Random,
-        *arguments: str,
-        may_die: bool,
-        meanwhile: Callable[[], None] | None = None,
-    ) -> tuple[Ended, str]:
-        return super().run(chance, *arguments, may_die=False, meanwhile=None)
+class _OnBroker(_Calm, BrokerWorld):
+    """A world of real parts, in which nobody dies."""
 
 
 @dataclass
