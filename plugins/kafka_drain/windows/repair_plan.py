@@ -20,15 +20,7 @@ from kafka_drain.archive.window import range_rows
 from kafka_drain.config.offset_ranges import ACKNOWLEDGE_FLAG, range_name
 from kafka_drain.findings import OF_SEALED, Finding, Reason, errors
 from kafka_drain.gaps import Gap, GapReason
-from kafka_drain.offsets import (
-    OffsetRange,
-    TopicPartition,
-    count,
-    merge,
-    overlapping,
-    subtract,
-    without,
-)
+from kafka_drain.offsets import OffsetRange, TopicPartition, count, merge, overlapping, without
 from kafka_drain.output import Level, Line
 from kafka_drain.proof.report import Report
 
@@ -193,10 +185,7 @@ def _split(report: Report, paths: set[str]) -> tuple[Ranges, dict[str, str]]:
         staying |= {path: _why(gaps) for path, gaps in more.items()}
         for tp, ranges in _lost(gap for path in more for gap in missing[path]).items():
             kept[tp] = merge([*kept.get(tp, []), *ranges])
-    lost = {
-        tp: [rest for r in ranges for rest in subtract(r, kept.get(tp, []))]
-        for tp, ranges in _lost(report.gaps).items()
-    }
+    lost = {tp: without(ranges, kept.get(tp, ())) for tp, ranges in _lost(report.gaps).items()}
     return {tp: ranges for tp, ranges in lost.items() if ranges}, staying
 
 
