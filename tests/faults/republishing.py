@@ -417,10 +417,10 @@ class Torment:
         zombie.signal(signal.SIGCONT)
         # One of them is the later attempt: usually the successor, unless the zombie was paused
         # before it registered itself.
-        wait_for(
-            lambda: zombie.ended() or successor.ended(), "the older attempt's end", patience=120
-        )
-        older, self._running = (zombie, successor) if zombie.ended() else (successor, zombie)
+        wait_for(lambda: zombie.ended() or successor.ended(), "one attempt's end", patience=120)
+        first, other = (zombie, successor) if zombie.ended() else (successor, zombie)
+        # The later one may end first: then all is sent.
+        self._running, older = (first, other) if first.code() == 0 else (other, first)
         self._ended(older)
 
     def _wake(self, zombie: Attempt) -> None:
