@@ -360,22 +360,20 @@ class LocalAirflow:
                     self._standalone.poll()
                 with suppress(ChildProcessError):
                     os.waitpid(pid, os.WNOHANG)
-                if not _is_group(pid):
+                if not _runs(pid):
                     break
                 time.sleep(0.2)
-            if not _is_group(pid):
+            if not _runs(pid):
                 break
         self._pid_file.unlink(missing_ok=True)
 
 
-def _is_group(pid: int) -> bool:
-    try:
-        os.killpg(pid, 0)
-    except ProcessLookupError:
-        return False
-    except PermissionError:
-        pass  # raised by macOS for a group of zombies
-    return True
+def _runs(group: int) -> bool:
+    """Return whether a process group contains more than zombies, which no command line tells of.
+
+    A container whose first process reaps none keeps them for ever.
+    """
+    return any(command_line(pid) for pid in members(group))
 
 
 def _words(pid: int) -> set[str]:
