@@ -136,6 +136,9 @@ class Step:
         return cls(name, int(seed))
 
 
+#: How long a command takes at most, in milliseconds: it waits for leases.
+_LONGEST = 600_000
+
 #: What happens how often.
 WEIGHTS = {
     "produce": 6,
@@ -193,7 +196,8 @@ class History:
         needs_another: Whether the product has asked to drain to another archive.
         asked: Records that somebody has asked to erase.
         erased: Those that were erased.
-        deleted: Records that were too old to be kept.
+        expired: Records that were too old when old ones were to be deleted.
+        deleted: Those that were deleted.
         history: What has happened, for people.
         acknowledged: Ranges that Kafka had forgotten before anybody drained them.
         commands: How many commands were run.
@@ -215,6 +219,7 @@ class History:
     needs_another: bool = False
     asked: set[Place] = field(default_factory=set)
     erased: set[Place] = field(default_factory=set)
+    expired: set[Place] = field(default_factory=set)
     deleted: set[Place] = field(default_factory=set)
     history: list[str] = field(default_factory=list)
     acknowledged: list[str] = field(default_factory=list)
@@ -337,8 +342,19 @@ class History:
             start = self.start(min)
             self.answer_for(
                 before,
-                lambda p: p.offset < start.get(p.partition, 0) and self.topic.is_of_day(p),
+                lambda p: (
+                    p.offset < start.get(p.partition, 0)
+                    and self.topic.is_of_day(p)
+                    and not self.is_cut_unnoticed(p)
+                ),
             )
+
+    def is_cut_unnoticed(self, place: Place) -> bool:
+        """Return whether nothing is left that tells the log of a place from the one before.
+
+        A window's receipt has no hash of its last record: it goes with the file.
+        """
+        return any(_log_of(p) == _log_of(place) and p.cut < place.cut for p in self.expired)
 
     def validate(self) -> None:
         deep = self.chance.random() < 0.2
@@ -404,12 +420,17 @@ class History:
         """Let maintenance delete what is older than a day."""
         if not self.archive.exists:
             return
-        old = {p: r for p, r in self.owed.items() if r[3] < self.world.yesterday()}
+        # It may wait for another command's end, so that more is old by then.
+        before = self.world.yesterday() + _LONGEST
+        old = {p: r for p, r in self.owed.items() if r[3] < before}
+        self.expired |= old.keys()
         # Not owed while it runs, nor if it deletes them.
         self.owed = {p: record for p, record in self.owed.items() if p not in old}
-        self.command("maintain", "--retention-days", "1", "--apply")
+        ended = self.command("maintain", "--retention-days", "1", "--apply")
         there = {place for place, _ in self.read()}
-        self.owed |= {p: record for p, record in old.items() if p in there}
+        # What it had planned when it was killed, a later command deletes.
+        if not ended.was_killed:
+            self.owed |= {p: record for p, record in old.items() if p in there}
         self.deleted |= old.keys() - there
 
     def republish(self) -> None:

@@ -29,7 +29,9 @@ from typing import Any
 import kafka_drain
 from kafka_drain.cli.main import main, parser
 from kafka_drain.errors import SparkJobError
+from kafka_drain.maintenance.unlock import remove_lease
 from kafka_drain.spark.submit import SparkApplication
+from kafka_drain.storage.lease import Lease, hold_lease
 from tests.histories.client import FakeAdminClient, FakeConsumer
 from tests.histories.coordinator import Coordinator
 from tests.histories.history import Ended
@@ -164,7 +166,7 @@ class Disk:
             flags = arguments[2]
             if not isinstance(flags, int) or not flags & (os.O_ACCMODE | os.O_CREAT):
                 return
-        elif event not in _CHANGES:
+        elif event not in _CHANGES or (event == "os.mkdir" and os.path.isdir(arguments[0])):
             return
         path = str(arguments[0])
         if path.startswith(self.process.folder) or not path.startswith("/"):
@@ -261,6 +263,8 @@ class Machine:
         instead = _Time(self)
         for name in _waiting():
             self._put(name, "time", instead)
+        for function in (hold_lease.__wrapped__, Lease.__init__, remove_lease):
+            self._put_default(function, "wait", instead.sleep)
         self._put("kafka_drain.kafka.admin", "AdminClient", lambda c: FakeAdminClient(self.log, c))
         for name in _CONSUMERS:
             self._put(name, "Consumer", self._consumer)
@@ -285,6 +289,11 @@ class Machine:
         before = getattr(there, name)
         self._undo.append(lambda: setattr(there, name, before))
         setattr(there, name, value)
+
+    def _put_default(self, function: Any, name: str, value: Any) -> None:
+        defaults = function.__kwdefaults__
+        before, defaults[name] = defaults[name], value
+        self._undo.append(lambda: defaults.__setitem__(name, before))
 
     def _consumer(self, config: Mapping[str, Any], **more: Any) -> FakeConsumer:
         return FakeConsumer(self.coordinator, config, **more)

@@ -112,7 +112,8 @@ def plan_repair(archive: Archive, report: Report) -> RepairPlan:
     was restored from a copy. For the same reason, if a damaged file can't be replaced, its offsets
     that Kafka still holds aren't drained: once the file is restored, readers would get them twice.
     If the window that replaces a file is damaged itself, the window's own files are replaced: each
-    file is replaced by exactly one window.
+    file is replaced by exactly one window. Nothing is drained of a log that was rewritten: what it
+    has now isn't what was lost, and the generation after a roll archives it.
     """
     files = [
         finding
@@ -125,7 +126,8 @@ def plan_repair(archive: Archive, report: Report) -> RepairPlan:
     ranges, staying = _split(report, {str(finding.subject) for finding in files})
     # An unexplained gap is a finding of its own.
     others = (GapReason.LOST, GapReason.UNEXPLAINED)
-    expired = {gap.tp for gap in report.gaps if not gap.harmless and gap.reason not in others}
+    beyond = {gap.tp for gap in report.gaps if not gap.harmless and gap.reason not in others}
+    beyond |= _rewritten(report)
     manifest = _manifest_to_rebuild(archive.snapshot(), report.findings)
     handled = {*_FILES, *(_MANIFEST if manifest else ()), Reason.OFFSET_MISSING}
     left = [
@@ -139,7 +141,7 @@ def plan_repair(archive: Archive, report: Report) -> RepairPlan:
         if finding.reason.severity == "error"
         and (
             finding.reason not in handled
-            or (finding.reason == Reason.OFFSET_MISSING and finding.subject in expired)
+            or (finding.reason == Reason.OFFSET_MISSING and finding.subject in beyond)
         )
     ]
     replaced = {str(finding.subject) for finding in files} - staying.keys() if ranges else set()
@@ -171,7 +173,8 @@ def _split(report: Report, paths: set[str]) -> tuple[Ranges, dict[str, str]]:
         # There is no record of the offsets it held: any missing offsets may be its own.
         missing[path] = [gap for gap in unsealed if not gap.reason.harmless]
     staying: dict[str, str] = {}
-    kept: Ranges = {}
+    rewritten = _rewritten(report)
+    kept = {tp: ranges for tp, ranges in _lost(report.gaps).items() if tp in rewritten}
     while True:
         # Offsets left to a file that stays are also missing for files whose range includes them.
         more = {
@@ -187,6 +190,10 @@ def _split(report: Report, paths: set[str]) -> tuple[Ranges, dict[str, str]]:
             kept[tp] = merge([*kept.get(tp, []), *ranges])
     lost = {tp: without(ranges, kept.get(tp, ())) for tp, ranges in _lost(report.gaps).items()}
     return {tp: ranges for tp, ranges in lost.items() if ranges}, staying
+
+
+def _rewritten(report: Report) -> set[Any]:
+    return {each.subject for each in report.findings if each.reason == Reason.LOG_REWRITTEN}
 
 
 def _by_seal(report: Report, ranges: Ranges) -> tuple[Ranges, Ranges]:

@@ -96,6 +96,30 @@ def test_plan_repair_left(made: MadeArchive, reasons: tuple[GapReason, ...], is_
     assert bool(found.ranges) is (GapReason.LOST in reasons)
 
 
+@pytest.mark.parametrize("is_sealed", [True, False])
+def test_plan_repair_rewritten_log(made: MadeArchive, is_sealed: bool) -> None:
+    """What a rewritten log has now isn't what was lost; other partitions are repaired."""
+    [file] = made.seal({P0: dense(0, 10)})
+    report = Report(str(made.root), "made")
+    report.findings += [
+        Finding(Reason.LOG_REWRITTEN, P0, "rewritten from offset 4 on"),
+        *(Finding(Reason.OFFSET_MISSING, tp, "in no file") for tp in (P0, P1)),
+    ]
+    if is_sealed:
+        [generation] = made.archive.snapshot().generations
+        report.findings.append(Finding(Reason.FILE_MISSING, file.path, "gone"))
+        report.add_damaged([(file.sealed, next(iter(generation.receipts())))])
+    report.add_gaps([gap(tp, 5, 6, GapReason.LOST) for tp in (P0, P1)], made.topic_ids)
+
+    found = plan_repair(made.archive, report)
+
+    assert (found.ranges, found.later) == ({P1: [OffsetRange(5, 6)]}, {})
+    assert found.replaces == []
+    left = [(each.reason, each.where) for each in found.left]
+    assert left[-2:] == [(Reason.LOG_REWRITTEN, str(P0)), (Reason.OFFSET_MISSING, str(P0))]
+    assert left[:-2] == [(Reason.FILE_MISSING, file.path)] * is_sealed
+
+
 def test_plan_repair_window_holds_part(made: MadeArchive) -> None:
     """What a window holds already needn't be drained for the file to be replaced."""
     [file] = made.seal({P0: dense(0, 10)})
