@@ -196,8 +196,7 @@ class History:
         needs_another: Whether the product has asked to drain to another archive.
         asked: Records that somebody has asked to erase.
         erased: Those that were erased.
-        expired: Records that were too old when old ones were to be deleted.
-        deleted: Those that were deleted.
+        deleted: Records that were too old to be kept, and that are or may be gone.
         history: What has happened, for people.
         acknowledged: Ranges that Kafka had forgotten before anybody drained them.
         commands: How many commands were run.
@@ -219,7 +218,6 @@ class History:
     needs_another: bool = False
     asked: set[Place] = field(default_factory=set)
     erased: set[Place] = field(default_factory=set)
-    expired: set[Place] = field(default_factory=set)
     deleted: set[Place] = field(default_factory=set)
     history: list[str] = field(default_factory=list)
     acknowledged: list[str] = field(default_factory=list)
@@ -354,7 +352,7 @@ class History:
 
         A window's receipt has no hash of its last record: it goes with the file.
         """
-        return any(_log_of(p) == _log_of(place) and p.cut < place.cut for p in self.expired)
+        return any(_log_of(p) == _log_of(place) and p.cut < place.cut for p in self.deleted)
 
     def validate(self) -> None:
         deep = self.chance.random() < 0.2
@@ -422,16 +420,16 @@ class History:
             return
         # It may wait for another command's end, so that more is old by then.
         before = self.world.yesterday() + _LONGEST
-        old = {p: r for p, r in self.owed.items() if r[3] < before}
-        self.expired |= old.keys()
+        old = {p: r for p, r in self.read() if r[3] < before}
+        owed = {p: r for p, r in self.owed.items() if r[3] < before}
         # Not owed while it runs, nor if it deletes them.
-        self.owed = {p: record for p, record in self.owed.items() if p not in old}
+        self.owed = {p: record for p, record in self.owed.items() if p not in owed}
         ended = self.command("maintain", "--retention-days", "1", "--apply")
         there = {place for place, _ in self.read()}
         # What it had planned when it was killed, a later command deletes.
-        if not ended.was_killed:
-            self.owed |= {p: record for p, record in old.items() if p in there}
-        self.deleted |= old.keys() - there
+        there = set() if ended.was_killed else there
+        self.owed |= {p: record for p, record in owed.items() if p in there}
+        self.deleted |= (old.keys() | owed.keys()) - there
 
     def republish(self) -> None:
         """Send what is sealed to a topic of its own, until it is done, and compare."""
@@ -519,14 +517,13 @@ class History:
             seen.add(place)
 
     def is_damaged_twice(self, place: Place) -> bool:
-        """Return whether a log lost both its end, after a record, and what came before the record.
+        """Return whether a log lost what came after a record, and what came before it.
 
         The product takes it up where it first differs, and archives what is in between again.
         """
-        is_cut = any(first > place.offset for first in self.topic.cuts.get(_log_of(place), ()))
-        return is_cut and any(
-            _log_of(p) == _log_of(place) and p.offset < place.offset for p in self.topic.holes
-        )
+        holes = [p.offset for p in self.topic.holes if _log_of(p) == _log_of(place)]
+        ends = [*self.topic.cuts.get(_log_of(place), ()), *holes]
+        return any(at > place.offset for at in ends) and any(at < place.offset for at in holes)
 
     def missing(self) -> dict[Place, Record]:
         """Return what is owed and not there.
