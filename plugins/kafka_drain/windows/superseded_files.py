@@ -40,8 +40,10 @@ def remove_unsealed(archive: Archive) -> None:
                     f"{locked}; a later maintenance removes it"
                 )
                 continue
-            say(f"remove {archive.root}: removing window {window.key}, which was never sealed")
-            window.folder.fs.rm(window.folder.path, recursive=True)
+            # Its name is given again once it is gone, and this process may have been suspended.
+            if not window.has_receipt():
+                say(f"remove {archive.root}: removing window {window.key}, which was never sealed")
+                window.folder.fs.rm(window.folder.path, recursive=True)
 
 
 def remove_superseded(archive: Archive, locks: StoreLocks | None = None) -> dict[str, int]:

@@ -368,6 +368,26 @@ def test_remove_unsealed_locked(
     assert not folder.exists()
 
 
+def test_remove_unsealed_sealed_meanwhile(
+    case: Superseded, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Suspended until another maintenance has sealed a window of the same name, it leaves that."""
+    case.plan("compact_0002")
+    later: list[ArchiveFile] = []
+
+    def suspended(folder: UPath) -> Locked:
+        # The other one removed what was unsealed, so that it gives the same number again.
+        (Path(str(folder)) / "plan.json").unlink()
+        later.extend(case.window("compact_0002", case.first))
+        return Locked()
+
+    monkeypatch.setattr(superseding, "locked_in", suspended)
+
+    remove_unsealed(case.made.archive)
+
+    assert all(case.there(later))
+
+
 def test_remove_unsealed(case: Superseded, said: list[str]) -> None:
     """What a killed maintenance left behind goes, and says its name; other windows stay."""
     windows = Path(str(case.made.root), "windows")

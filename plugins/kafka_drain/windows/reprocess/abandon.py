@@ -17,7 +17,7 @@ from kafka_drain.storage.lease import hold_lease
 from kafka_drain.storage.object_retention import locked_in
 from kafka_drain.windows.reprocess.state import (
     ReprocessPlan,
-    reprocess_path,
+    forget_reprocess,
     sealing_groups,
     unfinished_reprocess,
 )
@@ -95,8 +95,10 @@ def abandon_reprocess(plan: AbandonPlan, *, run: str) -> None:
                         f"{locked}; no reader uses it"
                     )
                     continue
-                say(f"abandon {archive.root}: removing window {key}, which was never sealed")
-                folder.fs.rm(folder.path, recursive=True)
+                # Another reprocess may have sealed one of the name while this one was suspended.
+                if not Window(archive.root, key).has_receipt():
+                    say(f"abandon {archive.root}: removing window {key}, which was never sealed")
+                    folder.fs.rm(folder.path, recursive=True)
         # Last, because a rerun finds what a killed attempt left by it.
-        reprocess_path(archive).unlink(missing_ok=True)
+        forget_reprocess(plan.reprocess)
     say(f"abandon {archive.root}: the reprocess from {plan.reprocess.since} has been abandoned")

@@ -45,6 +45,7 @@ from kafka_drain.windows.reprocess.refusals import (
 )
 from kafka_drain.windows.reprocess.state import (
     ReprocessPlan,
+    forget_reprocess,
     reprocess_path,
     sealing_groups,
     unfinished_reprocess,
@@ -312,5 +313,5 @@ def finish_reprocess(plan: ReprocessPlan, *, run: str) -> dict[str, int]:
         raise ArchiveError(f"{', '.join(plan.waiting)} isn't sealed; run the reprocess again")
     with hold_lease(plan.archive.root / "maintenance", run=run):
         removed = remove_superseded(plan.archive)
-        reprocess_path(plan.archive).unlink(missing_ok=True)
+        forget_reprocess(plan)
     return removed

@@ -122,6 +122,13 @@ def unfinished_reprocess(archive: Archive) -> ReprocessPlan | None:
     return plan_of(archive, document, begun=True)
 
 
+def forget_reprocess(plan: ReprocessPlan) -> None:
+    """Remove the note of a reprocess, unless it is another one's by now."""
+    there = unfinished_reprocess(plan.archive)
+    if there is not None and (there.since, there.groups) == (plan.since, plan.groups):
+        reprocess_path(plan.archive).unlink(missing_ok=True)
+
+
 def plan_of(archive: Archive, document: ReprocessDocument, *, begun: bool) -> ReprocessPlan:
     """Return the plan that a document describes; its groups have no receipts."""
     groups = {

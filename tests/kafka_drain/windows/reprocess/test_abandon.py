@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from upath import UPath
 
 from kafka_drain.archive.archive import Archive
 from kafka_drain.archive.fold import WindowKind
@@ -16,10 +17,12 @@ from kafka_drain.errors import ArchiveError, ConfigError, DataLossError
 from kafka_drain.maintenance.maintain import plan_maintenance
 from kafka_drain.maintenance.retention import plan_deletions, seal_deletions
 from kafka_drain.proof.validation import validate_archive
+from kafka_drain.storage.immutability import Locked
+from kafka_drain.windows.reprocess import abandon as abandoning
 from kafka_drain.windows.reprocess.abandon import abandon_reprocess, plan_abandon
 from kafka_drain.windows.reprocess.plan import Cut
 from kafka_drain.windows.reprocess.run import open_reprocess, plan_reprocess
-from kafka_drain.windows.reprocess.state import ReprocessPlan, unfinished_reprocess
+from kafka_drain.windows.reprocess.state import ReprocessPlan, reprocess_path, unfinished_reprocess
 from kafka_drain.windows.window_jobs import freeze_window
 from tests.brute_force import data_files
 from tests.kafka_drain.fake_cluster import Log
@@ -72,6 +75,28 @@ def test_abandon_reprocess(archive: Archive, pipeline: Pipeline, begun: Reproces
     assert validate_archive(archive, cluster, deep=True).findings == []
     assert plan_maintenance(pipeline).waits_for == ""
     assert plan_reprocess(pipeline, cluster, CUT).begun is False
+
+
+def test_abandon_reprocess_another_begun(
+    archive: Archive, begun: ReprocessPlan, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Suspended until another reprocess has sealed windows of the same names, it leaves these."""
+    plan = plan_abandon(archive)
+    key = next(iter(begun.groups))
+    window = Window(archive.root, key)
+    other = begun.document().model_copy(update={"since": "another"})
+
+    def suspended(folder: UPath) -> Locked:
+        other.write(reprocess_path(archive))
+        (window.folder / "receipt.json").write_text("{}")
+        return Locked()
+
+    monkeypatch.setattr(abandoning, "locked_in", suspended)
+
+    abandon_reprocess(plan, run="tests")
+
+    assert (window.folder / "data" / "part-0.parquet").is_file()
+    assert unfinished_reprocess(archive) is not None
 
 
 def test_plan_abandon_nothing_begun(archive: Archive) -> None:
