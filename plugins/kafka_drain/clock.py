@@ -11,3 +11,8 @@ Clock = Callable[[], datetime]
 def utc_now() -> datetime:
     """Return the current time in UTC."""
     return datetime.now(timezone.utc)
+
+
+def now_text() -> str:
+    """Return the current time in UTC with milliseconds, in the documents' format."""
+    return utc_now().isoformat(timespec="milliseconds")

@@ -69,6 +69,7 @@ from kafka_drain.archive.segment_overlaps import Hole
 from kafka_drain.archive.soundness import note_of_holes
 from kafka_drain.archive.topic_settings import write_topic_settings
 from kafka_drain.archive.watermarks import observe, write_observations
+from kafka_drain.clock import now_text
 from kafka_drain.config.pipeline import Pipeline
 from kafka_drain.encryption import data_keys
 from kafka_drain.encryption.data_keys import file_name, parse_key, wrapped_document
@@ -123,7 +124,6 @@ from kafka_drain.windows import window_jobs
 from kafka_drain.windows.reprocess.approved import freeze_reprocess
 from kafka_drain.windows.reprocess.plan import Cut
 from kafka_drain.windows.reprocess.run import open_reprocess, plan_reprocess, prepare_group
-from kafka_drain.windows.window_jobs import now_text
 from scripts.reference import documents as documents_page
 from tests.documentation.blocks import ROOT
 from tests.fake_registry import fake_registry

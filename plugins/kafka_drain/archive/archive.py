@@ -103,6 +103,9 @@ class Archive:
             retention: The sink's `retention` option: Spark drops older files from the manifest.
             immutable: The store's lock of sealed files; None for none.
             known: The existing document; None if there is none.
+
+        Raises:
+            LockedError: When another process has written it meanwhile.
         """
         document = ArchiveDocument.model_validate(
             {
@@ -117,7 +120,7 @@ class Archive:
                 "immutable": None if immutable is None else asdict(immutable),
             }
         )
-        document.write(self.root / "archive.json")
+        document.replace(self.root / "archive.json", known)
 
     def identity(self) -> str | None:
         """Return the archive's id; None if none has been needed yet."""
@@ -145,18 +148,17 @@ class Archive:
     def update_topics(self, document: ArchiveDocument, topic_ids: dict[str, str]) -> None:
         """Add topic ids to `archive.json`, whose content is `document`; other topics are kept."""
         topics = dict(sorted((document.topics | topic_ids).items()))
-        document.model_copy(update={"topics": topics}).write(self.root / "archive.json")
+        document.model_copy(update={"topics": topics}).replace(self.root / "archive.json", document)
 
     def raise_format(self, version: int) -> None:
         """Let `archive.json` have a version, unless it has a higher one.
 
         The caller holds the archive's lease.
         """
-        document = self.snapshot().document
-        if document.format_version < version:
-            document.model_copy(update={"format_version": version}).write(
-                self.root / "archive.json"
-            )
+        known = self.snapshot().document
+        if known.format_version < version:
+            document = known.model_copy(update={"format_version": version})
+            document.replace(self.root / "archive.json", known)
             keep_copies(self.root, ["archive.json"])
 
     def generation(self, number: int) -> Generation:

@@ -25,7 +25,7 @@ from typing_extensions import NotRequired, TypedDict
 from upath import UPath
 
 from kafka_drain.archive.format import ArchiveVersion, SealedDocument, Version
-from kafka_drain.errors import ArchiveError, ConfigError
+from kafka_drain.errors import ArchiveError, ConfigError, LockedError
 from kafka_drain.intervals import Interval
 from kafka_drain.kafka.topics import MAX_MESSAGE_BYTES
 from kafka_drain.offsets import OffsetRange, TopicPartition, from_spark_json
@@ -104,6 +104,20 @@ class Document(Row):
     def create(self, path: UPath) -> bool:
         """Write the document unless the file exists; return whether it was written."""
         return create_document(path, self.content())
+
+    def replace(self: D, path: UPath, known: D | None) -> None:
+        """Write the document unless it says what is known; a suspended process must not undo more.
+
+        Args:
+            known: The document that it replaces; None for none.
+
+        Raises:
+            LockedError: When another process has written the file since.
+        """
+        if self != known and not (known is None and self.create(path)):
+            if known is None or type(self).read(path) != known:
+                raise LockedError(f"another process has written {path} meanwhile; a retry may help")
+            self.write(path)
 
 
 class VersionedDocument(Document):

@@ -7,7 +7,6 @@ import os
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from datetime import datetime, timezone
 from functools import partial
 from types import MappingProxyType
 from typing import Any
@@ -20,6 +19,7 @@ from kafka_drain.archive.format import FORMAT_VERSION, Sealed
 from kafka_drain.archive.generation_summary import Summary, parse_summary
 from kafka_drain.archive.receipt_chain import check_link
 from kafka_drain.archive.receipts import Receipt, ReceiptError, receipt_at
+from kafka_drain.clock import now_text
 from kafka_drain.errors import ArchiveError
 from kafka_drain.findings import Finding, Reason
 from kafka_drain.metadata_log import checkpoint as checkpoint_files
@@ -72,10 +72,6 @@ def number_of(folder: str) -> int | None:
     """
     number = int(folder) if folder.isascii() and folder.isdigit() else 0
     return number if number and folder == f"{number:04d}" else None
-
-
-def _now() -> str:
-    return datetime.now(timezone.utc).isoformat(timespec="milliseconds")
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,18 +143,25 @@ class Generation:
         topic_ids: dict[str, str],
         reason: str,
         values: Mapping[str, Any] | None = None,
+        is_new: bool = False,
     ) -> None:
         """Write `generation.json`: the numeric starting offsets, and how files are written.
 
         One that says the same stays as it is: it may be sealed by now.
+
+        Args:
+            is_new: Whether there must be none: another process may have opened it meanwhile.
+
+        Raises:
+            LockedError: When one is there that mustn't be.
         """
         path = self.folder / "generation.json"
-        known = self.read_document() if path.exists() else None
+        known = None if is_new or not path.exists() else self.read_document()
         document = GenerationDocument.model_validate(
             {
                 "format_version": FORMAT_VERSION,
                 "generation": self.number,
-                "opened_at": known.opened_at if known else _now(),
+                "opened_at": known.opened_at if known else now_text(),
                 "reason": reason,
                 "format": file_format,
                 "partition_by": partition_by,
@@ -167,8 +170,7 @@ class Generation:
                 "starting_offsets": json.loads(to_spark_json(starting_offsets)),
             }
         )
-        if document != known:
-            document.write(path)
+        document.replace(path, known)
 
     def add_topics(self, topic_ids: dict[str, str]) -> None:
         """Add the ids of topics that are drained from now on."""

@@ -358,6 +358,7 @@ def prepare_drain(
             topic_ids=topic_ids,
             reason=plan.generation.document.reason if plan.generation else "first",
             values=job.values.frozen,
+            is_new=plan.generation is None,
         )
     return replace(job, polled=records_polled(spec.source_options))
 

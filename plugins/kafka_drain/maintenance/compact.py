@@ -24,6 +24,7 @@ from kafka_drain.archive.keys import keys_for_writing
 from kafka_drain.archive.receipts import Receipt
 from kafka_drain.archive.snapshot import Snapshot, SnapshotGeneration
 from kafka_drain.archive.window import Window, range_rows
+from kafka_drain.clock import now_text
 from kafka_drain.config.pipeline import Pipeline
 from kafka_drain.config.sink_options import COMPRESSIONS, partition_columns
 from kafka_drain.data_files.file_offsets import CommittedFile
@@ -45,7 +46,6 @@ from kafka_drain.windows.rewrite_groups import FileGroup
 from kafka_drain.windows.window_jobs import (
     WindowJob,
     freeze_window,
-    now_text,
     read_written,
     refuse_findings,
     seal_superseding,

@@ -37,6 +37,7 @@ from kafka_drain.archive.journal.files import note_sealed
 from kafka_drain.archive.receipts import Receipt, ReceiptError
 from kafka_drain.archive.snapshot import Snapshot
 from kafka_drain.archive.soundness import note_of_erasures, refuse_unsound
+from kafka_drain.clock import now_text
 from kafka_drain.config.pipeline import Pipeline
 from kafka_drain.errors import (
     ArchiveError,
@@ -77,7 +78,6 @@ from kafka_drain.windows.superseded_files import (
     remove_unsealed,
     still_locked,
 )
-from kafka_drain.windows.window_jobs import now_text
 
 #: End of the note of a withdrawal by a run, rather than by a person.
 _FAILED = ", which failed before it erased anything"

@@ -20,6 +20,7 @@ from kafka_drain.archive.fold import WindowKind
 from kafka_drain.archive.receipts import Receipt, SealedContent, records_of
 from kafka_drain.archive.snapshot import Snapshot, SnapshotGeneration
 from kafka_drain.archive.window import Window
+from kafka_drain.clock import now_text
 from kafka_drain.data_files.reader import read_offsets, topic_of
 from kafka_drain.errors import DataFileError, ManifestInvalidError
 from kafka_drain.gaps import Gap, GapReason
@@ -28,7 +29,7 @@ from kafka_drain.offsets import OffsetRange, TopicPartition, merge
 from kafka_drain.proof.sealing import Identity, seal_deletion
 from kafka_drain.storage.paths import quoted
 from kafka_drain.windows.rewrite_groups import FileGroup
-from kafka_drain.windows.window_jobs import freeze_window, now_text, seal_superseding
+from kafka_drain.windows.window_jobs import freeze_window, seal_superseding
 
 #: Number of files named that have a record dated after its drain.
 NAMED = 5

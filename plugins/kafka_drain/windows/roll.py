@@ -570,6 +570,7 @@ def roll(
         topic_ids=plan.topic_ids,
         reason=reason or plan.reason,
         values=document.values,
+        is_new=True,
     )
     # Must come after the generation is written: if a roll is killed between the two, preflight
     # refuses to drain until the roll is run again.

@@ -10,7 +10,6 @@ import json
 import uuid
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from datetime import datetime, timezone
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -32,7 +31,7 @@ from kafka_drain.archive.snapshot import Snapshot
 from kafka_drain.archive.soundness import SealedState, note_of_window, refuse_unsound, restricted
 from kafka_drain.archive.topic_settings import noted_compaction
 from kafka_drain.archive.window import Window, range_rows
-from kafka_drain.clock import utc_now
+from kafka_drain.clock import now_text, utc_now
 from kafka_drain.config.offset_ranges import NOTHING, Accepted, range_name
 from kafka_drain.config.pipeline import Pipeline
 from kafka_drain.config.sink_options import partition_columns
@@ -186,11 +185,6 @@ def _plan(
 
 def _create(window: Window, plan: dict[str, Any]) -> bool:
     return create_document(window.folder / "plan.json", plan | {"opened_at": now_text()})
-
-
-def now_text() -> str:
-    """Return the current time in UTC with milliseconds, in the documents' format."""
-    return datetime.now(timezone.utc).isoformat(timespec="milliseconds")
 
 
 def prepare_window(

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from kafka_drain.archive.archive import Archive
 from kafka_drain.archive.generation import Generation
 from kafka_drain.archive.soundness import check_sealed_state
-from kafka_drain.errors import ArchiveError
+from kafka_drain.errors import ArchiveError, LockedError
 from kafka_drain.findings import Reason
 from kafka_drain.offsets import TopicPartition
 
@@ -166,6 +167,22 @@ def test_archive_generations_no_archive(tmp_path: Path) -> None:
 
     with pytest.raises(ArchiveError, match=r"without archive\.json"):
         Archive.at(str(tmp_path)).require()
+
+
+def test_archive_create_meanwhile(archive: Archive) -> None:
+    """A process that was suspended sets back nothing that another one has written meanwhile."""
+    known = archive.snapshot().document
+    archive.raise_format(2)
+    archive.update_topics(archive.snapshot().document, {"new": "3"})
+    settings: Any = {"pipeline": "p", "cluster_id": "c", "source": {"topics": ["t", "s"]}}
+    there = archive.snapshot().document
+
+    archive.create(**settings, topic_ids=known.topics, known=known)
+    for document, topics in ((known, {"t": "4"}), (None, known.topics)):
+        with pytest.raises(LockedError, match=r"written .*archive\.json meanwhile"):
+            archive.create(**settings, topic_ids=topics, known=document)
+
+    assert archive.snapshot().document == there
 
 
 def test_generation_paths(archive: Archive) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -26,6 +27,7 @@ from kafka_drain.errors import (
     CheckpointError,
     ConfigError,
     DataLossError,
+    LockedError,
     ManifestInvalidError,
     TopicError,
 )
@@ -616,6 +618,45 @@ def test_plan_roll_log_short(archive: Archive, log: Log, is_short: bool) -> None
             plan_roll(archive, cluster)
     else:
         assert plan_roll(archive, cluster).starting_offsets[P0] == END
+
+
+@pytest.mark.parametrize("step", ["generation", "topics"])
+def test_roll_suspended(step: str, archive: Archive, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Suspended until another process has opened what it was to open, it leaves that as it is."""
+    cluster = cluster_with(gone=Log(end=9))
+    plan = plan_roll(archive, cluster)
+    opened = archive.generation(3)
+
+    def another() -> None:
+        archive.update_topics(archive.snapshot().document, {"more": "id-of-more"})
+        if step == "generation":
+            opened.write(
+                starting_offsets={P0: END + 5, P1: END, G0: 9},
+                file_format="parquet",
+                partition_by=["topic"],
+                topic_ids=archive.snapshot().document.topics,
+                reason="rollover",
+            )
+
+    write = Generation.write
+
+    def suspended(self: Generation, **values: Any) -> None:
+        monkeypatch.undo()
+        if step == "generation":
+            another()
+        write(self, **values)
+        if step == "topics":
+            another()
+
+    monkeypatch.setattr(Generation, "write", suspended)
+
+    refused = pytest.raises(LockedError, match="meanwhile")
+    with refused if step == "generation" else nullcontext():
+        do(plan)
+
+    assert archive.snapshot().document.topics["more"] == "id-of-more"
+    if step == "generation":
+        assert opened.read_document().first_offsets()[P0] == END + 5
 
 
 def test_plan_roll_not_rewritten(archive: Archive) -> None:

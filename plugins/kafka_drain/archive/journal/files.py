@@ -8,7 +8,6 @@ number of entries at the time of sealing.
 from __future__ import annotations
 
 import re
-from datetime import datetime, timezone
 
 from upath import UPath
 
@@ -27,6 +26,7 @@ from kafka_drain.archive.journal.entries import (
     next_whole,
     parse_entry,
 )
+from kafka_drain.clock import now_text
 from kafka_drain.errors import ArchiveError, LockedError, ManifestInvalidError
 from kafka_drain.storage.json_files import create_text
 from kafka_drain.storage.paths import list_folder, read_bytes
@@ -95,8 +95,9 @@ def note_sealed(root: UPath, noted: Noted, known: Journal | None = None) -> None
             )
         # This keeps the head at most one entry behind, so that two entries without a head are
         # damage.
-        if journal.sha256 is not None:
-            _catch_up(root, journal.head, Head(journal.newest, journal.sha256))
+        seen = journal.head.entries if journal.head else 0
+        if journal.sha256 is not None and seen < journal.newest:
+            _raise_head(root, Head(journal.newest, journal.sha256))
         news = journal.noted.news(noted)
         if not news:
             return
@@ -111,7 +112,7 @@ def note_sealed(root: UPath, noted: Noted, known: Journal | None = None) -> None
                 previous=journal.sha256,
                 is_whole=is_whole,
                 noted=journal.noted.plus(news) if is_whole else news,
-                at=_now(),
+                at=now_text(),
             ),
         )
         if written is not None:
@@ -143,7 +144,7 @@ def start_journal_anew(root: UPath, noted: Noted, known: int) -> int:
         journal = read_journal(root)
         at_least = max(journal.newest, known, journal.head.entries if journal.head else 0)
         number = next_whole(at_least)
-        written = _create(root, Entry.of(number, journal.sha256, True, noted, _now()))
+        written = _create(root, Entry.of(number, journal.sha256, True, noted, now_text()))
         if written is not None:
             _raise_head(root, Head(number, written))
             return number
@@ -185,11 +186,6 @@ def _raise_head(root: UPath, head: Head) -> None:
             return
 
 
-def _catch_up(root: UPath, seen: Head | None, head: Head) -> None:
-    if seen is None or seen.entries < head.entries:
-        _raise_head(root, head)
-
-
 def _write_head(root: UPath, seen: Head | None, head: Head) -> None:
     if seen is None or seen.entries < head.entries:
         HeadDocument(entries=head.entries, sha256=head.sha256).write(root / "journal.json")
@@ -226,7 +222,3 @@ def _numbers(root: UPath) -> set[int]:
 
 def _path(root: UPath, number: int) -> UPath:
     return root / "journal" / f"{number:012d}.json"
-
-
-def _now() -> str:
-    return datetime.now(timezone.utc).isoformat(timespec="milliseconds")
