@@ -54,7 +54,7 @@ from kafka_drain.proof.sealing import Identity, seal_window
 from kafka_drain.proof.validation import validate_archive
 from kafka_drain.spark.job_spec import CompactSpec, write_private
 from kafka_drain.spark.submit import SparkApplication
-from kafka_drain.windows.window_jobs import freeze_window, seal_proven
+from kafka_drain.windows.window_jobs import freeze_window, seal_superseding
 from tests.agreement.records import Record, Records, read_files
 from tests.kafka_drain.fake_cluster import FakeCluster, Log
 
@@ -318,7 +318,7 @@ class Builder:
             fingerprint=content_of(files).fingerprint,
             sealed_at=DAY.isoformat(timespec="milliseconds"),
         )
-        seal_proven(self.archive, window, receipt)
+        seal_superseding(self.archive, window, receipt, run="tests")
 
     def backfill(self, start: int, end: int) -> None:
         """Seal records of partition 0 of `a` from before the first generation."""

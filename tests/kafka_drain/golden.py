@@ -39,7 +39,7 @@ from kafka_drain.proof.fingerprints import write_notes
 from kafka_drain.proof.report import Report
 from kafka_drain.proof.sealing import Identity, seal_window
 from kafka_drain.proof.validation import validate_archive
-from kafka_drain.windows.window_jobs import freeze_window, seal_proven
+from kafka_drain.windows.window_jobs import freeze_window, seal_superseding
 from tests.kafka_drain.fake_cluster import FakeCluster, Log
 
 GOLDEN = Path(__file__).parents[1] / "data" / "sink_v1_spark4"
@@ -304,7 +304,7 @@ def seal_repair(
         fingerprint=content_of(files).fingerprint,
         sealed_at=NOON.isoformat(),
     )
-    seal_proven(archive, window, receipt)
+    seal_superseding(archive, window, receipt, run="tests")
     return path
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import sys
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, nullcontext, suppress
 from dataclasses import asdict, dataclass, replace
 from functools import partial
@@ -112,7 +112,8 @@ class DrainJob(SparkJob):
         """
         result = super().result()
         notes = result.pop("notes", [])
-        self._write_notes(notes)
+        # Durably; Spark has written most of it already.
+        write_notes(self.generation, notes)
         if notes:
             _confirm_open(self.generation)
             _confirm_topics(self, max(note["batch"] for note in notes))
@@ -122,17 +123,13 @@ class DrainJob(SparkJob):
         """Write the notes of the committed batches, and return the job's error."""
         # On a full disk, the drain's own error is more useful.
         with suppress(ArchiveError, OSError):
-            self._write_notes(result.get("notes", []))
+            write_notes(self.generation, result.get("notes", []))
         return super().failed(result)
 
     @property
     def generation(self) -> Generation:
         """The generation that the drain appends to."""
         return self.plan.generation or self.plan.archive.generation(1)
-
-    def _write_notes(self, notes: Iterable[Mapping[str, Any]]) -> None:
-        """Write Spark's notes of each batch, durably; Spark has written most of it already."""
-        write_notes(self.generation, notes)
 
     def watch(self) -> TopicWatch:
         """Return the drained topics."""
@@ -331,7 +328,7 @@ def prepare_drain(
     plan.archive.create(
         pipeline=pipeline.name,
         cluster_id=plan.cluster_id,
-        topic_ids=_topic_ids(plan, known),
+        topic_ids=(known.topics if known else {}) | topic_ids,
         source=pipeline.source,
         isolation_level=pipeline.isolation_level,
         retention=_retention(plan, known),
@@ -382,10 +379,6 @@ def _note_settings(plan: DrainPlan, known: ArchiveDocument | None) -> None:
 def _retention(plan: DrainPlan, known: ArchiveDocument | None) -> str | None:
     """Return the sink's retention, or the former one if unset: it has removed manifest lines."""
     return plan.pipeline.sink_options.get("retention") or (known.retention if known else None)
-
-
-def _topic_ids(plan: DrainPlan, known: ArchiveDocument | None) -> dict[str, str]:
-    return (known.topics if known else {}) | {name: topic.id for name, topic in plan.topics.items()}
 
 
 def compile_spec(

@@ -294,6 +294,15 @@ class Lease:
             if self._clock() >= self._expires_at:
                 self._lose(None)
 
+    def confirm(self) -> None:
+        """Check, right before a step that is no fence of its own, that the lease still lasts.
+
+        Raises:
+            LockedError: When it may be another process's by now: this one was suspended.
+        """
+        if self.lost.is_set() or self._clock() >= self._expires_at:
+            raise LockedError(f"{self.path} expired while this process was suspended: try again")
+
     def release(self) -> None:
         """Remove the lease if this holder still has it."""
         try:

@@ -26,7 +26,7 @@ from kafka_drain.proof.sealing import Identity
 from kafka_drain.proof.window_checks import check_files_of
 from kafka_drain.spark.engine import SparkRunner
 from kafka_drain.spark.job import private_folder
-from kafka_drain.storage.lease import wait_for_lease
+from kafka_drain.storage.lease import Lease, wait_for_lease
 from kafka_drain.storage.object_retention import locked_in
 from kafka_drain.storage.paths import quoted
 from kafka_drain.windows.backfill_plan import BackfillPlan
@@ -124,12 +124,12 @@ def finish_backfill(
         held=plan.held,
         replaceable=replaceable,
     )
-    with wait_for_lease(plan.archive.root / "windows", run=run):
+    with wait_for_lease(plan.archive.root / "windows", run=run) as lease:
         if not plan.replaces:
             _refuse_owned(plan)
-        sealed = seal_proven(plan.archive, plan.window, receipt)
+        sealed = seal_proven(plan.archive, plan.window, receipt, lease)
         if plan.replaces:
-            _remove_replaced(plan)
+            _remove_replaced(plan, lease)
     return sealed
 
 
@@ -145,7 +145,7 @@ def _of_interval(plan: BackfillPlan) -> Snapshot:
     return restricted(snapshot, Query(names=frozenset(own)))
 
 
-def _remove_replaced(plan: BackfillPlan) -> None:
+def _remove_replaced(plan: BackfillPlan, lease: Lease) -> None:
     """Remove windows whose files this one replaces; if killed, the next forced backfill continues.
 
     The oldest goes first: the window that replaces its files must be present as long as it is.
@@ -166,6 +166,7 @@ def _remove_replaced(plan: BackfillPlan) -> None:
             staying |= paths
         else:
             note_sealed(plan.archive.root, Noted(documents={receipt.where: REMOVED}))
+            lease.confirm()
             (plan.archive.root / receipt.where).unlink()
             if window.data.is_dir():
                 window.data.fs.rm(window.data.path, recursive=True)

@@ -13,7 +13,7 @@ from upath import UPath
 
 from kafka_drain.archive.generation import Generation
 from kafka_drain.archive.receipts import Receipt
-from kafka_drain.errors import ArchiveError
+from kafka_drain.errors import ArchiveError, LockedError
 from kafka_drain.metadata_log.manifest import log_name, logs_to_read, parse_log
 from kafka_drain.storage.json_files import write_text
 from kafka_drain.storage.paths import hadoop_path, is_local, list_folder, read_bytes
@@ -41,6 +41,7 @@ def rebuild_manifest(
     Raises:
         ArchiveError: When nothing is sealed.
         ReceiptError: When a receipt is damaged.
+        LockedError: When another run has changed it meanwhile; it stays as it is.
     """
     receipts = list(generation.receipts(forgotten))
     if not receipts:
@@ -49,29 +50,41 @@ def rebuild_manifest(
             "copy"
         )
     folder = generation.data / "_spark_metadata"
+    there = list_folder(folder)
     damaged = folder if folder.is_dir() else newest_damaged(generation.data)
     later = _later_logs(damaged, receipts[-1].last_batch) if damaged is not None else {}
     logs = _logs(generation, receipts, later)
     stamp = datetime.now(timezone.utc).strftime("%Y%m%dT%H%M%S%fZ")
     aside = generation.data / f"{DAMAGED}{stamp}"
     if is_local(folder):
-        _replace_folder(folder, logs, aside)
+        _replace_folder(folder, logs, aside, there)
     else:
-        _replace_objects(folder, logs, aside)
+        _replace_objects(folder, logs, aside, there)
     return sum(len(receipt.files) for receipt in receipts)
 
 
-def _replace_folder(folder: UPath, logs: Mapping[str, str], aside: UPath) -> None:
+def _refuse_changed(folder: UPath, there: Mapping[str, bool]) -> None:
+    """Refuse a manifest that has other files than when it was read: this run was suspended."""
+    if list_folder(folder) != there:
+        raise LockedError(f"{folder}: the manifest was changed by another run; repair again")
+
+
+def _replace_folder(
+    folder: UPath, logs: Mapping[str, str], aside: UPath, there: Mapping[str, bool]
+) -> None:
     """Swap the whole folders by renaming them."""
     beside = folder.with_name(f"{folder.name}.new-{uuid.uuid4().hex[:8]}")
     for name, text in logs.items():
         write_text(beside / name, text)
+    _refuse_changed(folder, there)
     if folder.is_dir():
         folder.rename(aside)
     beside.rename(folder)
 
 
-def _replace_objects(folder: UPath, logs: Mapping[str, str], aside: UPath) -> None:
+def _replace_objects(
+    folder: UPath, logs: Mapping[str, str], aside: UPath, there: Mapping[str, bool]
+) -> None:
     """Copy the old objects aside, write the new ones over them, remove leftover old ones.
 
     If killed at any point, a rerun has the same result: logs that no receipt covers keep their
@@ -80,6 +93,7 @@ def _replace_objects(folder: UPath, logs: Mapping[str, str], aside: UPath) -> No
     old = [entry for entry in folder.iterdir() if entry.is_file()] if folder.is_dir() else []
     for entry in old:
         (aside / entry.name).write_bytes(read_bytes(entry))
+    _refuse_changed(folder, there)
     for name, text in logs.items():
         write_text(folder / name, text)
     for entry in old:

@@ -649,9 +649,10 @@ def _void(archive: Archive, window: Window) -> None:
     If killed half way, its offsets count as lost: the next validation finds them, and a repair
     drains them.
     """
-    with wait_for_lease(archive.root / "windows", run="roll"):
+    with wait_for_lease(archive.root / "windows", run="roll") as lease:
         gone = {f"{window.name}/{name}": REMOVED for name in ("receipt.json", "plan.json")}
         note_sealed(archive.root, Noted(documents=gone))
+        lease.confirm()
         (window.folder / "receipt.json").unlink(missing_ok=True)
         window.folder.fs.rm(window.folder.path, recursive=True)
 

@@ -60,7 +60,7 @@ from kafka_drain.proof.offset_checks import check_duplicates, check_within, with
 from kafka_drain.proof.replacement import refuse_unequal
 from kafka_drain.proof.sealing import Identity, seal_window
 from kafka_drain.proof.topic_ids import refuse_other_incarnations
-from kafka_drain.proof.window_checks import refuse_fewer
+from kafka_drain.proof.window_checks import check_files, refuse_fewer
 from kafka_drain.schemas.decoding import frozen_values
 from kafka_drain.spark.job import SparkJob
 from kafka_drain.spark.job_errors import too_far_records, unread_partitions
@@ -68,7 +68,7 @@ from kafka_drain.spark.job_spec import WindowSpec, read_result
 from kafka_drain.spark.poll_sizes import poll_options, records_polled
 from kafka_drain.spark.submit import for_offsets, kafka_options, prepare_application
 from kafka_drain.storage.json_files import create_document
-from kafka_drain.storage.lease import wait_for_lease
+from kafka_drain.storage.lease import Lease, wait_for_lease
 from kafka_drain.storage.object_retention import retain
 from kafka_drain.storage.paths import hadoop_path, quoted, sync_files
 
@@ -312,25 +312,31 @@ def finish_window(
 
 def seal_superseding(archive: Archive, window: Window, receipt: Receipt, *, run: str) -> Receipt:
     """Take the lease of `windows`, and seal a window; raises the errors of `seal_proven`."""
-    with wait_for_lease(archive.root / "windows", run=run):
-        return seal_proven(archive, window, receipt)
+    with wait_for_lease(archive.root / "windows", run=run) as lease:
+        return seal_proven(archive, window, receipt, lease)
 
 
-def seal_proven(archive: Archive, window: Window, receipt: Receipt) -> Receipt:
+def seal_proven(archive: Archive, window: Window, receipt: Receipt, lease: Lease) -> Receipt:
     """Write a window's receipt and note it; if another attempt was faster, its receipt counts.
 
-    The caller holds the lease of `windows`.
+    Args:
+        lease: That of `windows`, which the caller holds.
 
     Raises:
-        ManifestInvalidError: When something sealed is missing or changed.
+        ManifestInvalidError: When something sealed is missing or changed, or the window's files
+            were removed.
         LockedError: When another run has replaced some of the same files, or sealed some of the
             same offsets, in the meantime: readers would get records twice. A retry plans again.
+            Also when the lease has expired, so that another run may be doing so.
     """
     state = refuse_taken(archive.snapshot(), receipt)
     paths = [file.path for file in receipt.files]
     sync_files(archive.root, paths)
     locks = state.snapshot.document.immutability
     retention = retain(archive.root, paths, locks, now=utc_now())
+    # Suspended, this process may have been taken for dead, and its window have been removed.
+    refuse_findings(window, check_files(window, receipt, deep=False))
+    lease.confirm()
     window.write_receipt(replace(receipt, journal=state.journal.newest).sealed(), retention)
     sealed = window.read_receipt()
     note_sealed(archive.root, state.there.plus(note_of_window(state.snapshot, window, sealed)))

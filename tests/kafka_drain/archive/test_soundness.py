@@ -10,11 +10,13 @@ import json
 import shutil
 from collections.abc import Callable, Iterable
 from dataclasses import replace
+from datetime import timedelta
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
+from upath import UPath
 
 from kafka_drain.archive.archive import Archive
 from kafka_drain.archive.files import archive_files
@@ -25,6 +27,7 @@ from kafka_drain.archive.receipts import parse_receipt
 from kafka_drain.archive.soundness import check_sealed_state, recreate_journal
 from kafka_drain.archive.window import Window
 from kafka_drain.cli.main import main as run_command
+from kafka_drain.clock import utc_now
 from kafka_drain.config.offset_ranges import parse_ranges
 from kafka_drain.config.pipeline import Pipeline
 from kafka_drain.drain.preflight import preflight
@@ -41,13 +44,15 @@ from kafka_drain.intervals import Interval
 from kafka_drain.maintenance.maintain import plan_maintenance
 from kafka_drain.offsets import OffsetRange, TopicPartition
 from kafka_drain.proof.validation import validate_archive
+from kafka_drain.storage.lease import hold_lease
+from kafka_drain.windows import window_jobs
 from kafka_drain.windows.backfill_plan import plan_backfill
 from kafka_drain.windows.receipt_repair import repair_documents
 from kafka_drain.windows.repair_plan import plan_repair
 from kafka_drain.windows.reprocess.abandon import plan_abandon
 from kafka_drain.windows.roll import plan_roll
 from kafka_drain.windows.superseded_files import remove_superseded, remove_unsealed
-from kafka_drain.windows.window_jobs import seal_superseding
+from kafka_drain.windows.window_jobs import seal_proven, seal_superseding
 from tests.kafka_drain.archives import (
     BACKFILL,
     G1,
@@ -622,6 +627,35 @@ def test_window_of_sealed_meanwhile(tmp_path: Path) -> None:
 
     assert sealed_now(tmp_path / "archive") == before
     assert validated(archive).receipts_written == 0
+
+
+def test_window_suspended_before_its_receipt(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Suspended until another run has sealed the same offsets, a window isn't sealed any more."""
+    archive = sealed_copy(tmp_path / "archive")
+    windows = [Window(archive.root, f"repair_{n}") for n in (1, 2)]
+    receipts = [write_window(archive, w.key, {P0: range(800, 810)}) for w in windows]
+    passed = [timedelta()]
+    sync = window_jobs.sync_files
+
+    def seal(number: int) -> None:
+        root, clock = archive.root / "windows", lambda: utc_now() + passed[0]
+        with hold_lease(root, run="tests", clock=clock) as lease:
+            seal_proven(archive, windows[number], receipts[number], lease)
+
+    def suspended(root: UPath, paths: Iterable[str]) -> None:
+        monkeypatch.setattr(window_jobs, "sync_files", sync)
+        passed[0] = timedelta(seconds=90)
+        seal(1)
+
+    monkeypatch.setattr(window_jobs, "sync_files", suspended)
+
+    with pytest.raises(LockedError, match="expired while this process was suspended"):
+        seal(0)
+
+    assert [window.has_receipt() for window in windows] == [False, True]
+    assert check_sealed_state(archive.snapshot()).findings == []
 
 
 def test_window_beside_damaged_receipt(copy: Path) -> None:

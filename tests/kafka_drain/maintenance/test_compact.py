@@ -12,7 +12,7 @@ from kafka_drain.config.pipeline import Pipeline
 from kafka_drain.data_files.file_offsets import CommittedFile
 from kafka_drain.data_files.reader import read_records, topic_of
 from kafka_drain.data_files.xxhash64 import batch_fingerprint
-from kafka_drain.errors import ManifestInvalidError
+from kafka_drain.errors import KafkaDrainError, ManifestInvalidError
 from kafka_drain.maintenance import compact as compacting
 from kafka_drain.maintenance.compact import (
     KEYS_IN_ROW_GROUP,
@@ -25,6 +25,7 @@ from kafka_drain.maintenance.compaction_plan import Compaction
 from kafka_drain.offsets import TopicPartition
 from kafka_drain.proof.content_checks import content_of
 from kafka_drain.spark.job_spec import CompactSpec, write_private
+from kafka_drain.windows import window_jobs
 from kafka_drain.windows.superseded_files import remove_superseded, remove_unsealed
 from kafka_drain.windows.window_jobs import WindowJob
 from tests.kafka_drain.fake_cluster import fake_application
@@ -91,6 +92,32 @@ def test_finish_compaction_sound(made: MadeArchive, tmp_path: Path) -> None:
 
     assert receipt.replaces == tuple(file.path for file in compaction.files)
     assert remove_superseded(made.archive)["removed_files"] == 5
+
+
+@pytest.mark.parametrize("in_store", [False, True])
+def test_finish_compaction_removed(
+    in_store: bool, made: MadeArchive, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Suspended until another maintenance has removed its window, a compaction seals nothing."""
+    [compaction] = plan_compactions(
+        made.archive.snapshot(), made.archive.snapshot().generations[:-1], TARGET
+    )
+    job = compacted(made, compaction, tmp_path / "run")
+    seal = compacting.seal_superseding
+
+    def suspended(*arguments: Any, **named: Any) -> Receipt:
+        remove_unsealed(made.archive)
+        return seal(*arguments, **named)
+
+    monkeypatch.setattr(compacting, "seal_superseding", suspended)
+    if in_store:
+        # Which has them on its disk when they are written.
+        monkeypatch.setattr(window_jobs, "sync_files", lambda root, paths: None)
+
+    with pytest.raises(KafkaDrainError):
+        finish(made, compaction, job)
+
+    assert not job.window.has_receipt()
 
 
 @pytest.mark.parametrize("change", ["bytes", "records", "gone"])

@@ -15,8 +15,9 @@ from kafka_drain.archive.archive import Archive
 from kafka_drain.archive.files import archive_files
 from kafka_drain.archive.generation import Generation
 from kafka_drain.archive.receipts import ReceiptError
-from kafka_drain.errors import ArchiveError
+from kafka_drain.errors import ArchiveError, LockedError
 from kafka_drain.findings import summary
+from kafka_drain.windows import manifest_rebuild as rebuilding
 from kafka_drain.windows.manifest_rebuild import newest_damaged, rebuild_manifest
 from tests.kafka_drain.golden import (
     END,
@@ -114,6 +115,29 @@ def test_rebuild_manifest_damaged(generation: Generation, manifest: Path) -> Non
     assert sizes(generation) == before
     [aside] = beside(manifest, "damaged")
     assert {path.name: path.read_bytes() for path in aside.iterdir()} == damaged
+    assert state_of(generation).findings == []
+
+
+def test_rebuild_manifest_suspended(
+    generation: Generation, manifest: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Suspended until another run has rebuilt it and drained on, it leaves that manifest."""
+    (manifest / "12").write_text("v1")
+    build = rebuilding._logs
+
+    def suspended(*arguments: Any) -> dict[str, str]:
+        logs = build(*arguments)
+        monkeypatch.undo()
+        rebuild_manifest(generation)
+        add_batch(generation, 14, END, 50)
+        return logs
+
+    monkeypatch.setattr(rebuilding, "_logs", suspended)
+
+    with pytest.raises(LockedError, match="manifest was changed by another run"):
+        rebuild_manifest(generation)
+
+    assert state_of(generation).last_committed == 14
     assert state_of(generation).findings == []
 
 
