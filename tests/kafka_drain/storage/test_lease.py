@@ -368,6 +368,27 @@ def test_release_of_another(root: UPath, make_lease: Any, clock: Clock, said: li
     assert "(run following). Another drain" in said[-1]
 
 
+def test_confirm(root: UPath, make_lease: Any, clock: Clock) -> None:
+    """A lease that has expired, or that was lost, allows nothing more, whoever has it now."""
+    lease = make_lease()
+    lease.acquire()
+    clock.move(59)
+    lease.confirm()
+    lease.renew()
+    clock.move(59)
+    lease.confirm()
+
+    clock.move(1)
+    with pytest.raises(LockedError, match="expired while this process was suspended"):
+        lease.confirm()
+
+    clock.move(-30)
+    lease.confirm()
+    lease.lost.set()
+    with pytest.raises(LockedError):
+        lease.confirm()
+
+
 def test_hold_lease_lost(root: UPath, said: list[str]) -> None:
     """The body of a lost lease goes on to its end, and nothing is raised."""
     with hold_lease(root, run="r", seconds=0.03) as lease:
