@@ -225,8 +225,8 @@ MISTAKES = (
     Mistake(
         "a suspended drain writes the document of a closed generation",
         "kafka_drain.archive.generation:Generation.write",
-        "known.opened_at if known else _now()",
-        "_now()",
+        "known.opened_at if known else now_text()",
+        "now_text()",
     ),
     Mistake(
         "a log that ends before the cursor is drained",
