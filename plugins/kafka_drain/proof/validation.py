@@ -541,13 +541,14 @@ def _write(validation: _Validation, generation: SnapshotGeneration, proof: Proof
     report = validation.report
     if not proof.receipts:
         return
-    _refuse_other_generation(generation)
     paths = [file.path for each in proof.receipts for file in each.value.files]
     sync_files(generation.root, paths)
     # Before the receipts: what these say can't be deleted, not even if this is killed in between.
     retention = retain(
         generation.root, paths, validation.snapshot.document.immutability, now=validation.clock()
     )
+    # Last: no lease keeps others out while many files are synced and locked.
+    _refuse_other_generation(generation)
     for sealed in proof.receipts:
         if not generation.write_receipt(sealed, retention):
             # The other validation's receipt counts, and only it can continue the chain.

@@ -13,27 +13,28 @@ from kafka_drain.proof.validation import validate_archive
 from tests.kafka_drain.golden import END, add_batch, golden_cluster, open_next, sealed_copy
 
 
+@pytest.mark.parametrize("step", ["prove", "retain"])
 @pytest.mark.parametrize("changed", ["opened again", "closed"])
 def test_validate_generation_changed(
-    changed: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    changed: str, step: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """What it knows of the generation is of before: it seals nothing, and names nothing."""
     archive = sealed_copy(tmp_path / "archive")
     add_batch(open_next(archive, "parquet", ["topic"]), 0, END, END + 10)
     journal = archive.snapshot().journal.newest
-    prove = validation.prove
+    go_on = getattr(validation, step)
 
-    def meanwhile(*arguments: object) -> object:
+    def meanwhile(*arguments: object, **named: object) -> object:
         if changed == "closed":
             opened = archive.generation(3)
             document = archive.generation(2).read_document()
             document.write(opened.folder / "generation.json")
         else:
             open_next(archive, "avro", ["topic"])
-        return prove(*arguments)  # type: ignore[arg-type]
+        return go_on(*arguments, **named)
 
     with monkeypatch.context() as suspended:
-        suspended.setattr(validation, "prove", meanwhile)
+        suspended.setattr(validation, step, meanwhile)
         with pytest.raises(LockedError, match=f"0002 was {changed} while it was being validated"):
             validate_archive(archive, golden_cluster())  # type: ignore[arg-type]
 
