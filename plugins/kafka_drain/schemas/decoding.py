@@ -54,13 +54,12 @@ class ValuePlan:
             return
         before = document = read_schemas(root)
         if self.changed:
-            # Keys of a later release are kept.
-            known = {row.id: row.content() for row in before.schemas}
-            rows = [
-                known.get(id_, {}) | schema.to_dict()
-                for id_, schema in sorted(self.schemas.items())
-            ]
-            document = SchemasDocument.model_validate(before.content() | {"schemas": rows})
+            # Keys of a later release are kept, and what others added while this was suspended.
+            rows = {row.id: row.content() for row in before.schemas}
+            for id_, schema in self.schemas.items():
+                rows[id_] = rows.get(id_, {}) | schema.to_dict()
+            kept = [row for _, row in sorted(rows.items())]
+            document = SchemasDocument.model_validate(before.content() | {"schemas": kept})
             document.write(root / SCHEMAS)
         # If the newest seal is damaged, nothing is sealed, and the validation says so.
         at = now.isoformat(timespec="milliseconds")

@@ -315,6 +315,18 @@ def test_keep_seals(changed: bool, tmp_path: Path) -> None:
     assert found.reason == Reason.SCHEMA_CHANGED
 
 
+def test_keep_suspended(tmp_path: Path) -> None:
+    """A drain that was suspended keeps the schemas that another one has added meanwhile."""
+    root = UPath(tmp_path)
+    ValuePlan(schemas={7: WriterSchema(7, V1)}, changed=True).keep(root, NOW)
+
+    ValuePlan(schemas={8: WriterSchema(8, V2)}, changed=True).keep(root, NOW)
+
+    stored = json.loads((tmp_path / "schemas.json").read_bytes())
+    assert [row["id"] for row in stored["schemas"]] == [7, 8]
+    assert check_schemas(root, {}, SEALS.newest(root), whole=True) == []
+
+
 def test_keep_nothing(tmp_path: Path) -> None:
     """A drain that decodes nothing writes nothing."""
     ValuePlan().keep(UPath(tmp_path), NOW)
