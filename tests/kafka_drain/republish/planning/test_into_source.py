@@ -118,7 +118,10 @@ def test_check_sources_known(
     if in_generation:
         made.open_generation(new="2")
     ids = {"t": "1"} | ({"new": "2"} if in_document else {})
-    made.archive.create(pipeline="made", cluster_id="cluster-1", topic_ids=ids, source={})
+    known = made.archive.snapshot().document
+    made.archive.create(
+        pipeline="made", cluster_id="cluster-1", topic_ids=ids, source={}, known=known
+    )
     snapshot = made.archive.snapshot()
 
     def notes() -> list[str]:
@@ -187,6 +190,7 @@ def test_check_sources_pattern(made: MadeArchive) -> None:
         cluster_id="cluster-1",
         topic_ids={"t": "second"},
         source={"topic_pattern": "t.*"},
+        known=made.archive.snapshot().document,
     )
     logs = {T0: Log(end=9), TopicPartition("t.restored", 0): Log(end=9)}
 
