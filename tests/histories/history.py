@@ -420,7 +420,8 @@ class History:
             return
         # It may wait for another command's end, so that more is old by then.
         before = self.world.yesterday() + _LONGEST
-        old = {p: r for p, r in self.read() if r[3] < before}
+        held = [*self.read(), *((p, self.topic.committed[p]) for p in self.taken)]
+        old = {p: r for p, r in held if r[3] < before}
         owed = {p: r for p, r in self.owed.items() if r[3] < before}
         # Not owed while it runs, nor if it deletes them.
         self.owed = {p: record for p, record in self.owed.items() if p not in owed}
@@ -598,9 +599,10 @@ class History:
         if self.is_reprocessing:
             self.command("reprocess", "--abandon", "--apply", may_die=False)
         repaired = self.command("repair", "--apply", may_die=False)
-        # Kafka's records are right, unless its log was cut, but no receipt or note says so.
+        # Kafka's records are right, unless its log was cut since, but no receipt or note says so.
         accepted = [part for one in _REPLACED.findall(repaired.said) for part in one.split()]
-        if accepted and not self.topic.cuts:
+        is_cut = any(self.topic.place(p.partition, p.offset) != p for p in self.taken)
+        if accepted and not is_cut:
             self.command("repair", *accepted, "--apply", may_die=False)
 
     def nowhere_else(self) -> set[Place]:

@@ -265,8 +265,9 @@ def seal_repair(
     rows: Sequence[dict[str, Any]],
     replaces: Sequence[str],
     kind: WindowKind = WindowKind.REPAIR,
+    files: int = 1,
 ) -> Path:
-    """Seal a window that stands for damaged files, as a repair does; return its data file.
+    """Seal a window that stands for damaged files, as a repair does; return its first data file.
 
     Args:
         archive: The archive.
@@ -274,6 +275,7 @@ def seal_repair(
         rows: What Kafka still held of one partition.
         replaces: The damaged files, relative to the archive.
         kind: Why it is written.
+        files: How many data files it has, of as many rows each.
     """
     tp = TopicPartition(rows[0]["topic"], rows[0]["partition"])
     window = Window(archive.root, key)
@@ -287,25 +289,29 @@ def seal_repair(
         file_format="parquet",
         partition_by=["topic"],
     )
-    path = Path(str(window.data)) / "1" / f"topic={tp.topic}" / "part-00000.parquet"
-    write_rows(path, "parquet", list(rows))
-    name = str(path.relative_to(Path(str(window.data))))
-    sink_file = SinkFile(name, path.stat().st_size, 0, 0, "_SUCCESS")
-    files, found = read_committed_files(window, [sink_file], "parquet")
+    folder, size = Path(str(window.data)) / "1" / f"topic={tp.topic}", len(rows) // files
+    paths = [folder / f"part-{number:05d}.parquet" for number in range(files)]
+    for number, path in enumerate(paths):
+        write_rows(path, "parquet", list(rows[number * size : (number + 1) * size]))
+    listed = [
+        SinkFile(str(path.relative_to(str(window.data))), path.stat().st_size, 0, 0, "_SUCCESS")
+        for path in paths
+    ]
+    read, found = read_committed_files(window, listed, "parquet")
     assert found == []
     document = archive.snapshot().document
     receipt = seal_window(
         [(tp, r) for r in ranges[tp]],
-        files,
+        read,
         (),
         identity=Identity(document.pipeline, document.cluster_id, document.topics),
         window=key,
         replaces=replaces,
-        fingerprint=content_of(files).fingerprint,
+        fingerprint=content_of(read).fingerprint,
         sealed_at=NOON.isoformat(),
     )
     seal_superseding(archive, window, receipt, run="tests")
-    return path
+    return paths[0]
 
 
 def crc_of(content: bytes, piece: int = 512) -> bytes:

@@ -48,7 +48,7 @@ from kafka_drain.archive.watermarks import (
 from kafka_drain.archive.window_figures import Accounts
 from kafka_drain.clock import Clock, utc_now
 from kafka_drain.config.offset_ranges import NOTHING, Accepted
-from kafka_drain.errors import ArchiveError, KafkaDrainError, LockedError, TopicError
+from kafka_drain.errors import KafkaDrainError, LockedError, TopicError
 from kafka_drain.findings import OF_SEALED, OF_WITNESS, Finding, Reason, errors, without_echoes
 from kafka_drain.gaps import Gap
 from kafka_drain.kafka.cluster import KafkaCluster
@@ -674,18 +674,11 @@ def _validate_closed(
 def _explain_windows(validation: _Validation) -> None:
     """Name the offsets of damaged files of windows, and whether Kafka still has them."""
     document = validation.snapshot.document
-    for window, files in validation.windows.damaged:
-        try:
-            file_format = window.plan.format
-        except ArchiveError:
-            # A finding of its own.
-            continue
-        receipt = window.receipt
-        lost = lost_ranges(window.root, [(file, receipt) for file in files], file_format)
-        identity = Identity(document.pipeline, document.cluster_id, receipt.topics)
-        gaps = _explain(validation, identity, lost)
+    for window, lost in validation.windows.damaged:
+        topics = window.receipt.topics
+        gaps = _explain(validation, Identity(document.pipeline, document.cluster_id, topics), lost)
         validation.report.findings += gap_findings(gaps)
-        validation.report.add_gaps(gaps, receipt.topics)
+        validation.report.add_gaps(gaps, topics)
 
 
 def _explain_holes(validation: _Validation) -> None:

@@ -23,8 +23,8 @@ from kafka_drain.data_files.file_offsets import CommittedFile
 from kafka_drain.encryption.data_keys import list_keys
 from kafka_drain.errors import ArchiveError, DataFileError, DataLossError, KeyUnavailableError
 from kafka_drain.findings import Finding, Reason
-from kafka_drain.offsets import OffsetRange, TopicPartition, count, merge, overlapping
-from kafka_drain.proof.sealed_files import check_records, damage_of
+from kafka_drain.offsets import OffsetRange, TopicPartition, count, merge, overlapping, without
+from kafka_drain.proof.sealed_files import check_records, damage_of, lost_ranges
 from kafka_drain.proof.sealing import Identity
 
 _DAMAGE = (Reason.FILE_MISSING, Reason.FILE_SIZE, Reason.FILE_CORRUPT, Reason.FILE_CHANGED)
@@ -39,7 +39,7 @@ class HeldByWindows:
         replaced: Files that intact windows replace, relative to the archive.
         superseded: Files that were intact when a window replaced them: they are no longer needed.
         drained_again: Files whose records a window has read again from Kafka, or deleted.
-        damaged: Damaged windows, each with its damaged files.
+        damaged: Damaged windows, each with the offsets that its damaged files held.
         sealed: All sealed windows, damaged or not.
     """
 
@@ -47,7 +47,7 @@ class HeldByWindows:
     replaced: frozenset[str]
     superseded: frozenset[str]
     drained_again: frozenset[str] = frozenset()
-    damaged: Sequence[tuple[SnapshotWindow, list[SealedFile]]] = ()
+    damaged: Sequence[tuple[SnapshotWindow, Mapping[TopicPartition, list[OffsetRange]]]] = ()
     sealed: Fold[SnapshotWindow] = field(default_factory=lambda: Fold(()))
 
     def erased(self, identity: Identity) -> dict[TopicPartition, list[OffsetRange]]:
@@ -71,8 +71,15 @@ class HeldByWindows:
         return [found[number] for number in sorted(found)]
 
     def ranges(self, identity: Identity) -> dict[TopicPartition, list[OffsetRange]]:
-        """Return the offsets that windows hold or explain, for topics with the same ids."""
-        return self.whole.held_of(identity.topics)
+        """Return the offsets that windows hold or explain, for topics with the same ids.
+
+        Of a damaged one, its other files still hold theirs, and readers get them.
+        """
+        held = self.whole.held_of(identity.topics)
+        for window, lost in self.damaged:
+            for tp, own in self.sealed.only({window.key}).held_of(identity.topics).items():
+                held[tp] = merge([*held.get(tp, ()), *without(own, lost.get(tp, ()))])
+        return held
 
     def accepted(self, identity: Identity) -> dict[TopicPartition, list[OffsetRange]]:
         """Return the offsets whose loss was accepted when windows were sealed, for the same topics.
@@ -161,8 +168,10 @@ def check_windows(snapshot: Snapshot, *, deep: bool) -> CheckedWindows:
         receipt = window.receipt
         files = [file for file in receipt.files if file.path in broken[window.key]]
         figures.append(WindowFigures(window.key, receipt, _replaced(window), files))
-        if lost := [file for file in files if file.path not in replaced]:
-            damaged.append((window, lost))
+        if lost := [(file, receipt) for file in files if file.path not in replaced]:
+            # A plan that is lost has a finding of its own.
+            with suppress(ArchiveError):
+                damaged.append((window, lost_ranges(window.root, lost, window.plan.format)))
         elif not fold.is_gone(receipt):
             whole.add(window.key)
     intact = fold.only(whole)

@@ -61,6 +61,32 @@ def test_repair_of_repair(
         assert errors(validate_archive(archive, golden_cluster(), deep=True).findings) == []
 
 
+def test_repair_of_repair_in_part(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What the other files of a damaged window hold is there: nobody gets it twice."""
+    monkeypatch.setattr(gap_explanation, "classify_gaps", all_lost)
+    archive = sealed_copy(tmp_path / "archive")
+    lost = seal_next(archive)
+    lost.unlink()
+    first = seal_repair(
+        archive, "repair_1", ROWS, [str(lost.relative_to(str(archive.root)))], files=2
+    )
+    first.unlink()
+    half = (END + 50) // 2
+
+    for _ in range(2):
+        report = validate_archive(archive, golden_cluster())
+        assert {(g.tp, g.range, g.reason) for g in report.gaps if not g.harmless} == {
+            (P0, OffsetRange(END, half), GapReason.LOST)
+        }
+    plan = plan_repair(archive, report)
+
+    assert plan.replaces == [str(first.relative_to(str(archive.root)))]
+    assert plan.ranges == {P0: [OffsetRange(END, half)]}
+    seal_repair(archive, "repair_2", ROWS[: half - END], plan.replaces)
+    for _ in range(2):
+        assert errors(validate_archive(archive, golden_cluster(), deep=True).findings) == []
+
+
 def all_lost(_: object, asked: dict[TopicPartition, list[OffsetRange]]) -> Iterable[Gap]:
     """Kafka still holds whatever it is asked for."""
     return [Gap(tp, r, GapReason.LOST) for tp, ranges in asked.items() for r in ranges]
