@@ -420,8 +420,9 @@ class History:
             return
         # It may wait for another command's end, so that more is old by then.
         before = self.world.yesterday() + _LONGEST
-        held = [*self.read(), *((p, self.topic.committed[p]) for p in self.taken)]
-        old = {p: r for p, r in held if r[3] < before}
+        # With damage, nobody else may be able to tell what is there.
+        held = self.topic.committed if self.damaged else dict(self.read())
+        old = {p: r for p, r in held.items() if r[3] < before}
         owed = {p: r for p, r in self.owed.items() if r[3] < before}
         # Not owed while it runs, nor if it deletes them.
         self.owed = {p: record for p, record in self.owed.items() if p not in owed}
