@@ -139,6 +139,12 @@ class Step:
 #: How long a command takes at most, in milliseconds: it waits for leases.
 _LONGEST = 600_000
 
+#: What happens while a command is suspended.
+_BESIDE = (
+    *("produce", "drain", "validate", "repair", "roll", "maintain", "backfill"),
+    *("reprocess", "abandon", "erase", "delete_old"),
+)
+
 #: What happens how often.
 WEIGHTS = {
     "produce": 6,
@@ -395,6 +401,10 @@ class History:
             cut = [] if self.is_reprocessing else ["--from-batch", batch]
             self.command("reprocess", *cut, "--partition-by", "topic", "--apply")
 
+    def abandon(self) -> None:
+        if self.is_reprocessing:
+            self.command("reprocess", "--abandon", "--apply")
+
     def erase(self) -> None:
         """Erase the records with the key of one that readers get."""
         sealed = sorted(self.read(sealed_only=True), key=_in_life) if self.archive.exists else []
@@ -402,9 +412,9 @@ class History:
             return
         key = self.chance.choice(sealed)[1][0]
         assert key is not None
-        keys = self.folder.parent / "keys"
-        keys.write_bytes(key + b"\n")
         self._requests += 1
+        keys = self.folder.parent / f"keys {self._requests}"
+        keys.write_bytes(key + b"\n")
         request = ("--request", f"request {self._requests}", "--by", "somebody")
         # Of one that is killed or suspended, nobody knows how far it came; and it is carried out
         # later, too.
@@ -430,7 +440,7 @@ class History:
         there = {place for place, _ in self.read()}
         # What it had planned when it was killed, a later command deletes.
         there = set() if ended.was_killed else there
-        self.owed |= {p: record for p, record in owed.items() if p in there}
+        self.owed |= {p: record for p, record in owed.items() if p in there - self.asked}
         self.deleted |= (old.keys() | owed.keys()) - there
 
     def republish(self) -> None:
@@ -665,8 +675,7 @@ class History:
         self._is_beside = True
         try:
             for _ in range(self.chance.randint(1, 2)):
-                names = ("produce", "drain", "validate", "repair", "roll", "maintain", "backfill")
-                getattr(self, self.chance.choice(names))()
+                getattr(self, self.chance.choice(_BESIDE))()
                 self.judge()
         except AssertionError as error:
             # The suspended command may not let it through.

@@ -12,7 +12,7 @@ nothing.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -23,6 +23,7 @@ from kafka_drain.config.pipeline import Pipeline
 from kafka_drain.errors import CheckpointError, KafkaDrainError
 from kafka_drain.findings import errors
 from kafka_drain.kafka.cluster import KafkaCluster
+from kafka_drain.offsets import OffsetRange, TopicPartition
 from kafka_drain.output import say
 from kafka_drain.proof.report import Report
 from kafka_drain.proof.sealing import Identity
@@ -150,13 +151,13 @@ def run_repair(
             say(f"repair {archive.root}: the manifest lists {repair_manifest(plan):,} files again")
             # Offsets that looked lost may just not have been listed.
             plan = plan_repair(archive, request.validate(writes=True))
-        if plan.ranges:
+        drained: Mapping[TopicPartition, list[OffsetRange]] = {}
+        while plan.ranges and plan.ranges != drained:
             _drain_lost(plan, request, pipeline(), runner, run=run)
-        if plan.later:
-            plan = plan_repair(archive, request.validate(writes=True))
+            if not plan.later:
+                break
+            drained, plan = plan.ranges, plan_repair(archive, request.validate(writes=True))
             _say_all(plan.lines())
-            if plan.ranges:
-                _drain_lost(plan, request, pipeline(), runner, run=run)
     return request.validate(writes=True)
 
 
@@ -204,7 +205,8 @@ def _drain_lost(
     archive, cluster = plan.archive, request.cluster
     # Check before draining for hours: with damage like this, the window couldn't be sealed.
     document = refuse_unsound(archive.snapshot(), filling=True).snapshot.document
-    identity = Identity(document.pipeline, document.cluster_id, document.topics)
+    topics = {**document.topics, **plan.topics}
+    identity = Identity(document.pipeline, document.cluster_id, topics)
     window = open_window(
         archive, plan.window_key, plan.ranges, pipeline=pipeline, replaces=plan.replaces
     )

@@ -51,8 +51,9 @@ class RepairPlan:
     Attributes:
         ranges: Lost offsets that Kafka still holds; a window drains them.
         replaces: Damaged files, relative to the archive, that the window replaces.
-        later: Lost offsets of batches without a receipt, if there are sealed ones too: a window of
-            their own drains them next, because a roll removes it.
+        later: Lost offsets that windows of their own drain next: of batches without a receipt,
+            because a roll removes their window, and of later incarnations of the topics.
+        topics: Ids of the incarnations whose offsets the window has.
         manifest: The generation whose manifest is rebuilt; None if no manifest is.
         left: Findings that a repair can't fix.
         acknowledged: Expired ranges that the user has accepted; the window's receipt keeps them.
@@ -62,6 +63,7 @@ class RepairPlan:
     ranges: dict[TopicPartition, list[OffsetRange]]
     replaces: list[str]
     later: dict[TopicPartition, list[OffsetRange]] = field(default_factory=dict)
+    topics: dict[str, str] = field(default_factory=dict)
     manifest: Generation | None = None
     left: list[Finding] = field(default_factory=list)
     acknowledged: list[str] = field(default_factory=list)
@@ -150,11 +152,25 @@ def plan_repair(archive: Archive, report: Report) -> RepairPlan:
         ranges, replaced = of_sealed, replaced & {file.path for file, _ in report.damaged}
     else:
         later = {}
+    found, topics = _of_one_incarnation(report, ranges)
+    for tp, own in ranges.items():
+        if rest := without(own, found.get(tp, ())):
+            later[tp] = merge([*later.get(tp, []), *rest])
+    replaced -= {
+        file.path
+        for file, receipt in report.damaged
+        if any(
+            topics.get(each.tp.topic, known) != known
+            for each in file.contents
+            if (known := receipt.topics.get(each.tp.topic))
+        )
+    }
     return RepairPlan(
         archive=archive,
-        ranges=ranges,
+        ranges=found,
         replaces=sorted(replaced),
         later=later,
+        topics=topics,
         manifest=manifest,
         left=left,
         acknowledged=[range_name(gap.tp, gap.range) for gap in report.gaps if gap.acknowledged],
@@ -208,6 +224,18 @@ def _by_seal(report: Report, ranges: Ranges) -> tuple[Ranges, Ranges]:
         {tp: own for tp, own in of_sealed.items() if own},
         {tp: own for tp, own in unsealed.items() if own},
     )
+
+
+def _of_one_incarnation(report: Report, ranges: Ranges) -> tuple[Ranges, dict[str, str]]:
+    """Return the offsets that were lost of the first incarnation of each topic, and its id."""
+    found: Ranges = {}
+    topics: dict[str, str] = {}
+    for (tp, topic_id), row in report.rows.items():
+        lost, wanted = _lost(row.missing).get(tp, ()), ranges.get(tp, ())
+        own = without(wanted, without(wanted, lost))
+        if own and topics.setdefault(tp.topic, topic_id) == topic_id:
+            found[tp] = own
+    return found, topics
 
 
 def _lost(gaps: Iterable[Gap]) -> Ranges:

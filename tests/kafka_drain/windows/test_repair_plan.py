@@ -250,6 +250,29 @@ def test_plan_repair_topic_made_again(made: MadeArchive) -> None:
     assert found.replaces == [new.path]
 
 
+def test_plan_repair_of_two_incarnations(made: MadeArchive) -> None:
+    """A window has offsets of one incarnation of a topic: those of a later one come next."""
+    [old] = made.seal({P0: dense(0, 10)})
+    made.open_generation(flights="id-1~2")
+    [new] = made.seal({P0: dense(5, 20)})
+    report = Report(str(made.root), "made")
+    receipts = [
+        r for generation in made.archive.snapshot().generations for r in generation.receipts()
+    ]
+    for file, receipt in zip((old, new), receipts, strict=True):
+        assert file.sealed is not None
+        report.findings.append(Finding(Reason.FILE_MISSING, file.path, "gone"))
+        report.add_damaged([(file.sealed, receipt)])
+    for end, topic_id in ((10, "id-1"), (20, "id-1~2")):
+        report.add_gaps([gap(P0, end - 5, end, GapReason.LOST)], {"flights": topic_id})
+
+    found = plan_repair(made.archive, report)
+
+    assert (found.ranges, found.topics) == ({P0: [OffsetRange(5, 10)]}, {"flights": "id-1"})
+    assert found.later == {P0: [OffsetRange(15, 20)]}
+    assert found.replaces == [old.path]
+
+
 @pytest.mark.parametrize(
     ("other", "is_replaced"),
     [(GapReason.EXPIRED, False), (GapReason.COMPACTED, True), (GapReason.CONTROL, True)],
