@@ -567,10 +567,7 @@ class History:
 
     def is_acknowledged(self, place: Place) -> bool:
         ranges = [one.rsplit(":", 2)[1:] for one in self.acknowledged]
-        return any(
-            int(partition) == place.partition and int(start) <= place.offset < int(end)
-            for partition, (start, end) in ((p, span.split("-")) for p, span in ranges)
-        )
+        return any(_is_within(place, partition, span) for partition, span in ranges)
 
     def recover(self) -> None:
         """Do what the documents advise until the verdict is green, or fail."""
@@ -596,6 +593,10 @@ class History:
             verdict = self.command("validate", "--deep", may_die=False)
             if len(self.acknowledged) == accepted:
                 break
+        if verdict.code:
+            # What a rewritten log kept from being repaired, until a roll began anew.
+            self._mend()
+            verdict = self.command("validate", may_die=False)
         if not self.nowhere_else() and not self.needs_another:
             assert verdict.code == 0, f"stuck: {verdict.said}"
         if verdict.code == 0:
@@ -612,7 +613,13 @@ class History:
         repaired = self.command("repair", "--apply", may_die=False)
         # Kafka's records are right, unless its log was cut since, but no receipt or note says so.
         accepted = [part for one in _REPLACED.findall(repaired.said) for part in one.split()]
-        is_cut = any(self.topic.place(p.partition, p.offset) != p for p in self.taken)
+        held = self.taken | self.owed.keys()
+        spans = [one.rsplit(":", 2)[1:] for one in accepted if ":" in one]
+        is_cut = any(
+            self.topic.place(p.partition, p.offset) != p
+            for p in held
+            if any(_is_within(p, partition, span) for partition, span in spans)
+        )
         if accepted and not is_cut:
             self.command("repair", *accepted, "--apply", may_die=False)
 
@@ -811,6 +818,11 @@ class History:
 
 def _in_life(found: tuple[Place, Record]) -> tuple[int, int]:
     return found[0].partition, found[0].offset
+
+
+def _is_within(place: Place, partition: str, span: str) -> bool:
+    start, end = map(int, span.split("-"))
+    return int(partition) == place.partition and start <= place.offset < end
 
 
 def _log_of(place: Place) -> tuple[str, int]:
