@@ -7,12 +7,12 @@ printed: `--seed N --only "produce:1 drain:2"` plays them alone.
 from __future__ import annotations
 
 import argparse
-import multiprocessing
 import os
 import random
 import sys
 import time
 from collections.abc import Sequence
+from concurrent.futures import Future, ProcessPoolExecutor, as_completed
 from dataclasses import dataclass
 from datetime import timedelta
 
@@ -88,8 +88,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     failed: list[int] = []
     totals, began = Totals(), time.monotonic()
     jobs = [(seed, options.steps) for seed in range(options.first, options.first + options.seeds)]
-    with multiprocessing.Pool(options.processes) as pool:
-        for played in pool.imap_unordered(_play, jobs):
+    # Not multiprocessing.Pool, whose processes must not have children: the verifier has one.
+    with ProcessPoolExecutor(options.processes) as pool:
+        for played in map(Future.result, as_completed([pool.submit(_play, job) for job in jobs])):
             totals.add(played)
             if played.failure:
                 failed.append(played.seed)

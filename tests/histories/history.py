@@ -38,6 +38,7 @@ import pyarrow.parquet as pq
 from kafka_drain.archive.archive import Archive
 from kafka_drain.archive.files import ArchiveFile, archive_files
 from kafka_drain.errors import KafkaDrainError
+from kafka_drain.verify_archive import Verifier
 from tests.histories.truth import Place, Record
 
 __all__ = ["Ended", "History", "Step", "World", "draw"]
@@ -602,7 +603,17 @@ class History:
         if verdict.code == 0:
             self.ended_green = True
             self.require_owed("green at the end", verdict)
+            self.require_verified()
         self.judge()
+
+    def require_verified(self) -> None:
+        """Hold that the verifier, which shares no code, calls the archive complete as well."""
+        verifier = Verifier(str(self.folder), True)
+        verifier.run()
+        found = verifier.report()
+        problems = [*found["errors"], *found["unknown"]]
+        # Of an archive in which nothing is sealed, it says nothing.
+        assert not problems or not verifier.segments, f"verified otherwise: {problems}"
 
     def _mend(self) -> None:
         """End a reprocess, and repair what can be."""
