@@ -138,8 +138,8 @@ def test_check_windows_damaged(made: MadeArchive, what: str, deep: bool) -> None
     assert [(f.reason, f.subject) for f in found.findings] == [(reason, lost)]
     assert keys(found) == ["repair_2"]
     assert found.held.replaced == found.held.drained_again == {second}
-    [(window, files)] = found.held.damaged
-    assert (window.key, [file.path for file in files]) == (REPAIR, [lost])
+    [(window, offsets)] = found.held.damaged
+    assert (window.key, offsets) == (REPAIR, {P0: [OffsetRange(0, 10)]})
     assert [[file.path for file in each.damaged] for each in found.figures] == [[lost], []]
 
 
