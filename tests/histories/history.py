@@ -452,7 +452,10 @@ class History:
         # What it had planned when it was killed, a later command deletes.
         there = set() if ended.was_killed else there
         self.owed |= {p: record for p, record in owed.items() if p in there - self.asked}
-        self.deleted |= (old.keys() | owed.keys()) - there
+        gone = (old.keys() | owed.keys()) - there
+        self.deleted |= gone
+        # A drain may have answered for them while it was suspended.
+        self.owed = {p: record for p, record in self.owed.items() if p not in gone}
 
     def republish(self) -> None:
         """Send what is sealed to a topic of its own, until it is done, and compare."""
