@@ -23,6 +23,7 @@ At the end the archive has to come to a green verdict, unless what was damaged i
 
 from __future__ import annotations
 
+import json
 import random
 import re
 from collections.abc import Callable, Iterable, Mapping
@@ -111,7 +112,7 @@ class World(Protocol):
     def new_target(self, name: str) -> None:
         """Create a topic that takes what a republish sends."""
 
-    def read_target(self, name: str) -> list[list[Record]]:
+    def read_target(self, name: str) -> list[list[tuple[int, Record]]]:
         """Read what `read_committed` consumers get of each of a topic's partitions."""
 
 
@@ -473,7 +474,7 @@ class History:
             wanted.append(self.sealed())
             named = ("--run-name", run or self.chance.choice((*runs, target)), "--sealed-only")
             ended = self._send(target, *named, may_die=may_die, again=attempt)
-            found = self.world.read_target(target)
+            found = self.sent(target)
             assert any(_start(found, one) for one in wanted), f"not sent in order, once: {found}"
             if ended.code == 0:
                 assert found in wanted, f"republished: {found}, wanted: {wanted}"
@@ -485,9 +486,9 @@ class History:
                 ended = attempt(run, may_die=False)
         if any(wanted[-1]) and not self.damaged and not self.asked - self.erased:
             assert ended.code == 0, f"can't be republished: {ended.said}"
-        for run in runs:
-            # Whatever is done sends nothing more.
-            attempt(run)
+        # Whatever is done sends nothing more.
+        attempt()
+        self.translate(target)
 
     def mirror(self) -> None:
         """Follow the archive to another topic."""
@@ -499,7 +500,7 @@ class History:
         self._follow()
 
     def _follow(self, *, may_die: bool = True) -> Ended:
-        before = self.world.read_target(self._mirror)
+        before = self.sent(self._mirror)
         times, was_whole = self._suspended, self._is_whole
         more = ("--follow", "--run-name", "mirror")
         ended = self._send(self._mirror, *more, may_die=may_die, again=self._follow)
@@ -507,7 +508,7 @@ class History:
         self._is_whole = ended.code == 0
         if was_whole and self._is_whole and times == self._suspended:
             # All that is new was sent by one run.
-            for was, now in zip(before, self.world.read_target(self._mirror), strict=True):
+            for was, now in zip(before, self.sent(self._mirror), strict=True):
                 new = [self._mirrored[r] for r in now[len(was) :]]
                 assert new == sorted(new, key=self._in_order), f"mirrored in this order: {new}"
         return ended
@@ -516,6 +517,41 @@ class History:
         processes = ("--engine", "worker", "--processes", self.chance.choice("12"))
         arguments = ("--target-topic", target, *more, *processes, "--apply")
         return self.command("republish", *arguments, may_die=may_die, again=again)
+
+    def translate(self, target: str) -> None:
+        """Hold that a group goes on at the first record that it hasn't read, in a copy."""
+        places = {record: place for place, record in self.topic.committed.items()}
+        copied = [
+            [(offset, place) for offset, record in found if (place := places.get(record))]
+            for found in self.world.read_target(target)
+        ]
+        ended = sorted(path.parent for path in self.folder.glob("republish/*/receipt.json"))
+        runs = [run for run in ended if f'"{target}"' in (run / "plan.json").read_text()]
+        lives = {place.life for found in copied for _, place in found}
+        if not runs or lives - {self.topic.life} or self.topic.cuts:
+            return
+        read = [self.chance.randint(0, 1 + len(found)) for found in copied]
+        file = self.folder.parent / "offsets.csv"
+        file.write_text("".join(f"{self.topic.name},{n},{at}\n" for n, at in enumerate(read)))
+        more = ("--group", "group", "--offsets-file", str(file), "--json")
+        # A mirror has several: any of them will do.
+        run = self.chance.choice(runs).name
+        answer = self.command("translate-group", "--run", run, *more, may_die=False)
+        assert answer.code == 0, f"can't be translated: {answer.said}"
+        plan, _ = json.JSONDecoder().raw_decode(answer.said, answer.said.index("{\n"))
+        for row in plan["rows"]:
+            n, at = row["target_partition"], row["offset"]
+            unread = [offset for offset, place in copied[n] if place.offset >= read[n]]
+            known = [offset for offset, place in copied[n] if place.offset < read[n]]
+            first = min(unread, default=at)
+            late = sum(offset > first for offset in known)
+            again = sum(offset >= at for offset in known)
+            is_right = at <= first and (again == late == row["read_again"] or row["is_bound"])
+            assert is_right, f"translated: {row}, read up to {read}, of {copied}"
+
+    def sent(self, target: str) -> list[list[Record]]:
+        """Return what consumers get of each partition of a target."""
+        return [[record for _, record in found] for found in self.world.read_target(target)]
 
     def sealed(self) -> list[list[Record]]:
         """Return what is sealed, by partition, in the order of its log."""
@@ -599,7 +635,7 @@ class History:
         altered = {(r[0], r[3]): p for p in self.altered if (r := committed[p])}
         known, self._mirrored = set(self._mirrored.values()), {}
         seen: set[Place] = set()
-        for record in chain(*self.world.read_target(self._mirror)):
+        for record in chain(*self.sent(self._mirror)):
             place = places.get(record) or altered.get((record[0], record[3]))
             assert place is not None, f"mirrored, and never committed: {record}"
             assert place not in seen or self.is_taken_up_early(place), f"mirrored twice: {place}"
@@ -622,6 +658,7 @@ class History:
         seen = set(self._mirrored.values())
         assert sealed <= seen, f"not mirrored: {min(sealed - seen)}"
         more = seen - sealed - self.asked - self.deleted
+        self.translate(self._mirror)
         assert self.damaged or not more, f"mirrored, and not in the archive: {min(more)}"
 
     def is_damaged_twice(self, place: Place) -> bool:

@@ -109,9 +109,9 @@ class MemoryWorld:
         logs = [PartitionLog() for _ in self.topic.partitions]
         self.log.topics[name] = TopicLog(f"id of {name}", logs)
 
-    def read_target(self, name: str) -> list[list[Record]]:
+    def read_target(self, name: str) -> list[list[tuple[int, Record]]]:
         self.machine.coordinator.deliver()
         return [
-            [record_of(entry) for _, entry in log.records(0, "read_committed")]
+            [(entry.offset, record_of(entry)) for _, entry in log.records(0, "read_committed")]
             for log in self.log.topics[name].partitions
         ]

@@ -74,9 +74,9 @@ class BrokerWorld:
         newest = str((1 << 63) - 1)
         make_target(self.topic.bootstrap, name, PARTITIONS, message_timestamp_after_max_ms=newest)
 
-    def read_target(self, name: str) -> list[list[Record]]:
+    def read_target(self, name: str) -> list[list[tuple[int, Record]]]:
         found = read_records(self.topic.bootstrap, name)
-        return [[record for _, record in found.get(n, ())] for n in range(PARTITIONS)]
+        return [found.get(number, []) for number in range(PARTITIONS)]
 
     def discard(self) -> None:
         shutil.rmtree(self.folder, ignore_errors=True)
