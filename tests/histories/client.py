@@ -142,6 +142,12 @@ class FakeAdminClient:
     def list_consumer_groups(self, **_: Any) -> Future[Any]:
         return answer(lambda: SimpleNamespace(valid=[], errors=[]))
 
+    def describe_consumer_groups(self, groups: Iterable[str], **_: Any) -> dict[str, Future[Any]]:
+        def refuse() -> None:
+            raise refused(KafkaError.GROUP_ID_NOT_FOUND)
+
+        return {group: answer(refuse) for group in groups}
+
     def describe_acls(self, *_: Any, **__: Any) -> Future[Any]:
         def refuse() -> None:
             raise refused(KafkaError.SECURITY_DISABLED)

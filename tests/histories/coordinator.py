@@ -45,11 +45,13 @@ class Coordinator:
         log: The cluster.
         now: How much time has passed, in seconds.
         delayed: Requests to end a transaction that are still under way: id, epoch, outcome.
+        late: Decided offsets that their groups don't show yet.
     """
 
     log: KafkaLog
     now: float = 0.0
     delayed: list[tuple[str, int, Outcome]] = field(default_factory=list)
+    late: list[dict[str, Offsets]] = field(default_factory=list)
     _producers: dict[str, _Producer] = field(default_factory=dict)
 
     def begin_epoch(self, name: str) -> int:
@@ -92,9 +94,8 @@ class Coordinator:
         transaction.outcome = outcome
         for log in transaction.first:
             log.finish(transaction)
-        if outcome == "commit":
-            for group, own in offsets.items():
-                self.log.groups.setdefault(group, {}).update(own)
+        if outcome == "commit" and offsets:
+            self.late.append(offsets)
 
     def deliver(self) -> None:
         """Let requests arrive that were under way; of a former epoch, they are refused."""
@@ -104,13 +105,20 @@ class Coordinator:
                 self._end(self._producers[name], outcome)
 
     def pass_time(self, seconds: float) -> None:
-        """Abort transactions that take too long; their producers are fenced."""
+        """Abort transactions that take too long; their producers are fenced.
+
+        A group takes an offset in a moment after its transaction was decided.
+        """
         self.now += seconds
+        while self.late:
+            for group, own in self.late.pop(0).items():
+                self.log.groups.setdefault(group, {}).update(own)
         for found in self._producers.values():
             if found.transaction is not None and self.now - found.began >= TIMEOUT_SECONDS:
                 self._end(found, "abort")
                 found.epoch += 1
 
     def is_pending(self, group: str, tp: tuple[str, int]) -> bool:
-        """Return whether an open transaction may commit an offset of a group."""
-        return any(tp in found.offsets.get(group, ()) for found in self._producers.values())
+        """Return whether an offset of a group isn't decided, or not taken in yet."""
+        pending = [*(found.offsets for found in self._producers.values()), *self.late]
+        return any(tp in offsets.get(group, ()) for offsets in pending)

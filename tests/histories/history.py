@@ -23,12 +23,13 @@ At the end the archive has to come to a green verdict, unless what was damaged i
 
 from __future__ import annotations
 
+import json
 import random
 import re
-from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
+from itertools import chain
 from operator import itemgetter
 from pathlib import Path
 from typing import Any, Protocol
@@ -39,7 +40,7 @@ from kafka_drain.archive.archive import Archive
 from kafka_drain.archive.files import ArchiveFile, archive_files
 from kafka_drain.errors import KafkaDrainError
 from kafka_drain.verify_archive import Verifier
-from tests.histories.truth import Place, Record
+from tests.histories.truth import PARTITIONS, Place, Record
 
 __all__ = ["Ended", "History", "Step", "World", "draw"]
 
@@ -111,8 +112,8 @@ class World(Protocol):
     def new_target(self, name: str) -> None:
         """Create a topic that takes what a republish sends."""
 
-    def read_target(self, name: str) -> Counter[Record]:
-        """Read what `read_committed` consumers get of a topic."""
+    def read_target(self, name: str) -> list[list[tuple[int, Record]]]:
+        """Read what `read_committed` consumers get of each of a topic's partitions."""
 
 
 @dataclass(frozen=True)
@@ -161,6 +162,7 @@ WEIGHTS = {
     "erase": 2,
     "delete_old": 1,
     "republish": 2,
+    "mirror": 3,
     "lose_file": 2,
     "change_record": 2,
     "lose_notes": 2,
@@ -233,6 +235,9 @@ class History:
     ended_green: bool = False
     _requests: int = 0
     _republished: int = 0
+    _is_mirrored: bool = False
+    _is_whole: bool = True
+    _mirrored: dict[Record, Place] = field(default_factory=dict)
     _suspended: int = 0
     _is_beside: bool = False
     _found: AssertionError | None = None
@@ -244,6 +249,10 @@ class History:
     @property
     def folder(self) -> Path:
         return self.world.folder
+
+    @property
+    def _mirror(self) -> str:
+        return f"{self.topic.name}-mirror"
 
     @property
     def archive(self) -> Archive:
@@ -272,6 +281,8 @@ class History:
         """Bring the archive back to green, as a seed decides."""
         self._decide_by(end)
         self.recover()
+        if self._is_mirrored:
+            self.finish_mirror()
 
     def _decide_by(self, seed: int) -> None:
         self.chance.seed(seed)
@@ -442,7 +453,10 @@ class History:
         # What it had planned when it was killed, a later command deletes.
         there = set() if ended.was_killed else there
         self.owed |= {p: record for p, record in owed.items() if p in there - self.asked}
-        self.deleted |= (old.keys() | owed.keys()) - there
+        gone = (old.keys() | owed.keys()) - there
+        self.deleted |= gone
+        # A drain may have answered for them while it was suspended.
+        self.owed = {p: record for p, record in self.owed.items() if p not in gone}
 
     def republish(self) -> None:
         """Send what is sealed to a topic of its own, until it is done, and compare."""
@@ -452,19 +466,104 @@ class History:
         target = f"{self.topic.name}-out-{self._republished}"
         # Not made like its source: Kafka would compact it before it is read.
         self.world.new_target(target)
-        wanted = Counter(record for _, record in self.read(sealed_only=True, as_changed=True))
-        for attempt in range(3):
-            ended = self.command(
-                "republish",
-                *("--target-topic", target, "--run-name", target, "--apply"),
-                *("--engine", "worker", "--processes", "1", "--sealed-only"),
-                may_die=attempt == 0,
-            )
-            if not ended.was_killed:
-                break
-        if ended.code == 0 and wanted:
-            found = self.world.read_target(target)
-            assert found == wanted, f"republished: {found - wanted} twice, {wanted - found} lost"
+        runs = (target, f"{target}-too")
+        wanted: list[list[list[Record]]] = []
+
+        def attempt(run: str = "", *, may_die: bool = True) -> Ended:
+            # Of those that plan at once, one counts.
+            wanted.append(self.sealed())
+            named = ("--run-name", run or self.chance.choice((*runs, target)), "--sealed-only")
+            ended = self._send(target, *named, may_die=may_die, again=attempt)
+            found = self.sent(target)
+            assert any(_start(found, one) for one in wanted), f"not sent in order, once: {found}"
+            if ended.code == 0:
+                assert found in wanted, f"republished: {found}, wanted: {wanted}"
+            return ended
+
+        ended = attempt()
+        for run in runs * 2:
+            if ended.code:
+                ended = attempt(run, may_die=False)
+        if any(wanted[-1]) and not self.damaged and not self.asked - self.erased:
+            assert ended.code == 0, f"can't be republished: {ended.said}"
+        # Whatever is done sends nothing more.
+        attempt()
+        self.translate(target)
+
+    def mirror(self) -> None:
+        """Follow the archive to another topic."""
+        if not self.archive.exists:
+            return
+        if not self._is_mirrored:
+            self._is_mirrored = True
+            self.world.new_target(self._mirror)
+        self._follow()
+
+    def _follow(self, *, may_die: bool = True) -> Ended:
+        before = self.sent(self._mirror)
+        times, was_whole = self._suspended, self._is_whole
+        more = ("--follow", "--run-name", "mirror")
+        ended = self._send(self._mirror, *more, may_die=may_die, again=self._follow)
+        self.judge_mirror()
+        self._is_whole = ended.code == 0
+        if was_whole and self._is_whole and times == self._suspended:
+            # All that is new was sent by one run.
+            for was, now in zip(before, self.sent(self._mirror), strict=True):
+                new = [self._mirrored[r] for r in now[len(was) :]]
+                assert new == sorted(new, key=self._in_order), f"mirrored in this order: {new}"
+        return ended
+
+    def _send(self, target: str, *more: str, may_die: bool, again: Callable[[], Any]) -> Ended:
+        processes = ("--engine", "worker", "--processes", self.chance.choice("12"))
+        arguments = ("--target-topic", target, *more, *processes, "--apply")
+        return self.command("republish", *arguments, may_die=may_die, again=again)
+
+    def translate(self, target: str) -> None:
+        """Hold that a group goes on at the first record that it hasn't read, in a copy."""
+        places = {record: place for place, record in self.topic.committed.items()}
+        copied = [
+            [(offset, place) for offset, record in found if (place := places.get(record))]
+            for found in self.world.read_target(target)
+        ]
+        ended = sorted(path.parent for path in self.folder.glob("republish/*/receipt.json"))
+        runs = [run for run in ended if f'"{target}"' in (run / "plan.json").read_text()]
+        lives = {place.life for found in copied for _, place in found}
+        if not runs or lives - {self.topic.life} or self.topic.cuts:
+            return
+        read = [self.chance.randint(0, 1 + len(found)) for found in copied]
+        file = self.folder.parent / "offsets.csv"
+        file.write_text("".join(f"{self.topic.name},{n},{at}\n" for n, at in enumerate(read)))
+        more = ("--group", "group", "--offsets-file", str(file), "--json")
+        # A mirror has several: any of them will do.
+        run = self.chance.choice(runs).name
+        answer = self.command("translate-group", "--run", run, *more, may_die=False)
+        assert answer.code == 0, f"can't be translated: {answer.said}"
+        plan, _ = json.JSONDecoder().raw_decode(answer.said, answer.said.index("{\n"))
+        for row in plan["rows"]:
+            n, at = row["target_partition"], row["offset"]
+            unread = [offset for offset, place in copied[n] if place.offset >= read[n]]
+            known = [offset for offset, place in copied[n] if place.offset < read[n]]
+            first = min(unread, default=at)
+            late = sum(offset > first for offset in known)
+            again = sum(offset >= at for offset in known)
+            is_right = at <= first and (again == late == row["read_again"] or row["is_bound"])
+            assert is_right, f"translated: {row}, read up to {read}, of {copied}"
+
+    def sent(self, target: str) -> list[list[Record]]:
+        """Return what consumers get of each partition of a target."""
+        return [[record for _, record in found] for found in self.world.read_target(target)]
+
+    def sealed(self) -> list[list[Record]]:
+        """Return what is sealed, by partition, in the order of its log."""
+        found = self.read(sealed_only=True, as_changed=True)
+        found.sort(key=lambda one: self._in_order(one[0]))
+        return [
+            [record for place, record in found if place.partition == number]
+            for number in range(PARTITIONS)
+        ]
+
+    def _in_order(self, place: Place) -> tuple[int, int, int]:
+        return self.topic.lives.index(place.life), place.cut, place.offset
 
     def lose_file(self) -> None:
         """Take away a file that readers take, or the half of it."""
@@ -529,6 +628,39 @@ class History:
             assert place not in self.erased, f"{place} was erased"
             seen.add(place)
 
+    def judge_mirror(self) -> None:
+        """Hold that a mirror has what was committed, once each."""
+        committed = self.topic.committed
+        places = {record: place for place, record in committed.items()}
+        altered = {(r[0], r[3]): p for p in self.altered if (r := committed[p])}
+        known, self._mirrored = set(self._mirrored.values()), {}
+        seen: set[Place] = set()
+        for record in chain(*self.sent(self._mirror)):
+            place = places.get(record) or altered.get((record[0], record[3]))
+            assert place is not None, f"mirrored, and never committed: {record}"
+            assert place not in seen or self.is_taken_up_early(place), f"mirrored twice: {place}"
+            seen.add(place)
+            self._mirrored[record] = place
+        late = self.erased & (seen - known)
+        assert not late, f"mirrored after it was erased: {min(late)}"
+
+    def finish_mirror(self) -> None:
+        """Let the mirror catch up, and hold that it has what is sealed."""
+        if self.asked - self.erased:
+            # Nobody sends what somebody has asked to erase.
+            self.command("erase", "--apply", may_die=False)
+        # The first one ends what others have begun.
+        ended = [self._follow(may_die=False) for _ in range(2)][-1]
+        if ended.code and (self.damaged or "window reprocess_" in ended.said):
+            return
+        assert ended.code == 0, f"can't be mirrored: {ended.said}"
+        sealed = {place for place, _ in self.read(sealed_only=True, as_changed=True)}
+        seen = set(self._mirrored.values())
+        assert sealed <= seen, f"not mirrored: {min(sealed - seen)}"
+        more = seen - sealed - self.asked - self.deleted
+        self.translate(self._mirror)
+        assert self.damaged or not more, f"mirrored, and not in the archive: {min(more)}"
+
     def is_damaged_twice(self, place: Place) -> bool:
         """Return whether a log lost what came after a record, and what came before it.
 
@@ -537,6 +669,14 @@ class History:
         holes = [p.offset for p in self.topic.holes if _log_of(p) == _log_of(place)]
         ends = [*self.topic.cuts.get(_log_of(place), ()), *holes]
         return any(at > place.offset for at in ends) and any(at < place.offset for at in holes)
+
+    def is_taken_up_early(self, place: Place) -> bool:
+        """Return whether a rewritten log's next generation may have a record of the one before.
+
+        Nobody knows where a log first differs if the records before that were deleted.
+        """
+        is_cut = _log_of(place) in self.topic.cuts and place in self.deleted
+        return is_cut or self.is_damaged_twice(place)
 
     def missing(self) -> dict[Place, Record]:
         """Return what is owed and not there.
@@ -658,8 +798,18 @@ class History:
 
     # What both share
 
-    def command(self, name: str, *arguments: str, may_die: bool = True) -> Ended:
-        """Run a command, which a third of the time doesn't live to its end."""
+    def command(
+        self,
+        name: str,
+        *arguments: str,
+        may_die: bool = True,
+        again: Callable[[], Any] | None = None,
+    ) -> Ended:
+        """Run a command, which a third of the time doesn't live to its end.
+
+        Args:
+            again: What may run it again while it is suspended.
+        """
         self.commands += 1
         expired = [part for one in self.acknowledged for part in ("--acknowledge-expired", one)]
         if name not in ("drain", "validate", "repair", "backfill"):
@@ -670,7 +820,7 @@ class History:
             *arguments,
             *expired,
             may_die=may_die,
-            meanwhile=None if self._is_beside else lambda: self._meanwhile(name),
+            meanwhile=None if self._is_beside else lambda: self._meanwhile(name, again),
         )
         if self._found:
             raise self._found
@@ -686,14 +836,15 @@ class History:
         self.killed += ended.was_killed
         return ended
 
-    def _meanwhile(self, name: str) -> None:
+    def _meanwhile(self, name: str, again: Callable[[], Any] | None) -> None:
         """Let something happen while a command is suspended."""
         self.note(f"({name} is suspended)")
         self._suspended += 1
         self._is_beside = True
         try:
             for _ in range(self.chance.randint(1, 2)):
-                getattr(self, self.chance.choice(_BESIDE))()
+                beside = [getattr(self, each) for each in _BESIDE]
+                self.chance.choice([*beside, *[again] * len(beside)] if again else beside)()
                 self.judge()
         except AssertionError as error:
             # The suspended command may not let it through.
@@ -834,6 +985,11 @@ def _in_life(found: tuple[Place, Record]) -> tuple[int, int]:
 def _is_within(place: Place, partition: str, span: str) -> bool:
     start, end = map(int, span.split("-"))
     return int(partition) == place.partition and start <= place.offset < end
+
+
+def _start(found: list[list[Record]], whole: list[list[Record]]) -> bool:
+    """Return whether each partition has the start of a whole one."""
+    return all(one == of[: len(one)] for one, of in zip(found, whole, strict=True))
 
 
 def _log_of(place: Place) -> tuple[str, int]:

@@ -10,10 +10,12 @@ from __future__ import annotations
 import argparse
 import contextlib
 import io
+import json
 import os
 import pkgutil
 import random
 import sys
+import threading
 import time
 import traceback
 import uuid
@@ -28,8 +30,9 @@ from typing import Any
 
 import kafka_drain
 from kafka_drain.cli.main import main, parser
-from kafka_drain.errors import SparkJobError
+from kafka_drain.errors import DeliveryError, SparkJobError
 from kafka_drain.maintenance.unlock import remove_lease
+from kafka_drain.republish.engines.worker_main import Job, _read_job, run_job
 from kafka_drain.spark.submit import SparkApplication
 from kafka_drain.storage.lease import Lease, hold_lease
 from tests.histories.client import FakeAdminClient, FakeConsumer
@@ -72,7 +75,7 @@ class Killed(BaseException):
 
 
 class DriverKilled(Exception):
-    """Raised where Spark's driver would be no more."""
+    """Raised where Spark's driver, or a worker's process, would be no more."""
 
 
 @dataclass(frozen=True)
@@ -81,7 +84,8 @@ class Kill:
 
     Attributes:
         change: At which change of the archive the command dies, Spark's driver with it.
-        driver: At which change of its own Spark's driver dies; the command lives on.
+        driver: At which change of its own Spark's driver, or a worker's process, dies; the
+            command lives on.
         pause: At which change the command is suspended, while others run.
     """
 
@@ -108,13 +112,13 @@ class Process:
         self._kill = kill
         self._meanwhile = meanwhile
         self.changes = self._driver_changes = 0
-        self._is_driver = False
+        self._is_driver = self._is_driver_dead = False
         self.is_dead = False
 
     @contextmanager
     def driver(self) -> Iterator[None]:
-        """Count what happens in the context as Spark's driver's."""
-        self._is_driver = True
+        """Count what happens in the context as Spark's driver's, or a worker's process's."""
+        self._is_driver, self._is_driver_dead = True, False
         try:
             yield
         finally:
@@ -134,7 +138,8 @@ class Process:
             self._meanwhile()
         if self._is_driver:
             self._driver_changes += 1
-            if self._driver_changes == self._kill.driver:
+            self._is_driver_dead |= self._driver_changes == self._kill.driver
+            if self._is_driver_dead:
                 raise DriverKilled
 
 
@@ -190,6 +195,47 @@ class _Time:
 
     def __getattr__(self, name: str) -> Any:
         return getattr(time, name)
+
+
+class _Threads:
+    """Stands for the module `threading` where lanes send: a seed decides what happens, no race."""
+
+    Event, Lock = threading.Event, threading.Lock
+
+    class Thread:
+        """Runs to its end when it starts."""
+
+        ident = 1
+
+        def __init__(self, target: Callable[..., None], args: tuple[Any, ...], **_: object) -> None:
+            self._target, self._args = target, args
+
+        def start(self) -> None:
+            self._target(*self._args)
+
+        def join(self, _: float) -> None:
+            pass
+
+        def is_alive(self) -> bool:
+            return False
+
+
+class _Child:
+    """Stands for a worker's process, which may be killed alone."""
+
+    def do(self, job: Job) -> Any:
+        assert _DISK.process is not None
+        try:
+            with _DISK.process.driver():
+                answer = run_job(_read_job(json.loads(json.dumps(job.to_dict()))), lambda: False)
+        except DriverKilled as killed:
+            raise DeliveryError(f"the process for {job} was killed") from killed
+        return json.loads(json.dumps(answer))
+
+    def end(self) -> None:
+        pass
+
+    close = end
 
 
 class Machine:
@@ -269,6 +315,11 @@ class Machine:
         for name in _CONSUMERS:
             self._put(name, "Consumer", self._consumer)
         self._put("kafka_drain.republish.sending.producer", "Producer", self._producer)
+        # So that few records take several processes, and several transactions.
+        for name, value in (("threading", _Threads), ("Child", _Child), ("RECORDS_PER_PROCESS", 1)):
+            self._put("kafka_drain.republish.engines.worker", name, value)
+        for name, value in (("TRANSACTION_RECORDS", 5), ("STEP", 2)):
+            self._put("kafka_drain.republish.sending.shard_sender", name, value)
         for name in _PREPARING:
             self._put(name, "prepare_application", _application)
         self._put("kafka_drain.drain.drain", "refuse_orphans", lambda _: None)

@@ -319,6 +319,37 @@ MISTAKES = (
         "ranges.setdefault(tp, []).extend(offsets)",
         "ranges.setdefault(tp, []).extend(offsets[:0])",
     ),
+    Mistake(
+        "a commit whose answer is lost counts as aborted",
+        "kafka_drain.republish.sending.shard_sender:_transactions",
+        "progress = read_progress(job, store)",
+        "progress = source.__dict__.get('before') if source._records is None else None\n"
+        "        progress = source.before = progress or read_progress(job, store)",
+    ),
+    Mistake(
+        "an attempt that resumes starts a record early",
+        "kafka_drain.republish.sending.shard_sender:_Source.go_to",
+        "progress.offset if done else 0",
+        "progress.offset - 1 if done else 0",
+    ),
+    Mistake(
+        "a run opens though another one has withdrawn its claim",
+        "kafka_drain.republish.planning.openings:Claim.confirm",
+        'if self._decide("opened", self.run):',
+        'if self._decide("opened", self.run) or self.run:',
+    ),
+    Mistake(
+        "a mirror goes on beside its run that hasn't ended",
+        "kafka_drain.republish.planning.follow:next_run",
+        "if unfinished:",
+        "if unfinished and not since:",
+    ),
+    Mistake(
+        "a mirror sends what stands in place of a window with nothing new",
+        "kafka_drain.republish.planning.follow:_new_files",
+        "sent |= {file.path: file for file in window.receipt.files}",
+        "sent |= {file.path: file for file in unsent}",
+    ),
 )
 
 

@@ -112,6 +112,10 @@ class FakeProducer:
         self._ask(lambda: self._coordinator.end(self._name, self._epoch, "commit"))
         # Committed, and the answer may never arrive.
         self._change()
+        if self._chance.random() < 0.1:
+            raise KafkaException(
+                KafkaError(KafkaError._TIMED_OUT, retriable=self._chance.random() < 0.5)
+            )
 
     def abort_transaction(self, timeout: float = -1) -> None:
         self._queued = []

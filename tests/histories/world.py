@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-from collections import Counter
 from collections.abc import Callable, Mapping
 from datetime import timedelta
 from pathlib import Path
@@ -16,8 +15,8 @@ from tests.histories.truth import DAY_LENGTH, Record
 
 __all__ = ["MemoryWorld"]
 
-#: A command makes about so many changes, at most; a driver so many.
-CHANGES, DRIVER_CHANGES = 80, 30
+#: A command makes about so many changes, at most; a driver so many; and a republish.
+CHANGES, DRIVER_CHANGES, SENDING_CHANGES = 80, 30, 100
 
 
 class MemoryWorld:
@@ -51,7 +50,11 @@ class MemoryWorld:
         may_die: bool,
         meanwhile: Callable[[], None] | None = None,
     ) -> tuple[Ended, str]:
-        kill = self._kill(chance, can_pause=meanwhile is not None) if may_die else Kill()
+        kill = Kill()
+        if may_die and arguments[0] == "republish":
+            kill = self._kill_sending(chance, can_pause=meanwhile is not None)
+        elif may_die:
+            kill = self._kill(chance, can_pause=meanwhile is not None)
 
         def suspended() -> None:
             self.machine.pass_time(chance.choice([1, 30, 90]))
@@ -74,6 +77,12 @@ class MemoryWorld:
         if kind < 0.45 and can_pause:
             return Kill(pause=round(CHANGES ** chance.random()))
         return Kill(change=round(CHANGES ** chance.random()))
+
+    def _kill_sending(self, chance: random.Random, *, can_pause: bool) -> Kill:
+        """Kill a republish while it sends, or suspend it more often: others go on meanwhile."""
+        at = chance.randint(1, SENDING_CHANGES)
+        kinds = [Kill(), Kill(driver=at // 2), Kill(change=at), *[Kill(pause=at)] * 2 * can_pause]
+        return chance.choice(kinds)
 
     def settle(self) -> None:
         self.topic.end_transaction(commit=True)
@@ -100,10 +109,9 @@ class MemoryWorld:
         logs = [PartitionLog() for _ in self.topic.partitions]
         self.log.topics[name] = TopicLog(f"id of {name}", logs)
 
-    def read_target(self, name: str) -> Counter[Record]:
+    def read_target(self, name: str) -> list[list[tuple[int, Record]]]:
         self.machine.coordinator.deliver()
-        return Counter(
-            record_of(entry)
+        return [
+            [(entry.offset, record_of(entry)) for _, entry in log.records(0, "read_committed")]
             for log in self.log.topics[name].partitions
-            for _, entry in log.records(0, "read_committed")
-        )
+        ]

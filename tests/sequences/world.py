@@ -5,7 +5,6 @@ from __future__ import annotations
 import random
 import shutil
 import time
-from collections import Counter
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -75,9 +74,9 @@ class BrokerWorld:
         newest = str((1 << 63) - 1)
         make_target(self.topic.bootstrap, name, PARTITIONS, message_timestamp_after_max_ms=newest)
 
-    def read_target(self, name: str) -> Counter[Record]:
+    def read_target(self, name: str) -> list[list[tuple[int, Record]]]:
         found = read_records(self.topic.bootstrap, name)
-        return Counter(record for records in found.values() for _, record in records)
+        return [found.get(number, []) for number in range(PARTITIONS)]
 
     def discard(self) -> None:
         shutil.rmtree(self.folder, ignore_errors=True)

@@ -102,7 +102,7 @@ class RepairPlan:
             "manifest_of_generation": self.manifest.number if self.manifest else None,
             "ranges": range_rows(self.ranges),
             "replaces": self.replaces,
-            "later": range_rows(self.later),
+            "ranges_of_unsealed": range_rows(self.later),
             "cannot_help": [finding.to_dict() for finding in self.left],
         }
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from graphlib import TopologicalSorter
 from typing import Any
 
 from kafka_drain.archive.archive import Archive
@@ -236,17 +237,32 @@ def _new_files(snapshot: Snapshot, since: ThroughJson, through: ThroughJson) -> 
             receipt = generation.read_receipt(name)
             found += files_of_receipt(generation, receipt, generation.document.format)
     sent = _sent_files(snapshot, since, before.receipts, new.replaced)
-    for window in new.windows:
+    for window in _replacing_last(new.windows):
         files = files_of_windows([window])
         sent_before = [sent[path] for path in window.receipt.replaces if path in sent]
         if window.supersedes:
-            found += _unsent_superseding(window, files, sent_before)
+            unsent = _unsent_superseding(window, files, sent_before)
         else:
-            found += _unsent(files, _ranges(sent_before))
+            unsent = list(_unsent(files, _ranges(sent_before)))
+        found += unsent
+        # What another window has replaced again counts as sent if this one's records do.
+        sent |= {file.path: file for file in window.receipt.files}
+        for file in unsent:
+            del sent[file.path]
     removed = _removed(snapshot, since)
     return [
         file for live in fold.live(found) for file in _unsent([live], _of_topics(live, removed))
     ]
+
+
+def _replacing_last(windows: Sequence[SnapshotWindow]) -> list[SnapshotWindow]:
+    """Return windows in an order in which each follows those whose files it replaces."""
+    by_key = {window.key: window for window in windows}
+    owners = {file.path: window.key for window in windows for file in window.receipt.files}
+    order = TopologicalSorter(
+        {w.key: [owners[path] for path in w.receipt.replaces if path in owners] for w in windows}
+    )
+    return [by_key[key] for key in order.static_order()]
 
 
 Ranges = dict[TopicPartition, list[OffsetRange]]

@@ -452,6 +452,19 @@ def test_new_files_repaired(made: MadeArchive, rows: dict[int, int], is_sent: bo
         assert paths_of(new(made, since)) == paths_of(window if is_sent else window[1:])
 
 
+@pytest.mark.parametrize("kind", ["erase", "repair"])
+@pytest.mark.parametrize("is_sent", [False, True])
+def test_new_files_superseded_twice(made: MadeArchive, kind: str, is_sent: bool) -> None:
+    """What stands in place of a window that holds nothing new holds nothing new, either."""
+    [file] = made.seal({T0: dense(0, 5)})
+    since = through_now(made.archive.snapshot()) if is_sent else NOTHING
+    [first] = made.seal_window("w2", {T0: dense(0, 5)}, [file.path], kind="erase")
+    # In an order of names that isn't the one of sealing.
+    second = made.seal_window("w1", {T0: dense(0, 5)}, [first.path], kind=kind)
+
+    assert paths_of(new(made, since)) == ([] if is_sent else paths_of(second))
+
+
 HOUR = "20260101T000000Z_20260101T010000Z"
 
 
