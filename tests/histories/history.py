@@ -198,8 +198,9 @@ class History:
         damaged: Files that were taken away.
         taken: The records that they held.
         altered: The records that were changed in a file that wasn't sealed.
-        unsealed: Those that were in a file that was taken away before it was sealed.
-        lost_notes: Whether a drain's note of what Spark read was taken away.
+        unsealed: Generation and batch of those in a file that was taken away, or changed, before it
+            was sealed; a manifest may not tell the batch.
+        lost_notes: Generations and batches whose notes of what Spark read were taken away.
         passed: Records that Kafka had lost before a drain passed their offsets.
         given_up: Records that are nowhere else, of unsealed files that a roll was told to leave.
         needs_another: Whether the product has asked to drain to another archive.
@@ -220,8 +221,8 @@ class History:
     damaged: set[str] = field(default_factory=set)
     taken: set[Place] = field(default_factory=set)
     altered: set[Place] = field(default_factory=set)
-    unsealed: set[Place] = field(default_factory=set)
-    lost_notes: bool = False
+    unsealed: dict[Place, tuple[str, int | None]] = field(default_factory=dict)
+    lost_notes: set[tuple[str, int]] = field(default_factory=set)
     passed: set[Place] = field(default_factory=set)
     given_up: set[Place] = field(default_factory=set)
     needs_another: bool = False
@@ -574,13 +575,18 @@ class History:
             path = self.folder / file.path
             if file.path not in self.damaged:
                 held = {place for place, _ in self.rows(file)}
-                self.taken |= held
-                self.unsealed |= held if file.sealed is None else set()
+                self._take(file, held)
             self.damaged.add(file.path)
             if self.chance.random() < 0.7:
                 path.unlink(missing_ok=True)
             elif path.exists():
                 path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
+
+    def _take(self, file: ArchiveFile, held: set[Place]) -> None:
+        self.taken |= held
+        if file.listed is not None:
+            owner = file.owner.name.rpartition("/")[2]
+            self.unsealed |= dict.fromkeys(held, (owner, file.listed.batch))
 
     def change_record(self) -> None:
         """Change a value in a file whose batch isn't sealed; its size and offsets stay."""
@@ -602,7 +608,7 @@ class History:
                     if changed == [place]:
                         self.note(f"change {place} in {file.path}")
                         self.altered.add(place)
-                        self.taken |= {each for each, _ in before}
+                        self._take(file, {each for each, _ in before})
                         self.damaged.add(file.path)
                         return
                     path.write_bytes(content)
@@ -613,7 +619,7 @@ class History:
             if self.chance.random() < 0.7:
                 self.note(f"lose {note.relative_to(self.folder)}")
                 note.unlink()
-                self.lost_notes = True
+                self.lost_notes.add((note.parts[-3], int(note.stem)))
 
     # The judge
 
@@ -684,7 +690,11 @@ class History:
         Of a lost file, without a receipt and without a note, nobody knows what it held.
         """
         there = {place for place, _ in self.read()} | self.given_up
-        there |= self.unsealed if self.lost_notes else set()
+        there |= {
+            place
+            for place, (generation, batch) in self.unsealed.items()
+            if any(generation == g and batch in (None, b) for g, b in self.lost_notes)
+        }
         return {place: record for place, record in self.owed.items() if place not in there}
 
     def require_owed(self, what: str, ended: Ended) -> None:
