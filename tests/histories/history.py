@@ -529,7 +529,8 @@ class History:
         ended = sorted(path.parent for path in self.folder.glob("republish/*/receipt.json"))
         runs = [run for run in ended if f'"{target}"' in (run / "plan.json").read_text()]
         lives = {place.life for found in copied for _, place in found}
-        if not runs or lives - {self.topic.life} or self.topic.cuts:
+        # Of a log that was rewritten, each incarnation is translated by itself.
+        if not runs or lives - {self.topic.life} or self.topic.cuts or self.topic.holes:
             return
         read = [self.chance.randint(0, 1 + len(found)) for found in copied]
         file = self.folder.parent / "offsets.csv"
