@@ -145,7 +145,9 @@ DECIDING = {
         "judge_sealed may_be_sealed_entry may_be_sealed_receipt hash_named",
         tests="windows/test_receipt_repair_steps.py",
     ),
-    "windows.repair_plan": Deciding("plan_repair _split _by_seal _of_one_incarnation _missing_of _can_be_covered"),
+    "windows.repair_plan": Deciding(
+        "plan_repair _split _by_seal _of_one_incarnation _missing_of _can_be_covered"
+    ),
     "windows.reprocess.plan": Deciding(),
     "windows.reprocess.refusals": Deciding(),
     "windows.roll": Deciding(
