@@ -507,8 +507,8 @@ class History:
         ended = self._send(self._mirror, *more, may_die=may_die, again=self._follow)
         self.judge_mirror()
         self._is_whole = ended.code == 0
-        if was_whole and self._is_whole and times == self._suspended:
-            # All that is new was sent by one run.
+        if was_whole and self._is_whole and times == self._suspended and not self.topic.cuts:
+            # All that is new was sent by one run; of a log that was cut, incarnations follow.
             for was, now in zip(before, self.sent(self._mirror), strict=True):
                 new = [self._mirrored[r] for r in now[len(was) :]]
                 assert new == sorted(new, key=self._in_order), f"mirrored in this order: {new}"
