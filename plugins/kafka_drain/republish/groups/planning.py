@@ -10,7 +10,7 @@ from kafka_drain.archive.archive import Archive
 from kafka_drain.errors import ArchiveError, ConfigError, TopicError
 from kafka_drain.kafka.cluster import KafkaCluster
 from kafka_drain.kafka.consumer_groups import Committed, ConsumerGroups, offsets_of
-from kafka_drain.kafka.identity import is_other_cluster, is_other_topic
+from kafka_drain.kafka.identity import is_other_cluster, is_other_topic, topic_id_of
 from kafka_drain.offsets import OffsetRange, TopicPartition
 from kafka_drain.republish.groups.archived import ArchivedOffsets
 from kafka_drain.republish.groups.group_records import GroupRecords
@@ -120,6 +120,7 @@ def plan_group(
     originals = _originals(archive, cluster, offset_map, [*begun, *others])
     if begun or others or originals:
         offset_map = offset_map.joined([*originals, *begun, *others])
+    refuse_rewritten(offset_map)
     if others:
         runs = "1 other run" if len(others) == 1 else f"{len(others):,} other runs"
         notes.append(
@@ -187,6 +188,28 @@ def plan_group(
         notes.append(f"group {to_group} {described.who()}; stop it before you --apply")
     current = offsets_of(groups.committed(to_group, plan.after))
     return replace(plan.with_current(current), notes=(*plan.notes, *notes))
+
+
+def refuse_rewritten(offset_map: OffsetMap) -> None:
+    """Refuse the map of a log that was rewritten while it was archived.
+
+    Records before and after have the same offsets; the map of one incarnation alone would skip
+    those of the other, or repeat them.
+
+    Raises:
+        ConfigError: Names the partitions.
+    """
+    ids: dict[TopicPartition, set[str]] = {}
+    for part in offset_map.partitions:
+        ids.setdefault(part.source, set()).add(part.source_topic_id)
+    rewritten = [str(tp) for tp, own in ids.items() if len({*map(topic_id_of, own)}) < len(own)]
+    if rewritten:
+        raise ConfigError(
+            f"Kafka's log of {', '.join(sorted(rewritten)[:10])} was rewritten after it was "
+            "archived, and records of both logs were republished: what a group has read of them "
+            "can't be told by its offsets. Set the group's offsets in the target by a time, with "
+            "kafka-consumer-groups.sh --reset-offsets --to-datetime. Nothing was changed"
+        )
 
 
 def _refuse_left_out(plan: RepublishPlan) -> None:

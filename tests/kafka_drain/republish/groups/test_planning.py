@@ -17,10 +17,15 @@ from kafka_drain.offsets import TopicPartition
 from kafka_drain.republish.groups import planning
 from kafka_drain.republish.groups.archived import ArchivedOffsets
 from kafka_drain.republish.groups.group_records import GroupRecords
-from kafka_drain.republish.groups.planning import find_run, plan_group
+from kafka_drain.republish.groups.planning import find_run, plan_group, refuse_rewritten
 from kafka_drain.republish.groups.translation import TranslationPlan
 from kafka_drain.republish.planning.runs import RepublishRun, drill_run, run_key
-from kafka_drain.republish.verifying.offset_map import started_map
+from kafka_drain.republish.verifying.offset_map import (
+    Block,
+    OffsetMap,
+    PartitionMap,
+    started_map,
+)
 from tests.kafka_drain.cut_over.mirrored import FakeGroups
 from tests.kafka_drain.fake_cluster import FakeCluster, Log
 from tests.kafka_drain.made_archive import MadeArchive
@@ -53,6 +58,33 @@ def test_plan_group_plan_lost(lost: str, is_done: bool, tmp_path: Path) -> None:
             group="g",
             to_group="g",
         )
+
+
+@pytest.mark.parametrize(
+    ("ids", "is_refused"),
+    [
+        (["id"], False),
+        (["id~2"], False),
+        (["id", "id~2"], True),
+        (["id~2", "id~3"], True),
+        (["old", "id"], False),
+        (["old", "id", "id~2"], True),
+    ],
+)
+def test_refuse_rewritten(ids: list[str], is_refused: bool) -> None:
+    """Incarnations of a rewritten log have the same offsets; those of a recreated topic don't."""
+    parts = [
+        PartitionMap(A0, topic_id, COPY, (Block(0, 5, at, at + 5, 5),))
+        for at, topic_id in zip((0, 5, 10), ids, strict=False)
+    ]
+    other = PartitionMap(A1, "id", COPY_1, (Block(0, 5, 0, 5, 5),))
+    found = OffsetMap("run", "p", "cluster", (*parts, other))
+
+    if is_refused:
+        with pytest.raises(ConfigError, match=r"log of a-0 was rewritten after it was archived"):
+            refuse_rewritten(found)
+    else:
+        refuse_rewritten(found)
 
 
 class Moved:
