@@ -43,7 +43,7 @@ from kafka_drain.output import Level, Line, say
 from kafka_drain.progress import duration_text
 from kafka_drain.proof.committed_files import read_committed_files
 from kafka_drain.proof.content_checks import Reread, SegmentFiles
-from kafka_drain.proof.gap_explanation import same_topics
+from kafka_drain.proof.gap_explanation import explain_gaps, same_topics
 from kafka_drain.proof.log_tails import rewritten_logs
 from kafka_drain.proof.offset_checks import held_ranges
 from kafka_drain.proof.replacement import judge_removed, refuse_unequal
@@ -223,9 +223,9 @@ def plan_roll(
             )
         others = {tp.topic for tp in begins}
         resumed = {
-            tp: _past_windows(snapshot, tp, at, known[tp.topic])
+            tp: _past_windows(snapshot, cluster, tp, at, known[tp.topic])
             for tp, at in same.items()
-            if tp.topic in others
+            if tp.topic in others and tp not in begins
         }
         resumed |= begins
         same = {tp: at for tp, at in same.items() if tp.topic not in others}
@@ -334,11 +334,23 @@ def _drained_again(
     return voided
 
 
-def _past_windows(snapshot: Snapshot, tp: TopicPartition, at: int, topic_id: str) -> int:
+def _past_windows(
+    snapshot: Snapshot, cluster: KafkaCluster, tp: TopicPartition, at: int, topic_id: str
+) -> int:
     """Return where the windows end that go on from an offset: repairs drained what isn't sealed.
 
-    They stay, because they may hold records of a rewritten log as well.
+    They stay, because they may hold records of a rewritten log as well. Offsets between them at
+    which Kafka has no records, such as those of markers, are passed.
     """
+    document = snapshot.document
+    identity = Identity(document.pipeline, document.cluster_id, {tp.topic: topic_id})
+
+    def is_empty(span: OffsetRange) -> bool:
+        gaps = explain_gaps(
+            {tp: [span]}, identity=identity, cluster=cluster, windows={}, acknowledged={}
+        )
+        return all(gap.harmless for gap in gaps)
+
     held = sorted(
         part.range
         for window in restricted(snapshot, Query()).fold.windows
@@ -346,7 +358,7 @@ def _past_windows(snapshot: Snapshot, tp: TopicPartition, at: int, topic_id: str
         if part.tp == tp and window.receipt.topics.get(tp.topic) == topic_id
     )
     for part in held:
-        if part.start <= at < part.end:
+        if part.end > at and (part.start <= at or is_empty(OffsetRange(at, part.start))):
             at = part.end
     return at
 

@@ -32,8 +32,10 @@ from kafka_drain.errors import (
     TopicError,
 )
 from kafka_drain.findings import errors, summary
+from kafka_drain.gaps import Gap, GapReason
 from kafka_drain.offsets import OffsetRange, TopicPartition, to_spark_json
 from kafka_drain.output import Level, level_of
+from kafka_drain.proof import gap_explanation
 from kafka_drain.proof.committed_files import read_committed_files
 from kafka_drain.proof.validation import validate_archive
 from kafka_drain.storage.immutability import Locked
@@ -576,6 +578,31 @@ def test_plan_roll_rewritten_after_repair(archive: Archive) -> None:
 
     assert plan.starting_offsets == {P0: 0, P1: END + 5, G0: 7}
     assert plan.voided == []
+
+
+@pytest.mark.parametrize(("reason", "passed"), [(GapReason.CONTROL, 6), (GapReason.LOST, 3)])
+def test_plan_roll_rewritten_hole_in_repairs(
+    reason: GapReason, passed: int, archive: Archive, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Behind a marker between windows, nothing of theirs is drained again; a record is drained."""
+    seal_rows(archive, "repair_1", {P1: range(END, END + 3)})
+    seal_rows(archive, "repair_2", {P1: range(END + 4, END + 6)})
+    golden = cluster_with(gone=Log(end=9))
+    rewritten = FakeCluster(
+        golden.logs,
+        id=golden.id,
+        topic_ids=golden.topic_ids,
+        contents=lambda tp, span: [] if tp == P0 else golden.contents(tp, span),
+    )
+    monkeypatch.setattr(
+        gap_explanation,
+        "classify_gaps",
+        lambda _, asked: [Gap(tp, r, reason) for tp, ranges in asked.items() for r in ranges],
+    )
+
+    plan = plan_roll(archive, rewritten, rewritten=True)  # type: ignore[arg-type]
+
+    assert plan.starting_offsets == {P0: 0, P1: END + passed, G0: 7}
 
 
 def test_roll_rewritten_killed(archive: Archive, monkeypatch: pytest.MonkeyPatch) -> None:
