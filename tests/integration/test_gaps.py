@@ -257,9 +257,13 @@ def test_validate_topic_deleted(
 def test_validate_other_cluster(transactional: tuple[str, Archive], cluster: KafkaCluster) -> None:
     """Another cluster isn't queried for the reason of a gap."""
     _, drained = transactional
-    topics = drained.snapshot().document.topics
+    known = drained.snapshot().document
     drained.create(
-        pipeline="gaps", cluster_id="another", topic_ids=topics, source={"topics": list(topics)}
+        pipeline="gaps",
+        cluster_id="another",
+        topic_ids=known.topics,
+        source={"topics": list(known.topics)},
+        known=known,
     )
 
     with pytest.raises(ArchiveError, match="was drained from Kafka cluster another"):
