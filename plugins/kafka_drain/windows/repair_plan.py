@@ -147,15 +147,12 @@ def plan_repair(archive: Archive, report: Report) -> RepairPlan:
         )
     ]
     replaced = {str(finding.subject) for finding in files} - staying.keys() if ranges else set()
-    of_sealed, later = _by_seal(report, ranges)
-    if of_sealed and later:
-        ranges, replaced = of_sealed, replaced & {file.path for file, _ in report.damaged}
-    else:
-        later = {}
-    found, topics = _of_one_incarnation(report, ranges)
-    for tp, own in ranges.items():
-        if rest := without(own, found.get(tp, ())):
-            later[tp] = merge([*later.get(tp, []), *rest])
+    of_sealed, unsealed = _by_seal(report, ranges)
+    first = ranges
+    if of_sealed and unsealed:
+        first, replaced = of_sealed, replaced & {file.path for file, _ in report.damaged}
+    first, topics = _of_one_incarnation(report, first)
+    later = {tp: without(own, first.get(tp, ())) for tp, own in ranges.items()}
     replaced -= {
         file.path
         for file, receipt in report.damaged
@@ -167,9 +164,9 @@ def plan_repair(archive: Archive, report: Report) -> RepairPlan:
     }
     return RepairPlan(
         archive=archive,
-        ranges=found,
+        ranges=first,
         replaces=sorted(replaced),
-        later=later,
+        later={tp: rest for tp, rest in later.items() if rest},
         topics=topics,
         manifest=manifest,
         left=left,

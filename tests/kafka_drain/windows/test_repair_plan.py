@@ -29,8 +29,8 @@ def gap(tp: TopicPartition, start: int, end: int, reason: GapReason) -> Gap:
     return Gap(tp, OffsetRange(start, end), reason)
 
 
-def plan(made: MadeArchive, damaged: list[ArchiveFile], gaps: list[Gap]) -> RepairPlan:
-    """Plan the repair of sealed files that are gone."""
+def report_of(made: MadeArchive, *damaged: ArchiveFile) -> Report:
+    """Report that sealed files are gone."""
     report = Report(str(made.root), "made")
     receipts = [
         r for generation in made.archive.snapshot().generations for r in generation.receipts()
@@ -40,6 +40,12 @@ def plan(made: MadeArchive, damaged: list[ArchiveFile], gaps: list[Gap]) -> Repa
         report.findings.append(Finding(Reason.FILE_MISSING, file.path, "gone"))
         receipt = next(r for r in receipts if file.sealed in r.files)
         report.add_damaged([(file.sealed, receipt)])
+    return report
+
+
+def plan(made: MadeArchive, damaged: list[ArchiveFile], gaps: list[Gap]) -> RepairPlan:
+    """Plan the repair of sealed files that are gone."""
+    report = report_of(made, *damaged)
     report.add_gaps(gaps, made.topic_ids)
     return plan_repair(made.archive, report)
 
@@ -100,15 +106,11 @@ def test_plan_repair_left(made: MadeArchive, reasons: tuple[GapReason, ...], is_
 def test_plan_repair_rewritten_log(made: MadeArchive, is_sealed: bool) -> None:
     """What a rewritten log has now isn't what was lost; other partitions are repaired."""
     [file] = made.seal({P0: dense(0, 10)})
-    report = Report(str(made.root), "made")
+    report = report_of(made, *[file] * is_sealed)
     report.findings += [
         Finding(Reason.LOG_REWRITTEN, P0, "rewritten from offset 4 on"),
         *(Finding(Reason.OFFSET_MISSING, tp, "in no file") for tp in (P0, P1)),
     ]
-    if is_sealed:
-        [generation] = made.archive.snapshot().generations
-        report.findings.append(Finding(Reason.FILE_MISSING, file.path, "gone"))
-        report.add_damaged([(file.sealed, next(iter(generation.receipts())))])
     report.add_gaps([gap(tp, 5, 6, GapReason.LOST) for tp in (P0, P1)], made.topic_ids)
 
     found = plan_repair(made.archive, report)
@@ -233,14 +235,7 @@ def test_plan_repair_topic_made_again(made: MadeArchive) -> None:
     [old] = made.seal({P0: dense(0, 10)})
     made.open_generation(flights="id-2")
     [new] = made.seal({P0: dense(0, 10)})
-    report = Report(str(made.root), "made")
-    receipts = [
-        r for generation in made.archive.snapshot().generations for r in generation.receipts()
-    ]
-    for file, receipt in zip((old, new), receipts, strict=True):
-        assert file.sealed is not None
-        report.findings.append(Finding(Reason.FILE_MISSING, file.path, "gone"))
-        report.add_damaged([(file.sealed, receipt)])
+    report = report_of(made, old, new)
     report.add_gaps([gap(P0, 0, 10, GapReason.EXPIRED)], {"flights": "id-1"})
     report.add_gaps([gap(P0, 0, 10, GapReason.LOST)], {"flights": "id-2"})
 
@@ -255,14 +250,7 @@ def test_plan_repair_of_two_incarnations(made: MadeArchive) -> None:
     [old] = made.seal({P0: dense(0, 10)})
     made.open_generation(flights="id-1~2")
     [new] = made.seal({P0: dense(5, 20)})
-    report = Report(str(made.root), "made")
-    receipts = [
-        r for generation in made.archive.snapshot().generations for r in generation.receipts()
-    ]
-    for file, receipt in zip((old, new), receipts, strict=True):
-        assert file.sealed is not None
-        report.findings.append(Finding(Reason.FILE_MISSING, file.path, "gone"))
-        report.add_damaged([(file.sealed, receipt)])
+    report = report_of(made, old, new)
     for end, topic_id in ((10, "id-1"), (20, "id-1~2")):
         report.add_gaps([gap(P0, end - 5, end, GapReason.LOST)], {"flights": topic_id})
 

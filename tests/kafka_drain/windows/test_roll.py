@@ -93,6 +93,14 @@ def cluster_with(**logs: Log) -> Any:
     )
 
 
+def rewritten_cluster(*rewritten: TopicPartition) -> Any:
+    """The golden archive's cluster, whose logs of some partitions have other records."""
+    found = cluster_with(gone=Log(end=9))
+    contents = found.contents
+    found.contents = lambda tp, span: [] if tp in rewritten else contents(tp, span)
+    return found
+
+
 def plan_drain(archive: Archive, cluster: FakeCluster, *topics: str) -> DrainPlan:
     document, any_cluster = archive.snapshot().document, cluster
     pipeline = Pipeline(
@@ -538,13 +546,10 @@ def records_in(archive: Archive, tp: TopicPartition) -> list[int]:
 
 def test_plan_roll_rewritten(archive: Archive) -> None:
     """Logs with other records go on as another incarnation of their topic; others as they are."""
-    golden = cluster_with(gone=Log(end=9))
-    rewritten = FakeCluster(
-        golden.logs, id=golden.id, topic_ids=golden.topic_ids, contents=lambda tp, span: []
-    )
+    rewritten = rewritten_cluster(P0, P1, G0)
     known = archive.snapshot().document.topics["flights"]
 
-    plan = plan_roll(archive, rewritten, rewritten=True)  # type: ignore[arg-type]
+    plan = plan_roll(archive, rewritten, rewritten=True)
     do(plan)
 
     assert plan.reason == "log of flights was rewritten"
@@ -566,15 +571,9 @@ def test_plan_roll_rewritten_after_repair(archive: Archive) -> None:
     """A partition beside a rewritten one goes on behind what repairs hold of it, not before."""
     seal_rows(archive, "repair_2", {P1: range(END + 3, END + 5), P0: range(END, END + 2)})
     seal_rows(archive, "repair_1", {P1: range(END, END + 3)})
-    golden = cluster_with(gone=Log(end=9))
-    rewritten = FakeCluster(
-        golden.logs,
-        id=golden.id,
-        topic_ids=golden.topic_ids,
-        contents=lambda tp, span: [] if tp == P0 else golden.contents(tp, span),
-    )
+    rewritten = rewritten_cluster(P0)
 
-    plan = plan_roll(archive, rewritten, rewritten=True)  # type: ignore[arg-type]
+    plan = plan_roll(archive, rewritten, rewritten=True)
 
     assert plan.starting_offsets == {P0: 0, P1: END + 5, G0: 7}
     assert plan.voided == []
@@ -587,32 +586,23 @@ def test_plan_roll_rewritten_hole_in_repairs(
     """Behind a marker between windows, nothing of theirs is drained again; a record is drained."""
     seal_rows(archive, "repair_1", {P1: range(END, END + 3)})
     seal_rows(archive, "repair_2", {P1: range(END + 4, END + 6)})
-    golden = cluster_with(gone=Log(end=9))
-    rewritten = FakeCluster(
-        golden.logs,
-        id=golden.id,
-        topic_ids=golden.topic_ids,
-        contents=lambda tp, span: [] if tp == P0 else golden.contents(tp, span),
-    )
+    rewritten = rewritten_cluster(P0)
     monkeypatch.setattr(
         gap_explanation,
         "classify_gaps",
         lambda _, asked: [Gap(tp, r, reason) for tp, ranges in asked.items() for r in ranges],
     )
 
-    plan = plan_roll(archive, rewritten, rewritten=True)  # type: ignore[arg-type]
+    plan = plan_roll(archive, rewritten, rewritten=True)
 
     assert plan.starting_offsets == {P0: 0, P1: END + passed, G0: 7}
 
 
 def test_roll_rewritten_killed(archive: Archive, monkeypatch: pytest.MonkeyPatch) -> None:
     """A roll that is killed before archive.json has the new incarnation is completed by a drain."""
-    golden = cluster_with(gone=Log(end=9))
-    rewritten = FakeCluster(
-        golden.logs, id=golden.id, topic_ids=golden.topic_ids, contents=lambda tp, span: []
-    )
+    rewritten = rewritten_cluster(P0, P1, G0)
     known = archive.snapshot().document.topics["flights"]
-    plan = plan_roll(archive, rewritten, rewritten=True)  # type: ignore[arg-type]
+    plan = plan_roll(archive, rewritten, rewritten=True)
     with monkeypatch.context() as killed:
         killed.setattr(Archive, "update_topics", Mock(side_effect=KeyboardInterrupt))
         with pytest.raises(KeyboardInterrupt):
