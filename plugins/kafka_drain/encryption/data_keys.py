@@ -9,11 +9,11 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping
-from datetime import datetime, timezone
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, cast
 
+from kafka_drain.clock import now_text
 from kafka_drain.encryption.kms import KEY_BYTES, KmsError, open_kms
 from kafka_drain.errors import ArchiveError, KeyUnavailableError, MachineError
 
@@ -167,7 +167,7 @@ def wrapped_document(id_: str, key: bytes, kms: str, master: str) -> dict[str, A
         raise KeyUnavailableError(
             f"master key {master!r} of {kms} can't wrap a data key: {error}. Nothing was changed"
         ) from error
-    now = datetime.now(timezone.utc).isoformat(timespec="milliseconds")
+    now = now_text()
     return {
         "format_version": VERSION,
         "id": id_,

@@ -16,10 +16,10 @@ import uuid
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any, ClassVar
 
+from kafka_drain.clock import now_text, utc_now
 from kafka_drain.errors import ConfigError, LockedError, SparkJobError
 from kafka_drain.outages import Outages
 from kafka_drain.output import Level, Line
@@ -187,7 +187,7 @@ class SparkCluster(SparkSubmit):
             SparkJobError: When spark-submit failed.
             ConfigError: When the cluster manager requires other rights, or another configuration.
         """
-        run = name_of(datetime.now(timezone.utc), uuid.uuid4().hex[:12])
+        run = name_of(utc_now(), uuid.uuid4().hex[:12])
         secrets: dict[str, Path] = {}
         tags, specs = ["kafka-drain", run], []
         for number, job in enumerate(jobs_of(application)):
@@ -210,7 +210,7 @@ class SparkCluster(SparkSubmit):
             document = RunDocument(
                 kind=application.kind,
                 key=job.key,
-                submitted_at=datetime.now(timezone.utc).isoformat(timespec="milliseconds"),
+                submitted_at=now_text(),
                 lease=application.leases.get(job.archive, ""),
                 archive=job.archive,
             )

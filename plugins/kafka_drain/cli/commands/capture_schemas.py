@@ -11,7 +11,7 @@ from kafka_drain.cli.commands.plan_answer import acts, say_dry_run
 from kafka_drain.cli.commands.registry_arguments import add_registry, required_registry
 from kafka_drain.cli.console import answer, print_fields, say_lines
 from kafka_drain.cli.exit_codes import FAILED, OK
-from kafka_drain.clock import utc_now
+from kafka_drain.clock import now_text, utc_now
 from kafka_drain.output import Level, Line, level_of
 from kafka_drain.schemas.capture import capture_schemas
 
@@ -66,7 +66,7 @@ def _reseal(options: argparse.Namespace, archive: Archive) -> int:
     findings = check_schemas(archive.root, {}, newest, whole=False)
     say_lines(Line(f"accepted: {finding}", Level.WARNING) for finding in findings)
     if acts(options):
-        accept_schemas(archive.root, at=utc_now().isoformat(timespec="milliseconds"))
+        accept_schemas(archive.root, at=now_text())
     document = {"archive": str(archive.root), "accepted": len(findings)}
     answer(options, document, print_fields(document))
     say_dry_run(options, "seal them as they are")

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from datetime import datetime, timezone
 from typing import Any
 
 from upath import UPath
@@ -13,6 +12,7 @@ from upath import UPath
 from kafka_drain.archive.archive import Archive
 from kafka_drain.archive.documents import ReprocessDocument
 from kafka_drain.archive.window import Window, range_rows
+from kafka_drain.clock import now_text
 from kafka_drain.offsets import TopicPartition
 from kafka_drain.storage.lease import wait_for_lease
 from kafka_drain.windows.rewrite_groups import FileGroup
@@ -94,7 +94,7 @@ class ReprocessPlan:
                 "compression": self.compression,
                 "partition_by": self.partition_by,
                 "topics": self.topic_ids,
-                "opened_at": datetime.now(timezone.utc).isoformat(timespec="milliseconds"),
+                "opened_at": now_text(),
                 "pieces": [
                     {
                         "window": key,
