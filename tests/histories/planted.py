@@ -213,8 +213,8 @@ MISTAKES = (
     Mistake(
         "a repair drains sealed and unsealed records into one window",
         "kafka_drain.windows.repair_plan:plan_repair",
-        "if of_sealed and later:",
-        "if of_sealed and later and not report:",
+        "if of_sealed and unsealed:",
+        "if of_sealed and unsealed and not report:",
     ),
     Mistake(
         "a backfill is planned on a log that ends before the generation starts",
