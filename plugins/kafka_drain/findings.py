@@ -165,8 +165,8 @@ class Reason(str, Enum):
     FILE_REPLACED = (
         "file_replaced",
         "warning",
-        "a data file is missing or damaged, and a window of the archive holds its records; Spark's "
-        "own file reader misses them, `kafka-drain files` and the archive's readers don't",
+        "a data file is missing or damaged, and a window of the archive holds its records, or says "
+        "which were given up; Spark's own file reader misses them, the archive's readers don't",
         "no action needed",
     )
     FILE_ORPHAN = (

@@ -507,8 +507,9 @@ class History:
         ended = self._send(self._mirror, *more, may_die=may_die, again=self._follow)
         self.judge_mirror()
         self._is_whole = ended.code == 0
-        if was_whole and self._is_whole and times == self._suspended and not self.topic.cuts:
-            # All that is new was sent by one run; of a log that was cut, incarnations follow.
+        rewritten = self.topic.cuts or self.topic.holes
+        if was_whole and self._is_whole and times == self._suspended and not rewritten:
+            # All that is new was sent by one run; of a rewritten log, incarnations follow.
             for was, now in zip(before, self.sent(self._mirror), strict=True):
                 new = [self._mirrored[r] for r in now[len(was) :]]
                 assert new == sorted(new, key=self._in_order), f"mirrored in this order: {new}"
@@ -655,8 +656,8 @@ class History:
 
     def finish_mirror(self) -> None:
         """Let the mirror catch up, and hold that it has what is sealed."""
-        if self.asked - self.erased:
-            # Nobody sends what somebody has asked to erase.
+        if self._requests:
+            # Nobody sends what somebody has asked to erase, be it drained since.
             self.command("erase", "--apply", may_die=False)
         # The first one ends what others have begun.
         ended = [self._follow(may_die=False) for _ in range(2)][-1]

@@ -63,6 +63,7 @@ class FakeCluster:
         self.logs = dict(logs)
         self.id = id
         self.topic_ids = dict(topic_ids or {})
+        self._counted: Mapping[str, str] = {}
         self.configs = dict(configs or {})
         self.allowed = dict(allowed or {})
         self.refused = set(refused)
@@ -85,15 +86,8 @@ class FakeCluster:
         return self.named()
 
     def counting(self, topic_ids: Mapping[str, str]) -> FakeCluster:
-        return self if not topic_ids else self._counting(topic_ids)
-
-    def _counting(self, topic_ids: Mapping[str, str]) -> FakeCluster:
         counting = copy(self)
-        counted = {
-            name: counted_as(topic_ids.get(name), topic.id)
-            for name, topic in self._described({tp.topic for tp in self.logs}).items()
-        }
-        counting.topic_ids = {**self.topic_ids, **counted}
+        counting._counted = dict(topic_ids)
         return counting
 
     def topic_names(self) -> list[str]:
@@ -113,7 +107,7 @@ class FakeCluster:
         return {
             name: Topic(
                 name,
-                self.topic_ids.get(name, f"id-of-{name}"),
+                counted_as(self._counted.get(name), self.topic_ids.get(name, f"id-of-{name}")),
                 tuple(sorted(tp.partition for tp in self.logs if tp.topic == name)),
             )
             for name in sorted(names)

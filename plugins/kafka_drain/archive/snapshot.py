@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -548,9 +549,14 @@ class Snapshot:
     def topic_ids(self, generation: SnapshotGeneration) -> dict[str, str]:
         """Return the ids of a generation's topics.
 
-        Archives of version 0.1 have them only in `archive.json`.
+        Archives of version 0.1 have them only in its receipts and, until the topics are made again
+        or their logs rewritten, in `archive.json`.
         """
-        return self.document.topics | generation.document.topics
+        own: Mapping[str, str] = generation.document.topics
+        with suppress(ReceiptError):
+            receipt = None if own else generation.last_receipt()
+            own = receipt.topics if receipt else own
+        return {**self.document.topics, **own}
 
     def topic_incarnations(self) -> dict[tuple[str, str], int]:
         """Return the first generation of each topic incarnation, by topic name and id.

@@ -48,12 +48,7 @@ class Format(Protocol):
         """
 
 
-FORMATS: dict[str, Format] = {
-    "parquet": parquet,
-    "orc": orc,
-    "avro": avro,
-    "json": json_lines,
-}
+FORMATS: dict[str, Format] = {"parquet": parquet, "orc": orc, "avro": avro, "json": json_lines}
 
 #: Maximum number of duplicate offsets that are named.
 TWICE = 10

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from types import MappingProxyType
 
+from kafka_drain.archive.incarnations import LogEnds
 from kafka_drain.config.offset_ranges import ACKNOWLEDGE_FLAG, range_name
 from kafka_drain.errors import ArchiveError
 from kafka_drain.findings import Finding, Reason
@@ -24,6 +26,7 @@ Compacted = Mapping[str, bool]
 
 _NOTHING: Ranges = MappingProxyType({})
 _UNKNOWN: Compacted = MappingProxyType({})
+_NO_ENDS: LogEnds = MappingProxyType({})
 
 
 def explain_gaps(
@@ -36,6 +39,7 @@ def explain_gaps(
     were_read: Ranges = _NOTHING,
     erased: Ranges = _NOTHING,
     compacted: Compacted = _UNKNOWN,
+    ends: LogEnds = _NO_ENDS,
 ) -> list[Gap]:
     """Determine why offsets are missing.
 
@@ -49,6 +53,8 @@ def explain_gaps(
             expired, whatever it does to the topic.
         erased: Offsets whose records were erased on request, whether or not Kafka still has them.
         compacted: Whether Kafka compacted the topics then; today's setting counts for others.
+        ends: Ends up to which the logs have offsets of these topics: the rest is expired, and what
+            Kafka has at these offsets belongs to later incarnations.
 
     Raises:
         ArchiveError: When it is a different cluster.
@@ -69,15 +75,14 @@ def explain_gaps(
     if cluster is None:
         return gaps + [Gap(tp, r, GapReason.UNKNOWN) for tp, rs in asked.items() for r in rs]
     same = same_topics(identity, {tp.topic for tp in asked}, cluster)
+    there: dict[TopicPartition, list[OffsetRange]] = {}
+    for tp in [tp for tp in asked if tp.topic in same]:
+        end = ends.get((tp, identity.topics[tp.topic]), sys.maxsize)
+        there[tp] = without(asked[tp], [OffsetRange(end, sys.maxsize)])
     found = [
-        *(
-            Gap(tp, r, GapReason.EXPIRED)
-            for tp, ranges in asked.items()
-            for r in ranges
-            if tp.topic not in same
-        ),
-        *classify_gaps(cluster, {tp: rs for tp, rs in asked.items() if tp.topic in same}),
+        Gap(tp, r, GapReason.EXPIRED) for tp in asked for r in without(asked[tp], there.get(tp, ()))
     ]
+    found += classify_gaps(cluster, {tp: rs for tp, rs in there.items() if rs})
     for gap in (part for whole in found for part in split_read(whole, were_read)):
         gap = as_of_then(gap, compacted)
         gaps += _accepted(gap, acknowledged) if gap.reason in GONE else [gap]

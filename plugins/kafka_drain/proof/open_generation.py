@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from types import MappingProxyType
 
 from kafka_drain.archive.generation import Generation
 from kafka_drain.archive.generation_state import GenerationState, read_state
@@ -42,8 +41,6 @@ CHARTED = 50
 
 #: With more new files than this, `read_many` reads them: the executors of a Spark cluster, say.
 MANY_FILES = 10_000
-
-_NOTHING: Ranges = MappingProxyType({})
 
 #: Says why offsets of an identity's topics are missing; `were_read` are those Spark has read.
 Explain = Callable[[Identity, Ranges, Ranges], list[Gap]]
@@ -207,10 +204,11 @@ def look_closer(
             file_format,
         )
     findings = [windows.excuse(finding) for finding in [*findings, *examined.findings]]
-    lost = lost_ranges(root, found.sealed.damaged, file_format)
+    held = lost_ranges(root, found.sealed.damaged, file_format)
+    lost = dict(held)
     for _, tp, ranges in examined.missing:
         lost[tp] = merge([*lost.get(tp, []), *ranges])
-    gaps = explain(found.identity, lost, _NOTHING)
+    gaps = explain(found.identity, lost, held)
     batch_of: dict[str | TopicPartition, int | None] = {
         f"{generation.data_name}/{file.path}": file.batch for file in state.new
     }

@@ -19,6 +19,7 @@ from kafka_drain.archive.archive import Archive
 from kafka_drain.archive.copies import keep_copies
 from kafka_drain.archive.generation import Generation
 from kafka_drain.archive.generation_summary import Summary
+from kafka_drain.archive.incarnations import log_ends
 from kafka_drain.archive.index import Query
 from kafka_drain.archive.index_files import check_index, index_to_write, write_index
 from kafka_drain.archive.journal.digests import generation_digest
@@ -665,7 +666,7 @@ def _validate_closed(
         document.pipeline, document.cluster_id, validation.snapshot.topic_ids(generation)
     )
     lost = lost_ranges(generation.root, sealed.damaged, generation.document.format)
-    gaps = _explain(validation, identity, lost)
+    gaps = _explain(validation, identity, lost, lost)
     report.findings += gap_findings(gaps)
     report.add_new(generation, identity.topics, [], [], gaps, (0, 0))
     return sealed.last_hash
@@ -676,7 +677,8 @@ def _explain_windows(validation: _Validation) -> None:
     document = validation.snapshot.document
     for window, lost in validation.windows.damaged:
         topics = window.receipt.topics
-        gaps = _explain(validation, Identity(document.pipeline, document.cluster_id, topics), lost)
+        identity = Identity(document.pipeline, document.cluster_id, topics)
+        gaps = _explain(validation, identity, lost, lost)
         validation.report.findings += gap_findings(gaps)
         validation.report.add_gaps(gaps, topics)
 
@@ -717,6 +719,7 @@ def _explain(
         were_read=were_read,
         erased=validation.windows.erased(identity),
         compacted={name: was for name, was in compacted.items() if was or as_read},
+        ends=log_ends(validation.snapshot, validation.snapshot.document.topics, missing),
     )
 
 

@@ -10,11 +10,7 @@ from typing import Any
 from kafka_drain.archive.fold import Fold, WindowKind
 from kafka_drain.archive.generation import list_data_files
 from kafka_drain.archive.journal.entries import REMOVED, Noted
-from kafka_drain.archive.receipts import (
-    Receipt,
-    SealedFile,
-    records_of,
-)
+from kafka_drain.archive.receipts import Receipt, SealedFile, records_of
 from kafka_drain.archive.snapshot import Snapshot, SnapshotWindow
 from kafka_drain.archive.window import Window
 from kafka_drain.archive.window_figures import Accounts
@@ -104,18 +100,18 @@ class HeldByWindows:
         """Return the files that no window replaces, and a warning for each replaced one."""
         files = list(files)
         return [file for file in files if file.path not in self.replaced], [
-            Finding(Reason.FILE_REPLACED, file.path, "a window holds its records")
+            Finding(Reason.FILE_REPLACED, file.path, "a window replaces it")
             for file in files
             if file.path in self.replaced
         ]
 
     def excuse(self, finding: Finding) -> Finding:
-        """Turn the finding for a damaged file into a warning if a window holds its records."""
+        """Turn the finding for a damaged file into a warning if a window replaces it."""
         if finding.reason in _DAMAGE and finding.subject in self.replaced:
             return replace(
                 finding,
                 reason=Reason.FILE_REPLACED,
-                detail=f"{finding.reason}: {finding.detail}; a window holds its records",
+                detail=f"{finding.reason}: {finding.detail}; a window replaces it",
             )
         return finding
 

@@ -13,20 +13,22 @@ nothing.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from kafka_drain.archive.archive import Archive
 from kafka_drain.archive.soundness import recreate_journal, refuse_unsound
-from kafka_drain.config.offset_ranges import Accepted
+from kafka_drain.clock import now_text
+from kafka_drain.config.offset_ranges import Accepted, range_name
 from kafka_drain.config.pipeline import Pipeline
 from kafka_drain.errors import CheckpointError, KafkaDrainError
 from kafka_drain.findings import errors
+from kafka_drain.gaps import Gap, GapReason
 from kafka_drain.kafka.cluster import KafkaCluster
 from kafka_drain.offsets import OffsetRange, TopicPartition
 from kafka_drain.output import say
 from kafka_drain.proof.report import Report
-from kafka_drain.proof.sealing import Identity
+from kafka_drain.proof.sealing import Identity, seal_deletion
 from kafka_drain.proof.validation import validate_archive
 from kafka_drain.spark.engine import SparkRunner
 from kafka_drain.spark.job import private_folder
@@ -38,7 +40,12 @@ from kafka_drain.windows.receipt_repair import (
     repair_documents,
 )
 from kafka_drain.windows.repair_plan import RepairPlan, plan_repair
-from kafka_drain.windows.window_jobs import finish_window, open_window, prepare_window
+from kafka_drain.windows.window_jobs import (
+    finish_window,
+    open_window,
+    prepare_window,
+    seal_superseding,
+)
 
 
 @dataclass(frozen=True)
@@ -151,6 +158,8 @@ def run_repair(
             say(f"repair {archive.root}: the manifest lists {repair_manifest(plan):,} files again")
             # Offsets that looked lost may just not have been listed.
             plan = plan_repair(archive, request.validate(writes=True))
+        if plan.given_up:
+            _give_up(plan, pipeline(), run=run)
         drained: Mapping[TopicPartition, list[OffsetRange]] = {}
         while plan.ranges and plan.ranges != drained:
             _drain_lost(plan, request, pipeline(), runner, run=run)
@@ -222,6 +231,27 @@ def _drain_lost(
             replaceable=request.replaceable,
         )
     say(f"repair {archive.root}: window {receipt.window} holds {receipt.records:,} records, sealed")
+
+
+def _give_up(plan: RepairPlan, pipeline: Pipeline, *, run: str) -> None:
+    """Seal a window without records in the place of files that nothing can replace."""
+    archive, ranges = plan.archive, plan.given_up
+    document = refuse_unsound(archive.snapshot(), filling=True).snapshot.document
+    identity = Identity(document.pipeline, document.cluster_id, {**document.topics, **plan.topics})
+    window = open_window(
+        archive, plan.window_key, ranges, pipeline=pipeline, replaces=plan.replaces
+    )
+    gaps = [Gap(tp, r, GapReason.EXPIRED, True) for tp in sorted(ranges) for r in ranges[tp]]
+    receipt = seal_deletion(
+        gaps,
+        identity=identity,
+        window=window.key,
+        replaces=plan.replaces,
+        sealed_at=now_text(),
+    )
+    receipt = replace(receipt, acknowledged=tuple(range_name(gap.tp, gap.range) for gap in gaps))
+    seal_superseding(archive, window, receipt, run=run)
+    say(f"repair {archive.root}: window {window.key} stands for what was given up, sealed")
 
 
 def _say_all(lines: Sequence[str]) -> None:

@@ -54,6 +54,8 @@ class RepairPlan:
         later: Lost offsets that windows of their own drain next: of batches without a receipt,
             because a roll removes their window, and of later incarnations of the topics.
         topics: Ids of the incarnations whose offsets the window has.
+        given_up: Accepted offsets of sealed files of which nothing is left to drain: a window that
+            replaces the files says that these are gone.
         manifest: The generation whose manifest is rebuilt; None if no manifest is.
         left: Findings that a repair can't fix.
         acknowledged: Expired ranges that the user has accepted; the window's receipt keeps them.
@@ -64,6 +66,7 @@ class RepairPlan:
     replaces: list[str]
     later: dict[TopicPartition, list[OffsetRange]] = field(default_factory=dict)
     topics: dict[str, str] = field(default_factory=dict)
+    given_up: dict[TopicPartition, list[OffsetRange]] = field(default_factory=dict)
     manifest: Generation | None = None
     left: list[Finding] = field(default_factory=list)
     acknowledged: list[str] = field(default_factory=list)
@@ -71,7 +74,7 @@ class RepairPlan:
     @property
     def nothing_to_do(self) -> bool:
         """Whether there is nothing that a repair can fix."""
-        return not self.ranges and self.manifest is None
+        return not self.ranges and not self.given_up and self.manifest is None
 
     @property
     def window_key(self) -> str:
@@ -90,6 +93,11 @@ class RepairPlan:
         for tp, ranges in (*sorted(self.ranges.items()), *sorted(self.later.items())):
             shown = ", ".join(map(str, ranges[:5])) + (" …" if len(ranges) > 5 else "")
             lines.append(f"repair {name}: drains {count(ranges):,} lost offsets of {tp}: {shown}")
+        for tp, ranges in sorted(self.given_up.items()):
+            lines.append(
+                f"repair {name}: gives up {count(ranges):,} accepted offsets of {tp} that nothing "
+                f"holds: {', '.join(map(str, ranges[:5]))}{' …' if len(ranges) > 5 else ''}"
+            )
         lines += [
             Line(f"repair {name}: can't fix: {finding}", Level.ERROR) for finding in self.left[:5]
         ]
@@ -103,6 +111,7 @@ class RepairPlan:
             "ranges": range_rows(self.ranges),
             "replaces": self.replaces,
             "ranges_of_unsealed": range_rows(self.later),
+            "given_up": range_rows(self.given_up),
             "cannot_help": [finding.to_dict() for finding in self.left],
         }
 
@@ -126,6 +135,7 @@ def plan_repair(archive: Archive, report: Report) -> RepairPlan:
         # Offsets that look lost may be in a window whose receipt is gone.
         return RepairPlan(archive, {}, [], left=errors(report.findings))
     ranges, staying = _split(report, {str(finding.subject) for finding in files})
+    accepted = [range_name(gap.tp, gap.range) for gap in report.gaps if gap.acknowledged]
     # An unexplained gap is a finding of its own.
     others = (GapReason.LOST, GapReason.UNEXPLAINED)
     beyond = {gap.tp for gap in report.gaps if not gap.harmless and gap.reason not in others}
@@ -146,7 +156,19 @@ def plan_repair(archive: Archive, report: Report) -> RepairPlan:
             or (finding.reason == Reason.OFFSET_MISSING and finding.subject in beyond)
         )
     ]
-    replaced = {str(finding.subject) for finding in files} - staying.keys() if ranges else set()
+    replaced = {str(finding.subject) for finding in files} - staying.keys()
+    if not ranges:
+        given_up, topics, replaced = _given_up(report, replaced)
+        return RepairPlan(
+            archive,
+            {},
+            sorted(replaced),
+            topics=topics,
+            given_up=given_up,
+            manifest=manifest,
+            left=left,
+            acknowledged=accepted,
+        )
     of_sealed, unsealed = _by_seal(report, ranges)
     first = ranges
     if of_sealed and unsealed:
@@ -170,8 +192,29 @@ def plan_repair(archive: Archive, report: Report) -> RepairPlan:
         topics=topics,
         manifest=manifest,
         left=left,
-        acknowledged=[range_name(gap.tp, gap.range) for gap in report.gaps if gap.acknowledged],
+        acknowledged=accepted,
     )
+
+
+def _given_up(report: Report, paths: set[str]) -> tuple[Ranges, dict[str, str], set[str]]:
+    """Return the accepted offsets of damaged sealed files, their topics' ids, and these files.
+
+    Files of other incarnations of the same topics are left to another repair.
+    """
+    found: Ranges = {}
+    topics: dict[str, str] = {}
+    replaced = set()
+    for file, receipt in report.damaged:
+        ids = {each.topic: receipt.topics.get(each.topic, "") for each in file.contents}
+        gaps = _missing_of(report, file, receipt)
+        is_accepted = bool(gaps) and all(gap.acknowledged for gap in gaps)
+        is_other = any(topics.get(name, topic_id) != topic_id for name, topic_id in ids.items())
+        if file.path in paths and is_accepted and not is_other:
+            topics |= ids
+            replaced.add(file.path)
+            for gap in gaps:
+                found.setdefault(gap.tp, []).append(gap.range)
+    return {tp: merge(ranges) for tp, ranges in found.items()}, topics, replaced
 
 
 def _split(report: Report, paths: set[str]) -> tuple[Ranges, dict[str, str]]:

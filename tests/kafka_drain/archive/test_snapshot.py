@@ -323,6 +323,22 @@ def test_generations_copied(name: str, tmp_path: Path) -> None:
     assert [file.path for file in archive_files(snapshot)] == [file.path for file in files]
 
 
+@pytest.mark.parametrize("is_damaged", [False, True])
+def test_topic_ids_of_old_generation(is_damaged: bool, tmp_path: Path) -> None:
+    """A generation without topic ids keeps those of its receipts when a topic is made again."""
+    archive = sealed_copy(tmp_path / "archive")
+    before = archive.snapshot().document
+    archive.update_topics(before, {"flights": "another", "new": "id"})
+    if is_damaged:
+        newest = archive.generation(1).receipt_names()[-1]
+        (tmp_path / "archive/generations/0001/receipts" / newest).write_text("{}")
+
+    snapshot = archive.snapshot()
+
+    known = "another" if is_damaged else before.topics["flights"]
+    assert snapshot.topic_ids(snapshot.generations[0]) == {"flights": known, "new": "id"}
+
+
 def test_topic_incarnations(tmp_path: Path) -> None:
     """A topic's incarnation begins with the first generation that counts in its id."""
     made = MadeArchive(tmp_path / "archive", {"t": "old"})

@@ -260,6 +260,23 @@ def test_same_topics_rewritten() -> None:
     assert same_topics(again, {"t", "other"}, cluster()) == {"t"}
 
 
+@pytest.mark.parametrize(("end", "is_asked"), [(15, [R(12, 15)]), (12, []), (20, [R(12, 20)])])
+def test_explain_gaps_later_incarnation(
+    end: int, is_asked: list[OffsetRange], asked: Ranges
+) -> None:
+    """What Kafka has where a later incarnation goes on was never lost of an earlier one."""
+    ends = {(TP, "id-of-t"): end, (TP, "id-of-t~2"): 99, (OTHER, "of another"): 0}
+
+    found = explain({TP: [R(12, 20)], OTHER: [R(10, 11)]}, ends=ends)
+
+    assert asked == {OTHER: [R(10, 11)]} | ({TP: is_asked} if is_asked else {})
+    assert [gap for gap in found if gap.tp == TP] == [
+        Gap(TP, r, reason)
+        for r, reason in ((R(12, end), GapReason.LOST), (R(end, 20), GapReason.EXPIRED))
+        if len(r)
+    ]
+
+
 @each_of("reason", list(GapReason))
 @each_of("is_acknowledged", [False, True])
 def test_gap_findings(reason: GapReason, is_acknowledged: bool) -> None:

@@ -155,7 +155,7 @@ def test_check_windows_repaired(made: MadeArchive) -> None:
     [finding] = found.findings
     assert (finding.reason, finding.subject) == (Reason.FILE_REPLACED, lost)
     assert finding.detail.startswith("file_missing: ")
-    assert finding.detail.endswith("; a window holds its records")
+    assert finding.detail.endswith("; a window replaces it")
     assert keys(found) == [REPAIR, "repair_2"]
     assert found.held.replaced == {first, lost}
     assert found.held.damaged == []
@@ -238,7 +238,7 @@ def test_without_replaced(made: MadeArchive) -> None:
     left, found = checked(made).held.without_replaced(iter(files))
 
     assert left == files[1:]
-    assert found == [Finding(Reason.FILE_REPLACED, first, "a window holds its records")]
+    assert found == [Finding(Reason.FILE_REPLACED, first, "a window replaces it")]
 
 
 def test_excuse(made: MadeArchive) -> None:
@@ -250,7 +250,7 @@ def test_excuse(made: MadeArchive) -> None:
 
     for reason in Reason:
         replaced, other = (Finding(reason, path, "7 bytes", 3) for path in (first, second))
-        detail = f"{reason}: 7 bytes; a window holds its records"
+        detail = f"{reason}: 7 bytes; a window replaces it"
         excused = Finding(Reason.FILE_REPLACED, first, detail, 3)
         assert excuse(replaced) == (excused if reason in damage else replaced)
         assert excuse(other) == other

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from kafka_drain.archive.archive import Archive
+from kafka_drain.archive.files import archive_files
 from kafka_drain.config.pipeline import Pipeline
 from kafka_drain.errors import (
     DataLossError,
@@ -18,11 +19,13 @@ from kafka_drain.errors import (
     SparkJobError,
 )
 from kafka_drain.findings import errors
-from kafka_drain.offsets import OffsetRange
+from kafka_drain.gaps import Gap, GapReason
+from kafka_drain.offsets import OffsetRange, TopicPartition
 from kafka_drain.proof import gap_explanation
 from kafka_drain.spark.job_spec import WindowSpec, write_private
 from kafka_drain.spark.submit import SparkApplication
 from kafka_drain.storage.lease import hold_lease
+from kafka_drain.verify_archive import Verifier
 from kafka_drain.windows import window_jobs
 from kafka_drain.windows.repair import RepairRequest, preview_repair, run_repair
 from tests.kafka_drain.fake_cluster import fake_application
@@ -90,9 +93,11 @@ def pipeline_of(archive: Archive) -> Pipeline:
     )
 
 
-def repaired(archive: Archive, spark: Spark) -> list[str]:
+def repaired(archive: Archive, spark: Spark, **options: Any) -> list[str]:
     """Run a repair; return the reasons of the errors that are left."""
-    report = run_repair(request(archive), lambda: pipeline_of(archive), spark, run="test")
+    report = run_repair(
+        request(archive, **options), lambda: pipeline_of(archive), spark, run="test"
+    )
     return [str(finding.reason) for finding in errors(report.findings)]
 
 
@@ -126,6 +131,36 @@ def test_run_repair_drains_lost_offsets(archive: Archive, lost: str) -> None:
     assert (window.receipt.replaces, window.receipt.records) == ((lost,), len(ROWS))
     assert repaired(archive, spark) == []
     assert len(spark.windows) == 1
+
+
+@pytest.mark.parametrize("reason", [GapReason.EXPIRED, GapReason.COMPACTED, GapReason.UNEXPLAINED])
+def test_run_repair_gives_up(
+    reason: GapReason, archive: Archive, lost: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where Kafka has no record of a lost file left, somebody's word ends the damage, once."""
+
+    def gone(_: object, asked: dict[TopicPartition, list[OffsetRange]]) -> list[Gap]:
+        return [Gap(tp, r, reason) for tp, ranges in asked.items() for r in ranges]
+
+    monkeypatch.setattr(gap_explanation, "classify_gaps", gone)
+    for _ in range(2):
+        assert repaired(archive, Spark()) == ["file_missing", "offset_missing"]
+    assert archive.snapshot().sealed == []
+    accepted = {P0: [OffsetRange(END, 50)]}
+
+    assert repaired(archive, Spark(), acknowledged=accepted) == []
+
+    [window] = archive.snapshot().sealed
+    assert (window.receipt.replaces, window.receipt.files) == ((lost,), ())
+    assert window.receipt.acknowledged == (f"flights:0:{END}-50",)
+    for _ in range(2):
+        assert repaired(archive, Spark(), deep=True) == []
+    assert [each.key for each in archive.snapshot().sealed] == [window.key]
+    # Readers refused the archive before.
+    assert lost not in {file.path for file in archive_files(archive.snapshot())}
+    verifier = Verifier(str(archive.root), True)
+    verifier.run()
+    assert verifier.report()["verdict"] == "complete"
 
 
 def test_run_repair_spark_failed(archive: Archive, lost: str) -> None:

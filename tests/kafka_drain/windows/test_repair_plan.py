@@ -25,8 +25,10 @@ def made(tmp_path: Path) -> MadeArchive:
     return MadeArchive(tmp_path / "archive", {"flights": "id-1"})
 
 
-def gap(tp: TopicPartition, start: int, end: int, reason: GapReason) -> Gap:
-    return Gap(tp, OffsetRange(start, end), reason)
+def gap(
+    tp: TopicPartition, start: int, end: int, reason: GapReason, is_accepted: bool = False
+) -> Gap:
+    return Gap(tp, OffsetRange(start, end), reason, is_accepted)
 
 
 def report_of(made: MadeArchive, *damaged: ArchiveFile) -> Report:
@@ -259,6 +261,50 @@ def test_plan_repair_of_two_incarnations(made: MadeArchive) -> None:
     assert (found.ranges, found.topics) == ({P0: [OffsetRange(5, 10)]}, {"flights": "id-1"})
     assert found.later == {P0: [OffsetRange(15, 20)]}
     assert found.replaces == [old.path]
+
+
+EXPIRED, LOST, WINDOW = GapReason.EXPIRED, GapReason.LOST, GapReason.WINDOW
+
+
+@pytest.mark.parametrize(
+    ("gaps", "is_given_up"),
+    [
+        ([gap(P0, 0, 10, EXPIRED, True)], True),
+        ([gap(P0, 0, 4, EXPIRED, True), gap(P0, 4, 10, EXPIRED, True)], True),
+        ([gap(P0, 0, 10, EXPIRED)], False),
+        ([gap(P0, 0, 4, EXPIRED, True), gap(P0, 4, 10, EXPIRED)], False),
+        # The window of its records stands for it, or will.
+        ([gap(P0, 0, 4, EXPIRED, True), gap(P0, 4, 10, WINDOW)], False),
+        ([gap(P0, 0, 4, EXPIRED, True), gap(P0, 4, 10, LOST)], False),
+        ([], False),
+    ],
+)
+def test_plan_repair_given_up(made: MadeArchive, gaps: list[Gap], is_given_up: bool) -> None:
+    """A sealed file is given up if somebody has accepted each of its offsets."""
+    [lost] = made.seal({P0: dense(0, 10)})
+    report = report_of(made, lost)
+    report.add_gaps(gaps, made.topic_ids)
+
+    found = plan_repair(made.archive, report)
+
+    assert found.given_up == ({P0: [OffsetRange(0, 10)]} if is_given_up else {})
+    if is_given_up:
+        assert (found.ranges, found.replaces, found.nothing_to_do) == ({}, [lost.path], False)
+
+
+def test_plan_repair_given_up_incarnations(made: MadeArchive) -> None:
+    """A window gives up offsets of one incarnation of a topic."""
+    [old] = made.seal({P0: dense(0, 10)})
+    made.open_generation(flights="id-2")
+    [new] = made.seal({P0: dense(0, 7)})
+    report = report_of(made, old, new)
+    report.add_gaps([gap(P0, 0, 10, EXPIRED, True)], {"flights": "id-1"})
+    report.add_gaps([gap(P0, 0, 7, EXPIRED, True)], {"flights": "id-2"})
+
+    found = plan_repair(made.archive, report)
+
+    assert (found.given_up, found.replaces) == ({P0: [OffsetRange(0, 10)]}, [old.path])
+    assert found.topics == {"flights": "id-1"}
 
 
 @pytest.mark.parametrize(

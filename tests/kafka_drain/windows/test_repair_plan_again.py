@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -10,6 +11,7 @@ import pytest
 from kafka_drain.archive.archive import Archive
 from kafka_drain.findings import errors, summary
 from kafka_drain.gaps import Gap, GapReason
+from kafka_drain.kafka.identity import next_incarnation
 from kafka_drain.offsets import OffsetRange, TopicPartition
 from kafka_drain.proof import gap_explanation
 from kafka_drain.proof.validation import validate_archive
@@ -18,6 +20,7 @@ from kafka_drain.windows.roll import plan_roll, roll
 from tests.kafka_drain.golden import (
     END,
     P0,
+    P1,
     add_batch,
     golden_cluster,
     note_batch,
@@ -85,6 +88,32 @@ def test_repair_of_repair_in_part(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     seal_repair(archive, "repair_2", ROWS[: half - END], plan.replaces)
     for _ in range(2):
         assert errors(validate_archive(archive, golden_cluster(), deep=True).findings) == []
+
+
+def test_repair_of_earlier_incarnation(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where a later incarnation goes on, Kafka has its records, and nobody gets them twice."""
+    monkeypatch.setattr(gap_explanation, "classify_gaps", all_lost)
+    archive = sealed_copy(tmp_path / "archive")
+    lost = seal_next(archive)
+    plan = plan_roll(archive, golden_cluster())
+    topics = {P0.topic: next_incarnation(plan.topic_ids[P0.topic])}
+    roll(replace(plan, starting_offsets={P0: 45, P1: 50}, topic_ids=topics))
+    lost.unlink()
+
+    for _ in range(2):
+        report = validate_archive(archive, golden_cluster())
+        assert {(g.tp, g.range, g.reason) for g in report.gaps if not g.harmless} == {
+            (P0, OffsetRange(END, 45), GapReason.LOST),
+            (P0, OffsetRange(45, 50), GapReason.EXPIRED),
+        }
+    refused = plan_repair(archive, report)
+    accepted = {P0: [OffsetRange(45, 50)]}
+    report = validate_archive(archive, golden_cluster(), acknowledged=accepted)
+    repair = plan_repair(archive, report)
+
+    assert (refused.ranges, refused.replaces) == ({}, [])
+    assert repair.ranges == {P0: [OffsetRange(END, 45)]}
+    assert repair.replaces == [str(lost.relative_to(str(archive.root)))]
 
 
 def all_lost(_: object, asked: dict[TopicPartition, list[OffsetRange]]) -> Iterable[Gap]:
