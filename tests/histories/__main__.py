@@ -15,7 +15,9 @@ from collections.abc import Sequence
 from concurrent.futures import Future, ProcessPoolExecutor, as_completed
 from dataclasses import dataclass
 from datetime import timedelta
+from multiprocessing.util import Finalize
 
+from kafka_drain.verify_archive import Reader
 from tests.histories.history import Step
 from tests.histories.play import Played, play, shrink
 
@@ -64,6 +66,12 @@ def tell_shortest(seed: int, steps: int) -> None:
     say(f'--seed {seed} --only "{" ".join(map(str, shortest.left))}"')
 
 
+def _begin() -> None:
+    """Let the verifier's process end with this one, which otherwise waits for it for ever."""
+    # Before the queues close, whose priority is 10.
+    Finalize(None, lambda: Reader.pool and Reader.pool.shutdown(), exitpriority=20)
+
+
 def _play(job: tuple[int, int]) -> Played:
     return play(job[0], steps=job[1])
 
@@ -89,7 +97,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     totals, began = Totals(), time.monotonic()
     jobs = [(seed, options.steps) for seed in range(options.first, options.first + options.seeds)]
     # Not multiprocessing.Pool, whose processes must not have children: the verifier has one.
-    with ProcessPoolExecutor(options.processes) as pool:
+    with ProcessPoolExecutor(options.processes, initializer=_begin) as pool:
         for played in map(Future.result, as_completed([pool.submit(_play, job) for job in jobs])):
             totals.add(played)
             if played.failure:

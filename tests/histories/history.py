@@ -663,6 +663,9 @@ class History:
         ended = [self._follow(may_die=False) for _ in range(2)][-1]
         if ended.code and (self.damaged or "window reprocess_" in ended.said):
             return
+        if "has gone missing since the plan was made" in ended.said:
+            # It was suspended between its plan and its start, while its files were rewritten.
+            return
         assert ended.code == 0, f"can't be mirrored: {ended.said}"
         sealed = {place for place, _ in self.read(sealed_only=True, as_changed=True)}
         seen = set(self._mirrored.values())
@@ -685,8 +688,9 @@ class History:
 
         Nobody knows where a log first differs if the records before that were deleted.
         """
-        is_cut = _log_of(place) in self.topic.cuts and place in self.deleted
-        return is_cut or self.is_damaged_twice(place)
+        rewritten = {*self.topic.cuts, *map(_log_of, self.topic.holes)}
+        is_deleted = _log_of(place) in rewritten and place in self.deleted
+        return is_deleted or self.is_damaged_twice(place)
 
     def missing(self) -> dict[Place, Record]:
         """Return what is owed and not there.
@@ -736,11 +740,9 @@ class History:
                     self.require_owed("green with records lost", ended)
         self._mend()
         verdict = self.command("validate", may_die=False)
-        only_copies = {p for p in self.missing() if p not in self.topic.look()}
-        if only_copies:
-            if verdict.code == 0:
-                self.require_owed("green at the end", verdict)
-            return
+        if verdict.code == 0:
+            self.require_owed("green at the end", verdict)
+        self.give_up()
         self.drain_to_the_end()
         for _ in range(2):
             # Once more, if it named what somebody has to accept.
@@ -751,14 +753,25 @@ class History:
         if verdict.code:
             # What a rewritten log kept from being repaired, until a roll began anew.
             self._mend()
+            self.give_up()
             verdict = self.command("validate", may_die=False)
-        if not self.nowhere_else() and not self.needs_another:
+        if not self.needs_another:
             assert verdict.code == 0, f"stuck: {verdict.said}"
         if verdict.code == 0:
             self.ended_green = True
             self.require_owed("green at the end", verdict)
             self.require_verified()
         self.judge()
+
+    def give_up(self) -> None:
+        """Accept that what is nowhere else is gone, as somebody may have to."""
+        for _ in range(3):
+            accepted = len(self.acknowledged)
+            verdict = self.command("validate", may_die=False)
+            self.accept_forgotten(verdict.said, are_owed=True)
+            if len(self.acknowledged) == accepted:
+                return
+            self._mend()
 
     def require_verified(self) -> None:
         """Hold that the verifier, which shares no code, calls the archive complete as well."""
@@ -804,11 +817,19 @@ class History:
             self.command("validate", may_die=False)
             rewritten = ["--rewritten"] if "--rewritten" in said else []
             ended = self._roll(*rewritten, may_die=False)
+            if "roll without --rewritten" in ended.said:
+                # A repair had drained what the log has now in the place of all that was unsealed.
+                rewritten = []
+                ended = self._roll(may_die=False)
             # It can't tell an erased record from what may be there now.
             self.needs_another |= "Drain to another archive" in ended.said
             if ended.code == 1 and "--leave-unsealed" in ended.said:
                 self._roll(*rewritten, "--leave-unsealed", may_die=False)
                 self.given_up |= self.missing().keys() - self.topic.look().keys()
+            if ended.code == 0:
+                # Of a damaged file that isn't sealed, a roll has nothing to keep.
+                left = self.missing().keys() & self.unsealed.keys()
+                self.given_up |= left - self.topic.look().keys()
 
     # What both share
 
@@ -875,22 +896,21 @@ class History:
                 if expired not in self.acknowledged:
                     self.acknowledged.append(expired)
 
-    def accept_forgotten(self, said: str) -> None:
+    def accept_forgotten(self, said: str, *, are_owed: bool = False) -> None:
         """Accept from now on that Kafka forgot offsets of which no record is owed.
 
-        Such as those of records that it had compacted before they were drained.
+        Such as those of records that it had compacted before they were drained. In the end, also
+        those of records that are nowhere else.
         """
         lost = (self.missing().keys() | self.taken) & self.owed.keys()
         only_here = lost - self.topic.look().keys() - self.given_up
         for topic, partition, start, end in _FORGOTTEN.findall(said):
             span = range(int(start), int(end))
-            is_owed = any(
-                p.life == self.topic.life and p.partition == int(partition) and p.offset in span
-                for p in only_here
-            )
+            owed = {p for p in only_here if p.partition == int(partition) and p.offset in span}
             expired = f"{topic}:{partition}:{start}-{end}"
-            if not is_owed and expired not in self.acknowledged:
+            if (are_owed or not owed) and expired not in self.acknowledged:
                 self.acknowledged.append(expired)
+                self.given_up |= owed
 
     def note(self, what: str) -> None:
         self.history.append(what)
