@@ -78,11 +78,7 @@ class Remedy:
         )
 
 
-def remedies(
-    overview: Mapping[str, Any],
-    reach: Reach,
-    values: Values = NOT_KNOWN,
-) -> list[Remedy]:
+def remedies(overview: Mapping[str, Any], reach: Reach, values: Values = NOT_KNOWN) -> list[Remedy]:
     """Return an archive's problems with their remedies, errors first.
 
     Args:

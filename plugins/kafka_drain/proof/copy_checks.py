@@ -72,12 +72,7 @@ def _identity_problem(
         document = ArchiveDocument.parse(copy_path(root, "archive.json"), copy)
     except ArchiveError as error:
         return str(error)
-    return identity_differs(
-        document.settings,
-        document.topics,
-        noted.documents,
-        topic_ids,
-    )
+    return identity_differs(document.settings, document.topics, noted.documents, topic_ids)
 
 
 def _digest(where: str, content: bytes | None) -> str | None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import islice
 from operator import itemgetter
 
@@ -398,7 +398,8 @@ def rewritten_logs(
     """Return the first offset at which each rewritten log differs from the archive.
 
     A log that is shorter than what was drained counts. Where the offset isn't known exactly, it is
-    the log's first: some records are then archived twice.
+    the one behind the newest archived record that Kafka is known to have: some records may then be
+    archived twice.
 
     Args:
         snapshot: The archive.
@@ -425,11 +426,10 @@ def rewritten_logs(
         if not begins.is_exact and read_erasures(snapshot.root):
             raise DataLossError(
                 f"{tp} was rewritten {begins}: where it begins isn't known exactly, so that "
-                f"the next generation of {snapshot.root} would start at the beginning of the "
-                "log, and bring back records that were erased from the archive. Drain to "
-                "another archive"
+                f"the next generation of {snapshot.root} would start at {begins.start}, and might "
+                "bring back records that were erased from the archive. Drain to another archive"
             )
-        found[tp] = max(first[tp], min(begins.offset, end[tp]) if begins.is_exact else 0)
+        found[tp] = max(first[tp], min(begins.start, end[tp]))
     return found
 
 
@@ -489,7 +489,7 @@ def first_rewritten(
     is_first = found.is_exact and is_read and within.offset == min(hashes)
     is_first = is_first and span.start == before + 1
     if not (within.is_exact or is_first):
-        return within
+        return replace(within, start=max(within.start, found.start))
     kept = max((at for at in hashes if at < within.offset), default=before)
     return _first_after(snapshot, tp, kept, within.offset)
 
@@ -506,7 +506,7 @@ def _first_after(
     # Of erased offsets between the two, Kafka may have either the erased record or another one.
     if kept is None or _is_erased(snapshot, tp, OffsetRange(kept + 1, end)):
         return FirstRewritten(end, is_exact=False)
-    return FirstRewritten(kept + 1, is_exact=True)
+    return FirstRewritten(kept + 1, is_exact=True, start=kept + 1)
 
 
 def _is_erased(snapshot: Snapshot, tp: TopicPartition, span: OffsetRange) -> bool:

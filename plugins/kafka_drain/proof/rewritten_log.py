@@ -227,10 +227,13 @@ class FirstRewritten:
         offset: The first archived offset that is known to be rewritten.
         is_exact: Whether Kafka has the archived record before it; otherwise an earlier one may be
             rewritten as well.
+        start: The first offset that may be rewritten: the one behind the newest archived record
+            that Kafka is known to have.
     """
 
     offset: int
     is_exact: bool
+    start: int = 0
 
     def __str__(self) -> str:
         return f"from offset {self.offset} on" if self.is_exact else f"at or before {self.offset}"
@@ -245,7 +248,7 @@ def find_first(
         tails: Archived records, by ascending offset.
         compare: Compares one with Kafka. What comes after a rewritten record is rewritten too.
     """
-    low, high, is_exact = 0, len(tails) - 1, False
+    low, high, same = 0, len(tails) - 1, -1
     while low < high:
         middle = (low + high) // 2
         verdict = compare(tails[middle])
@@ -253,9 +256,15 @@ def find_first(
             high = middle
         else:
             low = middle + 1
-            is_exact = verdict == LogVerdict.SAME
+            same = middle if verdict == LogVerdict.SAME else same
+    # By ever longer steps back to the start: what can't be compared, or is no longer there, is so
+    # for many records in a row.
+    for at in (max(0, high - (2 << step)) for step in range(high.bit_length())):
+        if at > same and compare(tails[at]) == LogVerdict.SAME:
+            same = at
     first = tails[high].offset
-    return FirstRewritten(first, is_exact or first == 0)
+    is_exact = first == 0 or same == high - 1 >= 0
+    return FirstRewritten(first, is_exact, tails[same].offset + 1 if same >= 0 else 0)
 
 
 def rewritten_text(

@@ -219,7 +219,7 @@ def test_first_rewritten_in_windows(made: MadeArchive, rewritten: int) -> None:
 
     found = first_rewritten(snapshot, cluster, A, archived_tails(snapshot, [A])[A])  # type: ignore[arg-type]
 
-    assert found == FirstRewritten(rewritten, True)
+    assert found == FirstRewritten(rewritten, True, rewritten)
 
 
 def test_compare_with_file_missing(made: MadeArchive) -> None:
@@ -270,7 +270,7 @@ def test_first_rewritten(made: MadeArchive, rewritten: int) -> None:
 
     found = first_rewritten(snapshot, cluster, A, tail)  # type: ignore[arg-type]
 
-    assert found == FirstRewritten(rewritten, True)
+    assert found == FirstRewritten(rewritten, True, rewritten)
 
 
 def test_first_rewritten_in_gap(made: MadeArchive) -> None:
@@ -286,7 +286,7 @@ def test_first_rewritten_in_gap(made: MadeArchive) -> None:
         return first_rewritten(snapshot, cluster_of(as_archived(rewritten)), A, tail)  # type: ignore[arg-type]
 
     assert [first(at) for at in (13, 14, 16, 17)] == [
-        FirstRewritten(at, is_exact=True) for at in (13, 14, 14, 17)
+        FirstRewritten(at, True, at) for at in (13, 14, 14, 17)
     ]
 
 
@@ -301,7 +301,7 @@ def test_first_rewritten_after_erased(made: MadeArchive, monkeypatch: pytest.Mon
         for at in (13, 15)
     ]
 
-    assert found == [FirstRewritten(13, is_exact=True), FirstRewritten(15, is_exact=False)]
+    assert found == [FirstRewritten(13, True, 13), FirstRewritten(15, False)]
 
 
 def test_first_rewritten_same_content(made: MadeArchive) -> None:
@@ -313,7 +313,7 @@ def test_first_rewritten_same_content(made: MadeArchive) -> None:
 
     found = first_rewritten(snapshot, cluster, A, tail)  # type: ignore[arg-type]
 
-    assert found == FirstRewritten(13, True)
+    assert found == FirstRewritten(13, True, 13)
 
 
 def test_first_rewritten_before_what_kafka_has(made: MadeArchive) -> None:
@@ -342,6 +342,21 @@ def test_rewritten_logs_short(made: MadeArchive, monkeypatch: pytest.MonkeyPatch
     assert found(a=23, b=22) == {A: 20}
     with pytest.raises(DataLossError, match="t-1 was rewritten at or before 22"):
         found(a=22, b=30)
+
+
+def test_rewritten_logs_file_missing(made: MadeArchive) -> None:
+    """Where a file is missing, a log is taken up behind what Kafka is known to have."""
+    made.seal({A: dense(0, 10, FIRST_MS)})
+    [missing] = made.seal({A: dense(10, 20, FIRST_MS)})
+    (made.root / missing.path).unlink()
+    snapshot = made.archive.snapshot()
+    tail = SealedTail.of(19, "0" * 16)
+
+    for rewritten, start in ((13, 10), (10, 10), (7, 7)):
+        cluster: Any = cluster_of(as_archived(rewritten))
+        assert first_rewritten(snapshot, cluster, A, tail).start == start
+    shorter: Any = cluster_of(as_archived(), end=13)
+    assert rewritten_logs(snapshot, shorter, {A: 20}) == {A: 10}
 
 
 def test_rewritten_logs(made: MadeArchive, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -122,13 +122,19 @@ def test_compare_tails() -> None:
 @pytest.mark.parametrize(
     ("verdicts", "first"),
     [
-        ([SAME, SAME, SAME, REWRITTEN], FirstRewritten(3, True)),
-        ([SAME, REWRITTEN, REWRITTEN, REWRITTEN], FirstRewritten(1, True)),
-        ([SAME, SAME, REWRITTEN, REWRITTEN, REWRITTEN], FirstRewritten(2, True)),
+        ([SAME, SAME, SAME, REWRITTEN], FirstRewritten(3, True, 3)),
+        ([SAME, REWRITTEN, REWRITTEN, REWRITTEN], FirstRewritten(1, True, 1)),
+        ([SAME, SAME, REWRITTEN, REWRITTEN, REWRITTEN], FirstRewritten(2, True, 2)),
         # From the log's very beginning: nothing can be before it.
         ([REWRITTEN, REWRITTEN, REWRITTEN], FirstRewritten(0, True)),
         ([UNKNOWN, UNKNOWN, REWRITTEN, REWRITTEN], FirstRewritten(2, False)),
-        ([SAME, UNKNOWN, REWRITTEN], FirstRewritten(2, False)),
+        ([SAME, UNKNOWN, REWRITTEN], FirstRewritten(2, False, 1)),
+        ([SAME, UNKNOWN, UNKNOWN, REWRITTEN, REWRITTEN], FirstRewritten(3, False, 1)),
+        ([SAME, SAME, SAME, UNKNOWN, UNKNOWN, UNKNOWN, REWRITTEN], FirstRewritten(6, False, 3)),
+        # By ever longer steps.
+        ([SAME, SAME, *[UNKNOWN] * 3, REWRITTEN], FirstRewritten(5, False, 2)),
+        ([SAME, *[UNKNOWN] * 6, REWRITTEN], FirstRewritten(7, False, 1)),
+        ([SAME, SAME, SAME, *[UNKNOWN] * 6, REWRITTEN], FirstRewritten(9, False, 2)),
         ([REWRITTEN], FirstRewritten(0, True)),
     ],
 )
