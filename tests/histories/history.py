@@ -755,6 +755,12 @@ class History:
             self._mend()
             self.give_up()
             verdict = self.command("validate", may_die=False)
+        if "content_changed" in verdict.said:
+            self._roll("--leave-unsealed", may_die=False)
+            left = self.missing().keys() & self.unsealed.keys()
+            self.given_up |= left - self.topic.look().keys()
+            self.drain_to_the_end()
+            verdict = self.command("validate", may_die=False)
         if not self.needs_another:
             assert verdict.code == 0, f"stuck: {verdict.said}"
         if verdict.code == 0:

@@ -108,10 +108,7 @@ class Summary(SealedDocument):
     def contradicts(self, other: Summary) -> str:
         """Return the name of a receipt of which both say something else; empty if there is none."""
         own = {row.name: row for row in self.receipts}
-        return next(
-            (row.name for row in other.receipts if own.get(row.name, row) != row),
-            "",
-        )
+        return next((row.name for row in other.receipts if own.get(row.name, row) != row), "")
 
 
 def summarized(generation: int, receipts: Iterable[Receipt]) -> Summary:

@@ -126,10 +126,7 @@ def classify_gaps(
         for topic in {tp.topic for tp in missing}
     }
     gaps: list[Gap] = []
-    with (
-        _consumer(cluster, "read_committed") as committed,
-        _Looker(cluster) as looker,
-    ):
+    with _consumer(cluster, "read_committed") as committed, _Looker(cluster) as looker:
         for tp, ranges in missing.items():
             gaps += classify(
                 tp,

@@ -27,7 +27,7 @@ from kafka_drain.archive.journal.files import note_sealed
 from kafka_drain.archive.keys import damaged_keys
 from kafka_drain.archive.notes import unreadable_notes
 from kafka_drain.archive.receipt_chain import unreadable
-from kafka_drain.archive.receipts import KafkaBounds, ReceiptError, SealedTail
+from kafka_drain.archive.receipts import KafkaBounds, Receipt, ReceiptError, SealedTail
 from kafka_drain.archive.schema_seals import SEALS, check_schemas
 from kafka_drain.archive.segment_overlaps import Hole
 from kafka_drain.archive.snapshot import Snapshot, SnapshotGeneration
@@ -46,7 +46,6 @@ from kafka_drain.archive.watermarks import (
     stalled_findings,
     write_observations,
 )
-from kafka_drain.archive.window_figures import Accounts
 from kafka_drain.clock import Clock, utc_now
 from kafka_drain.config.offset_ranges import NOTHING, Accepted
 from kafka_drain.errors import KafkaDrainError, LockedError, TopicError
@@ -114,7 +113,7 @@ class _Validation:
         snapshot: The archive as it was when the validation began.
         sealed: The archive compared with its journal.
         windows: Contents of the sealed windows.
-        accounts: The windows' accounts, which take each receipt that is read.
+        look: Takes each receipt that is read, for the windows' accounts.
         cluster: The cluster to ask for the reasons for gaps; None to ask nobody.
         deep: Whether the bytes of sealed files are read.
         acknowledged: Expired and unexplained offsets that were accepted.
@@ -132,7 +131,7 @@ class _Validation:
     snapshot: Snapshot
     sealed: SealedState
     windows: HeldByWindows
-    accounts: Accounts
+    look: Callable[[Receipt], None]
     cluster: KafkaCluster | None
     deep: bool
     acknowledged: Ranges
@@ -236,7 +235,7 @@ def validate_archive(
         snapshot=snapshot,
         sealed=sealed,
         windows=checked.held,
-        accounts=checked.accounts,
+        look=checked.look,
         cluster=cluster,
         deep=deep,
         acknowledged=acknowledged,
@@ -262,6 +261,9 @@ def validate_archive(
         report.findings += check_copies(archive.root, sealed.journal.noted, sealed.topic_ids)
     _validate_generations(validation, whole=whole, writes=writes)
     all_read = whole and not any(f.reason in OF_SEALED for f in report.findings)
+    # A roll removes windows, also such as stand for something sealed as well.
+    for (tp, topic_id), ranges in checked.left.uncovered().items() if all_read else ():
+        _add_gaps(validation, {tp.topic: topic_id}, {tp: ranges})
     report.findings += check_accounts(checked.accounts, sealed.journal.noted, whole=all_read)
     report.findings += _nothing_drained(validation, whole=whole)
     may_write = cluster is not None and writes
@@ -336,7 +338,7 @@ def _validate_open(
         deep=validation.deep,
         forgotten=sealed.journal.noted.forgotten,
         read_many=validation.read_many,
-        look=validation.accounts.look,
+        look=validation.look,
     )
     answers = look_closer(
         found,
@@ -652,7 +654,7 @@ def _validate_closed(
         forgotten=validation.sealed.journal.noted.forgotten,
         drained_again=validation.windows.drained_again,
         replaced=validation.windows.replaced,
-        look=validation.accounts.look,
+        look=validation.look,
     )
     newest = None if sealed.has_corrupt_receipt else generation.last_receipt()
     if newest is not None and sealed.chain_is_whole:
@@ -674,27 +676,33 @@ def _validate_closed(
 
 def _explain_windows(validation: _Validation) -> None:
     """Name the offsets of damaged files of windows, and whether Kafka still has them."""
-    document = validation.snapshot.document
     for window, lost in validation.windows.damaged:
-        topics = window.receipt.topics
-        identity = Identity(document.pipeline, document.cluster_id, topics)
-        gaps = _explain(validation, identity, lost, lost)
-        validation.report.findings += gap_findings(gaps)
-        validation.report.add_gaps(gaps, topics)
+        _add_gaps(validation, window.receipt.topics, lost, lost)
 
 
 def _explain_holes(validation: _Validation) -> None:
     """Name Kafka's records between two generations; an accepted loss is noted."""
-    document, sealed = validation.snapshot.document, validation.sealed
+    sealed = validation.sealed
     for hole in sealed.holes:
-        topic_ids = {hole.tp.topic: hole.topic_id}
-        identity = Identity(document.pipeline, document.cluster_id, topic_ids)
-        gaps = _explain(validation, identity, {hole.tp: [hole.range]})
-        validation.report.findings += gap_findings(gaps)
-        validation.report.add_gaps(gaps, topic_ids)
+        gaps = _add_gaps(validation, {hole.tp.topic: hole.topic_id}, {hole.tp: [hole.range]})
         if all(gap.harmless for gap in gaps):
             validation.explained.append(hole)
             sealed.findings.remove(hole.finding())
+
+
+def _add_gaps(
+    validation: _Validation,
+    topics: Mapping[str, str],
+    missing: Ranges,
+    were_read: Ranges = _NOTHING,
+) -> list[Gap]:
+    """Report why offsets are in no file, of topics with these ids."""
+    document = validation.snapshot.document
+    identity = Identity(document.pipeline, document.cluster_id, topics)
+    gaps = _explain(validation, identity, missing, were_read)
+    validation.report.findings += gap_findings(gaps)
+    validation.report.add_gaps(gaps, topics)
+    return gaps
 
 
 def _explain(

@@ -7,7 +7,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from kafka_drain.archive.fold import Fold, WindowKind
+from kafka_drain.archive.fold import Fold, Partition, WindowKind
 from kafka_drain.archive.generation import list_data_files
 from kafka_drain.archive.journal.entries import REMOVED, Noted
 from kafka_drain.archive.receipts import Receipt, SealedFile, records_of
@@ -19,6 +19,7 @@ from kafka_drain.data_files.file_offsets import CommittedFile
 from kafka_drain.encryption.data_keys import list_keys
 from kafka_drain.errors import ArchiveError, DataFileError, DataLossError, KeyUnavailableError
 from kafka_drain.findings import Finding, Reason
+from kafka_drain.gaps import GapReason
 from kafka_drain.offsets import OffsetRange, TopicPartition, count, merge, overlapping, without
 from kafka_drain.proof.sealed_files import check_records, damage_of, lost_ranges
 from kafka_drain.proof.sealing import Identity
@@ -133,6 +134,30 @@ class WindowFigures:
     damaged: Sequence[SealedFile]
 
 
+class LeftToWindows:
+    """The offsets that receipts leave to windows: filled receipt by receipt."""
+
+    def __init__(self) -> None:
+        self._left: dict[Partition, list[OffsetRange]] = {}
+        self._held: dict[Partition, list[OffsetRange]] = {}
+
+    def look(self, receipt: Receipt) -> None:
+        """Take a receipt of a generation or of a window."""
+        for part in receipt.partitions:
+            key = part.tp, receipt.topics.get(part.tp.topic, "")
+            left = part.gaps.get(GapReason.WINDOW, ())
+            self._left.setdefault(key, []).extend(left)
+            if receipt.window:
+                self._held.setdefault(key, []).extend(without([part.range], left))
+
+    def uncovered(self) -> dict[Partition, list[OffsetRange]]:
+        """Return those that no window has."""
+        found = {
+            key: without(merge(left), self._held.get(key, ())) for key, left in self._left.items()
+        }
+        return {key: ranges for key, ranges in found.items() if ranges}
+
+
 @dataclass(frozen=True)
 class CheckedWindows:
     """The result of checking the sealed windows.
@@ -142,12 +167,19 @@ class CheckedWindows:
         figures: Their part of a report.
         findings: Findings about their files.
         accounts: Their accounts, as far as their own receipts say.
+        left: What their own receipts leave to windows.
     """
 
     held: HeldByWindows
     figures: Sequence[WindowFigures]
     findings: Sequence[Finding]
     accounts: Accounts
+    left: LeftToWindows
+
+    def look(self, receipt: Receipt) -> None:
+        """Take a receipt of a generation."""
+        self.accounts.look(receipt)
+        self.left.look(receipt)
 
 
 def check_windows(snapshot: Snapshot, *, deep: bool) -> CheckedWindows:
@@ -175,11 +207,12 @@ def check_windows(snapshot: Snapshot, *, deep: bool) -> CheckedWindows:
     findings = [held.excuse(finding) for each in found.values() for finding in each]
     # A plan that is lost has a finding of its own.
     accounts = Accounts(window for window in fold.windows if window.has_plan)
-    for receipt in fold.receipts:
-        accounts.look(receipt)
     if deep and list_keys(snapshot.root):
         findings += _locked(intact)
-    return CheckedWindows(held, figures, findings, accounts)
+    checked = CheckedWindows(held, figures, findings, accounts, LeftToWindows())
+    for receipt in fold.receipts:
+        checked.look(receipt)
+    return checked
 
 
 def check_accounts(accounts: Accounts, noted: Noted, *, whole: bool) -> list[Finding]:

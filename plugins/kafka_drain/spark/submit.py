@@ -34,10 +34,7 @@ from kafka_drain.storage.paths import hadoop_path, locate
 
 #: Settings of an application whose driver runs in the cluster. A second attempt by YARN would begin
 #: with a spec of the past; Airflow's retry makes a new one.
-IN_CLUSTER = {
-    "spark.yarn.maxAppAttempts": "1",
-    "spark.yarn.submit.waitAppCompletion": "false",
-}
+IN_CLUSTER = {"spark.yarn.maxAppAttempts": "1", "spark.yarn.submit.waitAppCompletion": "false"}
 
 #: On a Spark Connect server, each session has a class loader of its own: what Spark compiles for a
 #: query is compiled again in each, and starts slow again. Only jobs that send code need that.

@@ -143,10 +143,7 @@ def options_of(variables: Mapping[str, str]) -> dict[str, Any]:
         "endpoint_url": variables.get("AWS_ENDPOINT_URL_S3") or variables.get("AWS_ENDPOINT_URL"),
     }
     options: dict[str, Any] = {name: value for name, value in named.items() if value}
-    client = {
-        "region_name": variables.get("AWS_REGION"),
-        "verify": variables.get("AWS_CA_BUNDLE"),
-    }
+    client = {"region_name": variables.get("AWS_REGION"), "verify": variables.get("AWS_CA_BUNDLE")}
     if given := {name: value for name, value in client.items() if value}:
         options["client_kwargs"] = given
     return options

@@ -51,8 +51,8 @@ class RepairPlan:
     Attributes:
         ranges: Lost offsets that Kafka still holds; a window drains them.
         replaces: Damaged files, relative to the archive, that the window replaces.
-        later: Lost offsets that windows of their own drain next: of batches without a receipt,
-            because a roll removes their window, and of later incarnations of the topics.
+        later: Lost offsets that windows of their own drain next: of each batch without a receipt,
+            because a roll removes its window, and of later incarnations of the topics.
         topics: Ids of the incarnations whose offsets the window has.
         given_up: Accepted offsets of sealed files of which nothing is left to drain: a window that
             replaces the files says that these are gone.
@@ -169,10 +169,10 @@ def plan_repair(archive: Archive, report: Report) -> RepairPlan:
             left=left,
             acknowledged=accepted,
         )
-    of_sealed, unsealed = _by_seal(report, ranges)
-    first = ranges
-    if of_sealed and unsealed:
-        first, replaced = of_sealed, replaced & {file.path for file, _ in report.damaged}
+    of_sealed, *batches = _by_seal(report, ranges)
+    first = next(each for each in (of_sealed, *batches) if each)
+    if of_sealed and any(batches):
+        replaced &= {file.path for file, _ in report.damaged}
     first, topics = _of_one_incarnation(report, first)
     later = {tp: without(own, first.get(tp, ())) for tp, own in ranges.items()}
     replaced -= {
@@ -252,18 +252,16 @@ def _rewritten(report: Report) -> set[Any]:
     return {each.subject for each in report.findings if each.reason == Reason.LOG_REWRITTEN}
 
 
-def _by_seal(report: Report, ranges: Ranges) -> tuple[Ranges, Ranges]:
-    """Return the offsets that were sealed, and those of batches that have no receipt yet."""
-    spans: Ranges = {}
+def _by_seal(report: Report, ranges: Ranges) -> list[Ranges]:
+    """Return the offsets that were sealed, and those of each batch that has no receipt yet."""
+    batches: list[Ranges] = []
     for part in report.segments:
-        for tp, span in part.ranges.items():
-            spans.setdefault(tp, []).append(span)
-    of_sealed = {tp: without(own, spans.get(tp, ())) for tp, own in ranges.items()}
-    unsealed = {tp: without(own, of_sealed[tp]) for tp, own in ranges.items()}
-    return (
-        {tp: own for tp, own in of_sealed.items() if own},
-        {tp: own for tp, own in unsealed.items() if own},
-    )
+        read = {tp: [span] for tp, span in part.ranges.items()}
+        left = {tp: without(own, read.get(tp, ())) for tp, own in ranges.items()}
+        own = {tp: without(ranges[tp], rest) for tp, rest in left.items()}
+        batches.append({tp: found for tp, found in own.items() if found})
+        ranges = {tp: rest for tp, rest in left.items() if rest}
+    return [ranges, *batches]
 
 
 def _of_one_incarnation(report: Report, ranges: Ranges) -> tuple[Ranges, dict[str, str]]:

@@ -6,11 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from kafka_drain.drain.options import DrainOptions
-from kafka_drain_airflow.connections import (
-    schema_registry,
-    spark_engine,
-    terminal_errors_fail,
-)
+from kafka_drain_airflow.connections import schema_registry, spark_engine, terminal_errors_fail
 from kafka_drain_airflow.data_intervals import started_because, window_interval
 from kafka_drain_airflow.kafka_connection import kafka_cluster
 from kafka_drain_airflow.observability.archive_events import refuse_lost
@@ -53,10 +49,7 @@ class KafkaDrainOperator(SparkJobOperator):
         and is gone (templated)
     """
 
-    template_fields: Sequence[str] = (
-        *SparkJobOperator.template_fields,
-        *DrainOptions.model_fields,
-    )
+    template_fields: Sequence[str] = (*SparkJobOperator.template_fields, *DrainOptions.model_fields)
     ui_color = "#d6eaf8"
 
     def __init__(

@@ -7,10 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from kafka_drain.config.pipeline import Pipeline
 from kafka_drain.drain.options import PreflightOptions
-from kafka_drain_airflow.connections import (
-    require_spark_connect,
-    terminal_errors_fail,
-)
+from kafka_drain_airflow.connections import require_spark_connect, terminal_errors_fail
 from kafka_drain_airflow.data_intervals import window_interval
 from kafka_drain_airflow.kafka_connection import kafka_cluster
 from kafka_drain_airflow.observability.archive_events import refuse_lost

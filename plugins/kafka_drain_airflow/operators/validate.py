@@ -10,11 +10,7 @@ from typing import TYPE_CHECKING, Any
 from kafka_drain.config.pipeline import Pipeline
 from kafka_drain.drain.options import ValidateOptions
 from kafka_drain.user_code import held
-from kafka_drain_airflow.connections import (
-    kept_registry,
-    spark_engine,
-    terminal_errors_fail,
-)
+from kafka_drain_airflow.connections import kept_registry, spark_engine, terminal_errors_fail
 from kafka_drain_airflow.data_intervals import window_interval
 from kafka_drain_airflow.evidence_connection import evidence_signer
 from kafka_drain_airflow.kafka_connection import kafka_cluster
@@ -272,12 +268,7 @@ class ValidateManifestOperator(SparkJobOperator):
         from kafka_drain.windows.backfill_plan import plan_backfill
 
         # Planned anew: what is left to drain says whether the interval is whole.
-        plan = plan_backfill(
-            self.pipeline,
-            cluster,
-            interval,
-            acknowledged=options.acknowledged,
-        )
+        plan = plan_backfill(self.pipeline, cluster, interval, acknowledged=options.acknowledged)
         refuse_incomplete(plan)
         for line in plan.lines():
             self.log.info("%s", line)

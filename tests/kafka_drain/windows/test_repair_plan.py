@@ -350,6 +350,24 @@ def test_plan_repair_sealed_and_unsealed(made: MadeArchive, is_damaged: bool) ->
     assert [level_of(line) for line in found.lines()] == [Level.PLAIN] * (1 + is_damaged)
 
 
+def test_plan_repair_unsealed_batches(made: MadeArchive) -> None:
+    """Each batch gets a window of its own: a validation may seal one, and a roll leave another."""
+    report = Report(str(made.root), "made")
+    unsealed = "generations/0001/data/part-0.parquet"
+    report.findings.append(Finding(Reason.FILE_MISSING, unsealed, "gone"))
+    report.segments += [
+        Segment(0, 0, {P0: OffsetRange(0, 10), P1: OffsetRange(0, 7)}),
+        Segment(1, 1, {P0: OffsetRange(10, 20)}),
+        Segment(2, 2, {P0: OffsetRange(20, 30)}),
+    ]
+    report.add_gaps([gap(P0, 8, 12, LOST), gap(P0, 25, 26, LOST)], made.topic_ids)
+
+    found = plan_repair(made.archive, report)
+
+    assert (found.ranges, found.replaces) == ({P0: [OffsetRange(8, 10)]}, [unsealed])
+    assert found.later == {P0: [OffsetRange(10, 12), OffsetRange(25, 26)]}
+
+
 @pytest.mark.parametrize(
     ("subject", "is_rebuilt"),
     [

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from kafka_drain.archive.archive import Archive
+from kafka_drain.archive.window import Window
 from kafka_drain.findings import errors, summary
 from kafka_drain.gaps import Gap, GapReason
 from kafka_drain.kafka.identity import next_incarnation
@@ -16,7 +17,7 @@ from kafka_drain.offsets import OffsetRange, TopicPartition
 from kafka_drain.proof import gap_explanation
 from kafka_drain.proof.validation import validate_archive
 from kafka_drain.windows.repair_plan import plan_repair
-from kafka_drain.windows.roll import plan_roll, roll
+from kafka_drain.windows.roll import _void, plan_roll, roll
 from tests.kafka_drain.golden import (
     END,
     P0,
@@ -114,6 +115,32 @@ def test_repair_of_earlier_incarnation(tmp_path: Path, monkeypatch: pytest.Monke
     assert (refused.ranges, refused.replaces) == ({}, [])
     assert repair.ranges == {P0: [OffsetRange(END, 45)]}
     assert repair.replaces == [str(lost.relative_to(str(archive.root)))]
+
+
+def test_repair_of_removed_window(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What a receipt leaves to a window that is gone is lost, until another window has it."""
+    monkeypatch.setattr(gap_explanation, "classify_gaps", all_lost)
+    archive = sealed_copy(tmp_path / "archive")
+    paths = add_batch(archive.generation(1), 14, END, 50)
+    note_batch(archive.generation(1), 14, paths, END, 50)
+    paths[0].unlink()
+    seal_repair(archive, "repair_1", ROWS, [str(paths[0].relative_to(str(archive.root)))])
+    assert validate_archive(archive, golden_cluster()).receipts_written == 1
+    roll(plan_roll(archive, golden_cluster()))
+    _void(archive, Window(archive.root, "repair_1"))
+
+    for _ in range(2):
+        report = validate_archive(archive, golden_cluster())
+        assert {(g.tp, g.range, g.reason) for g in report.gaps if not g.harmless} == {
+            (P0, OffsetRange(END, 50), GapReason.LOST)
+        }
+        assert not report.complete
+    plan = plan_repair(archive, report)
+
+    assert (plan.ranges, plan.replaces) == ({P0: [OffsetRange(END, 50)]}, [])
+    seal_repair(archive, "repair_2", ROWS, [])
+    for _ in range(2):
+        assert errors(validate_archive(archive, golden_cluster(), deep=True).findings) == []
 
 
 def all_lost(_: object, asked: dict[TopicPartition, list[OffsetRange]]) -> Iterable[Gap]:
