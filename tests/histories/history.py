@@ -425,6 +425,9 @@ class History:
             return
         key = self.chance.choice(sealed)[1][0]
         assert key is not None
+        if self._is_mirrored:
+            # What has been sent by now may stay there.
+            self.judge_mirror()
         self._requests += 1
         keys = self.folder.parent / f"keys {self._requests}"
         keys.write_bytes(key + b"\n")
@@ -755,7 +758,7 @@ class History:
             self._mend()
             self.give_up()
             verdict = self.command("validate", may_die=False)
-        if "content_changed" in verdict.said:
+        if "content_changed" in verdict.said or "records_changed" in verdict.said:
             self._roll("--leave-unsealed", may_die=False)
             left = self.missing().keys() & self.unsealed.keys()
             self.given_up |= left - self.topic.look().keys()
@@ -908,9 +911,9 @@ class History:
         Such as those of records that it had compacted before they were drained. In the end, also
         those of records that are nowhere else.
         """
-        lost = (self.missing().keys() | self.taken) & self.owed.keys()
+        lost = self.owed.keys() if are_owed else self.owed.keys() & {*self.missing(), *self.taken}
         only_here = lost - self.topic.look().keys() - self.given_up
-        for topic, partition, start, end in _FORGOTTEN.findall(said):
+        for topic, partition, start, end in (_ASKED if are_owed else _FORGOTTEN).findall(said):
             span = range(int(start), int(end))
             owed = {p for p in only_here if p.partition == int(partition) and p.offset in span}
             expired = f"{topic}:{partition}:{start}-{end}"

@@ -100,10 +100,14 @@ class SealedChain(Generic[L]):
         Raises:
             ArchiveError: When the archive can't be written.
         """
-        link = sealed.value
+        link, path = sealed.value, root / f"{self.name}.json"
+        head, before = self._head(root), link.number - 1
+        if before > (head.number if head else 0) and link.previous is not None:
+            # A run was killed before it renewed the head, which so never lags by more than one.
+            ChainHeadDocument(number=before, sha256=link.previous).write(path)
         if not create_text(root / self.where(link.number), sealed.content.decode()):
             return False
-        ChainHeadDocument(number=link.number, sha256=link.sha256).write(root / f"{self.name}.json")
+        ChainHeadDocument(number=link.number, sha256=link.sha256).write(path)
         return True
 
     def check(

@@ -8,10 +8,12 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 from upath import UPath
 
+from kafka_drain.archive import sealed_chain
 from kafka_drain.archive.format import Link
 from kafka_drain.archive.sealed_chain import Damage, SealedChain
 from kafka_drain.storage.sealed_json import SealedName
@@ -44,6 +46,24 @@ def test_append_number_taken(three: list[Link], tmp_path: Path) -> None:
     assert not CHAIN.append(UPath(tmp_path), Link(number=3, previous=None).sealed())
     assert CHAIN.read(UPath(tmp_path), 3) == three[2]
     assert CHAIN.newest(UPath(tmp_path)) == SealedName(3, three[2].sha256)
+
+
+@pytest.mark.parametrize("head", [None, 1, 2, 3])
+def test_append_head_lagging(
+    head: int | None, three: list[Link], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A run that is killed before it renews the head leaves it one link behind, however it was."""
+    path = tmp_path / "notes.json"
+    path.unlink()
+    if head is not None:
+        path.write_text(json.dumps({"number": head, "sha256": three[head - 1].sha256}))
+    monkeypatch.setattr(sealed_chain, "create_text", Mock(side_effect=KeyboardInterrupt))
+
+    with pytest.raises(KeyboardInterrupt):
+        append(tmp_path, 4, three[2].sha256)
+
+    found = json.loads(path.read_text())
+    assert (found["number"], found["sha256"]) == (3, three[2].sha256)
 
 
 @pytest.mark.parametrize(
