@@ -203,7 +203,8 @@ class History:
         lost_notes: Generations and batches whose notes of what Spark read were taken away.
         passed: Records that Kafka had lost before a drain passed their offsets.
         given_up: Records that are nowhere else, of unsealed files that a roll was told to leave.
-        needs_another: Whether the product has asked to drain to another archive.
+        needs_another: Whether the product has asked to drain to another archive, or for a word that
+            would let it take other records for those of a log that was cut.
         asked: Records that somebody has asked to erase.
         erased: Those that were erased.
         deleted: Records that were too old to be kept, and that are or may be gone.
@@ -689,11 +690,11 @@ class History:
     def is_taken_up_early(self, place: Place) -> bool:
         """Return whether a rewritten log's next generation may have a record of the one before.
 
-        Nobody knows where a log first differs if the records before that were deleted.
+        Nobody knows where a log first differs if the records before that were deleted, or lost.
         """
         rewritten = {*self.topic.cuts, *map(_log_of, self.topic.holes)}
-        is_deleted = _log_of(place) in rewritten and place in self.deleted
-        return is_deleted or self.is_damaged_twice(place)
+        is_gone = place in self.deleted or place in self.taken
+        return (_log_of(place) in rewritten and is_gone) or self.is_damaged_twice(place)
 
     def missing(self) -> dict[Place, Record]:
         """Return what is owed and not there.
@@ -778,9 +779,11 @@ class History:
             accepted = len(self.acknowledged)
             verdict = self.command("validate", may_die=False)
             self.accept_forgotten(verdict.said, are_owed=True)
-            if len(self.acknowledged) == accepted:
+            if verdict.code == 0:
                 return
             self._mend()
+            if len(self.acknowledged) == accepted:
+                return
 
     def require_verified(self) -> None:
         """Hold that the verifier, which shares no code, calls the archive complete as well."""
@@ -809,12 +812,7 @@ class History:
         )
         if accepted and not is_cut:
             self.command("repair", *accepted, "--apply", may_die=False)
-
-    def nowhere_else(self) -> set[Place]:
-        """Return the records of damaged files that neither Kafka nor another file holds."""
-        whole = [file for file in self.files() if file.path not in self.damaged]
-        there = {place for file in whole for place, _ in self.rows(file)}
-        return self.taken - self.topic.look().keys() - there - self.erased
+        self.needs_another |= is_cut
 
     def drain_to_the_end(self) -> None:
         for attempt in range(4):

@@ -211,10 +211,34 @@ MISTAKES = (
         "if removed and not state:",
     ),
     Mistake(
-        "a repair drains sealed and unsealed records into one window",
+        "a repair drains sealed records and several batches into one window",
         "kafka_drain.windows.repair_plan:plan_repair",
-        "if of_sealed and unsealed:",
-        "if of_sealed and unsealed and not report:",
+        "first = next(each for each in (of_sealed, *batches) if each)",
+        "first = ranges",
+    ),
+    Mistake(
+        "what a receipt leaves to a window that is gone counts as there",
+        "kafka_drain.proof.validation:validate_archive",
+        "in checked.left.uncovered().items() if all_read else ():",
+        "in checked.left.uncovered().items() if not all_read else ():",
+    ),
+    Mistake(
+        "what a later incarnation has counts as lost of an earlier one",
+        "kafka_drain.proof.gap_explanation:explain_gaps",
+        "end = ends.get((tp, identity.topics[tp.topic]), sys.maxsize)",
+        "end = sys.maxsize if ends else sys.maxsize",
+    ),
+    Mistake(
+        "a repair takes up an erasure's window",
+        "kafka_drain.archive.snapshot:Snapshot.continuing",
+        "if window.kind is kind",
+        "if kind",
+    ),
+    Mistake(
+        "a rewritten log is taken up at its beginning if it isn't known where it differs",
+        "kafka_drain.proof.log_tails:rewritten_logs",
+        "min(begins.start, end[tp])",
+        "min(begins.start, end[tp]) * begins.is_exact",
     ),
     Mistake(
         "a backfill is planned on a log that ends before the generation starts",

@@ -490,13 +490,17 @@ class Snapshot:
         """The windows that were begun, and have no receipt."""
         return [window for window in self.windows if not window.is_sealed]
 
-    def continuing(self, plan: Mapping[str, Any]) -> SnapshotWindow | None:
+    def continuing(self, plan: Mapping[str, Any], kind: WindowKind) -> SnapshotWindow | None:
         """Return a window that was begun with a plan and never sealed; None if there is none.
+
+        Args:
+            kind: Why it was begun: others may have the same plan, and their receipt says more.
 
         Raises:
             ArchiveError: When an unsealed window has no plan, or it was changed.
         """
-        return next((window for window in self.unsealed if window.can_continue(plan)), None)
+        found = (window for window in self.unsealed if window.can_continue(plan))
+        return next((window for window in found if window.kind is kind), None)
 
     @property
     def sealed_at(self) -> str | None:

@@ -418,9 +418,11 @@ def rewritten_logs(
         if tail is not None and (tp in compared.rewritten or tail.offset >= end[tp]):
             begins = first_rewritten(snapshot, cluster, tp, tail)
         elif end[tp] < cursor:
-            is_kept = tail is not None and compared.verdict_of(tp) == LogVerdict.SAME
-            kept = tail.offset if tail is not None and is_kept else None
-            begins = _first_after(snapshot, tp, kept, end[tp])
+            if tail is not None and compared.verdict_of(tp) == LogVerdict.SAME:
+                begins = _first_after(snapshot, tp, tail.offset, end[tp])
+            else:
+                # Windows of repairs may have what Kafka is known to have.
+                begins = first_rewritten(snapshot, cluster, tp, SealedTail.of(end[tp]))
         else:
             continue
         if not begins.is_exact and read_erasures(snapshot.root):
@@ -494,17 +496,15 @@ def first_rewritten(
     return _first_after(snapshot, tp, kept, within.offset)
 
 
-def _first_after(
-    snapshot: Snapshot, tp: TopicPartition, kept: int | None, end: int
-) -> FirstRewritten:
+def _first_after(snapshot: Snapshot, tp: TopicPartition, kept: int, end: int) -> FirstRewritten:
     """Return what follows the newest archived record that Kafka still has.
 
     Args:
-        kept: Its offset; -1 if Kafka has other records from 0 on, None if it isn't known.
+        kept: Its offset; -1 if Kafka has other records from 0 on.
         end: An offset known to be rewritten.
     """
     # Of erased offsets between the two, Kafka may have either the erased record or another one.
-    if kept is None or _is_erased(snapshot, tp, OffsetRange(kept + 1, end)):
+    if _is_erased(snapshot, tp, OffsetRange(kept + 1, end)):
         return FirstRewritten(end, is_exact=False)
     return FirstRewritten(kept + 1, is_exact=True, start=kept + 1)
 

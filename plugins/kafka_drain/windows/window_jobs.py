@@ -136,7 +136,7 @@ def open_window(
         replaces: Damaged files, relative to the archive, that it replaces.
     """
     plan = _plan(ranges, replaces, pipeline.format, pipeline.partition_by)
-    begun = archive.snapshot().continuing(plan)
+    begun = archive.snapshot().continuing(plan, WindowKind.REPAIR)
     if begun is not None:
         return Window(archive.root, begun.key)
     window, number = Window(archive.root, key), 1

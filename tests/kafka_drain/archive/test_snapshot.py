@@ -187,7 +187,7 @@ def test_can_continue(
 
     assert [window.key for window in snapshot.unsealed] == ["w"] * (not is_sealed)
     assert snapshot.folders["w"].can_continue(asked) is continues
-    assert (snapshot.continuing(asked) is not None) is continues
+    assert (snapshot.continuing(asked, WindowKind.REPAIR) is not None) is continues
 
 
 def test_continuing_any(tmp_path: Path) -> None:
@@ -197,10 +197,22 @@ def test_continuing_any(tmp_path: Path) -> None:
         made.seal_window(key, {P0: dense(0, 10)}, replaces)
         (made.root / "windows" / key / "receipt.json").unlink()
 
-    found = made.archive.snapshot().continuing({"replaces": ["b"]})
+    found = made.archive.snapshot().continuing({"replaces": ["b"]}, WindowKind.REPAIR)
 
     assert found is not None
     assert found.key == "w_2"
+
+
+@pytest.mark.parametrize("kind", list(WindowKind), ids=str)
+def test_continuing_another_kind(tmp_path: Path, kind: WindowKind) -> None:
+    """An erasure that was withdrawn, say, has left a window with the plan that a repair makes."""
+    made = MadeArchive(tmp_path / "archive", {"t": "id"})
+    made.seal_window("w", {P0: dense(0, 10)}, ["a"], kind=kind.value)
+    (made.root / "windows/w/receipt.json").unlink()
+
+    found = made.archive.snapshot().continuing({"replaces": ["a"]}, WindowKind.REPAIR)
+
+    assert (found is not None) is (kind is WindowKind.REPAIR)
 
 
 @pytest.mark.parametrize(

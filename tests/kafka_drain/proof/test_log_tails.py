@@ -359,6 +359,14 @@ def test_rewritten_logs_file_missing(made: MadeArchive) -> None:
     assert rewritten_logs(snapshot, shorter, {A: 20}) == {A: 10}
 
 
+def test_rewritten_logs_short_in_window(made: MadeArchive) -> None:
+    """Where a repair's window alone has a batch's records, a shorter log goes on behind them."""
+    made.seal_window("repair_1", {A: dense(0, 16, FIRST_MS)})
+    shorter: Any = cluster_of(as_archived(), end=16)
+
+    assert rewritten_logs(made.archive.snapshot(), shorter, {A: 17}) == {A: 16}
+
+
 def test_rewritten_logs(made: MadeArchive, monkeypatch: pytest.MonkeyPatch) -> None:
     """A log is taken up where it differs, or at its beginning if that isn't known."""
     made.seal({A: dense(0, 20, FIRST_MS), B: dense(0, 10, FIRST_MS)})
