@@ -667,9 +667,6 @@ class History:
         ended = [self._follow(may_die=False) for _ in range(2)][-1]
         if ended.code and (self.damaged or "window reprocess_" in ended.said):
             return
-        if "has gone missing since the plan was made" in ended.said:
-            # It was suspended between its plan and its start, while its files were rewritten.
-            return
         assert ended.code == 0, f"can't be mirrored: {ended.said}"
         sealed = {place for place, _ in self.read(sealed_only=True, as_changed=True)}
         seen = set(self._mirrored.values())

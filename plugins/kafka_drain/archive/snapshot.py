@@ -448,6 +448,11 @@ class Snapshot:
         gone = self.skipped.windows if self.skipped else frozenset()
         return {key: window for key, window in self._all_folders.items() if key not in gone}
 
+    @property
+    def window_names(self) -> frozenset[str]:
+        """The names of all windows, sealed or not, also of those that are left out."""
+        return frozenset(self._all_folders)
+
     @cached_property
     def _all_folders(self) -> Mapping[str, SnapshotWindow]:
         keys = sorted(filter(is_key, self._window_folders))

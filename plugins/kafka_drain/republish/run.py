@@ -21,6 +21,7 @@ from kafka_drain.errors import (
     ArchiveError,
     ConfigError,
     KafkaDrainError,
+    LockedError,
     SupersededError,
     TransientError,
     VerifyError,
@@ -201,7 +202,17 @@ def plan_republish(
         except BaseException:
             remove_made(cluster, made)
             raise
-    return Republish(archive, cluster, folder, plan, request, replaced, change=change, made=made)
+    return Republish(
+        archive,
+        cluster,
+        folder,
+        plan,
+        request,
+        replaced,
+        change=change,
+        made=made,
+        windows=snapshot.window_names,
+    )
 
 
 def _asked_change(request: RepublishRequest, hash_key: bytes) -> Change | None:
@@ -282,8 +293,7 @@ def _is_outdated(archive: Archive, run: RepublishRun, plan: RepublishPlan, now: 
     """Return whether to replan a run that never opened: maintenance may have removed its files."""
     if run.is_opened:
         return False
-    files = {file.path for shard in plan.shards for file in shard.files}
-    return plan.is_older(UNOPENED, now) or not all(map(_there(archive), sorted(files)))
+    return plan.is_older(UNOPENED, now) or _gone_file(archive, plan) is not None
 
 
 def _has_lost_targets(run: RepublishRun, plan: RepublishPlan, cluster: KafkaCluster) -> bool:
@@ -295,8 +305,10 @@ def _has_lost_targets(run: RepublishRun, plan: RepublishPlan, cluster: KafkaClus
     return not there.keys() >= ids.keys()
 
 
-def _there(archive: Archive) -> Callable[[str], bool]:
-    return lambda path: bool((archive.root / path).is_file())
+def _gone_file(archive: Archive, plan: RepublishPlan) -> str | None:
+    """Return a file of a plan that is no longer there; None if all are."""
+    paths = sorted({file.path for shard in plan.shards for file in shard.files})
+    return next((path for path in paths if not (archive.root / path).is_file()), None)
 
 
 def _refuse_other_archive(archive: Archive, plan: RepublishPlan) -> None:
@@ -322,6 +334,7 @@ class Republish:
         attempt: This attempt's number; 0 before it has started.
         change: The drops and changes, with the function and the key; None for none.
         made: The ids of the topics that were created for this run.
+        windows: Names of the archive's windows when the run was planned.
     """
 
     archive: Archive
@@ -333,6 +346,7 @@ class Republish:
     attempt: int = 0
     change: Change | None = None
     made: Mapping[str, str] = field(default_factory=dict)
+    windows: frozenset[str] = frozenset()
 
     @property
     def settings(self) -> dict[str, Any]:
@@ -361,6 +375,23 @@ class Republish:
         except BaseException:
             self._remove_made()
             raise
+
+    def _check_files(self, plan: RepublishPlan) -> None:
+        """Refuse a plan whose files were rewritten and removed before it was written.
+
+        From then on, they stay until the run has ended; and once it has opened, it keeps its plan.
+
+        Raises:
+            LockedError: When one of them is gone.
+        """
+        if self.run.is_opened or self.archive.snapshot().window_names == self.windows:
+            return
+        gone = _gone_file(self.archive, plan)
+        if gone is not None:
+            raise LockedError(
+                f"{gone} was rewritten or deleted while run {plan.key} was planned. Nothing was "
+                "sent; a retry plans it again"
+            )
 
     def _remove_made(self) -> None:
         """Remove the topics that were created for a run which then didn't open."""
@@ -391,6 +422,7 @@ class Republish:
         _refuse_other_request(self.run.key, plan.request, self.request)
         _refuse_other_change(self.run.key, plan.change, self.change)
         self._check_targets(plan)
+        self._check_files(plan)
         claim = None if self.run.is_opened else self._claim(plan)
         began = time.monotonic()
         attempt, before = 1, 0

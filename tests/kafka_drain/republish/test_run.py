@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
@@ -16,6 +17,7 @@ from kafka_drain.errors import (
     ArchiveError,
     ConfigError,
     KafkaUnavailableError,
+    LockedError,
     TopicError,
     VerifyError,
 )
@@ -333,6 +335,22 @@ def test_plan_outdated(made: MadeArchive, target: Target, said: list[str]) -> No
     assert "never started; planning it again" in said[-1]
     later.execute(target, lambda: NOW)
     assert planned(made, target).plan.created_at == later.plan.created_at
+
+
+def test_execute_file_gone(made: MadeArchive, target: Target) -> None:
+    """Of a run whose files were rewritten while it was planned, nothing is sent, until a retry."""
+    ready = planned(made, target)
+    [lost, *_] = {file.path for shard in ready.plan.shards for file in shard.files}
+    path = made.root / lost
+    path.rename(path.with_suffix(".away"))
+    made.seal_window("compact_1", {TopicPartition("t", 0): dense(20, 21)})
+
+    with pytest.raises(LockedError, match=f"{re.escape(lost)} was rewritten or deleted while"):
+        ready.execute(target, lambda: NOW)
+
+    assert (target.done, ready.run.is_opened) == ([], False)
+    path.with_suffix(".away").rename(path)
+    assert execute(made, target)["records"] == 30
 
 
 def test_plan_outdated_opened(made: MadeArchive, target: Target) -> None:
