@@ -721,7 +721,7 @@ class History:
         if self.topic.is_compacted:
             return
         there = {place for place, _ in self.read()}
-        for p in self.passed & self.topic.holes - there - self.asked:
+        for p in self.passed & self.topic.holes - there - self.asked - self.altered:
             if p == self.topic.place(p.partition, p.offset) and not self.is_acknowledged(p):
                 raise AssertionError(f"green over a hole: {p}")
 
@@ -894,11 +894,14 @@ class History:
 
     def accept_expired(self, said: str) -> None:
         """Accept from now on that what nobody has drained is gone."""
-        for pattern in _EXPIRED:
-            for topic, partition, start, end in pattern.findall(said):
-                expired = f"{topic}:{partition}:{start}-{end}"
-                if expired not in self.acknowledged:
-                    self.acknowledged.append(expired)
+        only_here = self.missing().keys() - self.topic.look().keys()
+        for topic, partition, start, end in chain(*(each.findall(said) for each in _EXPIRED)):
+            expired = f"{topic}:{partition}:{start}-{end}"
+            if expired not in self.acknowledged:
+                self.acknowledged.append(expired)
+                # A range says nothing of a log that was cut or made again.
+                span = f"{start}-{end}"
+                self.given_up |= {p for p in only_here if _is_within(p, partition, span)}
 
     def accept_forgotten(self, said: str, *, are_owed: bool = False) -> None:
         """Accept from now on that Kafka forgot offsets of which no record is owed.
