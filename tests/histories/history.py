@@ -751,12 +751,15 @@ class History:
             verdict = self.command("validate", "--deep", may_die=False)
             if len(self.acknowledged) == accepted:
                 break
+        said = ""
         if verdict.code:
             # What a rewritten log kept from being repaired, until a roll began anew.
             self._mend()
             self.give_up()
+            said = self.command("repair", "--apply", may_die=False).said
             verdict = self.command("validate", may_die=False)
-        if "content_changed" in verdict.said or "records_changed" in verdict.said:
+        advised = ("content_changed", "records_changed", "--leave-unsealed")
+        if verdict.code and any(one in verdict.said + said for one in advised):
             self._roll("--leave-unsealed", may_die=False)
             left = self.missing().keys() & self.unsealed.keys()
             self.given_up |= left - self.topic.look().keys()
@@ -894,7 +897,8 @@ class History:
 
     def accept_expired(self, said: str) -> None:
         """Accept from now on that what nobody has drained is gone."""
-        only_here = self.missing().keys() - self.topic.look().keys()
+        missing = self.missing().keys() if self.archive.exists else set()
+        only_here = missing - self.topic.look().keys()
         for topic, partition, start, end in chain(*(each.findall(said) for each in _EXPIRED)):
             expired = f"{topic}:{partition}:{start}-{end}"
             if expired not in self.acknowledged:
@@ -918,6 +922,9 @@ class History:
             if (are_owed or not owed) and expired not in self.acknowledged:
                 self.acknowledged.append(expired)
                 self.given_up |= owed
+                if are_owed:
+                    # Of the rest of its batch, nobody knows any more whether Kafka has the same.
+                    self.given_up |= only_here & self.unsealed.keys()
 
     def note(self, what: str) -> None:
         self.history.append(what)

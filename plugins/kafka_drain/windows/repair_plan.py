@@ -43,6 +43,11 @@ _MANIFEST = (
     Reason.MANIFEST_CHANGED,
 )
 
+_ROLL = (
+    "nothing is left to drain of it: restore it from a copy, or let the next generation do without "
+    "it with `kafka-drain roll --leave-unsealed`"
+)
+
 
 @dataclass(frozen=True)
 class RepairPlan:
@@ -159,6 +164,11 @@ def plan_repair(archive: Archive, report: Report) -> RepairPlan:
     replaced = {str(finding.subject) for finding in files} - staying.keys()
     if not ranges:
         given_up, topics, replaced = _given_up(report, replaced)
+        left += [
+            replace(finding, detail=f"{finding.detail}; {_ROLL}")
+            for finding in files
+            if finding.subject not in {*staying, *replaced} and not _is_sealed(report, finding)
+        ]
         return RepairPlan(
             archive,
             {},
@@ -246,6 +256,10 @@ def _split(report: Report, paths: set[str]) -> tuple[Ranges, dict[str, str]]:
             kept[tp] = merge([*kept.get(tp, []), *ranges])
     lost = {tp: without(ranges, kept.get(tp, ())) for tp, ranges in _lost(report.gaps).items()}
     return {tp: ranges for tp, ranges in lost.items() if ranges}, staying
+
+
+def _is_sealed(report: Report, finding: Finding) -> bool:
+    return any(file.path == finding.subject for file, _ in report.damaged)
 
 
 def _rewritten(report: Report) -> set[Any]:

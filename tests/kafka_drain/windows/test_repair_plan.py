@@ -290,6 +290,25 @@ def test_plan_repair_given_up(made: MadeArchive, gaps: list[Gap], is_given_up: b
     assert found.given_up == ({P0: [OffsetRange(0, 10)]} if is_given_up else {})
     if is_given_up:
         assert (found.ranges, found.replaces, found.nothing_to_do) == ({}, [lost.path], False)
+        assert found.acknowledged == [
+            f"flights:0:{each.range.start}-{each.range.end}" for each in gaps
+        ]
+
+
+def test_plan_repair_unsealed_accepted(made: MadeArchive) -> None:
+    """An unsealed file of which nothing is left to drain is left to a roll."""
+    report = Report(str(made.root), "made")
+    path = "generations/0001/data/part-0.parquet"
+    report.findings.append(Finding(Reason.FILE_MISSING, path, "gone"))
+    report.segments.append(Segment(0, 0, {P0: OffsetRange(0, 10)}))
+    report.add_gaps([gap(P0, 0, 10, EXPIRED, True)], made.topic_ids)
+
+    found = plan_repair(made.archive, report)
+
+    assert (found.nothing_to_do, found.given_up) == (True, {})
+    [line] = found.lines()
+    assert "`kafka-drain roll --leave-unsealed`" in line
+    assert level_of(line) is Level.ERROR
 
 
 def test_plan_repair_given_up_incarnations(made: MadeArchive) -> None:
@@ -348,6 +367,19 @@ def test_plan_repair_sealed_and_unsealed(made: MadeArchive, is_damaged: bool) ->
     assert found.later == (of_unsealed if is_damaged else {})
     assert found.replaces == [lost.path if is_damaged else unsealed]
     assert [level_of(line) for line in found.lines()] == [Level.PLAIN] * (1 + is_damaged)
+
+
+def test_plan_repair_sealed_staying_and_unsealed(made: MadeArchive) -> None:
+    """A sealed file that must stay is replaced by no window, not by that of other sealed files."""
+    [lost] = made.seal({P0: dense(0, 10)})
+    [staying] = made.seal({P1: dense(0, 10)})
+    report = report_of(made, lost, staying)
+    report.segments.append(Segment(2, 2, {P0: OffsetRange(10, 20)}))
+    report.add_gaps([gap(P0, 0, 20, LOST), gap(P1, 0, 10, EXPIRED)], made.topic_ids)
+
+    found = plan_repair(made.archive, report)
+
+    assert (found.ranges, found.replaces) == ({P0: [OffsetRange(0, 10)]}, [lost.path])
 
 
 def test_plan_repair_unsealed_batches(made: MadeArchive) -> None:
