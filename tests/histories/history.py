@@ -26,6 +26,7 @@ from __future__ import annotations
 import json
 import random
 import re
+import shutil
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
@@ -50,6 +51,8 @@ _REPLACED = re.compile(r"--replace-changed \S+:\d+:\d+-\d+")
 _ASKED = re.compile(r"--acknowledge-expired (\S+):(\d+):(\d+)-(\d+)")
 #: The same by a validation, of offsets that nobody can give back.
 _FORGOTTEN = re.compile(r"is in no file; .*" + _ASKED.pattern)
+#: How a validation names an unsealed window to be removed.
+_ERASED_LEFT = re.compile(r"erased_left: (windows/\w+):")
 #: How a drain and a backfill name what Kafka has forgotten before anybody drained it.
 _EXPIRED = (_ASKED, re.compile(r"(\S+):(\d+):(\d+)-(\d+)(?=[^;]*, no file does)"))
 
@@ -346,7 +349,13 @@ class History:
         ended = self.command("drain", *more, may_die=may_die)
         if ended.code == 0:
             start = self.start()
-            self.answer_for(before, lambda place: place.offset >= start.get(place.partition, 0))
+            self.answer_for(
+                before,
+                lambda place: (
+                    place.offset >= start.get(place.partition, 0)
+                    and not (place.cut and self.is_cut_unnoticed(place))
+                ),
+            )
             self.passed |= {p for p in self.topic.holes if p.offset >= start.get(p.partition, 0)}
 
     def backfill(self) -> None:
@@ -370,9 +379,12 @@ class History:
     def is_cut_unnoticed(self, place: Place) -> bool:
         """Return whether nothing is left that tells the log of a place from the one before.
 
-        A window's receipt has no hash of its last record: it goes with the file.
+        A window's receipt has no hash of its last record: it goes with the file. And of a log that
+        had no record before it was cut, nobody has any.
         """
-        return any(_log_of(p) == _log_of(place) and p.cut < place.cut for p in self.deleted)
+        before = {p for p in self.topic.committed if _log_of(p) == _log_of(place)}
+        before = {p for p in before if p.cut < place.cut}
+        return place.cut > 0 and (not before or bool(before & self.deleted))
 
     def validate(self) -> None:
         deep = self.chance.random() < 0.2
@@ -761,9 +773,9 @@ class History:
         advised = ("content_changed", "records_changed", "--leave-unsealed")
         if verdict.code and any(one in verdict.said + said for one in advised):
             self._roll("--leave-unsealed", may_die=False)
-            left = self.missing().keys() & self.unsealed.keys()
-            self.given_up |= left - self.topic.look().keys()
+            self.given_up |= self.missing().keys() - self.topic.look().keys()
             self.drain_to_the_end()
+            self.give_up()
             verdict = self.command("validate", may_die=False)
         if not self.needs_another:
             assert verdict.code == 0, f"stuck: {verdict.said}"
@@ -778,6 +790,8 @@ class History:
         for _ in range(3):
             accepted = len(self.acknowledged)
             verdict = self.command("validate", may_die=False)
+            for window in _ERASED_LEFT.findall(verdict.said):
+                shutil.rmtree(self.folder / window)
             self.accept_forgotten(verdict.said, are_owed=True)
             if verdict.code == 0:
                 return
