@@ -145,10 +145,11 @@ class LeftToWindows:
         """Take a receipt of a generation or of a window."""
         for part in receipt.partitions:
             key = part.tp, receipt.topics.get(part.tp.topic, "")
-            left = part.gaps.get(GapReason.WINDOW, ())
-            self._left.setdefault(key, []).extend(left)
+            left = part.gaps.get(GapReason.WINDOW)
+            if left:
+                self._left.setdefault(key, []).extend(left)
             if receipt.window:
-                self._held.setdefault(key, []).extend(without([part.range], left))
+                self._held.setdefault(key, []).extend(without([part.range], left or ()))
 
     def uncovered(self) -> dict[Partition, list[OffsetRange]]:
         """Return those that no window has."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -22,6 +23,7 @@ from kafka_drain.proof.sealing import Identity
 from kafka_drain.proof.validation import validate_archive
 from kafka_drain.proof.window_checks import (
     CheckedWindows,
+    LeftToWindows,
     check_accounts,
     check_files,
     check_windows,
@@ -441,3 +443,32 @@ def test_validate_with_plan_of_another_window(made: MadeArchive) -> None:
     report = validate_archive(made.archive, None, writes=False)
 
     assert report.windows
+
+
+def receipt_of(window: str, span: OffsetRange, left: Sequence[OffsetRange], topic_id: str) -> Any:
+    """A receipt with a range of partition 0, some offsets of which a window is said to hold."""
+    gaps = {GapReason.WINDOW: tuple(left)} if left else {}
+    part = SimpleNamespace(tp=P0, range=span, gaps=gaps)
+    return SimpleNamespace(window=window, topics={"t": topic_id}, partitions=[part])
+
+
+@pytest.mark.parametrize(
+    ("windows", "uncovered"),
+    [
+        ([], [R(3, 7)]),
+        ([("w", R(3, 7), [], "id")], []),
+        ([("w", R(0, 5), [], "id"), ("w_2", R(6, 9), [], "id")], [R(5, 6)]),
+        # Another incarnation of the topic.
+        ([("w", R(3, 7), [], "id~2")], [R(3, 7)]),
+        # Another segment's receipt, and a window that leaves them to another one itself.
+        ([("", R(3, 7), [], "id")], [R(3, 7)]),
+        ([("w", R(0, 20), [R(4, 7)], "id")], [R(4, 7)]),
+    ],
+)
+def test_left_to_windows(windows: list[Any], uncovered: list[OffsetRange]) -> None:
+    """What a receipt leaves to windows has to be in one, of the same incarnation of the topic."""
+    left = LeftToWindows()
+    for each in [("", R(0, 10), [R(3, 7)], "id"), *windows]:
+        left.look(receipt_of(*each))
+
+    assert left.uncovered() == ({(P0, "id"): uncovered} if uncovered else {})
