@@ -203,9 +203,12 @@ class History:
         altered: The records that were changed in a file that wasn't sealed.
         unsealed: Generation and batch of those in a file that was taken away, or changed, before it
             was sealed; a manifest may not tell the batch.
+        suspect: All records of batches of which a file was taken away, or changed, before they were
+            sealed: nobody knows which file is affected.
         lost_notes: Generations and batches whose notes of what Spark read were taken away.
         passed: Records that Kafka had lost before a drain passed their offsets.
         given_up: Records that are nowhere else, of unsealed files that a roll was told to leave.
+        redrained: Records of windows that a roll has removed, which a later drain reads again.
         needs_another: Whether the product has asked to drain to another archive, or for a word that
             would let it take other records for those of a log that was cut.
         asked: Records that somebody has asked to erase.
@@ -226,9 +229,11 @@ class History:
     taken: set[Place] = field(default_factory=set)
     altered: set[Place] = field(default_factory=set)
     unsealed: dict[Place, tuple[str, int | None]] = field(default_factory=dict)
+    suspect: set[Place] = field(default_factory=set)
     lost_notes: set[tuple[str, int]] = field(default_factory=set)
     passed: set[Place] = field(default_factory=set)
     given_up: set[Place] = field(default_factory=set)
+    redrained: set[Place] = field(default_factory=set)
     needs_another: bool = False
     asked: set[Place] = field(default_factory=set)
     erased: set[Place] = field(default_factory=set)
@@ -406,7 +411,10 @@ class History:
 
     def _roll(self, *arguments: str, may_die: bool = True) -> Ended:
         """Roll; what is to be drained again isn't owed until it is."""
+        before = {place for place, _ in self.read()}
         ended = self.command("roll", *arguments, "--apply", may_die=may_die)
+        if "removes window" in ended.said or ended.was_killed:
+            self.redrained |= before - {place for place, _ in self.read()}
         opened = self.archive.snapshot().open_generation
         if opened is not None and self.is_of_life(opened.document.topics):
             start = {tp.partition: at for tp, at in opened.starting_offsets.items()}
@@ -607,6 +615,11 @@ class History:
         if file.listed is not None:
             owner = file.owner.name.rpartition("/")[2]
             self.unsealed |= dict.fromkeys(held, (owner, file.listed.batch))
+            self.suspect |= held
+            for each in self.files():
+                path = self.folder / each.path
+                if each.sealed is None and each.path not in self.damaged and path.exists():
+                    self.suspect |= {place for place, _ in self.rows(each)}
 
     def change_record(self) -> None:
         """Change a value in a file whose batch isn't sealed; its size and offsets stay."""
@@ -703,7 +716,11 @@ class History:
         """
         rewritten = {*self.topic.cuts, *map(_log_of, self.topic.holes)}
         is_gone = place in self.deleted or place in self.taken
-        return (_log_of(place) in rewritten and is_gone) or self.is_damaged_twice(place)
+        return (
+            place in self.redrained
+            or (_log_of(place) in rewritten and is_gone)
+            or self.is_damaged_twice(place)
+        )
 
     def missing(self) -> dict[Place, Record]:
         """Return what is owed and not there.
@@ -938,7 +955,7 @@ class History:
                 self.given_up |= owed
                 if are_owed:
                     # Of the rest of its batch, nobody knows any more whether Kafka has the same.
-                    self.given_up |= only_here & self.unsealed.keys()
+                    self.given_up |= only_here & self.suspect
 
     def note(self, what: str) -> None:
         self.history.append(what)

@@ -418,11 +418,11 @@ def rewritten_logs(
         if tail is not None and (tp in compared.rewritten or tail.offset >= end[tp]):
             begins = first_rewritten(snapshot, cluster, tp, tail)
         elif end[tp] < cursor:
-            if tail is not None and compared.verdict_of(tp) == LogVerdict.SAME:
+            # Windows of repairs may have later records that Kafka is known to have.
+            begins = first_rewritten(snapshot, cluster, tp, SealedTail.of(end[tp]))
+            is_kept = tail is not None and compared.verdict_of(tp) == LogVerdict.SAME
+            if tail is not None and is_kept and begins.start <= tail.offset + 1:
                 begins = _first_after(snapshot, tp, tail.offset, end[tp])
-            else:
-                # Windows of repairs may have what Kafka is known to have.
-                begins = first_rewritten(snapshot, cluster, tp, SealedTail.of(end[tp]))
         else:
             continue
         if not begins.is_exact and read_erasures(snapshot.root):

@@ -129,7 +129,7 @@ class RollPlan:
         if self.voided:
             lines.append(
                 f"roll {name}: removes window {', '.join(self.voided)}: the next drain reads its "
-                "offsets again"
+                "offsets again, and a mirror that has sent them sends them again"
             )
         if self.to_repair:
             lines.append(
@@ -357,8 +357,11 @@ def _past_windows(
         for part in window.receipt.partitions
         if part.tp == tp and window.receipt.topics.get(tp.topic) == topic_id
     )
+    first = cluster.earliest([tp])[tp] if held else 0
     for part in held:
-        if part.end > at and (part.start <= at or is_empty(OffsetRange(at, part.start))):
+        # What Kafka no longer has isn't drained either.
+        hole = OffsetRange(min(max(at, first), part.start), part.start)
+        if part.end > at and (not hole or is_empty(hole)):
             at = part.end
     return at
 

@@ -359,9 +359,13 @@ def test_rewritten_logs_file_missing(made: MadeArchive) -> None:
     assert rewritten_logs(snapshot, shorter, {A: 20}) == {A: 10}
 
 
-def test_rewritten_logs_short_in_window(made: MadeArchive) -> None:
+@pytest.mark.parametrize("is_sealed", [False, True])
+def test_rewritten_logs_short_in_window(made: MadeArchive, is_sealed: bool) -> None:
     """Where a repair's window alone has a batch's records, a shorter log goes on behind them."""
-    made.seal_window("repair_1", {A: dense(0, 16, FIRST_MS)})
+    if is_sealed:
+        made.seal({A: dense(0, 12, FIRST_MS)})
+    first = 12 if is_sealed else 0
+    made.seal_window("repair_1", {A: dense(first, 16, FIRST_MS)})
     shorter: Any = cluster_of(as_archived(), end=16)
 
     assert rewritten_logs(made.archive.snapshot(), shorter, {A: 17}) == {A: 16}

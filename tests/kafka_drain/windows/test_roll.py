@@ -61,6 +61,7 @@ from tests.kafka_drain.golden import (
     sealed_copy,
     write_rows,
 )
+from tests.kafka_drain.windows.test_repair_plan_again import all_lost
 
 G0 = TopicPartition("gone", 0)
 
@@ -577,6 +578,22 @@ def test_plan_roll_rewritten_after_repair(archive: Archive) -> None:
 
     assert plan.starting_offsets == {P0: 0, P1: END + 5, G0: 7}
     assert plan.voided == []
+
+
+@pytest.mark.parametrize(("first", "passed"), [(2, 1), (3, 5), (4, 5)])
+def test_plan_roll_rewritten_deleted_before_repair(
+    first: int, passed: int, archive: Archive, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of offsets before a window that Kafka has deleted, nothing is left to drain again."""
+    seal_rows(archive, "repair_1", {P1: range(END, END + 1)})
+    seal_rows(archive, "repair_2", {P1: range(END + 3, END + 5)})
+    rewritten = rewritten_cluster(P0)
+    rewritten.logs[P1] = replace(rewritten.logs[P1], first=END + first)
+    monkeypatch.setattr(gap_explanation, "classify_gaps", all_lost)
+
+    plan = plan_roll(archive, rewritten, rewritten=True)
+
+    assert plan.starting_offsets[P1] == END + passed
 
 
 @pytest.mark.parametrize(("reason", "passed"), [(GapReason.CONTROL, 6), (GapReason.LOST, 3)])
