@@ -23,6 +23,7 @@ from kafka_drain.gaps import Gap, GapReason
 from kafka_drain.offsets import OffsetRange, TopicPartition, count, merge, overlapping, without
 from kafka_drain.output import Level, Line
 from kafka_drain.proof.report import Report
+from kafka_drain.storage.paths import quoted
 
 Ranges = dict[TopicPartition, list[OffsetRange]]
 
@@ -41,11 +42,6 @@ _MANIFEST = (
     Reason.MANIFEST_HOLE,
     Reason.MANIFEST_DUPLICATE,
     Reason.MANIFEST_CHANGED,
-)
-
-_ROLL = (
-    "nothing is left to drain of it: restore it from a copy, or let the next generation do without "
-    "it with `kafka-drain roll --leave-unsealed`"
 )
 
 
@@ -165,7 +161,7 @@ def plan_repair(archive: Archive, report: Report) -> RepairPlan:
     if not ranges:
         given_up, topics, replaced = _given_up(report, replaced)
         left += [
-            replace(finding, detail=f"{finding.detail}; {_ROLL}")
+            replace(finding, detail=f"{finding.detail}; {_without(archive)}")
             for finding in files
             if finding.subject not in {*staying, *replaced} and not _is_sealed(report, finding)
         ]
@@ -256,6 +252,13 @@ def _split(report: Report, paths: set[str]) -> tuple[Ranges, dict[str, str]]:
             kept[tp] = merge([*kept.get(tp, []), *ranges])
     lost = {tp: without(ranges, kept.get(tp, ())) for tp, ranges in _lost(report.gaps).items()}
     return {tp: ranges for tp, ranges in lost.items() if ranges}, staying
+
+
+def _without(archive: Archive) -> str:
+    return (
+        "nothing is left to drain of it: restore it from a copy, or let the next generation do "
+        f"without it with `kafka-drain roll {quoted(archive.root)} --leave-unsealed`"
+    )
 
 
 def _is_sealed(report: Report, finding: Finding) -> bool:

@@ -307,7 +307,7 @@ def test_plan_repair_unsealed_accepted(made: MadeArchive) -> None:
 
     assert (found.nothing_to_do, found.given_up) == (True, {})
     [line] = found.lines()
-    assert "`kafka-drain roll --leave-unsealed`" in line
+    assert f"`kafka-drain roll {made.root} --leave-unsealed`" in line
     assert level_of(line) is Level.ERROR
 
 
