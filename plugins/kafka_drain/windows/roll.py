@@ -212,6 +212,7 @@ def plan_roll(
     left_out = {tp: n for tp, n in ends.items() if tp in unwanted or tp.topic in gone}
     same = {tp: offset for tp, offset in ends.items() if tp.topic in there.keys() - recreated}
     resumed: dict[TopicPartition, int] = {}
+    beside: dict[TopicPartition, int] = {}
     only_copies: set[TopicPartition] = set()
     if rewritten:
         begins = rewritten_logs(snapshot, cluster, same)
@@ -222,19 +223,19 @@ def plan_roll(
                 "--rewritten"
             )
         others = {tp.topic for tp in begins}
-        resumed = {
+        beside = {
             tp: _past_windows(snapshot, cluster, tp, at, known[tp.topic])
             for tp, at in same.items()
             if tp.topic in others and tp not in begins
         }
-        resumed |= begins
+        resumed = beside | begins
         same = {tp: at for tp, at in same.items() if tp.topic not in others}
         there |= {
             name: replace(there[name], id=next_incarnation(there[name].id)) for name in others
         }
     first = cluster.earliest(same)
     _refuse_short(archive, cluster, same)
-    lost = _given_up(state, same, first)
+    lost = _given_up(state, first | cluster.earliest(beside))
     if not leave_unsealed:
         gone_parts = [tp for tp in ends if tp.topic in gone]
         never = recreated | {tp.topic for tp in resumed}
@@ -279,22 +280,19 @@ def plan_roll(
 
 
 def _given_up(
-    state: GenerationState,
-    same: Mapping[TopicPartition, int],
-    first: Mapping[TopicPartition, int],
+    state: GenerationState, first: Mapping[TopicPartition, int]
 ) -> dict[TopicPartition, list[OffsetRange]]:
     """Return offsets of unsealed files that Kafka no longer delivers; all, if the topic is gone.
 
     Args:
         state: The generation to close.
-        same: End of the sealed batches, for topics that still exist with the same id.
-        first: The earliest offset in Kafka of those partitions.
+        first: The earliest offset in Kafka of partitions whose logs are the ones that were drained.
     """
     if not state.new:
         return {}
     generation = state.generation
     files, _ = read_committed_files(generation, state.new, generation.document.format)
-    return given_up({tp: first[tp] for tp in same}, held_ranges(files))
+    return given_up(first, held_ranges(files))
 
 
 def _drained_again(

@@ -580,6 +580,20 @@ def test_plan_roll_rewritten_after_repair(archive: Archive) -> None:
     assert plan.voided == []
 
 
+def test_plan_roll_rewritten_unsealed_beside(archive: Archive) -> None:
+    """Of an unsealed file, a roll names what Kafka has no more, also beside a rewritten log."""
+    add_batch(archive.generation(2), 0, END, END + 8)
+    rewritten = rewritten_cluster(P0)
+    rewritten.logs[P1] = replace(rewritten.logs[P1], first=END + 3)
+
+    plan = plan_roll(archive, rewritten, leave_unsealed=True, rewritten=True)
+
+    assert plan.given_up == {
+        P0: [OffsetRange(END, END + 8)],
+        P1: [OffsetRange(END, END + 3)],
+    }
+
+
 @pytest.mark.parametrize(("first", "passed"), [(2, 1), (3, 5), (4, 5)])
 def test_plan_roll_rewritten_deleted_before_repair(
     first: int, passed: int, archive: Archive, monkeypatch: pytest.MonkeyPatch
