@@ -233,9 +233,9 @@ def plan_roll(
         there |= {
             name: replace(there[name], id=next_incarnation(there[name].id)) for name in others
         }
-    first = cluster.earliest(same)
+    first = cluster.earliest([*same, *beside])
     _refuse_short(archive, cluster, same)
-    lost = _given_up(state, first | cluster.earliest(beside))
+    lost = _given_up(state, first)
     if not leave_unsealed:
         gone_parts = [tp for tp in ends if tp.topic in gone]
         never = recreated | {tp.topic for tp in resumed}
@@ -257,7 +257,7 @@ def plan_roll(
         )
     )
     starts = {tp: offset for tp, offset in starts.items() if tp not in unwanted}
-    voided = _drained_again(snapshot, state, same, first, known)
+    voided = _drained_again(snapshot, state, same, beside, first, known)
     for window in voided:
         _refuse_other_records(snapshot, window, known, cluster, replaceable)
     return RollPlan(
@@ -298,7 +298,8 @@ def _given_up(
 def _drained_again(
     snapshot: Snapshot,
     state: GenerationState,
-    ends: Mapping[TopicPartition, int],
+    same: Mapping[TopicPartition, int],
+    beside: Mapping[TopicPartition, int],
     first: Mapping[TopicPartition, int],
     topic_ids: Mapping[str, str],
 ) -> list[SnapshotWindow]:
@@ -306,10 +307,15 @@ def _drained_again(
 
     The next generation drains these offsets too, and readers would get them twice.
 
+    Args:
+        same: Where it starts partitions, of topics whose logs are as they were.
+        beside: The same, of topics of which another partition's log was rewritten: a window that
+            also holds records of that log stays.
+
     Raises:
         DataLossError: When Kafka no longer holds all of such a window.
     """
-    voided = []
+    voided, ends = [], {**same, **beside}
     # What the index names ends before each later generation begins.
     for window in restricted(snapshot, Query()).fold.windows:
         receipt = window.receipt
@@ -321,7 +327,7 @@ def _drained_again(
                 for part in receipt.partitions
             ]
         )
-        if fate == WindowFate.TORN:
+        if fate == WindowFate.TORN and any(part.tp in same for part in receipt.partitions):
             raise DataLossError(
                 f"window {window.key} holds offsets that the next generation drains again, and "
                 "others that Kafka no longer has: readers would get some twice, or lose some. "

@@ -627,6 +627,7 @@ def test_plan_roll_rewritten_hole_in_repairs(
     plan = plan_roll(archive, rewritten, rewritten=True)
 
     assert plan.starting_offsets == {P0: 0, P1: END + passed, G0: 7}
+    assert plan.voided == ([] if reason == GapReason.CONTROL else ["repair_2"])
 
 
 def test_roll_rewritten_killed(archive: Archive, monkeypatch: pytest.MonkeyPatch) -> None:
