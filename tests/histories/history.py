@@ -51,6 +51,9 @@ _REPLACED = re.compile(r"--replace-changed \S+:\d+:\d+-\d+")
 _ASKED = re.compile(r"--acknowledge-expired (\S+):(\d+):(\d+)-(\d+)")
 #: The same by a validation, of offsets that nobody can give back.
 _FORGOTTEN = re.compile(r"is in no file; .*" + _ASKED.pattern)
+#: How a backfill names offsets that no interval takes.
+_OF_NO_INTERVAL = re.compile(r"offsets of \S+-(\d+) belong to no interval up to now: ([^.]*)\.")
+_RANGE = re.compile(r"\[(\d+), (\d+)\)")
 #: How a validation names an unsealed window to be removed.
 _ERASED_LEFT = re.compile(r"erased_left: (windows/\w+):")
 #: How a drain and a backfill name what Kafka has forgotten before anybody drained it.
@@ -369,6 +372,12 @@ class History:
         if not self.archive.exists:
             return
         ended = self.command("backfill", *interval)
+        # Of records that lie among others of another time.
+        named = {
+            (partition, span)
+            for partition, spans in _OF_NO_INTERVAL.findall(ended.said)
+            for span in _RANGE.findall(spans)
+        }
         if ended.code == 0:
             # That of a rewritten log may start earlier.
             start = self.start(min)
@@ -377,6 +386,7 @@ class History:
                 lambda p: (
                     p.offset < start.get(p.partition, 0)
                     and self.topic.is_of_day(p)
+                    and not any(_is_within(p, one, "-".join(span)) for one, span in named)
                     and not self.is_cut_unnoticed(p)
                 ),
             )
