@@ -23,6 +23,7 @@ from kafka_drain.archive.snapshot import Snapshot, SnapshotGeneration, SnapshotW
 from kafka_drain.archive.soundness import restricted
 from kafka_drain.config.source_options import INTERNAL_TOPICS
 from kafka_drain.errors import ArchiveError, DataFileError, DataLossError, KeyUnavailableError
+from kafka_drain.gaps import GapReason
 from kafka_drain.kafka.cluster import KafkaCluster
 from kafka_drain.kafka.identity import SeenRecord
 from kafka_drain.metadata_log.manifest import SinkFile
@@ -117,16 +118,20 @@ def archived_tails(
     ends = log_ends(snapshot, snapshot.topic_ids(open_generation), partitions)
     found: dict[TopicPartition, SealedTail] = {}
     held: dict[TopicPartition, _Held] = {}
+    in_windows: dict[TopicPartition, int] = {}
     for generation in _backward(snapshot, open_generation):
         left = set(partitions) - found.keys() - held.keys()
         if not left:
             break
-        tails, files = _newest(generation, left, ends)
+        tails, files, windows = _newest(generation, left, ends)
         found |= tails
         held |= files
+        in_windows = {**windows, **in_windows}
     known = {tp: tail.offset for tp, tail in found.items()}
     known |= {tp: each.last for tp, each in held.items()}
-    held |= _newest_in_windows(snapshot, open_generation, ends, known)
+    starts = open_generation.starting_offsets
+    until = {tp: max(starts.get(tp, 0), in_windows.get(tp, 0)) for tp, _ in ends}
+    held |= _newest_in_windows(snapshot, until, ends, known)
     for number, (tp, each) in enumerate(sorted(held.items(), key=itemgetter(0))):
         tail = each.tail(tp) if number < FILES else SealedTail.of(each.last)
         if tail is not None:
@@ -143,22 +148,27 @@ def _backward(snapshot: Snapshot, newest: SnapshotGeneration) -> Iterator[Genera
 
 def _newest(
     generation: Generation, partitions: Collection[TopicPartition], ends: LogEnds
-) -> tuple[dict[TopicPartition, SealedTail], dict[TopicPartition, _Held]]:
+) -> tuple[dict[TopicPartition, SealedTail], dict[TopicPartition, _Held], Offsets]:
     """Return the newest record of partitions in a generation, from its newest receipts.
 
     Args:
         ends: Up to where their logs have what was archived of each incarnation.
 
     Returns:
-        Those that receipts tell, and the files with those that they don't.
+        Those that receipts tell, the files with those that they don't, and the ends of later
+        offsets that they leave to windows.
     """
     found: dict[TopicPartition, SealedTail] = {}
     held: dict[TopicPartition, _Held] = {}
+    later: dict[TopicPartition, int] = {}
     left = set(partitions)
     for name in reversed(generation.receipt_names()[-RECEIPTS:]):
         # Validation reports a damaged one; without it, less is compared.
         with suppress(ReceiptError, FileNotFoundError):
             receipt = generation.read_receipt(name)
+            for part in receipt.partitions:
+                if part.tp in left and (spans := part.gaps.get(GapReason.WINDOW)):
+                    later.setdefault(part.tp, spans[-1].end)
             # Without a record so far, or of another topic, no earlier receipt has one either.
             limits = {
                 part.tp: end
@@ -179,7 +189,7 @@ def _newest(
             left = limits.keys() - held.keys()
         if not left:
             break
-    return found, held
+    return found, held, later
 
 
 def _last(held: Iterable[tuple[TopicPartition, _Held]]) -> dict[TopicPartition, _Held]:
@@ -192,23 +202,16 @@ def _last(held: Iterable[tuple[TopicPartition, _Held]]) -> dict[TopicPartition, 
 
 
 def _newest_in_windows(
-    snapshot: Snapshot,
-    open_generation: SnapshotGeneration,
-    ends: LogEnds,
-    known: Mapping[TopicPartition, int],
+    snapshot: Snapshot, until: Offsets, ends: LogEnds, known: Offsets
 ) -> dict[TopicPartition, _Held]:
     """Return the files of windows with records that are newer than those of generations.
 
-    Only below the start of the open generation, where backfills end: what windows have of later
-    offsets, generations have had.
+    Args:
+        until: The start of the open generation, where backfills end, or behind what repairs have
+            drained of its batches: what windows have of later offsets, generations have had.
     """
-    starts = open_generation.starting_offsets
-    after = {tp: known.get(tp, -1) + 1 for tp, _ in ends}
-    beyond = {
-        tp: OffsetRange(start, starts[tp])
-        for tp, start in after.items()
-        if start < starts.get(tp, 0)
-    }
+    after = {tp: known.get(tp, -1) + 1 for tp in until}
+    beyond = {tp: OffsetRange(start, until[tp]) for tp, start in after.items() if start < until[tp]}
     if not beyond:
         return {}
     fold = restricted(snapshot, Query(offsets={tp: [r] for tp, r in beyond.items()})).readable_fold

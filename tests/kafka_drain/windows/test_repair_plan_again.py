@@ -15,6 +15,7 @@ from kafka_drain.gaps import Gap, GapReason
 from kafka_drain.kafka.identity import next_incarnation
 from kafka_drain.offsets import OffsetRange, TopicPartition
 from kafka_drain.proof import gap_explanation
+from kafka_drain.proof.log_tails import archived_tails
 from kafka_drain.proof.validation import validate_archive
 from kafka_drain.windows.repair_plan import plan_repair
 from kafka_drain.windows.roll import _void, plan_roll, roll
@@ -115,6 +116,31 @@ def test_repair_of_earlier_incarnation(tmp_path: Path, monkeypatch: pytest.Monke
     assert (refused.ranges, refused.replaces) == ({}, [])
     assert repair.ranges == {P0: [OffsetRange(END, 45)]}
     assert repair.replaces == [str(lost.relative_to(str(archive.root)))]
+
+
+@pytest.mark.parametrize("is_closed", [False, True], ids=["open", "closed"])
+def test_tails_of_repaired_batch(tmp_path: Path, is_closed: bool) -> None:
+    """A record that only a repair's window has is the newest one that Kafka's log is held against.
+
+    If the log is cut right there and grows again, the next drain would start behind other records.
+    """
+    archive = sealed_copy(tmp_path / "archive")
+    paths = add_batch(archive.generation(1), 14, END, 50)
+    note_batch(archive.generation(1), 14, paths, END, 50)
+    paths[0].unlink()
+    window = seal_repair(archive, "repair_1", ROWS, [str(paths[0].relative_to(str(archive.root)))])
+    assert validate_archive(archive, golden_cluster()).receipts_written == 1
+    if is_closed:
+        roll(plan_roll(archive, golden_cluster()))
+
+    found = archived_tails(archive.snapshot(), [P0, P1])
+    window.unlink()
+    unread = archived_tails(archive.snapshot(), [P0, P1])
+
+    assert (found[P0].offset, found[P1].offset) == (49, 49)
+    assert found[P0].hash is not None
+    # Nor is it taken for the same if its file can't be read.
+    assert (unread[P0].offset, unread[P0].hash) == (49, None)
 
 
 def test_repair_of_removed_window(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
