@@ -519,7 +519,8 @@ class History:
         for run in runs * 2:
             if ended.code:
                 ended = attempt(run, may_die=False)
-        if any(wanted[-1]) and not self.damaged and not self.asked - self.erased:
+        may_send = not self.asked - self.erased and "that aren't erased yet" not in ended.said
+        if any(wanted[-1]) and not self.damaged and may_send:
             assert ended.code == 0, f"can't be republished: {ended.said}"
         # Whatever is done sends nothing more.
         attempt()
