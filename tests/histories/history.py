@@ -361,7 +361,7 @@ class History:
                 before,
                 lambda place: (
                     place.offset >= start.get(place.partition, 0)
-                    and not (place.cut and self.is_cut_unnoticed(place))
+                    and not self.is_cut_unnoticed(place)
                 ),
             )
             self.passed |= {p for p in self.topic.holes if p.offset >= start.get(p.partition, 0)}
@@ -397,9 +397,11 @@ class History:
         A window's receipt has no hash of its last record: it goes with the file. And of a log that
         had no record before it was cut, nobody has any.
         """
-        before = {p for p in self.topic.committed if _log_of(p) == _log_of(place)}
-        before = {p for p in before if p.cut < place.cut}
-        return place.cut > 0 and (not before or bool(before & self.deleted))
+        if not place.cut:
+            return False
+        committed, log = self.topic.committed, _log_of(place)
+        before = {p for p in committed if _log_of(p) == log and p.cut < place.cut}
+        return not before or bool(before & self.deleted)
 
     def validate(self) -> None:
         deep = self.chance.random() < 0.2
@@ -800,8 +802,7 @@ class History:
             verdict = self.command("validate", may_die=False)
         advised = ("content_changed", "records_changed", "--leave-unsealed")
         if verdict.code and any(one in verdict.said + said for one in advised):
-            self._roll("--leave-unsealed", may_die=False)
-            self.given_up |= self.missing().keys() - self.topic.look().keys()
+            self.leave_unsealed()
             self.drain_to_the_end()
             self.give_up()
             verdict = self.command("validate", may_die=False)
@@ -812,6 +813,11 @@ class History:
             self.require_owed("green at the end", verdict)
             self.require_verified()
         self.judge()
+
+    def leave_unsealed(self, *arguments: str) -> None:
+        """Roll without what isn't sealed; what Kafka no longer has of it is gone."""
+        self._roll(*arguments, "--leave-unsealed", may_die=False)
+        self.given_up |= self.missing().keys() - self.topic.look().keys()
 
     def give_up(self) -> None:
         """Accept that what is nowhere else is gone, as somebody may have to."""
@@ -873,8 +879,7 @@ class History:
             # It can't tell an erased record from what may be there now.
             self.needs_another |= "Drain to another archive" in ended.said
             if ended.code == 1 and "--leave-unsealed" in ended.said:
-                self._roll(*rewritten, "--leave-unsealed", may_die=False)
-                self.given_up |= self.missing().keys() - self.topic.look().keys()
+                self.leave_unsealed(*rewritten)
             if ended.code == 0:
                 # Of a damaged file that isn't sealed, a roll has nothing to keep.
                 left = self.missing().keys() & self.unsealed.keys()
@@ -958,8 +963,7 @@ class History:
         lost = self.owed.keys() if are_owed else self.owed.keys() & {*self.missing(), *self.taken}
         only_here = lost - self.topic.look().keys() - self.given_up
         for topic, partition, start, end in (_ASKED if are_owed else _FORGOTTEN).findall(said):
-            span = range(int(start), int(end))
-            owed = {p for p in only_here if p.partition == int(partition) and p.offset in span}
+            owed = {p for p in only_here if _is_within(p, partition, f"{start}-{end}")}
             expired = f"{topic}:{partition}:{start}-{end}"
             if (are_owed or not owed) and expired not in self.acknowledged:
                 self.acknowledged.append(expired)

@@ -226,7 +226,7 @@ MISTAKES = (
         "what a later incarnation has counts as lost of an earlier one",
         "kafka_drain.proof.gap_explanation:explain_gaps",
         "end = ends.get((tp, identity.topics[tp.topic]), sys.maxsize)",
-        "end = sys.maxsize if ends else sys.maxsize",
+        "end = sys.maxsize",
     ),
     Mistake(
         "a repair takes up an erasure's window",

@@ -18,6 +18,7 @@ from typing import Any
 
 from kafka_drain.archive.archive import Archive
 from kafka_drain.archive.soundness import recreate_journal, refuse_unsound
+from kafka_drain.archive.window import Window
 from kafka_drain.clock import now_text
 from kafka_drain.config.offset_ranges import Accepted, range_name
 from kafka_drain.config.pipeline import Pipeline
@@ -212,13 +213,7 @@ def _drain_lost(
 ) -> None:
     """Drain and seal a window with the lost offsets."""
     archive, cluster = plan.archive, request.cluster
-    # Check before draining for hours: with damage like this, the window couldn't be sealed.
-    document = refuse_unsound(archive.snapshot(), filling=True).snapshot.document
-    topics = {**document.topics, **plan.topics}
-    identity = Identity(document.pipeline, document.cluster_id, topics)
-    window = open_window(
-        archive, plan.window_key, plan.ranges, pipeline=pipeline, replaces=plan.replaces
-    )
+    window, identity = _open(plan, plan.ranges, pipeline)
     with private_folder() as folder:
         job = prepare_window(window, plan.ranges, pipeline=pipeline, cluster=cluster, folder=folder)
         job.run(runner)
@@ -233,14 +228,23 @@ def _drain_lost(
     say(f"repair {archive.root}: window {receipt.window} holds {receipt.records:,} records, sealed")
 
 
+def _open(
+    plan: RepairPlan, ranges: Mapping[TopicPartition, list[OffsetRange]], pipeline: Pipeline
+) -> tuple[Window, Identity]:
+    """Open the plan's window for some of its offsets; return also what these belong to."""
+    # Check before draining for hours: with damage like this, the window couldn't be sealed.
+    document = refuse_unsound(plan.archive.snapshot(), filling=True).snapshot.document
+    topics = {**document.topics, **plan.topics}
+    window = open_window(
+        plan.archive, plan.window_key, ranges, pipeline=pipeline, replaces=plan.replaces
+    )
+    return window, Identity(document.pipeline, document.cluster_id, topics)
+
+
 def _give_up(plan: RepairPlan, pipeline: Pipeline, *, run: str) -> None:
     """Seal a window without records in the place of files that nothing can replace."""
     archive, ranges = plan.archive, plan.given_up
-    document = refuse_unsound(archive.snapshot(), filling=True).snapshot.document
-    identity = Identity(document.pipeline, document.cluster_id, {**document.topics, **plan.topics})
-    window = open_window(
-        archive, plan.window_key, ranges, pipeline=pipeline, replaces=plan.replaces
-    )
+    window, identity = _open(plan, ranges, pipeline)
     gaps = [Gap(tp, r, GapReason.EXPIRED, True) for tp in sorted(ranges) for r in ranges[tp]]
     receipt = seal_deletion(
         gaps,

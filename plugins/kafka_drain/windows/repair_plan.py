@@ -92,12 +92,13 @@ class RepairPlan:
                 "its receipts; the damaged one is kept beside it"
             )
         for tp, ranges in (*sorted(self.ranges.items()), *sorted(self.later.items())):
-            shown = ", ".join(map(str, ranges[:5])) + (" …" if len(ranges) > 5 else "")
-            lines.append(f"repair {name}: drains {count(ranges):,} lost offsets of {tp}: {shown}")
+            lines.append(
+                f"repair {name}: drains {count(ranges):,} lost offsets of {tp}: {_shown(ranges)}"
+            )
         for tp, ranges in sorted(self.given_up.items()):
             lines.append(
                 f"repair {name}: gives up {count(ranges):,} accepted offsets of {tp} that nothing "
-                f"holds: {', '.join(map(str, ranges[:5]))}{' …' if len(ranges) > 5 else ''}"
+                f"holds: {_shown(ranges)}"
             )
         lines += [
             Line(f"repair {name}: can't fix: {finding}", Level.ERROR) for finding in self.left[:5]
@@ -115,6 +116,10 @@ class RepairPlan:
             "given_up": range_rows(self.given_up),
             "cannot_help": [finding.to_dict() for finding in self.left],
         }
+
+
+def _shown(ranges: Sequence[OffsetRange]) -> str:
+    return ", ".join(map(str, ranges[:5])) + (" …" if len(ranges) > 5 else "")
 
 
 def plan_repair(archive: Archive, report: Report) -> RepairPlan:
@@ -137,6 +142,7 @@ def plan_repair(archive: Archive, report: Report) -> RepairPlan:
         return RepairPlan(archive, {}, [], left=errors(report.findings))
     ranges, staying = _split(report, {str(finding.subject) for finding in files})
     accepted = [range_name(gap.tp, gap.range) for gap in report.gaps if gap.acknowledged]
+    sealed = {file.path for file, _ in report.damaged}
     # An unexplained gap is a finding of its own.
     others = (GapReason.LOST, GapReason.UNEXPLAINED)
     beyond = {gap.tp for gap in report.gaps if not gap.harmless and gap.reason not in others}
@@ -163,7 +169,7 @@ def plan_repair(archive: Archive, report: Report) -> RepairPlan:
         left += [
             replace(finding, detail=f"{finding.detail}; {_without(archive)}")
             for finding in files
-            if finding.subject not in {*staying, *replaced} and not _is_sealed(report, finding)
+            if finding.subject not in {*staying, *replaced, *sealed}
         ]
         return RepairPlan(
             archive,
@@ -178,7 +184,7 @@ def plan_repair(archive: Archive, report: Report) -> RepairPlan:
     of_sealed, *batches = _by_seal(report, ranges)
     first = next(each for each in (of_sealed, *batches) if each)
     if of_sealed and any(batches):
-        replaced &= {file.path for file, _ in report.damaged}
+        replaced &= sealed
     first, topics = _of_one_incarnation(report, first)
     later = {tp: without(own, first.get(tp, ())) for tp, own in ranges.items()}
     replaced -= {
@@ -259,10 +265,6 @@ def _without(archive: Archive) -> str:
         "nothing is left to drain of it: restore it from a copy, or let the next generation do "
         f"without it with `kafka-drain roll {quoted(archive.root)} --leave-unsealed`"
     )
-
-
-def _is_sealed(report: Report, finding: Finding) -> bool:
-    return any(file.path == finding.subject for file, _ in report.damaged)
 
 
 def _rewritten(report: Report) -> set[Any]:

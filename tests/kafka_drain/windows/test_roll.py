@@ -94,9 +94,16 @@ def cluster_with(**logs: Log) -> Any:
     )
 
 
-def rewritten_cluster(*rewritten: TopicPartition) -> Any:
-    """The golden archive's cluster, whose logs of some partitions have other records."""
+def rewritten_cluster(
+    *rewritten: TopicPartition, first: dict[TopicPartition, int] | None = None
+) -> Any:
+    """The golden archive's cluster, whose logs of some partitions have other records.
+
+    Args:
+        first: Where logs begin that no longer have what came before.
+    """
     found = cluster_with(gone=Log(end=9))
+    found.logs |= {tp: replace(found.logs[tp], first=at) for tp, at in (first or {}).items()}
     contents = found.contents
     found.contents = lambda tp, span: [] if tp in rewritten else contents(tp, span)
     return found
@@ -583,8 +590,7 @@ def test_plan_roll_rewritten_after_repair(archive: Archive) -> None:
 def test_plan_roll_rewritten_unsealed_beside(archive: Archive) -> None:
     """Of an unsealed file, a roll names what Kafka has no more, also beside a rewritten log."""
     add_batch(archive.generation(2), 0, END, END + 8)
-    rewritten = rewritten_cluster(P0)
-    rewritten.logs[P1] = replace(rewritten.logs[P1], first=END + 3)
+    rewritten = rewritten_cluster(P0, first={P1: END + 3})
 
     plan = plan_roll(archive, rewritten, leave_unsealed=True, rewritten=True)
 
@@ -601,8 +607,7 @@ def test_plan_roll_rewritten_deleted_before_repair(
     """Of offsets before a window that Kafka has deleted, nothing is left to drain again."""
     seal_rows(archive, "repair_1", {P1: range(END, END + 1)})
     seal_rows(archive, "repair_2", {P1: range(END + 3, END + 5)})
-    rewritten = rewritten_cluster(P0)
-    rewritten.logs[P1] = replace(rewritten.logs[P1], first=END + first)
+    rewritten = rewritten_cluster(P0, first={P1: END + first})
     monkeypatch.setattr(gap_explanation, "classify_gaps", all_lost)
 
     plan = plan_roll(archive, rewritten, rewritten=True)
