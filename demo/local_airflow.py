@@ -354,18 +354,20 @@ class LocalAirflow:
             with suppress(ProcessLookupError):
                 os.killpg(pid, number)
             deadline = time.monotonic() + seconds
-            while time.monotonic() < deadline:
-                # A child of this process stays a zombie until it is waited for.
-                if self._standalone is not None:
-                    self._standalone.poll()
-                with suppress(ChildProcessError):
-                    os.waitpid(pid, os.WNOHANG)
-                if not _runs(pid):
-                    break
+            while not (has_ended := self._has_ended(pid)) and time.monotonic() < deadline:
                 time.sleep(0.2)
-            if not _runs(pid):
+            if has_ended:
                 break
         self._pid_file.unlink(missing_ok=True)
+
+    def _has_ended(self, pid: int) -> bool:
+        """Return whether a process group has ended, and a child of this process was waited for.
+
+        Only its `Popen` waits for it, which would otherwise believe that it still runs.
+        """
+        child = self._standalone
+        is_waited = child is None or child.pid != pid or child.poll() is not None
+        return is_waited and not _runs(pid)
 
 
 def _runs(group: int) -> bool:

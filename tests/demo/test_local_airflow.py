@@ -171,6 +171,7 @@ def test_airflow_start_interrupted(
         pytest.fail("it has started")
 
     assert airflow._standalone
+    assert airflow._standalone.returncode is not None, "nobody else may wait for it"
     assert not is_group(airflow._standalone.pid)
 
 
