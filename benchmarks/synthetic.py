@@ -585,6 +585,10 @@ class SyntheticCluster(KafkaCluster):
         """Return records with whatever hashes the archive has."""
         return {tp: SeenRecord(at, AnyHash(), None) for tp, at in offsets.items()}
 
+    def committed_from(self, offsets: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
+        """Return nothing: it has no records where the archive has none."""
+        return {}
+
     def earliest(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
         """Return offset 0."""
         return dict.fromkeys(partitions, 0)

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import os
 import shutil
+import time
 from collections.abc import Iterator
 from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
 
 import pytest
+from confluent_kafka import Producer
 
 from demo.broker import KafkaCluster as LocalKafka
 from kafka_drain.archive.archive import Archive
@@ -59,8 +61,8 @@ def cluster(bootstrap_servers: str) -> KafkaCluster:
     return KafkaCluster(KafkaConfig({"bootstrap.servers": bootstrap_servers}))
 
 
-def records(name: str, first: int, end: int) -> list[Any]:
-    return [(b"k", b"%s-%d" % (name.encode(), n), None, NOON + n) for n in range(first, end)]
+def records(name: str, first: int, end: int, since: int = NOON) -> list[Any]:
+    return [(b"k", b"%s-%d" % (name.encode(), n), None, since + n) for n in range(first, end)]
 
 
 def time_at(ms: int) -> datetime:
@@ -88,12 +90,22 @@ def send_each(send: Any, topic: str, some: list[Any]) -> None:
         send(topic, [record])
 
 
+def segment_of(local: LocalKafka, topic: str) -> Path:
+    """Return the only segment of partition 0 of a topic."""
+    [segment] = (local.folder / "node-1" / "data" / f"{topic}-0").glob("*.log")
+    return segment
+
+
 def cut(local: LocalKafka, topics: dict[str, int]) -> None:
     """Kill the broker, and leave it a part of partition 0 of each topic: so many records of 20."""
+    cut_at(local, {t: segment_of(local, t).stat().st_size * n // 20 for t, n in topics.items()})
+
+
+def cut_at(local: LocalKafka, topics: dict[str, int]) -> None:
+    """Kill the broker, and leave it so many bytes of partition 0 of each topic, and one more."""
     local.kill_node(1)
     for topic, kept in topics.items():
-        [segment] = (local.folder / "node-1" / "data" / f"{topic}-0").glob("*.log")
-        os.truncate(segment, segment.stat().st_size * kept // 20 + 1)
+        os.truncate(segment_of(local, topic), kept + 1)
     local.start_node(1)
 
 
@@ -156,6 +168,65 @@ def test_drain_log_rewritten(
             value for _, value, *_ in [*records("old", 0, 20), *some]
         )
         assert drain(pipelines[name])["batches"] == 0
+
+
+def test_drain_log_rewritten_behind_newest(
+    tmp_path: Path,
+    local: LocalKafka,
+    drain: Drain,
+    cluster: KafkaCluster,
+    make_topic: Any,
+    send: Any,
+) -> None:
+    """A log that lost only aborted records and markers, and has others in their place, is refused.
+
+    Also one of which no record was archived.
+    """
+    topics = {count: make_topic(partitions=1) for count in (10, 0)}
+    pipelines = {
+        count: Pipeline(name=f"p{count}", topics=[topic], archive=str(tmp_path / str(count)))
+        for count, topic in topics.items()
+    }
+    archives = {count: Archive.at(each.archive) for count, each in pipelines.items()}
+    kept: dict[str, int] = {}
+    now = int(time.time() * 1000)
+    for count, topic in topics.items():
+        # Markers are of now: a segment has times that are close together.
+        send_each(send, topic, records("old", 0, count, now))
+        kept[topic] = segment_of(local, topic).stat().st_size
+        producer = Producer(
+            {"bootstrap.servers": local.bootstrap_servers, "transactional.id": topic}
+        )
+        producer.init_transactions(60)
+        producer.begin_transaction()
+        for _ in range(3):
+            producer.produce(topic, b"aborted", partition=0)
+        assert producer.flush(60) == 0
+        producer.abort_transaction(30)
+        drain(pipelines[count])
+        for scope in ("open", "all"):
+            report = validate_archive(archives[count], cluster, scope=scope)
+            assert (report.complete, report.findings) == (True, [])
+        assert drain(pipelines[count])["batches"] == 0
+
+    cut_at(local, kept)
+    for topic in topics.values():
+        tp = TopicPartition(topic, 0)
+        wait_for(lambda tp=tp: not cluster.latest([tp], "read_uncommitted")[tp] % 10, "a cut")
+        send_each(send, topic, records("new", 0, 8, now))
+
+    for count, topic in topics.items():
+        said = f"{TopicPartition(topic, 0)} from offset {count} on (offset {count} has a record"
+        with pytest.raises(DataLossError) as raised:
+            preflight(pipelines[count], cluster)
+        assert said in str(raised.value)
+        for scope in ("open", "all"):
+            report = validate_archive(archives[count], cluster, scope=scope)
+            assert summary(report.findings) == {"log_rewritten": 1}
+        roll(plan_roll(archives[count], cluster, rewritten=True))
+        assert drain(pipelines[count])["records"] == 8
+        report = validate_archive(archives[count], cluster, deep=True)
+        assert (report.complete, report.findings, report.records) == (True, [], count + 8)
 
 
 def test_drain_log_rewritten_below_generations(

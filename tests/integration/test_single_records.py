@@ -52,6 +52,31 @@ def test_single_records_of_many_partitions(
     assert len(found[some].hashes) == 2
 
 
+def test_committed_from(cluster: KafkaCluster, make_topic: Any, bootstrap_servers: str) -> None:
+    """Aborted records and markers are passed, up to a committed record or the end of the log."""
+    topic = make_topic(partitions=2)
+    producer = Producer({"bootstrap.servers": bootstrap_servers, "transactional.id": topic})
+    producer.init_transactions(60)
+    for end in (
+        producer.abort_transaction,
+        producer.commit_transaction,
+        producer.abort_transaction,
+    ):
+        producer.begin_transaction()
+        for partition in range(2):
+            # The other partition has nothing that was committed.
+            if end == producer.abort_transaction or partition == 0:
+                producer.produce(topic, b"v", partition=partition)
+        assert producer.flush(60) == 0
+        end(30)
+    one, other = TopicPartition(topic, 0), TopicPartition(topic, 1)
+
+    assert cluster.committed_from({one: 0, other: 0}) == {one: 2}
+    assert cluster.committed_from({one: 2, other: 2}) == {one: 2}
+    assert cluster.committed_from({one: 3}) == {}
+    assert cluster.committed_from({}) == {}
+
+
 def test_single_records_not_there(cluster: KafkaCluster, make_topic: Any, send: Any) -> None:
     """At the end of a log, and after records that were deleted, the answer is none."""
     topic = make_topic(partitions=1)

@@ -169,6 +169,15 @@ class FakeCluster:
                     found[tp] = SeenRecord(offset, seen, epoch if offset >= first else 0)
         return found
 
+    def committed_from(self, offsets: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
+        """Without `contents`, it has none where an archive has none."""
+        found = {}
+        for tp, at in offsets.items() if self.contents is not None else ():
+            read = self.records(tp, OffsetRange(at, sys.maxsize), "read_committed")
+            there = [each for batch in read for each in batch.column("offset").to_pylist()]
+            found |= {tp: there[0]} if there else {}
+        return found
+
     def times_from(
         self, offsets: Mapping[TopicPartition, int], count: int
     ) -> dict[TopicPartition, list[tuple[int, int]]]:

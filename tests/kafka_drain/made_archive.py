@@ -120,6 +120,7 @@ class MadeArchive:
         together: bool = False,
         fingerprint: str | None = None,
         sealed_at: str = NOW.isoformat(),
+        gaps: Sequence[Gap] = (),
         **columns: Any,
     ) -> list[ArchiveFile]:
         """Write a batch and its receipt; return the files.
@@ -129,6 +130,7 @@ class MadeArchive:
             together: One file holds all partitions of a topic, as where Spark has few tasks.
             fingerprint: What the receipt says of the records.
             sealed_at: When it was sealed.
+            gaps: Offsets next to the rows that the receipt has too.
             columns: Columns that aren't as usual: a value for all rows, or a function that is given
                 a row's partition and offset.
         """
@@ -140,9 +142,9 @@ class MadeArchive:
         write = self._write_together if together else self._write
         files = write(generation.data_name, str(self._batch), batch, columns)
         receipt = seal_segment(
-            Segment(self._batch, self._batch, self._ranges(batch)),
+            Segment(self._batch, self._batch, self._ranges(batch, gaps)),
             files,
-            self._gaps(batch),
+            [*self._gaps(batch), *gaps],
             identity=self._identity(),
             generation=self._generation,
             before=generation.last_receipt(),
@@ -167,15 +169,16 @@ class MadeArchive:
         is_known: bool = True,
         changed: tuple[str, ...] | None = None,
         deleted: Mapping[TopicPartition, OffsetRange] | None = None,
+        gaps: Sequence[Gap] = (),
         **plan: Any,
     ) -> list[ArchiveFile]:
         """Write a window and its receipt, with more in its plan if wanted; return the files.
 
-        The receipt has the records' fingerprint if `is_known`, what `changed` in them, and the
-        offsets that are `deleted`, of which the batch has no rows.
+        The receipt has the records' fingerprint if `is_known`, what `changed` in them, the offsets
+        that are `deleted`, of which the batch has no rows, and `gaps` next to its rows.
         """
         window, deleted = Window(self.root, key), deleted or {}
-        whole = {**self._ranges(batch), **deleted}
+        whole = {**self._ranges(batch, gaps), **deleted}
         ranges = range_rows({tp: [each] for tp, each in whole.items()})
         plan = {"ranges": ranges, "format": "parquet", "replaces": list(replaces), **plan}
         write_document(window.folder / "plan.json", plan)
@@ -185,6 +188,7 @@ class MadeArchive:
             files,
             [
                 *self._gaps(batch),
+                *gaps,
                 *(Gap(tp, offsets, GapReason.DELETED) for tp, offsets in deleted.items()),
             ],
             identity=self._identity(),
@@ -219,8 +223,14 @@ class MadeArchive:
     def _identity(self) -> Identity:
         return Identity("made", self.cluster_id, self.topic_ids)
 
-    def _ranges(self, batch: Batch) -> dict[TopicPartition, OffsetRange]:
-        return {tp: OffsetRange(min(rows), max(rows) + 1) for tp, rows in batch.items()}
+    def _ranges(self, batch: Batch, gaps: Sequence[Gap] = ()) -> dict[TopicPartition, OffsetRange]:
+        ranges = {tp: OffsetRange(min(rows), max(rows) + 1) for tp, rows in batch.items()}
+        for gap in gaps:
+            own = ranges.get(gap.tp, gap.range)
+            ranges[gap.tp] = OffsetRange(
+                min(own.start, gap.range.start), max(own.end, gap.range.end)
+            )
+        return ranges
 
     def _gaps(self, batch: Batch) -> list[Gap]:
         """Return what the rows leave out, as if Kafka had compacted it."""

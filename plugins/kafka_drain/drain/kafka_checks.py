@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from datetime import datetime
+from functools import partial
+from types import MappingProxyType
 
 from upath import UPath
 
@@ -15,10 +17,16 @@ from kafka_drain.config.schedules import interval_seconds
 from kafka_drain.errors import DataLossError, OpenTransactionError
 from kafka_drain.gaps import Gap, GapReason
 from kafka_drain.kafka.cluster import KafkaCluster, Topic
+from kafka_drain.metadata_log.manifest import SinkFile
 from kafka_drain.offsets import OffsetRange, TopicPartition, overlapping, subtract
 from kafka_drain.progress import duration_text
 from kafka_drain.proof.gap_probe import classify_gaps
-from kafka_drain.proof.log_tails import Tails, compare_with_logs, first_rewritten
+from kafka_drain.proof.log_tails import (
+    Tails,
+    compare_sealed,
+    compare_with_logs,
+    first_difference,
+)
 from kafka_drain.proof.rewritten_log import NAMED, rewritten_text
 from kafka_drain.storage.paths import quoted
 
@@ -62,16 +70,24 @@ def refuse_truncated(root: UPath, start: Offsets, end: Offsets, hidden: Offsets)
 
 
 def refuse_rewritten(
-    snapshot: Snapshot, cluster: KafkaCluster, tails: Sequence[Tails], first: Offsets, end: Offsets
+    snapshot: Snapshot,
+    cluster: KafkaCluster,
+    sealed: Tails,
+    first: Offsets,
+    end: Offsets,
+    unsealed: Tails = MappingProxyType({}),
+    files: Sequence[SinkFile] = (),
 ) -> list[str]:
     """Refuse a log whose archived end has other records now than the archive.
 
     Args:
         snapshot: The archive.
         cluster: The cluster to drain from.
-        tails: The newest archived records, sealed or not; compared one after the other.
+        sealed: The newest sealed records.
         first: The first offset that Kafka has.
         end: The high watermark.
+        unsealed: The newest records that aren't sealed yet.
+        files: The files that have them.
 
     Returns:
         Warnings about tails that couldn't be compared.
@@ -80,11 +96,14 @@ def refuse_rewritten(
         DataLossError: Names the partitions, their first rewritten offset, and the way on.
     """
     lines: list[str] = []
-    for some in tails:
-        compared = compare_with_logs(snapshot, cluster, some, first, end)
+    compare_unsealed = partial(compare_with_logs, unsealed=files)
+    for some, compare in ((sealed, compare_sealed), (unsealed, compare_unsealed)):
+        compared = compare(snapshot, cluster, some, first, end)
         if compared.rewritten:
-            named = sorted(compared.rewritten)[:NAMED]
-            begins = {tp: first_rewritten(snapshot, cluster, tp, some[tp]) for tp in named}
+            begins = {
+                tp: first_difference(snapshot, cluster, tp, some.get(tp), compared)
+                for tp in sorted(compared.rewritten)[:NAMED]
+            }
             raise DataLossError(
                 "Kafka's log was rewritten after it was drained: "
                 f"{rewritten_text(begins, compared.rewritten)}. Kafka has lost records, such as in "

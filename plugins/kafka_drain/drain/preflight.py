@@ -6,7 +6,7 @@ Changes nothing. Spark itself would accept most of what is refused here, and sil
 from __future__ import annotations
 
 import os
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timezone
 from typing import Any
@@ -49,6 +49,7 @@ from kafka_drain.kafka.identity import (
     untold,
 )
 from kafka_drain.metadata_log.checkpoint import Checkpoint
+from kafka_drain.metadata_log.manifest import SinkFile
 from kafka_drain.offsets import OffsetRange, TopicPartition, count, ranges_between, to_spark_json
 from kafka_drain.output import Level, Line
 from kafka_drain.proof.gap_probe import classify_gaps
@@ -191,6 +192,7 @@ def preflight(
     snapshot, pending = None, False
     last_listed: int | None = None
     unsealed: dict[TopicPartition, SealedTail] = {}
+    new: Sequence[SinkFile] = ()
     not_compared: list[str] = []
     if archive.exists or archive.has_lost_document:
         snapshot = archive.snapshot()
@@ -220,9 +222,8 @@ def preflight(
         _check_how_files_are_written(pipeline, generation)
         state = _check_state(snapshot, generation)
         checkpoint, last_listed = state.checkpoint, state.manifest.last_batch
-        if state.new:
-            written = generation.document.format
-            unsealed = unsealed_tails(generation, written, state.new)
+        if new := state.new:
+            unsealed = unsealed_tails(generation, generation.document.format, new)
         pending = checkpoint.last_offsets != checkpoint.last_commit
         starting_offsets = dict(generation.starting_offsets)
         if checkpoint.last_offsets is None:
@@ -238,9 +239,9 @@ def preflight(
     refuse_truncated(archive.root, start, end, hidden)
     warnings = refuse_expired(pipeline, start, first, acknowledged)
     if snapshot is not None:
-        tails = [archived_tails(snapshot, start), unsealed]
+        tails = archived_tails(snapshot, start)
         high = {tp: end[tp] + hidden.get(tp, 0) for tp in end}
-        not_compared = refuse_rewritten(snapshot, cluster, tails, first, high)
+        not_compared = refuse_rewritten(snapshot, cluster, tails, first, high, unsealed, new)
     locked_before = snapshot.document.immutability if snapshot else None
     warnings += filter(None, [weakened(locked_before, pipeline.immutable)])
     observed = read_observations(archive)

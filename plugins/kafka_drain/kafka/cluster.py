@@ -50,6 +50,7 @@ from kafka_drain.kafka.keeping import EVERYWHERE, KEEPING
 from kafka_drain.kafka.records import WITHOUT_REASON, read_records
 from kafka_drain.kafka.single_records import (
     RecordSample,
+    read_committed_offsets,
     read_single_records,
     read_times,
     sample_records,
@@ -540,6 +541,17 @@ class KafkaCluster:
             AuthorizationError: When an ACL on a topic is missing.
         """
         return read_single_records(self.config, offsets)
+
+    def committed_from(self, offsets: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
+        """Return the offset of the first committed record of each partition from an offset on.
+
+        Args:
+            offsets: The offsets, which Kafka must still hold, below the last stable ones.
+
+        Raises:
+            AuthorizationError: When an ACL on a topic is missing.
+        """
+        return read_committed_offsets(self.config, offsets)
 
     def times_from(
         self, offsets: Mapping[TopicPartition, int], count: int

@@ -37,8 +37,6 @@ _SETTINGS = {
     "enable.partition.eof": True,
     # If the offset is gone, don't silently start elsewhere.
     "auto.offset.reset": "error",
-    # Every record, committed or not.
-    "isolation.level": "read_uncommitted",
     # A damaged batch isn't to count as another record than the archived one.
     "check.crcs": True,
     **BOUNDED,
@@ -71,6 +69,27 @@ def read_single_records(
     return {tp: _seen(message) for tp, message in messages(config, [offsets], 1)}
 
 
+def read_committed_offsets(
+    config: KafkaConfig, offsets: Mapping[TopicPartition, int]
+) -> dict[TopicPartition, int]:
+    """Return the offset of the first committed record of each partition at or after an offset.
+
+    Args:
+        config: Connection settings.
+        offsets: Offsets below the last stable ones: a consumer would wait for what is behind them.
+
+    Returns:
+        Nothing for a partition that has no record there, or no longer has the offset.
+
+    Raises:
+        AuthorizationError: When an ACL on a topic is missing.
+        SourceRecordError: When a batch is damaged in Kafka's log.
+        KafkaUnavailableError: When Kafka doesn't respond.
+    """
+    read = messages(config, [offsets], 1, "read_committed")
+    return {tp: message.offset() for tp, message in read}
+
+
 def read_times(
     config: KafkaConfig, offsets: Mapping[TopicPartition, int], count: int
 ) -> dict[TopicPartition, list[tuple[int, int]]]:
@@ -96,7 +115,10 @@ def read_times(
 
 
 def messages(
-    config: KafkaConfig, places: Iterable[Mapping[TopicPartition, int]], count: int
+    config: KafkaConfig,
+    places: Iterable[Mapping[TopicPartition, int]],
+    count: int,
+    isolation_level: str = "read_uncommitted",
 ) -> Iterator[tuple[TopicPartition, Any]]:
     """Yield so many messages of each partition from an offset on, or as many as it has.
 
@@ -111,7 +133,8 @@ def messages(
             left = iter(sorted(offsets.items()))
             while together := dict(islice(left, TOGETHER)):
                 if consumer is None:
-                    consumer = Consumer(for_client(config.for_librdkafka(), _SETTINGS))
+                    settings = {**_SETTINGS, "isolation.level": isolation_level}
+                    consumer = Consumer(for_client(config.for_librdkafka(), settings))
                 yield from _first_of_each(consumer, together, count)
     finally:
         if consumer is not None:

@@ -6,11 +6,13 @@ files that these receipts name, as many as `FILES`.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping
+import sys
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from itertools import islice
 from operator import itemgetter
+from types import MappingProxyType
 
 from upath import UPath
 
@@ -22,8 +24,9 @@ from kafka_drain.archive.receipts import Receipt, ReceiptError, SealedFile, Seal
 from kafka_drain.archive.snapshot import Snapshot, SnapshotGeneration, SnapshotWindow
 from kafka_drain.archive.soundness import restricted
 from kafka_drain.config.source_options import INTERNAL_TOPICS
+from kafka_drain.data_files.file_offsets import FileOffsets
 from kafka_drain.errors import ArchiveError, DataFileError, DataLossError, KeyUnavailableError
-from kafka_drain.gaps import GapReason
+from kafka_drain.gaps import Gap, GapReason
 from kafka_drain.kafka.cluster import KafkaCluster
 from kafka_drain.kafka.identity import SeenRecord
 from kafka_drain.metadata_log.manifest import SinkFile
@@ -43,6 +46,8 @@ GENERATIONS = 8
 RECEIPTS = 50
 #: Files that are read, each for one partition's newest record, where receipts have no hash of it.
 FILES = 64
+#: Gaps behind a partition's newest record that are looked into.
+GAPS = 50
 #: Archived records of a partition among which its first rewritten one is looked for.
 SEARCHED = 200_000
 
@@ -241,22 +246,29 @@ def unsealed_tails(
         generation: The generation that owns them.
         files: The files, as the manifest lists them.
     """
-    # Not at the top: few drains need pyarrow, and importing it takes longer than their checks do.
-    from kafka_drain.data_files.reader import read_offsets, topic_of
-
     newest: dict[TopicPartition, tuple[int, str]] = {}
-    by_age = sorted(files, key=lambda file: file.modified)
-    for file in by_age[-FILES:]:
-        path = f"{generation.data_name}/{file.path}"
-        with suppress(DataFileError, OSError):
-            for held in read_offsets(generation.root / path, file_format, topic_of(path)):
-                newest[held.tp] = max((held.last, path), newest.get(held.tp, (0, "")))
+    for path, held in _unsealed_offsets(generation, file_format, files):
+        newest[held.tp] = max((held.last, path), newest.get(held.tp, (0, "")))
     found: dict[TopicPartition, SealedTail] = {}
     for tp, (offset, path) in newest.items():
         span = OffsetRange(offset, offset + 1)
         hashes = _hashes(generation.root, path, file_format, tp, span)
         found[tp] = SealedTail.of(offset, hashes.get(offset))
     return found
+
+
+def _unsealed_offsets(
+    generation: Generation, file_format: str, files: Iterable[SinkFile]
+) -> Iterator[tuple[str, FileOffsets]]:
+    """Yield paths of the newest `FILES` of some files, with what they hold of a partition."""
+    # Not at the top: few drains need pyarrow, and importing it takes longer than their checks do.
+    from kafka_drain.data_files.reader import read_offsets, topic_of
+
+    for file in sorted(files, key=lambda file: file.modified)[-FILES:]:
+        path = f"{generation.data_name}/{file.path}"
+        with suppress(DataFileError, OSError):
+            for held in read_offsets(generation.root / path, file_format, topic_of(path)):
+                yield path, held
 
 
 def _hashes(
@@ -298,7 +310,12 @@ def _hashes(
 
 
 def compare_with_logs(
-    snapshot: Snapshot, cluster: KafkaCluster, tails: Tails, first: Offsets, end: Offsets
+    snapshot: Snapshot,
+    cluster: KafkaCluster,
+    tails: Tails,
+    first: Offsets,
+    end: Offsets,
+    unsealed: Sequence[SinkFile] = (),
 ) -> Comparison:
     """Compare archived records with Kafka's at the same offsets.
 
@@ -308,6 +325,7 @@ def compare_with_logs(
         tails: The archived records.
         first: The first offset that Kafka has, by partition.
         end: The high watermark, by partition.
+        unsealed: Files of the open generation that may have some of the records.
 
     Raises:
         AuthorizationError: When an ACL on a topic is missing.
@@ -328,7 +346,11 @@ def compare_with_logs(
         if tp.topic in compacted
     }
     before = newest_records_in(cluster, spans)
-    hashes = {tp: _hash_at(snapshot, tp, record.offset) for tp, record in before.items()}
+    hashes = {
+        tp: _hash_at(snapshot, tp, record.offset)
+        or _unsealed_hash_at(snapshot, unsealed, tp, record.offset)
+        for tp, record in before.items()
+    }
     return compare_tails(
         there,
         {
@@ -343,6 +365,85 @@ def compare_with_logs(
             for tp in there
         },
     )
+
+
+def compare_sealed(
+    snapshot: Snapshot, cluster: KafkaCluster, tails: Tails, first: Offsets, end: Offsets
+) -> Comparison:
+    """Compare the newest sealed records of partitions with Kafka's, and what is behind them.
+
+    A log that was cut there and has grown again has the same newest record, and others behind it.
+
+    Args:
+        tails: The newest sealed records, of partitions that have any.
+        first: The first offset that Kafka has, by partition.
+        end: The high watermark, by partition.
+
+    Raises:
+        AuthorizationError: When an ACL on a topic is missing.
+        KafkaUnavailableError: When Kafka doesn't respond.
+    """
+    compared = compare_with_logs(snapshot, cluster, tails, first, end)
+    newest = snapshot.open_generation
+    if newest is None:
+        return compared
+    sealed = starts = newest.starting_offsets
+    # Validation reports a damaged one; without it, less is compared.
+    with suppress(ReceiptError):
+        if receipt := newest.last_receipt():
+            sealed = {part.tp: part.end for part in receipt.partitions}
+    behind = {
+        tp: max(first[tp], tails[tp].offset + 1 if tp in tails else starts.get(tp, 0))
+        for tp in first.keys() & end.keys() & sealed.keys() - compared.rewritten.keys()
+    }
+    behind = {tp: at for tp, at in behind.items() if at < min(sealed[tp], end[tp])}
+    return compared.with_records(_records_at_gaps(snapshot, cluster, behind, sealed, starts))
+
+
+def _records_at_gaps(
+    snapshot: Snapshot, cluster: KafkaCluster, behind: Offsets, sealed: Offsets, starts: Offsets
+) -> dict[TopicPartition, int]:
+    """Return an offset of each partition at which Kafka has a record, and had none when sealed.
+
+    Only transaction markers and aborted records are known to be none for ever: what one replica has
+    compacted or deleted, another may still have.
+
+    Args:
+        behind: The first offsets that are looked at.
+        sealed: The ends of what is sealed.
+        starts: The open generation's, before which not every offset need be archived.
+    """
+    stable = cluster.latest(behind, "read_committed") if behind else {}
+    found: dict[TopicPartition, int] = {}
+    left = dict(behind)
+    for _ in range(GAPS):
+        left = {tp: at for tp, at in left.items() if at < stable[tp]}
+        if not left:
+            break
+        there = cluster.committed_from(left)
+        left = {}
+        for tp, at in there.items():
+            gap = _gap_at(snapshot, tp, at) if at < sealed[tp] else None
+            if gap and gap.reason in (GapReason.CONTROL, GapReason.ABORTED):
+                found[tp] = at
+            elif gap or at < starts.get(tp, 0):
+                left[tp] = gap.range.end if gap else starts[tp]
+    return found
+
+
+def _gap_at(snapshot: Snapshot, tp: TopicPartition, offset: int) -> Gap | None:
+    """Return the gap in which the archive has an offset of its topic's log; None if it has none."""
+    span = OffsetRange(offset, offset + 1)
+    snapshot = restricted(snapshot, Query(offsets={tp: [span]}))
+    gaps = [
+        Gap(tp, found, reason)
+        for receipt, _, end in _receipts_of(snapshot, tp, span)
+        for part in receipt.partitions
+        if part.tp == tp and offset < end
+        for reason, ranges in part.gaps.items()
+        for found in overlapping(ranges, span)
+    ]
+    return next((gap for gap in gaps if gap.reason != GapReason.WINDOW), None)
 
 
 def newest_records_in(
@@ -389,6 +490,22 @@ def _hash_at(snapshot: Snapshot, tp: TopicPartition, offset: int) -> str | None:
     return None
 
 
+def _unsealed_hash_at(
+    snapshot: Snapshot, files: Sequence[SinkFile], tp: TopicPartition, offset: int
+) -> str | None:
+    """Return the same of files that aren't sealed yet."""
+    generation = snapshot.open_generation
+    if generation is None:
+        return None
+    file_format, span = generation.document.format, OffsetRange(offset, offset + 1)
+    for path, held in _unsealed_offsets(generation, file_format, files):
+        if held.tp == tp and held.first <= offset <= held.last:
+            hashes = _hashes(generation.root, path, file_format, tp, span)
+            if value := hashes.get(offset):
+                return value
+    return None
+
+
 def _is_compacted(cluster: KafkaCluster, topic: str) -> bool:
     return topic in INTERNAL_TOPICS or "compact" in cluster.topic_config(topic).get(
         "cleanup.policy", ""
@@ -414,20 +531,13 @@ def rewritten_logs(
     """
     tails = archived_tails(snapshot, cursors)
     first, end = cluster.earliest(cursors), cluster.latest(cursors, "read_uncommitted")
-    compared = compare_with_logs(snapshot, cluster, tails, first, end)
+    compared = compare_sealed(snapshot, cluster, tails, first, end)
+    short = {tp: end[tp] for tp, cursor in cursors.items() if end[tp] < cursor}
     found = {}
-    for tp, cursor in cursors.items():
-        tail = tails.get(tp)
-        if tail is not None and (tp in compared.rewritten or tail.offset >= end[tp]):
-            begins = first_rewritten(snapshot, cluster, tp, tail)
-        elif end[tp] < cursor:
-            # Windows of repairs may have later records that Kafka is known to have.
-            begins = first_rewritten(snapshot, cluster, tp, SealedTail.of(end[tp]))
-            is_kept = tail is not None and compared.verdict_of(tp) == LogVerdict.SAME
-            if tail is not None and is_kept and begins.start <= tail.offset + 1:
-                begins = _first_after(snapshot, tp, tail.offset, end[tp])
-        else:
+    for tp in cursors:
+        if tp not in compared.rewritten and tp not in short:
             continue
+        begins = first_difference(snapshot, cluster, tp, tails.get(tp), compared, short)
         if not begins.is_exact and read_erasures(snapshot.root):
             raise DataLossError(
                 f"{tp} was rewritten {begins}: where it begins isn't known exactly, so that "
@@ -436,6 +546,33 @@ def rewritten_logs(
             )
         found[tp] = max(first[tp], min(begins.start, end[tp]))
     return found
+
+
+def first_difference(
+    snapshot: Snapshot,
+    cluster: KafkaCluster,
+    tp: TopicPartition,
+    tail: SealedTail | None,
+    compared: Comparison,
+    short: Offsets = MappingProxyType({}),
+) -> FirstRewritten:
+    """Find the first rewritten offset of a partition whose log is known to be rewritten.
+
+    Args:
+        tail: Its newest archived record, if there is any.
+        compared: Its comparison with Kafka's.
+        short: The ends of logs that end before what was drained.
+    """
+    is_rewritten = tp in compared.rewritten and tp not in compared.at_gaps
+    if tail is not None and (is_rewritten or tail.offset >= short.get(tp, sys.maxsize)):
+        return first_rewritten(snapshot, cluster, tp, tail)
+    other = compared.at_gaps[tp] if tp in compared.at_gaps else short[tp]
+    # Windows of repairs may have later records that Kafka is known to have.
+    begins = first_rewritten(snapshot, cluster, tp, SealedTail.of(other))
+    is_kept = tail is not None and tp not in compared.unknown
+    if tail is not None and is_kept and begins.start <= tail.offset + 1:
+        return _first_after(snapshot, tp, tail.offset, other)
+    return begins
 
 
 def first_rewritten(
@@ -524,28 +661,43 @@ def _is_erased(snapshot: Snapshot, tp: TopicPartition, span: OffsetRange) -> boo
 
 def _held_of(snapshot: Snapshot, tp: TopicPartition, span: OffsetRange) -> list[_Held]:
     """Return sealed files' records of a partition whose log may still have them."""
-    newest = snapshot.open_generation
-    if newest is None or not span:
-        return []
-    ends = log_ends(snapshot, snapshot.topic_ids(newest), [tp])
     found: list[_Held] = []
-
-    def look_into(receipt: Receipt, owner: SnapshotGeneration | SnapshotWindow) -> None:
-        end = min(span.end, ends.get((tp, receipt.topics.get(tp.topic, "")), 0))
-        files = snapshot.readable_fold.live(receipt.files)
-        held = _held(snapshot.root, _format_of(owner), files, {tp: end}) if end else ()
-        found.extend(each for _, each in held if each.last >= span.start)
-
     snapshot = restricted(snapshot, Query(offsets={tp: [span]}))
-    for window in snapshot.readable_fold.windows:
+    for receipt, owner, end in _receipts_of(snapshot, tp, span):
         # Validation reports a damaged document; without it, less is compared.
         with suppress(ArchiveError):
-            look_into(window.receipt, window)
-    for generation in snapshot.generations:
-        for name in generation.receipt_names():
-            with suppress(ArchiveError, ReceiptError):
-                look_into(generation.read_receipt(name), generation)
+            files = snapshot.readable_fold.live(receipt.files)
+            held = _held(snapshot.root, _format_of(owner), files, {tp: end})
+            found.extend(each for _, each in held if each.last >= span.start)
     return found
+
+
+def _receipts_of(
+    snapshot: Snapshot, tp: TopicPartition, span: OffsetRange
+) -> Iterator[tuple[Receipt, SnapshotGeneration | SnapshotWindow, int]]:
+    """Yield receipts that may have offsets of a partition, with the end of those its log has."""
+    newest = snapshot.open_generation
+    if newest is None or not span:
+        return
+    ends = log_ends(snapshot, snapshot.topic_ids(newest), [tp])
+    owners: list[SnapshotGeneration | SnapshotWindow] = [
+        *snapshot.readable_fold.windows,
+        *snapshot.generations,
+    ]
+    for owner in owners:
+        for receipt in _receipts(owner):
+            if end := min(span.end, ends.get((tp, receipt.topics.get(tp.topic, "")), 0)):
+                yield receipt, owner, end
+
+
+def _receipts(owner: SnapshotGeneration | SnapshotWindow) -> Iterator[Receipt]:
+    if isinstance(owner, SnapshotWindow):
+        yield owner.receipt
+        return
+    for name in owner.receipt_names():
+        # Validation reports a damaged one; without it, less is compared.
+        with suppress(ArchiveError, ReceiptError):
+            yield owner.read_receipt(name)
 
 
 def _format_of(owner: SnapshotGeneration | SnapshotWindow) -> str:

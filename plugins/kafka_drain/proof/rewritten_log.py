@@ -8,7 +8,7 @@ there doesn't: content and leader epoch of the newest archived record. Opens not
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import Enum
 
 from kafka_drain.archive.receipts import SealedTail
@@ -130,17 +130,28 @@ class Comparison:
         rewritten: By partition, what shows that it was rewritten.
         unknown: By partition, why it can't be told.
         epochs: Leader epochs of the records that are the same, by partition and offset.
+        at_gaps: Offsets behind it at which Kafka has a record now, and had none when they were
+            archived: what shows that these logs were rewritten.
     """
 
     rewritten: Mapping[TopicPartition, str] = field(default_factory=dict)
     unknown: Mapping[TopicPartition, str] = field(default_factory=dict)
     epochs: Mapping[tuple[TopicPartition, int], int] = field(default_factory=dict)
+    at_gaps: Mapping[TopicPartition, int] = field(default_factory=dict)
 
     def verdict_of(self, tp: TopicPartition) -> LogVerdict:
         """Return the verdict on one of the partitions."""
         if tp in self.rewritten:
             return LogVerdict.REWRITTEN
         return LogVerdict.UNKNOWN if tp in self.unknown else LogVerdict.SAME
+
+    def with_records(self, at_gaps: Mapping[TopicPartition, int]) -> Comparison:
+        """Return it with the records that logs have now where they had none."""
+        why = {
+            tp: f"offset {at} has a record, and was a transaction marker's or an aborted record's"
+            for tp, at in at_gaps.items()
+        }
+        return replace(self, rewritten={**self.rewritten, **why}, at_gaps=at_gaps)
 
     def not_compared(self) -> list[str]:
         """Name the partitions that couldn't be compared; empty if all were."""

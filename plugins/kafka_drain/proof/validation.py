@@ -12,6 +12,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import datetime
+from functools import partial
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -60,7 +61,12 @@ from kafka_drain.proof.committed_files import ReadFiles, read_committed_files
 from kafka_drain.proof.content_checks import Reread, SegmentFiles
 from kafka_drain.proof.copy_checks import check_copies
 from kafka_drain.proof.gap_explanation import Ranges, explain_gaps, gap_findings, same_topics
-from kafka_drain.proof.log_tails import archived_tails, compare_with_logs, first_rewritten
+from kafka_drain.proof.log_tails import (
+    archived_tails,
+    compare_sealed,
+    compare_with_logs,
+    first_difference,
+)
 from kafka_drain.proof.open_generation import (
     CHARTED,
     Answers,
@@ -433,8 +439,14 @@ def _compare_logs(
     unsealed = newest_records(file for each in proven for file in each.files)
     return _Logs(
         tails,
-        _compare(validation, validation.cluster, tails, bounds),
-        _compare(validation, validation.cluster, unsealed, bounds),
+        _compare(validation, validation.cluster, tails, bounds, compare_sealed),
+        _compare(
+            validation,
+            validation.cluster,
+            unsealed,
+            bounds,
+            partial(compare_with_logs, unsealed=found.state.new),
+        ),
         unsealed.keys(),
     )
 
@@ -444,14 +456,16 @@ def _compare(
     cluster: KafkaCluster,
     tails: Mapping[TopicPartition, SealedTail],
     bounds: Mapping[TopicPartition, KafkaBounds],
+    compare: Callable[..., Comparison],
 ) -> Comparison:
     first = {tp: each.earliest for tp, each in bounds.items()}
     end = {tp: each.high_watermark for tp, each in bounds.items()}
-    compared = compare_with_logs(validation.snapshot, cluster, tails, first, end)
+    compared = compare(validation.snapshot, cluster, tails, first, end)
     for number, (tp, why) in enumerate(sorted(compared.rewritten.items())):
         begins = ""
         if number < NAMED:
-            begins = f" {first_rewritten(validation.snapshot, cluster, tp, tails[tp])}"
+            at = first_difference(validation.snapshot, cluster, tp, tails.get(tp), compared)
+            begins = f" {at}"
         finding = Finding(Reason.LOG_REWRITTEN, tp, f"rewritten{begins}: {why}")
         validation.report.findings.append(finding)
     for line in compared.not_compared():

@@ -182,7 +182,7 @@ def plan_backfill(
     owned = read_owned(snapshot, topic_ids, last)
     # Records that it takes for archived already must be those in Kafka, and so must earlier ones.
     high = cluster.latest(partitions, "read_uncommitted")
-    refuse_rewritten(snapshot, cluster, [archived_tails(snapshot, partitions)], first, high)
+    refuse_rewritten(snapshot, cluster, archived_tails(snapshot, partitions), first, high)
     # The plan would be frozen without the offsets that new records get up to there.
     refuse_truncated(archive.root, owned.sealed, high, {})
     accepted = _refuse_expired(

@@ -14,11 +14,14 @@ from hypothesis import strategies as st
 from kafka_drain.archive.fold import Fold
 from kafka_drain.archive.receipts import SealedTail
 from kafka_drain.errors import DataLossError
+from kafka_drain.gaps import Gap, GapReason
 from kafka_drain.kafka.identity import SeenRecord
+from kafka_drain.metadata_log.manifest import SinkFile
 from kafka_drain.offsets import OffsetRange, TopicPartition
 from kafka_drain.proof import log_tails, sealing
 from kafka_drain.proof.log_tails import (
     archived_tails,
+    compare_sealed,
     compare_with_logs,
     first_rewritten,
     newest_records_in,
@@ -27,7 +30,7 @@ from kafka_drain.proof.log_tails import (
 )
 from kafka_drain.proof.rewritten_log import FirstRewritten, LogVerdict
 from tests.kafka_drain.fake_cluster import FakeCluster, Log
-from tests.kafka_drain.made_archive import EPOCH, MadeArchive, dense
+from tests.kafka_drain.made_archive import EPOCH, Batch, MadeArchive, dense
 
 A, B = TopicPartition("t", 0), TopicPartition("t", 1)
 FIRST_MS = 1_767_000_000_000
@@ -183,6 +186,151 @@ def test_compare_in_replaced_window(made: MadeArchive) -> None:
 
     assert compare(made, cluster_of(as_archived(13))) == {A: LogVerdict.REWRITTEN}
     assert compare(made, cluster_of(as_archived(20))) == {A: LogVerdict.SAME}
+
+
+def sink_files(made: MadeArchive, batch: Batch) -> list[SinkFile]:
+    """Write files that aren't sealed, as the manifest lists them."""
+    folder = made.archive.generation(1).data_name
+    return [
+        SinkFile(file.path.removeprefix(f"{folder}/"), file.bytes, 1, 0, "0")
+        for file in made.write(folder, batch)
+    ]
+
+
+def gap(start: int, end: int, reason: GapReason = GapReason.CONTROL) -> Gap:
+    return Gap(A, OffsetRange(start, end), reason)
+
+
+def at_gaps(made: MadeArchive, cluster: FakeCluster) -> dict[TopicPartition, int]:
+    """Return where Kafka has a record now behind the newest archived one, and had none."""
+    tails = archived_tails(made.archive.snapshot(), [A, B])
+    bounds = cluster.earliest([A, B]), cluster.latest([A, B], "read_uncommitted")
+    found = compare_sealed(made.archive.snapshot(), cluster, tails, *bounds)  # type: ignore[arg-type]
+    assert found.at_gaps.keys() <= found.rewritten.keys()
+    return dict(found.at_gaps)
+
+
+@pytest.mark.parametrize("reason", GapReason)
+@pytest.mark.parametrize("count", [0, 10])
+def test_compare_sealed_reasons(made: MadeArchive, reason: GapReason, count: int) -> None:
+    """Only a marker or an aborted record was certainly none before, of whatever partition."""
+    made.seal({A: dense(0, count, FIRST_MS)} if count else {}, gaps=[gap(count, 20, reason)])
+
+    is_told = reason in (GapReason.CONTROL, GapReason.ABORTED)
+    assert at_gaps(made, cluster_of(as_archived())) == ({A: count} if is_told else {})
+    assert at_gaps(made, cluster_of(as_archived(without=tuple(range(count, 20))))) == {}
+
+
+def test_compare_sealed_passes_gaps(made: MadeArchive) -> None:
+    """A record that another replica hasn't compacted yet tells nothing; one behind it does."""
+    gaps = [gap(10, 14, GapReason.COMPACTED), gap(14, 15), gap(15, 17, GapReason.COMPACTED)]
+    made.seal({A: dense(0, 10, FIRST_MS)}, gaps=gaps)
+
+    assert at_gaps(made, cluster_of(as_archived(without=(10, 11, 14)))) == {}
+    assert at_gaps(made, cluster_of(as_archived(without=(10, 11)))) == {A: 14}
+    # What comes next was never drained.
+    assert at_gaps(made, cluster_of(as_archived(without=tuple(range(10, 17))))) == {}
+
+
+def test_compare_sealed_many_gaps(made: MadeArchive, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As many gaps are looked into as are allowed."""
+    gaps = [gap(at, at + 1, GapReason.COMPACTED) for at in range(10, 14)]
+    made.seal({A: dense(0, 10, FIRST_MS)}, gaps=[*gaps, gap(14, 15)])
+
+    monkeypatch.setattr(log_tails, "GAPS", 4)
+    assert at_gaps(made, cluster_of(as_archived())) == {}
+    monkeypatch.setattr(log_tails, "GAPS", 5)
+    assert at_gaps(made, cluster_of(as_archived())) == {A: 14}
+
+
+def test_compare_sealed_open_transaction(made: MadeArchive) -> None:
+    """Behind the last stable offset, a consumer would wait."""
+    made.seal({A: dense(0, 10, FIRST_MS)}, gaps=[gap(10, 20)])
+    logs = {A: Log(end=40, stable=10), B: Log(end=40)}
+
+    cluster = FakeCluster(logs, topic_ids={"t": "id-of-t"}, contents=as_archived())
+    assert at_gaps(made, cluster) == {}
+    logs[A] = Log(end=40, stable=11)
+    cluster = FakeCluster(logs, topic_ids={"t": "id-of-t"}, contents=as_archived())
+    assert at_gaps(made, cluster) == {A: 10}
+
+
+def test_compare_sealed_expired(made: MadeArchive) -> None:
+    """What Kafka no longer has isn't asked for."""
+    made.seal({A: dense(0, 10, FIRST_MS)}, gaps=[gap(10, 20)])
+
+    assert at_gaps(made, cluster_of(as_archived(), first=15)) == {A: 15}
+    assert at_gaps(made, cluster_of(as_archived(), first=20)) == {}
+
+
+@pytest.mark.parametrize("start", [12, 15])
+def test_compare_sealed_earlier_generation(made: MadeArchive, start: int) -> None:
+    """The end of an earlier generation counts, and what lies between the two doesn't."""
+    made.seal({A: dense(0, 10, FIRST_MS)}, gaps=[gap(10, 12)])
+    made.open_generation()
+    made.start_at({A: start})
+
+    assert at_gaps(made, cluster_of(as_archived())) == {A: 10}
+    made.seal({}, gaps=[gap(start, 20)])
+    assert at_gaps(made, cluster_of(as_archived())) == {A: 10}
+    elsewhere = as_archived(without=(10, 11))
+    assert at_gaps(made, cluster_of(elsewhere)) == {A: start}
+    # The topic made again has another log.
+    made.open_generation(t="another")
+    assert at_gaps(made, cluster_of(as_archived())) == {}
+
+
+def test_compare_sealed_rewritten(made: MadeArchive) -> None:
+    """What an earlier incarnation has from the rewritten offset on isn't the log's."""
+    made.seal({A: dense(0, 10, FIRST_MS)}, gaps=[gap(10, 20)])
+    made.open_generation(t="id-of-t~2")
+    made.start_at({A: 10})
+
+    assert at_gaps(made, cluster_of(as_archived())) == {}
+
+
+def test_compare_sealed_window(made: MadeArchive) -> None:
+    """What a generation leaves to a repair's window, that one says."""
+    made.seal({}, gaps=[gap(0, 20, GapReason.WINDOW)])
+    made.seal_window("repair_1", {A: dense(0, 10, FIRST_MS)}, gaps=[gap(10, 20)])
+
+    assert at_gaps(made, cluster_of(as_archived())) == {A: 10}
+    assert at_gaps(made, cluster_of(as_archived(without=tuple(range(10, 20))))) == {}
+
+
+def test_compare_sealed_damaged_receipt(made: MadeArchive) -> None:
+    """Without a receipt, less is compared; the validation reports it."""
+    made.seal({A: dense(0, 10, FIRST_MS)}, gaps=[gap(10, 20)])
+    generation = made.archive.generation(1)
+    [name] = generation.receipt_names()
+    (generation.folder / "receipts" / name).write_text("{}")
+
+    assert at_gaps(made, cluster_of(as_archived())) == {}
+
+
+@pytest.mark.parametrize("is_listed", [False, True])
+def test_compare_compacted_unsealed(made: MadeArchive, is_listed: bool) -> None:
+    """In place of a compacted record that isn't sealed yet, the one before it is compared."""
+    files = sink_files(made, {A: dense(0, 20, FIRST_MS)})
+    snapshot, tails = made.archive.snapshot(), {A: SealedTail.of(19, "0" * 16)}
+
+    def verdict(rewritten: int) -> LogVerdict:
+        contents = as_archived(rewritten, without=tuple(range(17, 20)))
+        cluster: Any = cluster_of(contents, configs=COMPACTED)
+        listed = files if is_listed else []
+        return compare_with_logs(snapshot, cluster, tails, {A: 0}, {A: 40}, listed).verdict_of(A)
+
+    others = (LogVerdict.SAME, LogVerdict.REWRITTEN) if is_listed else (LogVerdict.UNKNOWN,) * 2
+    assert (verdict(17), verdict(16)) == others
+
+
+@pytest.mark.parametrize(("count", "first"), [(10, 10), (0, 0)])
+def test_rewritten_logs_behind_newest(made: MadeArchive, count: int, first: int) -> None:
+    """The log is taken up behind the newest archived record, which it still has."""
+    made.seal({A: dense(0, count, FIRST_MS)} if count else {}, gaps=[gap(count, 20)])
+    cluster: Any = cluster_of(as_archived(without=(count,)))
+
+    assert rewritten_logs(made.archive.snapshot(), cluster, {A: 20}) == {A: first}
 
 
 @pytest.mark.parametrize("without", [(), (12,), (10, 11, 12), (0, 9, 12)])
@@ -394,16 +542,9 @@ def test_rewritten_logs(made: MadeArchive, monkeypatch: pytest.MonkeyPatch) -> N
 
 def test_unsealed_tails(made: MadeArchive) -> None:
     """The newest record of files that aren't sealed yet is read from them."""
-    from kafka_drain.metadata_log.manifest import SinkFile
+    listed = sink_files(made, {A: dense(0, 20, FIRST_MS), B: dense(3, 4, FIRST_MS)})
 
-    generation = made.archive.generation(1)
-    files = made.write(generation.data_name, {A: dense(0, 20, FIRST_MS), B: dense(3, 4, FIRST_MS)})
-    listed = [
-        SinkFile(file.path.removeprefix(f"{generation.data_name}/"), file.bytes, 1, 0, "0")
-        for file in files
-    ]
-
-    tails = unsealed_tails(generation, "parquet", listed)
+    tails = unsealed_tails(made.archive.generation(1), "parquet", listed)
 
     assert {tp: tail.offset for tp, tail in tails.items()} == {A: 19, B: 3}
     assert all(tail.hash for tail in tails.values())
