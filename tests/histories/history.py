@@ -812,7 +812,9 @@ class History:
 
     def leave_unsealed(self, *arguments: str) -> None:
         """Roll without what isn't sealed; what Kafka no longer has of it is gone."""
-        self._roll(*arguments, "--leave-unsealed", may_die=False)
+        ended = self._roll(*arguments, "--leave-unsealed", may_die=False)
+        # Of a window that is removed, Kafka may have other records: somebody has to say which.
+        self.needs_another |= bool(_REPLACED.search(ended.said))
         self.given_up |= self.missing().keys() - self.topic.look().keys()
 
     def give_up(self) -> None:

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
@@ -367,6 +368,7 @@ def _make_plan(
     ]
     left = left_over(found.values(), rewrites, opened)
     replaced = {path for rewrite in rewrites for path in rewrite.group.replaces}
+    there = set(list_data_files(archive.root))
     generations = {
         str(generation.number): names[-1]
         for generation in (snapshot.generations[:-1] if closed_only else snapshot.generations)
@@ -379,8 +381,8 @@ def _make_plan(
         found=list(found.values()),
         rewrites=rewrites,
         rolls=rolls,
-        obstacles=_obstacles(archive, rewrites, left),
-        copies=_copies(archive, snapshot, listed, list(found.values())),
+        obstacles=_obstacles(archive, replaced | there & snapshot.fold.gone, left),
+        copies=_copies(archive, snapshot, listed, list(found.values()), there),
         searched=(generations, snapshot.fold.keys),
         locked=_old_files(archive, locks, replaced),
     )
@@ -409,16 +411,22 @@ def _is_of(file: ArchiveFile, generation: Generation) -> bool:
     return isinstance(file.owner, Generation) and file.owner.number == generation.number
 
 
-def _obstacles(archive: Archive, rewrites: Sequence[Compaction], left: Sequence[str]) -> list[str]:
+def _obstacles(archive: Archive, replaced: Collection[str], left: Sequence[str]) -> list[str]:
+    """Return, in words, what has to be done first.
+
+    Args:
+        replaced: Files that are replaced, or were and are there: those that were kept for a
+            republish may have the records too.
+        left: Files that can't be rewritten by themselves.
+    """
     found = []
     if unfinished_reprocess(archive) is not None:
         found.append(
             "a reprocess was started and hasn't finished; run that again first, or end it with "
             f"{abandoning(archive.root)}"
         )
-    replaced = {path for rewrite in rewrites for path in rewrite.group.replaces}
     for run, needed in needed_files(archive).items() if replaced else ():
-        if not replaced.isdisjoint(needed):
+        if not needed.isdisjoint(replaced):
             found.append(
                 f"republish {run} still needs some of the files; let it finish, or end it with "
                 f"{RepublishRun(archive.root, run).abandoning}"
@@ -437,6 +445,7 @@ def _copies(
     snapshot: Snapshot,
     files: Sequence[ArchiveFile],
     found: Sequence[FoundRecords],
+    there: AbstractSet[str],
 ) -> list[str]:
     """Return, in words, which copies of such records an erasure can't reach."""
     copies = [
@@ -465,7 +474,7 @@ def _copies(
     if targets:
         copies.append(f"topics that they were republished to: {', '.join(sorted(targets))}")
     live = {file.path for file in files} | snapshot.fold.gone
-    others = sorted(path for path in list_data_files(archive.root) if path not in live)
+    others = sorted(there - live)
     if others:
         copies.append(
             f"{len(others):,} data files in the archive's folders that no reader gets, such as "

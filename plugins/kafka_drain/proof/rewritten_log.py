@@ -21,14 +21,22 @@ NAMED = 5
 
 
 class LogVerdict(str, Enum):
-    """The comparison of an archived record with Kafka's at the same offset."""
+    """The comparison of an archived record with Kafka's at the same offset.
+
+    Where Kafka has none, its log was rewritten at this offset or before, or has lost a segment.
+    """
 
     SAME = "same"
     REWRITTEN = "rewritten"
+    MISSING = "missing"
     UNKNOWN = "unknown"
 
     def __str__(self) -> str:
         return str(self.value)
+
+
+#: Verdicts on a partition's newest archived record by which its log isn't the archived one.
+_OTHER_LOG = (LogVerdict.REWRITTEN, LogVerdict.MISSING)
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +94,7 @@ def compare_tail(archived: SealedTail, now: LogNow) -> Compared:
     if record is None or record.offset != at:
         if now.is_compacted:
             return _compare_before(archived, now)
-        return Compared(LogVerdict.REWRITTEN, f"Kafka has no record at archived offset {at}")
+        return Compared(LogVerdict.MISSING, f"Kafka has no record at archived offset {at}")
     if archived.hash is not None and archived.hash not in record.hashes:
         return Compared(LogVerdict.REWRITTEN, f"offset {at} has another record than the archive")
     epochs = {record.leader_epoch, archived.leader_epoch}
@@ -130,6 +138,7 @@ class Comparison:
         rewritten: By partition, what shows that it was rewritten.
         unknown: By partition, why it can't be told.
         epochs: Leader epochs of the records that are the same, by partition and offset.
+        missing: Those of the rewritten ones in which Kafka has no record there.
         at_gaps: Offsets behind it at which Kafka has a record now, and had none when they were
             archived: what shows that these logs were rewritten.
     """
@@ -137,10 +146,13 @@ class Comparison:
     rewritten: Mapping[TopicPartition, str] = field(default_factory=dict)
     unknown: Mapping[TopicPartition, str] = field(default_factory=dict)
     epochs: Mapping[tuple[TopicPartition, int], int] = field(default_factory=dict)
+    missing: Collection[TopicPartition] = ()
     at_gaps: Mapping[TopicPartition, int] = field(default_factory=dict)
 
     def verdict_of(self, tp: TopicPartition) -> LogVerdict:
         """Return the verdict on one of the partitions."""
+        if tp in self.missing:
+            return LogVerdict.MISSING
         if tp in self.rewritten:
             return LogVerdict.REWRITTEN
         return LogVerdict.UNKNOWN if tp in self.unknown else LogVerdict.SAME
@@ -183,13 +195,14 @@ def compare_tails(
         and record.offset == archived[tp].offset
     }
     return Comparison(
-        {tp: each.why for tp, each in found.items() if each.verdict == LogVerdict.REWRITTEN},
+        {tp: each.why for tp, each in found.items() if each.verdict in _OTHER_LOG},
         {tp: each.why for tp, each in found.items() if each.verdict == LogVerdict.UNKNOWN},
         {
             (tp, record.offset): record.leader_epoch
             for tp, record in same.items()
             if record.leader_epoch is not None
         },
+        {tp for tp, each in found.items() if each.verdict == LogVerdict.MISSING},
     )
 
 
@@ -213,11 +226,7 @@ def is_of_another_log(
     """
     if not sealed.rewritten and not unsealed.rewritten:
         return False
-    after = [
-        tp
-        for tp in sealed.rewritten.keys() & set(partitions)
-        if unsealed.verdict_of(tp) != LogVerdict.REWRITTEN
-    ]
+    after = [tp for tp in sealed.rewritten.keys() & set(partitions) if tp not in unsealed.rewritten]
     return has_gaps or bool(after)
 
 

@@ -809,6 +809,24 @@ def test_run_erasure_obstacle_since_accepted(
     assert in_force(read_erasures(made.root)) == []
 
 
+@pytest.mark.parametrize("is_there", [True, False])
+@pytest.mark.parametrize("first", [0, 20])
+def test_plan_erasure_republish_superseded(first: int, is_there: bool, made: MadeArchive) -> None:
+    """Files that were kept for a republish, because a window has replaced them, still have records.
+
+    Also those that no file has any more that is searched.
+    """
+    [old] = [file for file in made.files() if f"-{first // 10}." in file.path]
+    made.seal_window("reprocess_0001_0001", {TP: dense(first, first + 10)}, replaces=[old.path])
+    note_republish(made, "t-1", old.path)()
+    if not is_there:
+        (made.root / old.path).unlink()
+
+    plan = plan_erasure(pipeline_of(made.root), cluster(), REQUEST)
+
+    assert any("republish t-1 still needs" in text for text in plan.obstacles) is is_there
+
+
 def note_republish(made: MadeArchive, key: str, path: str) -> Callable[[], None]:
     """Return what lets a republish begin that needs a file."""
     plan = plan_of(key, 0, 10)

@@ -390,7 +390,7 @@ def test_compare_files_bounded(made: MadeArchive, monkeypatch: pytest.MonkeyPatc
 
 @pytest.mark.parametrize(
     ("config", "verdict"),
-    [({}, LogVerdict.REWRITTEN), ({"cleanup.policy": "compact,delete"}, LogVerdict.SAME)],
+    [({}, LogVerdict.MISSING), ({"cleanup.policy": "compact,delete"}, LogVerdict.SAME)],
 )
 def test_compare_no_record(made: MadeArchive, config: dict[str, str], verdict: LogVerdict) -> None:
     """Only in a compacted topic may a single record be gone."""
@@ -450,6 +450,19 @@ def test_first_rewritten_after_erased(made: MadeArchive, monkeypatch: pytest.Mon
     ]
 
     assert found == [FirstRewritten(13, True, 13), FirstRewritten(15, False)]
+
+
+def test_first_rewritten_after_lost(made: MadeArchive) -> None:
+    """Behind a record that Kafka has lost, the archived ones may still be there."""
+    made.seal({A: {at: ms for at, ms in dense(0, 20, FIRST_MS).items() if at != 14}})
+    snapshot, tail = made.archive.snapshot(), archived_tails(made.archive.snapshot(), [A])[A]
+
+    found = [
+        first_rewritten(snapshot, cluster_of(as_archived(at, without=(13,))), A, tail)  # type: ignore[arg-type]
+        for at in (15, 16)
+    ]
+
+    assert found == [FirstRewritten(15, False, 13), FirstRewritten(16, True, 16)]
 
 
 def test_first_rewritten_same_content(made: MadeArchive) -> None:

@@ -25,6 +25,7 @@ from tests.tables import each_of
 
 A, B = TopicPartition("t", 0), TopicPartition("t", 1)
 SAME, REWRITTEN, UNKNOWN = LogVerdict.SAME, LogVerdict.REWRITTEN, LogVerdict.UNKNOWN
+MISSING = LogVerdict.MISSING
 
 
 def seen(offset: int = 19, value: str = "aa", epoch: int | None = None) -> SeenRecord:
@@ -62,8 +63,8 @@ def compacted(before: SeenRecord, archived: str | None) -> LogNow:
         (SealedTail.of(19, "aa"), LogNow(20, 20), UNKNOWN, "no longer has offset 19"),
         (SealedTail.of(19, "aa"), LogNow(0, 19), REWRITTEN, "ends at 19, before offset 19"),
         # Nothing there: only compaction takes single records.
-        (SealedTail.of(19, "aa"), now(None), REWRITTEN, "no record at archived offset 19"),
-        (SealedTail.of(19, "aa"), now(seen(20)), REWRITTEN, "no record at archived offset 19"),
+        (SealedTail.of(19, "aa"), now(None), MISSING, "no record at archived offset 19"),
+        (SealedTail.of(19, "aa"), now(seen(20)), MISSING, "no record at archived offset 19"),
         (SealedTail.of(19, "aa"), now(None, is_compacted=True), UNKNOWN, "compacted"),
         (SealedTail.of(19, "aa"), now(seen(20), is_compacted=True), UNKNOWN, "compacted"),
         (
@@ -129,6 +130,7 @@ def test_compare_tails() -> None:
         ([REWRITTEN, REWRITTEN, REWRITTEN], FirstRewritten(0, True)),
         ([UNKNOWN, UNKNOWN, REWRITTEN, REWRITTEN], FirstRewritten(2, False)),
         ([SAME, UNKNOWN, REWRITTEN], FirstRewritten(2, False, 1)),
+        ([SAME, MISSING, REWRITTEN], FirstRewritten(2, False, 1)),
         ([SAME, UNKNOWN, UNKNOWN, REWRITTEN, REWRITTEN], FirstRewritten(3, False, 1)),
         ([SAME, SAME, SAME, UNKNOWN, UNKNOWN, UNKNOWN, REWRITTEN], FirstRewritten(6, False, 3)),
         # By ever longer steps.
