@@ -580,14 +580,12 @@ class SyntheticCluster(KafkaCluster):
         return []
 
     def single_records(
-        self, offsets: Mapping[TopicPartition, int]
+        self, offsets: Mapping[TopicPartition, int], isolation_level: str = "read_uncommitted"
     ) -> dict[TopicPartition, SeenRecord]:
-        """Return records with whatever hashes the archive has."""
+        """Return records with whatever hashes the archive has, and none where it has none."""
+        if isolation_level == "read_committed":
+            return {}
         return {tp: SeenRecord(at, AnyHash(), None) for tp, at in offsets.items()}
-
-    def committed_from(self, offsets: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
-        """Return nothing: it has no records where the archive has none."""
-        return {}
 
     def earliest(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
         """Return offset 0."""

@@ -52,7 +52,9 @@ def test_single_records_of_many_partitions(
     assert len(found[some].hashes) == 2
 
 
-def test_committed_from(cluster: KafkaCluster, make_topic: Any, bootstrap_servers: str) -> None:
+def test_single_records_committed(
+    cluster: KafkaCluster, make_topic: Any, bootstrap_servers: str
+) -> None:
     """Aborted records and markers are passed, up to a committed record or the end of the log."""
     topic = make_topic(partitions=2)
     producer = Producer({"bootstrap.servers": bootstrap_servers, "transactional.id": topic})
@@ -71,10 +73,17 @@ def test_committed_from(cluster: KafkaCluster, make_topic: Any, bootstrap_server
         end(30)
     one, other = TopicPartition(topic, 0), TopicPartition(topic, 1)
 
-    assert cluster.committed_from({one: 0, other: 0}) == {one: 2}
-    assert cluster.committed_from({one: 2, other: 2}) == {one: 2}
-    assert cluster.committed_from({one: 3}) == {}
-    assert cluster.committed_from({}) == {}
+    def found(**offsets: int) -> dict[TopicPartition, int]:
+        asked = {
+            tp: offsets[name] for name, tp in (("one", one), ("other", other)) if name in offsets
+        }
+        seen = cluster.single_records(asked, "read_committed")
+        return {tp: record.offset for tp, record in seen.items()}
+
+    assert found(one=0, other=0) == {one: 2}
+    assert found(one=2, other=2) == {one: 2}
+    assert found(one=3) == {}
+    assert found() == {}
 
 
 def test_single_records_not_there(cluster: KafkaCluster, make_topic: Any, send: Any) -> None:

@@ -152,14 +152,16 @@ class FakeCluster:
             yield pa.RecordBatch.from_pylist(found, schema=SCHEMA)
 
     def single_records(
-        self, offsets: Mapping[TopicPartition, int]
+        self, offsets: Mapping[TopicPartition, int], isolation_level: str = "read_uncommitted"
     ) -> dict[TopicPartition, SeenRecord]:
         """Kafka has the records that `contents` says; without it, those of any archive."""
+        if self.contents is None and isolation_level == "read_committed":
+            return {}
         if self.contents is None:
             return {tp: SeenRecord(at, AnyHash(), None) for tp, at in offsets.items()}
         found = {}
         for tp, at in offsets.items():
-            for batch in self.records(tp, OffsetRange(at, sys.maxsize), "read_uncommitted"):
+            for batch in self.records(tp, OffsetRange(at, sys.maxsize), isolation_level):
                 if not batch.num_rows:
                     continue
                 for _, rows, hashes in record_hashes(batch.slice(0, 1), tp.topic):
@@ -167,15 +169,6 @@ class FakeCluster:
                     offset = rows["offset"][0].as_py()
                     first, epoch = self.epoch_from.get(tp, (0, 0))
                     found[tp] = SeenRecord(offset, seen, epoch if offset >= first else 0)
-        return found
-
-    def committed_from(self, offsets: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
-        """Without `contents`, it has none where an archive has none."""
-        found = {}
-        for tp, at in offsets.items() if self.contents is not None else ():
-            read = self.records(tp, OffsetRange(at, sys.maxsize), "read_committed")
-            there = [each for batch in read for each in batch.column("offset").to_pylist()]
-            found |= {tp: there[0]} if there else {}
         return found
 
     def times_from(

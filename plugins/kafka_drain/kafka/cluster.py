@@ -50,7 +50,6 @@ from kafka_drain.kafka.keeping import EVERYWHERE, KEEPING
 from kafka_drain.kafka.records import WITHOUT_REASON, read_records
 from kafka_drain.kafka.single_records import (
     RecordSample,
-    read_committed_offsets,
     read_single_records,
     read_times,
     sample_records,
@@ -530,28 +529,19 @@ class KafkaCluster:
             yield from read_records(self.config, tp, OffsetRange(first, end), isolation_level)
 
     def single_records(
-        self, offsets: Mapping[TopicPartition, int]
+        self, offsets: Mapping[TopicPartition, int], isolation_level: str = "read_uncommitted"
     ) -> dict[TopicPartition, SeenRecord]:
-        """Return the first record of each partition at or after an offset, committed or not.
+        """Return the first record of each partition at or after an offset.
 
         Args:
-            offsets: The offsets, which Kafka must still hold.
+            offsets: The offsets, which Kafka must still hold; for committed records, below the last
+                stable ones.
+            isolation_level: As in Kafka's consumer configuration.
 
         Raises:
             AuthorizationError: When an ACL on a topic is missing.
         """
-        return read_single_records(self.config, offsets)
-
-    def committed_from(self, offsets: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
-        """Return the offset of the first committed record of each partition from an offset on.
-
-        Args:
-            offsets: The offsets, which Kafka must still hold, below the last stable ones.
-
-        Raises:
-            AuthorizationError: When an ACL on a topic is missing.
-        """
-        return read_committed_offsets(self.config, offsets)
+        return read_single_records(self.config, offsets, isolation_level)
 
     def times_from(
         self, offsets: Mapping[TopicPartition, int], count: int

@@ -51,12 +51,15 @@ _SETTINGS = {
 
 
 def read_single_records(
-    config: KafkaConfig, offsets: Mapping[TopicPartition, int]
+    config: KafkaConfig,
+    offsets: Mapping[TopicPartition, int],
+    isolation_level: str = "read_uncommitted",
 ) -> dict[TopicPartition, SeenRecord]:
     """Return the first record that Kafka has of each partition at or after an offset.
 
     Args:
         config: Connection settings.
+        offsets: For committed records, below the last stable ones, where a consumer would wait.
 
     Returns:
         Nothing for a partition that has no record there, or no longer has the offset.
@@ -66,28 +69,8 @@ def read_single_records(
         SourceRecordError: When a batch is damaged in Kafka's log.
         KafkaUnavailableError: When Kafka doesn't respond.
     """
-    return {tp: _seen(message) for tp, message in messages(config, [offsets], 1)}
-
-
-def read_committed_offsets(
-    config: KafkaConfig, offsets: Mapping[TopicPartition, int]
-) -> dict[TopicPartition, int]:
-    """Return the offset of the first committed record of each partition at or after an offset.
-
-    Args:
-        config: Connection settings.
-        offsets: Offsets below the last stable ones: a consumer would wait for what is behind them.
-
-    Returns:
-        Nothing for a partition that has no record there, or no longer has the offset.
-
-    Raises:
-        AuthorizationError: When an ACL on a topic is missing.
-        SourceRecordError: When a batch is damaged in Kafka's log.
-        KafkaUnavailableError: When Kafka doesn't respond.
-    """
-    read = messages(config, [offsets], 1, "read_committed")
-    return {tp: message.offset() for tp, message in read}
+    found = messages(config, [offsets], 1, isolation_level)
+    return {tp: _seen(message) for tp, message in found}
 
 
 def read_times(

@@ -420,9 +420,9 @@ def _records_at_gaps(
         left = {tp: at for tp, at in left.items() if at < stable[tp]}
         if not left:
             break
-        there = cluster.committed_from(left)
+        seen = cluster.single_records(left, "read_committed")
         left = {}
-        for tp, at in there.items():
+        for tp, at in ((tp, record.offset) for tp, record in seen.items()):
             gap = _gap_at(snapshot, tp, at) if at < sealed[tp] else None
             if gap and gap.reason in (GapReason.CONTROL, GapReason.ABORTED):
                 found[tp] = at
@@ -592,6 +592,7 @@ def first_rewritten(
     """
     first = cluster.earliest([tp])[tp]
     end = cluster.latest([tp], "read_uncommitted")[tp]
+    missing: set[int] = set()
 
     def compare(archived: SealedTail) -> LogVerdict:
         if archived.offset >= end:
@@ -600,6 +601,9 @@ def first_rewritten(
         epoch = found.epochs.get((tp, archived.offset), -1)
         if tail.leader_epoch is not None and epoch > tail.leader_epoch:
             # The same record, sent again: epochs only rise along a log.
+            return LogVerdict.REWRITTEN
+        if tp in found.missing:
+            missing.add(archived.offset)
             return LogVerdict.REWRITTEN
         return found.verdict_of(tp)
 
@@ -633,7 +637,10 @@ def first_rewritten(
     if not (within.is_exact or is_first):
         return replace(within, start=max(within.start, found.start))
     kept = max((at for at in hashes if at < within.offset), default=before)
-    return _first_after(snapshot, tp, kept, within.offset)
+    # If Kafka has lost that one, what comes behind it may be as it was.
+    return _first_after(
+        snapshot, tp, kept, tail.offset if within.offset in missing else within.offset
+    )
 
 
 def _first_after(snapshot: Snapshot, tp: TopicPartition, kept: int, end: int) -> FirstRewritten:

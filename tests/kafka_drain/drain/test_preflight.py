@@ -308,7 +308,7 @@ def test_preflight_log_rewritten(folder: Path) -> None:
         folder, name="made", topics=None, partition_by=["topic"], assign={"a": [0]}
     )
 
-    with pytest.raises(DataLossError, match=r"a-0 at or before 19 .*kafka-drain roll \S+ --rewr"):
+    with pytest.raises(DataLossError, match=r"a-0 from offset 0 on .*kafka-drain roll \S+ --rewr"):
         preflight(pipeline, others)
 
 

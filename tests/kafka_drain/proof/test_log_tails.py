@@ -452,17 +452,23 @@ def test_first_rewritten_after_erased(made: MadeArchive, monkeypatch: pytest.Mon
     assert found == [FirstRewritten(13, True, 13), FirstRewritten(15, False)]
 
 
-def test_first_rewritten_after_lost(made: MadeArchive) -> None:
-    """Behind a record that Kafka has lost, the archived ones may still be there."""
-    made.seal({A: {at: ms for at, ms in dense(0, 20, FIRST_MS).items() if at != 14}})
+@pytest.mark.parametrize("is_erased", [False, True])
+def test_first_rewritten_after_lost(
+    made: MadeArchive, monkeypatch: pytest.MonkeyPatch, is_erased: bool
+) -> None:
+    """Behind a record that Kafka has lost, it may still have one that was erased."""
+    made.seal({A: {at: ms for at, ms in dense(0, 20, FIRST_MS).items() if at != 15}})
     snapshot, tail = made.archive.snapshot(), archived_tails(made.archive.snapshot(), [A])[A]
+    erased = [OffsetRange(15, 16)] if is_erased else []
+    monkeypatch.setattr(Fold, "erased", {(A, "id-of-t"): erased})
 
     found = [
         first_rewritten(snapshot, cluster_of(as_archived(at, without=(13,))), A, tail)  # type: ignore[arg-type]
-        for at in (15, 16)
+        for at in (14, 17)
     ]
 
-    assert found == [FirstRewritten(15, False, 13), FirstRewritten(16, True, 16)]
+    lost = FirstRewritten(19, False) if is_erased else FirstRewritten(13, True, 13)
+    assert found == [lost, FirstRewritten(17, True, 17)]
 
 
 def test_first_rewritten_same_content(made: MadeArchive) -> None:

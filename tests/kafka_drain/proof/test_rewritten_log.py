@@ -130,7 +130,6 @@ def test_compare_tails() -> None:
         ([REWRITTEN, REWRITTEN, REWRITTEN], FirstRewritten(0, True)),
         ([UNKNOWN, UNKNOWN, REWRITTEN, REWRITTEN], FirstRewritten(2, False)),
         ([SAME, UNKNOWN, REWRITTEN], FirstRewritten(2, False, 1)),
-        ([SAME, MISSING, REWRITTEN], FirstRewritten(2, False, 1)),
         ([SAME, UNKNOWN, UNKNOWN, REWRITTEN, REWRITTEN], FirstRewritten(3, False, 1)),
         ([SAME, SAME, SAME, UNKNOWN, UNKNOWN, UNKNOWN, REWRITTEN], FirstRewritten(6, False, 3)),
         # By ever longer steps.
