@@ -758,8 +758,8 @@ class History:
         """
         if self.topic.is_compacted:
             return
-        there = {place for place, _ in self.read()}
-        for p in self.passed & self.topic.holes - there - self.asked - self.altered:
+        archived = {place for place, _ in self.read()} | self.deleted
+        for p in self.passed & self.topic.holes - archived - self.asked - self.altered:
             if p == self.topic.place(p.partition, p.offset) and not self.is_acknowledged(p):
                 raise AssertionError(f"green over a hole: {p}")
 

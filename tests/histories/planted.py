@@ -93,7 +93,7 @@ MISTAKES = (
     Mistake(
         "what follows a rewritten log's last kept record is skipped",
         "kafka_drain.proof.log_tails:first_rewritten",
-        "return _first_after(snapshot, tp, kept, within.offset)",
+        "return _first_after(snapshot, tp, kept, until)",
         "return FirstRewritten(within.offset, is_exact=True)",
     ),
     Mistake(
@@ -373,6 +373,18 @@ MISTAKES = (
         "kafka_drain.republish.planning.follow:_new_files",
         "sent |= {file.path: file for file in window.receipt.files}",
         "sent |= {file.path: file for file in unsent}",
+    ),
+    Mistake(
+        "what a log has in the place of a marker isn't looked for",
+        "kafka_drain.proof.log_tails:compare_sealed",
+        "return compared.with_records(_records_at_gaps(snapshot, cluster, behind, sealed, starts))",
+        "return compared",
+    ),
+    Mistake(
+        "an erasure leaves replaced files to a republish",
+        "kafka_drain.maintenance.erase:_make_plan",
+        "replaced | there & snapshot.fold.gone",
+        "replaced",
     ),
 )
 

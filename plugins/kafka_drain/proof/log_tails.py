@@ -638,9 +638,8 @@ def first_rewritten(
         return replace(within, start=max(within.start, found.start))
     kept = max((at for at in hashes if at < within.offset), default=before)
     # If Kafka has lost that one, what comes behind it may be as it was.
-    return _first_after(
-        snapshot, tp, kept, tail.offset if within.offset in missing else within.offset
-    )
+    until = tail.offset if within.offset in missing else within.offset
+    return _first_after(snapshot, tp, kept, until)
 
 
 def _first_after(snapshot: Snapshot, tp: TopicPartition, kept: int, end: int) -> FirstRewritten:
