@@ -10,8 +10,11 @@ import pytest
 from confluent_kafka import Producer
 
 from kafka_drain.data_files.xxhash64 import record_hashes
+from kafka_drain.kafka import fetch_size, fetch_watch, single_records
 from kafka_drain.kafka.cluster import KafkaCluster
+from kafka_drain.kafka.reading_client import ReadingClient
 from kafka_drain.offsets import OffsetRange, TopicPartition
+from kafka_drain.proof import gap_probe
 from tests.faults.injection import NOON
 
 pytestmark = pytest.mark.integration
@@ -84,6 +87,47 @@ def test_single_records_committed(
     assert found(one=2, other=2) == {one: 2}
     assert found(one=3) == {}
     assert found() == {}
+
+
+def test_reading_over_aborted_records(
+    cluster: KafkaCluster, make_topic: Any, bootstrap_servers: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Aborted records that take longer than an outage would are passed: they are no outage."""
+    monkeypatch.setattr(fetch_watch, "QUIET_SECONDS", 1.0)
+    monkeypatch.setattr(fetch_watch, "REPORT_MS", 100)
+    monkeypatch.setattr(ReadingClient.__init__, "__defaults__", (100,))
+    monkeypatch.setattr(fetch_watch, "POLL_SECONDS", 0.05)
+    # A batch in each response, which takes a millisecond here.
+    for settings in (single_records._SETTINGS, fetch_size.BOUNDED):
+        monkeypatch.setitem(settings, "fetch.max.bytes", 1_000)
+        monkeypatch.setitem(settings, "message.max.bytes", 1_000)
+    monkeypatch.setitem(single_records._SETTINGS, "fetch.message.max.bytes", 1)
+    topic = make_topic(partitions=1)
+    tp, count = TopicPartition(topic, 0), 12_000
+    producer = Producer(
+        {
+            "bootstrap.servers": bootstrap_servers,
+            "transactional.id": topic,
+            "batch.num.messages": 1,
+        }
+    )
+    producer.init_transactions(60)
+    for records, end in ((count, producer.abort_transaction), (1, producer.commit_transaction)):
+        producer.begin_transaction()
+        for _ in range(records):
+            producer.produce(topic, b"v" * 1_000, partition=0)
+        assert producer.flush(60) == 0
+        end(30)
+
+    began = time.monotonic()
+    found = cluster.single_records({tp: 0}, "read_committed")
+    assert time.monotonic() - began > fetch_watch.QUIET_SECONDS
+    assert {each.offset for each in found.values()} == {count + 1}
+    span = OffsetRange(0, count + 2)
+    read = [batch.num_rows for batch in cluster.records(tp, span, "read_committed")]
+    assert sum(read) == 1
+    with gap_probe._consumer(cluster, "read_committed") as client:
+        assert gap_probe._records_in(client, tp, [span]) == [OffsetRange(count + 1, count + 2)]
 
 
 def test_single_records_not_there(cluster: KafkaCluster, make_topic: Any, send: Any) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator
 from contextlib import closing
 from typing import TYPE_CHECKING, Any
@@ -17,6 +16,7 @@ from kafka_drain.errors import (
 )
 from kafka_drain.kafka.client_config import KafkaConfig
 from kafka_drain.kafka.damaged_batches import damage_heard
+from kafka_drain.kafka.fetch_watch import FetchWatch
 from kafka_drain.kafka.message_headers import headers_of
 from kafka_drain.kafka.reading_client import ReadingClient
 from kafka_drain.offsets import OffsetRange, TopicPartition
@@ -37,8 +37,6 @@ WITHOUT_REASON = (
     "remote store may be missing, or the store doesn't respond; put it back or restore access"
 )
 
-#: Longest time without anything from Kafka.
-QUIET_SECONDS = 20.0
 #: Records taken from the client at a time, and how long that may take.
 BATCH_RECORDS, BATCH_SECONDS = 10_000, 0.1
 
@@ -77,15 +75,17 @@ def read_records(
     """
     own = {**_SETTINGS, "isolation.level": isolation_level}
     with closing(ReadingClient(config, own)) as client:
-        client.read_from(tp, span.start)
-        at, moved = span.start, time.monotonic()
+        watch = FetchWatch()
+        client.read_from(tp, span.start, heard=watch.hear)
+        at = span.start
         while at < span.end:
             if client.is_outdated:
-                client.read_from(tp, at)
+                client.read_from(tp, at, heard=watch.hear)
             messages = client.take(BATCH_RECORDS, BATCH_SECONDS)
             found = [message for message in messages if message.error() is None]
             if found:
-                at, moved = found[-1].offset() + 1, time.monotonic()
+                at = found[-1].offset() + 1
+                watch.begin()
                 yield _batch([message for message in found if message.offset() < span.end])
                 if at >= span.end:
                     # What follows doesn't matter, not even that it can't be read.
@@ -95,11 +95,7 @@ def read_records(
                     # Nothing more is stable.
                     return
                 raise consumer_error(error, tp, at)
-            if time.monotonic() - moved > QUIET_SECONDS:
-                raise KafkaUnavailableError(
-                    f"Kafka didn't respond within {QUIET_SECONDS:g} s when reading {tp} from "
-                    f"offset {at}; try again"
-                )
+            watch.require(tp, at)
 
 
 def consumer_error(error: KafkaError, tp: TopicPartition, offset: int) -> KafkaDrainError:

@@ -6,7 +6,6 @@ because a client unpacks all that it gets.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
@@ -21,9 +20,10 @@ from kafka_drain.data_files.record_hash import record_hash
 from kafka_drain.errors import KafkaUnavailableError, SourceRecordError
 from kafka_drain.kafka.client_config import KafkaConfig, for_client
 from kafka_drain.kafka.fetch_size import BOUNDED, FIRST_BYTES
+from kafka_drain.kafka.fetch_watch import FetchWatch
 from kafka_drain.kafka.identity import SeenRecord
 from kafka_drain.kafka.message_headers import header_bytes, headers_of
-from kafka_drain.kafka.records import GROUP, QUIET_SECONDS, consumer_error, microseconds
+from kafka_drain.kafka.records import GROUP, consumer_error, microseconds
 from kafka_drain.offsets import TopicPartition
 
 #: Partitions that are read at a time.
@@ -111,35 +111,32 @@ def messages(
         count: Number of messages from each place.
     """
     consumer: Consumer | None = None
+    watch = FetchWatch()
     try:
         for offsets in places:
             left = iter(sorted(offsets.items()))
             while together := dict(islice(left, TOGETHER)):
                 if consumer is None:
-                    settings = {**_SETTINGS, "isolation.level": isolation_level}
+                    settings = {**_SETTINGS, **watch.settings, "isolation.level": isolation_level}
                     consumer = Consumer(for_client(config.for_librdkafka(), settings))
-                yield from _first_of_each(consumer, together, count)
+                yield from _first_of_each(consumer, watch, together, count)
     finally:
         if consumer is not None:
             consumer.close()
 
 
 def _first_of_each(
-    consumer: Consumer, offsets: Mapping[TopicPartition, int], count: int
+    consumer: Consumer, watch: FetchWatch, offsets: Mapping[TopicPartition, int], count: int
 ) -> Iterator[tuple[TopicPartition, Any]]:
     assigned = [KafkaTopicPartition(tp.topic, tp.partition, at) for tp, at in offsets.items()]
     consumer.assign(assigned)
     # A partition stays paused when it is assigned again.
     consumer.resume(assigned)
-    left, until = dict.fromkeys(offsets, count), time.monotonic() + QUIET_SECONDS
+    left = dict.fromkeys(offsets, count)
+    watch.begin()
     while left:
-        message: Any = consumer.poll(max(0.0, until - time.monotonic()))
-        if message is None:
-            tp = next(iter(left))
-            raise KafkaUnavailableError(
-                f"Kafka didn't respond within {QUIET_SECONDS:g} s when reading {tp} from offset "
-                f"{offsets[tp]}; try again"
-            )
+        tp = next(iter(left))
+        message = watch.poll(consumer, tp, offsets[tp])
         error = message.error()
         if error is not None and error.code() == KafkaError.GROUP_AUTHORIZATION_FAILED:
             # Nothing of a group is needed to read at given offsets.
@@ -151,7 +148,6 @@ def _first_of_each(
             raise consumer_error(error, tp, offsets[tp])
         if tp not in left:
             continue
-        until = time.monotonic() + QUIET_SECONDS
         if error is None:
             left[tp] -= 1
             yield tp, message

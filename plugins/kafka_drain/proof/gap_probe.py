@@ -11,22 +11,21 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
 
 from confluent_kafka import Consumer, KafkaError, libversion
 from confluent_kafka import TopicPartition as KafkaTopicPartition
 
 from kafka_drain.archive.receipts import KafkaBounds
-from kafka_drain.errors import KafkaUnavailableError, MachineError
+from kafka_drain.errors import MachineError
 from kafka_drain.gaps import Gap, GapReason
 from kafka_drain.kafka.client_config import for_client
 from kafka_drain.kafka.cluster import KafkaCluster
 from kafka_drain.kafka.fetch_account import SETTINGS, FetchAccount, markers_of
 from kafka_drain.kafka.fetch_size import BOUNDED
+from kafka_drain.kafka.fetch_watch import FetchWatch
 from kafka_drain.kafka.records import GROUP, consumer_error
 from kafka_drain.offsets import OffsetRange, TopicPartition, merge, overlapping, subtract, without
 
-POLL_SECONDS = 20.0
 #: Within this number of offsets, reading on reaches the next gap sooner than seeking does.
 NEAR = 1_000
 #: The same where each response is one batch.
@@ -38,6 +37,8 @@ FETCH_BYTES = 1 << 16
 TOLD_APART = 1_000
 _END = 1 << 63
 
+#: A consumer, and the wait for it.
+_Client = tuple[Consumer, FetchWatch]
 Find = Callable[[Sequence[OffsetRange]], Sequence[OffsetRange]]
 
 
@@ -148,16 +149,16 @@ class _Looker:
         self._cluster = cluster
         self._account, self._account_by_batch = FetchAccount(), FetchAccount()
         self._open = ExitStack()
-        self._by_batch: Consumer | None = None
+        self._by_batch: _Client | None = None
 
     def __enter__(self) -> _Looker:
-        self._consumer = self._enter(FETCH_BYTES, self._account)
+        self._client = self._enter(FETCH_BYTES, self._account)
         return self
 
     def __exit__(self, *raised: object) -> None:
         self._open.close()
 
-    def _enter(self, fetch_bytes: int, account: FetchAccount) -> Consumer:
+    def _enter(self, fetch_bytes: int, account: FetchAccount) -> _Client:
         there = _consumer(self._cluster, "read_uncommitted", fetch_bytes, account)
         return self._open.enter_context(there)
 
@@ -173,9 +174,9 @@ class _Looker:
             MachineError: When this release of confluent-kafka doesn't say what it received.
         """
         ranges = list(ranges)
-        records = _records_in(self._consumer, tp, ranges)
+        records = _records_in(self._client, tp, ranges)
         # Its log is of no use from now on.
-        self._consumer.unassign()
+        self._client[0].unassign()
         quiet = [part for r in ranges for part in subtract(r, overlapping(records, r))]
         markers, unclear = markers_of(self._account.take(tp), quiet)
         if quiet and not self._account.is_understood():
@@ -188,7 +189,7 @@ class _Looker:
             # The broker answers with one batch at least, and no more than that.
             self._by_batch = self._by_batch or self._enter(1, self._account_by_batch)
             _records_in(self._by_batch, tp, unclear[:most], NEAR_BY_BATCH)
-            self._by_batch.unassign()
+            self._by_batch[0].unassign()
             told, _ = markers_of(self._account_by_batch.take(tp), unclear)
             markers = merge([*markers, *told])
         return LogContents(records, markers)
@@ -200,8 +201,10 @@ def _consumer(
     isolation_level: str,
     fetch_bytes: int = FETCH_BYTES,
     account: FetchAccount | None = None,
-) -> Iterator[Consumer]:
+) -> Iterator[_Client]:
+    watch = FetchWatch()
     own = {
+        **watch.settings,
         "group.id": GROUP,
         "enable.auto.commit": False,
         "enable.partition.eof": True,
@@ -222,13 +225,13 @@ def _consumer(
         own |= {**SETTINGS, "logger": account.logger}
     consumer = Consumer(for_client(cluster.config.for_librdkafka(), own))
     try:
-        yield consumer
+        yield consumer, watch
     finally:
         consumer.close()
 
 
 def _records_in(
-    consumer: Consumer, tp: TopicPartition, ranges: Iterable[OffsetRange], near: int = NEAR
+    client: _Client, tp: TopicPartition, ranges: Iterable[OffsetRange], near: int = NEAR
 ) -> list[OffsetRange]:
     """Return the offsets within sorted disjoint ranges at which the consumer finds records."""
     found: list[OffsetRange] = []
@@ -236,7 +239,7 @@ def _records_in(
     at = -near
     for wanted in ranges:
         if wanted.start - at >= near:
-            reading = _offsets_from(consumer, tp, wanted.start)
+            reading = _offsets_from(client, tp, wanted.start)
             at = next(reading, _END)
         while at < wanted.start:
             at = next(reading, _END)
@@ -252,16 +255,13 @@ def _records_in(
     return found
 
 
-def _offsets_from(consumer: Consumer, tp: TopicPartition, start: int) -> Iterator[int]:
+def _offsets_from(client: _Client, tp: TopicPartition, start: int) -> Iterator[int]:
     """Yield the offsets of the records that the consumer finds, up to the end of the partition."""
+    consumer, watch = client
     consumer.assign([KafkaTopicPartition(tp.topic, tp.partition, start)])
+    watch.begin()
     while True:
-        message: Any = consumer.poll(POLL_SECONDS)
-        if message is None:
-            raise KafkaUnavailableError(
-                f"Kafka didn't respond within {POLL_SECONDS:g} s when reading {tp} from "
-                f"offset {start}; try again"
-            )
+        message = watch.poll(consumer, tp, start)
         error = message.error()
         if error is None:
             yield message.offset()
