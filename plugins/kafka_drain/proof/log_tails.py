@@ -25,7 +25,13 @@ from kafka_drain.archive.snapshot import Snapshot, SnapshotGeneration, SnapshotW
 from kafka_drain.archive.soundness import restricted
 from kafka_drain.config.source_options import INTERNAL_TOPICS
 from kafka_drain.data_files.file_offsets import FileOffsets
-from kafka_drain.errors import ArchiveError, DataFileError, DataLossError, KeyUnavailableError
+from kafka_drain.errors import (
+    ArchiveError,
+    DataFileError,
+    DataLossError,
+    KeyUnavailableError,
+    SourceRecordError,
+)
 from kafka_drain.gaps import Gap, GapReason
 from kafka_drain.kafka.cluster import KafkaCluster
 from kafka_drain.kafka.identity import SeenRecord
@@ -420,7 +426,7 @@ def _records_at_gaps(
         left = {tp: at for tp, at in left.items() if at < stable[tp]}
         if not left:
             break
-        seen = cluster.single_records(left, "read_committed")
+        seen = _first_committed(cluster, left)
         left = {}
         for tp, at in ((tp, record.offset) for tp, record in seen.items()):
             gap = _gap_at(snapshot, tp, at) if at < sealed[tp] else None
@@ -429,6 +435,20 @@ def _records_at_gaps(
             elif gap or at < starts.get(tp, 0):
                 left[tp] = gap.range.end if gap else starts[tp]
     return found
+
+
+def _first_committed(
+    cluster: KafkaCluster, offsets: Offsets
+) -> Mapping[TopicPartition, SeenRecord]:
+    """Return the first committed record of each partition from an offset on.
+
+    Of a damaged batch, nothing is known: it may have come since, and whoever drains it says so.
+    """
+    try:
+        return cluster.single_records(offsets, "read_committed")
+    except SourceRecordError:
+        each = [{tp: at} for tp, at in offsets.items()] if len(offsets) > 1 else []
+        return {tp: seen for one in each for tp, seen in _first_committed(cluster, one).items()}
 
 
 def _gap_at(snapshot: Snapshot, tp: TopicPartition, offset: int) -> Gap | None:

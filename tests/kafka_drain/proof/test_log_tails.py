@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from kafka_drain.archive.fold import Fold
 from kafka_drain.archive.receipts import SealedTail
-from kafka_drain.errors import DataLossError
+from kafka_drain.errors import DataLossError, SourceRecordError
 from kafka_drain.gaps import Gap, GapReason
 from kafka_drain.kafka.identity import SeenRecord
 from kafka_drain.metadata_log.manifest import SinkFile
@@ -241,6 +241,24 @@ def test_compare_sealed_many_gaps(made: MadeArchive, monkeypatch: pytest.MonkeyP
     assert at_gaps(made, cluster_of(as_archived())) == {}
     monkeypatch.setattr(log_tails, "GAPS", 5)
     assert at_gaps(made, cluster_of(as_archived())) == {A: 14}
+
+
+def test_compare_sealed_damaged_batch(made: MadeArchive) -> None:
+    """A batch that is damaged in Kafka's log keeps nobody from comparing other partitions."""
+    made.seal({}, gaps=[gap(0, 20), Gap(B, OffsetRange(0, 20), GapReason.ABORTED)])
+    cluster = cluster_of(as_archived())
+    read = cluster.single_records
+
+    def damaged(asked: Any, isolation_level: str = "") -> Any:
+        if A in asked:
+            raise SourceRecordError("a batch of t-0 is damaged")
+        return read(asked, isolation_level or "read_uncommitted")
+
+    cluster.single_records = damaged  # type: ignore[method-assign]
+
+    tails = archived_tails(made.archive.snapshot(), [A, B])
+    assert tails == {}
+    assert at_gaps(made, cluster) == {B: 0}
 
 
 def test_compare_sealed_open_transaction(made: MadeArchive) -> None:
