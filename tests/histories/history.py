@@ -208,7 +208,8 @@ class History:
             was sealed; a manifest may not tell the batch.
         suspect: All records of batches of which a file was taken away, or changed, before they were
             sealed: nobody knows which file is affected.
-        lost_notes: Generations and batches whose notes of what Spark read were taken away.
+        lost_notes: Generations and batches without a note of what Spark read, which was taken away
+            or never written.
         passed: Records that Kafka had lost before a drain passed their offsets.
         given_up: Records that are nowhere else, of unsealed files that a roll was told to leave.
         redrained: Records of windows that a roll has removed, which a later drain reads again.
@@ -623,7 +624,12 @@ class History:
         self.taken |= held
         if file.listed is not None:
             owner = file.owner.name.rpartition("/")[2]
-            self.unsealed |= dict.fromkeys(held, (owner, file.listed.batch))
+            batch = file.listed.batch
+            self.unsealed |= dict.fromkeys(held, (owner, batch))
+            note = self.folder / "generations" / owner / "fingerprints" / f"{batch or 0:012}.json"
+            if batch is not None and not note.exists():
+                # A drain that was killed may have written none.
+                self.lost_notes.add((owner, batch))
             self.suspect |= held
             for each in self.files():
                 path = self.folder / each.path
