@@ -280,7 +280,10 @@ def find_first(
     # By ever longer steps back to the start: what can't be compared, or is no longer there, is so
     # for many records in a row.
     for at in (max(0, high - (2 << step)) for step in range(high.bit_length())):
-        if at > same and compare(tails[at]) == LogVerdict.SAME:
+        verdict = compare(tails[at]) if at > same else LogVerdict.UNKNOWN
+        if verdict == LogVerdict.REWRITTEN:
+            return find_first(tails[: at + 1], compare)
+        if verdict == LogVerdict.SAME:
             same = at
     first = tails[high].offset
     is_exact = first == 0 or same == high - 1 >= 0

@@ -130,6 +130,9 @@ def test_compare_tails() -> None:
         ([REWRITTEN, REWRITTEN, REWRITTEN], FirstRewritten(0, True)),
         ([UNKNOWN, UNKNOWN, REWRITTEN, REWRITTEN], FirstRewritten(2, False)),
         ([SAME, UNKNOWN, REWRITTEN], FirstRewritten(2, False, 1)),
+        ([REWRITTEN, UNKNOWN, REWRITTEN], FirstRewritten(0, True)),
+        ([SAME, REWRITTEN, UNKNOWN, REWRITTEN], FirstRewritten(1, True, 1)),
+        ([SAME, SAME, REWRITTEN, UNKNOWN, UNKNOWN, REWRITTEN], FirstRewritten(2, True, 2)),
         ([SAME, UNKNOWN, UNKNOWN, REWRITTEN, REWRITTEN], FirstRewritten(3, False, 1)),
         ([SAME, SAME, SAME, UNKNOWN, UNKNOWN, UNKNOWN, REWRITTEN], FirstRewritten(6, False, 3)),
         # By ever longer steps.

@@ -26,6 +26,10 @@ LONGEST, FIRST, ON_THE_WAY = 1 / 3, 1 / 20, 1 / 12
 #: its rate. Also the factor by which `first` shrinks after a failure and grows after a commit.
 GROWTH = 4
 
+#: What is on its way has a full batch from so many bytes on: of 1 MiB, or of 10,000 records (the
+#: default of batch.num.messages).
+FULL_BYTES = 2 << 20
+
 #: Approximate overhead of a record, besides its key and value, in bytes.
 RECORD_BYTES = 100
 
@@ -131,11 +135,23 @@ class Pacer:
         Args:
             waiting: Number of records that aren't acknowledged.
         """
+        on_the_way = self._bytes_on_the_way(waiting)
+        most = self.pace.most_on_the_way(self._acknowledged, self._clock() - self._began)
+        return most - on_the_way
+
+    def has_full_batch(self, waiting: int) -> bool:
+        """Return whether a full batch is on its way, so that nothing waits for linger.ms.
+
+        Args:
+            waiting: Number of records that aren't acknowledged.
+        """
+        return self._bytes_on_the_way(waiting) >= FULL_BYTES
+
+    def _bytes_on_the_way(self, waiting: int) -> int:
         arrived = self._records - waiting
         while self._on_the_way and self._on_the_way[0][0] <= arrived:
             self._acknowledged = self._on_the_way.popleft()[1]
-        most = self.pace.most_on_the_way(self._acknowledged, self._clock() - self._began)
-        return most - (self._bytes - self._acknowledged)
+        return self._bytes - self._acknowledged
 
     def committed(self) -> None:
         """Record that the transaction was committed."""

@@ -346,8 +346,10 @@ def _produce(
             sent += batch.num_rows
             size += batch_bytes
             _served(lambda: producer.poll(0))
+        elif pacer.has_full_batch(len(producer)):
+            _served(lambda: producer.poll(0.005))
         else:
-            # Send queued records immediately, without waiting for full batches.
+            # Send queued records immediately, without waiting for a full batch.
             _served(lambda: producer.flush(0.02))
         if stopped():
             raise _was_stopped(job)
@@ -356,7 +358,17 @@ def _produce(
         _pause(min(free_at, time.monotonic() + TRANSACTION_SECONDS), stopped)
         if pacer.is_over:
             break
+    _wait(producer, pacer, stopped)
     return sent, free_at
+
+
+def _wait(producer: Producer, pacer: Pacer, stopped: Callable[[], bool]) -> None:
+    """Wait until no full batch is on its way; a commit flushes the rest.
+
+    While librdkafka flushes, its thread spins.
+    """
+    while pacer.has_full_batch(len(producer)) and not stopped():
+        _served(lambda: producer.poll(0.005))
 
 
 def _step(job: SendJob, sent: int, size: int) -> int:

@@ -1,0 +1,76 @@
+"""What a sender costs while it waits for Kafka."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from demo.broker import KafkaCluster as LocalKafka
+from demo.broker.processes import command_line
+from kafka_drain.kafka.client_config import for_client
+from kafka_drain.republish.sending import shard_sender as sending
+from kafka_drain.republish.sending.pacing import Pacer
+from kafka_drain.republish.sending.producer import SETTINGS, fenced_producer
+from tests.brokers import SHORT_LIVED
+
+pytestmark = pytest.mark.integration
+
+#: What the broker takes of a sender in a second, and how much it is sent.
+BYTES_PER_SECOND, BYTES = 2_000_000, 12_000_000
+RECORD = 1_000
+
+
+@pytest.fixture
+def slow(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """The address of a broker with a quota for senders."""
+    folder = tmp_path_factory.mktemp("slow")
+    with LocalKafka(folder / "kafka", java_options=SHORT_LIVED) as kafka:
+        pid = kafka.pid(1)
+        assert pid is not None
+        words = command_line(pid).split("\0")
+        java, jars = words[0], words[words.index("-cp") + 1]
+        command = [java, "-cp", jars, "kafka.admin.ConfigCommand"]
+        command += ["--bootstrap-server", kafka.bootstrap_servers, "--alter"]
+        command += ["--entity-type", "clients", "--entity-default"]
+        command += ["--add-config", f"producer_byte_rate={BYTES_PER_SECOND}"]
+        subprocess.run(command, check=True, capture_output=True, timeout=120)
+        yield kafka.bootstrap_servers
+
+
+def cost(servers: str, topic: str, **more: Any) -> float:
+    """Send a transaction; return the share of a processor that waiting for Kafka took."""
+    settings = {"bootstrap.servers": servers}
+    producer = fenced_producer(settings, topic, topic, 30.0, **{"batch.size": 1 << 20, **more})
+    pacer = Pacer(60.0)
+    producer.begin_transaction()
+    for _ in range(BYTES // RECORD):
+        producer.produce(topic, os.urandom(RECORD), partition=0)
+    pacer.queued(BYTES // RECORD, BYTES)
+    began, used = time.monotonic(), time.process_time()
+    sending._wait(producer, pacer, lambda: False)
+    producer.commit_transaction(60)
+    return (time.process_time() - used) / (time.monotonic() - began)
+
+
+def test_waiting_sender(slow: str) -> None:
+    """Where Kafka takes its time, a sender waits for it, and doesn't spin.
+
+    librdkafka's thread spins while it has records that have waited for longer than linger.ms.
+    """
+    from confluent_kafka.admin import AdminClient, NewTopic
+
+    admin = AdminClient(for_client({"bootstrap.servers": slow}, {}))
+    topics = ["ours", "spinning"]
+    for future in admin.create_topics([NewTopic(name, 1, 1) for name in topics]).values():
+        future.result(30)
+
+    ours = cost(slow, "ours")
+    spinning = cost(slow, "spinning", **{"linger.ms": 50})
+
+    assert SETTINGS["linger.ms"] > 1_000
+    assert ours < spinning / 2
