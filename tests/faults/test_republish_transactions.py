@@ -202,6 +202,7 @@ def test_republish_paused_beyond_transaction_timeout(
     """A transaction that Kafka aborted while its sender was paused is sent again, once."""
     monkeypatch.setitem(producer.SETTINGS, "transaction.timeout.ms", 2_000)
     monkeypatch.setitem(producer.SETTINGS, "message.timeout.ms", 1_900)
+    monkeypatch.setitem(producer.SETTINGS, "linger.ms", 200)
     offsets = itertools.count(1)
     paused: list[int] = []
 

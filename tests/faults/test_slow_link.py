@@ -59,6 +59,8 @@ def test_republish_slow_link(
     broker, address, _ = slow_kafka
     monkeypatch.setitem(producer.SETTINGS, "transaction.timeout.ms", TRANSACTION_TIMEOUT_MS)
     monkeypatch.setitem(producer.SETTINGS, "message.timeout.ms", MESSAGE_TIMEOUT_MS)
+    # The same part of it as without these limits.
+    monkeypatch.setitem(producer.SETTINGS, "linger.ms", MESSAGE_TIMEOUT_MS // 9)
     monkeypatch.setattr(sending, "PATIENCE_SECONDS", 20.0)
     made = MadeArchive(tmp_path / "archive", {"large": "id-large"})
     rows = dense(0, RECORDS, NOON)
