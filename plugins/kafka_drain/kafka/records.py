@@ -85,8 +85,9 @@ def read_records(
             found = [message for message in messages if message.error() is None]
             if found:
                 at = found[-1].offset() + 1
-                watch.begin()
                 yield _batch([message for message in found if message.offset() < span.end])
+                # What is done with them takes time, too.
+                watch.begin()
                 if at >= span.end:
                     # What follows doesn't matter, not even that it can't be read.
                     return

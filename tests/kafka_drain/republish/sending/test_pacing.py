@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from kafka_drain.republish.sending.pacing import (
     FIRST_BYTES,
+    FULL_BYTES,
     GROWTH,
     LONGEST,
     ON_THE_WAY,
@@ -297,3 +298,27 @@ def test_pacer_counts() -> None:
     assert pacer.pace == Pace(TIMEOUT, 6.0, 4, 300.0, 1200)
     pacer.failed()
     assert pacer.pace == Pace(TIMEOUT, 3.0, 1)
+
+
+@pytest.mark.parametrize(
+    ("size", "waiting", "is_full"),
+    [
+        (FULL_BYTES - 2 * RECORD_BYTES, 2, True),
+        (FULL_BYTES - 2 * RECORD_BYTES - 1, 2, False),
+        # What is acknowledged isn't on its way.
+        (FULL_BYTES, 0, False),
+        # A batch counts until all of it is.
+        (FULL_BYTES, 1, True),
+    ],
+)
+def test_has_full_batch(size: int, waiting: int, is_full: bool) -> None:
+    """From so many bytes on their way on, librdkafka has a batch to send."""
+    pacer = Pacer(TIMEOUT)
+    pacer.queued(2, size)
+
+    assert pacer.has_full_batch(waiting) is is_full
+
+
+def test_full_batch_by_size_or_number() -> None:
+    """Fewer records than a batch may have are large enough to fill one of 1 MiB by their size."""
+    assert FULL_BYTES - 10_000 * RECORD_BYTES >= 1 << 20

@@ -295,6 +295,66 @@ def test_limits_of_large_records(
     assert clock.now >= seconds
 
 
+class Acknowledging:
+    """A producer of which each call acknowledges a record of 1 MiB."""
+
+    def __init__(self, records: int) -> None:
+        self.waiting, self.calls = records, list[str]()
+
+    def __len__(self) -> int:
+        return self.waiting
+
+    def _call(self, name: str) -> None:
+        self.calls.append(name)
+        self.waiting -= 1
+
+    def poll(self, _: float) -> None:
+        self._call("poll")
+
+    def flush(self, _: float) -> None:
+        self._call("flush")
+
+
+@pytest.mark.parametrize(("stops_after", "polls"), [(99, 4), (2, 2), (0, 0)])
+def test_wait_for_full_batches(stops_after: int, polls: int) -> None:
+    """A commit finds less than a full batch, which it flushes, unless the attempt is stopped."""
+    producer: Any = Acknowledging(5)
+    pacer = Pacer(60.0)
+    for _ in range(5):
+        pacer.queued(1, 1 << 20)
+
+    sending._wait(producer, pacer, lambda: len(producer.calls) >= stops_after)
+
+    assert producer.calls == ["poll"] * polls
+
+
+@pytest.mark.parametrize(("records", "call"), [(1, "flush"), (2, "poll")])
+def test_produce_without_room(monkeypatch: pytest.MonkeyPatch, records: int, call: str) -> None:
+    """Until there is room, librdkafka is left alone with a full batch, and told to send a part."""
+    producer: Any = Acknowledging(0)
+    pacer = Pacer(60.0)
+    taken = [(SimpleNamespace(num_rows=1), 1 << 20)] * records
+
+    def queue(*_: Any) -> int:
+        producer.waiting += 1
+        return 0
+
+    monkeypatch.setattr(sending, "_queue", queue)
+    # Room for all of them at first, and for nothing before all are acknowledged.
+    monkeypatch.setattr(pacer, "room", lambda waiting: 1 if waiting == 0 or len(taken) else 0)
+    source: Any = SimpleNamespace(
+        shard=None,
+        take=lambda *_: taken.pop() if taken else None,
+        queued=lambda *_: None,
+    )
+    polled = producer.poll
+    monkeypatch.setattr(producer, "poll", lambda seconds: polled(seconds) if seconds else None)
+
+    sending._produce(job(), producer, source, pacer, lambda: False)
+
+    assert producer.calls[0] == call
+
+
 @pytest.mark.parametrize("ids", [None, SchemaIds({5: 105}, {}, frozenset({"t:key"}))])
 def test_job_read_again(ids: SchemaIds | None) -> None:
     """A job is the same in the process that it is passed to, with its schema ids."""
