@@ -395,10 +395,14 @@ class History:
     def is_cut_unnoticed(self, place: Place) -> bool:
         """Return whether nothing is left that tells the log of a place from the one before.
 
-        A window's receipt has no hash of its last record: it goes with the file.
+        A window's receipt has no hash of its last record: it goes with the file. And of a log of
+        which nothing was archived before it was cut, nobody has any.
         """
+        if not place.cut:
+            return False
         log = _log_of(place)
-        return any(_log_of(p) == log and p.cut < place.cut for p in self.deleted)
+        before = {p for p in self.owed if _log_of(p) == log and p.cut < place.cut}
+        return not before or bool(before & self.deleted)
 
     def validate(self) -> None:
         deep = self.chance.random() < 0.2

@@ -110,10 +110,10 @@ def compare_tail(archived: SealedTail, now: LogNow) -> Compared:
 
 
 def _compare_before(archived: SealedTail, now: LogNow) -> Compared:
-    record = now.before
-    if record is None or now.archived_before is None:
-        return Compared(LogVerdict.UNKNOWN, f"offset {archived.offset} may have been compacted")
-    if now.archived_before not in record.hashes:
+    record, unknown = now.before, f"offset {archived.offset} may have been compacted"
+    if record is None:
+        return Compared(LogVerdict.UNKNOWN, unknown)
+    if now.archived_before not in (None, *record.hashes):
         why = f"offset {record.offset} has another record than the archive"
         return Compared(LogVerdict.REWRITTEN, why)
     if _is_earlier(archived.leader_epoch, record.leader_epoch):
@@ -122,6 +122,8 @@ def _compare_before(archived: SealedTail, now: LogNow) -> Compared:
             f"{archived.leader_epoch} of archived offset {archived.offset}"
         )
         return Compared(LogVerdict.REWRITTEN, why)
+    if now.archived_before is None:
+        return Compared(LogVerdict.UNKNOWN, unknown)
     return Compared(LogVerdict.SAME)
 
 

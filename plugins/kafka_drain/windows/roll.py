@@ -49,7 +49,7 @@ from kafka_drain.proof.offset_checks import held_ranges
 from kafka_drain.proof.replacement import judge_removed, refuse_unequal
 from kafka_drain.proof.sealing import Identity
 from kafka_drain.proof.topic_ids import read_from
-from kafka_drain.storage.lease import hold_lease, wait_for_lease
+from kafka_drain.storage.lease import Lease, hold_lease, wait_for_lease
 from kafka_drain.storage.object_retention import locked_in
 from kafka_drain.storage.paths import quoted
 
@@ -565,6 +565,7 @@ def _refuse_short(
 def roll(
     plan: RollPlan,
     *,
+    lease: Lease | None = None,
     reason: str | None = None,
     file_format: str | None = None,
     partition_by: list[str] | None = None,
@@ -573,15 +574,21 @@ def roll(
 
     Args:
         plan: The plan to carry out.
+        lease: The archive's: while this process was suspended, a drain may have gone on.
         reason: The reason to note instead of the plan's.
         file_format: Format of the new generation's files; None keeps the closed generation's.
         partition_by: Partition columns of its folders; None keeps the closed generation's.
+
+    Raises:
+        LockedError: When the lease may be another process's by now; a retry may help.
     """
     document = plan.closed.document
     _refuse_locked(plan)
     for key in plan.voided:
         _void(plan.archive, Window(plan.archive.root, key))
     opened = plan.archive.generation(plan.closed.number + 1)
+    if lease is not None:
+        lease.confirm()
     opened.write(
         starting_offsets=plan.starting_offsets,
         file_format=file_format or document.format,
@@ -630,7 +637,7 @@ def run_roll(
         KafkaDrainError: As `plan_roll` does.
     """
     archive.require()  # no lease is written to any other folder
-    with hold_lease(archive.root, run=run):
+    with hold_lease(archive.root, run=run) as lease:
         plan = plan_roll(
             archive,
             cluster,
@@ -646,7 +653,7 @@ def run_roll(
                 f"this roll of {archive.root} removes a window or gives up records, as shown "
                 "above; nothing was changed. Pass --apply to carry it out"
             )
-        roll(plan)
+        roll(plan, lease=lease)
     return plan
 
 
@@ -715,11 +722,11 @@ def roll_between_drains(
     deadline, said = time.monotonic() + wait_seconds, -math.inf
     while True:
         try:
-            with hold_lease(archive.root, run=run):
+            with hold_lease(archive.root, run=run) as lease:
                 plan = plan_roll(archive, cluster)
                 for line in plan.lines():
                     say(line)
-                roll(plan)
+                roll(plan, lease=lease)
                 return plan
         except (LockedError, CheckpointError) as error:
             now = time.monotonic()

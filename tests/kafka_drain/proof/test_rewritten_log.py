@@ -84,6 +84,14 @@ def compacted(before: SeenRecord, archived: str | None) -> LogNow:
         (SealedTail.of(19, "aa"), compacted(seen(9), "without-headers"), SAME, ""),
         (SealedTail.of(19, "aa"), compacted(seen(9), "bb"), REWRITTEN, "offset 9 has another"),
         (SealedTail.of(19, "aa"), compacted(seen(9), None), UNKNOWN, "may have been compacted"),
+        (SealedTail.of(19, "aa", 3), compacted(seen(9, epoch=3), None), UNKNOWN, "compacted"),
+        # Whatever the archive has there, such as an erased record.
+        (
+            SealedTail.of(19, "aa", 3),
+            compacted(seen(9, epoch=4), None),
+            REWRITTEN,
+            "offset 9 has leader epoch 4",
+        ),
         (SealedTail.of(19, "aa", 3), compacted(seen(9, epoch=3), "aa"), SAME, ""),
         (SealedTail.of(19, "aa", 3), compacted(seen(9, epoch=2), "aa"), SAME, ""),
         (

@@ -6,6 +6,7 @@ import json
 import shutil
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
+from datetime import datetime, timedelta, timezone
 from pathlib import Path
 from typing import Any
 from unittest.mock import Mock
@@ -122,6 +123,19 @@ def plan_drain(archive: Archive, cluster: FakeCluster, *topics: str) -> DrainPla
 
 def do(plan: RollPlan) -> None:
     roll(plan)
+
+
+def test_roll_lease_lost(archive: Archive) -> None:
+    """A roll that was suspended opens nothing once its lease is over: a drain may have gone on."""
+    plan = plan_roll(archive, cluster_with(gone=Log(end=9)))  # type: ignore[arg-type]
+    now = [datetime(2026, 1, 1, tzinfo=timezone.utc)]
+
+    with hold_lease(archive.root, run="roll", clock=lambda: now[0]) as lease:
+        now[0] += timedelta(hours=1)
+        with pytest.raises(LockedError, match="suspended"):
+            roll(plan, lease=lease)
+
+    assert archive.snapshot().generations[-1].number == plan.closed.number
 
 
 def test_plan_roll_topic_deleted(archive: Archive) -> None:

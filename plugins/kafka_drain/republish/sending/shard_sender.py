@@ -241,6 +241,8 @@ def _transactions(
             on_delivery=lambda error, _, into=refusals: into.append(error),
             # A larger record is sent alone; two that fit are never combined into one that doesn't.
             **{"batch.size": max(1, min(1 << 20, job.largest_batch - 1000))},
+            # What is limited is to arrive evenly, and never fills a queue.
+            **({"linger.ms": 50} if job.records_per_second or job.bytes_per_second else {}),
         )
         progress = read_progress(job, store)
         if progress.records >= wanted:

@@ -175,7 +175,7 @@ def open_reprocess(plan: ReprocessPlan, cluster: KafkaCluster, *, run: str) -> N
         ConfigError: When another reprocess was faster.
     """
     archive = plan.archive
-    with hold_lease(archive.root, run=run):
+    with hold_lease(archive.root, run=run) as lease:
         if not plan.document().create(reprocess_path(archive)):
             there = unfinished_reprocess(archive)
             if there is None or there.groups != plan.groups:
@@ -184,6 +184,7 @@ def open_reprocess(plan: ReprocessPlan, cluster: KafkaCluster, *, run: str) -> N
         if newest is not None and newest.number == plan.closes:
             roll(
                 plan_roll(archive, cluster),
+                lease=lease,
                 reason="reprocess",
                 file_format=plan.file_format,
                 partition_by=plan.partition_by,

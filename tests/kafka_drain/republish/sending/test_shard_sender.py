@@ -284,7 +284,13 @@ def test_limits_of_large_records(
 
     monkeypatch.setattr(sending, "_Source", Source)
     monkeypatch.setattr(sending, "Pacer", lambda seconds: Pacer(seconds, clock.monotonic))
-    monkeypatch.setattr(sending, "fenced_producer", lambda *_, **__: Producer())
+    lingers = set()
+
+    def fenced_producer(*_: Any, **settings: Any) -> Producer:
+        lingers.add(settings.get("linger.ms"))
+        return Producer()
+
+    monkeypatch.setattr(sending, "fenced_producer", fenced_producer)
     monkeypatch.setattr(sending, "read_progress", lambda *_: progress[-1])
     monkeypatch.setattr(sending, "_queue", lambda *_: 0)
     shard = replace(PLAN.shards[1], files=(replace(PLAN.shards[1].files[0], records=4),))
@@ -293,6 +299,8 @@ def test_limits_of_large_records(
 
     assert sent == 4
     assert clock.now >= seconds
+    # What is limited arrives evenly, not in bursts.
+    assert lingers == ({50} if limits else {None})
 
 
 class Acknowledging:
