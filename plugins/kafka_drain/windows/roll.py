@@ -51,7 +51,7 @@ from kafka_drain.proof.sealing import Identity
 from kafka_drain.proof.topic_ids import read_from
 from kafka_drain.storage.lease import Lease, hold_lease, wait_for_lease
 from kafka_drain.storage.object_retention import locked_in
-from kafka_drain.storage.paths import quoted
+from kafka_drain.storage.paths import list_folder, quoted
 
 #: Longest wait of maintenance for a drain and its validation to finish.
 WAIT_SECONDS = 300.0
@@ -598,11 +598,34 @@ def roll(
         values=document.values,
         is_new=True,
     )
+    if lease is not None:
+        _take_back_stale(plan, opened, lease)
     # Must come after the generation is written: if a roll is killed between the two, preflight
     # refuses to drain until the roll is run again.
     plan.archive.update_topics(plan.document, plan.topic_ids)
     say(f"roll {plan.archive.root}: generation {opened.number} is open")
     return opened
+
+
+def _take_back_stale(plan: RollPlan, opened: Generation, lease: Lease) -> None:
+    """Remove a generation that was opened after the lease was over, if more was sealed meanwhile.
+
+    Even between the last look at the lease and the write, this process may have been suspended.
+
+    Raises:
+        LockedError: When it was removed; a retry may help.
+    """
+    try:
+        lease.confirm()
+    except LockedError:
+        with wait_for_lease(plan.archive.root, run="roll"):
+            closed = plan.archive.generation(plan.closed.number)
+            if closed.receipt_names() == plan.closed.receipt_names():
+                return
+            # A drain refuses a generation that starts early; nothing is in it.
+            if [*list_folder(opened.folder)] == ["generation.json"]:
+                opened.folder.fs.rm(opened.folder.path, recursive=True)
+        raise
 
 
 def run_roll(

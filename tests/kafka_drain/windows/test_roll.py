@@ -138,6 +138,30 @@ def test_roll_lease_lost(archive: Archive) -> None:
     assert archive.snapshot().generations[-1].number == plan.closed.number
 
 
+@pytest.mark.parametrize("is_sealed", [False, True])
+def test_roll_lease_lost_while_opening(archive: Archive, is_sealed: bool) -> None:
+    """If more was sealed until the generation was written, it would start too early: it goes."""
+    plan = plan_roll(archive, cluster_with(gone=Log(end=9)))  # type: ignore[arg-type]
+    receipts = plan.closed.folder / "receipts"
+    receipts.mkdir(exist_ok=True)
+    looks = iter([None, LockedError("it expired while this process was suspended")])
+
+    def confirm() -> None:
+        if error := next(looks):
+            if is_sealed:
+                (receipts / "999999999999.json").write_text("{}")
+            raise error
+
+    lease: Any = Mock(confirm=confirm)
+    if is_sealed:
+        with pytest.raises(LockedError):
+            roll(plan, lease=lease)
+    else:
+        roll(plan, lease=lease)
+
+    assert archive.generation(plan.closed.number + 1).folder.exists() is not is_sealed
+
+
 def test_plan_roll_topic_deleted(archive: Archive) -> None:
     """A topic that doesn't exist any more locks no other; what was drained of it stays sealed."""
     cluster = cluster_with()
