@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from confluent_kafka import Producer
 
 from demo.broker import KafkaCluster as LocalKafka
 from demo.broker.processes import command_line
@@ -21,8 +22,8 @@ from tests.brokers import SHORT_LIVED
 pytestmark = pytest.mark.integration
 
 #: What the broker takes of a sender in a second, and how much it is sent.
-BYTES_PER_SECOND, BYTES = 2_000_000, 12_000_000
-RECORD = 1_000
+BYTES_PER_SECOND, BYTES = 2_000_000, 16_000_000
+RECORD = 1_100
 
 
 @pytest.fixture
@@ -42,19 +43,40 @@ def slow(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         yield kafka.bootstrap_servers
 
 
-def cost(servers: str, topic: str, **more: Any) -> float:
-    """Send a transaction; return the share of a processor that waiting for Kafka took."""
+def queued(servers: str, topic: str, size: int, **more: Any) -> tuple[Producer, Pacer]:
+    """Begin a transaction, and queue so many bytes, as many records at a time as a sender does."""
     settings = {"bootstrap.servers": servers}
     producer = fenced_producer(settings, topic, topic, 30.0, **{"batch.size": 1 << 20, **more})
     pacer = Pacer(60.0)
     producer.begin_transaction()
-    for _ in range(BYTES // RECORD):
+    for number in range(1, size // RECORD + 1):
         producer.produce(topic, os.urandom(RECORD), partition=0)
-    pacer.queued(BYTES // RECORD, BYTES)
+        if number % sending.STEP == 0:
+            pacer.queued(sending.STEP, sending.STEP * RECORD)
+    return producer, pacer
+
+
+def cost(servers: str, topic: str, **more: Any) -> float:
+    """Send a transaction; return the share of a processor that waiting for Kafka took."""
+    producer, pacer = queued(servers, topic, BYTES, **more)
     began, used = time.monotonic(), time.process_time()
     sending._wait(producer, pacer, lambda: False)
+    found = (time.process_time() - used) / (time.monotonic() - began)
     producer.commit_transaction(60)
-    return (time.process_time() - used) / (time.monotonic() - began)
+    return found
+
+
+def test_sender_without_linger(bootstrap_servers: str, make_topic: Any) -> None:
+    """No record waits for linger.ms at the end of a transaction, whatever fills the last batch."""
+    for steps in range(1, 5):
+        size = steps * sending.STEP * RECORD
+        producer, pacer = queued(bootstrap_servers, make_topic(partitions=1), size)
+
+        began = time.monotonic()
+        sending._wait(producer, pacer, lambda: False)
+        producer.commit_transaction(60)
+
+        assert time.monotonic() - began < SETTINGS["linger.ms"] / 1_000 - 1
 
 
 def test_waiting_sender(slow: str) -> None:

@@ -135,23 +135,25 @@ class Pacer:
         Args:
             waiting: Number of records that aren't acknowledged.
         """
-        on_the_way = self._bytes_on_the_way(waiting)
+        self._arrived(waiting)
         most = self.pace.most_on_the_way(self._acknowledged, self._clock() - self._began)
-        return most - on_the_way
+        return most - (self._bytes - self._acknowledged)
 
     def has_full_batch(self, waiting: int) -> bool:
-        """Return whether a full batch is on its way, so that nothing waits for linger.ms.
+        """Return whether a full batch is certainly on its way, so that none waits for linger.ms.
+
+        Of what was queued together, a part may have been acknowledged: that counts as nothing.
 
         Args:
             waiting: Number of records that aren't acknowledged.
         """
-        return self._bytes_on_the_way(waiting) >= FULL_BYTES
+        self._arrived(waiting)
+        return bool(self._on_the_way) and self._bytes - self._on_the_way[0][1] >= FULL_BYTES
 
-    def _bytes_on_the_way(self, waiting: int) -> int:
+    def _arrived(self, waiting: int) -> None:
         arrived = self._records - waiting
         while self._on_the_way and self._on_the_way[0][0] <= arrived:
             self._acknowledged = self._on_the_way.popleft()[1]
-        return self._bytes - self._acknowledged
 
     def committed(self) -> None:
         """Record that the transaction was committed."""

@@ -303,20 +303,26 @@ def test_pacer_counts() -> None:
 @pytest.mark.parametrize(
     ("size", "waiting", "is_full"),
     [
-        (FULL_BYTES - 2 * RECORD_BYTES, 2, True),
-        (FULL_BYTES - 2 * RECORD_BYTES - 1, 2, False),
-        # What is acknowledged isn't on its way.
+        (FULL_BYTES - RECORD_BYTES, 3, True),
+        (FULL_BYTES - RECORD_BYTES - 1, 3, False),
+        # Of what was queued together, a part may have arrived.
+        (FULL_BYTES, 2, True),
+        (FULL_BYTES, 1, False),
         (FULL_BYTES, 0, False),
-        # A batch counts until all of it is.
-        (FULL_BYTES, 1, True),
     ],
 )
 def test_has_full_batch(size: int, waiting: int, is_full: bool) -> None:
-    """From so many bytes on their way on, librdkafka has a batch to send."""
+    """From so many bytes on of which nothing has arrived, librdkafka has a batch to send."""
     pacer = Pacer(TIMEOUT)
-    pacer.queued(2, size)
+    pacer.queued(2, FULL_BYTES)
+    pacer.queued(1, size)
 
     assert pacer.has_full_batch(waiting) is is_full
+
+
+def test_has_full_batch_nothing_queued() -> None:
+    """Before anything is queued, there is none."""
+    assert not Pacer(TIMEOUT).has_full_batch(0)
 
 
 def test_full_batch_by_size_or_number() -> None:
