@@ -26,8 +26,8 @@ SETTINGS: dict[str, Any] = {
     "enable.idempotence": True,
     "transaction.timeout.ms": TRANSACTION_TIMEOUT_MS,
     "message.timeout.ms": 45_000,
-    # While a batch of a partition is on its way, librdkafka's thread spins for messages that have
-    # waited longer: three microseconds for each record of 1 KiB. Full batches don't wait for it.
+    # While a batch of a partition is on its way, librdkafka's thread spins if other records have
+    # waited for longer than that. Full batches don't wait for it.
     "linger.ms": 5_000,
     "retry.backoff.ms": 20,
     # Let the broker decide which records are too large, as it sees the size after compression.
