@@ -5,10 +5,10 @@ from __future__ import annotations
 import os
 import shutil
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from datetime import datetime, timezone
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import pytest
 from confluent_kafka import Producer
@@ -34,6 +34,8 @@ from tests.faults.injection import NOON, wait_for
 from tests.integration.command_line import listing
 
 pytestmark = pytest.mark.integration
+
+T = TypeVar("T")
 
 
 @pytest.fixture(scope="module")
@@ -90,6 +92,17 @@ def send_each(send: Any, topic: str, some: list[Any]) -> None:
         send(topic, [record])
 
 
+def each_archived(
+    folder: Path, topics: Mapping[T, str]
+) -> tuple[dict[T, Pipeline], dict[T, Archive]]:
+    """Return pipelines that drain each topic to an archive of its own, and the archives."""
+    pipelines = {
+        name: Pipeline(name=f"to-{name}", topics=[topic], archive=str(folder / str(name)))
+        for name, topic in topics.items()
+    }
+    return pipelines, {name: Archive.at(each.archive) for name, each in pipelines.items()}
+
+
 def segment_of(local: LocalKafka, topic: str) -> Path:
     """Return the only segment of partition 0 of a topic."""
     [segment] = (local.folder / "node-1" / "data" / f"{topic}-0").glob("*.log")
@@ -127,11 +140,7 @@ def test_drain_log_rewritten(
         "repeated": (records("old", 13, 20), "leader epoch"),
     }
     topics = {name: make_topic(partitions=1) for name in cases}
-    pipelines = {
-        name: Pipeline(name=name, topics=[topic], archive=str(tmp_path / name))
-        for name, topic in topics.items()
-    }
-    archives = {name: Archive.at(each.archive) for name, each in pipelines.items()}
+    pipelines, archives = each_archived(tmp_path, topics)
     for name, topic in topics.items():
         send_each(send, topic, records("old", 0, 20))
         drain(pipelines[name])
@@ -183,11 +192,7 @@ def test_drain_log_rewritten_behind_newest(
     Also one of which no record was archived.
     """
     topics = {count: make_topic(partitions=1) for count in (10, 0)}
-    pipelines = {
-        count: Pipeline(name=f"p{count}", topics=[topic], archive=str(tmp_path / str(count)))
-        for count, topic in topics.items()
-    }
-    archives = {count: Archive.at(each.archive) for count, each in pipelines.items()}
+    pipelines, archives = each_archived(tmp_path, topics)
     kept: dict[str, int] = {}
     now = int(time.time() * 1000)
     for count, topic in topics.items():

@@ -584,11 +584,11 @@ def roll(
     """
     document = plan.closed.document
     _refuse_locked(plan)
+    if lease is not None:
+        lease.confirm()
     for key in plan.voided:
         _void(plan.archive, Window(plan.archive.root, key))
     opened = plan.archive.generation(plan.closed.number + 1)
-    if lease is not None:
-        lease.confirm()
     opened.write(
         starting_offsets=plan.starting_offsets,
         file_format=file_format or document.format,

@@ -125,9 +125,14 @@ def do(plan: RollPlan) -> None:
     roll(plan)
 
 
-def test_roll_lease_lost(archive: Archive) -> None:
-    """A roll that was suspended opens nothing once its lease is over: a drain may have gone on."""
+def test_roll_lease_lost(archive: Archive, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A roll that was suspended changes nothing once its lease is over: a drain may have gone on.
+
+    Neither does it remove a window.
+    """
     plan = plan_roll(archive, cluster_with(gone=Log(end=9)))  # type: ignore[arg-type]
+    plan = replace(plan, voided=["repair_1"])
+    monkeypatch.setattr(rolling, "_void", lambda *_: pytest.fail("a window is removed"))
     now = [datetime(2026, 1, 1, tzinfo=timezone.utc)]
 
     with hold_lease(archive.root, run="roll", clock=lambda: now[0]) as lease:
