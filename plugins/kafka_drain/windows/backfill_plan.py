@@ -18,6 +18,7 @@ from typing import Any
 from kafka_drain.archive.archive import Archive
 from kafka_drain.archive.coverage import Owned, read_owned
 from kafka_drain.archive.fold import WindowKind, is_of_interval
+from kafka_drain.archive.generation_state import read_state
 from kafka_drain.archive.incarnations import log_ends
 from kafka_drain.archive.index import Index, Query
 from kafka_drain.archive.receipts import SealedFile, records_of
@@ -35,7 +36,7 @@ from kafka_drain.kafka.cluster import KafkaCluster
 from kafka_drain.kafka.identity import earlier_incarnations
 from kafka_drain.offsets import OffsetRange, TopicPartition, count, merge, subtract
 from kafka_drain.output import Level, Line
-from kafka_drain.proof.log_tails import archived_tails
+from kafka_drain.proof.log_tails import archived_tails, unsealed_tails
 from kafka_drain.windows.time_bounds import TimeBounds
 
 Ranges = Mapping[TopicPartition, list[OffsetRange]]
@@ -158,7 +159,8 @@ def plan_backfill(
     """
     archive = Archive.at(pipeline.archive)
     snapshot = archive.snapshot()
-    if not archive.exists or snapshot.open_generation is None:
+    generation = snapshot.open_generation
+    if not archive.exists or generation is None:
         raise ArchiveError(
             f"{archive.root} is empty; run drain_{pipeline.name} once to decide where the archive "
             "starts. A backfill fills in the offsets before that"
@@ -182,7 +184,9 @@ def plan_backfill(
     owned = read_owned(snapshot, topic_ids, last)
     # Records that it takes for archived already must be those in Kafka, and so must earlier ones.
     high = cluster.latest(partitions, "read_uncommitted")
-    refuse_rewritten(snapshot, cluster, archived_tails(snapshot, partitions), first, high)
+    tails, new = archived_tails(snapshot, partitions), read_state(snapshot, generation).new
+    unsealed = unsealed_tails(generation, generation.document.format, new)
+    refuse_rewritten(snapshot, cluster, tails, first, high, unsealed, new)
     # The plan would be frozen without the offsets that new records get up to there.
     refuse_truncated(archive.root, owned.sealed, high, {})
     accepted = _refuse_expired(

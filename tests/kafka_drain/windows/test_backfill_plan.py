@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import nullcontext
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,14 @@ from kafka_drain.intervals import Interval, milliseconds
 from kafka_drain.offsets import OffsetRange, TopicPartition
 from kafka_drain.windows.backfill_plan import BackfillPlan, plan_backfill
 from tests.kafka_drain.fake_cluster import FakeCluster, Log
+from tests.kafka_drain.golden import (
+    END,
+    add_batch,
+    golden_cluster,
+    in_kafka,
+    open_next,
+    sealed_copy,
+)
 from tests.kafka_drain.made_archive import MadeArchive, dense
 
 P0 = TopicPartition("t", 0)
@@ -336,6 +345,30 @@ def test_plan_backfill_topic_made_again(backfilled: Backfilled) -> None:
         TopicError, match="t was recreated, or its log rewritten, after the offsets of window"
     ):
         backfilled.plan()
+
+
+@pytest.mark.parametrize("is_rewritten", [False, True])
+def test_plan_backfill_rewritten_unsealed(tmp_path: Path, is_rewritten: bool) -> None:
+    """A log that has other records than an unsealed batch isn't the one that was drained."""
+    archive, cluster = sealed_copy(tmp_path / "archive"), golden_cluster()
+    add_batch(open_next(archive, "parquet", ["topic"]), 0, END, END + 8)
+    document = archive.snapshot().document
+    pipeline = Pipeline(
+        name=document.pipeline,
+        topics=["flights"],
+        archive=str(archive.root),
+        partition_by=["topic"],
+    )
+    if is_rewritten:
+        cluster.contents = lambda tp, span: [
+            found for found in in_kafka(tp, span) if int(found["offset"]) < END
+        ]
+    expected = (
+        pytest.raises(DataLossError, match="was rewritten") if is_rewritten else nullcontext()
+    )
+
+    with expected:
+        plan_backfill(pipeline, cluster, HOUR)  # type: ignore[arg-type]
 
 
 def test_plan_backfill_nothing_drained(tmp_path: Path) -> None:
