@@ -159,8 +159,8 @@ def plan_backfill(
     """
     archive = Archive.at(pipeline.archive)
     snapshot = archive.snapshot()
-    generation = snapshot.open_generation
-    if not archive.exists or generation is None:
+    generation = snapshot.open_generation if archive.exists else None
+    if generation is None:
         raise ArchiveError(
             f"{archive.root} is empty; run drain_{pipeline.name} once to decide where the archive "
             "starts. A backfill fills in the offsets before that"
