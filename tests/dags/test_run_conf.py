@@ -93,6 +93,15 @@ def start(dag: DAG, conf: Any) -> None:
     task.pre_execute({"dag": dag, "dag_run": run, "ti": SimpleNamespace(task=task)})
 
 
+def test_conf_misspelt_in_params_of_task() -> None:
+    """A misspelt name is refused also where Airflow 2 has put it into the params of the task."""
+    dag = dags()["republish"]
+    first_task(dag).params["to_tme"] = "2026-01-01T12:00:00Z"
+
+    with pytest.raises(AirflowFailException, match="'to_tme' isn't a field of"):
+        start(dag, {"to_tme": "2026-01-01T12:00:00Z"})
+
+
 def test_conf_misspelt() -> None:
     """Each field's name with a letter missing, doubled or changed is refused, or is a field's."""
     seen: Counter[str] = Counter()

@@ -126,9 +126,10 @@ class FormOperator(BaseOperator):
         """
         super().pre_execute(context)
         if self.form is not None:
-            fields = [*context["dag"].params, *self.params]
+            dag = context["dag"]
             with terminal_errors_fail():
-                check_conf(self.dag_id, self.form, context["dag_run"].conf, dict.fromkeys(fields))
+                # Not the task's params: Airflow 2 puts the conf's names into them.
+                check_conf(self.dag_id, self.form, context["dag_run"].conf, dag.params)
 
 
 class PipelineOperator(FormOperator):
