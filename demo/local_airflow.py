@@ -201,8 +201,8 @@ class LocalAirflow:
         Raises:
             AirflowError: If the run failed.
         """
-        if version("apache-airflow").startswith("3.0."):
-            # From 3.1 on, `dags test` registers the DAG's assets itself.
+        if version("apache-airflow").startswith(("2.", "3.0.")):
+            # From 3.1 on, `dags test` registers the DAG's assets and their aliases itself.
             self.run("dags", "reserialize", log="reserialize")
         self.run("dags", "test", dag_id, *more, log=log, say=say)
 

@@ -27,7 +27,7 @@ from kafka_drain.maintenance.maintain import plan_maintenance, run_maintenance
 from kafka_drain.proof.validation import validate_archive
 from kafka_drain.reading import archive_dataset
 from kafka_drain.spark.job_spec import CompactSpec, write_private
-from kafka_drain.spark.submit import SparkApplication
+from kafka_drain.spark.submit import SparkApplication, spark_version
 from kafka_drain.storage.immutability import Immutability
 from kafka_drain.storage.json_files import create_text
 from kafka_drain.storage.object_retention import StoreLocks, retain
@@ -41,6 +41,10 @@ DAYS = 30
 RECORDS = 20
 NEW_YEAR = 1_767_225_600_000  # 2026-01-01 UTC, in milliseconds
 
+#: See docs/limits.md.
+sends_checksums = pytest.mark.skipif(
+    spark_version() < (4, 1), reason="Spark sends checksums to S3 since 4.1"
+)
 #: Versity's gateway takes a deletion marker for an object where S3 doesn't: a lease that was
 #: released in a bucket that keeps versions can't be taken again. And no bucket locks by default.
 not_on_versity = pytest.mark.skipif(
@@ -262,6 +266,7 @@ def lock_by_default(client: Any, bucket: str) -> None:
 
 @pytest.mark.store
 @not_on_versity
+@sends_checksums
 @pytest.mark.parametrize("is_locked", [True, False])
 def test_spark_writes_where_all_is_locked(
     is_locked: bool, spark: Any, bucket: str, client: Any
@@ -288,6 +293,7 @@ def test_spark_writes_where_all_is_locked(
 
 @pytest.mark.store
 @not_on_versity
+@sends_checksums
 def test_immutable_archive_default_retention(
     make_topic: Any,
     send: Any,
