@@ -533,11 +533,7 @@ def _is_compacted(cluster: KafkaCluster, topic: str) -> bool:
 
 
 def rewritten_logs(
-    snapshot: Snapshot,
-    cluster: KafkaCluster,
-    cursors: Mapping[TopicPartition, int],
-    unsealed: Tails = MappingProxyType({}),
-    files: Sequence[SinkFile] = (),
+    snapshot: Snapshot, cluster: KafkaCluster, cursors: Mapping[TopicPartition, int]
 ) -> dict[TopicPartition, int]:
     """Return the first offset at which each rewritten log differs from the archive.
 
@@ -549,8 +545,6 @@ def rewritten_logs(
         snapshot: The archive.
         cluster: The cluster that it was drained from.
         cursors: Where the newest generation's sealed batches end, by partition.
-        unsealed: The newest records that aren't sealed yet.
-        files: The files that have them.
 
     Raises:
         DataLossError: When that might bring back records that were erased.
@@ -559,12 +553,6 @@ def rewritten_logs(
     first, end = cluster.earliest(cursors), cluster.latest(cursors, "read_uncommitted")
     compared = compare_sealed(snapshot, cluster, tails, first, end)
     short = {tp: end[tp] for tp, cursor in cursors.items() if end[tp] < cursor}
-    differ = compare_with_logs(snapshot, cluster, unsealed, first, end, files).rewritten
-    short |= {
-        tp: tail.offset
-        for tp, tail in unsealed.items()
-        if tp in cursors.keys() - short.keys() and (tp in differ or end[tp] <= tail.offset)
-    }
     found = {}
     for tp in cursors:
         if tp not in compared.rewritten and tp not in short:

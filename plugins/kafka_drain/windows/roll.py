@@ -44,7 +44,7 @@ from kafka_drain.progress import duration_text
 from kafka_drain.proof.committed_files import read_committed_files
 from kafka_drain.proof.content_checks import Reread, SegmentFiles
 from kafka_drain.proof.gap_explanation import explain_gaps, same_topics
-from kafka_drain.proof.log_tails import rewritten_logs, unsealed_tails
+from kafka_drain.proof.log_tails import rewritten_logs
 from kafka_drain.proof.offset_checks import held_ranges
 from kafka_drain.proof.replacement import judge_removed, refuse_unequal
 from kafka_drain.proof.sealing import Identity
@@ -215,8 +215,7 @@ def plan_roll(
     beside: dict[TopicPartition, int] = {}
     only_copies: set[TopicPartition] = set()
     if rewritten:
-        unsealed = unsealed_tails(generation, generation.document.format, state.new)
-        begins = rewritten_logs(snapshot, cluster, same, unsealed, state.new)
+        begins = rewritten_logs(snapshot, cluster, same)
         only_copies = _only_copies(snapshot, generation, state.new, known, cluster)
         if not begins and not only_copies:
             raise ConfigError(

@@ -577,39 +577,6 @@ def test_rewritten_logs(made: MadeArchive, monkeypatch: pytest.MonkeyPatch) -> N
         found(unsure)
 
 
-@pytest.mark.parametrize(
-    ("sealed", "rewritten", "end", "found"),
-    [
-        (10, None, 40, {}),
-        (10, None, 20, {}),
-        (10, 20, 40, {}),
-        (10, 19, 40, {A: 10}),
-        (10, 13, 40, {A: 10}),
-        (10, None, 19, {A: 10}),
-        (0, 19, 40, {A: 0}),
-        (0, None, 19, {A: 0}),
-    ],
-)
-def test_rewritten_logs_unsealed(
-    made: MadeArchive,
-    sealed: int,
-    rewritten: int | None,
-    end: int,
-    found: dict[TopicPartition, int],
-) -> None:
-    """Records that aren't sealed yet tell of a rewritten log; what is sealed, where it begins."""
-    files = sink_files(made, {A: dense(sealed, 20, FIRST_MS)})
-    if sealed:
-        made.seal_window("repair_1", {A: dense(0, sealed, FIRST_MS)})
-    tails = unsealed_tails(made.archive.generation(1), "parquet", files)
-    cluster: Any = cluster_of(as_archived(rewritten), end=end)
-
-    assert (
-        rewritten_logs(made.archive.snapshot(), cluster, {A: sealed}, tails, files),
-        rewritten_logs(made.archive.snapshot(), cluster, {A: sealed}),
-    ) == (found, {})
-
-
 def test_unsealed_tails(made: MadeArchive) -> None:
     """The newest record of files that aren't sealed yet is read from them."""
     listed = sink_files(made, {A: dense(0, 20, FIRST_MS), B: dense(3, 4, FIRST_MS)})

@@ -643,23 +643,6 @@ def test_plan_roll_rewritten_unsealed_beside(archive: Archive) -> None:
     }
 
 
-def test_plan_roll_rewritten_unsealed(archive: Archive) -> None:
-    """A log that only unsealed files show to be rewritten is another incarnation without them."""
-    add_batch(archive.generation(2), 0, END, END + 8)
-    rewritten = cluster_with(gone=Log(end=9))
-    known, contents = archive.snapshot().document.topics["flights"], rewritten.contents
-    rewritten.contents = lambda tp, span: [
-        found for found in contents(tp, span) if tp != P0 or found["offset"] < END
-    ]
-
-    with pytest.raises(DataLossError, match=r"only copy of records of flights-0"):
-        plan_roll(archive, rewritten, rewritten=True)
-    plan = plan_roll(archive, rewritten, leave_unsealed=True, rewritten=True)
-
-    assert plan.topic_ids["flights"] == f"{known}~2"
-    assert plan.starting_offsets == {P0: END, P1: END, G0: 7}
-
-
 @pytest.mark.parametrize(("first", "passed"), [(2, 1), (3, 5), (4, 5)])
 def test_plan_roll_rewritten_deleted_before_repair(
     first: int, passed: int, archive: Archive, monkeypatch: pytest.MonkeyPatch
