@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from hypothesis import Phase, settings
 
+from kafka_drain import output
 from kafka_drain.archive.archive import Archive
 from kafka_drain.archive.receipts import Receipt
 from kafka_drain.clock import utc_now
@@ -113,7 +114,9 @@ def said() -> Iterator[list[str]]:
 
 @pytest.fixture(autouse=True)
 def clean_environment(monkeypatch: pytest.MonkeyPatch) -> None:
-    """No test sees what the machine's user has set for himself."""
+    """No test sees what the machine's user has set for himself, or an earlier test's task."""
+    # A task of Airflow that ran in this process still listens.
+    monkeypatch.setattr(output, "_listener", output._log)
     for name in ("KAFKA_BOOTSTRAP_SERVERS", "SPARK_HOME", "SPARK_CONF_DIR"):
         monkeypatch.delenv(name, raising=False)
     for name in [name for name in os.environ if name.startswith("AWS_")]:

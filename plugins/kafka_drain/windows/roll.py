@@ -211,8 +211,7 @@ def plan_roll(
     recreated = {name for name, topic in there.items() if topic.id != known.get(name)}
     left_out = {tp: n for tp, n in ends.items() if tp in unwanted or tp.topic in gone}
     same = {tp: offset for tp, offset in ends.items() if tp.topic in there.keys() - recreated}
-    resumed: dict[TopicPartition, int] = {}
-    beside: dict[TopicPartition, int] = {}
+    begins: dict[TopicPartition, int] = {}
     only_copies: set[TopicPartition] = set()
     if rewritten:
         begins = rewritten_logs(snapshot, cluster, same)
@@ -222,23 +221,16 @@ def plan_roll(
                 f"no log of {archive.root} was rewritten, as far as Kafka can tell; roll without "
                 "--rewritten"
             )
-        others = {tp.topic for tp in begins}
-        beside = {
-            tp: _past_windows(snapshot, cluster, tp, at, known[tp.topic])
-            for tp, at in same.items()
-            if tp.topic in others and tp not in begins
-        }
-        resumed = beside | begins
-        same = {tp: at for tp, at in same.items() if tp.topic not in others}
-        there |= {
-            name: replace(there[name], id=next_incarnation(there[name].id)) for name in others
-        }
-    first = cluster.earliest([*same, *beside])
+    others = {tp.topic for tp in begins}
+    sealed_beside = {tp: at for tp, at in same.items() if tp.topic in others and tp not in begins}
+    same = {tp: at for tp, at in same.items() if tp.topic not in others}
+    there |= {name: replace(there[name], id=next_incarnation(there[name].id)) for name in others}
+    first = cluster.earliest([*same, *sealed_beside])
     _refuse_short(archive, cluster, same)
     lost = _given_up(state, first)
     if not leave_unsealed:
         gone_parts = [tp for tp in ends if tp.topic in gone]
-        never = recreated | {tp.topic for tp in resumed}
+        never = recreated | others
         _check_unsealed(
             archive,
             state,
@@ -249,22 +241,23 @@ def plan_roll(
             is_rewritten=rewritten,
             only_copies=only_copies,
         )
+    beside, voided = _beside(snapshot, cluster, state, same, sealed_beside, first, known)
     starts = (
         same
-        | resumed
+        | beside
+        | begins
         | cluster.earliest(
             TopicPartition(name, p) for name in recreated for p in there[name].partitions
         )
     )
     starts = {tp: offset for tp, offset in starts.items() if tp not in unwanted}
-    voided = _drained_again(snapshot, state, same, beside, first, known)
     for window in voided:
         _refuse_other_records(snapshot, window, known, cluster, replaceable)
     return RollPlan(
         archive=archive,
         document=snapshot.document,
         closed=generation,
-        reason=_reason(state, recreated, gone, left_out, {tp.topic for tp in resumed}),
+        reason=_reason(state, recreated, gone, left_out, others),
         starting_offsets=starts,
         topic_ids={name: there[name].id for name in {tp.topic for tp in starts}},
         unsealed=len(state.new),
@@ -295,11 +288,40 @@ def _given_up(
     return given_up(first, held_ranges(files))
 
 
+def _beside(
+    snapshot: Snapshot,
+    cluster: KafkaCluster,
+    state: GenerationState,
+    same: Mapping[TopicPartition, int],
+    sealed: Mapping[TopicPartition, int],
+    first: Mapping[TopicPartition, int],
+    topic_ids: Mapping[str, str],
+) -> tuple[dict[TopicPartition, int], list[SnapshotWindow]]:
+    """Return where partitions beside a rewritten log go on, and the windows to remove.
+
+    They pass what windows hold, which stay, but nothing that is removed for another topic's sake.
+
+    Args:
+        sealed: The sealed ends of these partitions.
+    """
+    voided: list[SnapshotWindow] = []
+    while True:
+        kept = [w for w in restricted(snapshot, Query()).fold.windows if w not in voided]
+        beside = {
+            tp: _past_windows(snapshot, kept, cluster, tp, at, topic_ids[tp.topic])
+            for tp, at in sealed.items()
+        }
+        found = _drained_again(snapshot, state, {**same, **beside}, first, topic_ids)
+        # It only grows: partitions start no later than in the round before.
+        if found == voided:
+            return beside, voided
+        voided = found
+
+
 def _drained_again(
     snapshot: Snapshot,
     state: GenerationState,
-    same: Mapping[TopicPartition, int],
-    beside: Mapping[TopicPartition, int],
+    starts: Mapping[TopicPartition, int],
     first: Mapping[TopicPartition, int],
     topic_ids: Mapping[str, str],
 ) -> list[SnapshotWindow]:
@@ -308,26 +330,24 @@ def _drained_again(
     The next generation drains these offsets too, and readers would get them twice.
 
     Args:
-        same: Where it starts partitions, of topics whose logs are as they were.
-        beside: The same, of topics of which another partition's log was rewritten: a window that
-            also holds records of that log stays.
+        starts: Where it starts partitions whose logs are as they were.
 
     Raises:
         DataLossError: When Kafka no longer holds all of such a window.
     """
-    voided, ends = [], {**same, **beside}
+    voided = []
     # What the index names ends before each later generation begins.
     for window in restricted(snapshot, Query()).fold.windows:
         receipt = window.receipt
         fate = judge_window(
             [
-                (part.range, ends.get(part.tp), first.get(part.tp, 0))
+                (part.range, starts.get(part.tp), first.get(part.tp, 0))
                 if receipt.topics.get(part.tp.topic) == topic_ids.get(part.tp.topic)
                 else (part.range, None, 0)
                 for part in receipt.partitions
             ]
         )
-        if fate == WindowFate.TORN and any(part.tp in same for part in receipt.partitions):
+        if fate == WindowFate.TORN:
             raise DataLossError(
                 f"window {window.key} holds offsets that the next generation drains again, and "
                 "others that Kafka no longer has: readers would get some twice, or lose some. "
@@ -339,7 +359,12 @@ def _drained_again(
 
 
 def _past_windows(
-    snapshot: Snapshot, cluster: KafkaCluster, tp: TopicPartition, at: int, topic_id: str
+    snapshot: Snapshot,
+    windows: Iterable[SnapshotWindow],
+    cluster: KafkaCluster,
+    tp: TopicPartition,
+    at: int,
+    topic_id: str,
 ) -> int:
     """Return where the windows end that go on from an offset: repairs drained what isn't sealed.
 
@@ -357,7 +382,7 @@ def _past_windows(
 
     held = sorted(
         part.range
-        for window in restricted(snapshot, Query()).fold.windows
+        for window in windows
         for part in window.receipt.partitions
         if part.tp == tp and window.receipt.topics.get(tp.topic) == topic_id
     )

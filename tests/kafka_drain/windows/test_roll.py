@@ -643,6 +643,35 @@ def test_plan_roll_rewritten_unsealed_beside(archive: Archive) -> None:
     }
 
 
+def test_plan_roll_rewritten_repair_removed(
+    archive: Archive, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What is removed is drained again, of partitions beside a rewritten one as well."""
+    seal_rows(archive, "repair_1", {P1: range(END, END + 3)})
+    seal_rows(archive, "repair_2", {P1: range(END + 3, END + 5), G0: range(7, 9)})
+    seal_rows(archive, "repair_3", {P1: range(END + 5, END + 8)})
+    rewritten = rewritten_cluster(P0)
+    flights = rewritten.contents
+    rewritten.contents = lambda tp, span: (
+        [row(G0, at) for at in range(7, 9)] if tp == G0 else flights(tp, span)
+    )
+    monkeypatch.setattr(gap_explanation, "classify_gaps", all_lost)
+
+    plan = plan_roll(archive, rewritten, rewritten=True)
+
+    assert plan.starting_offsets == {P0: 0, P1: END + 3, G0: 7}
+    assert plan.voided == ["repair_2", "repair_3"]
+
+
+def test_plan_roll_rewritten_repair_torn(archive: Archive, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A window that stays for a rewritten log's sake must not be drained again in part."""
+    seal_rows(archive, "repair_1", {P1: range(END + 3, END + 5), P0: range(END, END + 2)})
+    monkeypatch.setattr(gap_explanation, "classify_gaps", all_lost)
+
+    with pytest.raises(DataLossError, match=r"window repair_1 .*some twice"):
+        plan_roll(archive, rewritten_cluster(P0), rewritten=True)
+
+
 @pytest.mark.parametrize(("first", "passed"), [(2, 1), (3, 5), (4, 5)])
 def test_plan_roll_rewritten_deleted_before_repair(
     first: int, passed: int, archive: Archive, monkeypatch: pytest.MonkeyPatch
