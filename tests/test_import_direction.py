@@ -77,8 +77,8 @@ EXECUTOR_SIDE = """
 
 # Loaded when a path on HDFS is opened, by its URL.
 HDFS_LATER = {"fsspec", "requests", "requests_kerberos"}
-# Loaded when an Avro file, an encrypted file or a URL is read, or a Bloom filter looked up, and not
-# before.
+# Loaded when an Avro file, an encrypted file or a URL is read, a file read again, or a Bloom filter
+# looked up, and not before.
 EXECUTOR_SIDE_LATER = {
     *HDFS_LATER,
     "boto3",

@@ -5,9 +5,9 @@ A file is hashed to its end before any of its bytes are handed out.
 - A file that fits is kept in memory while it is hashed, and its records are read from there. It is
   read once; changing or replacing it later doesn't affect what is sent.
 - A larger file is read again through the same open file, so another file that takes its name isn't
-  seen. During hashing, the state of the hash is saved at each block. Bytes that are read again must
-  lead from one saved state to a later one, otherwise they are refused. This way, a file that is
-  changed in place isn't sent either.
+  seen. While it is hashed, a second, faster hash of each block is noted (XXH3 with 128 bits and a
+  random seed, for which nobody can prepare other bytes). Blocks that are read again must have it,
+  otherwise they are refused. This way, a file that is changed in place isn't sent either.
 
 On a local disk, the second read is served from the operating system's cache. In an object store it
 is a second transfer, so more of a store's files is kept in memory. A copy on disk would avoid that
@@ -19,9 +19,11 @@ from __future__ import annotations
 
 import hashlib
 import io
+import secrets
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from typing import IO, Any, Literal, NamedTuple, cast
 
 from kafka_drain.data_files.records import DataPath
@@ -48,7 +50,7 @@ LOCAL = Sizes(held=32 << 20, chunk=1 << 20, buffer=1 << 20)
 #: Each read is a request. Files that compaction writes by default (256 MB) are kept in memory.
 STORE = Sizes(held=256 << 20, chunk=16 << 20, buffer=4 << 20)
 
-#: The hash's state is saved after each block (250 bytes). Chunks and buffers are multiples of it.
+#: Size of the blocks of a file that is read again. Chunks and buffers are multiples of it.
 BLOCK_BYTES = 1 << 16
 
 
@@ -88,16 +90,15 @@ def checked_file(path: DataPath, file: ShardFile, sharers: int = 1) -> Iterator[
     """
     sizes = STORE if lies_in_store(path) else LOCAL
     with _opened(path, file) as source:
-        blocks = _blocks(path, source, file, sizes.chunk)
+        chunks = _chunks(path, source, file, sizes.chunk)
         if file.bytes <= sizes.held // sharers:
             held = io.BytesIO()
-            held.writelines(block for block, _ in blocks)
+            held.writelines(chunks)
             held.seek(0)
             source.close()
             yield CheckedFile(path.suffix, "", path.parents, held)
             return
-        states = [hashlib.sha256(), *(state.copy() for _, state in blocks)]
-        again = _ReadAgain(path, source, file, states)
+        again = _ReadAgain(path, source, file, chunks)
         protocol = getattr(path, "protocol", "")
         try:
             buffered = io.BufferedReader(again, sizes.buffer)
@@ -122,10 +123,10 @@ def _opened(path: DataPath, file: ShardFile) -> IO[bytes]:
         ) from error
 
 
-def _blocks(
+def _chunks(
     path: DataPath, source: IO[bytes], file: ShardFile, chunk_bytes: int
-) -> Iterator[tuple[memoryview, hashlib._Hash]]:
-    """Yield a file's blocks, each with the state of the hash after it.
+) -> Iterator[bytes]:
+    """Yield a file's bytes, all of them chunks of the same size but for the last one.
 
     Raises:
         ManifestInvalidError: After the last one, when these aren't the plan's bytes.
@@ -139,10 +140,8 @@ def _blocks(
         if not chunk:
             break
         size += len(chunk)
-        for at in range(0, len(chunk), BLOCK_BYTES):
-            block = memoryview(chunk)[at : at + BLOCK_BYTES]
-            state.update(block)
-            yield block, state
+        state.update(chunk)
+        yield chunk
     seen = f"{size:,} bytes with SHA-256 {state.hexdigest()}"
     if size > file.bytes:
         seen = f"more than {file.bytes:,} bytes"
@@ -164,19 +163,23 @@ class _ReadAgain(io.RawIOBase):
         path: The file's location.
         source: The open file.
         file: The file's entry in the plan.
-        states: The hash before the first block, and after each one.
+        chunks: All of its bytes, while they are hashed for the first time.
 
     Attributes:
         failure: The error that ended reading; None if there was none.
     """
 
     def __init__(
-        self, path: DataPath, source: IO[bytes], file: ShardFile, states: list[hashlib._Hash]
+        self, path: DataPath, source: IO[bytes], file: ShardFile, chunks: Iterator[bytes]
     ) -> None:
         self._path = path
         self._source = source
         self._file = file
-        self._states = states
+        # Not at the top: executors need pyarrow alone, unless a file is read again.
+        from xxhash import xxh3_128_digest
+
+        self._hash = partial(xxh3_128_digest, seed=secrets.randbits(64))
+        self._hashes = [hashed for chunk in chunks for hashed in self._hashed(chunk)]
         self._at = 0
         self.failure: Exception | None = None
 
@@ -212,12 +215,16 @@ class _ReadAgain(io.RawIOBase):
         with naming_outages(self._path):
             self._source.seek(start)
             content = self._source.read(end - start)
-        state = self._states[first].copy()
-        state.update(content)
-        if state.digest() != self._states[after].digest():
+        if self._hashed(content) != self._hashes[first:after]:
             raise ManifestInvalidError(
                 f"{self._file.path} was changed while it was read: its bytes {start:,} to {end:,} "
                 f"differ from those that were hashed, {_expected(self._file)}; restore it from a "
                 "copy; none of these bytes was sent"
             )
         return content
+
+    def _hashed(self, content: bytes) -> list[bytes]:
+        """Return the hash of each block."""
+        view = memoryview(content)
+        starts = range(0, len(view), BLOCK_BYTES)
+        return [self._hash(view[at : at + BLOCK_BYTES]) for at in starts]
