@@ -37,7 +37,7 @@ class Sizes(NamedTuple):
 
     Attributes:
         held: Maximum size kept in memory, for all files that are open at the same time.
-        chunk: Size of a read while a file is hashed.
+        chunk: Size of a read while a file is hashed, unless it is held and lies on a disk.
         buffer: Minimum size of a read when it is read again.
     """
 
@@ -89,10 +89,14 @@ def checked_file(path: DataPath, file: ShardFile, sharers: int = 1) -> Iterator[
         StoreUnavailableError: When its store doesn't answer.
     """
     sizes = STORE if lies_in_store(path) else LOCAL
+    is_held = file.bytes <= sizes.held // sharers
+    # As a whole, bytes of a disk become the held file without another copy.
+    chunk = file.bytes + 1 if is_held and sizes is LOCAL else sizes.chunk
     with _opened(path, file) as source:
-        chunks = _chunks(path, source, file, sizes.chunk)
-        if file.bytes <= sizes.held // sharers:
-            held = io.BytesIO()
+        chunks = _chunks(path, source, file, chunk)
+        if is_held:
+            held = io.BytesIO(next(chunks, b""))
+            held.seek(0, io.SEEK_END)
             held.writelines(chunks)
             held.seek(0)
             source.close()
@@ -101,8 +105,7 @@ def checked_file(path: DataPath, file: ShardFile, sharers: int = 1) -> Iterator[
         again = _ReadAgain(path, source, file, chunks)
         protocol = getattr(path, "protocol", "")
         try:
-            buffered = io.BufferedReader(again, sizes.buffer)
-            yield CheckedFile(path.suffix, protocol, path.parents, buffered)
+            yield CheckedFile(path.suffix, protocol, path.parents, _Buffered(again, sizes.buffer))
         finally:
             # The file formats' libraries replace errors of their source with their own.
             if again.failure is not None:
@@ -195,9 +198,15 @@ class _ReadAgain(io.RawIOBase):
         return self._at
 
     def readinto(self, target: Any) -> int:
-        at, end = self._at, min(self._at + len(target), self._file.bytes)
+        found = self.view(len(target))
+        target[: len(found)] = found
+        return len(found)
+
+    def view(self, size: int) -> memoryview:
+        """Return the next bytes without copying them again; fewer at the end."""
+        at, end = self._at, min(self._at + size, self._file.bytes)
         if at >= end:
-            return 0
+            return memoryview(b"")
         first, after = at // BLOCK_BYTES, -(-end // BLOCK_BYTES)
         start = first * BLOCK_BYTES
         try:
@@ -205,9 +214,8 @@ class _ReadAgain(io.RawIOBase):
         except Exception as error:
             self.failure = error
             raise
-        target[: end - at] = memoryview(content)[at - start : end - start]
         self._at = end
-        return end - at
+        return memoryview(content)[at - start : end - start]
 
     def _checked(self, first: int, after: int) -> bytes:
         """Return some blocks after checking that they are the ones that were hashed."""
@@ -228,3 +236,16 @@ class _ReadAgain(io.RawIOBase):
         view = memoryview(content)
         starts = range(0, len(view), BLOCK_BYTES)
         return [self._hash(view[at : at + BLOCK_BYTES]) for at in starts]
+
+
+class _Buffered(io.BufferedReader):
+    """A file that is read again, for readers of a few bytes at a time and for pyarrow."""
+
+    raw: _ReadAgain
+
+    def read_buffer(self, size: int) -> memoryview:
+        """Return the next bytes, as pyarrow prefers to take them (`pyarrow.PythonFile`)."""
+        self.raw.seek(self.tell())
+        found = self.raw.view(size)
+        self.seek(self.raw.tell())
+        return found

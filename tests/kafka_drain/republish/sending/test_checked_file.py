@@ -194,6 +194,36 @@ def test_checked_file_read_again(
     assert path.bytes_read > written.stat().st_size == sum(hashed)
 
 
+@settings(max_examples=50, deadline=None)
+@given(
+    size=st.integers(0, 300),
+    steps=st.lists(
+        st.tuples(st.sampled_from(["seek", "read", "read_buffer"]), st.integers(0, 320)),
+        max_size=8,
+    ),
+)
+def test_checked_file_read_in_parts(
+    tmp_path_factory: pytest.TempPathFactory, size: int, steps: list[tuple[str, int]]
+) -> None:
+    """Each way of reading a part goes on where another one ended, as in a file in memory."""
+    path = tmp_path_factory.mktemp("parts") / "x"
+    path.write_bytes(bytes(at % 251 for at in range(size)))
+    whole = io.BytesIO(path.read_bytes())
+
+    with pytest.MonkeyPatch.context() as patch:
+        read_again(patch)
+        with checked_file(path, replace(planned(path), bytes=size)) as checked:
+            if size == 0:
+                return
+            for step, number in steps:
+                if step == "seek":
+                    whole.seek(number)
+                    checked.content.seek(number)
+                    continue
+                found = getattr(checked.content, step)(number)
+                assert bytes(found) == whole.read(number)
+
+
 def test_checked_file_shared_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Files that are open at a time share the memory: the more, the less of it each may take."""
     path = tmp_path / "x"
