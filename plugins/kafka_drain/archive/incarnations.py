@@ -42,9 +42,13 @@ def log_ends(
 
 
 def _start(snapshot: Snapshot, tp: TopicPartition, counted: str) -> int:
-    """Return an incarnation's start; 0 if its first generation doesn't drain the partition."""
+    """Return an incarnation's start; 0 if it is unknown.
+
+    If its first generation doesn't drain the partition, that was left out, and goes on where it
+    ended as soon as it is drained again: its log wasn't the one that was rewritten.
+    """
     number = snapshot.topic_incarnations().get((tp.topic, counted))
-    return snapshot.generation(number).starting_offsets.get(tp, 0) if number else 0
+    return snapshot.generation(number).starting_offsets.get(tp, sys.maxsize) if number else 0
 
 
 def offsets_in_log(

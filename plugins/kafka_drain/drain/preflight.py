@@ -6,7 +6,7 @@ Changes nothing. Spark itself would accept most of what is refused here, and sil
 from __future__ import annotations
 
 import os
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timezone
 from typing import Any
@@ -15,6 +15,7 @@ from upath import UPath
 
 from kafka_drain.archive.archive import Archive
 from kafka_drain.archive.generation_state import GenerationState, read_state
+from kafka_drain.archive.incarnations import log_ends
 from kafka_drain.archive.index import Query
 from kafka_drain.archive.moved import moved_from
 from kafka_drain.archive.receipts import SealedTail
@@ -42,6 +43,7 @@ from kafka_drain.kafka.acls import DRAINED
 from kafka_drain.kafka.cluster import KafkaCluster, Topic
 from kafka_drain.kafka.identity import (
     counted_as,
+    earlier_incarnations,
     is_other_cluster,
     is_other_topic,
     is_told,
@@ -231,7 +233,7 @@ def preflight(
             # resume where an earlier generation ended.
             added = [tp for tp in partitions if tp not in starting_offsets]
             starting_offsets |= {tp: first[tp] for tp in added}
-            starting_offsets |= _drained_before(snapshot, generation, added, topics)
+            starting_offsets |= drained_before(snapshot, generation, added, topics)
         start = _cursor(checkpoint, starting_offsets)
         _check_drained_topics(snapshot, generation, start, partitions, pipeline, topics)
     # Spark reads a partition that was added later from 0.
@@ -436,28 +438,36 @@ def _cursor(
     return checkpoint.ends.get(checkpoint.last_commit, starting_offsets)
 
 
-def _drained_before(
+def drained_before(
     snapshot: Snapshot,
     open_generation: SnapshotGeneration,
     partitions: Collection[TopicPartition],
-    topics: dict[str, Topic],
+    topics: Mapping[str, Topic],
 ) -> dict[TopicPartition, int]:
-    """Return the offsets up to which generations before the open one have drained partitions."""
+    """Return the offsets up to which generations before the open one have drained partitions.
+
+    Of earlier incarnations of their topics, what their logs still have.
+    """
     index = snapshot.skipped.index if snapshot.skipped is not None else None
-    ends = {
-        tp: held.end
-        for (tp, topic_id), held in (index.drained.items() if index is not None else ())
-        if tp in partitions and topic_id == topics[tp.topic].id
-    }
+    drained = index.drained if index is not None else {}
+    names = {tp.topic for tp in partitions}
+    log = log_ends(snapshot, {name: topics[name].id for name in names}, partitions)
+    ends: dict[TopicPartition, int] = {}
+    for tp in partitions if drained else ():
+        topic_id = topics[tp.topic].id
+        # From the oldest incarnation on: the newest one decides.
+        for counted in (*reversed(earlier_incarnations(topic_id)), topic_id):
+            if (tp, counted) in drained:
+                ends[tp] = min(drained[tp, counted].end, log[tp, counted])
     last = index.last if index is not None else 0
     for generation in snapshot.generations if partitions else ():
         if last < generation.number < open_generation.number:
             ids, receipt = snapshot.topic_ids(generation), generation.last_receipt()
             sealed = {**generation.starting_offsets, **(receipt.ends if receipt else {})}
             ends |= {
-                tp: sealed[tp]
+                tp: min(sealed[tp], log[key])
                 for tp in partitions
-                if tp in sealed and ids.get(tp.topic) == topics[tp.topic].id
+                if tp in sealed and (key := (tp, ids.get(tp.topic, ""))) in log
             }
     return ends
 
@@ -483,7 +493,7 @@ def _check_drained_topics(
             f"{' '.join(f'--leave-out {name}' for name in left)}` (what was drained stays sealed)"
         )
     added = [tp for tp in partitions if tp not in start]
-    before = _drained_before(snapshot, generation, added, topics)
+    before = drained_before(snapshot, generation, added, topics)
     if before:
         shown = ", ".join(f"{tp} to {offset}" for tp, offset in sorted(before.items()))
         raise CheckpointError(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from enum import Enum, auto
@@ -24,9 +25,10 @@ from kafka_drain.archive.window import Window, range_rows
 from kafka_drain.config.offset_ranges import NOTHING, Accepted
 from kafka_drain.config.pipeline import Pipeline
 from kafka_drain.data_files.file_offsets import CommittedFile
-from kafka_drain.drain.preflight import refuse_damage
+from kafka_drain.drain.preflight import drained_before, refuse_damage
 from kafka_drain.errors import (
     ArchiveError,
+    AuthorizationError,
     CheckpointError,
     ConfigError,
     DataLossError,
@@ -206,7 +208,8 @@ def plan_roll(
     cluster = cluster.counting(known)
     ends = state.sealed_ends
     there = _existing(cluster, {tp.topic for tp in ends})
-    unwanted = _named(leave_out, ends)
+    earlier = _left_out_before(snapshot, generation, cluster, there, ends) if rewritten else {}
+    unwanted = _named(leave_out, {**earlier, **ends})
     gone = {tp.topic for tp in ends}.difference(there)
     recreated = {name for name, topic in there.items() if topic.id != known.get(name)}
     left_out = {tp: n for tp, n in ends.items() if tp in unwanted or tp.topic in gone}
@@ -214,7 +217,9 @@ def plan_roll(
     begins: dict[TopicPartition, int] = {}
     only_copies: set[TopicPartition] = set()
     if rewritten:
-        begins = rewritten_logs(snapshot, cluster, same)
+        again = {tp: at for tp, at in earlier.items() if tp not in unwanted}
+        begins = rewritten_logs(snapshot, cluster, {**again, **same})
+        there = _existing(cluster, {tp.topic for tp in begins}) | there
         only_copies = _only_copies(snapshot, generation, state.new, known, cluster)
         if not begins and not only_copies:
             raise ConfigError(
@@ -241,7 +246,15 @@ def plan_roll(
             is_rewritten=rewritten,
             only_copies=only_copies,
         )
-    beside, voided = _beside(snapshot, cluster, state, same, sealed_beside, first, known)
+    beside, voided = _beside(
+        snapshot,
+        cluster,
+        state,
+        {tp: at for tp, at in same.items() if tp not in unwanted},
+        {tp: at for tp, at in sealed_beside.items() if tp not in unwanted},
+        first,
+        known,
+    )
     starts = (
         same
         | beside
@@ -348,10 +361,16 @@ def _drained_again(
             ]
         )
         if fate == WindowFate.TORN:
+            held = {part.tp for part in receipt.partitions}
+            left = sorted(tp for tp in held if tp in first and tp not in starts)
+            others = (
+                f"are left out ({', '.join(map(str, left))})" if left else "Kafka no longer has"
+            )
+            way_out = ", or leave none of them out until they are sealed" if left else ""
             raise DataLossError(
                 f"window {window.key} holds offsets that the next generation drains again, and "
-                "others that Kafka no longer has: readers would get some twice, or lose some. "
-                f"Restore checkpoint and manifest of {state.generation.folder} from a copy"
+                f"others that {others}: readers would get some twice, or lose some. "
+                f"Restore checkpoint and manifest of {state.generation.folder} from a copy{way_out}"
             )
         if fate == WindowFate.GOES:
             voided.append(window)
@@ -486,6 +505,26 @@ def _existing(cluster: KafkaCluster, names: Collection[str]) -> dict[str, Topic]
             if cluster.has_topic(name):
                 raise
     return described
+
+
+def _left_out_before(
+    snapshot: Snapshot,
+    generation: SnapshotGeneration,
+    cluster: KafkaCluster,
+    there: Mapping[str, Topic],
+    ends: Collection[TopicPartition],
+) -> dict[TopicPartition, int]:
+    """Return where partitions were drained to that the generation was rolled without.
+
+    Where one is named again whose log was rewritten, a drain refuses it until a roll starts it.
+    """
+    topics = dict(there)
+    for name in snapshot.topic_ids(generation).keys() - there.keys():
+        # Of a topic that is no longer drained, permissions may be gone as well.
+        with suppress(AuthorizationError):
+            topics |= _existing(cluster, [name])
+    partitions = [TopicPartition(t.name, p) for t in topics.values() for p in t.partitions]
+    return drained_before(snapshot, generation, [tp for tp in partitions if tp not in ends], topics)
 
 
 def _named(leave_out: Collection[str], ends: Collection[TopicPartition]) -> set[TopicPartition]:

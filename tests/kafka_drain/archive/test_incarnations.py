@@ -37,9 +37,9 @@ def test_log_ends(tmp_path: Path, second: int, third: int, ends: tuple[int, int]
         (P0, "id"): ends[0],
         (P0, "id~2"): ends[1],
         (P0, "id~3"): sys.maxsize,
-        # Added later: nothing was archived before.
-        (P1, "id"): 0,
-        (P1, "id~2"): 0,
+        # Added later, or left out: what was archived before, if anything, is still in its log.
+        (P1, "id"): sys.maxsize,
+        (P1, "id~2"): sys.maxsize,
         (P1, "id~3"): sys.maxsize,
         (U0, "id-u"): sys.maxsize,
     }

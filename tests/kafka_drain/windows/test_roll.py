@@ -881,3 +881,71 @@ def test_plan_roll_topic_not_seen(archive: Archive, monkeypatch: pytest.MonkeyPa
 
     with pytest.raises(TopicError, match="gone"):
         plan_roll(archive, cluster)
+
+
+def test_plan_roll_left_out_repaired(archive: Archive) -> None:
+    """A window whose offsets the next generation doesn't drain again stays: readers need it."""
+    repaired_then_lost(archive)
+    cluster = cluster_with(gone=Log(end=9))
+    validate_archive(archive, cluster)
+
+    plan = plan_roll(archive, cluster, ["flights:0"])
+
+    assert plan.starting_offsets == {P1: END, G0: 7}
+    assert plan.voided == []
+
+
+def test_preflight_left_out_of_rewritten_and_named_again(archive: Archive) -> None:
+    """A partition left out, of which another one was rewritten since, goes on where it ended."""
+    do(plan_roll(archive, cluster_with(gone=Log(end=9)), ["flights:1"]))
+    rewritten = rewritten_cluster(P0)
+    do(plan_roll(archive, rewritten, rewritten=True))
+
+    plan = plan_drain(archive, rewritten, "flights", "gone")
+
+    assert plan.start == {P0: 0, P1: END, G0: 7}
+
+
+@pytest.mark.parametrize("is_short", [False, True])
+def test_roll_left_out_then_rewritten(archive: Archive, is_short: bool) -> None:
+    """The roll that a drain names goes on with a log rewritten while its topic was left out."""
+    cluster = cluster_with(gone=Log(end=9))
+    flights = cluster.contents
+    cluster.contents = lambda tp, span: (
+        [row(G0, at) for at in range(9)] if tp == G0 else flights(tp, span)
+    )
+    add_gone(archive.generation(2), 0, END, 9)
+    assert validate_archive(archive, cluster).receipts_written == 1
+    do(plan_roll(archive, cluster, ["gone"]))
+    assert plan_drain(archive, cluster, "flights", "gone").start[G0] == 9
+    if is_short:
+        cluster.logs[G0] = Log(end=5)
+    else:
+        cluster.contents = lambda tp, span: [] if tp == G0 else flights(tp, span)
+    with pytest.raises(DataLossError, match=r"gone-0.*roll .*--rewritten"):
+        plan_drain(archive, cluster, "flights", "gone")
+
+    do(plan_roll(archive, cluster, rewritten=True))
+
+    assert plan_drain(archive, cluster, "flights", "gone").start[G0] < 9
+
+
+def test_plan_roll_left_out_torn(archive: Archive) -> None:
+    """A window that stays for what is left out can't be drained again in part: leave out later."""
+    seal_rows(archive, "repair_1", {P0: range(END, END + 3), P1: range(END, END + 3)})
+    cluster = cluster_with(gone=Log(end=9))
+
+    with pytest.raises(DataLossError, match=r"repair_1 .*left out \(flights-0\).*leave none"):
+        plan_roll(archive, cluster, ["flights:0"])
+
+    assert plan_roll(archive, cluster).voided == ["repair_1"]
+
+
+def test_plan_roll_left_out_stays_left_out(archive: Archive) -> None:
+    """A rewritten log that is left out stays so where that is said."""
+    do(plan_roll(archive, cluster_with(gone=Log(end=9)), ["flights:1"]))
+    rewritten = rewritten_cluster(P0, P1)
+
+    assert plan_roll(archive, rewritten, rewritten=True).starting_offsets == {P0: 0, P1: 0, G0: 7}
+    plan = plan_roll(archive, rewritten, ["flights:1"], rewritten=True)
+    assert plan.starting_offsets == {P0: 0, G0: 7}
