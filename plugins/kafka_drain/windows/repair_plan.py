@@ -20,9 +20,10 @@ from kafka_drain.archive.window import range_rows
 from kafka_drain.config.offset_ranges import ACKNOWLEDGE_FLAG, range_name
 from kafka_drain.findings import OF_SEALED, Finding, Reason, errors
 from kafka_drain.gaps import Gap, GapReason
+from kafka_drain.kafka.identity import earlier_incarnations
 from kafka_drain.offsets import OffsetRange, TopicPartition, count, merge, overlapping, without
 from kafka_drain.output import Level, Line
-from kafka_drain.proof.report import Report
+from kafka_drain.proof.report import PartitionReport, Report
 from kafka_drain.storage.paths import quoted
 
 Ranges = dict[TopicPartition, list[OffsetRange]]
@@ -186,16 +187,25 @@ def plan_repair(archive: Archive, report: Report) -> RepairPlan:
     if of_sealed and any(batches):
         replaced &= sealed
     first, topics = _of_one_incarnation(report, first)
-    later = {tp: without(own, first.get(tp, ())) for tp, own in ranges.items()}
-    replaced -= {
-        file.path
+    waiting = [
+        (file, receipt)
         for file, receipt in report.damaged
         if any(
             topics.get(each.tp.topic, known) != known
             for each in file.contents
             if (known := receipt.topics.get(each.tp.topic))
         )
-    }
+    ]
+    replaced -= {file.path for file, _ in waiting}
+    # Nor are their offsets of other topics drained yet: both segments would hold them.
+    held = _lost(
+        gap
+        for file, receipt in waiting
+        for gap in _missing_of(report, file, receipt)
+        if receipt.topics.get(gap.tp.topic) == topics.get(gap.tp.topic)
+    )
+    first = {tp: rest for tp, own in first.items() if (rest := without(own, held.get(tp, ())))}
+    later = {tp: without(own, first.get(tp, ())) for tp, own in ranges.items()}
     return RepairPlan(
         archive=archive,
         ranges=first,
@@ -287,12 +297,17 @@ def _of_one_incarnation(report: Report, ranges: Ranges) -> tuple[Ranges, dict[st
     """Return the offsets that were lost of the first incarnation of each topic, and its id."""
     found: Ranges = {}
     topics: dict[str, str] = {}
-    for (tp, topic_id), row in report.rows.items():
+    # Windows, whose rows come first, may be of a later one.
+    for (tp, topic_id), row in sorted(report.rows.items(), key=_age):
         lost, wanted = _lost(row.missing).get(tp, ()), ranges.get(tp, ())
         own = without(wanted, without(wanted, lost))
         if own and topics.setdefault(tp.topic, topic_id) == topic_id:
             found[tp] = own
     return found, topics
+
+
+def _age(row: tuple[tuple[TopicPartition, str], PartitionReport]) -> int:
+    return len(earlier_incarnations(row[0][1]))
 
 
 def _lost(gaps: Iterable[Gap]) -> Ranges:

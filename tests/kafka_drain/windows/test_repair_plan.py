@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -419,3 +420,36 @@ def test_plan_repair_manifest(
     report.findings.append(Finding(Reason.MANIFEST_HOLE, subject, "gone"))
 
     assert (plan_repair(made.archive, report).manifest is not None) is is_rebuilt
+
+
+@pytest.mark.parametrize("is_window_first", [False, True])
+def test_plan_repair_files_of_two_topics(made: MadeArchive, is_window_first: bool) -> None:
+    """Of a file that waits for another topic's incarnation, no offset is drained before it goes.
+
+    Two segments would hold them, and the window could never be sealed.
+    """
+    other = TopicPartition("other", 0)
+    made.topic_ids["other"] = "id-3"
+    made.seal({P0: dense(0, 10), other: dense(0, 10)})
+    made.open_generation(flights="id-1~2")
+    made.seal({P0: dense(5, 20), other: dense(10, 20)})
+    report = Report(str(made.root), "made")
+    if is_window_first:
+        # As of a window, whose rows are added before those of generations.
+        report.add_gaps([gap(P0, 99, 100, GapReason.CONTROL)], {"flights": "id-1~2"})
+    for generation in made.archive.snapshot().generations:
+        [receipt] = generation.receipts()
+        first, second = receipt.files
+        both = replace(first, contents=(*first.contents, *second.contents))
+        report.findings.append(Finding(Reason.FILE_MISSING, both.path, "gone"))
+        report.add_damaged([(both, receipt)])
+        end = 10 * generation.number
+        gaps = [gap(P0, end - 5, end, LOST), gap(other, end - 10, end, LOST)]
+        report.add_gaps(gaps, receipt.topics)
+    old = report.damaged[0][0].path
+
+    found = plan_repair(made.archive, report)
+
+    assert found.replaces == [old]
+    assert found.ranges == {P0: [OffsetRange(5, 10)], other: [OffsetRange(0, 10)]}
+    assert found.later == {P0: [OffsetRange(15, 20)], other: [OffsetRange(10, 20)]}
