@@ -173,7 +173,7 @@ def plan_backfill(
     last = cluster.latest(partitions, pipeline.isolation_level)
     own = frozenset(_near(snapshot, interval))
     checked = refuse_unsound(snapshot, query=None if force else Query(names=own)).snapshot
-    frozen = _frozen(checked, interval, topic_ids, force=force)
+    frozen = _frozen(checked, interval, topic_ids, partitions, force=force)
     bounds = TimeBounds(cluster, first, _ends(snapshot, last), milliseconds(clock()))
     offsets = frozen or _resolve(checked, bounds, interval, last)
     if checked.skipped is None:
@@ -285,17 +285,34 @@ def _covered_by(
 
 
 def _frozen(
-    snapshot: Snapshot, interval: Interval, topic_ids: Mapping[str, str], *, force: bool
+    snapshot: Snapshot,
+    interval: Interval,
+    topic_ids: Mapping[str, str],
+    named: Collection[TopicPartition],
+    *,
+    force: bool,
 ) -> dict[TopicPartition, OffsetRange]:
     """Return the offsets that a previous attempt froze; empty if there was none.
 
     Those of an earlier incarnation of a topic count if they are sealed, and its log still has them.
+    Sealed ones of partitions that the pipeline no longer names are left alone.
     """
     window = snapshot.folders.get(interval.key)
     if window is None or window.plan_bytes is None:
         return {}
-    offsets = {tp: ranges[0] for tp, ranges in window.plan.offsets().items()}
-    ids = window.plan.topics
+    whole = {tp: ranges[0] for tp, ranges in window.plan.offsets().items()}
+    offsets = {tp: r for tp, r in whole.items() if tp in named}
+    left = sorted(whole.keys() - offsets.keys())
+    if left and (force or not window.is_sealed or not offsets):
+        way_on = (
+            "run it without force" if window.is_sealed else "move its folder out of the archive"
+        )
+        raise TopicError(
+            f"window {window.key} has offsets of {', '.join(map(str, left))} too, which the "
+            f"pipeline no longer names. Nothing was changed; name them again, or {way_on}"
+        )
+    known = window.plan.topics
+    ids = {tp.topic: known[tp.topic] for tp in offsets if tp.topic in known}
     if all(topic_ids.get(name) == topic_id for name, topic_id in ids.items()):
         return offsets
     ends = log_ends(snapshot, topic_ids, offsets)

@@ -391,3 +391,32 @@ def test_plan_backfill_covered_by_forgotten(backfilled: Backfilled) -> None:
 
     assert plan.nothing_to_do
     assert plan.covered_by == ["windows/repair_2/receipt.json"]
+
+
+@pytest.mark.parametrize("is_sealed", [False, True])
+@pytest.mark.parametrize("force", [False, True])
+@pytest.mark.parametrize("other", [TopicPartition("t", 1), TopicPartition("u", 0)])
+def test_plan_backfill_no_longer_named(
+    backfilled: Backfilled, other: TopicPartition, is_sealed: bool, force: bool
+) -> None:
+    """What an interval's window has of a partition that is no longer named stays as it is."""
+    topics = {"t": "id", other.topic: "id" if other.topic == "t" else "id-u"}
+    offsets = {P0: [R(60, 120)], other: [R(5, 9)]}
+    plan: dict[str, Any] = {
+        "ranges": range_rows(offsets),
+        "interval": [HOUR.start.isoformat(), HOUR.end.isoformat()],
+        "topics": topics,
+        "partition_by": ["topic"],
+    }
+    backfilled.made.topic_ids = topics
+    backfilled.made.seal_window(HOUR.key, {P0: dense(60, 120), other: dense(5, 9)}, **plan)
+    if not is_sealed:
+        (backfilled.made.root / "windows" / HOUR.key / "receipt.json").unlink()
+
+    if is_sealed and not force:
+        found = backfilled.plan()
+        assert (found.offsets, found.nothing_to_do) == ({P0: R(60, 120)}, True)
+        return
+    way_on = "without force" if is_sealed else "move its folder"
+    with pytest.raises(TopicError, match=f"{other} too, .*no longer names.*{way_on}"):
+        backfilled.plan(force=force)
