@@ -14,6 +14,7 @@ from kafka_drain.archive.documents import ErasureDocument
 from kafka_drain.archive.erasures import header_hash, key_hash
 from kafka_drain.archive.receipts import SealedContent
 from kafka_drain.data_files.records import units_per_second
+from kafka_drain.kafka.identity import earlier_incarnations
 
 #: More than any offset.
 _NO_END = 1 << 63
@@ -68,8 +69,12 @@ class Named:
             return 0
         if self.document.for_ever:
             return _NO_END
-        ends = self._ends.get((topic, topic_id), {})
-        return _NO_END if ends is None else ends.get(str(partition), 0)
+        if (topic, topic_id) in self._ends:
+            ends = self._ends[topic, topic_id]
+            return _NO_END if ends is None else ends.get(str(partition), 0)
+        # A log that was rewritten since, or one beside it: its offsets went on.
+        before = (self._ends.get((topic, earlier)) for earlier in earlier_incarnations(topic_id))
+        return next(filter(None, before), {}).get(str(partition), 0)
 
     def may_be_in(self, content: SealedContent, topic_id: str) -> bool:
         """Return whether a file's contents of a partition may hold such a record.

@@ -279,6 +279,32 @@ def test_sweep(made: MadeArchive, for_ever: bool, gone: set[bytes]) -> None:
     assert erasure.done.records == 4 + len(gone)
 
 
+@pytest.mark.parametrize("incarnations", [("id-1~2",), ("id-1~2", "id-1~3")])
+def test_sweep_after_rewritten_log(made: MadeArchive, incarnations: tuple[str, ...]) -> None:
+    """What Kafka had before the request is erased if it is drained after `roll --rewritten`, too.
+
+    The log of another partition was rewritten: this one's goes on, counted by another id.
+    """
+    erase(made.root)
+    for incarnation in incarnations:
+        made.open_generation(flights=incarnation)
+        made.start_at({TP: 40})
+    made.seal({TP: dense(40, 60)})
+    made.open_generation()
+
+    def refuse() -> None:
+        snapshot = made.archive.snapshot()
+        refuse_unerased(snapshot, archive_files(snapshot))
+
+    with pytest.raises(ArchiveError, match="holds 1 records that erasure 1"):
+        refuse()
+    swept = sweep(made.archive, pipeline_of(made.root), rewrite, free(made), run="t")
+
+    assert swept == ["erase_0002"]
+    refuse()
+    assert lying(made.root) == left(60)
+
+
 def test_lift_erasure(made: MadeArchive) -> None:
     """A lifted erasure is applied to nothing more, and what it has erased stays erased."""
     erase(made.root)

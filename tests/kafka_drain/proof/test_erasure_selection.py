@@ -151,6 +151,10 @@ def test_rows_of_time_before_1970() -> None:
         ([], False, "t", "0", [0, 1, 2, 3, 4, 5]),
         # It was made after the request.
         ([], False, "t", "2", []),
+        # The logs, or one of them, were rewritten after the request.
+        ([], False, "t", "1~2", [0, 2]),
+        ([], False, "t", "1~3", [0, 2]),
+        ([], False, "t", "0~2", []),
         ([], False, "u", "1", []),
         (["t"], False, "t", "1", [0, 2]),
         (["u"], False, "t", "1", []),
