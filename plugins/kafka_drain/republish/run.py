@@ -14,6 +14,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol, cast
 
 from kafka_drain.archive.archive import Archive
+from kafka_drain.archive.erasures import read_erasures
 from kafka_drain.archive.files import ArchiveFile, archive_files
 from kafka_drain.archive.snapshot import Snapshot
 from kafka_drain.archive.soundness import refuse_unsound
@@ -30,6 +31,7 @@ from kafka_drain.kafka.cluster import KafkaCluster
 from kafka_drain.offsets import TopicPartition
 from kafka_drain.output import Level, Line, level_of, say
 from kafka_drain.progress import Progress
+from kafka_drain.proof.erased_records import refuse_unerased
 from kafka_drain.republish.changing.change import Change, schemas_of_rows
 from kafka_drain.republish.changing.function import find_function
 from kafka_drain.republish.changing.function_id import other_function
@@ -290,10 +292,15 @@ def _refuse_other_request(run: str, asked: Mapping[str, Any], request: Republish
 
 
 def _is_outdated(archive: Archive, run: RepublishRun, plan: RepublishPlan, now: datetime) -> bool:
-    """Return whether to replan a run that never opened: maintenance may have removed its files."""
+    """Return whether to replan a run that never opened: maintenance may have removed its files.
+
+    Where records were erased, files that were rewritten may still have them.
+    """
     if run.is_opened:
         return False
-    return plan.is_older(UNOPENED, now) or _gone_file(archive, plan) is not None
+    if plan.is_older(UNOPENED, now) or _gone_file(archive, plan) is not None:
+        return True
+    return bool(read_erasures(archive.root) and _files_of(archive.snapshot(), plan)[1])
 
 
 def _has_lost_targets(run: RepublishRun, plan: RepublishPlan, cluster: KafkaCluster) -> bool:
@@ -309,6 +316,13 @@ def _gone_file(archive: Archive, plan: RepublishPlan) -> str | None:
     """Return a file of a plan that is no longer there; None if all are."""
     paths = sorted({file.path for shard in plan.shards for file in shard.files})
     return next((path for path in paths if not (archive.root / path).is_file()), None)
+
+
+def _files_of(snapshot: Snapshot, plan: RepublishPlan) -> tuple[list[ArchiveFile], set[str]]:
+    """Return the files of a plan that readers get, and the paths of those that they don't get."""
+    paths = {file.path for shard in plan.shards for file in shard.files}
+    files = [file for file in archive_files(snapshot) if file.path in paths]
+    return files, paths.difference(file.path for file in files)
 
 
 def _refuse_other_archive(archive: Archive, plan: RepublishPlan) -> None:
@@ -380,11 +394,25 @@ class Republish:
         """Refuse a plan whose files were rewritten and removed before it was written.
 
         From then on, they stay until the run has ended; and once it has opened, it keeps its plan.
+        An erasure that is accepted from then on finds the plan, and waits; one before is found
+        here.
 
         Raises:
-            LockedError: When one of them is gone.
+            LockedError: When one of them is gone, or may have had records that were erased.
+            ArchiveError: When they have records that are to be erased.
         """
-        if self.run.is_opened or self.archive.snapshot().window_names == self.windows:
+        if self.run.is_opened:
+            return
+        snapshot = self.archive.snapshot()
+        if read_erasures(self.archive.root):
+            files, rewritten = _files_of(snapshot, plan)
+            if rewritten:
+                raise LockedError(
+                    f"{min(rewritten)} was rewritten while run {plan.key} was planned, and its "
+                    "records may have been erased. Nothing was sent; a retry plans it again"
+                )
+            refuse_unerased(snapshot, files)
+        if snapshot.window_names == self.windows:
             return
         gone = _gone_file(self.archive, plan)
         if gone is not None:

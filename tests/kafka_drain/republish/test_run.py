@@ -12,6 +12,9 @@ from typing import Any
 
 import pytest
 
+from kafka_drain.archive.documents import ErasureLiftedDocument
+from kafka_drain.archive.erasures import Erasure, next_erasure
+from kafka_drain.archive.format import ERASED_VERSION
 from kafka_drain.archive.topic_settings import write_topic_settings
 from kafka_drain.errors import (
     ArchiveError,
@@ -22,6 +25,8 @@ from kafka_drain.errors import (
     VerifyError,
 )
 from kafka_drain.kafka.topics import TopicSettings
+from kafka_drain.maintenance.erase import erasure_document
+from kafka_drain.maintenance.erasure_request import ErasureRequest
 from kafka_drain.offsets import TopicPartition
 from kafka_drain.republish import run as module
 from kafka_drain.republish.planning.openings import Claim
@@ -351,6 +356,56 @@ def test_execute_file_gone(made: MadeArchive, target: Target) -> None:
     assert (target.done, ready.run.is_opened) == ([], False)
     path.with_suffix(".away").rename(path)
     assert execute(made, target)["records"] == 30
+
+
+def asked_to_erase(made: MadeArchive) -> Erasure:
+    """Accept an erasure of record 3 of each partition."""
+    logs = {TopicPartition("t", 0): Log(end=10), TopicPartition("t", 1): Log(end=20)}
+    source: Any = FakeCluster(logs, topic_ids={"t": "id-1"})
+    wanted = ErasureRequest("r", "b", keys=frozenset({b"3"}))
+    made.archive.raise_format(ERASED_VERSION)
+    erasure = next_erasure(made.root, erasure_document(made.archive, source, wanted))
+    erasure.accept()
+    return erasure
+
+
+def test_execute_erasure_accepted(made: MadeArchive, target: Target) -> None:
+    """An erasure that was accepted while a run was planned keeps its records from being sent.
+
+    It found no plan that needs the files, and is rewriting them.
+    """
+    ready = planned(made, target)
+    erasure = asked_to_erase(made)
+
+    with pytest.raises(ArchiveError, match=r"that erasure 1 \(r\) names and that aren't erased"):
+        ready.execute(target, lambda: NOW)
+
+    assert (target.done, ready.run.is_opened) == ([], False)
+    with pytest.raises(ArchiveError, match="aren't erased yet"):
+        execute(made, target)
+    erasure.lift(ErasureLiftedDocument(format_version=1, by="b", lifted_at=NOW.isoformat()))
+    assert execute(made, target)["records"] == 30
+
+
+def test_execute_erased_meanwhile(made: MadeArchive, target: Target, said: list[str]) -> None:
+    """Files that an erasure replaced while a run was planned aren't sent, though they lie there.
+
+    The store may lock them, or the run's own plan has kept them.
+    """
+    ready = planned(made, target)
+    asked_to_erase(made)
+    kept = {TopicPartition("t", 0): dense(0, 10), TopicPartition("t", 1): dense(0, 20)}
+    for rows in kept.values():
+        del rows[3]
+    old = [file.path for file in made.files()]
+    made.seal_window("erase_0001", kept, replaces=old, kind="erase", columns={"value": b"{}"})
+
+    with pytest.raises(LockedError, match=r"was rewritten while .* may have been erased"):
+        ready.execute(target, lambda: NOW)
+
+    assert (target.done, ready.run.is_opened) == ([], False)
+    assert execute(made, target)["records"] == 28
+    assert any("never started; planning it again" in line for line in said)
 
 
 def test_plan_outdated_opened(made: MadeArchive, target: Target) -> None:
