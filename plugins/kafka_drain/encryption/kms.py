@@ -170,10 +170,14 @@ class AwsKms:
 
     def unwrap(self, wrapped: str, master: str, data_key_id: str) -> bytes:
         """See `Kms`."""
+        try:
+            content = base64.b64decode(wrapped, validate=True)
+        except ValueError:
+            raise KmsError("what it should open was changed: it isn't base64") from None
         answer = self._ask(
             "decrypt",
             KeyId=master,
-            CiphertextBlob=base64.b64decode(wrapped),
+            CiphertextBlob=content,
             EncryptionContext={"kafka-drain": data_key_id},
         )
         return bytes(answer["Plaintext"])

@@ -202,3 +202,14 @@ def test_aws_round_trip(aws: str) -> None:
         open_kms("aws").unwrap(wrapped, aws, "another")
     with pytest.raises(KmsError, match=r"AWS KMS: .*NotFound"):
         open_kms("aws").wrap(DATA_KEY, "alias/nobody", "id")
+
+
+@pytest.mark.parametrize("wrapped", ["A", "no base64!", "ä", "AAAA=A"])
+def test_aws_wrapped_changed(wrapped: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A data key's document that was changed is refused; nothing is asked."""
+    pytest.importorskip("boto3")
+    monkeypatch.setenv("AWS_ENDPOINT_URL", "http://127.0.0.1:9")
+    monkeypatch.setenv("AWS_DEFAULT_REGION", "eu-central-1")
+
+    with pytest.raises(KmsError, match="what it should open was changed"):
+        open_kms("aws").unwrap(wrapped, "alias/m", "id")
