@@ -426,13 +426,18 @@ class ObservedDocument(Document):
 
 
 class TopicRow(Row):
-    """Settings of one topic; see `TopicSettings`."""
+    """Settings of one topic; see `TopicSettings`.
+
+    Attributes:
+        topic_id: Its id; None in notes of older releases.
+    """
 
     partitions: int
     replication_factor: int
     max_message_bytes: int = MAX_MESSAGE_BYTES
     config: dict[str, str] = {}
     compacted: bool | None = None
+    topic_id: str | None = None
 
 
 class TopicsDocument(Document):

@@ -7,12 +7,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import asdict, replace
+from types import MappingProxyType
 from typing import Any
 
 from upath import UPath
 
 from kafka_drain.archive.documents import TopicsDocument
+from kafka_drain.kafka.identity import is_other_topic
 from kafka_drain.kafka.topics import TopicSettings
+
+_UNTOLD: Mapping[str, str] = MappingProxyType({})
 
 
 def read_topic_settings(root: UPath) -> dict[str, TopicSettings]:
@@ -45,9 +49,19 @@ def _settings(document: TopicsDocument) -> dict[str, TopicSettings]:
     }
 
 
-def noted_compaction(root: UPath) -> dict[str, bool]:
-    """Return whether Kafka compacted each topic at a drain so far; what is unknown is left out."""
-    noted = {name: _was(each) for name, each in noted_topic_settings(root).items()}
+def noted_compaction(root: UPath, topic_ids: Mapping[str, str] = _UNTOLD) -> dict[str, bool]:
+    """Return whether Kafka compacted each topic at a drain so far; what is unknown is left out.
+
+    Args:
+        topic_ids: Ids of the topics that are meant: of others, nothing is known.
+    """
+    document = TopicsDocument.read_note(root / "topics.json") or TopicsDocument()
+    known = {name: row.topic_id or "" for name, row in document.topics.items()}
+    noted = {
+        name: _was(each)
+        for name, each in _settings(document).items()
+        if not is_other_topic(known[name], topic_ids.get(name, ""))
+    }
     return {name: was for name, was in noted.items() if was is not None}
 
 
@@ -64,25 +78,43 @@ def _has_ended(before: TopicSettings | None, now: TopicSettings) -> bool:
     return before is not None and _was(before) is True and not _was(now)
 
 
-def _row(settings: TopicSettings) -> dict[str, Any]:
-    return {name: value for name, value in asdict(settings).items() if value is not None}
+def _row(settings: TopicSettings, topic_id: str | None) -> dict[str, Any]:
+    row = {**asdict(settings), "topic_id": topic_id}
+    return {name: value for name, value in row.items() if value is not None}
 
 
-def write_topic_settings(root: UPath, settings: Mapping[str, TopicSettings]) -> None:
+def write_topic_settings(
+    root: UPath,
+    settings: Mapping[str, TopicSettings],
+    topic_ids: Mapping[str, str] = _UNTOLD,
+) -> None:
     """Update the settings of some topics and keep those of others. Writes only changes.
 
-    A topic that Kafka compacted once lacks records from then on, whatever its setting is now.
+    A topic that Kafka compacted once lacks records from then on, whatever its setting is now; one
+    that was made again under its name doesn't.
+
+    Args:
+        topic_ids: Ids of these topics.
     """
     document = TopicsDocument.read_note(root / "topics.json") or TopicsDocument()
+    ids = {name: row.topic_id for name, row in document.topics.items()}
     known = _settings(document)
+    same = {
+        name: each
+        for name, each in known.items()
+        if not is_other_topic(ids[name] or "", topic_ids.get(name, ""))
+    }
     seen = {
-        name: replace(each, compacted=True) if _has_ended(known.get(name), each) else each
+        name: replace(each, compacted=True) if _has_ended(same.get(name), each) else each
         for name, each in settings.items()
     }
     is_new = any(
-        name not in known or (known[name], known[name].compacted) != (each, each.compacted)
+        name not in known
+        or (known[name], known[name].compacted, ids[name])
+        != (each, each.compacted, topic_ids.get(name))
         for name, each in seen.items()
     )
     if is_new:
-        merged = document.content() | {name: _row(each) for name, each in seen.items()}
+        rows = {name: _row(each, topic_ids.get(name)) for name, each in seen.items()}
+        merged = document.content() | rows
         TopicsDocument.model_validate(dict(sorted(merged.items()))).write(root / "topics.json")

@@ -336,7 +336,7 @@ def prepare_drain(
         known=known,
     )
     write_topic_settings(
-        plan.archive.root, {name: cluster.topic_settings(name) for name in plan.topics}
+        plan.archive.root, {name: cluster.topic_settings(name) for name in plan.topics}, topic_ids
     )
     job.values.keep(plan.archive.root, utc_now())
     spec = replace(

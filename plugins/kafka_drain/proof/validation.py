@@ -728,7 +728,7 @@ def _explain(
     as_read: bool = False,
 ) -> list[Gap]:
     """Say why offsets are missing: today, or for offsets that drains have read, when they did."""
-    compacted = noted_compaction(validation.archive.root)
+    compacted = noted_compaction(validation.archive.root, identity.topics)
     accepted = validation.windows.accepted(identity)
     for tp, ranges in validation.acknowledged.items():
         accepted[tp] = merge([*accepted.get(tp, []), *ranges])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -101,6 +102,19 @@ def test_noted_compaction(
     assert noted_compaction(UPath(tmp_path)) == expected
 
 
+def test_noted_compaction_made_again(tmp_path: Path) -> None:
+    """Another topic under the same name wasn't compacted, nor is anything known of it before."""
+    root, compacted = UPath(tmp_path), TopicSettings(1, 1, compacted=True)
+    write_topic_settings(root, {"a": compacted}, {"a": "old"})
+    assert noted_compaction(root, {"a": "old~2"}) == {"a": True}
+    assert noted_compaction(root, {"a": "new"}) == {}
+
+    write_topic_settings(root, {"a": replace(compacted, compacted=False)}, {"a": "new"})
+
+    assert noted_compaction(root, {"a": "new"}) == {"a": False}
+    assert noted_compaction(root, {"a": "old"}) == {}
+
+
 def test_read_topic_settings_damaged(tmp_path: Path) -> None:
     """A file that isn't JSON is an error of the archive."""
     (tmp_path / "topics.json").write_text('{"a": ')
@@ -145,5 +159,6 @@ def test_prepare_drain_notes_settings(tmp_path: Path, monkeypatch: pytest.Monkey
             "max_message_bytes": 1_048_588,
             "config": {"retention.ms": "5"},
             "compacted": False,
+            "topic_id": "id-of-a",
         }
     }
