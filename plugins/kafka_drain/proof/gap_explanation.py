@@ -40,6 +40,8 @@ def explain_gaps(
     erased: Ranges = _NOTHING,
     compacted: Compacted = _UNKNOWN,
     ends: LogEnds = _NO_ENDS,
+    isolation_level: str = "read_committed",
+    complete: Ranges = _NOTHING,
 ) -> list[Gap]:
     """Determine why offsets are missing.
 
@@ -55,6 +57,9 @@ def explain_gaps(
         compacted: Whether Kafka compacted the topics then; today's setting counts for others.
         ends: Ends up to which the logs have offsets of these topics: the rest is expired, and what
             Kafka has at these offsets belongs to later incarnations.
+        isolation_level: How drains read: with `read_uncommitted`, records of aborted and of open
+            transactions are lost like any others.
+        complete: Offsets of batches whose files hold all that Spark read, however that was.
 
     Raises:
         ArchiveError: When it is a different cluster.
@@ -83,6 +88,8 @@ def explain_gaps(
         Gap(tp, r, GapReason.EXPIRED) for tp in asked for r in without(asked[tp], there.get(tp, ()))
     ]
     found += classify_gaps(cluster, {tp: rs for tp, rs in there.items() if rs})
+    if isolation_level == "read_uncommitted":
+        found = [part for whole in found for part in _as_uncommitted(whole, complete)]
     for gap in (part for whole in found for part in split_read(whole, were_read)):
         gap = as_of_then(gap, compacted)
         gaps += _accepted(gap, acknowledged) if gap.reason in GONE else [gap]
@@ -105,6 +112,17 @@ def as_of_then(gap: Gap, compacted: Compacted) -> Gap:
     if then is None or gap.reason not in _ABSENT.values():
         return gap
     return replace(gap, reason=_ABSENT[then])
+
+
+def _as_uncommitted(gap: Gap, complete: Ranges) -> list[Gap]:
+    """Split a gap into offsets that a drain with `read_uncommitted` should have, and the rest."""
+    if gap.reason not in (GapReason.ABORTED, GapReason.OPEN):
+        return [gap]
+    lost = without([gap.range], complete.get(gap.tp, []))
+    return [
+        *(replace(gap, range=r, reason=GapReason.LOST) for r in lost),
+        *(replace(gap, range=r) for r in without([gap.range], lost)),
+    ]
 
 
 def split_read(gap: Gap, were_read: Ranges) -> list[Gap]:

@@ -42,8 +42,9 @@ CHARTED = 50
 #: With more new files than this, `read_many` reads them: the executors of a Spark cluster, say.
 MANY_FILES = 10_000
 
-#: Says why offsets of an identity's topics are missing; `were_read` are those Spark has read.
-Explain = Callable[[Identity, Ranges, Ranges], list[Gap]]
+#: Says why offsets of an identity's topics are missing; given those of records that Spark has read,
+#: and those of batches whose files hold all that it read.
+Explain = Callable[[Identity, Ranges, Ranges, Ranges], list[Gap]]
 
 #: Compares files of an identity's topics with Kafka; returns None if Kafka isn't asked.
 ReadAgain = Callable[[Identity, SegmentFiles], Reread | None]
@@ -179,6 +180,7 @@ def look_closer(
     read_again: ReadAgain,
     *,
     is_draining: Callable[[], bool],
+    is_uncommitted: bool = False,
 ) -> Answers:
     """Find out why offsets are missing, and whether files hold the records that Spark read.
 
@@ -189,6 +191,7 @@ def look_closer(
         read_again: Compares files with Kafka where no note says what Spark read.
         is_draining: Whether a drain holds the archive's lease; asked after the batches were listed,
             so that a drain that has written them has left what it read.
+        is_uncommitted: Whether drains read with `read_uncommitted`.
     """
     state, examined = found.state, found.examined
     generation = state.generation
@@ -208,7 +211,7 @@ def look_closer(
     lost = dict(held)
     for _, tp, ranges in examined.missing:
         lost[tp] = merge([*lost.get(tp, []), *ranges])
-    gaps = explain(found.identity, lost, held)
+    gaps = explain(found.identity, lost, held, _complete(found) if is_uncommitted else {})
     batch_of: dict[str | TopicPartition, int | None] = {
         f"{generation.data_name}/{file.path}": file.batch for file in state.new
     }
@@ -232,8 +235,20 @@ def look_closer(
     if contents.files:
         # Their offsets are missing, as those of an unreadable file: a repair drains them again.
         files = [file for file in files if file.path not in contents.paths]
-        gaps = [*gaps, *explain(found.identity, contents.ranges, contents.ranges)]
+        gaps = [*gaps, *explain(found.identity, contents.ranges, contents.ranges, {})]
     return Answers(gaps, checked, contents, files, findings)
+
+
+def _complete(found: OpenGeneration) -> Ranges:
+    """Return the missing offsets of segments whose files hold all that Spark read."""
+    generation, examined = found.state.generation, found.examined
+    rest = without_whole(generation, examined.missing, examined.parts, found.files)
+    suspected = {part.last_batch for part, _, _ in rest}
+    complete: dict[TopicPartition, list[OffsetRange]] = {}
+    for part, tp, ranges in examined.missing:
+        if part.last_batch not in suspected:
+            complete.setdefault(tp, []).extend(ranges)
+    return {tp: merge(ranges) for tp, ranges in complete.items()}
 
 
 def ask_kafka_now(

@@ -352,6 +352,7 @@ def _validate_open(
         lambda *asked: _explain(validation, *asked, as_read=True),
         lambda *asked: _read_again(validation, *asked),
         is_draining=lambda: is_held(validation.archive.root, clock=validation.clock),
+        is_uncommitted=validation.snapshot.document.isolation_level == "read_uncommitted",
     )
     bounds, ids_now = ask_kafka_now(cluster, found, answers) if cluster is not None else ({}, {})
     logs = _compare_logs(validation, found, answers, bounds)
@@ -724,6 +725,7 @@ def _explain(
     identity: Identity,
     missing: Ranges,
     were_read: Ranges = _NOTHING,
+    complete: Ranges = _NOTHING,
     *,
     as_read: bool = False,
 ) -> list[Gap]:
@@ -742,6 +744,8 @@ def _explain(
         erased=validation.windows.erased(identity),
         compacted={name: was for name, was in compacted.items() if was or as_read},
         ends=log_ends(validation.snapshot, validation.snapshot.document.topics, missing),
+        isolation_level=validation.snapshot.document.isolation_level,
+        complete=complete,
     )
 
 

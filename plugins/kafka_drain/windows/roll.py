@@ -395,7 +395,12 @@ def _past_windows(
 
     def is_empty(span: OffsetRange) -> bool:
         gaps = explain_gaps(
-            {tp: [span]}, identity=identity, cluster=cluster, windows={}, acknowledged={}
+            {tp: [span]},
+            identity=identity,
+            cluster=cluster,
+            windows={},
+            acknowledged={},
+            isolation_level=document.isolation_level,
         )
         return all(gap.harmless for gap in gaps)
 
