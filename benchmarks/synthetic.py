@@ -580,7 +580,10 @@ class SyntheticCluster(KafkaCluster):
         return []
 
     def single_records(
-        self, offsets: Mapping[TopicPartition, int], isolation_level: str = "read_uncommitted"
+        self,
+        offsets: Mapping[TopicPartition, int],
+        isolation_level: str = "read_uncommitted",
+        ends: Mapping[TopicPartition, int] | None = None,
     ) -> dict[TopicPartition, SeenRecord]:
         """Return records with whatever hashes the archive has, and none where it has none."""
         if isolation_level == "read_committed":

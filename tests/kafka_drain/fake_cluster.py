@@ -152,7 +152,10 @@ class FakeCluster:
             yield pa.RecordBatch.from_pylist(found, schema=SCHEMA)
 
     def single_records(
-        self, offsets: Mapping[TopicPartition, int], isolation_level: str = "read_uncommitted"
+        self,
+        offsets: Mapping[TopicPartition, int],
+        isolation_level: str = "read_uncommitted",
+        ends: Mapping[TopicPartition, int] | None = None,
     ) -> dict[TopicPartition, SeenRecord]:
         """Kafka has the records that `contents` says; without it, those of any archive."""
         if self.contents is None and isolation_level == "read_committed":

@@ -9,6 +9,7 @@ from concurrent.futures import Future
 from copy import copy
 from dataclasses import dataclass, replace
 from itertools import chain, repeat
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from confluent_kafka import (
@@ -529,7 +530,10 @@ class KafkaCluster:
             yield from read_records(self.config, tp, OffsetRange(first, end), isolation_level)
 
     def single_records(
-        self, offsets: Mapping[TopicPartition, int], isolation_level: str = "read_uncommitted"
+        self,
+        offsets: Mapping[TopicPartition, int],
+        isolation_level: str = "read_uncommitted",
+        ends: Mapping[TopicPartition, int] = MappingProxyType({}),
     ) -> dict[TopicPartition, SeenRecord]:
         """Return the first record of each partition at or after an offset.
 
@@ -537,11 +541,13 @@ class KafkaCluster:
             offsets: The offsets, which Kafka must still hold; for committed records, below the last
                 stable ones.
             isolation_level: As in Kafka's consumer configuration.
+            ends: Where the partitions end, as `latest` has told: until the replica that is read
+                knows of that, it doesn't lack a record.
 
         Raises:
             AuthorizationError: When an ACL on a topic is missing.
         """
-        return read_single_records(self.config, offsets, isolation_level)
+        return read_single_records(self.config, offsets, isolation_level, ends)
 
     def times_from(
         self, offsets: Mapping[TopicPartition, int], count: int

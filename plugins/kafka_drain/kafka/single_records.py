@@ -11,6 +11,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from itertools import islice
+from types import MappingProxyType
 from typing import Any
 
 from confluent_kafka import Consumer, KafkaError
@@ -25,6 +26,8 @@ from kafka_drain.kafka.identity import SeenRecord
 from kafka_drain.kafka.message_headers import header_bytes, headers_of
 from kafka_drain.kafka.records import GROUP, consumer_error, microseconds
 from kafka_drain.offsets import TopicPartition
+
+_UNTOLD: Mapping[TopicPartition, int] = MappingProxyType({})
 
 #: Partitions that are read at a time.
 TOGETHER = 100
@@ -54,12 +57,15 @@ def read_single_records(
     config: KafkaConfig,
     offsets: Mapping[TopicPartition, int],
     isolation_level: str = "read_uncommitted",
+    ends: Mapping[TopicPartition, int] = _UNTOLD,
 ) -> dict[TopicPartition, SeenRecord]:
     """Return the first record that Kafka has of each partition at or after an offset.
 
     Args:
         config: Connection settings.
         offsets: For committed records, below the last stable ones, where a consumer would wait.
+        ends: Where partitions end, as their leaders have told: a replica that ends before, as a
+            follower or a leader just elected may, has yet to learn of the rest.
 
     Returns:
         Nothing for a partition that has no record there, or no longer has the offset.
@@ -69,7 +75,7 @@ def read_single_records(
         SourceRecordError: When a batch is damaged in Kafka's log.
         KafkaUnavailableError: When Kafka doesn't respond.
     """
-    found = messages(config, [offsets], 1, isolation_level)
+    found = messages(config, [offsets], 1, isolation_level, ends)
     return {tp: _seen(message) for tp, message in found}
 
 
@@ -102,6 +108,7 @@ def messages(
     places: Iterable[Mapping[TopicPartition, int]],
     count: int,
     isolation_level: str = "read_uncommitted",
+    ends: Mapping[TopicPartition, int] = _UNTOLD,
 ) -> Iterator[tuple[TopicPartition, Any]]:
     """Yield so many messages of each partition from an offset on, or as many as it has.
 
@@ -109,6 +116,7 @@ def messages(
         config: Connection settings.
         places: Offsets, of each partition one at a time.
         count: Number of messages from each place.
+        ends: As `read_single_records` has them.
     """
     consumer: Consumer | None = None
     watch = FetchWatch()
@@ -119,14 +127,18 @@ def messages(
                 if consumer is None:
                     settings = {**_SETTINGS, **watch.settings, "isolation.level": isolation_level}
                     consumer = Consumer(for_client(config.for_librdkafka(), settings))
-                yield from _first_of_each(consumer, watch, together, count)
+                yield from _first_of_each(consumer, watch, together, count, ends)
     finally:
         if consumer is not None:
             consumer.close()
 
 
 def _first_of_each(
-    consumer: Consumer, watch: FetchWatch, offsets: Mapping[TopicPartition, int], count: int
+    consumer: Consumer,
+    watch: FetchWatch,
+    offsets: Mapping[TopicPartition, int],
+    count: int,
+    ends: Mapping[TopicPartition, int],
 ) -> Iterator[tuple[TopicPartition, Any]]:
     assigned = [KafkaTopicPartition(tp.topic, tp.partition, at) for tp, at in offsets.items()]
     consumer.assign(assigned)
@@ -146,7 +158,8 @@ def _first_of_each(
         tp = TopicPartition(message.topic(), message.partition())
         if error is not None and error.code() not in _NOTHING_THERE:
             raise consumer_error(error, tp, offsets[tp])
-        if tp not in left:
+        is_end = error is not None and error.code() == KafkaError._PARTITION_EOF
+        if tp not in left or (is_end and message.offset() < ends.get(tp, 0)):
             continue
         if error is None:
             left[tp] -= 1

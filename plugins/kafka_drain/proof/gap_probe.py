@@ -233,13 +233,19 @@ def _consumer(
 def _records_in(
     client: _Client, tp: TopicPartition, ranges: Iterable[OffsetRange], near: int = NEAR
 ) -> list[OffsetRange]:
-    """Return the offsets within sorted disjoint ranges at which the consumer finds records."""
+    """Return the offsets within sorted disjoint ranges at which the consumer finds records.
+
+    Args:
+        ranges: The offsets, all before the end that the partition's leader has told.
+    """
     found: list[OffsetRange] = []
+    ranges = list(ranges)
+    end = max((wanted.end for wanted in ranges), default=0)
     reading: Iterator[int] = iter(())
     at = -near
     for wanted in ranges:
         if wanted.start - at >= near:
-            reading = _offsets_from(client, tp, wanted.start)
+            reading = _offsets_from(client, tp, wanted.start, end)
             at = next(reading, _END)
         while at < wanted.start:
             at = next(reading, _END)
@@ -255,8 +261,12 @@ def _records_in(
     return found
 
 
-def _offsets_from(client: _Client, tp: TopicPartition, start: int) -> Iterator[int]:
-    """Yield the offsets of the records that the consumer finds, up to the end of the partition."""
+def _offsets_from(client: _Client, tp: TopicPartition, start: int, end: int) -> Iterator[int]:
+    """Yield the offsets of the records that the consumer finds, up to the end of the partition.
+
+    A replica that ends before what was asked for, as a follower or a leader just elected may, has
+    yet to learn of the rest: what it doesn't have isn't missing.
+    """
     consumer, watch = client
     consumer.assign([KafkaTopicPartition(tp.topic, tp.partition, start)])
     watch.begin()
@@ -266,6 +276,7 @@ def _offsets_from(client: _Client, tp: TopicPartition, start: int) -> Iterator[i
         if error is None:
             yield message.offset()
         elif error.code() == KafkaError._PARTITION_EOF:
-            return
+            if message.offset() >= end:
+                return
         else:
             raise consumer_error(error, tp, start)

@@ -339,7 +339,7 @@ def compare_with_logs(
     """
     there = {tp: tail for tp, tail in tails.items() if tp in first and tp in end}
     asked = {tp: tail.offset for tp, tail in there.items() if first[tp] <= tail.offset < end[tp]}
-    seen = cluster.single_records(asked)
+    seen = cluster.single_records(asked, ends=end)
     missing = {tp: at for tp, at in asked.items() if tp not in seen or seen[tp].offset != at}
     if missing:
         # Records may have expired in the meantime.

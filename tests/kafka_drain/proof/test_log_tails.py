@@ -249,7 +249,7 @@ def test_compare_sealed_damaged_batch(made: MadeArchive) -> None:
     cluster = cluster_of(as_archived())
     read = cluster.single_records
 
-    def damaged(asked: Any, isolation_level: str = "") -> Any:
+    def damaged(asked: Any, isolation_level: str = "", **_: Any) -> Any:
         if A in asked:
             raise SourceRecordError("a batch of t-0 is damaged")
         return read(asked, isolation_level or "read_uncommitted")

@@ -373,7 +373,7 @@ def test_repair_documents_sound(copy: Path, said: list[str]) -> None:
 def holding_all() -> Any:
     """The golden archive's Kafka, which also holds whatever was drained after it."""
     kafka: Any = golden_cluster()
-    kafka.single_records = lambda offsets, _="": {
+    kafka.single_records = lambda offsets, _="", **more: {
         tp: SeenRecord(at, AnyHash(), None) for tp, at in offsets.items()
     }
     return kafka
