@@ -223,6 +223,22 @@ def test_explain_gaps_made_again(asked: Ranges) -> None:
     assert asked == {TP: [R(10, 12)]}
 
 
+@pytest.mark.parametrize("reason", [GapReason.CONTROL, GapReason.COMPACTED, GapReason.LOST])
+def test_explain_gaps_made_again_meanwhile(reason: GapReason, monkeypatch: Any) -> None:
+    """Nor does one explain anything that is made again between two questions to Kafka."""
+    there = cluster()
+
+    def classify(asked: Any, missing: Ranges) -> list[Gap]:
+        there.topic_ids = {"t": "made-again"}
+        return [Gap(tp, r, reason) for tp, ranges in missing.items() for r in ranges]
+
+    monkeypatch.setattr(gap_explanation, "classify_gaps", classify)
+
+    found = explain({TP: [R(10, 20)]}, cluster=there)
+
+    assert found == [Gap(TP, R(10, 20), GapReason.EXPIRED)]
+
+
 def test_explain_gaps_were_read(asked: Ranges) -> None:
     """What Spark had read and Kafka has compacted since is harmless only with somebody's word."""
     found = explain({TP: [R(20, 30)]}, were_read={TP: [R(22, 26)]}, acknowledged={TP: [R(22, 24)]})
