@@ -22,8 +22,9 @@ from kafka_drain.republish.groups.translation import (
     untouched,
     with_metadata,
 )
+from kafka_drain.republish.planning.follow import runs_of
 from kafka_drain.republish.planning.placement import ORIGINAL
-from kafka_drain.republish.planning.plan import RepublishPlan
+from kafka_drain.republish.planning.plan import RepublishPlan, Target
 from kafka_drain.republish.planning.runs import RepublishRun, list_runs, run_key
 from kafka_drain.republish.verifying.offset_map import OffsetMap, originals_map, started_map
 from kafka_drain.storage.typed_json import reason_of
@@ -115,7 +116,8 @@ def plan_group(
         GroupError: When Kafka answers a request about a group with an error.
     """
     notes: list[str] = []
-    begun, others, placements = _other_maps(archive, run, offset_map)
+    into = _targets(archive, run, cluster)
+    begun, others, placements = _other_maps(archive, run, offset_map, into)
     is_original = placements == {ORIGINAL}
     originals = _originals(archive, cluster, offset_map, [*begun, *others])
     if begun or others or originals:
@@ -175,13 +177,13 @@ def plan_group(
         to_group=to_group,
         committed=committed,
         is_original=is_original,
-        compacted={target.topic for target in run.require_plan().targets if target.is_compacted},
+        compacted={target.topic for target in into.values() if target.is_compacted},
         source_ends=ends,
         is_outdated=is_outdated,
     )
-    plan = _with_untouched(archive, run, offset_map, cluster, plan, is_original=is_original)
+    plan = _with_untouched(archive, into, offset_map, cluster, plan, is_original=is_original)
     plan = with_metadata(plan, metadata)
-    _check_targets(run, cluster, plan)
+    _check_targets(run, into, cluster, plan)
     notes += _unmapped(run, offset_map)
     described = groups.describe(to_group)
     if not described.is_idle and not apply:
@@ -226,13 +228,39 @@ def _refuse_left_out(plan: RepublishPlan) -> None:
         )
 
 
+def _targets(archive: Archive, run: RepublishRun, cluster: KafkaCluster) -> dict[str, Target]:
+    """Return the topics that a run has sent to, by name; of a mirror's run, those of the mirror.
+
+    A run of a mirror has only the topics that had new records. Those of its other runs count as
+    they were when the first of these sent to them, unless they were deleted since.
+
+    Raises:
+        ArchiveError: When the plan of a run that has sent is missing: its records may be anywhere.
+    """
+    chosen = run.require_plan()
+    found = {target.topic: target for target in chosen.targets}
+    if chosen.through is None:
+        return found
+    beside: dict[str, Target] = {}
+    for other in runs_of(archive, run.key.rpartition(".")[0]):
+        if other.is_opened or other.has_ended:
+            for target in other.require_plan().targets:
+                beside.setdefault(target.topic, target)
+    there = cluster.ids_of(beside.keys() - found.keys())
+    same = {name: beside[name] for name, id in there.items()}
+    return found | {n: t for n, t in same.items() if not is_other_topic(t.id, there[n])}
+
+
 def _other_maps(
-    archive: Archive, run: RepublishRun, offset_map: OffsetMap
+    archive: Archive, run: RepublishRun, offset_map: OffsetMap, into: Mapping[str, Target]
 ) -> tuple[list[OffsetMap], list[OffsetMap], set[str | int]]:
     """Return maps of other runs to the same topics, oldest first.
 
     A mirror consists of many runs, as does a backfill: a group may not have reached the records of
     the last one.
+
+    Args:
+        into: The topics whose records count, by name.
 
     Returns:
         Maps of runs that have started to send but have no usable map, the maps of finished runs,
@@ -243,7 +271,7 @@ def _other_maps(
     """
     chosen = run.require_plan()
     _refuse_left_out(chosen)
-    targets = {(target.topic, target.id) for target in chosen.targets}
+    targets = {(target.topic, target.id) for target in into.values()}
     placements = {chosen.placement}
     begun: list[tuple[str, OffsetMap]] = []
     found: list[tuple[str, OffsetMap]] = []
@@ -315,7 +343,7 @@ def _has_places(run: RepublishRun) -> bool:
 
 def _with_untouched(
     archive: Archive,
-    run: RepublishRun,
+    into: Mapping[str, Target],
     offset_map: OffsetMap,
     cluster: KafkaCluster,
     plan: TranslationPlan,
@@ -332,8 +360,10 @@ def _with_untouched(
     drained = {tp.topic for tp in offset_map.sources()} if is_in_place else set()
     starts = {
         tp: at
-        for tp, at in run.require_plan().starts().items()
-        if tp.topic not in drained and tp not in plan.after
+        for target in into.values()
+        for partition, at in enumerate(target.start)
+        if (tp := TopicPartition(target.topic, partition)).topic not in drained
+        and tp not in plan.after
     }
     rows = untouched(offset_map, plan.committed, starts, is_original=is_original)
     earliest = cluster.earliest([row.target for row in rows])
@@ -380,11 +410,13 @@ def _ask_source(
     return committed, source.latest(committed, "read_committed")
 
 
-def _check_targets(run: RepublishRun, cluster: KafkaCluster, plan: TranslationPlan) -> None:
+def _check_targets(
+    run: RepublishRun, into: Mapping[str, Target], cluster: KafkaCluster, plan: TranslationPlan
+) -> None:
     """Check that the target topics are the ones republished to, and that they hold the offsets."""
     after = plan.after
     described = cluster.topics({tp.topic for tp in after})
-    ids = {target.topic: target.id for target in run.require_plan().targets}
+    ids = {name: target.id for name, target in into.items()}
     for tp in after:
         topic = described[tp.topic]
         known = ids.get(tp.topic) or topic.id

@@ -17,26 +17,38 @@ from kafka_drain.offsets import TopicPartition
 from kafka_drain.republish.groups import planning
 from kafka_drain.republish.groups.archived import ArchivedOffsets
 from kafka_drain.republish.groups.group_records import GroupRecords
-from kafka_drain.republish.groups.planning import find_run, plan_group, refuse_rewritten
+from kafka_drain.republish.groups.planning import (
+    find_run,
+    plan_group,
+    read_map,
+    refuse_rewritten,
+)
 from kafka_drain.republish.groups.translation import TranslationPlan
+from kafka_drain.republish.planning.follow import follower_key
+from kafka_drain.republish.planning.previous_runs import sent
 from kafka_drain.republish.planning.runs import RepublishRun, drill_run, run_key
+from kafka_drain.republish.planning.shards import ProgressSlot
 from kafka_drain.republish.verifying.offset_map import (
     Block,
     OffsetMap,
     PartitionMap,
     started_map,
 )
-from tests.kafka_drain.cut_over.mirrored import FakeGroups
+from tests.kafka_drain.cut_over.mirrored import EXACT, FakeGroups
 from tests.kafka_drain.fake_cluster import FakeCluster, Log
 from tests.kafka_drain.made_archive import MadeArchive
 from tests.kafka_drain.republish.planning.test_plan import OTHERS
 from tests.kafka_drain.republish.planning.test_previous_runs import note, plan_of
+from tests.kafka_drain.republish.receipts import receipt_of
 
 #: Kafka isn't asked before the runs are known.
 NOBODY: Any = None
 
 A0, A1 = TopicPartition("a", 0), TopicPartition("a", 1)
 COPY, COPY_1 = TopicPartition("copy", 0), TopicPartition("copy", 1)
+B0 = TopicPartition("b", 0)
+COPY_B, COPY_B1 = TopicPartition("copy-b", 0), TopicPartition("copy-b", 1)
+FOLLOWER = follower_key("mirror")
 
 
 @pytest.mark.parametrize("is_done", [True, False])
@@ -230,3 +242,83 @@ def test_find_run_beside_drills(tmp_path: Path) -> None:
 
     assert find_run(archive, None).key == "drill-of-mine"
     assert find_run(archive, drills[0]).key == drills[0]
+
+
+class Mirrored(Moved):
+    """A mirror of topics a and b, of whose two runs the last one had new records of a only."""
+
+    def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        super().__init__(folder, monkeypatch)
+        self.made = MadeArchive(folder / "mirrored", {"a": "id", "b": "b-id"}, cluster_id="home")
+        through: Any = {"generations": {}, "windows": []}
+        both, last = (
+            plan_of(f"{FOLLOWER}.00000{number}", *span, cluster_id="away", through=through)
+            for number, span in ((1, (0, 10)), (2, (10, 20)))
+        )
+        [of_a], [copy] = both.shards, both.targets
+        of_b = replace(
+            of_a, number=1, source=B0, topic_id="b-id", target_topic="copy-b",
+            progress=ProgressSlot("g", COPY_B),
+        )  # fmt: skip
+        targets = (copy, replace(copy, topic="copy-b", id="copy-b-id"))
+        both = replace(both, shards=(of_a, of_b), targets=targets)
+        last = replace(last, targets=(replace(copy, start=(10, 0)),))
+        maps = (
+            PartitionMap(A0, "id", COPY, (Block(0, 10, 0, 10, 10),)),
+            PartitionMap(B0, "b-id", COPY_B, (Block(0, 10, 0, 10, 10),)),
+            PartitionMap(A0, "id", COPY, (Block(10, 20, 10, 20, 10),)),
+        )
+        for plan, parts in ((both, maps[:2]), (last, maps[2:])):
+            note(self.made.root, plan, is_done=True)
+            self.run = RepublishRun(self.made.root, plan.key)
+            self.offset_map = OffsetMap(plan.key, "made", "away", parts)
+            self.run.write_offset_map(self.offset_map.to_bytes())
+            verification: Any = {**EXACT, "records": plan.records}
+            (self.run.folder / "receipt.json").unlink()
+            self.run.write_receipt(
+                receipt_of(
+                    key=plan.key, cluster_id="away", sent=sent(plan), through=through,
+                    verification=verification,
+                )
+            )  # fmt: skip
+        self.source.logs[B0] = Log(end=10)
+        self.source.topic_ids["b"] = "b-id"
+        self.target.logs |= {COPY: Log(end=20), COPY_B: Log(end=10), COPY_B1: Log()}
+        self.target.topic_ids["copy-b"] = "copy-b-id"
+        self.groups["home"].offsets["g"] = {A0: Committed(14), B0: Committed(3)}
+
+
+@pytest.fixture
+def mirrored(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Mirrored:
+    """The mirror, and a group that has read some records of both topics."""
+    return Mirrored(tmp_path, monkeypatch)
+
+
+@pytest.mark.parametrize("number", [1, 2])
+def test_plan_group_mirror_of_topics(mirrored: Mirrored, number: int) -> None:
+    """Whichever run of a mirror is named, a group goes on in all of its topics."""
+    mirrored.run = RepublishRun(mirrored.made.root, f"{FOLLOWER}.00000{number}")
+    mirrored.offset_map = read_map(mirrored.run)
+
+    plan = mirrored.translate()
+
+    assert {tp: at for tp, at in plan.after.items() if tp.partition == 0} == {COPY: 14, COPY_B: 3}
+
+
+def test_plan_group_mirror_of_another_topic(mirrored: Mirrored) -> None:
+    """Nor is a group lost that has offsets only where the last run had nothing to send."""
+    mirrored.groups["home"].offsets["g"] = {B0: Committed(3)}
+
+    assert mirrored.translate().after == {COPY_B: 3}
+
+
+@pytest.mark.parametrize("change", ["deleted", "recreated"])
+def test_plan_group_mirror_topic_gone(mirrored: Mirrored, change: str) -> None:
+    """A topic of a mirror that was deleted on purpose keeps no group from the others."""
+    if change == "deleted":
+        del mirrored.target.logs[COPY_B], mirrored.target.logs[COPY_B1]
+    else:
+        mirrored.target.topic_ids["copy-b"] = "made again"
+
+    assert mirrored.translate().after[COPY] == 14
+    assert COPY_B not in mirrored.translate().after
