@@ -110,7 +110,9 @@ def changes_of_target(cluster: KafkaCluster, mirror: Mirror) -> list[str]:
         for tp, start in run.require_plan().starts().items():
             lasts.setdefault(tp, start)
         for part in read_map(run).partitions:
-            firsts.setdefault(part.target, part.blocks[0].target_start)
+            # Several source partitions may lead to it, and the first of them needn't begin it.
+            start = part.blocks[0].target_start
+            firsts[part.target] = min(firsts.get(part.target, start), start)
             lasts[part.target] = max(lasts[part.target], part.blocks[-1].target_end)
     begins, ends = cluster.earliest(lasts), cluster.latest(lasts, "read_uncommitted")
     found = [f"{run}: {count:,} records of others" for run, count in mirror.foreign.items()]

@@ -21,11 +21,12 @@ from kafka_drain.kafka.consumer_groups import Committed, Member
 from kafka_drain.offsets import TopicPartition
 from kafka_drain.republish.groups.group_records import GroupRecords
 from kafka_drain.republish.planning.follow import next_run
+from kafka_drain.republish.verifying.offset_map import Block, OffsetMap, PartitionMap
 from tests.kafka_drain.cut_over.mirrored import C0, FOLLOWER, T0, Move
 from tests.kafka_drain.fake_cluster import Log
 from tests.kafka_drain.made_archive import dense
 
-C1 = TopicPartition("copy", 1)
+C1, T1 = TopicPartition("copy", 1), TopicPartition("t", 1)
 
 
 @pytest.fixture
@@ -226,3 +227,22 @@ def test_misplaced_groups_newest_run(move: Move) -> None:
     move.translate(move.mirror(), at=12)
 
     assert misplaced(move) == []
+
+
+def test_changes_of_target_several_sources(move: Move) -> None:
+    """Where several partitions lead to one, its first record may be of any of them."""
+    run = move.mirror()
+    plan = run.require_plan()
+    maps = (
+        # The writer of the first partition was the slower one.
+        PartitionMap(T0, "id-1", C0, (Block(0, 10, 4, 14, 10),)),
+        PartitionMap(T1, "id-1", C0, (Block(0, 4, 0, 4, 4),)),
+    )
+    run.write_offset_map(OffsetMap(plan.key, "made", "target", maps).to_bytes())
+    move.end_at(move.target, C0, end=14)
+    assert changes_of_target(move.target, move.mirrored()) == []  # type: ignore[arg-type]
+
+    move.end_at(move.target, C0, first=3)
+
+    [said] = changes_of_target(move.target, move.mirrored())  # type: ignore[arg-type]
+    assert said == "copy-0 begins at 3, the mirror's first record is 0"
