@@ -38,7 +38,7 @@ from kafka_drain.cut_over.steps import (
 from kafka_drain.errors import ConfigError, CutOverError, LagError
 from kafka_drain.kafka.cluster import KafkaCluster
 from kafka_drain.kafka.cluster_state import Part
-from kafka_drain.kafka.consumer_groups import ConsumerGroups
+from kafka_drain.kafka.consumer_groups import ConsumerGroups, offsets_of
 from kafka_drain.offsets import TopicPartition
 from kafka_drain.output import Level, Line, say
 from kafka_drain.proof.cluster_capture import capture, describe_with, parts_before
@@ -46,6 +46,7 @@ from kafka_drain.republish.groups.applying import apply_plan, undo
 from kafka_drain.republish.groups.archived import archived_offsets
 from kafka_drain.republish.groups.group_records import GroupRecords
 from kafka_drain.republish.groups.planning import plan_group, read_map
+from kafka_drain.republish.groups.translation import TranslationPlan
 from kafka_drain.republish.planning.binding import refuse_other_target
 from kafka_drain.republish.planning.follow import follower_key, next_run, previous_binding, runs_of
 from kafka_drain.republish.planning.runs import run_key
@@ -312,7 +313,9 @@ class CutOver:
                 archived=archived_offsets(self.archive.root, name, None),
                 apply=True,
             )
-            apply_plan(plan, records, groups)
+            _, record = apply_plan(plan, records, groups)
+            if record is None or record.sources != plan.committed:
+                _note_place(plan, records, groups)
             self._tell(CutOverStep.GROUPS, f"{name}: {plan.summary()}")
             rows.append(
                 CutOverGroupRow(group=name, read_again=plan.read_again, offsets=_rows(plan.after))
@@ -379,6 +382,16 @@ class CutOver:
     def _tell(self, step: str, line: str) -> None:
         name = step.value if isinstance(step, CutOverStep) else step
         say(f"cut-over {self.request.run_name}: {name}: {line}")
+
+
+def _note_place(plan: TranslationPlan, records: GroupRecords, groups: ConsumerGroups) -> None:
+    """Note the offsets of a group that had its place in the target before it was translated.
+
+    It has no record yet, or one of other offsets in the source that lead to the same place.
+    """
+    before = groups.committed(plan.to_group, plan.after)
+    if offsets_of(before) == plan.after:
+        records.mark_applied(records.write(plan, before, group_existed=True))
 
 
 def summary(document: CutOverDocument) -> str:

@@ -427,3 +427,35 @@ def test_go_back_handed_over(move: Move, mirror: Mirror) -> None:
             move.cut_over().go_back(apply=apply)
 
     assert move.at(move.target).offsets["g"] == {C0: Committed(4)}
+
+
+def test_take_groups_again_same_place(
+    move: Move, mirror: Mirror, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A group that has committed behind a marker since goes on at the same record: noted anew."""
+    move.through(CutOverStep.GROUPS)
+    move.at(move.source).offsets["g"] = {T0: Committed(5)}
+    assert "at 5 of t-0 at the source" in refused(move, CutOverStep.VERIFY)
+
+    def same_place(archive: Any, run: RepublishRun, *_: Any, group: str, **more: Any) -> Any:
+        plan = Move.translation(run, at=4, group=group)
+        plan.committed = {T0: 5}
+        return plan
+
+    monkeypatch.setattr(module, "plan_group", same_place)
+    move.take(CutOverStep.GROUPS)
+
+    assert move.take(CutOverStep.VERIFY).verdict == "passed"
+    move.cut_over().go_back(apply=True)
+    assert move.at(move.target).offsets == {}
+
+
+def test_take_groups_already_there(move: Move, mirror: Mirror) -> None:
+    """A group that is at its new offsets already is in its place."""
+    move.through(CutOverStep.LAST_MIRROR)
+    move.at(move.target).offsets["g"] = {C0: Committed(4)}
+    move.take(CutOverStep.GROUPS)
+
+    assert move.take(CutOverStep.VERIFY).verdict == "passed"
+    move.cut_over().go_back(apply=True)
+    assert move.at(move.target).offsets == {"g": {C0: Committed(4)}}
