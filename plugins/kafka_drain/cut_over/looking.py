@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from kafka_drain.archive.archive import Archive
@@ -106,16 +106,23 @@ def changes_of_target(cluster: KafkaCluster, mirror: Mirror) -> list[str]:
     or added, which the partitions' ends show.
     """
     firsts, lasts = dict[TopicPartition, int](), dict[TopicPartition, int]()
+    found = [f"{run}: {count:,} records of others" for run, count in mirror.foreign.items()]
     for run in mirror.runs:
-        for tp, start in run.require_plan().starts().items():
+        starts, parts = run.require_plan().starts(), read_map(run).partitions
+        for tp, start in starts.items():
             lasts.setdefault(tp, start)
-        for part in read_map(run).partitions:
+        # Its comparison began at its start, and that of the run before ended at its last record.
+        before = {tp: (lasts[tp], starts[tp]) for tp in {part.target for part in parts}}
+        found += [
+            f"{tp} has {count:,} records of others before run {run.key}"
+            for tp, count in _records_of_others(cluster, before)
+        ]
+        for part in parts:
             # Several source partitions may lead to it, and the first of them needn't begin it.
             start = part.blocks[0].target_start
             firsts[part.target] = min(firsts.get(part.target, start), start)
             lasts[part.target] = max(lasts[part.target], part.blocks[-1].target_end)
     begins, ends = cluster.earliest(lasts), cluster.latest(lasts, "read_uncommitted")
-    found = [f"{run}: {count:,} records of others" for run, count in mirror.foreign.items()]
     for tp, last in sorted(lasts.items()):
         first = firsts.get(tp, begins[tp])
         if begins[tp] > first:
@@ -125,6 +132,22 @@ def changes_of_target(cluster: KafkaCluster, mirror: Mirror) -> list[str]:
         elif added := _records_in(cluster, tp, OffsetRange(last, ends[tp])):
             found.append(f"{tp} has {added:,} records after the mirror's last one")
     return found
+
+
+def _records_of_others(
+    cluster: KafkaCluster, between: Mapping[TopicPartition, tuple[int, int]]
+) -> Iterator[tuple[TopicPartition, int]]:
+    """Yield partitions that have records between two offsets, and their number."""
+    begins = cluster.earliest(between)
+    spans = {
+        tp: OffsetRange(max(last, begins[tp]), start)
+        for tp, (last, start) in sorted(between.items())
+        if max(last, begins[tp]) < start
+    }
+    following = cluster.single_records({tp: s.start for tp, s in spans.items()}, "read_committed")
+    for tp, span in spans.items():
+        if tp in following and following[tp].offset < span.end:
+            yield tp, _records_in(cluster, tp, span)
 
 
 def _records_in(cluster: KafkaCluster, tp: TopicPartition, span: OffsetRange) -> int:

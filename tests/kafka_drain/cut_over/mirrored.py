@@ -125,8 +125,12 @@ class Move:
         """Let a partition begin or end elsewhere."""
         cluster.logs[tp] = replace(cluster.logs[tp], **log)
 
-    def mirror(self, **verification: Any) -> RepublishRun:
-        """Send what is sealed since the last run, as one run of the mirror that has ended."""
+    def mirror(self, behind: int = 0, **verification: Any) -> RepublishRun:
+        """Send what is sealed since the last run, as one run of the mirror that has ended.
+
+        Args:
+            behind: Number of offsets in the target that aren't the mirror's, before the run.
+        """
         run, since = next_run(self.made.archive, FOLLOWER)
         through = through_now(self.made.archive.snapshot(), since)
         sealed = [
@@ -135,10 +139,12 @@ class Move:
         first, end = self.sent, max(content.last for content in sealed) + 1
         plan = plan_of(run.key, first, end, source=T0, topic_id="id-1", through=through)
         [target] = plan.targets
-        plan = replace(plan, cluster_id="target", targets=(replace(target, start=(first, 0)),))
+        plan = replace(
+            plan, cluster_id="target", targets=(replace(target, start=(first + behind, 0)),)
+        )
         run.write_plan(plan)
         run.mark_opened(plan)
-        block = Block(first, end, first, end, end - first)
+        block = Block(first, end, first + behind, end + behind, end - first)
         maps = (PartitionMap(T0, "id-1", C0, (block,)),)
         run.write_offset_map(OffsetMap(run.key, "made", "target", maps).to_bytes())
         run.write_receipt(
@@ -152,7 +158,7 @@ class Move:
             )
         )
         self.sent = end
-        self.end_at(self.target, C0, end=end)
+        self.end_at(self.target, C0, end=end + behind)
         return run
 
     def mirrored(self) -> Mirror:

@@ -229,6 +229,23 @@ def test_misplaced_groups_newest_run(move: Move) -> None:
     assert misplaced(move) == []
 
 
+@pytest.mark.parametrize("others", [0, 3])
+def test_changes_of_target_between_runs(others: int, move: Move) -> None:
+    """Records of others after one run and before the next are seen; a commit's offset is none."""
+    move.mirror()
+    move.made.seal({T0: dense(10, 15)})
+    last = move.mirror(behind=4)
+    move.target.contents = lambda tp, span: [
+        {"topic": tp.topic, "partition": tp.partition, "offset": at}
+        for at in range(span.start, min(span.end, move.target.logs[tp].end))
+        if tp == C0 and not 10 <= at < 14 - others
+    ]
+
+    said = changes_of_target(move.target, move.mirrored())  # type: ignore[arg-type]
+
+    assert said == [f"copy-0 has 3 records of others before run {last.key}"][:others]
+
+
 def test_changes_of_target_several_sources(move: Move) -> None:
     """Where several partitions lead to one, its first record may be of any of them."""
     run = move.mirror()
