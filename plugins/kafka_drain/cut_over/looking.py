@@ -179,20 +179,23 @@ def misplaced_groups(
 ) -> list[str]:
     """Return groups whose offsets differ from the translated ones, in either cluster."""
     found = []
+    mirrored = {part.source.topic for run in runs for part in read_map(run).partitions}
+    described = source.topics(mirrored & set(source.topic_names()))
+    there = [TopicPartition(name, p) for name, topic in described.items() for p in topic.partitions]
     for name in names:
         record = newest_record(runs, name)
         if record is None or not record.is_applied:
             found.append(f"group {name} wasn't translated")
             continue
-        for where, cluster, expected in (
-            ("source", source, record.sources),
-            ("target", target, record.after),
+        for where, cluster, expected, asked in (
+            ("source", source, record.sources, {*record.sources, *there}),
+            ("target", target, record.after, {*record.after}),
         ):
-            now = offsets_of(ConsumerGroups(cluster.config).committed(name, expected))
+            now = offsets_of(ConsumerGroups(cluster.config).committed(name, sorted(asked)))
             found += [
                 f"group {name} is at {now.get(tp, 'no offset')} of {tp} at the {where}, it was "
-                f"translated with {at}"
-                for tp, at in sorted(expected.items())
-                if now.get(tp) != at
+                f"translated with{f' {expected[tp]}' if tp in expected else 'out an offset there'}"
+                for tp in sorted(asked)
+                if now.get(tp) != expected.get(tp)
             ]
     return found

@@ -263,3 +263,18 @@ def test_changes_of_target_several_sources(move: Move) -> None:
 
     [said] = changes_of_target(move.target, move.mirrored())  # type: ignore[arg-type]
     assert said == "copy-0 begins at 3, the mirror's first record is 0"
+
+
+def test_misplaced_groups_first_commit(move: Move) -> None:
+    """A partition that the group had no offset in counts, too, of the topics that were mirrored."""
+    elsewhere = TopicPartition("elsewhere", 0)
+    move.source.logs |= {T1: Log(end=9), elsewhere: Log(end=9)}
+    move.translate(move.mirror(), at=4)
+    move.at(move.source).offsets["g"][elsewhere] = Committed(1)
+    assert misplaced(move) == []
+
+    move.at(move.source).offsets["g"][T1] = Committed(5)
+
+    assert misplaced(move) == [
+        "group g is at 5 of t-1 at the source, it was translated without an offset there"
+    ]
