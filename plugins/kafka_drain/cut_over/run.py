@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
+from upath import UPath
+
 from kafka_drain.archive.archive import Archive
-from kafka_drain.archive.cluster_moments import moment_at
+from kafka_drain.archive.cluster_moments import MOMENTS, moment_at
 from kafka_drain.archive.cut_overs import FOLDER, cut_over_names, read_cut_over, write_step
 from kafka_drain.archive.documents import CutOverDocument, CutOverGroupRow, EndRow
 from kafka_drain.archive.format import FORMAT_VERSION
@@ -35,9 +38,9 @@ from kafka_drain.cut_over.steps import (
     unready,
     way_back,
 )
-from kafka_drain.errors import ConfigError, CutOverError, LagError
+from kafka_drain.errors import ConfigError, CutOverError, GroupError, LagError
 from kafka_drain.kafka.cluster import KafkaCluster
-from kafka_drain.kafka.cluster_state import Part
+from kafka_drain.kafka.cluster_state import Part, PartOutcome
 from kafka_drain.kafka.consumer_groups import ConsumerGroups, offsets_of
 from kafka_drain.offsets import TopicPartition
 from kafka_drain.output import Level, Line, say
@@ -57,6 +60,11 @@ if TYPE_CHECKING:
 
 #: A run that was killed is finished first, and drains may seal more meanwhile.
 PASSES = 3
+
+#: Groups whose offsets are missing from a description, in its words.
+_UNTOLD = re.compile(r": (not_authorised|unsupported|unanswered)$|^only the first ")
+
+_SHOWN = 10
 
 _SENDS = (CutOverStep.MIRROR, CutOverStep.LAST_MIRROR)
 
@@ -285,6 +293,8 @@ class CutOver:
                 f"{root} has no offsets of consumer groups: no validation has noted them; add "
                 "groups to the pipeline's describe_cluster, then drain and validate"
             )
+        if not self.request.groups:
+            _refuse_untold_groups(root)
         return names
 
     def _names(self) -> list[str]:
@@ -382,6 +392,29 @@ class CutOver:
     def _tell(self, step: str, line: str) -> None:
         name = step.value if isinstance(step, CutOverStep) else step
         say(f"cut-over {self.request.run_name}: {name}: {line}")
+
+
+def _refuse_untold_groups(root: UPath) -> None:
+    """Refuse to move all groups if the source hasn't told of all: some would be left behind.
+
+    Raises:
+        GroupError: Says what is missing.
+    """
+    newest = next(iter(MOMENTS.links(root)), None)
+    if newest is None:
+        return
+    seen = newest.parts[Part.GROUPS]
+    if seen.outcome is PartOutcome.OFF:
+        return
+    missing = [seen.detail or str(seen.outcome)]
+    if seen.outcome is PartOutcome.CAPTURED:
+        missing = [part for part in seen.detail.split("; ") if _UNTOLD.search(part)]
+    if missing:
+        raise GroupError(
+            f"the source hasn't told the offsets of all groups ({'; '.join(missing[:_SHOWN])}): "
+            "some would be left behind. Take step groups again, grant Describe on the groups, or "
+            "name those that move (groups; --group). Nothing was changed"
+        )
 
 
 def _note_place(plan: TranslationPlan, records: GroupRecords, groups: ConsumerGroups) -> None:

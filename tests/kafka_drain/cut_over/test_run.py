@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from kafka_drain.archive.cluster_moments import note_moment
 from kafka_drain.cut_over import looking
 from kafka_drain.cut_over import run as module
 from kafka_drain.cut_over.steps import CutOverStep
@@ -19,6 +21,15 @@ from kafka_drain.errors import (
     KafkaUnavailableError,
     LagError,
     TopicError,
+)
+from kafka_drain.kafka.cluster_state import (
+    ClusterState,
+    GroupOffset,
+    GroupState,
+    Part,
+    PartOutcome,
+    PartResult,
+    Settings,
 )
 from kafka_drain.kafka.consumer_groups import Committed, Member
 from kafka_drain.republish.planning.request import RepublishRequest
@@ -459,3 +470,41 @@ def test_take_groups_already_there(move: Move, mirror: Mirror) -> None:
     assert move.take(CutOverStep.VERIFY).verdict == "passed"
     move.cut_over().go_back(apply=True)
     assert move.at(move.target).offsets == {"g": {C0: Committed(4)}}
+
+
+def described(move: Move, detail: str = "", outcome: PartOutcome = PartOutcome.CAPTURED) -> None:
+    """Describe the source: group g, and what is missing."""
+    parts = {part: PartResult(PartOutcome.CAPTURED, "") for part in Part}
+    parts[Part.GROUPS] = PartResult(outcome, detail)
+    offsets = (GroupOffset("t", 0, 4, None, ""),)
+    groups = (GroupState("g", "classic", "empty", offsets),)
+    seen = ClusterState(
+        "cluster-1", parts, Settings(), groups if outcome is PartOutcome.CAPTURED else None
+    )
+    text = move.now.isoformat(timespec="milliseconds")
+    note_moment(move.made.root, seen, asked_at=text, answered_at=text)
+
+
+@pytest.mark.parametrize(
+    ("detail", "outcome"),
+    [
+        ("a: unanswered; only groups that this user may describe", PartOutcome.CAPTURED),
+        ("a: not_authorised", PartOutcome.CAPTURED),
+        ("only the first 1,000 of the cluster's groups by name", PartOutcome.CAPTURED),
+        ("_TIMED_OUT", PartOutcome.UNANSWERED),
+    ],
+)
+def test_take_groups_not_all_described(
+    detail: str, outcome: PartOutcome, move: Move, mirror: Mirror
+) -> None:
+    """If all groups are to move, and the source didn't tell of all, none is left behind unseen."""
+    described(move)
+    move.through(CutOverStep.LAST_MIRROR)
+    described(move, detail, outcome)
+
+    with pytest.raises(GroupError, match=re.escape(detail.partition(";")[0])):
+        move.take(CutOverStep.GROUPS, groups=())
+
+    assert move.at(move.target).offsets == {}
+    described(move, "only groups that this user may describe")
+    assert move.take(CutOverStep.GROUPS, groups=()).verdict == "passed"
