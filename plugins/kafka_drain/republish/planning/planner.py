@@ -91,6 +91,16 @@ from kafka_drain.storage.paths import quoted
 #: machines are faster only above them.
 WORKER_BYTES, WORKER_RECORDS = 20_000_000_000, 50_000_000
 
+#: Time for which Kafka keeps the progress of a writer that doesn't commit, by default.
+PROGRESS_SECONDS = 7 * 86_400
+
+_LONG = (
+    "WARNING sending takes longer than Kafka keeps progress by default, seven days: a writer that "
+    "begins later finds none and ends the run, and so does a retry after writers that were done "
+    "earlier. Raise offsets.retention.minutes of the target's brokers before, or send in parts "
+    "(topics, partitions or times)"
+)
+
 
 @dataclass
 class _Part:
@@ -267,6 +277,8 @@ def make_plan(
         schema_ids=schema_ids,
         change=changed,
     )
+    if request.delivery == EXACTLY_ONCE and plan.seconds(*request.limits) > PROGRESS_SECONDS:
+        plan = replace(plan, notes=(*plan.notes, _LONG))
     if not request.repeat:
         home = state or snapshot.root
         for place in sorted({snapshot.root, home}, key=str):

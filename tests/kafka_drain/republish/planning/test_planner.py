@@ -685,3 +685,14 @@ def test_shard_rows_are_what_was_asked(golden: Archive) -> None:
     assert [(f.first, f.last, f.records) for f in shard.files] == [
         (2, 2, 1), (3, 3, 1), (9, 11, 3)
     ]  # fmt: skip
+
+
+@pytest.mark.parametrize("days", [6, 8])
+def test_make_plan_longer_than_progress(golden: Archive, days: int) -> None:
+    """Kafka forgets the progress of writers that wait or are done for so long: a warning."""
+    records = plan_of(golden).records
+    plan = plan_of(golden, records_per_second=records / (days * 86_400))
+
+    warned = any("offsets.retention.minutes" in note for note in plan.notes)
+
+    assert warned == (days > 7)
