@@ -225,8 +225,18 @@ class _Version(argparse.Action):
         parser.exit()
 
 
+#: Placeholders of values that name something. An empty one, as of a script's variable that isn't
+#: set, would count as none: an erasure without the file of its keys erases every key.
+_NAMES = frozenset(
+    {"ARCHIVE", "FILE", "FOLDER", "HOST:PORT", "KEY", "OLD", "RUN", "STEP", "TIME", "URL"}
+)
+
+
 class _Once(argparse.Action):
-    """Stores an option's value, and refuses another one after it: nobody would see which counts."""
+    """Stores an option's value; refuses an empty name.
+
+    Refuses another value after it, too: nobody would see which counts.
+    """
 
     def __call__(
         self,
@@ -236,6 +246,9 @@ class _Once(argparse.Action):
         option_string: str | None = None,
     ) -> None:
         """Store the value."""
+        placeholder = self.metavar or self.dest.upper()
+        if option_string is not None and values == "" and placeholder in _NAMES:
+            parser.error(f"{option_string} is empty; give {placeholder}, or leave the option out")
         given = namespace.__dict__.setdefault(_GIVEN, {})
         before = given.setdefault(self.dest, values)
         if option_string is not None and before != values:

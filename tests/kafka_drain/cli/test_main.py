@@ -375,6 +375,36 @@ def test_main_option_twice(
     assert said in capsys.readouterr().err
 
 
+@pytest.mark.parametrize(
+    "command",
+    [
+        ["cut-over", "/archive", "--apply", "--step", ""],
+        ["verify-evidence", "e.json", "--public-key", "key.pub", "--archive", ""],
+        ["evidence-key", "new", "--replaces="],
+        ["validate", "/archive", "--bootstrap-servers", ""],
+        ["validate", "/archive", "--kafka-config", ""],
+        ["plan-recovery", "/archive", "--at", ""],
+        ["translate-group", "/archive", "--group", "g", "--offsets-file", ""],
+        ["translate-group", "/archive", "--group", "g", "--run", ""],
+        ["republish", "/archive", "--abandon", ""],
+        ["erase", "/archive", "--keys", ""],
+    ],
+)
+def test_main_option_empty(command: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    """What a script names by a variable that isn't set is missed, instead of left out."""
+    with pytest.raises(SystemExit, match="2"):
+        main(command)
+
+    assert "is empty; give " in capsys.readouterr().err
+
+
+def test_parser_option_empty() -> None:
+    """A value that may be empty is taken as it is."""
+    options = parser(["find"]).parse_args(["find", "/archive", "--key", "", "--topic="])
+
+    assert (options.keys, options.topics) == ([""], [""])
+
+
 def test_parser_option_twice() -> None:
     """The same value twice is that value; a list grows; nothing else gets into the namespace."""
     alone = parser(["validate"]).parse_args(["validate", "/a", "--scope", "open"])

@@ -2,13 +2,28 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from kafka_drain.cli.commands.republish import request_of
-from kafka_drain.cli.main import parser
+from kafka_drain.cli.main import main, parser
+from kafka_drain.offsets import TopicPartition
 from kafka_drain.republish.planning.request import RepublishRequest
+from tests.core_calls import CoreCalls, Planned
+from tests.kafka_drain.fake_cluster import FakeCluster
+from tests.kafka_drain.made_archive import MadeArchive, dense
+
+HERE = "kafka_drain.cli.commands.republish"
+#: A run that sends.
+SENT = SimpleNamespace(
+    plan=Planned(shards=[], summary=dict),
+    request=SimpleNamespace(limits=(0, 0)),
+    run=SimpleNamespace(has_ended=True),
+    execute=lambda *_: {"records": 10},
+)
 
 
 def asked(*flags: str) -> RepublishRequest:
@@ -58,3 +73,22 @@ def test_into_source_without_target() -> None:
     """Into the source means each record's own topic, where no target is named."""
     assert asked("--into-source").target_topic is None
     assert asked("--into-source", "--target-topic", "copy").target_topic == "copy"
+
+
+@pytest.mark.parametrize("flags", [["--abandon", ""], ["--abandon="]])
+def test_abandon_without_a_name(
+    flags: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A script whose variable is empty wants to end a run, not to send the whole archive."""
+    made = MadeArchive(tmp_path / "archive", {"t": "id-1"})
+    made.seal({TopicPartition("t", 0): dense(0, 10)})
+    made.open_generation()
+    calls = CoreCalls(monkeypatch)
+    calls.replace(f"{HERE}.cluster_from", FakeCluster({}))
+    calls.replace(f"{HERE}.runner_of", "the runner")
+    calls.replace(f"{HERE}._planned", (SENT, None))
+
+    with pytest.raises(SystemExit, match=r"^2$"):
+        main(["republish", str(made.root), *flags, "--apply"])
+
+    assert "_planned" not in calls.given
