@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import shlex
 from collections.abc import Callable, Iterable, Mapping
 from datetime import timedelta
 from typing import Any
@@ -94,6 +95,28 @@ def answer_of(options: argparse.Namespace, frozen: FrozenPlan) -> dict[str, Any]
     """Print the command that carries out a frozen plan; return its fields for the answer."""
     say_lines(frozen.lines())
     if options.plan_id is None:
-        say(f"approve it with `kafka-drain {options.name} {options.archive} --plan {frozen.id} "
-            "--apply`")  # fmt: skip
+        words = ["kafka-drain", options.name, options.archive, *_reach(options)]
+        say(f"approve it with `{shlex.join([*words, '--plan', frozen.id, '--apply'])}`")
     return {"plan_id": frozen.id, "expires_at": frozen.expires_at}
+
+
+#: Options that say where the plan and what it needs are, and what they are by default.
+_REACH = {
+    "state": None,
+    "kafka_config": None,
+    "bootstrap_servers": None,
+    "master": "local[*]",
+    "deploy_mode": "client",
+    "pipeline": None,
+}
+
+
+def _reach(options: argparse.Namespace) -> list[str]:
+    """Return the options with which the plan was made and is found again."""
+    given = ((name, getattr(options, name, usual)) for name, usual in _REACH.items())
+    return [
+        word
+        for name, value in given
+        if value != _REACH[name]
+        for word in (f"--{name.replace('_', '-')}", value)
+    ]

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import re
+import shlex
 from datetime import timedelta
 from pathlib import Path
 from time import time
@@ -12,12 +14,14 @@ import pytest
 
 from kafka_drain.archive.archive import Archive
 from kafka_drain.archive.frozen_plans import list_plans
+from kafka_drain.cli.commands import republish
 from kafka_drain.cli.commands.frozen import frozen_for, refuse_beside_plan
 from kafka_drain.cli.exit_codes import OK, USAGE
 from kafka_drain.cli.main import main, parser
 from kafka_drain.errors import ConfigError
 from tests.kafka_drain.made_archive import MadeArchive, dense
 from tests.kafka_drain.maintenance.test_approved import BEFORE, P0
+from tests.kafka_drain.republish.planning.test_planner import cluster_with
 
 COMMANDS = ("maintain", "reprocess", "republish")
 
@@ -94,6 +98,32 @@ def test_maintain_approved(
     code, again, said = run(capsys, "maintain", root, *kafka, "--plan", plan_id, "--apply")
     assert (code, again["deleted_files"]) == (OK, 0)
     assert "has been carried out already" in said
+
+
+def test_republish_approved_as_said(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The command that is named for a plan can be pasted: it finds the archive, and the plan."""
+    made = MadeArchive(tmp_path / "Ann's archive", {"t": "id-1"})
+    made.seal({P0: dense(0, 10)})
+    made.open_generation()
+    here: Any = cluster_with(copy=2)
+    monkeypatch.setattr(republish, "cluster_from", lambda _: here)
+    config = tmp_path / "my kafka.json"
+    config.write_text("{}")
+    reach = ["--state", str(tmp_path / "my state"), "--kafka-config", str(config)]
+    asked = [*reach, "--bootstrap-servers", "a:1,b:1", "--target-topic", "copy", "--freeze"]
+
+    code, frozen, said = run(capsys, "republish", str(made.root), *asked)
+
+    assert code == OK
+    [command] = re.findall("approve it with `(.*)`", said)
+    assert command.endswith(f" --plan {frozen['plan_id']} --apply")
+    program, *words = shlex.split(command)
+    words.remove("--apply")
+    code, checked, _ = run(capsys, *words)
+    assert (program, code, checked["records"]) == ("kafka-drain", OK, 10)
+    assert words[2:-2] == [*reach, "--bootstrap-servers", "a:1,b:1"]
 
 
 @pytest.mark.parametrize(
