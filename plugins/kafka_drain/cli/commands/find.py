@@ -141,7 +141,9 @@ def _keys_in(path: str | None) -> list[str]:
         content = sys.stdin.buffer.read() if path == "-" else Path(path).read_bytes()
     except OSError as error:
         raise ConfigError(f"--key-file {path} can't be read: {error.strerror}") from error
-    keys = content.decode("utf-8", "surrogateescape").splitlines()
+    # Only at line feeds: a key may contain any other separator that Unicode has.
+    lines = content.decode("utf-8", "surrogateescape").split("\n")
+    keys = [line.removesuffix("\r") for line in lines]
     if not any(keys):
         raise ConfigError(f"--key-file {path} has no key; without one, any record would match")
     return [key for key in keys if key]

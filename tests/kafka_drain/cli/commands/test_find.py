@@ -94,6 +94,22 @@ def test_find_key_file(
     assert "secret" not in said
 
 
+@pytest.mark.parametrize("separator", ["\u2028", "\x85", "\x0c", "\x1c"])
+def test_find_key_file_separators(
+    tmp_path: Path, separator: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A key is a line, as in the files of an erasure: it may have what Unicode calls a separator."""
+    made = MadeArchive(tmp_path / "made", {"a": "id"})
+    for n, key in enumerate(("Ann", f"Ann{separator}Lee", "Lee")):
+        made.seal({A0: dense(n, n + 1)}, key=key.encode())
+    made.open_generation()
+    (tmp_path / "keys").write_text(f"Ann{separator}Lee\n", encoding="utf-8", newline="")
+
+    assert main(["find", str(made.root), "--json", "--key-file", str(tmp_path / "keys")]) == OK
+
+    assert [record["offset"] for record in lines_of(capsys)[0]] == [1]
+
+
 @pytest.mark.parametrize(
     ("arguments", "why"),
     [
