@@ -83,7 +83,10 @@ class WitnessFile:
                     return False
                 # A killed run may have left half a line; it stays, as nothing is ever removed.
                 torn = b"\n" if lines and not lines[-1].endswith(b"\n") else b""
-                os.write(file, torn + line)
+                content = memoryview(torn + line)
+                while content:
+                    # A disk that fills up takes a part, and only then refuses the rest.
+                    content = content[os.write(file, content) :]
                 os.fsync(file)
                 return True
         except OSError as error:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import json
+import os
 import shutil
 from collections.abc import Callable
 from datetime import datetime, timezone
@@ -11,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from kafka_drain.archive.archive import Archive
-from kafka_drain.errors import ConfigError
+from kafka_drain.errors import ConfigError, EvidenceError
 from kafka_drain.evidence.keys import SigningKey
 from kafka_drain.evidence.signing import Signer, refuse_inside, tell_witness
 from kafka_drain.evidence.verifying import verify_evidence
@@ -91,6 +93,34 @@ def test_witness_of_archive_that_grows(tmp_path: Path, signer: Signer) -> None:
     for deep in (True, False):
         report = validate_archive(archive, golden_cluster(), signer=signer, deep=deep, scope="open")
         assert reasons(report) == set()
+
+
+def test_witness_on_full_disk(
+    tmp_path: Path, signer: Signer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A disk that takes only a part of a line is said; with space again, the witness goes on."""
+    archive = golden_copy(tmp_path / "archive")
+    validated(archive, signer)
+    add_generation(archive)
+    left, write = [40], os.write
+
+    def filling(file: int, content: bytes) -> int:
+        if not left[0]:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        written = write(file, content[: left[0]])
+        left[0] -= written
+        return written
+
+    with monkeypatch.context() as full:
+        full.setattr(os, "write", filling)
+        with pytest.raises(EvidenceError, match="can't be written: No space left"):
+            validated(archive, signer)
+
+    report = validated(archive, signer)
+    assert reasons(report) == set()
+    assert signer.witness is not None
+    lines = signer.lines(archive.identity() or "", "", signer.witness.lines())
+    assert [line.number for line in lines] == [1, 3]
 
 
 def made_anew(archive: Archive) -> None:
