@@ -76,11 +76,14 @@ _ELSEWHERE = {
     "spark.submit.pyFiles": "kafka-drain ships its own package",
 }
 
-#: Settings of Hadoop and Kubernetes that contain credentials.
+#: Settings of Spark, Hadoop and Kubernetes, and variables of executors, that contain credentials.
 _SECRET = re.compile(
-    r"(secret|access|account)[.]key|session[.]token|password|encryption[.]key|oauthToken$",
+    r"(secret|access|account|private)[._](access[._])?key(?!provider)|(session|fixed)[._]token|"
+    r"client[._]secret|authenticate[.]secret$|password|encryption[.]key|oauthToken$",
     re.IGNORECASE,
 )
+#: A variable that Kubernetes takes from one of its Secrets: the value only says from which.
+_REFERENCE = re.compile(r"spark[.]kubernetes[.](driver|executor)[.]secretKeyRef[.]")
 
 LOG_LEVELS = ("TRACE", "DEBUG", "INFO", "WARN", "ERROR", "OFF")
 #: Short names of the loggers that are useful for diagnosing a drain.
@@ -99,17 +102,16 @@ def check_spark_conf(conf: Mapping[str, Any]) -> dict[str, str]:
     """
     checked: dict[str, str] = {}
     for name, value in conf.items():
-        if not name.startswith("spark."):
-            raise ConfigError(
-                f"{name!r} (value {value!r}) in spark_conf doesn't start with 'spark.'"
-            )
-        if _SECRET.search(name):
+        if _SECRET.search(name) and not _REFERENCE.match(name):
             raise ConfigError(
                 f"{name!r} doesn't belong in spark_conf: it would be visible on spark-submit's "
                 "command line; pass a store's credentials in the environment, with "
                 "archive_conn_id, or through Hadoop's credential provider, and Kubernetes's token "
                 "as a file (oauthTokenFile)"
             )
+        shown = "hidden" if re.search(FIXED["spark.redaction.regex"], name) else repr(value)
+        if not name.startswith("spark."):
+            raise ConfigError(f"{name!r} (value {shown}) in spark_conf doesn't start with 'spark.'")
         if name in _ELSEWHERE:
             raise ConfigError(f"{name!r} doesn't belong in spark_conf: {_ELSEWHERE[name]}")
         written = str(value).lower() if isinstance(value, bool) else str(value)
@@ -123,7 +125,6 @@ def check_spark_conf(conf: Mapping[str, Any]) -> dict[str, str]:
                 raise unknown(name, value, _KAFKA_CACHES, "Kafka setting of Spark")
             written = _KAFKA_CACHES[name](name, value)
         elif right := meant(name):
-            shown = "hidden" if re.search(FIXED["spark.redaction.regex"], name) else repr(value)
             raise ConfigError(
                 f"{name!r} (value {shown}) in spark_conf isn't a setting of Spark, which would "
                 f"ignore it; did you mean {right!r}?"

@@ -103,6 +103,51 @@ def test_spark_conf_refused(name: str, value: Any, message: str) -> None:
 
 
 @pytest.mark.parametrize(
+    "name",
+    [
+        # Without "spark.", as Hadoop's own documentation names them.
+        "fs.s3a.secret.key",
+        "hadoop.fs.s3a.session.token",
+        "fs.azure.account.key.me.dfs.core.windows.net",
+        "spark.hadoop.fs.azure.account.oauth2.client.secret",
+        "spark.hadoop.fs.azure.account.oauth2.client.secret.me.dfs.core.windows.net",
+        "spark.hadoop.fs.azure.sas.fixed.token.me.dfs.core.windows.net",
+        "spark.hadoop.fs.gs.auth.service.account.private.key",
+        "spark.hadoop.fs.gs.auth.client.secret",
+        "spark.executorEnv.AWS_SECRET_ACCESS_KEY",
+        "spark.executorEnv.AWS_SESSION_TOKEN",
+        "spark.yarn.appMasterEnv.AZURE_CLIENT_SECRET",
+        "spark.authenticate.secret",
+    ],
+)
+def test_spark_conf_secret(name: str) -> None:
+    """What would be on spark-submit's command line is refused, and the error doesn't show it."""
+    with pytest.raises(ConfigError) as raised:
+        check_spark_conf({name: "hush-hush"})
+
+    assert name in str(raised.value)
+    assert "hush-hush" not in str(raised.value)
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("spark.authenticate.secret.file", "/run/secrets/spark"),
+        ("spark.authenticate.secretBitLength", "256"),
+        ("spark.kubernetes.authenticate.driver.mounted.oauthTokenFile", "/run/secrets/token"),
+        ("spark.kubernetes.driver.secretKeyRef.AWS_SECRET_ACCESS_KEY", "name:key"),
+        ("spark.kubernetes.driver.secrets.store", "/etc/secrets"),
+        ("spark.hadoop.fs.azure.sas.token.provider.type", "org.example.Provider"),
+        ("spark.hadoop.hadoop.security.credential.provider.path", "jceks://hdfs/keys"),
+        ("spark.hadoop.fs.gs.auth.service.account.json.keyfile", "/run/secrets/google.json"),
+    ],
+)
+def test_spark_conf_place_of_secret(name: str, value: str) -> None:
+    """What only says where a secret is is taken."""
+    assert check_spark_conf({name: value}) == {name: value}
+
+
+@pytest.mark.parametrize(
     ("levels", "expected"),
     [
         ({}, {}),
