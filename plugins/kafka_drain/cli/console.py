@@ -169,18 +169,22 @@ def new_table(console: Console, *headers: str, numbers: Sequence[str] = ()) -> T
 
 
 def print_table(console: Console, table: Table) -> None:
-    """Print a table; with a lighter frame if the terminal is too narrow for it."""
+    """Print a table; with a lighter frame if the terminal is too narrow for it.
+
+    Its text is shown as it is: names and commands may have brackets, which aren't rich's markup.
+    """
     if fits_screen(console) and _width(console, table) > console.width:
         table.box, table.padding = box.SIMPLE_HEAD, 0
         if _width(console, table) > console.width:
             for column in table.columns:
                 column.no_wrap = False
-    console.print(table)
+    console.print(table, markup=False)
 
 
 def _width(console: Console, table: Table) -> int:
     """Return the smallest width at which no word of a table is broken."""
-    return Measurement.get(console, console.options.update(max_width=10_000), table).minimum
+    options = console.options.update(max_width=10_000, markup=False)
+    return Measurement.get(console, options, table).minimum
 
 
 def print_fields(document: Mapping[str, Any]) -> Callable[[Console], None]:

@@ -98,7 +98,7 @@ def test_find_key_file(
 def test_find_key_file_separators(
     tmp_path: Path, separator: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """A key is a line, as in the files of an erasure: it may have what Unicode calls a separator."""
+    """A key is a line, as for an erasure: it may have what Unicode calls a separator."""
     made = MadeArchive(tmp_path / "made", {"a": "id"})
     for n, key in enumerate(("Ann", f"Ann{separator}Lee", "Lee")):
         made.seal({A0: dense(n, n + 1)}, key=key.encode())

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import json
+import re
 from typing import Any
 
 import pytest
 
 from kafka_drain.cli.main import main
+from kafka_drain.kafka.cluster_state import ScramUser
+from kafka_drain.recovery.commands import Commands
 from kafka_drain.recovery.diff import Action, Archived, Difference, Kind
 from kafka_drain.recovery.recovery import RecoveryPlan
 from tests.core_calls import CoreCalls
@@ -70,3 +73,27 @@ def test_plan_recovery(
     document = json.loads(capsys.readouterr().out)
     assert (document["applied"], document["refused"], document["left"]) == (applied, refused, left)
     assert document["held_back"] == (1 if is_asked and not lowers else 0)
+
+
+@pytest.mark.parametrize("name", ["[prod]orders", "a[/b]", "[bold]", "x[link=y]z"])
+def test_plan_recovery_table(
+    tmp_path: Any, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], name: str
+) -> None:
+    """Names and commands are shown as they are, whatever brackets they have."""
+    made = MadeArchive(tmp_path / "archive", {"t": "id"})
+    commands = Commands(str(made.root), "target:9092")
+    command = commands.add_user(ScramUser("ann", "SCRAM-SHA-256", 4096))
+    rows = (
+        Difference(Kind.GROUPS, name, Action.BY_HAND, name, "2", note=f"see {name}"),
+        Difference(Kind.USERS, "ann", Action.BY_HAND, "", None, note=command),
+    )
+    found = RecoveryPlan(Archived(None, None, {}, {}), "other", rows, {})  # type: ignore[arg-type]
+    monkeypatch.setattr(f"{HERE}.cluster_from", lambda _: FakeCluster({}))
+    monkeypatch.setattr(f"{HERE}.plan_recovery", lambda *_: found)
+    monkeypatch.setattr(f"{HERE}.apply_rows", lambda *_: (0, []))
+
+    assert main(["plan-recovery", str(made.root)]) == 0
+
+    shown = re.sub(r"[\s│]+", "", capsys.readouterr().out)
+    assert shown.count(name) == 3
+    assert "[iterations=4096,password=${NEW_PASSWORD:?}]" in shown
