@@ -13,6 +13,7 @@ from kafka_drain.cli.commands.frozen import (
     answer_frozen,
     frozen_for,
     refuse_beside_plan,
+    refuse_plan_beside,
 )
 from kafka_drain.cli.commands.pipeline_arguments import pipeline_from
 from kafka_drain.cli.commands.plan_answer import acts, answer_fields
@@ -88,8 +89,7 @@ def _request(options: argparse.Namespace) -> ErasureRequest | None:
 
 
 def _lift(archive: Archive, options: argparse.Namespace) -> int:
-    if _given(options) - {"--by"} or options.plan_id or options.freeze:
-        raise ConfigError("--lift ends an erasure; omit what to erase, and plans")
+    refuse_plan_beside(options, "--lift", _given(options) - {"--by"})
     say(f"erase {archive.root}: lifts {liftable(archive, options.lift)}")
     if acts(options):
         by = options_from(options, EraseOptions).by

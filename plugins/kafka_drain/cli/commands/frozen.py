@@ -61,6 +61,23 @@ def refuse_beside_plan(given: Iterable[str]) -> None:
         )
 
 
+def refuse_plan_beside(options: argparse.Namespace, flag: str, given: Iterable[str] = ()) -> None:
+    """Refuse a plan, and what would be planned, beside a flag that ends something instead.
+
+    Args:
+        options: The command's arguments.
+        flag: The flag.
+        given: The flags that were given of what to plan.
+
+    Raises:
+        ConfigError: Names them.
+    """
+    plans = {"--plan": options.plan_id, "--freeze": options.freeze}
+    named = sorted({*given, *(name for name, value in plans.items() if value is not None)})
+    if named:
+        raise ConfigError(f"{flag} ends what was begun, and plans nothing; omit {', '.join(named)}")
+
+
 def answer_frozen(options: argparse.Namespace, plan: Plan, frozen: FrozenPlan) -> int:
     """Show a plan that was frozen now, and how to carry it out; return the exit code."""
     say_lines(plan.lines())

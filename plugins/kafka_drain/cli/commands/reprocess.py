@@ -18,6 +18,7 @@ from kafka_drain.cli.commands.frozen import (
     answer_frozen,
     frozen_for,
     refuse_beside_plan,
+    refuse_plan_beside,
 )
 from kafka_drain.cli.commands.pipeline_arguments import add_keys, pipeline_from
 from kafka_drain.cli.commands.plan_answer import answer_plan
@@ -42,6 +43,7 @@ def run(options: argparse.Namespace) -> int:
     archive = Archive.at(options.archive)
     asked = options_from(options, ReprocessOptions)
     if asked.abandon:
+        refuse_plan_beside(options, "--abandon")
         return _abandon(archive, options)
     within = frozen_for(options)
     if options.plan_id is not None:

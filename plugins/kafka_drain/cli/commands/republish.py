@@ -18,7 +18,13 @@ from kafka_drain.cli.commands.arguments import (
     naming_state,
     signer_from,
 )
-from kafka_drain.cli.commands.frozen import add_frozen, answer_of, frozen_for, refuse_beside_plan
+from kafka_drain.cli.commands.frozen import (
+    add_frozen,
+    answer_of,
+    frozen_for,
+    refuse_beside_plan,
+    refuse_plan_beside,
+)
 from kafka_drain.cli.commands.pipeline_arguments import pipeline_from
 from kafka_drain.cli.commands.plan_answer import acts, answer_fields, say_dry_run
 from kafka_drain.cli.console import answer, print_fields, say, say_table
@@ -53,6 +59,7 @@ def _run(options: argparse.Namespace) -> int:
         integer(1)("--processes", options.processes)
     archive = archive_from(options)
     if options.abandon:
+        refuse_plan_beside(options, "--abandon", given_flags(options, RepublishRequest))
         return _abandon(archive, options)
     signer, cluster = signer_from(options), cluster_from(options)
     republish, frozen = _planned(archive, cluster, options)

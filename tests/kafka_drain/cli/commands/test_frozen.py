@@ -100,6 +100,29 @@ def test_maintain_approved(
     assert "has been carried out already" in said
 
 
+@pytest.mark.parametrize("beside", [["--plan", "unknown"], ["--freeze"], ["--freeze", "0"]])
+@pytest.mark.parametrize(
+    "instead",
+    [
+        ["reprocess", "--abandon"],
+        ["republish", "--abandon", "run"],
+        ["erase", "--lift", "1"],
+    ],
+)
+def test_end_beside_plan(
+    archive: Archive, capsys: pytest.CaptureFixture[str], instead: list[str], beside: list[str]
+) -> None:
+    """What ends something carries out no plan, and freezes none: both at once are refused."""
+    command, *flags = instead
+    told = ["--apply"] if "--plan" in beside else []
+
+    code, _, error = run(capsys, command, str(archive.root), *flags, *beside, *told)
+
+    assert code == USAGE
+    assert "omit" in error
+    assert "plan" in error
+
+
 def test_republish_approved_as_said(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
