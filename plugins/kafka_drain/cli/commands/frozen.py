@@ -132,7 +132,7 @@ def _reach(options: argparse.Namespace) -> list[str]:
     """Return the options with which the plan was made and is found again."""
     given = ((name, getattr(options, name, usual)) for name, usual in _REACH.items())
     return [
-        word
+        str(word)
         for name, value in given
         if value != _REACH[name]
         for word in (f"--{name.replace('_', '-')}", value)
