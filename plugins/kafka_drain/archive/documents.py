@@ -430,6 +430,8 @@ class TopicRow(Row):
 
     Attributes:
         topic_id: Its id; None in notes of older releases.
+        compacted_from: By partition, where a drain went on when it first saw that Kafka compacts
+            the topic, after one that saw that it doesn't; None: nothing was read before.
     """
 
     partitions: int
@@ -438,6 +440,7 @@ class TopicRow(Row):
     config: dict[str, str] = {}
     compacted: bool | None = None
     topic_id: str | None = None
+    compacted_from: dict[str, int] | None = None
 
 
 class TopicsDocument(Document):

@@ -15,8 +15,10 @@ from upath import UPath
 from kafka_drain.archive.documents import TopicsDocument
 from kafka_drain.kafka.identity import is_other_topic
 from kafka_drain.kafka.topics import TopicSettings
+from kafka_drain.offsets import TopicPartition
 
 _UNTOLD: Mapping[str, str] = MappingProxyType({})
+_NOWHERE: Mapping[TopicPartition, int] = MappingProxyType({})
 
 
 def read_topic_settings(root: UPath) -> dict[str, TopicSettings]:
@@ -65,6 +67,21 @@ def noted_compaction(root: UPath, topic_ids: Mapping[str, str] = _UNTOLD) -> dic
     return {name: was for name, was in noted.items() if was is not None}
 
 
+def read_uncompacted(root: UPath, topic_ids: Mapping[str, str]) -> dict[TopicPartition, int]:
+    """Return the offsets below which drains read partitions before Kafka compacted their topics.
+
+    Args:
+        topic_ids: Ids by which the archive counts the topics that are meant.
+    """
+    document = TopicsDocument.read_note(root / "topics.json") or TopicsDocument()
+    return {
+        TopicPartition(name, int(partition)): offset
+        for name, row in document.topics.items()
+        if row.topic_id is not None and row.topic_id == topic_ids.get(name)
+        for partition, offset in (row.compacted_from or {}).items()
+    }
+
+
 def _was(settings: TopicSettings) -> bool | None:
     own = settings.config.get("cleanup.policy")
     if settings.compacted is None and own is not None:
@@ -78,8 +95,15 @@ def _has_ended(before: TopicSettings | None, now: TopicSettings) -> bool:
     return before is not None and _was(before) is True and not _was(now)
 
 
-def _row(settings: TopicSettings, topic_id: str | None) -> dict[str, Any]:
-    row = {**asdict(settings), "topic_id": topic_id}
+def _has_begun(before: TopicSettings | None, now: TopicSettings) -> bool:
+    """Return whether Kafka compacts a topic, and is known not to have done so before."""
+    return before is not None and _was(before) is False and bool(_was(now))
+
+
+def _row(
+    settings: TopicSettings, topic_id: str | None, compacted_from: Mapping[str, int] | None
+) -> dict[str, Any]:
+    row = {**asdict(settings), "topic_id": topic_id, "compacted_from": compacted_from or None}
     return {name: value for name, value in row.items() if value is not None}
 
 
@@ -87,14 +111,16 @@ def write_topic_settings(
     root: UPath,
     settings: Mapping[str, TopicSettings],
     topic_ids: Mapping[str, str] = _UNTOLD,
+    were_read: Mapping[TopicPartition, int] = _NOWHERE,
 ) -> None:
     """Update the settings of some topics and keep those of others. Writes only changes.
 
     A topic that Kafka compacted once lacks records from then on, whatever its setting is now; one
-    that was made again under its name doesn't.
+    that was made again under its name doesn't. What was read before lacked none.
 
     Args:
         topic_ids: Ids of these topics.
+        were_read: Offsets up to which drains have read their partitions.
     """
     document = TopicsDocument.read_note(root / "topics.json") or TopicsDocument()
     ids = {name: row.topic_id for name, row in document.topics.items()}
@@ -115,6 +141,16 @@ def write_topic_settings(
         for name, each in seen.items()
     )
     if is_new:
-        rows = {name: _row(each, topic_ids.get(name)) for name, each in seen.items()}
+        begins = {
+            name: row.compacted_from
+            for name, row in document.topics.items()
+            if row.topic_id == topic_ids.get(name)
+        }
+        for name in (name for name, each in seen.items() if _has_begun(same.get(name), each)):
+            of_topic = {tp: at for tp, at in sorted(were_read.items()) if tp.topic == name}
+            begins[name] = {str(tp.partition): at for tp, at in of_topic.items()}
+        rows = {
+            name: _row(each, topic_ids.get(name), begins.get(name)) for name, each in seen.items()
+        }
         merged = document.content() | rows
         TopicsDocument.model_validate(dict(sorted(merged.items()))).write(root / "topics.json")

@@ -336,7 +336,10 @@ def prepare_drain(
         known=known,
     )
     write_topic_settings(
-        plan.archive.root, {name: cluster.topic_settings(name) for name in plan.topics}, topic_ids
+        plan.archive.root,
+        {name: cluster.topic_settings(name) for name in plan.topics},
+        topic_ids,
+        plan.were_read,
     )
     job.values.keep(plan.archive.root, utc_now())
     spec = replace(

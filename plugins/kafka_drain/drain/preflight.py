@@ -75,6 +75,7 @@ class DrainPlan:
         starting_offsets: The generation's starting offsets.
         start: The offsets from which this drain resumes.
         end: Its end offsets, if nothing more arrives.
+        were_read: Offsets up to which drains before it have read, which may be after `start`.
         pending: Whether a batch was planned but not committed, so that Spark has to finish it.
         last_listed: The last batch whose files the manifest lists; None if there is none. If this
             batch is pending, Spark commits it without reading anything.
@@ -96,6 +97,7 @@ class DrainPlan:
     starting_offsets: dict[TopicPartition, int]
     start: dict[TopicPartition, int]
     end: dict[TopicPartition, int]
+    were_read: dict[TopicPartition, int] = field(default_factory=dict)
     pending: bool = False
     last_listed: int | None = None
     hidden: dict[TopicPartition, int] = field(default_factory=dict)
@@ -193,6 +195,7 @@ def preflight(
     told = {name: topic.id for name, topic in topics.items()}
     snapshot, pending = None, False
     last_listed: int | None = None
+    listed: Mapping[TopicPartition, int] = {}
     unsealed: dict[TopicPartition, SealedTail] = {}
     new: Sequence[SinkFile] = ()
     not_compared: list[str] = []
@@ -227,6 +230,8 @@ def preflight(
         if new := state.new:
             unsealed = unsealed_tails(generation, generation.document.format, new)
         pending = checkpoint.last_offsets != checkpoint.last_commit
+        if last_listed is not None:
+            listed = checkpoint.ends.get(last_listed, {})
         starting_offsets = dict(generation.starting_offsets)
         if checkpoint.last_offsets is None:
             # Nothing was drained yet: partitions added since then start at their beginning, or
@@ -266,6 +271,7 @@ def preflight(
         starting_offsets=starting_offsets,
         start=start,
         end=end,
+        were_read={tp: max(at, listed.get(tp, 0)) for tp, at in start.items()},
         pending=pending,
         last_listed=last_listed,
         hidden=hidden,

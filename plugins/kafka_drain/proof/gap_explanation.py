@@ -26,6 +26,7 @@ Compacted = Mapping[str, bool]
 
 _NOTHING: Ranges = MappingProxyType({})
 _UNKNOWN: Compacted = MappingProxyType({})
+_NOWHERE: Mapping[TopicPartition, int] = MappingProxyType({})
 _NO_ENDS: LogEnds = MappingProxyType({})
 
 
@@ -39,6 +40,7 @@ def explain_gaps(
     were_read: Ranges = _NOTHING,
     erased: Ranges = _NOTHING,
     compacted: Compacted = _UNKNOWN,
+    uncompacted: Mapping[TopicPartition, int] = _NOWHERE,
     ends: LogEnds = _NO_ENDS,
     isolation_level: str = "read_committed",
     complete: Ranges = _NOTHING,
@@ -55,6 +57,7 @@ def explain_gaps(
             expired, whatever it does to the topic.
         erased: Offsets whose records were erased on request, whether or not Kafka still has them.
         compacted: Whether Kafka compacted the topics then; today's setting counts for others.
+        uncompacted: Offsets below which partitions were read before Kafka compacted their topics.
         ends: Ends up to which the logs have offsets of these topics: the rest is expired, and what
             Kafka has at these offsets belongs to later incarnations.
         isolation_level: How drains read: with `read_uncommitted`, records of aborted and of open
@@ -98,8 +101,8 @@ def explain_gaps(
     if isolation_level == "read_uncommitted":
         found = [part for whole in found for part in _as_uncommitted(whole, complete)]
     for gap in (part for whole in found for part in split_read(whole, were_read)):
-        gap = as_of_then(gap, compacted)
-        gaps += _accepted(gap, acknowledged) if gap.reason in GONE else [gap]
+        for part in as_of_then(gap, compacted, uncompacted):
+            gaps += _accepted(part, acknowledged) if part.reason in GONE else [part]
     return gaps
 
 
@@ -109,16 +112,22 @@ GONE = (GapReason.EXPIRED, GapReason.UNEXPLAINED)
 _ABSENT = {True: GapReason.COMPACTED, False: GapReason.UNEXPLAINED}
 
 
-def as_of_then(gap: Gap, compacted: Compacted) -> Gap:
-    """Return a gap with the reason that it had when its offsets were read.
+def as_of_then(
+    gap: Gap, compacted: Compacted, uncompacted: Mapping[TopicPartition, int] = _NOWHERE
+) -> list[Gap]:
+    """Return a gap with the reason that it had when its offsets were read, which may split it.
 
     Compaction that was switched on since explains nothing, and one that was switched off still
     does.
     """
     then = compacted.get(gap.tp.topic)
     if then is None or gap.reason not in _ABSENT.values():
-        return gap
-    return replace(gap, reason=_ABSENT[then])
+        return [gap]
+    after = without([gap.range], [OffsetRange(0, uncompacted.get(gap.tp, 0))])
+    return [
+        *(replace(gap, range=r, reason=_ABSENT[False]) for r in without([gap.range], after)),
+        *(replace(gap, range=r, reason=_ABSENT[then]) for r in after),
+    ]
 
 
 def _as_uncommitted(gap: Gap, complete: Ranges) -> list[Gap]:

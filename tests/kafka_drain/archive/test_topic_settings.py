@@ -14,6 +14,7 @@ from upath import UPath
 from kafka_drain.archive.topic_settings import (
     noted_compaction,
     read_topic_settings,
+    read_uncompacted,
     write_topic_settings,
 )
 from kafka_drain.config.pipeline import Pipeline
@@ -113,6 +114,30 @@ def test_noted_compaction_made_again(tmp_path: Path) -> None:
 
     assert noted_compaction(root, {"a": "new"}) == {"a": False}
     assert noted_compaction(root, {"a": "old"}) == {}
+
+
+def test_read_uncompacted(tmp_path: Path) -> None:
+    """Where compaction began stays noted: for this log, and if it is known to have been off."""
+    root, tp = UPath(tmp_path), TopicPartition("a", 0)
+
+    def drain(compacted: bool | None, at: int, name: str = "a", topic_id: str = "id") -> None:
+        seen = {name: TopicSettings(1, 1, compacted=compacted)}
+        write_topic_settings(root, seen, {name: topic_id}, {TopicPartition(name, 0): at})
+
+    drain(None, at=1)
+    drain(True, at=2)
+    assert read_uncompacted(root, {"a": "id"}) == {}
+    drain(False, at=3, topic_id="new")
+    assert read_uncompacted(root, {"a": "new"}) == {}
+    for compacted, at in ((True, 4), (True, 5), (False, 6), (True, 7)):
+        drain(compacted, at, topic_id="new")
+        drain(compacted, at, name="b")
+        assert read_uncompacted(root, {"a": "new", "b": "id"}) == {tp: 4}
+    assert read_uncompacted(root, {"a": "new~2"}) == {}
+
+    drain(True, at=1, topic_id="new~2")
+
+    assert read_uncompacted(root, {"a": "new~2"}) == {}
 
 
 def test_read_topic_settings_damaged(tmp_path: Path) -> None:

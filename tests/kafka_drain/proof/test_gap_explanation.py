@@ -126,12 +126,25 @@ def test_as_of_then(reason: GapReason, then: bool | None) -> None:
     gap = Gap(TP, R(0, 10), reason)
     known = {} if then is None else {"t": then}
 
-    found = as_of_then(gap, {"other": not then, **known}).reason
+    (part,) = as_of_then(gap, {"other": not then, **known})
+    found = part.reason
 
     if then is None or reason not in (GapReason.COMPACTED, GapReason.UNEXPLAINED):
         assert found == reason
     else:
         assert found == (GapReason.COMPACTED if then else GapReason.UNEXPLAINED)
+
+
+def test_as_of_then_begun() -> None:
+    """Compaction explains no offset that was read before it was switched on."""
+    begun = {TP: 4, OTHER: 9}
+
+    assert as_of_then(Gap(TP, R(0, 10), GapReason.COMPACTED), {"t": True}, begun) == [
+        Gap(TP, R(0, 4), GapReason.UNEXPLAINED),
+        Gap(TP, R(4, 10), GapReason.COMPACTED),
+    ]
+    aborted = Gap(TP, R(0, 10), GapReason.ABORTED)
+    assert as_of_then(aborted, {"t": True}, begun) == [aborted]
 
 
 @pytest.mark.parametrize("reason", [GapReason.COMPACTED, GapReason.UNEXPLAINED])
