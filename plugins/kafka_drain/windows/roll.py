@@ -39,7 +39,7 @@ from kafka_drain.findings import errors
 from kafka_drain.kafka.cluster import KafkaCluster, Topic
 from kafka_drain.kafka.identity import next_incarnation, refuse_other_cluster
 from kafka_drain.metadata_log.manifest import SinkFile
-from kafka_drain.offsets import OffsetRange, TopicPartition, to_spark_json
+from kafka_drain.offsets import OffsetRange, TopicPartition, to_spark_json, without
 from kafka_drain.outages import REPEAT_SECONDS
 from kafka_drain.output import Level, Line, say
 from kafka_drain.progress import duration_text
@@ -71,6 +71,7 @@ class RollPlan:
         unsealed: Number of committed files without a receipt; they stay, and readers skip them.
         left_out: Sealed ends of the partitions that the next generation doesn't drain.
         given_up: Offsets in the unsealed files that Kafka can no longer deliver, by partition.
+        not_read: Those of partitions that are left out, which no drain reads again meanwhile.
         voided: Windows with offsets that the next generation drains again; they are removed.
         to_repair: Whether one of these also stands for sealed files, as those of earlier releases
             may.
@@ -85,13 +86,14 @@ class RollPlan:
     unsealed: int
     left_out: dict[TopicPartition, int] = field(default_factory=dict)
     given_up: dict[TopicPartition, list[OffsetRange]] = field(default_factory=dict)
+    not_read: dict[TopicPartition, list[OffsetRange]] = field(default_factory=dict)
     voided: list[str] = field(default_factory=list)
     to_repair: bool = False
 
     @property
     def discards(self) -> bool:
         """Whether it removes a window, or records that readers won't get again."""
-        return bool(self.voided or self.given_up)
+        return bool(self.voided or self.given_up or self.not_read)
 
     def lines(self) -> list[str]:
         """Return the plan as lines of text for the user."""
@@ -116,15 +118,20 @@ class RollPlan:
                     Level.WARNING,
                 )
             )
-        if self.given_up:
-            given_up = "; ".join(
-                f"{tp} {', '.join(map(str, ranges))}"
-                for tp, ranges in sorted(self.given_up.items())
+        if self.not_read:
+            lines.append(
+                Line(
+                    f"roll {name}: WARNING of these, it doesn't read what is left out, and readers "
+                    "won't get it until the pipeline names it again, if Kafka still has it then: "
+                    f"{_ranges_text(self.not_read)}",
+                    Level.WARNING,
+                )
             )
+        if self.given_up:
             lines.append(
                 Line(
                     f"roll {name}: WARNING Kafka can no longer deliver, and readers won't get: "
-                    f"{given_up}",
+                    f"{_ranges_text(self.given_up)}",
                     Level.WARNING,
                 )
             )
@@ -154,9 +161,14 @@ class RollPlan:
             "unsealed_files": self.unsealed,
             "left_out": to_spark_json(self.left_out),
             "given_up": range_rows(self.given_up),
+            "not_read": range_rows(self.not_read),
             "voided": self.voided,
             "to_repair": self.to_repair,
         }
+
+
+def _ranges_text(ranges: Mapping[TopicPartition, Sequence[OffsetRange]]) -> str:
+    return "; ".join(f"{tp} {', '.join(map(str, rs))}" for tp, rs in sorted(ranges.items()))
 
 
 def plan_roll(
@@ -232,7 +244,9 @@ def plan_roll(
     there |= {name: replace(there[name], id=next_incarnation(there[name].id)) for name in others}
     first = cluster.earliest([*same, *sealed_beside])
     _refuse_short(archive, cluster, same)
-    lost = _given_up(state, first)
+    held = _held(state)
+    lost = given_up(first, held)
+    rest = {tp: without(held.get(tp, []), lost.get(tp, [])) for tp in unwanted}
     if not leave_unsealed:
         gone_parts = [tp for tp in ends if tp.topic in gone]
         never = recreated | others
@@ -276,6 +290,7 @@ def plan_roll(
         unsealed=len(state.new),
         left_out=left_out,
         given_up=lost,
+        not_read={tp: ranges for tp, ranges in rest.items() if ranges},
         voided=[window.key for window in voided],
         to_repair=any(
             part.range.start < ends.get(part.tp, 0)
@@ -285,20 +300,13 @@ def plan_roll(
     )
 
 
-def _given_up(
-    state: GenerationState, first: Mapping[TopicPartition, int]
-) -> dict[TopicPartition, list[OffsetRange]]:
-    """Return offsets of unsealed files that Kafka no longer delivers; all, if the topic is gone.
-
-    Args:
-        state: The generation to close.
-        first: The earliest offset in Kafka of partitions whose logs are the ones that were drained.
-    """
+def _held(state: GenerationState) -> Mapping[TopicPartition, Sequence[OffsetRange]]:
+    """Return the offsets in the unsealed files of the generation to close."""
     if not state.new:
         return {}
     generation = state.generation
     files, _ = read_committed_files(generation, state.new, generation.document.format)
-    return given_up(first, held_ranges(files))
+    return held_ranges(files)
 
 
 def _beside(
@@ -852,7 +860,7 @@ def given_up(
     """Return the offsets in a set of files that Kafka can no longer deliver.
 
     Args:
-        first: The earliest offset in Kafka of each partition whose topic hasn't changed.
+        first: The earliest offset in Kafka of each partition whose log is the one that was drained.
         held: The offsets in the files, sorted and disjoint.
     """
     found: dict[TopicPartition, list[OffsetRange]] = {}

@@ -195,6 +195,31 @@ def test_plan_roll_leave_out(archive: Archive) -> None:
     assert plan_drain(archive, cluster, "flights").start == {P0: END, P1: END}
 
 
+def test_plan_roll_leave_out_unsealed(archive: Archive) -> None:
+    """Unsealed records of what is left out, which no drain reads again, are named and accepted."""
+    generation, cluster = archive.generation(2), cluster_with(gone=Log(first=8, end=12))
+    add_gone(generation, 0, 50, 11)
+    # Damaged, so that validation can't seal it.
+    (Path(str(generation.checkpoint)) / "offsets" / "0").unlink()
+    both = plan_roll(archive, cluster, leave_unsealed=True)
+    assert (both.given_up, both.not_read) == ({G0: [OffsetRange(7, 8)]}, {})
+
+    plan = plan_roll(archive, cluster, ["gone"], leave_unsealed=True)
+    assert plan.given_up == both.given_up
+    assert plan.not_read == {G0: [OffsetRange(8, 11)]}
+    assert plan.to_dict()["not_read"] == [{"topic": "gone", "partition": 0, "start": 8, "end": 11}]
+    cluster.logs[G0] = Log(end=12)
+    with pytest.raises(ConfigError, match="--apply"):
+        run_roll(archive, cluster, ["gone"], run="r")
+    plan = run_roll(archive, cluster, ["gone"], may_discard=True, run="r")
+
+    assert plan.given_up == {}
+    (line,) = [line for line in plan.lines() if "gone-0 [7, 11)" in line]
+    assert level_of(line) == Level.WARNING
+    assert plan_drain(archive, cluster, "flights").start == {P0: END, P1: END}
+    assert plan_drain(archive, cluster, "flights", "gone").start[G0] == 7
+
+
 def test_plan_roll_leave_out_unknown(archive: Archive) -> None:
     """What the generation doesn't drain can't be left out of the next one."""
     with pytest.raises(ConfigError, match=r"nope.* flights-0, flights-1, gone-0"):
