@@ -20,7 +20,7 @@ from kafka_drain.archive.index import Query
 from kafka_drain.archive.moved import moved_from
 from kafka_drain.archive.receipts import SealedTail
 from kafka_drain.archive.snapshot import Snapshot, SnapshotGeneration
-from kafka_drain.archive.soundness import check_sealed_state
+from kafka_drain.archive.soundness import check_sealed_state, restricted
 from kafka_drain.archive.watermarks import Observations, expiry_warnings, read_observations
 from kafka_drain.clock import Clock, utc_now
 from kafka_drain.config.offset_ranges import NOTHING, Accepted
@@ -238,7 +238,8 @@ def preflight(
             # resume where an earlier generation ended.
             added = [tp for tp in partitions if tp not in starting_offsets]
             starting_offsets |= {tp: first[tp] for tp in added}
-            starting_offsets |= drained_before(snapshot, generation, added, topics)
+            before = drained_before(snapshot, generation, added, topics)
+            starting_offsets |= _past_windows(snapshot, before, topics)
         start = _cursor(checkpoint, starting_offsets)
         _check_drained_topics(snapshot, generation, start, partitions, pipeline, topics)
     # Spark reads a partition that was added later from 0.
@@ -476,6 +477,26 @@ def drained_before(
                 if tp in sealed and (key := (tp, ids.get(tp.topic, ""))) in log
             }
     return ends
+
+
+def _past_windows(
+    snapshot: Snapshot, starts: Mapping[TopicPartition, int], topics: Mapping[str, Topic]
+) -> dict[TopicPartition, int]:
+    """Return where the windows end that go on from some offsets.
+
+    When a partition was left out, repairs may have drained what wasn't sealed of it.
+    """
+    past = dict(starts)
+    held = sorted(
+        (part.tp, part.range)
+        for window in (restricted(snapshot, Query()).fold.windows if starts else ())
+        for part in window.receipt.partitions
+        if part.tp in past and window.receipt.topics.get(part.tp.topic) == topics[part.tp.topic].id
+    )
+    for tp, offsets in held:
+        if past[tp] in offsets:
+            past[tp] = offsets.end
+    return past
 
 
 def _check_drained_topics(

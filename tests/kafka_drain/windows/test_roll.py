@@ -250,6 +250,42 @@ def test_preflight_named_again_in_a_drained_generation(archive: Archive) -> None
     assert plan_drain(archive, cluster, "flights", "gone").start == {P0: 50, P1: 50, G0: 7}
 
 
+def test_preflight_left_out_repaired_and_named_again(archive: Archive) -> None:
+    """What a repair had drained before a partition was left out isn't drained again."""
+    generation, cluster = archive.generation(2), cluster_with(gone=Log(end=20))
+    add_gone(generation, 0, 50, 9)
+    # Damaged: what the file had is in the repair's windows.
+    (Path(str(generation.checkpoint)) / "offsets" / "0").unlink()
+    next(Path(str(generation.data)).glob("topic=gone/*")).unlink()
+    seal_rows(archive, "repair_2", {G0: range(8, 9)})
+    seal_rows(archive, "repair_1", {G0: range(7, 8)})
+    flights = cluster.contents
+    cluster.contents = lambda tp, span: (
+        [row(tp, at) for at in range(20) if at in span] if tp == G0 else flights(tp, span)
+    )
+    plan = plan_roll(archive, cluster, ["gone"])
+    assert (plan.voided, plan.discards) == ([], False)
+    do(plan)
+
+    drain = plan_drain(archive, cluster, "flights", "gone")
+
+    assert drain.start == {P0: END, P1: END, G0: 9}
+    generation = archive.generation(3)
+    generation.write(
+        starting_offsets=drain.starting_offsets,
+        file_format="parquet",
+        partition_by=["topic"],
+        topic_ids=archive.snapshot().document.topics,
+        reason="rollover",
+        is_new=False,
+    )
+    assert plan_drain(archive, cluster, "flights", "gone").start == drain.start
+    add_gone(generation, 0, 50, 12, gone_start=9)
+    for written in (1, 0):
+        report = validate_archive(archive, cluster)
+        assert (errors(report.findings), report.receipts_written) == ([], written)
+
+
 def test_preflight_left_out_and_made_again(archive: Archive) -> None:
     """A topic of the same name that is made after it was left out is drained from its beginning."""
     do(plan_roll(archive, cluster_with()))
@@ -270,13 +306,15 @@ def test_plan_roll_topic_deleted_unsealed(archive: Archive) -> None:
         plan_roll(archive, cluster_with())
 
 
-def add_gone(generation: Generation, batch: int, end: int, gone_end: int) -> None:
+def add_gone(
+    generation: Generation, batch: int, end: int, gone_end: int, gone_start: int = 7
+) -> None:
     """Commit a batch of flights and of topic `gone`, which a drain that was killed then left."""
     add_batch(generation, batch, END, end)
-    if gone_end > 7:
+    if gone_end > gone_start:
         data = Path(str(generation.data))
         path = data / "topic=gone" / f"part-00000-{batch}.parquet"
-        write_rows(path, "parquet", [row(G0, offset) for offset in range(7, gone_end)])
+        write_rows(path, "parquet", [row(G0, offset) for offset in range(gone_start, gone_end)])
         entry = {"path": path.as_uri(), "size": path.stat().st_size, "isDir": False}
         log = data / "_spark_metadata" / str(batch)
         line = json.dumps(entry | {"modificationTime": 0, "action": "add"})
