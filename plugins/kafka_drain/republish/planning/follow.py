@@ -126,7 +126,7 @@ def followers(archive: Archive) -> list[tuple[str, ThroughJson]]:
     """Return each follower's name, and `through` of its last finished run.
 
     A follower whose last run hasn't finished is listed twice: that run may turn out to have sent
-    its records as well.
+    its records as well. One whose last run was abandoned isn't listed: it sends nothing more.
     """
     keys: dict[str, list[RepublishRun]] = {}
     for run in list_runs(archive.root):
@@ -135,6 +135,8 @@ def followers(archive: Archive) -> list[tuple[str, ThroughJson]]:
             keys.setdefault(name, []).append(run)
     found: list[tuple[str, ThroughJson]] = []
     for name, runs in keys.items():
+        if runs[-1].is_abandoned and not runs[-1].has_ended:
+            continue
         for run in runs[-2:]:
             receipt = run.receipt()
             plan = run.plan() if receipt is None else None

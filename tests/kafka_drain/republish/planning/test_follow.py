@@ -26,10 +26,12 @@ from kafka_drain.republish.planning.follow import (
     next_run,
     previous_binding,
     previous_request,
+    runs_of,
     through_now,
 )
 from kafka_drain.republish.planning.previous_runs import sent
 from kafka_drain.republish.planning.runs import RepublishRun, run_key
+from tests.kafka_drain.golden import NOON
 from tests.kafka_drain.made_archive import Batch, MadeArchive, dense
 from tests.kafka_drain.republish.planning.test_plan import PLAN
 from tests.kafka_drain.republish.planning.test_previous_runs import plan_of
@@ -245,6 +247,22 @@ def test_followers(made: MadeArchive, states: str, numbers: list[int]) -> None:
     assert sorted(found, key=str) == sorted(
         [(f, sent_at(n)) for n in numbers] + [(g, sent_at(n)) for n in (2, 3)], key=str
     )
+
+
+@pytest.mark.parametrize("states", ["p", "k", "ep", "eep", "ek"])
+def test_followers_abandoned(made: MadeArchive, states: str) -> None:
+    """One whose last run was abandoned sends nothing more, and holds nothing back."""
+    f, g = follower_key("f"), follower_key("g")
+    leave(made, f, states)
+    leave(made, g, "ep")
+    run = runs_of(made.archive, f)[-1]
+
+    run.abandon(NOON)
+
+    assert followers(made.archive) == [(g, sent_at(1)), (g, sent_at(2))]
+    # Unless an attempt ended all the same.
+    end(run, sent_at(len(states)))
+    assert (f, sent_at(len(states))) in followers(made.archive)
 
 
 @pytest.mark.parametrize(
