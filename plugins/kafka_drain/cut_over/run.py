@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
@@ -47,12 +47,12 @@ from kafka_drain.output import Level, Line, say
 from kafka_drain.proof.cluster_capture import capture, describe_with, parts_before
 from kafka_drain.republish.groups.applying import apply_plan, undo
 from kafka_drain.republish.groups.archived import archived_offsets
-from kafka_drain.republish.groups.group_records import GroupRecords
+from kafka_drain.republish.groups.group_records import GroupRecords, recorded_groups
 from kafka_drain.republish.groups.planning import plan_group, read_map
 from kafka_drain.republish.groups.translation import TranslationPlan
 from kafka_drain.republish.planning.binding import refuse_other_target
 from kafka_drain.republish.planning.follow import follower_key, next_run, previous_binding, runs_of
-from kafka_drain.republish.planning.runs import run_key
+from kafka_drain.republish.planning.runs import RepublishRun, run_key
 from kafka_drain.republish.run import RepublishEngine, plan_republish, sign_run
 
 if TYPE_CHECKING:
@@ -177,7 +177,7 @@ class CutOver:
             raise CutOverError(f"{BACK}: {way_back(CutOverStep.HAND_OVER)[0]}. Nothing was changed")
         runs = runs_of(self.archive, self.follower)
         groups, notes = ConsumerGroups(self.target.config), list[str]()
-        for name in self._names():
+        for name in self._moved_names(runs):
             for run in reversed(runs):
                 records = GroupRecords(run.folder, name)
                 while records.newest_open() is not None:
@@ -304,6 +304,14 @@ class CutOver:
         moment = moment_at(self.archive.root, None, Part.GROUPS)
         described = (moment.groups if moment is not None else None) or ()
         return sorted(group.name for group in described if group.offsets)
+
+    def _moved_names(self, runs: Iterable[RepublishRun]) -> list[str]:
+        """Return the groups that move, and those that were moved, which may be gone since."""
+        found = {row.group for document in self.history() for row in document.groups or ()}
+        if not self.request.groups:
+            # A step that was killed has noted nothing else.
+            found |= {name for run in runs for name in recorded_groups(run.folder)}
+        return sorted({*self._names(), *found})
 
     def _translate(self, names: list[str], mirror: Mirror) -> list[CutOverGroupRow]:
         rows = []

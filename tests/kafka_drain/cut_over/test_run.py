@@ -409,6 +409,36 @@ def test_go_back_of_several_runs(move: Move, mirror: Mirror) -> None:
         assert looking.newest_record([run], "g") is None
 
 
+@pytest.mark.parametrize("groups", [(), ("h",)])
+def test_go_back_group_no_longer_described(
+    groups: tuple[str, ...], move: Move, mirror: Mirror
+) -> None:
+    """Each group that was moved goes back, also if the source or the request no longer has it."""
+    described(move)
+    move.through(CutOverStep.LAST_MIRROR)
+    move.take(CutOverStep.GROUPS, groups=("g",) if groups else ())
+    assert move.at(move.target).offsets["g"]
+    described(move, names=())
+
+    back = move.cut_over(groups=groups).go_back(apply=True)
+
+    assert move.at(move.target).offsets == {}
+    assert back is not None
+    assert any(note.startswith("group g: undone") for note in back.notes)
+
+
+def test_go_back_group_of_killed_step(move: Move, mirror: Mirror) -> None:
+    """Of all groups, one goes back that a killed step has moved, and that has expired since."""
+    described(move)
+    move.through(CutOverStep.LAST_MIRROR)
+    move.translate(move.mirrored().runs[-1])
+    described(move, names=())
+
+    move.cut_over(groups=()).go_back(apply=True)
+
+    assert move.at(move.target).offsets == {}
+
+
 def test_go_back_committed_since(move: Move, mirror: Mirror) -> None:
     """If the group has read on in the target, its offsets there aren't taken from it."""
     move.through(CutOverStep.GROUPS)
@@ -472,12 +502,17 @@ def test_take_groups_already_there(move: Move, mirror: Mirror) -> None:
     assert move.at(move.target).offsets == {"g": {C0: Committed(4)}}
 
 
-def described(move: Move, detail: str = "", outcome: PartOutcome = PartOutcome.CAPTURED) -> None:
-    """Describe the source: group g, and what is missing."""
+def described(
+    move: Move,
+    detail: str = "",
+    outcome: PartOutcome = PartOutcome.CAPTURED,
+    names: tuple[str, ...] = ("g",),
+) -> None:
+    """Describe the source: its groups, and what is missing."""
     parts = {part: PartResult(PartOutcome.CAPTURED, "") for part in Part}
     parts[Part.GROUPS] = PartResult(outcome, detail)
     offsets = (GroupOffset("t", 0, 4, None, ""),)
-    groups = (GroupState("g", "classic", "empty", offsets),)
+    groups = tuple(GroupState(name, "classic", "empty", offsets) for name in names)
     seen = ClusterState(
         "cluster-1", parts, Settings(), groups if outcome is PartOutcome.CAPTURED else None
     )
