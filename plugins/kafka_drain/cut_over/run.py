@@ -150,7 +150,8 @@ class CutOver:
             lag=seen.lag,
             mirror=mirror,
             groups=groups,
-            back=way_back(step),
+            # Nothing was handed over yet.
+            back=way_back(CutOverStep.VERIFY if found and step is CutOverStep.HAND_OVER else step),
         )
         if found:
             # Only the lag becomes less by itself.

@@ -204,7 +204,8 @@ def way_back(step: CutOverStep) -> list[str]:
             "Go back in Airflow; then start the consumers at the source"
         )
     lines.append(
-        "the target keeps what was sent; nobody reads it. The next attempt continues there"
+        "the target keeps what was sent; nobody reads it. The next attempt continues there, unless "
+        "the target has changed"
     )
     return lines
 
@@ -255,7 +256,9 @@ def _changed(seen: StepObservation) -> str:
         return ""
     return (
         f"the target has changed since the mirror's last run: {_listed(seen.changed)}: "
-        "stop who writes there or deletes from it, and go back"
+        "stop who writes there or deletes from it, and go back. As each later look would find "
+        "that again, the next attempt needs another run_name, and new target topics: delete these "
+        "before, or name others"
     )
 
 

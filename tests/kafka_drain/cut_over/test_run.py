@@ -348,6 +348,29 @@ def test_take_verify_changed(
     assert len(mirror.runs) == sent
 
 
+def test_take_verify_changed_for_good(move: Move, mirror: Mirror) -> None:
+    """An attempt that continues where others wrote is refused again: which one isn't, is said."""
+    move.through(CutOverStep.GROUPS)
+    adds(move)
+
+    said = refused(move, CutOverStep.VERIFY)
+
+    assert "the next attempt needs another run_name" in said
+    assert "continues there, unless the target has changed" in said
+
+
+def test_take_hand_over_refused(move: Move, mirror: Mirror) -> None:
+    """A hand-over that was refused has handed nothing over: there is a way back."""
+    move.through(CutOverStep.VERIFY)
+    adds(move)
+    refused(move, CutOverStep.HAND_OVER)
+
+    back = move.cut_over().history()[-1].back
+
+    assert any("--back --apply" in line for line in back)
+    assert move.cut_over().go_back(apply=True) is not None
+
+
 def test_take_verify_recreated(move: Move, mirror: Mirror) -> None:
     """A target topic that was made again isn't the one that was sent to; nothing is noted."""
     move.through(CutOverStep.GROUPS)
