@@ -283,17 +283,14 @@ def check_unsealed(snapshot: Snapshot, noted: Noted) -> list[Finding]:
         snapshot: The archive.
         noted: The journal's notes: a window whose receipt is lost has a finding.
     """
-    erased: dict[TopicPartition, list[OffsetRange]] = {}
-    for (tp, _), ranges in snapshot.readable_fold.erased.items():
-        # Only the plan of a backfill says which topic id its records have.
-        erased[tp] = merge([*erased.get(tp, []), *ranges])
+    erased = snapshot.readable_fold.erased if snapshot.unsealed else {}
     found = []
     for window in snapshot.unsealed:
         where = f"{window.name}/receipt.json"
         if noted.documents.get(where, REMOVED) != REMOVED:
             continue
         files = list_data_files(window.data)
-        held = _erased_in(window, files, erased) if erased else {}
+        held = _erased_in(window, files, _erased_of(window, erased)) if erased else {}
         if held:
             shown = ", ".join(range_name(tp, r) for tp, rs in sorted(held.items()) for r in rs)
             detail = f"{sum(map(count, held.values())):,} erased records: {shown[:200]}"
@@ -301,6 +298,21 @@ def check_unsealed(snapshot: Snapshot, noted: Noted) -> list[Finding]:
         elif files and where not in noted.documents:
             detail = f"{len(files):,} files, {sum(files.values()):,} bytes, ignored by readers"
             found.append(Finding(Reason.WINDOW_UNSEALED, window.name, detail))
+    return found
+
+
+def _erased_of(
+    window: SnapshotWindow, erased: Mapping[Partition, Sequence[OffsetRange]]
+) -> dict[TopicPartition, list[OffsetRange]]:
+    """Return the erased offsets of the topics of which a window may have records."""
+    known: Mapping[str, str] = {}
+    # Only the plan of a backfill says which topic id its records have.
+    with suppress(ArchiveError):
+        known = window.plan.topics
+    found: dict[TopicPartition, list[OffsetRange]] = {}
+    for (tp, topic_id), ranges in erased.items():
+        if known.get(tp.topic, topic_id) == topic_id:
+            found[tp] = merge([*found.get(tp, []), *ranges])
     return found
 
 

@@ -722,6 +722,24 @@ def test_erased_left_in_window(made: MadeArchive, erased: bool) -> None:
     assert ("2 erased records: flights:0:12-14" in finding.detail) == erased
 
 
+@pytest.mark.parametrize("topic_id", ["id-1", "id-1~2"])
+def test_erased_left_in_backfill(made: MadeArchive, topic_id: str) -> None:
+    """At erased offsets, the log that was rewritten since has other records."""
+    erase(made.root)
+    window = Window(made.root, "20260101T000000000Z_20260102T000000000Z")
+    freeze: dict[str, Any] = {"kind": WindowKind.BACKFILL, "replaces": [], "partition_by": []}
+    ranges, topics = {TP: [OffsetRange(10, 15)]}, {"flights": topic_id}
+    freeze_window(window, ranges, file_format="parquet", topics=topics, **freeze)
+    before = validate_archive(made.archive, None).findings
+    made.write(f"{window.data_name}/0", {TP: dense(10, 15)})
+
+    after = validate_archive(made.archive, None).findings
+
+    [finding] = [each for each in after if each not in before]
+    expected = "erased_left" if topic_id == "id-1" else "window_unsealed"
+    assert (str(finding.reason), finding.subject) == (expected, window.name)
+
+
 # what is searched
 
 
