@@ -243,7 +243,9 @@ def plan_roll(
     same = {tp: at for tp, at in same.items() if tp.topic not in others}
     there |= {name: replace(there[name], id=next_incarnation(there[name].id)) for name in others}
     first = cluster.earliest([*same, *sealed_beside])
-    _refuse_short(archive, cluster, same)
+    kept = {tp: at for tp, at in same.items() if tp not in unwanted}
+    # Unsealed files may be the only copy of what a log that is left out has lost.
+    _refuse_short(archive, cluster, same if state.new else kept)
     held = _held(state)
     lost = given_up(first, held)
     rest = {tp: without(held.get(tp, []), lost.get(tp, [])) for tp in unwanted}
@@ -264,7 +266,7 @@ def plan_roll(
         snapshot,
         cluster,
         state,
-        {tp: at for tp, at in same.items() if tp not in unwanted},
+        kept,
         {tp: at for tp, at in sealed_beside.items() if tp not in unwanted},
         first,
         known,

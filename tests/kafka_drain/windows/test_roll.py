@@ -226,6 +226,25 @@ def test_plan_roll_leave_out_unknown(archive: Archive) -> None:
         plan_roll(archive, cluster_with(gone=Log(end=9)), ["nope"])
 
 
+def test_plan_roll_leave_out_short(archive: Archive) -> None:
+    """A log that is left out may be shorter than what was drained of it; what was is kept."""
+    cluster = cluster_with(gone=Log(end=5))
+    with pytest.raises(DataLossError, match="gone-0 ends at 5, sealed to 7"):
+        plan_roll(archive, cluster)
+
+    plan = plan_roll(archive, cluster, ["gone"])
+    add_gone(archive.generation(2), 0, 50, 9)
+    with pytest.raises(DataLossError, match="gone-0 ends at 5, sealed to 7"):
+        plan_roll(archive, cluster, ["gone"], leave_unsealed=True)
+    do(plan)
+
+    assert (plan.left_out, plan.discards) == ({G0: 7}, False)
+    assert plan_drain(archive, cluster, "flights").start == {P0: END, P1: END}
+    # Named again, it is the same as before.
+    with pytest.raises(DataLossError, match="gone-0"):
+        plan_drain(archive, cluster, "flights", "gone")
+
+
 def test_preflight_left_out_and_named_again(archive: Archive) -> None:
     """A topic that is named again goes on where it was drained to: no record is there twice."""
     cluster = cluster_with(gone=Log(end=9))
