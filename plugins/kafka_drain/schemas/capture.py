@@ -9,7 +9,7 @@ asked again the next time.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 
@@ -18,7 +18,12 @@ from upath import UPath
 
 from kafka_drain.archive.archive import Archive
 from kafka_drain.archive.documents import ReadThroughRow, RegistryDocument, SeenIdsRow, SubjectRow
-from kafka_drain.archive.files import ArchiveFile, files_of_manifest, files_of_receipt
+from kafka_drain.archive.files import (
+    ATTEMPTS,
+    ArchiveFile,
+    files_of_manifest,
+    files_of_receipt,
+)
 from kafka_drain.archive.fold import WindowKind
 from kafka_drain.archive.format import FORMAT_VERSION
 from kafka_drain.archive.generation_state import is_of_sealed_batch, read_state
@@ -28,7 +33,7 @@ from kafka_drain.archive.snapshot import Snapshot, SnapshotGeneration
 from kafka_drain.data_files.reader import read_records, topic_of
 from kafka_drain.data_files.records import path_of
 from kafka_drain.data_files.scalars import text
-from kafka_drain.errors import KafkaDrainError
+from kafka_drain.errors import ArchiveError, KafkaDrainError
 from kafka_drain.findings import Reason, errors
 from kafka_drain.progress import Progress, Ticker
 from kafka_drain.schemas.registry import SchemaRegistry
@@ -248,8 +253,24 @@ def _read_new(
     snapshot: Snapshot, before: RegistryDocument
 ) -> tuple[Counter[IdLocation], ReadThroughRow]:
     """Count the ids of records drained since the last time; return how far was read, too."""
-    files, through = _new_files(snapshot, before.read_through)
     counts: Counter[IdLocation] = Counter()
+    done: set[str] = set()
+    for _ in range(ATTEMPTS):
+        files, through = _new_files(snapshot, before.read_through)
+        if _read_ids(snapshot, [file for file in files if file.path not in done], counts, done):
+            return counts, through
+        # Maintenance has replaced a file since the snapshot, which so lacks the window.
+        snapshot = snapshot.again()
+    raise ArchiveError(
+        f"{snapshot.root}: files were replaced while the schema ids in them were read, "
+        f"{ATTEMPTS} times; run again once maintenance has ended"
+    )
+
+
+def _read_ids(
+    snapshot: Snapshot, files: Sequence[ArchiveFile], counts: Counter[IdLocation], done: set[str]
+) -> bool:
+    """Count the ids in files, and note those that are read; return whether all were there."""
     ticker = Ticker("read schema ids", Progress("files", len(files)))
     for number, file in enumerate(files):
         path = path_of(str(snapshot.root), file.path)
@@ -263,10 +284,10 @@ def _read_new(
                 for name in filter(None, topics.unique().to_pylist()):
                     counts += count_ids(batch.filter(pc.equal(topics, text(name))), name)
         except FileNotFoundError:
-            # Compaction has replaced it; its window is among the new ones.
-            continue
+            return False
+        done.add(file.path)
         ticker.at(number)
-    return counts, through
+    return True
 
 
 def _new_files(

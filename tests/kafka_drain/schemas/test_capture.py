@@ -284,6 +284,33 @@ def test_capture_schemas_after_compaction(made: MadeArchive, registry: FakeRegis
     assert versions_of(capture(made, registry).document) == ALL
 
 
+def test_capture_schemas_compacted_meanwhile(
+    made: MadeArchive, registry: FakeRegistry, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nor are records missed whose files maintenance replaces while a capture is reading."""
+    files = made.files()
+
+    def records(path: Any, *given: Any) -> Any:
+        monkeypatch.setattr(capturing, "read_records", read_records)
+        made.seal_window(
+            "compact_0001",
+            {T0: dense(0, 6), T1: dense(0, 2)},
+            [file.path for file in files],
+            {"value": value(7), "key": value(9)},
+            kind="compact",
+        )
+        for file in files:
+            (made.root / file.path).unlink()
+        return read_records(path, *given)
+
+    monkeypatch.setattr(capturing, "read_records", records)
+    capture(made, registry)
+    found = capture(made, registry)
+
+    assert versions_of(found.document) == ALL
+    assert [(row.part, row.ids) for row in found.document.seen] == [("key", [9]), ("value", [7])]
+
+
 @pytest.fixture
 def drained(tmp_path: Path) -> Archive:
     """The golden archive with one more batch, whose records have ids; nothing is sealed."""
