@@ -125,6 +125,7 @@ class Archived:
         as_of: When each part was captured, ISO 8601.
         held: Topics of which the archive has records, each with its number of partitions there.
         gone: Topics that weren't there any more, each with what its settings are known from.
+        incomplete: Why a part may lack something of the cluster as it was last, by part.
     """
 
     settings: Settings
@@ -133,6 +134,7 @@ class Archived:
     as_of: Mapping[Part, str]
     held: Mapping[str, int] = field(default_factory=dict)
     gone: Mapping[str, str] = field(default_factory=dict)
+    incomplete: Mapping[Part, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -173,10 +175,12 @@ _KIND_OF[Part.GROUPS] = Kind.GROUPS
 
 
 def not_compared(archived: Archived) -> dict[str, str]:
-    """Return why some parts of a cluster can't be compared, by part."""
+    """Return why some parts of a cluster can't be compared, or not whole, by part."""
     found = {}
     for part in _KIND_OF:
-        if part not in archived.as_of:
+        if part in archived.incomplete:
+            found[str(part)] = archived.incomplete[part]
+        elif part not in archived.as_of:
             result = archived.parts.get(part)
             why = f"{result.outcome} {result.detail}".strip() if result else "never described"
             found[str(part)] = f"not in the archive: {why}"

@@ -10,6 +10,7 @@ from datetime import datetime
 from upath import UPath
 
 from kafka_drain.archive.archive import Archive
+from kafka_drain.archive.cluster_documents import Moment
 from kafka_drain.archive.cluster_moments import MOMENTS, moment_at, read_settings
 from kafka_drain.archive.files import archive_files
 from kafka_drain.archive.snapshot import Snapshot
@@ -61,23 +62,25 @@ def read_archived(archive: Archive, at: datetime | None) -> Archived:
         ManifestInvalidError: When it is damaged, so that it is unknown which records it has.
     """
     root = archive.root
-    settings, as_of, groups = Settings(), {}, None
+    settings, as_of, groups = Settings(), dict[Part, str](), None
+    newest, incomplete = _moment_by(root, at), dict[Part, str]()
     for part in ASKED:
         moment = moment_at(root, at, part)
-        if moment is None:
+        if moment is None or newest is None:
             continue
         as_of[part] = moment.answered_at
+        if why := _incomplete(part, moment, newest):
+            incomplete[part] = why
         if part == Part.GROUPS:
             groups = moment.groups
         else:
             value = getattr(read_settings(root, moment), str(part))
             settings = replace(settings, **{str(part): value})
-    if not as_of:
+    if newest is None or not as_of:
         raise ConfigError(
             f"{root} has no description of its cluster{f' by {at.isoformat()}' if at else ''}: "
             "validations with Kafka write one unless the pipeline's describe_cluster is empty"
         )
-    newest = next(MOMENTS.links(root))
     described = {topic.name for topic in settings.topics or ()}
     snapshot = archive.snapshot()
     held = held_topics(snapshot, described | snapshot.document.topics.keys())
@@ -90,7 +93,33 @@ def read_archived(archive: Archive, at: datetime | None) -> Archived:
         as_of,
         held,
         {topic.name: since for topic, since in gone},
+        incomplete,
     )
+
+
+def _moment_by(root: UPath, at: datetime | None) -> Moment | None:
+    """Return the newest moment at or before a time; None if there is none."""
+    moments = MOMENTS.links(root)
+    return next(
+        (m for m in moments if at is None or datetime.fromisoformat(m.answered_at) <= at), None
+    )
+
+
+def _incomplete(part: Part, moment: Moment, newest: Moment) -> str:
+    """Return why a part may lack something of the cluster as it was last; empty if it doesn't.
+
+    Args:
+        moment: The newest moment at which it was captured.
+        newest: The newest moment.
+    """
+    found = []
+    if detail := moment.parts[part].detail:
+        found.append(f"not all of it is in the description of {moment.answered_at}: {detail}")
+    if newest.number != moment.number:
+        result = newest.parts[part]
+        why = f"{result.outcome} {result.detail}".strip()
+        found.append(f"as of {moment.answered_at}, the last description that has it; since: {why}")
+    return "; ".join(found)
 
 
 def held_topics(snapshot: Snapshot, topics: Collection[str]) -> dict[str, int]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from datetime import datetime, timezone
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -12,20 +14,20 @@ from upath import UPath
 from kafka_drain.archive.cluster_moments import note_moment
 from kafka_drain.archive.topic_settings import write_topic_settings
 from kafka_drain.errors import AuthorizationError, KafkaUnavailableError
-from kafka_drain.kafka.cluster_state import Settings, TopicState
+from kafka_drain.kafka.cluster_state import Part, PartOutcome, PartResult, Settings, TopicState
 from kafka_drain.kafka.consumer_groups import Committed
 from kafka_drain.kafka.keeping import KEEPING
 from kafka_drain.kafka.topics import TopicSettings
 from kafka_drain.offsets import TopicPartition
 from kafka_drain.recovery import recovery
 from kafka_drain.recovery.commands import Commands
-from kafka_drain.recovery.diff import Action, Difference, Kind
+from kafka_drain.recovery.diff import Action, Difference, Kind, not_compared
 from kafka_drain.recovery.recovery import held_topics, read_archived, read_restored
 from kafka_drain.recovery.restored import SentTo
 from kafka_drain.republish.groups.group_records import GroupRecords, recorded_groups
 from kafka_drain.republish.groups.translation import Contribution, TranslationPlan
 from kafka_drain.republish.planning.runs import RepublishRun, drill_run, run_key
-from tests.kafka_drain.cluster_states import state
+from tests.kafka_drain.cluster_states import SETTINGS, state
 from tests.kafka_drain.fake_cluster import FakeCluster, Log
 from tests.kafka_drain.made_archive import MadeArchive, dense
 from tests.kafka_drain.republish.planning.test_previous_runs import note, plan_of
@@ -112,6 +114,43 @@ def test_read_archived_never_described(made: MadeArchive, is_noted: bool) -> Non
     lost = [topic for topic in found.settings.topics or () if topic.name == "lost"]
     assert lost == ([TopicState("lost", "2", 3, 1, {"a": "b"}, {})] if is_noted else [])
     assert found.held["lost"] == 3
+
+
+def untold(made: MadeArchive, hour: int, part: Part, result: PartResult, **found: Any) -> None:
+    """Describe a cluster that doesn't tell all of a part."""
+    seen = replace(state(hour), **found)
+    seen = replace(seen, parts={**seen.parts, part: result})
+    at = f"2026-01-01T{hour:02}:00:00.000+00:00"
+    note_moment(made.root, seen, asked_at=at, answered_at=at)
+
+
+def test_read_archived_groups_untold(made: MadeArchive) -> None:
+    """A group whose offsets Kafka didn't tell has no row: the plan says which one is missing."""
+    note_moment(made.root, state(1), asked_at="2026-01-01", answered_at="2026-01-01T01:00+00:00")
+    assert not {"groups", "acls"} & not_compared(read_archived(made.archive, None)).keys()
+    untold(made, 2, Part.GROUPS, PartResult(PartOutcome.CAPTURED, "billing: unanswered"), groups=())
+
+    found = read_archived(made.archive, None)
+
+    assert found.groups == ()
+    assert "billing: unanswered" in not_compared(found)["groups"]
+
+
+def test_read_archived_part_untold_since(made: MadeArchive) -> None:
+    """If a part was refused since, the plan says that it is an older one, unless that is asked."""
+    note_moment(made.root, state(1), asked_at="2026-01-01", answered_at="2026-01-01T01:00+00:00")
+    refused = PartResult(PartOutcome.NOT_AUTHORISED, "CLUSTER_AUTHORIZATION_FAILED")
+    untold(made, 2, Part.ACLS, refused, settings=replace(SETTINGS, acls=None))
+
+    found = read_archived(made.archive, None)
+
+    assert found.settings.acls == SETTINGS.acls
+    assert not_compared(found)["acls"] == (
+        "as of 2026-01-01T01:00+00:00, the last description that has it; since: not_authorised "
+        "CLUSTER_AUTHORIZATION_FAILED"
+    )
+    earlier = read_archived(made.archive, datetime(2026, 1, 1, 1, 30, tzinfo=timezone.utc))
+    assert not {"groups", "acls"} & not_compared(earlier).keys()
 
 
 def test_read_restored(tmp_path: Path) -> None:

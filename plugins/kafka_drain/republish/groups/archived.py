@@ -93,8 +93,10 @@ def archived_offsets(root: UPath, group: str, at: datetime | None) -> ArchivedOf
     if found is None:
         names = sorted(each.name for each in moment.groups)
         more = " …" if len(names) > _SHOWN else ""
+        untold = moment.parts[Part.GROUPS].detail
+        had = f"isn't described at {moment.answered_at} ({untold})" if untold else ""
         raise ConfigError(
-            f"group {group} had no offsets at {moment.answered_at}; there were "
+            f"group {group} {had or f'had no offsets at {moment.answered_at}'}; there were "
             f"{', '.join(names[:_SHOWN]) or 'none'}{more}; correct --group or --at"
         )
     settings = read_settings(root, moment)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import nullcontext
+from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
 from types import SimpleNamespace
@@ -13,7 +14,7 @@ from upath import UPath
 
 from kafka_drain.archive.cluster_moments import note_moment
 from kafka_drain.errors import ConfigError, TopicError
-from kafka_drain.kafka.cluster_state import PartOutcome
+from kafka_drain.kafka.cluster_state import Part, PartOutcome, PartResult
 from kafka_drain.offsets import TopicPartition
 from kafka_drain.republish.groups.archived import archived_offsets
 from kafka_drain.storage.sealed_json import SealedName
@@ -86,6 +87,17 @@ def test_archived_offsets_other_group(root: UPath) -> None:
     """A group that had no offsets is refused; those that had are named."""
     with pytest.raises(ConfigError, match=r"group shipping had no offsets .* there were billing"):
         archived_offsets(root, "shipping", None)
+
+
+def test_archived_offsets_untold(root: UPath) -> None:
+    """A group that Kafka didn't tell then isn't said to have had no offsets."""
+    why = "billing: unanswered"
+    parts = {**state(4).parts, Part.GROUPS: PartResult(PartOutcome.CAPTURED, why)}
+    at = "2026-01-01T04:00:00.000+00:00"
+    note_moment(root, replace(state(4), parts=parts, groups=()), asked_at=at, answered_at=at)
+
+    with pytest.raises(ConfigError, match=rf"isn't described at .* \({why}\).* or --at"):
+        archived_offsets(root, "billing", None)
 
 
 def test_archived_offsets_edited(root: UPath) -> None:
