@@ -305,7 +305,7 @@ def read_rows(path: str, kind: str) -> tuple[Iterable[Doc], bool]:
         raise ImportError("there is no library for this compression")
     if kind == "avro":
         avro = import_module("fastavro.read")
-        avro.LOGICAL_READERS.pop("long-timestamp-micros", None)  # years beyond 9999
+        avro.LOGICAL_READERS.clear()  # years beyond 9999, in decoded columns too
         return avro.reader(stream), False
     if kind == "orc":
         file = import_module("pyarrow.orc").ORCFile(path)

@@ -13,9 +13,12 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
+import fastavro
 import pytest
 
+from kafka_drain import verify_archive
 from kafka_drain.archive.archive import Archive
+from kafka_drain.data_files.reader import read_offsets
 from kafka_drain.errors import KafkaDrainError
 from kafka_drain.proof.validation import validate_archive
 
@@ -162,3 +165,49 @@ def test_verifier_cannot_judge(copy: Path, tmp_path: Path) -> None:
     path = copy / "archive.json"
     path.write_text(json.dumps(json.loads(path.read_text()) | {"format_version": 3}))
     assert verify(copy)[0] == UNKNOWN
+
+
+#: As Spark writes records whose values are decoded.
+DECODED = {
+    "type": "record",
+    "name": "topLevelRecord",
+    "fields": [
+        {"name": "partition", "type": "int"},
+        {"name": "offset", "type": "long"},
+        {"name": "timestamp", "type": {"type": "long", "logicalType": "timestamp-micros"}},
+        {"name": "timestampType", "type": "int"},
+        {
+            "name": "value_decoded",
+            "type": {
+                "type": "record",
+                "name": "value",
+                "fields": [
+                    {"name": "day", "type": {"type": "int", "logicalType": "date"}},
+                    {
+                        "name": "at",
+                        "type": {"type": "long", "logicalType": "local-timestamp-micros"},
+                    },
+                ],
+            },
+        },
+    ],
+}
+
+
+@pytest.mark.parametrize(("day", "at"), [(0, 0), (10_000_000, 0), (-800_000, 0), (0, 10**18)])
+def test_verifier_decoded_times(tmp_path: Path, day: int, at: int) -> None:
+    """It reads an Avro file whose decoded columns have years that Python doesn't know."""
+    path = tmp_path / "data" / "topic=t" / "part-0.avro"
+    path.parent.mkdir(parents=True)
+    times = {"timestamp": 5_000, "timestampType": 0, "value_decoded": {"day": day, "at": at}}
+    with path.open("wb") as target:
+        fastavro.writer(target, DECODED, [{"partition": 0, "offset": 7, **times}])
+    [known] = read_offsets(path, "avro", "t")
+
+    sha256 = hashlib.sha256(path.read_bytes()).hexdigest()
+    answer = verify_archive.Reader.ask(str(path), "avro", sha256)
+
+    assert "error" not in answer
+    part = answer["parts"]["t", 0]
+    assert (part["records"], part["runs"]) == (known.records, [(7, 8)])
+    assert part["times"] == [known.first_timestamp, known.last_timestamp] == [5, 5]
