@@ -6,6 +6,7 @@ import io
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cache, partial
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from kafka_drain.errors import ConfigError
@@ -20,6 +21,10 @@ if TYPE_CHECKING:
     from kafka_drain.schemas.subjects import Subjects
 
 Headers: TypeAlias = "Sequence[tuple[str, str | bytes | None]] | None"
+
+
+#: End of the name of a logical type of which not all values have to be.
+_OR_STORED = "-or-as-stored"
 
 
 class UnknownSchemaError(ValueError):
@@ -142,17 +147,52 @@ def _avro_reader(schema: SchemaText) -> Reader:
     except Exception as error:  # fastavro raises several unrelated types
         raise ConfigError(f"it isn't an Avro schema: {error}") from error
 
-    def read(payload: bytes, _: bytes | None) -> Any:
+    def read_by(schema: Any, payload: bytes) -> Any:
         source = io.BytesIO(payload)
-        try:
-            value: Any = fastavro.schemaless_reader(source, parsed)
-        except (EOFError, IndexError, KeyError, OverflowError, TypeError) as error:
-            raise ValueError(f"{type(error).__name__}: {error}") from error
+        value: Any = fastavro.schemaless_reader(source, schema)
         if source.read(1):
             raise ValueError("bytes are left over")
         return value
 
+    @cache
+    def tolerant() -> Any:
+        return fastavro.parse_schema(_with_odd_values(whole))
+
+    def read(payload: bytes, _: bytes | None) -> Any:
+        try:
+            try:
+                return read_by(parsed, payload)
+            except (ArithmeticError, ValueError):
+                # Such as the highest number as a time, which Python has no date for.
+                return read_by(tolerant(), payload)
+        except (ArithmeticError, EOFError, IndexError, KeyError, TypeError) as error:
+            raise ValueError(f"{type(error).__name__}: {error}") from error
+
     return read
+
+
+def _with_odd_values(schema: Any) -> Any:
+    """Return a schema by which a value that isn't one of its logical type stays as it is stored."""
+    from fastavro.read import LOGICAL_READERS
+
+    if isinstance(schema, list):
+        return [_with_odd_values(one) for one in schema]
+    if not isinstance(schema, dict):
+        return schema
+    copy = {name: _with_odd_values(value) for name, value in schema.items()}
+    convert = LOGICAL_READERS.get(f"{schema.get('type')}-{schema.get('logicalType')}")
+    if convert is not None:
+        copy["logicalType"] = f"{schema['logicalType']}{_OR_STORED}"
+        name = f"{schema['type']}-{copy['logicalType']}"
+        LOGICAL_READERS.setdefault(name, partial(_or_stored, convert))
+    return copy
+
+
+def _or_stored(convert: Callable[..., Any], stored: Any, *schemas: Any) -> Any:
+    try:
+        return convert(stored, *schemas)
+    except (ArithmeticError, ValueError):
+        return stored
 
 
 def kept_schemas(document: RegistryDocument) -> Callable[[SchemaId], SchemaText | None]:

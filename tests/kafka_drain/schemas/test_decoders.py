@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import io
 import json
 from collections.abc import Callable, Iterator
+from datetime import datetime, timezone
 from typing import Any
 from uuid import UUID
 
+import fastavro
 import pytest
 
 from kafka_drain.archive.documents import RegistryDocument
@@ -132,6 +135,28 @@ def test_decode_asks_once(schema: SchemaText | None, monkeypatch: pytest.MonkeyP
     assert asked == [5]
     assert made == ([] if schema is None else [schema])
     assert len(raised.traceback) == depth
+
+
+def test_reader_of_odd_logical_values() -> None:
+    """A value that Python has no date, UUID or number for stays as it is stored; others don't."""
+    types = [
+        *(("long", "timestamp-millis"), ("long", "local-timestamp-micros"), ("int", "date")),
+        *(("string", "uuid"), ("long", "timestamp-millis")),
+    ]
+    named = [
+        {"name": f"f{n}", "type": ["null", {"type": type_, "logicalType": logical}]}
+        for n, (type_, logical) in enumerate(types)
+    ]
+    plain = [{"name": f"f{n}", "type": ["null", type_]} for n, (type_, _) in enumerate(types)]
+    odd = {"f0": 2**63 - 1, "f1": -(2**62), "f2": 2**31 - 1, "f3": "none", "f4": 0}
+    payload = io.BytesIO()
+    fastavro.schemaless_writer(payload, {"type": "record", "name": "R", "fields": plain}, odd)
+    schema = {"type": "record", "name": "R", "fields": named}
+    read = reader_of(SchemaText("AVRO", json.dumps(schema)))
+
+    assert read(payload.getvalue(), None) == odd | {"f4": datetime(1970, 1, 1, tzinfo=timezone.utc)}
+    with pytest.raises(ValueError, match="left over"):
+        read(payload.getvalue() + b"x", None)
 
 
 def test_reader_of_no_schema() -> None:
