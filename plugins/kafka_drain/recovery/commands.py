@@ -29,9 +29,17 @@ class Commands:
     state: str = ""
     is_secured: bool = False
 
-    def republish(self, run: str = "restore") -> str:
-        """Return the command that sends all records, as a run of a name."""
-        return self._drain("republish", "--same-topics", "--run-name", run, "--apply")
+    def republish(
+        self, run: str = "restore", *, topics: Sequence[str] = (), follows: bool = False
+    ) -> str:
+        """Return the command that sends records, as a run of a name; or goes on with a mirror.
+
+        Args:
+            run: Its name, which isn't its key.
+            topics: The topics; empty for all.
+        """
+        more = ["--follow"] if follows else [f"--topic={topic}" for topic in topics]
+        return self._drain("republish", "--same-topics", *more, "--run-name", run, "--apply")
 
     def apply_configs(self) -> str:
         """Return the command that sets settings of topics, as safe as before or not."""

@@ -538,8 +538,19 @@ def _group(
     for topic in to_do:
         run = target.restored.newest_run(topic, ids)
         if run is None:
-            run = target.restored.unfinished_run(topic, ids) or "restore"
-            commanded["republish first: " + commands.republish(run)] = None
+            begun = target.restored.unfinished_run(topic, ids)
+            if begun is not None:
+                run, sends = begun.run, commands.republish(begun.name, follows=begun.follows)
+            else:
+                run = target.restored.new_name
+                left = [
+                    name for name in sorted(archived.held) if not target.restored.has(name, ids)
+                ]
+                # Records that another run has sent are refused.
+                sends = commands.republish(
+                    run, topics=left if len(left) < len(archived.held) else ()
+                )
+            commanded[f"republish first: {sends}"] = None
         commanded[commands.translate(group.name, run)] = None
     for topic in empty:
         commanded[

@@ -6,6 +6,7 @@ from collections.abc import Collection, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import datetime
+from itertools import count
 
 from upath import UPath
 
@@ -30,7 +31,7 @@ from kafka_drain.recovery.commands import Commands
 from kafka_drain.recovery.diff import Archived, Difference, TargetCluster, compare, not_compared
 from kafka_drain.recovery.restored import Restored, SentTo, Translated
 from kafka_drain.republish.groups.group_records import GroupRecords, recorded_groups
-from kafka_drain.republish.planning.runs import list_runs
+from kafka_drain.republish.planning.runs import list_runs, run_key
 
 
 @dataclass(frozen=True)
@@ -207,15 +208,25 @@ def read_restored(root: UPath, cluster_id: str) -> Restored:
     """
     sent: list[tuple[str, SentTo]] = []
     groups: dict[str, list[Translated]] = {}
+    taken: set[str] = set()
     for run in list_runs(root):
         plan = run.plan()
+        if run.has_ended or run.is_opened or run.is_abandoned:
+            taken.add(run.key)
         if plan is None or run.is_of_drill or is_other_cluster(plan.cluster_id, cluster_id):
             continue
         if run.has_ended or (run.is_opened and not run.is_abandoned):
             pairs = {(shard.source.topic, shard.target_topic) for shard in plan.shards}
             for source, target in sorted(pairs):
-                topic_id = plan.target(target).id
-                each = SentTo(run.key, source, target, topic_id, run.has_ended)
+                each = SentTo(
+                    run.key,
+                    source,
+                    target,
+                    plan.target(target).id,
+                    run.has_ended,
+                    plan.run,
+                    plan.through is not None,
+                )
                 sent.append((plan.created_at, each))
         for group in recorded_groups(run.folder):
             record = GroupRecords(run.folder, group).newest_open()
@@ -231,7 +242,9 @@ def read_restored(root: UPath, cluster_id: str) -> Restored:
                     )
                 )
     sent.sort(key=lambda entry: entry[0])
-    return Restored([each for _, each in sent], groups)
+    names = (f"restore-{number}" if number > 1 else "restore" for number in count(1))
+    new_name = next(name for name in names if run_key(name) not in taken)
+    return Restored([each for _, each in sent], groups, new_name)
 
 
 def plan_recovery(

@@ -20,6 +20,8 @@ class SentTo:
         topic: Name of the target topic.
         topic_id: Its id when the run was planned.
         is_verified: Whether the run has finished.
+        name: The run's name, from which its key was made, and by which it is resumed.
+        follows: Whether it is a mirror's.
     """
 
     run: str
@@ -27,6 +29,8 @@ class SentTo:
     topic: str
     topic_id: str
     is_verified: bool
+    name: str = ""
+    follows: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,10 +61,12 @@ class Restored:
     Attributes:
         sent: Records that runs have sent or are sending, oldest run first.
         groups: The translations of each group's offsets, by the group that had them.
+        new_name: A name for a run that was never begun, to any cluster.
     """
 
     sent: Sequence[SentTo] = ()
     groups: Mapping[str, Sequence[Translated]] = field(default_factory=dict)
+    new_name: str = "restore"
 
     def _to(self, there: TopicState) -> list[SentTo]:
         return [
@@ -79,14 +85,14 @@ class Restored:
         runs = [each.run for each in self._to(there) if each.is_verified]
         return runs[-1] if runs else ""
 
-    def unfinished_run(self, source: str, ids: Mapping[str, str]) -> str | None:
+    def unfinished_run(self, source: str, ids: Mapping[str, str]) -> SentTo | None:
         """Return the newest run that is sending a topic's records; None for none.
 
         Args:
             source: Name of the topic.
             ids: Ids of the target's topics now.
         """
-        runs = [each.run for each in self._of(source, ids) if not each.is_verified]
+        runs = [each for each in self._of(source, ids) if not each.is_verified]
         return runs[-1] if runs else None
 
     def newest_run(self, source: str, ids: Mapping[str, str]) -> str | None:
@@ -98,6 +104,10 @@ class Restored:
         """
         runs = [each.run for each in self._of(source, ids) if each.is_verified]
         return runs[-1] if runs else None
+
+    def has(self, source: str, ids: Mapping[str, str]) -> bool:
+        """Return whether a run has sent, or is sending, a topic's records."""
+        return bool(self._of(source, ids))
 
     def _of(self, source: str, ids: Mapping[str, str]) -> list[SentTo]:
         return [

@@ -218,7 +218,7 @@ def test_compare_users(there: tuple[ScramUser, ...], missing: bool) -> None:
 
 
 ORDERS_0 = TopicPartition("orders", 0)
-SENT = SentTo("restore-1", "orders", "orders", "new-id", is_verified=True)
+SENT = SentTo("restore-1", "orders", "orders", "new-id", is_verified=True, name="the first")
 GONE_ON = Translated("restore-1", "billing", "noon", True, frozenset({ORDERS_0}), {ORDERS_0: 4})
 #: The topic as the target has it.
 THERE = replace(TOPIC, id="new-id")
@@ -268,7 +268,14 @@ def restored_to(
             restored_to(replace(SENT, is_verified=False)),
             "by hand",
             "republish first: kafka-drain republish '/my archive' --bootstrap-servers new:9092 "
-            "--same-topics --run-name restore-1 --apply",
+            "--same-topics --run-name 'the first' --apply; kafka-drain translate-group "
+            "'/my archive' --bootstrap-servers new:9092 --run restore-1 ",
+        ),
+        (
+            restored_to(replace(SENT, is_verified=False, follows=True)),
+            "by hand",
+            "republish first: kafka-drain republish '/my archive' --bootstrap-servers new:9092 "
+            "--same-topics --follow --run-name 'the first' --apply",
         ),
         (
             restored_to(SENT, offset=9),
@@ -311,6 +318,29 @@ def test_compare_groups(theirs: TargetCluster, action: str, says: str) -> None:
     (row,) = [row for row in found if row.kind == Kind.GROUPS]
 
     assert (str(row.action), row.note[: len(says)]) == (action, says)
+
+
+def test_compare_groups_other_topic_sent() -> None:
+    """What another run has sent isn't sent again, which is refused: only the rest is."""
+    theirs = restored_to(replace(SENT, source="paid", topic="paid", topic_id="paid-id"))
+    state = theirs.state
+    topics = (THERE, replace(THERE, name="paid", id="paid-id"))
+    theirs = replace(
+        theirs,
+        state=replace(state, settings=replace(state.settings, topics=topics)),
+        restored=replace(theirs.restored, new_name="restore-2"),
+    )
+
+    held = {"orders": 3, "paid": 3}
+    found = rows(archived((TOPIC,), groups=(group(4),), held=held), theirs)
+
+    (row,) = [row for row in found if row.kind == Kind.GROUPS]
+    assert row.note == (
+        "republish first: kafka-drain republish '/my archive' --bootstrap-servers new:9092 "
+        "--same-topics --topic=orders --run-name restore-2 --apply; kafka-drain translate-group "
+        "'/my archive' --bootstrap-servers new:9092 --run restore-2 --group=billing "
+        "--from-archive --apply"
+    )
 
 
 @pytest.mark.parametrize(("offset", "is_done"), [(None, False), (0, True)])

@@ -163,7 +163,12 @@ def test_read_restored(tmp_path: Path) -> None:
     (shard,) = plan.shards
     sent = [
         SentTo(
-            key, shard.source.topic, shard.target_topic, plan.target(shard.target_topic).id, done
+            key,
+            shard.source.topic,
+            shard.target_topic,
+            plan.target(shard.target_topic).id,
+            done,
+            plan.run,
         )
         for key, done in (("begun", False), ("whole", True))
     ]
@@ -175,6 +180,24 @@ def test_read_restored(tmp_path: Path) -> None:
     clock: Any = SimpleNamespace(isoformat=lambda: "now")
     RepublishRun(root, "begun").abandon(clock)
     assert [each.run for each in read_restored(root, plan.cluster_id).sent] == ["whole"]
+
+
+def test_read_restored_can_be_resumed(tmp_path: Path) -> None:
+    """An unfinished run is resumed by its name; what was begun anywhere isn't a new one's."""
+    root = UPath(tmp_path)
+    keys = {name: run_key(name) for name in ("my restore", "restore", "restore-2")}
+    note(root, plan_of(keys["my restore"], 0, 10, run="my restore"), is_done=False)
+    note(root, plan_of(keys["restore-2"], 10, 20, run="restore-2", cluster_id="2"), is_done=True)
+    note(root, plan_of(keys["restore"], 20, 30, run="restore"), is_done=False)
+    clock: Any = SimpleNamespace(isoformat=lambda: "now")
+    RepublishRun(root, keys["restore"]).abandon(clock)
+
+    found = read_restored(root, plan_of("any").cluster_id)
+
+    begun = found.unfinished_run("a", {"copy": "copy-id"})
+    assert begun is not None
+    assert run_key(begun.name) == begun.run == keys["my restore"]
+    assert found.new_name == "restore-3"
 
 
 def test_read_restored_groups(tmp_path: Path) -> None:
