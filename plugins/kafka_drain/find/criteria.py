@@ -109,6 +109,11 @@ def _header(text: str) -> tuple[str, bytes]:
     name, found, value = text.partition("=")
     if not found:
         raise ConfigError("a header isn't acceptable; accepted: NAME=VALUE")
+    try:
+        name.encode()
+    except UnicodeEncodeError:
+        # Bytes of the command line that aren't text; not the cause, which shows them.
+        raise ConfigError("a header's name isn't UTF-8, as all names in archives are") from None
     return name, bytes_of("the value of a header", value)
 
 

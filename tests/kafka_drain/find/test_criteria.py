@@ -88,6 +88,7 @@ def test_criteria_offset_range() -> None:
         ({"partitions": ["x"]}, "partition = 'x' is not acceptable"),
         ({"value_contains": ""}, "every value contains"),
         ({"headers": ["secret"]}, "accepted: NAME=VALUE"),
+        ({"headers": ["\udcffsecret=a"]}, "a header's name isn't UTF-8"),
         ({"headers": ["a=hex:secret"]}, "the value of a header begins with hex:"),
         ({"keys": ["hex:secret"]}, "key begins with hex:"),
         ({"jsonpath": "secret"}, "jsonpath isn't acceptable"),
