@@ -183,7 +183,8 @@ def read_headers(path: str) -> frozenset[tuple[str, bytes]]:
 
 def _read(path: str) -> str:
     try:
-        return Path(path).read_text(encoding="utf-8")
+        # Not `read_text`, which takes any carriage return for the end of a line.
+        return Path(path).read_bytes().decode()
     except OSError as error:
         raise ConfigError(f"{path} can't be read: {error.strerror}") from error
     except UnicodeDecodeError as error:

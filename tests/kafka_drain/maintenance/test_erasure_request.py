@@ -26,7 +26,8 @@ def test_read_keys(tmp_path: Path) -> None:
     """One key a line: text, or bytes with a prefix; empty lines are none."""
     path = tmp_path / "keys"
     path.write_bytes(
-        "user-1\r\n\nhex:00fF\nbase64:AP8=\n größe \nhexen:x\nurn:a:b\nhex:\na\u2028b\x0cc".encode()
+        "user-1\r\n\nhex:00fF\nbase64:AP8=\n größe \nhexen:x\nurn:a:b\nhex:\n"
+        "a\u2028b\x0cc\nd\re".encode()
     )
 
     assert read_keys(str(path)) == {
@@ -37,6 +38,7 @@ def test_read_keys(tmp_path: Path) -> None:
         b"urn:a:b",
         b"",
         "a\u2028b\x0cc".encode(),
+        b"d\re",
     }
 
 

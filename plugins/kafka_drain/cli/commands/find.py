@@ -141,7 +141,7 @@ def _keys_in(path: str | None) -> list[str]:
         content = sys.stdin.buffer.read() if path == "-" else Path(path).read_bytes()
     except OSError as error:
         raise ConfigError(f"--key-file {path} can't be read: {error.strerror}") from error
-    # Only at line feeds: a key may contain any other separator that Unicode has.
+    # Not `splitlines`: a key may have one of the other characters that it takes for a line's end.
     lines = content.decode("utf-8", "surrogateescape").split("\n")
     keys = [line.removesuffix("\r") for line in lines]
     if not any(keys):
