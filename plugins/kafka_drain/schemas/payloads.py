@@ -91,7 +91,11 @@ class Payloads:
         if kind == "protobuf":
             # The name of the message, and the message.
             [value] = value.values()
-        return Payload(kind, _json_types(value), decoded.id)
+        try:
+            return Payload(kind, _json_types(value), decoded.id)
+        except RecursionError:
+            # Nested too deeply.
+            return plain(payload)
 
 
 def plain(payload: bytes | None) -> Payload:

@@ -108,6 +108,14 @@ def test_payloads(payload: bytes | None, expected: Payload) -> None:
     assert Payloads(find).of("value", payload, None) == expected
 
 
+@pytest.mark.parametrize("depth", [400, 600, 900, 5_000])
+def test_payloads_nested(depth: int) -> None:
+    """However deep a value is nested, it is shown, decoded or not: one record ends no search."""
+    found = Payloads(find).of("value", prefix(2) + b"[" * depth + b"]" * depth, None)
+
+    assert found.line()
+
+
 def test_payloads_protobuf(monkeypatch: pytest.MonkeyPatch, said: list[str]) -> None:
     """A message of Protobuf is shown without its name; a missing library is named once."""
     monkeypatch.setattr(decoders, "protobuf_reader", lambda text, refs: lambda *_: {"M": {"n": 1}})
