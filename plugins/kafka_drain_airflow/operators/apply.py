@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from kafka_drain.errors import ConfigError
 from kafka_drain.output import say
 from kafka_drain_airflow.connections import is_true
 from kafka_drain_airflow.operators.spark_job import SparkJobOperator
@@ -36,6 +37,9 @@ class ApplyOperator(SparkJobOperator):
     #: Whether the plan is applied if ``apply`` isn't set, as before 0.2; always False from 0.4 on.
     acts_untold: ClassVar[bool] = False
 
+    #: Whether only a plan that was frozen is applied; a factory sets it if its DAG needs approval.
+    needs_plan = False
+
     def __init__(
         self,
         *,
@@ -57,8 +61,20 @@ class ApplyOperator(SparkJobOperator):
         """Return whether to apply the plan.
 
         Raises:
-            ConfigError: If the value is neither true nor false.
+            ConfigError: If the value is neither true nor false, or a plan's id is needed and there
+                is none.
         """
+        if not self._told_to_apply():
+            return False
+        if self.needs_plan and self.approved_plan() is None:
+            raise ConfigError(
+                f"plan_id = {self.plan_id!r} is no plan's id, and this task does only what was "
+                "approved. Nothing was done; give the id that a run without one says, or clear the "
+                "tasks from plan on"
+            )
+        return True
+
+    def _told_to_apply(self) -> bool:
         if self.is_dry_run is not None:
             self._deprecated("dry_run will be removed in 0.4; set apply, its opposite")
             return not is_true("dry_run", self.is_dry_run)
@@ -109,5 +125,5 @@ class ApplyOperator(SparkJobOperator):
 
     def _deprecated(self, what: str) -> None:
         """Warn, and also log: Python's deprecation warnings don't reach the users of a DAG."""
-        warnings.warn(f"{type(self).__name__}: {what}", DeprecationWarning, stacklevel=3)
+        warnings.warn(f"{type(self).__name__}: {what}", DeprecationWarning, stacklevel=4)
         self.log.warning("%s: %s", type(self).__name__, what)

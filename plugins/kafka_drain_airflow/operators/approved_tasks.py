@@ -127,7 +127,9 @@ class Way:
         asked |= {"freeze": True, "plan_hours": hours}
         if self.asks is Asks.PLAN:
             apply = f"{{{{ true if {PLAN_ID} else false }}}}"
-            return of.task(operator, self.kind, **last, **asked, apply=apply, plan_id=_FORMS_PLAN)
+            task = of.task(operator, self.kind, **last, **asked, apply=apply, plan_id=_FORMS_PLAN)
+            task.needs_plan = True
+            return task
         plan = of.task(operator, "plan", pipeline=pipeline, **asked, apply=False)
         approve = approval_task(
             task_id="approve",

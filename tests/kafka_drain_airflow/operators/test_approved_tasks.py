@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -68,6 +69,36 @@ answers["kinds"] = {
     for approval in (only,) for kind in ("republish", "reprocess", "maintain", "erase")
 }
 answers["none"] = way_of(None, "maintain").asks.name
+print(json.dumps(answers))
+"""
+
+
+#: Runs of an Airflow that asks for a plan's id; prints what they would apply, or why nothing.
+BLANK = """
+import json
+from jinja2.nativetypes import NativeEnvironment
+from kafka_drain.config.verbs import APPROVABLE
+from kafka_drain.errors import ConfigError
+from kafka_drain_airflow import Approval, Pipeline, create_dags, dag_factory
+from kafka_drain_airflow.operators.approved_tasks import Asks, Way
+
+dag_factory.way_of = lambda approval, kind: Way(kind, Asks.PLAN, Approval())
+native = NativeEnvironment()
+native.filters["pprint"] = repr
+answers = {}
+for number, plan_id in enumerate([" ", "\\t", "None"]):
+    pipeline = Pipeline(name=f"p{number}", topics=["t"], archive=f"/a{number}", erase_conn_id="e")
+    dags = create_dags(pipeline)
+    for kind in APPROVABLE:
+        [task] = dags[f"{kind}_p{number}"].tasks
+        for name in ("apply", "plan_id"):
+            template = native.from_string(getattr(task, name))
+            setattr(task, name, template.render(params={"plan_id": plan_id}))
+        try:
+            told = f"applies {task.applies()}, plan {task.approved_plan()}"
+        except ConfigError as error:
+            told = str(error)
+        answers[f"{kind} {plan_id!r}"] = told
 print(json.dumps(answers))
 """
 
@@ -160,6 +191,15 @@ def test_tasks_of_plan(kind: str, plan_id: str | None, acts: bool, answers: Any)
 
     assert rendered == {"apply": acts, "plan_id": plan_id}
     assert (task["freeze"], task["is_dry_run"]) == (True, None)
+
+
+def test_tasks_of_plan_blank(tmp_path: Path) -> None:
+    """A blank in place of a plan's id passes by no approval."""
+    told = answer_of(BLANK, home=tmp_path)
+
+    assert len(told) == 3 * len(APPROVABLE)
+    for case, said in told.items():
+        assert "does only what was approved" in said, (case, said)
 
 
 @pytest.mark.parametrize("kind", APPROVABLE)
