@@ -16,6 +16,9 @@ from kafka_drain.errors import ConfigError
 if TYPE_CHECKING:
     from airflow.providers.common.compat.sdk import BaseOperator
 
+#: XCom of a task that asks: id of the plan that it shows.
+ASKED_KEY = "plan_id"
+
 
 @dataclass(frozen=True)
 class Approval:
@@ -56,7 +59,12 @@ def can_approve() -> bool:
 
 
 def approval_task(
-    *, subject: str, body: str, four_eyes: bool = False, **options: Any
+    *,
+    subject: str,
+    body: str,
+    four_eyes: bool = False,
+    plan_id: str | None = None,
+    **options: Any,
 ) -> BaseOperator:
     """Return a task that waits until a person approves; if they reject, what follows is skipped.
 
@@ -64,6 +72,8 @@ def approval_task(
         subject: The question, in one line (templated).
         body: The details, in Markdown (templated).
         four_eyes: Whether it fails if who approves has started the run, too.
+        plan_id: Id of the plan that the body shows, which becomes the task's XCom `plan_id`
+            (templated): what follows carries out that one, also if another was made meanwhile.
         options: Other arguments of Airflow's `ApprovalOperator`, such as `task_id`.
 
     Raises:
@@ -76,6 +86,8 @@ def approval_task(
             "later; on earlier ones, approve a plan by its id (plan_id)"
         )
     kind = _with_four_eyes(operator) if four_eyes else operator
+    if plan_id is not None:
+        kind, options = _of_plan(kind), {**options, "plan_id": plan_id}
     task: BaseOperator = kind(subject=subject, body=body, **options)
     return task
 
@@ -107,6 +119,24 @@ def _with_four_eyes(operator: Any) -> Any:
             return super().execute_complete(context, event)
 
     return FourEyesApprovalOperator
+
+
+def _of_plan(operator: Any) -> Any:
+    class PlanApprovalOperator(operator):  # type: ignore[misc]
+        """Airflow's `ApprovalOperator`, which keeps the id of the plan that it shows."""
+
+        template_fields = (*operator.template_fields, "plan_id")
+
+        def __init__(self, *, plan_id: str, **kwargs: Any) -> None:
+            super().__init__(**kwargs)
+            self.plan_id = plan_id
+
+        def execute(self, context: Any) -> Any:
+            # Not when it is answered: its fields are rendered again then.
+            context["ti"].xcom_push(key=ASKED_KEY, value=self.plan_id)
+            return super().execute(context)
+
+    return PlanApprovalOperator
 
 
 def _operator() -> Any:

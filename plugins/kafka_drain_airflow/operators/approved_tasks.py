@@ -14,7 +14,12 @@ from kafka_drain.config.verbs import Approvable
 from kafka_drain.errors import ConfigError
 from kafka_drain_airflow.forms import PLAN_ID
 from kafka_drain_airflow.operators.apply import ApplyOperator
-from kafka_drain_airflow.operators.approval import Approval, approval_task, can_approve
+from kafka_drain_airflow.operators.approval import (
+    ASKED_KEY,
+    Approval,
+    approval_task,
+    can_approve,
+)
 
 T = TypeVar("T", bound=BaseOperator)
 
@@ -26,6 +31,9 @@ _FORMS_PLAN = f"{{{{ {PLAN_ID} | pprint }}}}"
 
 #: A result of task `plan`.
 _PLANNED = "{{{{ ti.xcom_pull(task_ids='plan')['{}'] }}}}"
+
+#: The plan that task `approve` has shown: task `plan` may have run again since.
+_APPROVED = f"{{{{ ti.xcom_pull(task_ids='approve', key='{ASKED_KEY}') }}}}"
 
 
 class Tasks(Protocol):
@@ -135,11 +143,12 @@ class Way:
             task_id="approve",
             subject=f"{self.kind.replace('_', ' ').capitalize()} {pipeline.name}?",
             body=_PLANNED.format("approval"),
+            plan_id=_PLANNED.format("plan_id"),
             four_eyes=self.approval.four_eyes,
             **self.approval.options,
         )
-        planned = _PLANNED.format("plan_id")
-        do = of.task(operator, self.kind, **last, apply=True, plan_id=planned)
+        do = of.task(operator, self.kind, **last, apply=True, plan_id=_APPROVED)
+        do.needs_plan = True
         plan >> approve >> do
         return do
 

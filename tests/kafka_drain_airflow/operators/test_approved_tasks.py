@@ -32,7 +32,9 @@ def told(dag):
                 "downstream": sorted(task.downstream_task_ids),
                 **{
                     name: getattr(task, name)
-                    for name in ("apply", "is_dry_run", "freeze", "plan_id", "plan_hours")
+                    for name in (
+                        *("apply", "is_dry_run", "freeze", "plan_id", "plan_hours", "needs_plan"),
+                    )
                     if hasattr(task, name)
                 },
                 "body": getattr(task, "body", None),
@@ -101,6 +103,47 @@ for number, plan_id in enumerate([" ", "\\t", "None"]):
         answers[f"{kind} {plan_id!r}"] = told
 print(json.dumps(answers))
 """
+#: Task `plan` runs again, alone, while a person reads what the first one has planned.
+PLANNED_AGAIN = """
+import json
+from airflow.providers.standard.operators import hitl
+from kafka_drain.config.verbs import APPROVABLE
+from kafka_drain_airflow import Approval, Pipeline, create_dags
+
+class TaskInstance:
+    id, map_index, task_id = "1", -1, "approve"
+
+    def __init__(self):
+        self.said = {}
+
+    def xcom_push(self, key, value):
+        self.said[self.task_id, key] = value
+
+    def xcom_pull(self, task_ids, key="return_value"):
+        return self.said.get((task_ids, key))
+
+def planned(ti, plan_id):
+    ti.said["plan", "return_value"] = {"plan_id": plan_id, "approval": f"Shows {plan_id}"}
+
+pipeline = Pipeline(name="p", topics=["t"], archive="/archive", erase_conn_id="erase")
+dags = create_dags(pipeline, approval=Approval())
+answers = {}
+for kind in APPROVABLE:
+    dag, ti, shown = dags[f"{kind}_p"], TaskInstance(), {}
+    context = {"ti": ti, "task_instance": ti, "dag": dag, "params": {}}
+    hitl.upsert_hitl_detail = lambda **detail: shown.update(detail)
+    approve, do = dag.get_task("approve"), dag.get_task(kind)
+    planned(ti, "first")
+    for name in approve.template_fields:
+        setattr(approve, name, approve.render_template(getattr(approve, name), context))
+    try:
+        approve.execute(context)
+    except BaseException as waits:
+        waited = type(waits).__name__
+    planned(ti, "second")
+    answers[kind] = [shown["body"], do.render_template(do.plan_id, context), waited]
+print(json.dumps(answers))
+"""
 
 
 @pytest.fixture(scope="module")
@@ -167,11 +210,13 @@ def test_tasks_of_person(kind: str, answers: Any) -> None:
     assert (plan["downstream"], approve["downstream"]) == (["approve"], [kind])
     assert (plan["apply"], plan["freeze"], plan["plan_hours"]) == (False, True, 8)
     assert (plan["is_dry_run"], plan["plan_id"], plan["abandon"] or False) == (None, None, False)
-    assert approve["class"] == "ApprovalOperator"
+    assert approve["class"] == "PlanApprovalOperator"
     assert approve["fails"] is True
     assert approve["body"] == "{{ ti.xcom_pull(task_ids='plan')['approval'] }}"
     assert (do["apply"], do["is_dry_run"], do["freeze"]) == (True, None, False)
-    assert do["plan_id"] == "{{ ti.xcom_pull(task_ids='plan')['plan_id'] }}"
+    assert approve["plan_id"] == "{{ ti.xcom_pull(task_ids='plan')['plan_id'] }}"
+    assert do["plan_id"] == "{{ ti.xcom_pull(task_ids='approve', key='plan_id') }}"
+    assert do["needs_plan"] is True
     assert "within 8 hours" in dag["doc"]
 
 
@@ -200,6 +245,19 @@ def test_tasks_of_plan_blank(tmp_path: Path) -> None:
     assert len(told) == 3 * len(APPROVABLE)
     for case, said in told.items():
         assert "does only what was approved" in said, (case, said)
+
+
+def test_planned_again(answers: Any, tmp_path: Path) -> None:
+    """What a person has seen is carried out, also if task `plan` was cleared meanwhile."""
+    if not answers["can_approve"]:
+        pytest.skip("this Airflow can't ask a person")
+
+    told = answer_of(PLANNED_AGAIN, home=tmp_path)
+
+    for kind in APPROVABLE:
+        body, carried_out, waited = told[kind]
+        assert waited in ("TaskAwaitingInput", "TaskDeferred")
+        assert (body, carried_out) == ("Shows first", "first"), kind
 
 
 @pytest.mark.parametrize("kind", APPROVABLE)
