@@ -427,7 +427,9 @@ Files of the open generation are never touched. A run can be killed at any point
 resumes its work. The log ends with the number of files and bytes before and after.
 """,
     ) as dag:
-        fields = {"apply": "{{ params.apply or dag_run.run_type != 'manual' }}"}
+        # Airflow 3's other types of runs that somebody asks for.
+        asked = ("manual", "operator_triggered", "asset_materialization")
+        fields = {"apply": f"{{{{ params.apply or dag_run.run_type not in {asked} }}}}"}
         outlets = [replaced_alias(pipeline)]
         way.tasks(of, MaintainOperator, pipeline, fields, outlets=outlets)
     return dag

@@ -190,6 +190,11 @@ def test_maintain_dag_is_daily(bag: dict[str, Any]) -> None:
         ("manual", False, False),
         ("manual", True, True),
         ("asset_triggered", False, True),
+        ("dataset_triggered", False, True),
+        # Of TriggerDagRunOperator, whose runs are manual in Airflow 2; and of a person.
+        ("operator_triggered", False, False),
+        ("operator_triggered", True, True),
+        ("asset_materialization", False, False),
     ],
 )
 def test_maintain_dag_acts(run_type: str, apply: bool, acts: bool, bag: dict[str, Any]) -> None:
