@@ -84,6 +84,7 @@ def cut_over_dag(
                 step=BACK,
                 trigger_rule="none_failed_min_one_success",
             )
+            back.asked_by = [each.task_id for each in (producers, consumers, hand_over)]
             [producers, consumers, hand_over] >> back
     return dag
 

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from airflow.providers.common.compat.version_compat import AIRFLOW_V_3_1_PLUS
 
+from tests.airflow_program import answer_of
 from tests.dags.test_dags import LOAD_BAG, run_python
 
 DAG_FILE = """
@@ -20,6 +21,36 @@ create_dags(Pipeline(name="p", topics=["t"], archive="/a", cut_over=cut_over))
 """
 #: As if this Airflow were older.
 OLDER = "import sys; sys.modules['airflow.providers.standard.operators.hitl'] = None"
+#: Runs the task `back` after approvals that were answered, or marked as success without an answer.
+GO_BACK = """
+import json, os
+from types import SimpleNamespace
+from kafka_drain.cut_over.run import CutOver
+from kafka_drain_airflow import Pipeline, create_dags
+
+connection = {"conn_type": "kafka", "extra": {"bootstrap.servers": "127.0.0.1:1"}}
+for name in ("KAFKA_DEFAULT", "KAFKA_B"):
+    os.environ[f"AIRFLOW_CONN_{name}"] = json.dumps(connection)
+went = []
+CutOver.go_back = lambda self, *, apply: went.append(apply) or SimpleNamespace(
+    step="back", verdict="passed", lag=0, records=0, runs=0, groups=None, back=[], ends=[]
+)
+pipeline = Pipeline(name="p", topics=["t"], archive="/a", cut_over={"kafka_conn_id": "kafka_b"})
+back = create_dags(pipeline)["cut_over_p"].get_task("back")
+answers = {}
+for last in (["hand_over"], None, ["back"]):
+    said = {"approve_producers_off": ["producers_off"], "approve_groups": ["groups"]}
+    said["approve_hand_over"] = last
+    ti = SimpleNamespace(xcom_pull=lambda task_ids, key="return_value", said=said: said[task_ids])
+    went.clear()
+    try:
+        back.execute({"run_id": "a run", "ti": ti})
+        ended = "done"
+    except Exception as error:
+        ended = type(error).__name__
+    answers[str(last)] = [list(went), ended]
+print(json.dumps(answers))
+"""
 #: The checklist, in order.
 ORDER = """
     mirror approve_producers_off producers_off preflight drain validate last_drain last_mirror
@@ -53,6 +84,16 @@ def test_cut_over_dag(tmp_path_factory: pytest.TempPathFactory) -> None:
     assert dag["schedule"][0] == "NullTimetable"
     for said in ("at most 77 offsets", "Back is possible until the hand-over", "kafka_b"):
         assert said in dag["doc_md"]
+
+
+@pytest.mark.skipif(not AIRFLOW_V_3_1_PLUS, reason="Airflow can't ask people before 3.1")
+def test_cut_over_dag_back_not_asked_for(tmp_path: Path) -> None:
+    """An approval that was marked as success leads on, and not back at the same time."""
+    assert answer_of(GO_BACK, home=tmp_path) == {
+        "['hand_over']": [[], "AirflowSkipException"],
+        "None": [[], "AirflowSkipException"],
+        "['back']": [[True], "done"],
+    }
 
 
 def test_cut_over_dag_older_airflow(tmp_path_factory: pytest.TempPathFactory) -> None:

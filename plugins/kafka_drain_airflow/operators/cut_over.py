@@ -6,7 +6,11 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-from airflow.providers.common.compat.sdk import AirflowFailException, BaseOperator
+from airflow.providers.common.compat.sdk import (
+    AirflowFailException,
+    AirflowSkipException,
+    BaseOperator,
+)
 
 from kafka_drain.errors import ConfigError
 from kafka_drain_airflow.connections import spark_engine, terminal_errors_fail
@@ -41,6 +45,9 @@ class CutOverOperator(SparkJobOperator):
 
     ui_color = "#d1f2eb"
 
+    #: Ids of the approvals, one of whose answers leads here; the factory sets them.
+    asked_by: Sequence[str] = ()
+
     def __init__(self, *, step: str, **kwargs: Any) -> None:
         super().__init__(**kwargs)
         self.step = step
@@ -54,10 +61,12 @@ class CutOverOperator(SparkJobOperator):
                 message says what, and how to go back.
             LagError: If the target still lacks too many records; a retry mirrors again.
             KafkaUnavailableError: If a cluster doesn't answer; a retry may help.
+            AirflowSkipException: If no approval was answered so that this follows.
         """
         from kafka_drain.cut_over.run import summary
         from kafka_drain.cut_over.steps import BACK, CutOverStep
 
+        self._skip_unasked(context)
         with self._cut_over(str(context.get("run_id"))) as (cut_over, engines):
             if self.step == BACK:
                 document = cut_over.go_back(apply=True)
@@ -65,6 +74,15 @@ class CutOverOperator(SparkJobOperator):
             else:
                 document = cut_over.take(CutOverStep(self.step), engines)
         return _summary(document) | {"saw": summary(document)}
+
+    def _skip_unasked(self, context: Context) -> None:
+        """Skip what nobody has chosen: Airflow runs each branch of an approval that was marked."""
+        answers = [context["ti"].xcom_pull(task_ids=task_id) for task_id in self.asked_by]
+        if self.asked_by and not any(self.task_id in (answer or ()) for answer in answers):
+            raise AirflowSkipException(
+                f"no approval was answered with {GO_BACK}; one that is marked as success leads on. "
+                f"Nothing was changed; to go back, clear an approval and answer {GO_BACK}"
+            )
 
     @contextmanager
     def _cut_over(self, run: str) -> Iterator[tuple[CutOver, Engines]]:
