@@ -134,12 +134,14 @@ class ArchiveRow:
 
     @property
     def last(self) -> EndedRun:
-        """The run that ended last; without a name if the user may not see it."""
+        """The run that the status is about; without a name if the user may not see it.
+
+        It is the last one since the validation, or else the one that ended last.
+        """
         running = any(run.state in ACTIVE for run in self.runs)
-        ended = [run for run in self.runs if run.state in (LastRun.SUCCESS, LastRun.FAILED)]
-        if not ended or not ended[-1].link:
+        run = self._since or next(reversed(self._ended), None)
+        if run is None or not run.link:
             return EndedRun(is_followed=running)
-        run = ended[-1]
         return EndedRun(run.name, run.problem, run.task, run.validation, is_followed=running)
 
     @property
@@ -156,30 +158,45 @@ class ArchiveRow:
 
     def status(self, now: datetime) -> ArchiveStatus:
         """Return the archive's status."""
-        overview = self.overview or {}
+        overview, since = self.overview or {}, self._since
         expires_at = overview.get("expires_at")
         return archive_status(
             is_readable=not self.problem,
             is_damaged=self.is_damaged,
             verdict=overview.get("verdict"),
-            last=last_run(run.state for run in self.runs),
-            is_older=self._is_older(),
+            last=LastRun(since.state) if since else last_run(run.state for run in self.runs),
+            is_older=since is not None,
             expires_soon=bool(expires_at) and _left(str(expires_at), now) < _SOON,
             has_unknown=str(Reason.CONTENT_UNKNOWN) in overview.get("findings", {}),
         )
 
-    def _is_older(self) -> bool:
-        """Return whether the last validation is too old to cover all that the last run drained."""
-        ended = [run for run in self.runs if run.state in (LastRun.SUCCESS, LastRun.FAILED)]
-        if not (self.overview and ended):
-            return False
-        last = ended[-1]
-        return is_older(
-            datetime.fromisoformat(self.overview["validated_at"]),
-            began=_moment(last.began),
-            ended=_moment(last.ended),
-            was_validated=last.was_validated,
+    @property
+    def _ended(self) -> list[Run]:
+        return [run for run in self.runs if run.state in (LastRun.SUCCESS, LastRun.FAILED)]
+
+    @property
+    def _since(self) -> Run | None:
+        """The last run that the validation is too old to cover; None without one.
+
+        Not only the run that ended last is looked at: a backfill's may have begun before a drain
+        that failed meanwhile, and proves its own window alone.
+        """
+        if not self.overview:
+            return None
+        at, ended = datetime.fromisoformat(self.overview["validated_at"]), self._ended
+        later = (
+            run
+            for run in reversed(ended)
+            # An earlier one without a time never began, such as that of a cancelled backfill.
+            if (run is ended[-1] or run.began or run.ended)
+            and is_older(
+                at,
+                began=_moment(run.began),
+                ended=_moment(run.ended),
+                was_validated=run.was_validated,
+            )
         )
+        return next(later, None)
 
 
 def _moment(text: str) -> datetime | None:

@@ -25,6 +25,7 @@ COMPLETE = OVERVIEW | {"verdict": "complete", "records": 2, "bytes": 3}
 ROW = ArchiveRow("flights", "/a", "/dag", overview=COMPLETE)
 #: The archive was validated at 11:55.
 BEFORE, SINCE = "2026-11-22T11:54:00+00:00", "2026-11-22T11:56:00+00:00"
+LATER = "2026-11-22T11:57:00+00:00"
 
 
 def run(state: str, began: str, ended: str, *, was_validated: bool = False) -> Run:
@@ -43,8 +44,17 @@ def run(state: str, began: str, ended: str, *, was_validated: bool = False) -> R
         ((run("failed", BEFORE, BEFORE),), "complete"),
         # What is unknown may be later.
         ((run("success", "", ""),), "was complete, not validated since"),
-        # Only the run that ended last counts.
-        ((run("failed", BEFORE, SINCE), run("success", BEFORE, BEFORE)), "complete"),
+        ((run("failed", "", ""), run("success", BEFORE, BEFORE)), "complete"),
+        ((run("failed", BEFORE, BEFORE), run("success", BEFORE, BEFORE)), "complete"),
+        # A backfill's run proves its window; a drain has failed beside it.
+        (
+            (run("failed", SINCE, SINCE), run("success", BEFORE, LATER, was_validated=True)),
+            "was complete, last run failed",
+        ),
+        (
+            (run("success", BEFORE, SINCE), run("success", BEFORE, LATER, was_validated=True)),
+            "was complete, not validated since",
+        ),
         ((run("success", BEFORE, BEFORE), run("running", SINCE, "")), "complete"),
         ((run("failed", BEFORE, SINCE), run("queued", "", "")), "was complete, last run failed"),
     ],
