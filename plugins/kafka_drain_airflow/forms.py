@@ -114,8 +114,9 @@ def fields_of(kind: str, names: Collection[str]) -> dict[str, str]:
 
 
 def _template(kind: str, name: str, option: Mapping[str, Any]) -> str:
-    # As a quoted literal: native rendering would turn a topic named 2024 into a number.
-    is_text = option.get("type") == "string" and not option.keys() & {"enum", "format"}
+    # As a quoted literal: native rendering would turn a topic named 2024 into a number, and so the
+    # date 20260131.
+    is_text = option.get("type") == "string" and "enum" not in option
     return field_value(kind, name, "pprint" if is_text else "")
 
 

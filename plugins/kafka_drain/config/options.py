@@ -105,7 +105,9 @@ def _flag(name: str, value: Any) -> Any:
 def _moment(name: str, value: Any) -> Any:
     if isinstance(value, datetime):
         return in_utc(value)
-    return parse_time(name, value) if isinstance(value, str) else value
+    # A template that is rendered to native objects turns the date 20260131 into a number, which
+    # would be taken for seconds since 1970.
+    return None if value is None else parse_time(name, str(value))
 
 
 def _ranges(name: str, ranges: tuple[str, ...]) -> tuple[str, ...]:

@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import inspect
+import sys
 from collections.abc import Mapping
+from datetime import datetime, timezone
+from pprint import pformat
 
 import pytest
+from jinja2.nativetypes import NativeEnvironment
 
 from kafka_drain.config.options import Options
 from kafka_drain.config.pipeline import Pipeline
@@ -26,7 +30,10 @@ from kafka_drain_airflow import (
     RestoreSchemasOperator,
     ValidateManifestOperator,
 )
+from kafka_drain_airflow.forms import fields_of
 from kafka_drain_airflow.operators.pipeline import PipelineOperator
+
+UTC = timezone.utc
 
 OPTIONS: Mapping[type[PipelineOperator], type[Options]] = {
     PreflightOperator: PreflightOptions,
@@ -54,6 +61,35 @@ def test_arguments_are_the_options(operator: type[PipelineOperator]) -> None:
     assert {default for name, default in named.items() if name in names} <= {None, False}
     assert names <= {*operator.template_fields}
     assert len(operator.template_fields) == len({*operator.template_fields})
+
+
+@pytest.mark.parametrize("written", ["20260131", "2026-01-31", "20260131T00", "2026-01-31T00:00Z"])
+@pytest.mark.parametrize("kind", ["drain", "republish", "reprocess", "erase"])
+def test_time_of_form(kind: str, written: str) -> None:
+    """A time that a form is given is the time that it is at a terminal, not a number of seconds."""
+    name = "window_start" if kind == "drain" else "from_time"
+    native = NativeEnvironment()
+    native.filters["pprint"] = pformat
+    template = native.from_string(fields_of(kind, [name])[name])
+
+    rendered = template.render(params={name: written})
+    asked = DrainOptions if kind == "drain" else ReprocessOptions
+
+    assert rendered == written
+    assert template.render(params={name: None}) is None
+    if sys.version_info < (3, 11) and "-" not in written:
+        return  # Python 3.10 doesn't parse it, and so it is refused.
+    more = {"mode": "window"} if kind == "drain" else {}
+    assert getattr(asked(**{name: rendered, **more}), name) == datetime(2026, 1, 31, tzinfo=UTC)
+
+
+@pytest.mark.parametrize("rendered", [2026, 2026.5, 1769817600000])
+def test_time_that_is_a_number(rendered: float) -> None:
+    """A DAG that renders native objects turns texts into numbers, which are no times since 1970."""
+    if sys.version_info >= (3, 11):
+        assert ReprocessOptions(from_time=20260131).from_time == datetime(2026, 1, 31, tzinfo=UTC)
+    with pytest.raises(ConfigError, match=r"from_time = .* is not acceptable; accepted: a date"):
+        EraseOptions(request="1", by="me", topics=["t"], all_records=True, from_time=rendered)
 
 
 @pytest.mark.parametrize("operator", OPTIONS)
