@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 _REFUSED = timedelta(days=1)
 #: For how long one look is good: configuration, new partitions and cursors are read again then.
 _LOOK = timedelta(hours=1)
+#: Time after which a trigger that should have ended counts as one that nobody runs.
+_GRACE = timedelta(minutes=5)
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +94,10 @@ class WatchOperator(FormOperator):
         if runs:
             return runs
         if self.deferrable:
-            self.defer(trigger=trigger, method_name="resume")
+            # The trigger ends by itself. If no triggerer runs it, the scheduler ends the wait, and
+            # the next try looks: otherwise nothing would be watched, and nothing would fail.
+            timeout = datetime.fromisoformat(trigger.until) - now + _GRACE
+            self.defer(trigger=trigger, method_name="resume", timeout=timeout)
         return self.resume(context, asyncio.run(_event(trigger)))
 
     def resume(self, context: Context, event: dict[str, str]) -> list[dict[str, Any]]:

@@ -73,7 +73,12 @@ def deferred(operator: WatchOperator, context: Any) -> dict[str, Any]:
     with pytest.raises(TaskDeferred) as raised:
         operator.execute(context)
     assert raised.value.method_name == "resume"
-    return dict(raised.value.trigger.serialize()[1])
+    arguments = dict(raised.value.trigger.serialize()[1])
+    # Without a triggerer, the scheduler ends the wait: the next try looks itself.
+    until = hours_until(arguments)
+    assert raised.value.timeout is not None
+    assert until < raised.value.timeout.total_seconds() / 3600 < until + 0.25
+    return arguments
 
 
 def hours_until(arguments: dict[str, Any]) -> float:
