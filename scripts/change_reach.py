@@ -45,7 +45,7 @@ CHANGES = (
     Change("add a key that is a flag, too", r"max[_-]future[_-]days", 5),
     Change("add an option to the republish", r"mark[_-]changed", 3),
     Change("add a field to receipts", r"nul_header_names", 4),
-    Change("add a verb with an approval", r"(?i)eras(e|ure)", 49),
+    Change("add a verb with an approval", r"(?i)eras(e|ure)", 50),
     Change("add a reason for a gap", r"(?i)\bcompacted\b", 30),
     Change("add a finding", r"(?i)offset[_-]unexplained", 7),
     Change("add a file format", r"(?i)\borc\b", 10),
