@@ -6,7 +6,7 @@ They allow a restore to create the target like its source, even if the source is
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, replace
+from dataclasses import asdict, dataclass, replace
 from types import MappingProxyType
 from typing import Any
 
@@ -51,11 +51,25 @@ def _settings(document: TopicsDocument) -> dict[str, TopicSettings]:
     }
 
 
-def noted_compaction(root: UPath, topic_ids: Mapping[str, str] = _UNTOLD) -> dict[str, bool]:
-    """Return whether Kafka compacted each topic at a drain so far; what is unknown is left out.
+@dataclass(frozen=True)
+class NotedCompaction:
+    """What drains have noted of Kafka's compaction.
+
+    Attributes:
+        was: Whether Kafka compacted each topic at a drain so far; what is unknown is left out.
+        begins: Offsets below which drains read partitions before Kafka compacted their topics.
+    """
+
+    was: Mapping[str, bool]
+    begins: Mapping[TopicPartition, int]
+
+
+def noted_compaction(root: UPath, topic_ids: Mapping[str, str] = _UNTOLD) -> NotedCompaction:
+    """Read what drains have noted of Kafka's compaction.
 
     Args:
-        topic_ids: Ids of the topics that are meant: of others, nothing is known.
+        topic_ids: Ids by which the archive counts the topics that are meant: of others, nothing is
+            known.
     """
     document = TopicsDocument.read_note(root / "topics.json") or TopicsDocument()
     known = {name: row.topic_id or "" for name, row in document.topics.items()}
@@ -64,22 +78,13 @@ def noted_compaction(root: UPath, topic_ids: Mapping[str, str] = _UNTOLD) -> dic
         for name, each in _settings(document).items()
         if not is_other_topic(known[name], topic_ids.get(name, ""))
     }
-    return {name: was for name, was in noted.items() if was is not None}
-
-
-def read_uncompacted(root: UPath, topic_ids: Mapping[str, str]) -> dict[TopicPartition, int]:
-    """Return the offsets below which drains read partitions before Kafka compacted their topics.
-
-    Args:
-        topic_ids: Ids by which the archive counts the topics that are meant.
-    """
-    document = TopicsDocument.read_note(root / "topics.json") or TopicsDocument()
-    return {
+    begins = {
         TopicPartition(name, int(partition)): offset
         for name, row in document.topics.items()
         if row.topic_id is not None and row.topic_id == topic_ids.get(name)
         for partition, offset in (row.compacted_from or {}).items()
     }
+    return NotedCompaction({n: was for n, was in noted.items() if was is not None}, begins)
 
 
 def _was(settings: TopicSettings) -> bool | None:

@@ -40,7 +40,7 @@ from kafka_drain.archive.soundness import (
     unreadable_document,
 )
 from kafka_drain.archive.summary_files import check_summary
-from kafka_drain.archive.topic_settings import noted_compaction, read_uncompacted
+from kafka_drain.archive.topic_settings import noted_compaction
 from kafka_drain.archive.watermarks import (
     observe,
     read_observations,
@@ -730,8 +730,7 @@ def _explain(
     as_read: bool = False,
 ) -> list[Gap]:
     """Say why offsets are missing: today, or for offsets that drains have read, when they did."""
-    root = validation.archive.root
-    compacted = noted_compaction(root, identity.topics)
+    noted = noted_compaction(validation.archive.root, identity.topics)
     accepted = validation.windows.accepted(identity)
     for tp, ranges in validation.acknowledged.items():
         accepted[tp] = merge([*accepted.get(tp, []), *ranges])
@@ -743,8 +742,8 @@ def _explain(
         acknowledged=accepted,
         were_read=were_read,
         erased=validation.windows.erased(identity),
-        compacted={name: was for name, was in compacted.items() if was or as_read},
-        uncompacted=read_uncompacted(root, identity.topics) if as_read else {},
+        compacted={name: was for name, was in noted.was.items() if was or as_read},
+        uncompacted=noted.begins if as_read else {},
         ends=log_ends(validation.snapshot, validation.snapshot.document.topics, missing),
         isolation_level=validation.snapshot.document.isolation_level,
         complete=complete,

@@ -448,7 +448,7 @@ def prove_window(
     window, ranges, plan = job.window, job.ranges, job.plan
     result, files, findings = read_written(job)
     _refuse_other_incarnations(job, cluster, identity)
-    noted = noted_compaction(window.root, identity.topics)
+    noted = noted_compaction(window.root, identity.topics).was
     left = {
         tp: [rest for r in rs for rest in subtract(r, overlapping(job.erased.get(tp, ()), r))]
         for tp, rs in ranges.items()

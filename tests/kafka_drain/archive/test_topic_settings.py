@@ -14,7 +14,6 @@ from upath import UPath
 from kafka_drain.archive.topic_settings import (
     noted_compaction,
     read_topic_settings,
-    read_uncompacted,
     write_topic_settings,
 )
 from kafka_drain.config.pipeline import Pipeline
@@ -100,23 +99,23 @@ def test_noted_compaction(
         seen = TopicSettings(1, 1, config=config, compacted=compacted)
         write_topic_settings(UPath(tmp_path), {"a": seen})
 
-    assert noted_compaction(UPath(tmp_path)) == expected
+    assert noted_compaction(UPath(tmp_path)).was == expected
 
 
 def test_noted_compaction_made_again(tmp_path: Path) -> None:
     """Another topic under the same name wasn't compacted, nor is anything known of it before."""
     root, compacted = UPath(tmp_path), TopicSettings(1, 1, compacted=True)
     write_topic_settings(root, {"a": compacted}, {"a": "old"})
-    assert noted_compaction(root, {"a": "old~2"}) == {"a": True}
-    assert noted_compaction(root, {"a": "new"}) == {}
+    assert noted_compaction(root, {"a": "old~2"}).was == {"a": True}
+    assert noted_compaction(root, {"a": "new"}).was == {}
 
     write_topic_settings(root, {"a": replace(compacted, compacted=False)}, {"a": "new"})
 
-    assert noted_compaction(root, {"a": "new"}) == {"a": False}
-    assert noted_compaction(root, {"a": "old"}) == {}
+    assert noted_compaction(root, {"a": "new"}).was == {"a": False}
+    assert noted_compaction(root, {"a": "old"}).was == {}
 
 
-def test_read_uncompacted(tmp_path: Path) -> None:
+def test_noted_compaction_begins(tmp_path: Path) -> None:
     """Where compaction began stays noted: for this log, and if it is known to have been off."""
     root, tp = UPath(tmp_path), TopicPartition("a", 0)
 
@@ -126,18 +125,18 @@ def test_read_uncompacted(tmp_path: Path) -> None:
 
     drain(None, at=1)
     drain(True, at=2)
-    assert read_uncompacted(root, {"a": "id"}) == {}
+    assert noted_compaction(root, {"a": "id"}).begins == {}
     drain(False, at=3, topic_id="new")
-    assert read_uncompacted(root, {"a": "new"}) == {}
+    assert noted_compaction(root, {"a": "new"}).begins == {}
     for compacted, at in ((True, 4), (True, 5), (False, 6), (True, 7)):
         drain(compacted, at, topic_id="new")
         drain(compacted, at, name="b")
-        assert read_uncompacted(root, {"a": "new", "b": "id"}) == {tp: 4}
-    assert read_uncompacted(root, {"a": "new~2"}) == {}
+        assert noted_compaction(root, {"a": "new", "b": "id"}).begins == {tp: 4}
+    assert noted_compaction(root, {"a": "new~2"}).begins == {}
 
     drain(True, at=1, topic_id="new~2")
 
-    assert read_uncompacted(root, {"a": "new~2"}) == {}
+    assert noted_compaction(root, {"a": "new~2"}).begins == {}
 
 
 def test_read_topic_settings_damaged(tmp_path: Path) -> None:

@@ -8,6 +8,7 @@ number of entries at the time of sealing.
 from __future__ import annotations
 
 import re
+import time
 
 from upath import UPath
 
@@ -39,6 +40,9 @@ TRIES = 100
 # So often is a head read again that seems to be older than a killed run leaves it.
 SETTLES = 20
 
+# Another writer may need a processor that others use: each time, this is waited once more.
+SETTLE_SECONDS = 0.002
+
 
 def read_journal(root: UPath) -> Journal:
     """Read the sealed segments, starting at the newest entry that holds everything."""
@@ -52,6 +56,7 @@ def read_journal(root: UPath) -> Journal:
         newest = max(numbers, default=0)
         if lags(head, newest) and attempt < SETTLES:
             # Entries were just written, or one of several writers is just renewing the head.
+            time.sleep(attempt * SETTLE_SECONDS)
             continue
         needed = range(first_needed(newest), newest + 1) if newest else ()
         try:
