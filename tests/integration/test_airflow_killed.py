@@ -51,7 +51,9 @@ def make_pipeline(worker: Worker, bootstrap_servers: str, archive: Path) -> Pipe
     new = NewTopic(topic, PARTITIONS, 1, config={"retention.ms": "-1"})
     admin = AdminClient({"bootstrap.servers": bootstrap_servers, "log_level": 0})
     admin.create_topics([new])[topic].result(20)
-    producer = Producer({"bootstrap.servers": bootstrap_servers, "log_level": 0})
+    # One that sends a batch again after another would mix the hours.
+    settings = {"bootstrap.servers": bootstrap_servers, "enable.idempotence": True, "log_level": 0}
+    producer = Producer(settings)
     for hour in (0, 1):
         for partition, records in enumerate(RECORDS):
             for n in range(records):
