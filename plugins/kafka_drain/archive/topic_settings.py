@@ -72,12 +72,7 @@ def noted_compaction(root: UPath, topic_ids: Mapping[str, str] = _UNTOLD) -> Not
             known.
     """
     document = TopicsDocument.read_note(root / "topics.json") or TopicsDocument()
-    known = {name: row.topic_id or "" for name, row in document.topics.items()}
-    noted = {
-        name: _was(each)
-        for name, each in _settings(document).items()
-        if not is_other_topic(known[name], topic_ids.get(name, ""))
-    }
+    noted = {name: _was(each) for name, each in _of_topics(document, topic_ids).items()}
     begins = {
         TopicPartition(name, int(partition)): offset
         for name, row in document.topics.items()
@@ -85,6 +80,15 @@ def noted_compaction(root: UPath, topic_ids: Mapping[str, str] = _UNTOLD) -> Not
         for partition, offset in (row.compacted_from or {}).items()
     }
     return NotedCompaction({n: was for n, was in noted.items() if was is not None}, begins)
+
+
+def _of_topics(document: TopicsDocument, topic_ids: Mapping[str, str]) -> dict[str, TopicSettings]:
+    """Return the settings, without those noted of other topics of the same names."""
+    return {
+        name: each
+        for name, each in _settings(document).items()
+        if not is_other_topic(document.topics[name].topic_id or "", topic_ids.get(name, ""))
+    }
 
 
 def _was(settings: TopicSettings) -> bool | None:
@@ -130,11 +134,7 @@ def write_topic_settings(
     document = TopicsDocument.read_note(root / "topics.json") or TopicsDocument()
     ids = {name: row.topic_id for name, row in document.topics.items()}
     known = _settings(document)
-    same = {
-        name: each
-        for name, each in known.items()
-        if not is_other_topic(ids[name] or "", topic_ids.get(name, ""))
-    }
+    same = _of_topics(document, topic_ids)
     seen = {
         name: replace(each, compacted=True) if _has_ended(same.get(name), each) else each
         for name, each in settings.items()

@@ -268,8 +268,8 @@ def test_capture_schemas_other_registry(made: MadeArchive, registry: FakeRegistr
     assert "version 2 of city has schema id 31" in found.document.notes[0]
 
 
-def test_capture_schemas_after_compaction(made: MadeArchive, registry: FakeRegistry) -> None:
-    """Records whose files were compacted before their ids were read are read from the new ones."""
+def compact(made: MadeArchive) -> None:
+    """Replace all files by those of a window, and remove them."""
     files = made.files()
     made.seal_window(
         "compact_0001",
@@ -281,6 +281,11 @@ def test_capture_schemas_after_compaction(made: MadeArchive, registry: FakeRegis
     for file in files:
         (made.root / file.path).unlink()
 
+
+def test_capture_schemas_after_compaction(made: MadeArchive, registry: FakeRegistry) -> None:
+    """Records whose files were compacted before their ids were read are read from the new ones."""
+    compact(made)
+
     assert versions_of(capture(made, registry).document) == ALL
 
 
@@ -288,19 +293,10 @@ def test_capture_schemas_compacted_meanwhile(
     made: MadeArchive, registry: FakeRegistry, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Nor are records missed whose files maintenance replaces while a capture is reading."""
-    files = made.files()
 
     def records(path: Any, *given: Any) -> Any:
         monkeypatch.setattr(capturing, "read_records", read_records)
-        made.seal_window(
-            "compact_0001",
-            {T0: dense(0, 6), T1: dense(0, 2)},
-            [file.path for file in files],
-            {"value": value(7), "key": value(9)},
-            kind="compact",
-        )
-        for file in files:
-            (made.root / file.path).unlink()
+        compact(made)
         return read_records(path, *given)
 
     monkeypatch.setattr(capturing, "read_records", records)
