@@ -528,6 +528,20 @@ OF_SEALED = frozenset(
 )
 
 
+#: Findings that only a validation that asks Kafka can make.
+OF_KAFKA = frozenset(
+    {
+        Reason.RECORDS_CHANGED,
+        Reason.TOPIC_MADE_AGAIN,
+        Reason.LOG_REWRITTEN,
+        Reason.STALLED,
+        Reason.NOTHING_DRAINED,
+    }
+)
+
+#: Findings that a validation makes by reading all bytes of a sealed file, or a segment's.
+OF_BYTES = frozenset({Reason.FILE_CHANGED, Reason.CONTENT_CHANGED})
+
 #: Findings that the archive isn't the one that its witness has seen.
 OF_WITNESS = frozenset({Reason.WITNESS_DIFFERS, Reason.WITNESS_DAMAGED})
 

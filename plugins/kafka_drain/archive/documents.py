@@ -673,6 +673,17 @@ class ReprocessDocument(Document):
 Verdict = Literal["complete", "findings"]
 
 
+class StandingRow(Row):
+    """An error in `overview.json` that stands; see `StandingFinding`."""
+
+    reason: str
+    where: str
+    detail: str
+    found_at: str
+    generation: int | None
+    more: int
+
+
 class OverviewDocument(Document):
     """`overview.json`: state of the archive at its last validation; see `make_overview`."""
 
@@ -695,6 +706,7 @@ class OverviewDocument(Document):
     lag: int | None
     expires_at: str | None
     missing: dict[str, int] | None = None
+    standing: list[StandingRow] | None = None
 
 
 class ReceiptsRow(Row):

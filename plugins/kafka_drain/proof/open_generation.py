@@ -23,6 +23,7 @@ from kafka_drain.proof.gap_explanation import Ranges, same_topics
 from kafka_drain.proof.offset_checks import Segment
 from kafka_drain.proof.prove import Drained, Examined, damaged_batches, examine, topics_read
 from kafka_drain.proof.sealed_files import (
+    Deep,
     SealedCheck,
     check_all_sealed,
     check_listed_sealed,
@@ -107,7 +108,7 @@ def read_open(
     windows: HeldByWindows,
     *,
     whole: bool,
-    deep: bool,
+    deep: Deep,
     forgotten: Mapping[str, str],
     read_many: ReadFiles,
     look: Callable[[Receipt], None],
@@ -120,7 +121,7 @@ def read_open(
         previous: Hash of the last receipt of the previous generation.
         windows: Contents of the sealed windows.
         whole: Whether every receipt is read; otherwise only the newest.
-        deep: Whether the bytes of sealed files are read.
+        deep: The sealed files whose bytes are read.
         forgotten: Lost receipts that were given up, by path.
         read_many: Reads the new files if there are more than `MANY_FILES`.
         look: Takes each receipt, if all are read.

@@ -14,12 +14,13 @@ from kafka_drain.archive.documents import ReportDocument
 from kafka_drain.archive.generation import Generation
 from kafka_drain.archive.index import Index
 from kafka_drain.archive.receipts import FileSet, Receipt, SealedFile
-from kafka_drain.archive.status import make_overview, write_overview
+from kafka_drain.archive.standing_findings import Look, Standing, StandingFinding
+from kafka_drain.archive.status import make_overview, read_overview, write_overview
 from kafka_drain.archive.topic_settings import noted_topic_settings
 from kafka_drain.archive.watermarks import read_observations
 from kafka_drain.clock import utc_now
 from kafka_drain.data_files.file_offsets import CommittedFile
-from kafka_drain.errors import ManifestInvalidError
+from kafka_drain.errors import ArchiveError, ManifestInvalidError
 from kafka_drain.findings import Finding, errors, summary
 from kafka_drain.gaps import NOT_ARCHIVED, Gap, GapReason
 from kafka_drain.offsets import OffsetRange, TopicPartition, count, merge, subtract
@@ -92,6 +93,8 @@ class Report:
         newest: The open generation's newest receipt; None when nothing is sealed.
         validated_at: When the validation began.
         kafka: Addresses of the cluster that was asked, and its id; None if there was none.
+        standing: What earlier validations had left.
+        look: How closely this one looked; None if it hasn't ended.
     """
 
     archive: str
@@ -117,12 +120,20 @@ class Report:
     newest: Receipt | None = None
     validated_at: datetime = field(default_factory=utc_now)
     kafka: Mapping[str, str] | None = None
+    standing: Standing = field(default_factory=Standing)
+    look: Look | None = None
     rows: dict[tuple[TopicPartition, str], PartitionReport] = field(default_factory=dict)
+
+    @property
+    def all_findings(self) -> list[Finding]:
+        """The findings, and those of earlier validations that this one couldn't look at."""
+        unseen = self.standing.unseen_by(self.look) if self.look is not None else ()
+        return [*self.findings, *(one.finding() for one in unseen)]
 
     @property
     def complete(self) -> bool:
         """Whether every drained offset is in exactly one file or has a harmless reason."""
-        return not errors(self.findings)
+        return not errors(self.all_findings)
 
     @property
     def records(self) -> int:
@@ -365,7 +376,7 @@ class Report:
                 }
                 for gap in self.gaps
             ],
-            "findings": [finding.to_dict() for finding in self.findings],
+            "findings": [finding.to_dict() for finding in self.all_findings],
         }
 
     def summary(self) -> dict[str, Any]:
@@ -378,7 +389,7 @@ class Report:
             "bytes": self.bytes,
             "records": self.records,
             "offsets": self.offsets,
-            "reasons": summary(self.findings),
+            "reasons": summary(self.all_findings),
             "scope": self.scope,
             "deep": self.deep,
             "receipts": {
@@ -400,7 +411,7 @@ def raise_findings(report: Report, report_path: str, reach: Reach | None = None)
     Raises:
         ManifestInvalidError: With the count of each reason and the first five findings.
     """
-    bad = errors(report.findings)
+    bad = errors(report.all_findings)
     if not bad:
         return
     counts = ", ".join(f"{reason} {number}" for reason, number in summary(bad).items())
@@ -479,8 +490,23 @@ def note_overview(archive: Archive, report: Report, report_path: str) -> dict[st
     overview = make_overview(
         report.to_dict(), report.newest, observed, settings, name, report.cursor
     )
+    overview["standing"] = [one.to_dict() for one in _standing_after(archive, report)]
     write_overview(archive.root, overview)
     return overview
+
+
+def _standing_after(archive: Archive, report: Report) -> list[StandingFinding]:
+    """Return what stands after a validation, and what others have found while it ran."""
+    try:
+        now = Standing.of(read_overview(archive.root), report.pipeline)
+    except ArchiveError:
+        now = Standing()
+    before = report.standing.findings
+    meanwhile = [one for one in now.findings if one not in before]
+    if report.look is None:
+        return [*before, *meanwhile]
+    after = report.standing.following(report.findings, report.look, report.validated_at)
+    return [*after, *(one for one in meanwhile if one not in after)]
 
 
 def _window_row(

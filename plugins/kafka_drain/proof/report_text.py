@@ -25,7 +25,7 @@ def report_lines(report: Report) -> list[str]:
         ),
         *(
             Line(f"{f.reason.severity.upper()} {f}", Level(f.reason.severity))
-            for f in report.findings[:SHOWN]
+            for f in report.all_findings[:SHOWN]
         ),
         *report_ending(report),
     ]
@@ -50,7 +50,7 @@ def report_heading(report: Report) -> list[str]:
 
 def report_ending(report: Report) -> list[str]:
     """Return the number of findings not shown, and the verdict."""
-    more = len(report.findings) - SHOWN
+    more = len(report.all_findings) - SHOWN
     return [
         *([f"… and {more} more findings"] if more > 0 else ()),
         *(

@@ -33,6 +33,30 @@ _NAMED = 5
 _UNREADABLE = (Reason.RECEIPT_CORRUPT, Reason.RECEIPT_MISPLACED)
 
 
+@dataclass(frozen=True, slots=True)
+class Deep:
+    """The sealed files and segments of which all bytes are read.
+
+    Attributes:
+        everything: Whether of all.
+        named: Otherwise, those that are named: paths of files and receipts.
+    """
+
+    everything: bool = False
+    named: frozenset[str] = frozenset()
+
+    def __bool__(self) -> bool:
+        return self.everything or bool(self.named)
+
+    def reads(self, *paths: str) -> bool:
+        """Return whether the bytes of any of these are read."""
+        return self.everything or not self.named.isdisjoint(paths)
+
+
+DEEP = Deep(everything=True)
+NOT_DEEP = Deep()
+
+
 @dataclass
 class SealedCheck:
     """The result of checking a generation's sealed segments.
@@ -68,7 +92,7 @@ def check_all_sealed(
     listing: Mapping[str, int],
     previous: str | None,
     *,
-    deep: bool,
+    deep: Deep,
     superseded: Collection[str] = (),
     forgotten: Mapping[str, str] = MappingProxyType({}),
     drained_again: Collection[str] = (),
@@ -80,8 +104,8 @@ def check_all_sealed(
     Args:
         listing: Its data files: path relative to the data folder, and size in bytes.
         previous: Hash of the previous generation's last receipt.
-        deep: Also compare each file's bytes with the sealed SHA-256, and the records of each
-            segment with the fingerprint that Spark computed.
+        deep: Of which files to compare also the bytes with the sealed SHA-256, and of which
+            segments the records with the fingerprint that Spark computed.
         superseded: Files that a window replaces; they may exist or not.
         forgotten: Lost receipts that the user has given up, as `check_link` takes them.
         drained_again: Files whose records a window has read again from Kafka, or deleted.
@@ -112,7 +136,7 @@ def check_all_sealed(
             unproven.append(receipt)
         here = [file for file in receipt.files if file.path not in superseded]
         _check_files(generation, receipt, here, listing, check, deep=deep)
-        if deep:
+        if deep.reads(receipt.where, *(file.path for file in here)):
             # Whether the files that a window stands for are as sealed no longer matters.
             broken = {file.path for file, _ in check.damaged}.union(replaced)
             intact = [file for file in here if file.path not in broken]
@@ -334,11 +358,11 @@ def _check_files(
     listing: Mapping[str, int],
     check: SealedCheck,
     *,
-    deep: bool = False,
+    deep: Deep = NOT_DEEP,
 ) -> None:
     for file in files:
         size = listing.get(file.path.removeprefix(f"{generation.data_name}/"))
-        found = damage_of(generation.root, file, size, deep=deep)
+        found = damage_of(generation.root, file, size, deep=deep.reads(file.path))
         if found is not None:
             check.findings.append(found)
             check.damaged.append((file, receipt))

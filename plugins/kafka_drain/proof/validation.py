@@ -10,7 +10,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from functools import partial
 from types import MappingProxyType
@@ -39,6 +39,8 @@ from kafka_drain.archive.soundness import (
     note_of_segment,
     unreadable_document,
 )
+from kafka_drain.archive.standing_findings import Look, Standing
+from kafka_drain.archive.status import read_overview
 from kafka_drain.archive.summary_files import check_summary
 from kafka_drain.archive.topic_settings import noted_compaction
 from kafka_drain.archive.watermarks import (
@@ -49,7 +51,7 @@ from kafka_drain.archive.watermarks import (
 )
 from kafka_drain.clock import Clock, utc_now
 from kafka_drain.config.offset_ranges import NOTHING, Accepted
-from kafka_drain.errors import KafkaDrainError, LockedError, TopicError
+from kafka_drain.errors import ArchiveError, KafkaDrainError, LockedError, TopicError
 from kafka_drain.findings import OF_SEALED, OF_WITNESS, Finding, Reason, errors, without_echoes
 from kafka_drain.gaps import Gap
 from kafka_drain.kafka.cluster import KafkaCluster
@@ -79,7 +81,7 @@ from kafka_drain.proof.open_generation import (
 from kafka_drain.proof.prove import Blockers, Evidence, Proof, prove
 from kafka_drain.proof.report import Report
 from kafka_drain.proof.rewritten_log import NAMED, Comparison, is_of_another_log, newest_records
-from kafka_drain.proof.sealed_files import check_all_sealed, lost_ranges
+from kafka_drain.proof.sealed_files import Deep, check_all_sealed, lost_ranges
 from kafka_drain.proof.sealing import Identity
 from kafka_drain.proof.segment_proof import provable
 from kafka_drain.proof.topic_ids import read_from
@@ -121,7 +123,7 @@ class _Validation:
         windows: Contents of the sealed windows.
         look: Takes each receipt that is read, for the windows' accounts.
         cluster: The cluster to ask for the reasons for gaps; None to ask nobody.
-        deep: Whether the bytes of sealed files are read.
+        deep: The sealed files whose bytes are read.
         acknowledged: Expired and unexplained offsets that were accepted.
         run: Name of the run.
         now: When the validation began.
@@ -139,7 +141,7 @@ class _Validation:
     windows: HeldByWindows
     look: Callable[[Receipt], None]
     cluster: KafkaCluster | None
-    deep: bool
+    deep: Deep
     acknowledged: Ranges
     run: str
     now: datetime
@@ -195,15 +197,20 @@ def validate_archive(
         LockedError: When the open generation was closed or opened again meanwhile.
     """
     began, now = time.monotonic(), clock()
-    whole = scope == "all" or deep
-    asked = None if whole else Query()
     # Copies stand in for damaged documents, so that everything else is checked too.
     looked_at = Snapshot(archive.root, from_copies=True)
+    standing, look = _look(
+        looked_at,
+        Look(scope == "all" or deep, deep, cluster is not None, signer is not None, None),
+    )
+    whole, bytes_of = look.whole, Deep(deep, standing.subjects)
+    asked = None if whole else Query()
     sealed = check_sealed_state(looked_at, chain_is_read=whole, query=asked)
     snapshot = sealed.snapshot
     if cluster is not None:
         cluster = cluster.counting(snapshot.document.topics)
     pipeline, generations = snapshot.document.pipeline, snapshot.generations
+    scope = "all" if whole else "open"
     report = Report(str(archive.root), pipeline, scope=scope, deep=deep, validated_at=now)
     newest = [generation.name for generation in generations[-1:]]
     report.findings += [
@@ -217,7 +224,7 @@ def validate_archive(
     ]
     if whole:
         report.findings += damaged_keys(archive.root)
-    checked = check_windows(snapshot, deep=deep)
+    checked = check_windows(snapshot, deep=bytes_of)
     left_out = snapshot.skipped
     if left_out is not None:
         report.add_index(left_out.index)
@@ -243,7 +250,7 @@ def validate_archive(
         windows=checked.held,
         look=checked.look,
         cluster=cluster,
-        deep=deep,
+        deep=bytes_of,
         acknowledged=acknowledged,
         run=run or now.isoformat(),
         now=now,
@@ -280,8 +287,29 @@ def validate_archive(
     if is_noted and index is not None and index != snapshot.index:
         write_index(snapshot, index)
     report.findings = without_echoes(dict.fromkeys(report.findings))
+    report.standing, report.look = standing, look
     report.seconds = time.monotonic() - began
     return report
+
+
+def _look(snapshot: Snapshot, look: Look) -> tuple[Standing, Look]:
+    """Return what earlier validations have left, and how closely to look because of it."""
+    # Before anything that it names.
+    snapshot.journal  # noqa: B018 - read now
+    try:
+        overview = read_overview(snapshot.root)
+    except ArchiveError:
+        standing = Standing(is_known=False)
+    else:
+        pipeline = snapshot.document.pipeline if overview is not None else ""
+        standing = Standing.of(overview, pipeline)
+    newest = snapshot.open_generation
+    look = replace(look, generation=newest.number if newest is not None else None)
+    if look.whole or not standing.needs_whole(look.generation):
+        return standing, look
+    first = f": {standing.findings[0].finding()}" if standing.findings else ""
+    say(f"validate: everything is looked at, as an earlier validation did{first}")
+    return standing, replace(look, whole=True)
 
 
 def validate_files_alone(archive: Archive, error: KafkaDrainError, **how: Any) -> Report:

@@ -21,7 +21,7 @@ from kafka_drain.errors import ArchiveError, DataFileError, DataLossError, KeyUn
 from kafka_drain.findings import Finding, Reason
 from kafka_drain.gaps import GapReason
 from kafka_drain.offsets import OffsetRange, TopicPartition, count, merge, overlapping, without
-from kafka_drain.proof.sealed_files import check_records, damage_of, lost_ranges
+from kafka_drain.proof.sealed_files import Deep, check_records, damage_of, lost_ranges
 from kafka_drain.proof.sealing import Identity
 
 _DAMAGE = (Reason.FILE_MISSING, Reason.FILE_SIZE, Reason.FILE_CORRUPT, Reason.FILE_CHANGED)
@@ -183,13 +183,14 @@ class CheckedWindows:
         self.left.look(receipt)
 
 
-def check_windows(snapshot: Snapshot, *, deep: bool) -> CheckedWindows:
+def check_windows(snapshot: Snapshot, *, deep: Deep) -> CheckedWindows:
     """Check the sealed windows of an archive; those without a receipt hold nothing yet."""
     # A damaged receipt is a finding of its own, where the archive is compared with its journal.
     fold = snapshot.readable_fold
     found = check_files_of(fold, deep=deep, superseded=fold.gone)
     for window in fold.windows if deep else ():
-        found[window.key] += _check_records(window, found[window.key], fold.gone)
+        if deep.reads(window.receipt.where, *(file.path for file in window.receipt.files)):
+            found[window.key] += _check_records(window, found[window.key], fold.gone)
     broken = {key: {str(finding.subject) for finding in each} for key, each in found.items()}
     replaced = fold.replaced_by_whole(broken)
     figures, damaged, whole = [], [], set()
@@ -208,7 +209,7 @@ def check_windows(snapshot: Snapshot, *, deep: bool) -> CheckedWindows:
     findings = [held.excuse(finding) for each in found.values() for finding in each]
     # A plan that is lost has a finding of its own.
     accounts = Accounts(window for window in fold.windows if window.has_plan)
-    if deep and list_keys(snapshot.root):
+    if deep.everything and list_keys(snapshot.root):
         findings += _locked(intact)
     checked = CheckedWindows(held, figures, findings, accounts, LeftToWindows())
     for receipt in fold.receipts:
@@ -343,7 +344,7 @@ def _erased_in(
 
 
 def check_files_of(
-    windows: Fold[SnapshotWindow], *, deep: bool, superseded: Collection[str]
+    windows: Fold[SnapshotWindow], *, deep: Deep, superseded: Collection[str]
 ) -> dict[str, list[Finding]]:
     """Compare the files of each window with its receipt, as `check_files` does."""
     return {
@@ -353,7 +354,7 @@ def check_files_of(
 
 
 def check_files(
-    window: Window, receipt: Receipt, *, deep: bool, superseded: Collection[str] = ()
+    window: Window, receipt: Receipt, *, deep: Deep, superseded: Collection[str] = ()
 ) -> list[Finding]:
     """Compare a window's files with its receipt, except files that another window replaces."""
     standing = [file for file in receipt.files if file.path not in superseded]
@@ -362,7 +363,7 @@ def check_files(
     found = []
     for file in standing:
         size = listing.get(file.path.removeprefix(f"{window.data_name}/"))
-        found.append(damage_of(window.root, file, size, deep=deep))
+        found.append(damage_of(window.root, file, size, deep=deep.reads(file.path)))
     return [finding for finding in found if finding is not None]
 
 

@@ -22,6 +22,7 @@ from kafka_drain.errors import LockedError, ManifestInvalidError
 from kafka_drain.kafka.cluster import KafkaCluster
 from kafka_drain.offsets import count, subtract
 from kafka_drain.output import say
+from kafka_drain.proof.sealed_files import NOT_DEEP
 from kafka_drain.proof.sealing import Identity
 from kafka_drain.proof.window_checks import check_files_of
 from kafka_drain.spark.engine import SparkRunner
@@ -208,7 +209,7 @@ def refuse_incomplete(plan: BackfillPlan) -> None:
         )
     fold = _of_interval(plan).fold
     standing = fold.standing_for(plan.interval.key)
-    checked = check_files_of(standing, deep=False, superseded=fold.replaced)
+    checked = check_files_of(standing, deep=NOT_DEEP, superseded=fold.replaced)
     found = list(chain.from_iterable(checked.values()))
     if found:
         raise ManifestInvalidError(

@@ -18,6 +18,7 @@ from kafka_drain.findings import Finding
 from kafka_drain.output import Level, Line, say
 from kafka_drain.progress import Progress, Ticker
 from kafka_drain.proof.replacement import NAMED, Replacement
+from kafka_drain.proof.sealed_files import DEEP
 from kafka_drain.proof.window_checks import check_files_of
 from kafka_drain.republish.planning.runs import RepublishRun, list_runs
 from kafka_drain.storage.immutability import Locked
@@ -75,7 +76,7 @@ def remove_superseded(archive: Archive, locks: StoreLocks | None = None) -> dict
     # Before the windows are read: all that stand for locked files would be, each day until then.
     free = there - locks.locked(there).keys()
     free -= held_back(snapshot, free)
-    damage = check_files_of(snapshot.fold.relied_on(free), deep=True, superseded=gone)
+    damage = check_files_of(snapshot.fold.relied_on(free), deep=DEEP, superseded=gone)
     needed = needed_files(archive) if there else {}
     paths = removable(free, frozenset().union(*needed.values()), damage)
     for run, files_of_run in needed.items():

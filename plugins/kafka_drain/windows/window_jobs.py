@@ -58,6 +58,7 @@ from kafka_drain.proof.content_checks import Tally, compare_content, content_of,
 from kafka_drain.proof.gap_explanation import explain_gaps, gap_findings
 from kafka_drain.proof.offset_checks import check_duplicates, check_within, without_held
 from kafka_drain.proof.replacement import refuse_unequal
+from kafka_drain.proof.sealed_files import NOT_DEEP
 from kafka_drain.proof.sealing import Identity, seal_window
 from kafka_drain.proof.topic_ids import refuse_other_incarnations
 from kafka_drain.proof.window_checks import check_files, refuse_fewer
@@ -335,7 +336,7 @@ def seal_proven(archive: Archive, window: Window, receipt: Receipt, lease: Lease
     locks = state.snapshot.document.immutability
     retention = retain(archive.root, paths, locks, now=utc_now())
     # Suspended, this process may have been taken for dead, and its window have been removed.
-    refuse_findings(window, check_files(window, receipt, deep=False))
+    refuse_findings(window, check_files(window, receipt, deep=NOT_DEEP))
     lease.confirm()
     window.write_receipt(replace(receipt, journal=state.journal.newest).sealed(), retention)
     sealed = window.read_receipt()

@@ -159,7 +159,7 @@ class ValidateManifestOperator(SparkJobOperator):
             alone = validate_files_alone(archive, error, **how)
             for line in report_lines(alone):
                 self.log.info("%s", line)
-            self._alert(context, alerts_of(alone.findings, {}, utc_now()))
+            self._alert(context, alerts_of(alone.all_findings, {}, utc_now()))
             raise
         report.kafka = cluster.named()
         path = write_report(archive, report, context.get("run_id"), self._reach())
@@ -171,7 +171,7 @@ class ValidateManifestOperator(SparkJobOperator):
         overview = note_overview(archive, report, path)
         tell_overview(self.pipeline.name, overview, report.seconds)
         drills = self._drills()
-        self._alert(context, alerts_of(report.findings, overview, utc_now(), drills))
+        self._alert(context, alerts_of(report.all_findings, overview, utc_now(), drills))
         self._sign(archive, report, path, signer)
         summary = report.summary() | {"report": path}
         # Includes segments sealed by an attempt that failed afterwards, or by the command line.

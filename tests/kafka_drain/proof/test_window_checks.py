@@ -19,6 +19,7 @@ from kafka_drain.errors import DataLossError
 from kafka_drain.findings import Finding, Reason
 from kafka_drain.gaps import Gap, GapReason
 from kafka_drain.offsets import OffsetRange, TopicPartition
+from kafka_drain.proof.sealed_files import DEEP, NOT_DEEP, Deep
 from kafka_drain.proof.sealing import Identity
 from kafka_drain.proof.validation import validate_archive
 from kafka_drain.proof.window_checks import (
@@ -66,7 +67,7 @@ def drained(made: MadeArchive) -> list[str]:
 
 
 def checked(made: MadeArchive, *, deep: bool = False) -> CheckedWindows:
-    return check_windows(made.archive.snapshot(), deep=deep)
+    return check_windows(made.archive.snapshot(), deep=Deep(deep))
 
 
 def keys(found: CheckedWindows) -> list[str]:
@@ -267,10 +268,10 @@ def test_check_files_superseded(made: MadeArchive) -> None:
     lose(made, first, second)
 
     def found(*superseded: str) -> list[str]:
-        findings = check_files(window, receipt, deep=False, superseded=superseded)
+        findings = check_files(window, receipt, deep=NOT_DEEP, superseded=superseded)
         return [str(finding.subject) for finding in findings]
 
-    assert [str(f.subject) for f in check_files(window, receipt, deep=True)] == [first, second]
+    assert [str(f.subject) for f in check_files(window, receipt, deep=DEEP)] == [first, second]
     assert found() == [first, second]
     assert found(first) == [second]
     assert found(first, second) == []

@@ -75,7 +75,7 @@ def answer_report(
     more |= {"evidence": evidence} if evidence is not None else {}
     answer(options, report.to_dict() | more, show)
     is_left_unsigned = path is not None and is_unsigned
-    return FAILED if errors(report.findings) or is_left_unsigned else OK
+    return FAILED if errors(report.all_findings) or is_left_unsigned else OK
 
 
 def _reach(options: argparse.Namespace, archive: Archive) -> Reach:
@@ -101,7 +101,7 @@ def _show_tables(console: Console, report: Report, reach: Reach) -> None:
         partitions.add_row(Text(row["topic"]), *numbers, gaps_text(row["gaps"]))
     if partitions.rows:
         print_table(console, partitions)
-    shown = report.findings[:SHOWN]
+    shown = report.all_findings[:SHOWN]
     if shown:
         findings = new_table(console, "finding", "where", "what was seen")
         for finding in shown:

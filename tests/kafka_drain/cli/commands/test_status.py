@@ -103,3 +103,27 @@ def test_status_bad_age(archive: Path, hours: str, capsys: pytest.CaptureFixture
 
     assert ended.value.code == 2
     assert f"got {hours!r}, expected a number of hours" in capsys.readouterr().err
+
+
+def test_status_after_a_narrower_validation(
+    archive: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """What a deep validation found stays known until one that looks as closely finds it mended."""
+    path = sorted(archive.glob("generations/*/data/**/part-*"))[0]
+    content = path.read_bytes()
+    path.write_bytes(content[:-40] + bytes(8) + content[-32:])
+    here = Archive.at(str(archive))
+    found = validate_archive(here, None, deep=True)
+    assert not found.complete
+    note_overview(here, found, "reports/deep.json")
+    assert status(capsys, archive)[1][0]["state"] == "not_ready"
+
+    for scope in ("all", "open"):
+        hourly = validate_archive(here, None, scope=scope)
+        note_overview(here, hourly, "reports/hourly.json")
+        code, [row] = status(capsys, archive)
+        assert (code, row["state"]) == (1, "not_ready"), scope
+
+    path.write_bytes(content)
+    note_overview(here, validate_archive(here, golden_cluster(), deep=True), "reports/mended.json")
+    assert status(capsys, archive)[0] == 0
