@@ -56,6 +56,7 @@ from kafka_drain.offsets import OffsetRange, TopicPartition, count, ranges_betwe
 from kafka_drain.output import Level, Line
 from kafka_drain.proof.gap_probe import classify_gaps
 from kafka_drain.proof.log_tails import archived_tails, unsealed_tails
+from kafka_drain.proof.past_windows import findings_before_drain, past_windows
 from kafka_drain.storage.immutability import weakened
 from kafka_drain.storage.json_files import is_unfinished
 from kafka_drain.storage.lease_store import NAME as LEASE
@@ -213,7 +214,7 @@ def preflight(
         said = cluster_id if is_told_cluster(snapshot.document.cluster_id) else ""
         cluster_id = snapshot.document.cluster_id
         sealed = check_sealed_state(snapshot, windows=False, query=Query())
-        refuse_damage(sealed.findings, archive.root)
+        refuse_damage(findings_before_drain(sealed, cluster), archive.root)
         snapshot = sealed.snapshot
     generation = snapshot.open_generation if snapshot else None
     first = cluster.earliest(partitions)
@@ -239,7 +240,12 @@ def preflight(
             added = [tp for tp in partitions if tp not in starting_offsets]
             starting_offsets |= {tp: first[tp] for tp in added}
             before = drained_before(snapshot, generation, added, topics)
-            starting_offsets |= _past_windows(snapshot, before, topics)
+            windows = restricted(snapshot, Query()).fold.windows if before else ()
+            # When a partition was left out, repairs may have drained what wasn't sealed of it.
+            starting_offsets |= {
+                tp: past_windows(snapshot, windows, cluster, tp, at, topics[tp.topic].id)
+                for tp, at in before.items()
+            }
         start = _cursor(checkpoint, starting_offsets)
         _check_drained_topics(snapshot, generation, start, partitions, pipeline, topics)
     # Spark reads a partition that was added later from 0.
@@ -477,26 +483,6 @@ def drained_before(
                 if tp in sealed and (key := (tp, ids.get(tp.topic, ""))) in log
             }
     return ends
-
-
-def _past_windows(
-    snapshot: Snapshot, starts: Mapping[TopicPartition, int], topics: Mapping[str, Topic]
-) -> dict[TopicPartition, int]:
-    """Return where the windows end that go on from some offsets.
-
-    When a partition was left out, repairs may have drained what wasn't sealed of it.
-    """
-    past = dict(starts)
-    held = sorted(
-        (part.tp, part.range)
-        for window in (restricted(snapshot, Query()).fold.windows if starts else ())
-        for part in window.receipt.partitions
-        if part.tp in past and window.receipt.topics.get(part.tp.topic) == topics[part.tp.topic].id
-    )
-    for tp, offsets in held:
-        if past[tp] in offsets:
-            past[tp] = offsets.end
-    return past
 
 
 def _check_drained_topics(

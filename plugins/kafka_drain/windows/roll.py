@@ -45,9 +45,10 @@ from kafka_drain.output import Level, Line, say
 from kafka_drain.progress import duration_text
 from kafka_drain.proof.committed_files import read_committed_files
 from kafka_drain.proof.content_checks import Reread, SegmentFiles
-from kafka_drain.proof.gap_explanation import explain_gaps, same_topics
+from kafka_drain.proof.gap_explanation import same_topics
 from kafka_drain.proof.log_tails import rewritten_logs
 from kafka_drain.proof.offset_checks import held_ranges
+from kafka_drain.proof.past_windows import findings_before_drain, past_windows
 from kafka_drain.proof.replacement import judge_removed, refuse_unequal
 from kafka_drain.proof.sealing import Identity
 from kafka_drain.proof.topic_ids import read_from
@@ -212,7 +213,7 @@ def plan_roll(
     refuse_other_cluster(archive.root, snapshot.document.cluster_id, cluster.asked())
     # If the receipts end earlier than recorded, the newest may be lost.
     sealed = check_sealed_state(snapshot, windows=False, query=Query())
-    refuse_damage(sealed.findings, archive.root)
+    refuse_damage(findings_before_drain(sealed, cluster), archive.root)
     snapshot = sealed.snapshot
     generation = snapshot.generations[-1]
     state = read_state(snapshot, generation)
@@ -322,7 +323,8 @@ def _beside(
 ) -> tuple[dict[TopicPartition, int], list[SnapshotWindow]]:
     """Return where partitions beside a rewritten log go on, and the windows to remove.
 
-    They pass what windows hold, which stay, but nothing that is removed for another topic's sake.
+    They pass what windows hold, but nothing that is removed for another topic's sake. These windows
+    stay, because they may hold records of a rewritten log as well.
 
     Args:
         sealed: The sealed ends of these partitions.
@@ -331,7 +333,7 @@ def _beside(
     while True:
         kept = [w for w in restricted(snapshot, Query()).fold.windows if w not in voided]
         beside = {
-            tp: _past_windows(snapshot, kept, cluster, tp, at, topic_ids[tp.topic])
+            tp: past_windows(snapshot, kept, cluster, tp, at, topic_ids[tp.topic])
             for tp, at in sealed.items()
         }
         found = _drained_again(snapshot, state, {**same, **beside}, first, topic_ids)
@@ -385,48 +387,6 @@ def _drained_again(
         if fate == WindowFate.GOES:
             voided.append(window)
     return voided
-
-
-def _past_windows(
-    snapshot: Snapshot,
-    windows: Iterable[SnapshotWindow],
-    cluster: KafkaCluster,
-    tp: TopicPartition,
-    at: int,
-    topic_id: str,
-) -> int:
-    """Return where the windows end that go on from an offset: repairs drained what isn't sealed.
-
-    They stay, because they may hold records of a rewritten log as well. Offsets between them at
-    which Kafka has no records, such as those of markers, are passed.
-    """
-    document = snapshot.document
-    identity = Identity(document.pipeline, document.cluster_id, {tp.topic: topic_id})
-
-    def is_empty(span: OffsetRange) -> bool:
-        gaps = explain_gaps(
-            {tp: [span]},
-            identity=identity,
-            cluster=cluster,
-            windows={},
-            acknowledged={},
-            isolation_level=document.isolation_level,
-        )
-        return all(gap.harmless for gap in gaps)
-
-    held = sorted(
-        part.range
-        for window in windows
-        for part in window.receipt.partitions
-        if part.tp == tp and window.receipt.topics.get(tp.topic) == topic_id
-    )
-    first = cluster.earliest([tp])[tp] if held else 0
-    for part in held:
-        # What Kafka no longer has isn't drained either.
-        hole = OffsetRange(min(max(at, first), part.start), part.start)
-        if part.end > at and (not hole or is_empty(hole)):
-            at = part.end
-    return at
 
 
 def _refuse_other_records(

@@ -269,18 +269,34 @@ def test_preflight_named_again_in_a_drained_generation(archive: Archive) -> None
     assert plan_drain(archive, cluster, "flights", "gone").start == {P0: 50, P1: 50, G0: 7}
 
 
-def test_preflight_left_out_repaired_and_named_again(archive: Archive) -> None:
-    """What a repair had drained before a partition was left out isn't drained again."""
+@pytest.mark.parametrize("marker", [None, 7])
+def test_preflight_left_out_repaired_and_named_again(
+    marker: int | None, archive: Archive, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What a repair had drained before a partition was left out isn't drained again.
+
+    Nor if a transaction's marker is where it was sealed to.
+    """
     generation, cluster = archive.generation(2), cluster_with(gone=Log(end=20))
     add_gone(generation, 0, 50, 9)
     # Damaged: what the file had is in the repair's windows.
     (Path(str(generation.checkpoint)) / "offsets" / "0").unlink()
     next(Path(str(generation.data)).glob("topic=gone/*")).unlink()
     seal_rows(archive, "repair_2", {G0: range(8, 9)})
-    seal_rows(archive, "repair_1", {G0: range(7, 8)})
+    if marker is None:
+        seal_rows(archive, "repair_1", {G0: range(7, 8)})
+    monkeypatch.setattr(
+        gap_explanation,
+        "classify_gaps",
+        lambda _, asked: [
+            Gap(tp, r, GapReason.CONTROL) for tp, ranges in asked.items() for r in ranges
+        ],
+    )
     flights = cluster.contents
     cluster.contents = lambda tp, span: (
-        [row(tp, at) for at in range(20) if at in span] if tp == G0 else flights(tp, span)
+        [row(tp, at) for at in range(20) if at in span and at != marker]
+        if tp == G0
+        else flights(tp, span)
     )
     plan = plan_roll(archive, cluster, ["gone"])
     assert (plan.voided, plan.discards) == ([], False)
@@ -299,6 +315,8 @@ def test_preflight_left_out_repaired_and_named_again(archive: Archive) -> None:
         is_new=False,
     )
     assert plan_drain(archive, cluster, "flights", "gone").start == drain.start
+    # Nor does a roll take the marker for a hole.
+    assert plan_roll(archive, cluster).starting_offsets[G0] == 9
     add_gone(generation, 0, 50, 12, gone_start=9)
     for written in (1, 0):
         report = validate_archive(archive, cluster)
