@@ -18,7 +18,7 @@ from kafka_drain.drain.preflight import DrainPlan
 from kafka_drain.errors import KafkaDrainError, SparkJobError, TransientError
 from kafka_drain.kafka.cluster import KafkaCluster
 from kafka_drain.schemas.registry import SchemaRegistry
-from kafka_drain.spark.engine import NoServerError, SparkRunner
+from kafka_drain.spark.engine import NoServerError, SparkRunner, StillRunningError
 from kafka_drain.spark.submit import SparkApplication
 
 
@@ -110,12 +110,14 @@ def run_group(group: GroupJob, runner: SparkRunner) -> None:
 
     Raises:
         SparkJobError: When spark-submit failed and no drain reports why.
+        StillRunningError: When the application can't be followed any more: its driver goes on, and
+            `open_group` leaves the leases to it.
     """
     failed = None
     if group.application is not None:
         try:
             runner(group.application)
-        except NoServerError:
+        except (NoServerError, StillRunningError):
             raise
         except SparkJobError as error:
             failed = error

@@ -20,7 +20,7 @@ from kafka_drain.errors import (
     TopicError,
 )
 from kafka_drain.offsets import TopicPartition
-from kafka_drain.spark.engine import NoServerError
+from kafka_drain.spark.engine import NoServerError, StillRunningError
 from kafka_drain.spark.job_spec import write_private
 from kafka_drain.spark.submit import SparkApplication
 from kafka_drain.storage.lease import find_lease
@@ -155,6 +155,19 @@ def test_run_group_no_server(group: GroupJob) -> None:
         run_group(group, run)
 
     assert group.failures == {}
+
+
+def test_run_group_still_running(opened: Any, tmp_path: Path) -> None:
+    """The leases of a driver that can't be followed any more are left to it: it goes on."""
+
+    def run(_: SparkApplication) -> None:
+        raise StillRunningError("no ResourceManager answers")
+
+    with pytest.raises(StillRunningError, match="no ResourceManager answers"), opened() as group:
+        run_group(group, run)
+
+    for name in group.jobs:
+        assert find_lease(locate(tmp_path / f"archive-{name}")) is not None
 
 
 @each_of(
