@@ -28,10 +28,14 @@ def write_private(path: Path, document: dict[str, Any]) -> None:
 
 
 def read_result(path: Path) -> dict[str, Any] | None:
-    """Read the result file of a job; return None when the job ended before writing one."""
-    if not path.exists():
+    """Read the result file of a job; return None when the job ended before writing all of it.
+
+    Killed while it wrote, or on a full disk, it leaves an empty file, or the beginning of one.
+    """
+    try:
+        result: dict[str, Any] = json.loads(path.read_text())
+    except (FileNotFoundError, ValueError):
         return None
-    result: dict[str, Any] = json.loads(path.read_text())
     return result
 
 

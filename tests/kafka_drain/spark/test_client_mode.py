@@ -358,3 +358,14 @@ def test_job_result(
     else:
         with pytest.raises(kind, match=says):
             job.run(runner)
+
+
+@pytest.mark.parametrize("exit_code", [0, 1])
+@pytest.mark.parametrize("left", ["", '{"error": "No space le'])
+def test_job_result_unfinished(exit_code: int, left: str, tmp_path: Path) -> None:
+    """A driver killed while it wrote its result, or whose disk was full, has left none."""
+    job = SparkJob(Program(f"raise SystemExit({exit_code})"), tmp_path / "result.json")  # type: ignore[arg-type]
+    job.result_path.write_text(left)
+
+    with pytest.raises(SparkJobError, match="spark-submit exited before the job wrote a result"):
+        job.run(SparkSubmit(CONNECTION))
