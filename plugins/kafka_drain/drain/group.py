@@ -19,7 +19,7 @@ from kafka_drain.errors import KafkaDrainError, SparkJobError, TransientError
 from kafka_drain.kafka.cluster import KafkaCluster
 from kafka_drain.schemas.registry import SchemaRegistry
 from kafka_drain.spark.engine import NoServerError, SparkRunner, StillRunningError
-from kafka_drain.spark.submit import SparkApplication
+from kafka_drain.spark.submit import SparkApplication, with_needs_of
 
 
 @dataclass
@@ -97,12 +97,16 @@ def open_group(
 
 
 def _application(jobs: list[DrainJob]) -> SparkApplication:
-    """Return one application for several drains: the largest drain's, with the specs of all."""
+    """Return one application for several drains: the largest drain's, with the specs of all.
+
+    It also has the settings that any of them needs.
+    """
     largest = max(jobs, key=lambda job: job.plan.offsets)
     specs = [str(path) for job in jobs for path in job.application.specs]
     arguments = [largest.application.kind, *specs]
     leases = {root: token for job in jobs for root, token in job.application.leases.items()}
-    return replace(largest.application, name="drain_group", arguments=arguments, leases=leases)
+    needed = with_needs_of(largest.application, [job.application for job in jobs])
+    return replace(needed, name="drain_group", arguments=arguments, leases=leases)
 
 
 def run_group(group: GroupJob, runner: SparkRunner) -> None:

@@ -31,6 +31,7 @@ from kafka_drain.spark.job_spec import write_private
 from kafka_drain.spark.place import DriverPlace, place_of
 from kafka_drain.spark.stores import store_conf, store_jars
 from kafka_drain.storage.paths import hadoop_path, locate
+from kafka_drain.storage.s3 import CHECKSUMS_OPTION
 
 #: Settings of an application whose driver runs in the cluster. A second attempt by YARN would begin
 #: with a spec of the past; Airflow's retry makes a new one.
@@ -134,6 +135,26 @@ def for_offsets(application: SparkApplication, offsets: int) -> SparkApplication
     if application.on_connect:
         return application
     return replace(application, conf=compile_less(application.conf, offsets))
+
+
+def with_needs_of(
+    application: SparkApplication, others: Sequence[SparkApplication]
+) -> SparkApplication:
+    """Return the application with the settings that the jobs of others can't do without.
+
+    Of those that not every pipeline has: checksums, where the store locks an archive's files, and
+    limits, where values are decoded.
+    """
+    conf = dict(application.conf)
+    for name, value in (pair for other in others for pair in other.conf.items()):
+        if name.endswith(CHECKSUMS_OPTION):
+            conf.setdefault(name, value)
+        elif name.endswith(".extraJavaOptions"):
+            wanted = set(value.split()) & set(AVRO_LIMITS)
+            given = conf.get(name, "")
+            limits = [one for one in AVRO_LIMITS if one in wanted and one not in given.split()]
+            conf[name] = " ".join(filter(None, [given, *limits]))
+    return replace(application, conf=conf)
 
 
 #: Variables with options that the JDK or spark-submit adds to those on the command line.

@@ -56,7 +56,8 @@ def scheme_of(archive: str) -> str:
 
 #: A bucket that locks by default what is written refuses a file without a checksum. Hadoop has the
 #: option from 3.4.2 on (HADOOP-15224); this algorithm needs no native library.
-_CHECKSUMS = {"spark.hadoop.fs.s3a.create.checksum.algorithm": "CRC32"}
+CHECKSUMS_OPTION = "fs.s3a.create.checksum.algorithm"
+_CHECKSUMS = {f"spark.hadoop.{CHECKSUMS_OPTION}": "CRC32"}
 
 
 def s3_conf(environment: Mapping[str, str], *, is_locked: bool = False) -> dict[str, str]:

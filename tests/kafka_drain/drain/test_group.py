@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from kafka_drain.config.pipeline import Pipeline
+from kafka_drain.config.spark_conf import AVRO_LIMITS
 from kafka_drain.drain.group import GroupJob, open_group, raise_failures, run_group
 from kafka_drain.errors import (
     ArchiveError,
@@ -94,6 +95,34 @@ def test_open_group_of_the_largest(group: GroupJob) -> None:
     assert group.application == replace(
         largest.application, name="drain_group", arguments=arguments, leases=leases
     )
+
+
+@pytest.mark.parametrize("decoding", ["orders", "events"])
+def test_open_group_decoding_limits(decoding: str, tmp_path: Path) -> None:
+    """A value's false length is limited whichever drain decodes, also if another one is larger."""
+    parts = {TopicPartition("orders", 0): Log(end=10), TopicPartition("events", 0): Log(end=30)}
+    cluster: Any = FakeCluster(parts)
+    jars = ["/jars/connector.jar"]
+    schema = tmp_path / "1.avsc"
+    schema.write_text('{"type": "record", "name": "r", "fields": [{"name": "a", "type": "int"}]}')
+    values = {decoding: {"encoding": "avro", "schema_files": {1: str(schema)}}}
+    pipelines = [
+        Pipeline(
+            name=tp.topic,
+            topics=[tp.topic],
+            archive=str(tmp_path / tp.topic),
+            jars=jars,
+            values=values.get(tp.topic),
+        )
+        for tp in parts
+    ]
+
+    with open_group(pipelines, {"kafka_default": cluster}, tmp_path, run="r") as group:
+        assert group.failures == {}
+        assert group.application is not None
+        for side in ("driver", "executor"):
+            options = group.application.conf[f"spark.{side}.extraJavaOptions"].split()
+            assert [option for option in options if option in AVRO_LIMITS] == list(AVRO_LIMITS)
 
 
 @pytest.mark.parametrize("refused", ["a", "b", "d"])

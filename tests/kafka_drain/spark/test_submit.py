@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -14,7 +15,10 @@ from kafka_drain.spark.submit import (
     for_master,
     prepare_application,
     spark_environment,
+    with_needs_of,
 )
+from kafka_drain.storage.s3 import s3_conf
+from tests.kafka_drain.fake_cluster import fake_application
 
 
 def test_spark_environment() -> None:
@@ -62,3 +66,18 @@ def test_prepare_application_for_connect_shares_classes(
 
     assert (SHARED_CLASSES.items() <= found.conf.items()) is shared
     assert shared or not SHARED_CLASSES.keys() & found.conf.keys()
+
+
+@pytest.mark.parametrize("prefix", ["spark.hadoop.", ""])
+def test_with_needs_of_locked(prefix: str) -> None:
+    """Files of a bucket that locks them have checksums, whichever archive the application is of.
+
+    Nothing else is taken from the others, such as what suits a short job.
+    """
+    [option] = s3_conf({}, is_locked=True).keys() - s3_conf({}).keys()
+    option = prefix + option.removeprefix("spark.hadoop.")
+    first = replace(fake_application("a"), conf={"x": "1"})
+    other = replace(fake_application("b"), conf={"x": "2", "y": "3", option: "CRC32"})
+
+    assert with_needs_of(first, [first, other]).conf == {"x": "1", option: "CRC32"}
+    assert with_needs_of(first, [first]).conf == {"x": "1"}
