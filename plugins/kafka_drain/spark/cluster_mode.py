@@ -385,7 +385,7 @@ def manager_of(connection: SparkConnection, conf: Mapping[str, str]) -> ClusterM
         return Kubernetes.of(connection, conf)
     from kafka_drain.spark.yarn import ResourceManager
 
-    return ResourceManager.of(os.environ)
+    return ResourceManager.of(os.environ, conf)
 
 
 def _secrets_of(job: Job, spec: Mapping[str, Any]) -> dict[str, Path]:

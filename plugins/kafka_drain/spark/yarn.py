@@ -6,7 +6,7 @@ import getpass
 import json
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar
 from urllib.error import HTTPError, URLError
@@ -16,11 +16,14 @@ from xml.etree import ElementTree
 
 from kafka_drain.errors import ConfigError
 from kafka_drain.spark.cluster_manager import NoAnswerError
+from kafka_drain.spark.submit import IN_CLUSTER
 
 #: States of applications that haven't ended.
 _ALIVE = ("NEW", "NEW_SAVING", "SUBMITTED", "ACCEPTED", "RUNNING")
 _SECONDS = 10.0
 _VARIABLES = ("HADOOP_CONF_DIR", "YARN_CONF_DIR")
+#: The setting by which kafka-drain finds an application.
+_TAGS = "spark.yarn.tags"
 
 
 @dataclass(frozen=True)
@@ -88,16 +91,24 @@ class ResourceManager:
 
     Attributes:
         addresses: The URLs of their web servers.
+        conf: Spark's configuration.
     """
 
     addresses: Sequence[str]
+    conf: Mapping[str, str] = field(default_factory=dict)
     name: ClassVar[str] = "YARN"
     #: The working directory of its container.
     secrets_folder: ClassVar[str] = ""
 
     @classmethod
-    def of(cls, environment: Mapping[str, str]) -> ResourceManager:
+    def of(
+        cls, environment: Mapping[str, str], conf: Mapping[str, str] | None = None
+    ) -> ResourceManager:
         """Return the one that spark-submit uses: of the folder `$HADOOP_CONF_DIR`.
+
+        Args:
+            environment: Names the folder.
+            conf: Spark's configuration.
 
         Raises:
             ConfigError: When the variable isn't set, or the folder has no `yarn-site.xml`.
@@ -110,7 +121,7 @@ class ResourceManager:
             )
         path = Path(folder) / "yarn-site.xml"
         try:
-            return cls(addresses_in(path.read_text()))
+            return cls(addresses_in(path.read_text()), conf or {})
         except (OSError, ElementTree.ParseError) as error:
             raise ConfigError(
                 f"{path} can't be read: {error}; HADOOP_CONF_DIR has to name the folder of the "
@@ -154,10 +165,20 @@ class ResourceManager:
         """Return the options that tag an application, and send it its secrets as files.
 
         They go to the application's staging folder, which YARN lets only its user read.
+
+        Raises:
+            ConfigError: When the configuration has a setting that is kafka-drain's.
         """
+        # Of two values on spark-submit's command line, the configuration's would be the last.
+        ours = [name for name, value in IN_CLUSTER.items() if self.conf.get(name, value) != value]
+        if taken := [*(name for name in (_TAGS,) if name in self.conf), *ours]:
+            raise ConfigError(
+                f"leave out {taken[0]} in deploy mode cluster: kafka-drain sets it, to find the "
+                "driver, which starts once"
+            )
         files = [f"{path}#{name}" for name, path in secrets.items()]
         return [
-            *("--conf", f"spark.yarn.tags={','.join(tags)}"),
+            *("--conf", f"{_TAGS}={','.join(tags)}"),
             *(("--files", ",".join(files)) if files else ()),
         ]
 

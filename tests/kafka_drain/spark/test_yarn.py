@@ -12,6 +12,7 @@ import pytest
 
 from kafka_drain.errors import ConfigError
 from kafka_drain.spark.cluster_manager import NoAnswerError
+from kafka_drain.spark.submit import IN_CLUSTER
 from kafka_drain.spark.yarn import ResourceManager, YarnApplication, addresses_in
 from kafka_drain.storage.loopback import JsonHandler, loopback
 
@@ -106,6 +107,33 @@ def test_application_state(
 
     assert (found.is_alive, found.has_succeeded) == (alive, succeeded)
     assert found.diagnostics == ""
+
+
+@pytest.mark.parametrize(
+    "conf",
+    [
+        {"spark.yarn.tags": "team-a"},
+        {"spark.yarn.maxAppAttempts": "2"},
+        {"spark.yarn.submit.waitAppCompletion": "true"},
+    ],
+)
+def test_options_refused(conf: dict[str, str], tmp_path: Path) -> None:
+    """What applications are found by is kafka-drain's: spark_conf comes last, and would win."""
+    (tmp_path / "yarn-site.xml").write_text("<configuration/>")
+    known = ResourceManager.of({"HADOOP_CONF_DIR": str(tmp_path)}, {**IN_CLUSTER, **conf})
+
+    with pytest.raises(ConfigError, match=f"leave out {next(iter(conf))} in deploy mode cluster"):
+        known.options("run", ["kafka-drain", "run"], {}, "/a")
+
+
+def test_options_tags() -> None:
+    """With kafka-drain's own settings, an application has its tags."""
+    known = ResourceManager([], {**IN_CLUSTER, "spark.yarn.queue": "night"})
+
+    assert known.options("run", ["kafka-drain", "run"], {}, "/a") == [
+        "--conf",
+        "spark.yarn.tags=kafka-drain,run",
+    ]
 
 
 def test_kill_request(manager: Manager) -> None:
