@@ -54,6 +54,7 @@ class SparkJob:
         Raises:
             KafkaDrainError: When the job reported an error; see `result`.
             SparkJobError: When spark-submit failed otherwise, or a Spark Connect server is gone.
+            StillRunningError: When it can't be followed any more; its driver goes on.
             TopicError: When a topic of `watch` was deleted meanwhile; what ran was stopped.
         """
         watch = self.watch()
@@ -62,7 +63,7 @@ class SparkJob:
         with watch.ending(lambda: stop_running(runner), unless) if watch else nullcontext():
             try:
                 runner(self.application)
-            except (NoServerError, ServerGoneError):
+            except unless:
                 raise
             except SparkJobError:
                 # Prefer the error in the result; without one, the exit code is all there is.

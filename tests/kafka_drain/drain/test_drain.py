@@ -46,6 +46,7 @@ from kafka_drain.proof.fingerprints import noted_content
 from kafka_drain.proof.offset_checks import Segment
 from kafka_drain.proof.topic_ids import ReadFrom, read_from
 from kafka_drain.schemas.decoding import ValuePlan
+from kafka_drain.spark.cluster_manager import NoAnswerError
 from kafka_drain.spark.engine import StartedApplication, StillRunningError
 from kafka_drain.spark.job_spec import DrainSpec
 from kafka_drain.spark.submit import for_master
@@ -563,6 +564,21 @@ def test_open_drain_left(
         raise error("silence")
 
     assert (find_lease(locate(tmp_path / "archive")) is not None) is stays
+
+
+def test_open_drain_run_left(first: Any, tmp_path: Path) -> None:
+    """The same when the drain is run: what says so isn't taken for a job without a result."""
+
+    def run(_: object) -> None:
+        raise NoAnswerError("no ResourceManager answers")
+
+    with (
+        pytest.raises(StillRunningError, match="no ResourceManager answers"),
+        first(lambda _: None) as job,
+    ):
+        job.run(run)
+
+    assert find_lease(locate(tmp_path / "archive")) is not None
 
 
 # the archive's note of the sink's retention

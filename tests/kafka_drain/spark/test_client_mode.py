@@ -23,6 +23,7 @@ from kafka_drain.output import Level, Line, SparkUiLine
 from kafka_drain.progress import ProgressLine
 from kafka_drain.spark import client_mode
 from kafka_drain.spark.client_mode import SparkConnect, SparkProcess, SparkSubmit, read_spark_line
+from kafka_drain.spark.cluster_manager import NoAnswerError
 from kafka_drain.spark.engine import NoServerError, ServerGoneError
 from kafka_drain.spark.job import SparkJob
 from kafka_drain.spark.job_spec import write_private
@@ -358,6 +359,20 @@ def test_job_result(
     else:
         with pytest.raises(kind, match=says):
             job.run(runner)
+
+
+@pytest.mark.parametrize(
+    "error", [NoAnswerError("silence"), NoServerError("nobody"), ServerGoneError("gone")]
+)
+def test_job_not_followed(error: SparkJobError, tmp_path: Path) -> None:
+    """What says that a job goes on, or never began, isn't taken for a job without a result."""
+    job = SparkJob(Program(""), tmp_path / "result.json")  # type: ignore[arg-type]
+
+    def run(_: object) -> None:
+        raise error
+
+    with pytest.raises(type(error), match=str(error)):
+        job.run(run)
 
 
 @pytest.mark.parametrize("exit_code", [0, 1])
