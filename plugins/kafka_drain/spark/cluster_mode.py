@@ -336,10 +336,16 @@ class SparkCluster(SparkSubmit):
     def _hear_progress(self) -> None:
         """Hear the lines of the first job's folder; the driver writes them to each."""
         _, folder = self._runs[0]
-        progress = folder.progress()
+        try:
+            progress = folder.progress()
+        except Exception:
+            # Each store has its own exceptions, and none may end the application.
+            return
         new = progress.printed - self._heard
+        if new <= 0:
+            return
         self._heard = progress.printed
-        for line in progress.lines[-new:] if new > 0 else ():
+        for line in progress.lines[-new:]:
             self._say(read_spark_line(line))
 
     def _collect(self) -> bool:

@@ -11,8 +11,9 @@ from typing import Any, ClassVar
 
 import pytest
 
-from kafka_drain.errors import ConfigError, LockedError, SparkJobError
+from kafka_drain.errors import ConfigError, LockedError, SparkJobError, StoreUnavailableError
 from kafka_drain.output import Line
+from kafka_drain.spark import run_folder
 from kafka_drain.spark.cluster_manager import NoAnswerError
 from kafka_drain.spark.cluster_mode import SparkCluster
 from kafka_drain.spark.place import SparkConnection
@@ -374,6 +375,50 @@ def test_poll_silence(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("kafka_drain.spark.cluster_mode.PATIENCE_SECONDS", -1.0)
     with pytest.raises(NoAnswerError):
         engine.poll("a_1")
+    assert yarn.killed == []
+
+
+@pytest.mark.parametrize("error", [StoreUnavailableError("no NameNode"), RuntimeError("s3")])
+def test_poll_without_progress(
+    world: World, monkeypatch: pytest.MonkeyPatch, error: Exception
+) -> None:
+    """A store that doesn't answer for a moment hides the driver's lines, and ends nothing."""
+    engine, yarn = world.engine(RUNNING, RUNNING, RUNNING, SUCCEEDED)
+    engine.submit(world.application())
+    [folder] = world.folders()
+    folder.write_progress(1, ["one"])
+    read = run_folder.read_bytes
+
+    def lost(path: Any) -> bytes:
+        if path.name == "progress.json" and len(yarn.calls) == 2:
+            raise error
+        return read(path)
+
+    monkeypatch.setattr(run_folder, "read_bytes", lost)
+    assert engine.poll("a_1") is False
+    folder.write_progress(2, ["one", "two"])
+    assert engine.poll("a_1") is False
+    assert engine.poll("a_1") is False
+    folder.write_result({"records": 1})
+    assert engine.poll("a_1") is True
+
+    assert world.heard == ["one", "two"]
+    assert world.result() == {"records": 1}
+
+
+def test_run_without_progress(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The application isn't killed for it."""
+    engine, yarn = world.engine(RUNNING, SUCCEEDED)
+    read = run_folder.read_bytes
+
+    def lost(path: Any) -> bytes:
+        if path.name == "progress.json":
+            raise StoreUnavailableError("no NameNode")
+        return read(path)
+
+    monkeypatch.setattr(run_folder, "read_bytes", lost)
+    engine(world.application())
+
     assert yarn.killed == []
 
 
