@@ -144,3 +144,23 @@ def test_printed_folder_gone(tmp_path: Path, capsys: pytest.CaptureFixture[str])
     printed.show()
 
     assert "WARNING" in capsys.readouterr().err
+
+
+def test_printed_store_fails(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A store's own exception doesn't fail a driver that has done its work; shown again later."""
+    run = RunFolder(locate(tmp_path / "run"))
+    printed = Printed([run], io.StringIO())
+
+    def fail(*_: object) -> None:
+        raise RuntimeError("EndpointConnectionError")
+
+    with monkeypatch.context() as failing:
+        failing.setattr(RunFolder, "write_progress", fail)
+        with printed.shown():
+            sys.stdout.write("one\n")
+    assert "WARNING EndpointConnectionError" in capsys.readouterr().err
+
+    printed.show()
+    assert run.progress().lines == ["one"]
