@@ -9,9 +9,9 @@ import os
 from datetime import datetime, timedelta, timezone
 
 from airflow.providers.common.compat.sdk import dag
-from airflow.providers.standard.operators.hitl import ApprovalOperator
 
 from kafka_drain_airflow import Pipeline, RepublishToKafkaOperator
+from kafka_drain_airflow.operators.approval import approval_task
 
 flights = Pipeline(
     name="flights",
@@ -39,19 +39,21 @@ def approved_restore() -> None:
         apply=False,
         freeze=True,
     )
-    approve = ApprovalOperator(
+    approve = approval_task(
         task_id="approve",
+        plan_id="{{ ti.xcom_pull('plan')['plan_id'] }}",
         subject="Send {{ '{:,}'.format(ti.xcom_pull('plan')['records']) }} records to Kafka?",
         body="{{ ti.xcom_pull('plan')['approval'] }}",
         defaults="Reject",
         response_timeout=timedelta(days=1),
     )
-    # What was drained since isn't sent; if anything else has changed, the task fails and says what.
+    # The plan that was shown, also if the first task was cleared meanwhile. What was drained since
+    # isn't sent; if anything else has changed, the task fails and says what.
     send = RepublishToKafkaOperator(
         task_id="send",
         pipeline=flights,
         apply=True,
-        plan_id="{{ ti.xcom_pull('plan')['plan_id'] }}",
+        plan_id="{{ ti.xcom_pull('approve', key='plan_id') }}",
         retries=2,
     )
     plan >> approve >> send
