@@ -16,7 +16,7 @@ from kafka_drain.archive.snapshot import Snapshot
 from kafka_drain.archive.state_folder import StateFolder
 from kafka_drain.errors import ArchiveError
 from kafka_drain.storage.immutability import Immutability
-from kafka_drain.storage.paths import locate
+from kafka_drain.storage.paths import is_file, locate
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,12 +60,12 @@ class Archive:
     @property
     def exists(self) -> bool:
         """Whether the folder holds an `archive.json`."""
-        return (self.root / "archive.json").is_file()
+        return is_file(self.root / "archive.json")
 
     @property
     def has_lost_document(self) -> bool:
         """Whether `archive.json` is missing but a copy of it exists."""
-        return not self.exists and copy_path(self.root, "archive.json").is_file()
+        return not self.exists and is_file(copy_path(self.root, "archive.json"))
 
     def snapshot(self) -> Snapshot:
         """Return a snapshot of the archive's current state."""

@@ -31,7 +31,7 @@ from kafka_drain.clock import Clock, utc_now
 from kafka_drain.config.verbs import APPROVABLE, Approvable
 from kafka_drain.errors import ArchiveError, ConfigError
 from kafka_drain.storage.json_files import create_document, create_text
-from kafka_drain.storage.paths import list_folder, read_bytes
+from kafka_drain.storage.paths import is_file, list_folder, read_bytes
 from kafka_drain.storage.typed_json import reason_of
 
 #: The archive's folder of plans.
@@ -202,9 +202,9 @@ def read_plan(root: UPath, plan_id: str) -> FrozenPlan:
 
 def state_of(root: UPath, plan_id: str) -> PlanState:
     """Return the progress of a plan, other than a republish."""
-    if _path(root, plan_id, ".done").is_file():
+    if is_file(_path(root, plan_id, ".done")):
         return PlanState.DONE
-    return PlanState.STARTED if _path(root, plan_id, ".started").is_file() else PlanState.NEW
+    return PlanState.STARTED if is_file(_path(root, plan_id, ".started")) else PlanState.NEW
 
 
 @contextmanager

@@ -30,7 +30,7 @@ from kafka_drain.metadata_log.manifest import Manifest, SinkFile
 from kafka_drain.offsets import TopicPartition, to_spark_json
 from kafka_drain.storage.immutability import Retention
 from kafka_drain.storage.json_files import create_text, write_text
-from kafka_drain.storage.paths import is_local, is_of_volume, list_folder, read_bytes
+from kafka_drain.storage.paths import exists, is_local, is_of_volume, list_folder, read_bytes
 
 _RECEIPT = re.compile(r"\d{12}\.json")
 
@@ -156,7 +156,7 @@ class Generation:
             LockedError: When one is there that mustn't be.
         """
         path = self.folder / "generation.json"
-        known = None if is_new or not path.exists() else self.read_document()
+        known = None if is_new or not exists(path) else self.read_document()
         document = GenerationDocument.model_validate(
             {
                 "format_version": FORMAT_VERSION,

@@ -13,7 +13,7 @@ from upath import UPath
 
 from kafka_drain.errors import ArchiveError, ConfigError
 from kafka_drain.storage.json_files import create_document, is_unfinished, read_document, read_note
-from kafka_drain.storage.paths import is_of_volume, list_folder, quoted
+from kafka_drain.storage.paths import is_file, is_of_volume, list_folder, quoted
 
 #: Names the archive that the folder belongs to.
 BINDING = "state.json"
@@ -60,7 +60,7 @@ class StateFolder:
 
     def identity(self) -> str | None:
         """Return the archive's id, its own or the one that it got here; None for none yet."""
-        return self._bound_id() if (self.folder / BINDING).is_file() else self.known_id
+        return self._bound_id() if is_file(self.folder / BINDING) else self.known_id
 
     def identify(self) -> str:
         """Bind the folder to the archive, and return the archive's id.

@@ -10,7 +10,7 @@ from kafka_drain.archive.receipts import Receipt, ReceiptError
 from kafka_drain.archive.snapshot import Snapshot
 from kafka_drain.findings import Finding, Reason
 from kafka_drain.intervals import TimeRange
-from kafka_drain.storage.paths import quoted
+from kafka_drain.storage.paths import is_file, quoted
 
 
 def receipts_between(
@@ -107,7 +107,7 @@ def write_missing_summaries(snapshot: Snapshot) -> list[int]:
     """
     written = []
     for generation in snapshot.generations[:-1]:
-        is_there = (generation.root / generation.summary_where).is_file()
+        is_there = is_file(generation.root / generation.summary_where)
         if is_there or not generation.receipt_names():
             continue
         try:

@@ -16,7 +16,7 @@ from kafka_drain.errors import ArchiveError
 from kafka_drain.offsets import OffsetRange, TopicPartition
 from kafka_drain.storage.immutability import Retention
 from kafka_drain.storage.json_files import create_text
-from kafka_drain.storage.paths import read_bytes
+from kafka_drain.storage.paths import is_file, read_bytes
 
 
 def range_rows(ranges: Mapping[TopicPartition, Sequence[OffsetRange]]) -> list[dict[str, Any]]:
@@ -96,8 +96,8 @@ class Window:
         return WindowPlan.parse(self.folder / "plan.json", content)
 
     def has_receipt(self) -> bool:
-        """Return whether the window is sealed by now."""
-        return (self.folder / "receipt.json").is_file()
+        """Return whether the window is sealed by now; raises like `is_file` if that isn't known."""
+        return is_file(self.folder / "receipt.json")
 
     def read_receipt(self) -> Receipt:
         """Read the window's receipt.

@@ -93,7 +93,7 @@ from kafka_drain.proof.window_checks import (
 )
 from kafka_drain.storage.lease import is_held
 from kafka_drain.storage.object_retention import retain
-from kafka_drain.storage.paths import sync_files
+from kafka_drain.storage.paths import exists, sync_files
 from kafka_drain.storage.sealed_json import SealedName
 
 if TYPE_CHECKING:
@@ -396,7 +396,7 @@ def _nothing_drained(validation: _Validation, *, whole: bool) -> list[Finding]:
     report, generation = validation.report, validation.snapshot.open_generation
     if generation is None or report.receipts or report.windows or report.segments or report.files:
         return []
-    has_begun = (generation.folder / "checkpoint").exists()
+    has_begun = exists(generation.folder / "checkpoint")
     waiting = None
     if validation.cluster is not None:
         starts = generation.starting_offsets

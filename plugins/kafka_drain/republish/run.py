@@ -77,6 +77,7 @@ from kafka_drain.republish.sending.progress_store import TIMEOUT_SECONDS, Progre
 from kafka_drain.republish.sending.shard_sender import SendJob
 from kafka_drain.republish.verifying.matching import PartitionMatch
 from kafka_drain.republish.verifying.verify import summarize, verified_together
+from kafka_drain.storage.paths import is_file
 
 if TYPE_CHECKING:
     from kafka_drain.evidence.signing import Signer
@@ -315,7 +316,7 @@ def _has_lost_targets(run: RepublishRun, plan: RepublishPlan, cluster: KafkaClus
 def _gone_file(archive: Archive, plan: RepublishPlan) -> str | None:
     """Return a file of a plan that is no longer there; None if all are."""
     paths = sorted({file.path for shard in plan.shards for file in shard.files})
-    return next((path for path in paths if not (archive.root / path).is_file()), None)
+    return next((path for path in paths if not is_file(archive.root / path)), None)
 
 
 def _files_of(snapshot: Snapshot, plan: RepublishPlan) -> tuple[list[ArchiveFile], set[str]]:
@@ -688,5 +689,5 @@ def sign_run(archive: Archive, run: RepublishRun, signer: Signer, now: datetime)
     if receipt is None:
         raise ArchiveError(f"run {run.key} has no receipt, so there is nothing to sign")
     document = {name: value for name, value in receipt.items() if name not in _FOR_RUNS}
-    files = [f"republish/{run.key}/{name}" for name in _FILES if (run.folder / name).is_file()]
+    files = [f"republish/{run.key}/{name}" for name in _FILES if is_file(run.folder / name)]
     return sign(archive, signer, "republish", run.key, document, files, now)

@@ -40,6 +40,7 @@ from kafka_drain.schemas.registry import SchemaRegistry
 from kafka_drain.schemas.schema_ids import HEADERS, IdLocation, SchemaId
 from kafka_drain.schemas.subjects import Subjects, read_subject
 from kafka_drain.schemas.wire_format import count_ids
+from kafka_drain.storage.paths import is_file
 
 #: Approximate size of the records that are read at a time.
 
@@ -308,7 +309,7 @@ def _new_files(
             files += unsealed
         if through:
             last[number] = through
-    gone = [file for file in files if not (snapshot.root / file.path).is_file()]
+    gone = [file for file in files if not is_file(snapshot.root / file.path)]
     new = (window for key, window in snapshot.folders.items() if key not in before.windows)
     windows = [window for window in new if window.is_sealed]
     for window in windows:
@@ -334,6 +335,6 @@ def _unsealed(
         return [], through
     new = [row for row in state.new if not is_of_sealed_batch(row, manifest.compacted, last)]
     files = files_of_manifest(snapshot, generation, new)
-    if not all((snapshot.root / file.path).is_file() for file in files):
+    if not all(is_file(snapshot.root / file.path) for file in files):
         return [], through
     return files, max(through, receipt_name(manifest.last_batch))

@@ -21,6 +21,7 @@ from kafka_drain.storage.conditional_writes import create_object, is_refused, re
 from kafka_drain.storage.immutability import Retention
 from kafka_drain.storage.paths import (
     has_folders,
+    is_file,
     is_local,
     list_folder,
     make_folder,
@@ -202,7 +203,7 @@ def replace_document(path: UPath, document: dict[str, Any], version: str | None)
     except Exception as error:
         if not is_refused(error):
             raise _not_written(path, error) from error
-        return path.is_file() and read_bytes(path) == text.encode()
+        return is_file(path) and read_bytes(path) == text.encode()
     return True
 
 

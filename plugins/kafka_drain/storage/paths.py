@@ -18,6 +18,7 @@ from upath import UPath
 
 from kafka_drain.errors import ArchiveError, MachineError, StoreUnavailableError
 from kafka_drain.storage.gcs import EMULATOR, GCS_SCHEMES
+from kafka_drain.storage.outages import naming_outages
 from kafka_drain.storage.s3 import S3_SCHEMES
 from kafka_drain.storage.schemes import ALIASES, HDFS, PACKAGES, normalised
 
@@ -195,6 +196,32 @@ def read_bytes(path: UPath) -> bytes:
         FileNotFoundError: When the file doesn't exist.
     """
     return bytes(path.read_bytes() if is_local(path) else path.fs.cat_file(path.path))
+
+
+def is_file(path: UPath) -> bool:
+    """Return whether there is a file.
+
+    fsspec's own `isfile` takes each error for "no": a request that is refused or isn't answered
+    would hide a receipt.
+
+    Raises:
+        OSError: When a file system of this machine doesn't say.
+        StoreUnavailableError: When a store doesn't say.
+    """
+    return path.is_file() if is_local(path) else _type_in_store(path) == "file"
+
+
+def exists(path: UPath) -> bool:
+    """Return whether there is a file or folder; raises like `is_file`."""
+    return path.exists() if is_local(path) else _type_in_store(path) != ""
+
+
+def _type_in_store(path: UPath) -> str:
+    try:
+        with naming_outages(path):
+            return str(path.fs.info(path.path)["type"])
+    except (FileNotFoundError, NotADirectoryError):
+        return ""
 
 
 def is_of_volume(name: str) -> bool:

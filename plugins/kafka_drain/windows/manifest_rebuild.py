@@ -16,7 +16,14 @@ from kafka_drain.archive.receipts import Receipt
 from kafka_drain.errors import ArchiveError, LockedError
 from kafka_drain.metadata_log.manifest import log_name, logs_to_read, parse_log
 from kafka_drain.storage.json_files import write_text
-from kafka_drain.storage.paths import hadoop_path, is_local, list_folder, read_bytes
+from kafka_drain.storage.paths import (
+    exists,
+    hadoop_path,
+    is_file,
+    is_local,
+    list_folder,
+    read_bytes,
+)
 
 #: spark.sql.streaming.fileSink.log.compactInterval
 COMPACT_INTERVAL = 10
@@ -90,7 +97,7 @@ def _replace_objects(
     If killed at any point, a rerun has the same result: logs that no receipt covers keep their
     names.
     """
-    old = [entry for entry in folder.iterdir() if entry.is_file()] if folder.is_dir() else []
+    old = [entry for entry in folder.iterdir() if is_file(entry)] if exists(folder) else []
     for entry in old:
         (aside / entry.name).write_bytes(read_bytes(entry))
     _refuse_changed(folder, there)

@@ -10,16 +10,20 @@ from pathlib import Path
 import pytest
 from upath import UPath
 
-from kafka_drain.errors import ArchiveError, ConfigError, MachineError
+from kafka_drain.archive.window import Window
+from kafka_drain.errors import ArchiveError, ConfigError, MachineError, StoreUnavailableError
 from kafka_drain.storage.paths import (
+    exists,
     hadoop_path,
     has_folders,
+    is_file,
     is_local,
     list_folder,
     locate,
     make_folder,
     sync_files,
 )
+from tests.kafka_drain.unsure_store import unsure_store
 
 
 def test_locate_relative(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -170,3 +174,45 @@ def test_sync_files_disk_fails(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
 def test_sync_files_in_store() -> None:
     """A store has what it answered for."""
     sync_files(locate("memory://folder/archive"), ["a"])
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        PermissionError(errno.EACCES, "Forbidden"),
+        OSError(errno.EBUSY, "SlowDown"),
+        TimeoutError("no answer"),
+        type("EndpointConnectionError", (Exception,), {"__module__": "botocore.exceptions"})(),
+    ],
+    ids=lambda error: type(error).__name__,
+)
+def test_is_file_store_unsure(monkeypatch: pytest.MonkeyPatch, error: Exception) -> None:
+    """A store that refuses, or doesn't answer, doesn't say that there is no file."""
+    root = unsure_store(monkeypatch, "/receipt.json", error)
+    (root / "receipt.json").write_text("{}")
+
+    assert not (root / "receipt.json").is_file()
+    for ask in (is_file, exists):
+        with pytest.raises(StoreUnavailableError, match=r"receipt\.json can't be read"):
+            ask(root / "receipt.json")
+        assert not ask(root / "other.json")
+
+
+def test_is_file_in_store() -> None:
+    """A folder is there, and is no file."""
+    root = locate("memory://asked/archive")
+    (root / "windows" / "receipt.json").write_text("{}")
+
+    assert is_file(root / "windows" / "receipt.json")
+    assert (exists(root / "windows"), is_file(root / "windows")) == (True, False)
+    assert not exists(root / "windows" / "receipt.json" / "below")
+
+
+def test_window_has_receipt_store_unsure(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Who removes windows that were never sealed doesn't take a sealed one for such."""
+    root = unsure_store(monkeypatch, "/receipt.json", OSError(errno.EBUSY, "SlowDown"))
+    window = Window(root, "compact_0002")
+    (window.folder / "receipt.json").write_text("{}")
+
+    with pytest.raises(StoreUnavailableError):
+        window.has_receipt()

@@ -31,7 +31,7 @@ from kafka_drain.republish.planning.documents import (
 )
 from kafka_drain.republish.planning.plan import UNOPENED_FILES, RepublishPlan
 from kafka_drain.storage.json_files import create_document, create_text, write_text
-from kafka_drain.storage.paths import list_folder, read_bytes
+from kafka_drain.storage.paths import is_file, list_folder, read_bytes
 from kafka_drain.storage.sealed_json import seal
 from kafka_drain.storage.typed_json import reason_of
 
@@ -194,7 +194,7 @@ class RepublishRun:
     @property
     def is_opened(self) -> bool:
         """Return whether the progress of all shards was written to Kafka."""
-        return (self.folder / "opened.json").is_file()
+        return is_file(self.folder / "opened.json")
 
     def mark_opened(self, plan: RepublishPlan) -> None:
         """Record that the progress of all shards is in Kafka."""
@@ -204,12 +204,12 @@ class RepublishRun:
     @property
     def has_ended(self) -> bool:
         """Return whether the run has its receipt."""
-        return (self.folder / "receipt.json").is_file()
+        return is_file(self.folder / "receipt.json")
 
     @property
     def is_abandoned(self) -> bool:
         """Return whether a user has abandoned the run, without a receipt."""
-        return (self.folder / "abandoned.json").is_file()
+        return is_file(self.folder / "abandoned.json")
 
     def abandon(self, at: datetime) -> None:
         """Record that the run won't be resumed."""

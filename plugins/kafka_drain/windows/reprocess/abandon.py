@@ -15,6 +15,7 @@ from kafka_drain.errors import ConfigError
 from kafka_drain.output import say
 from kafka_drain.storage.lease import hold_lease
 from kafka_drain.storage.object_retention import locked_in
+from kafka_drain.storage.paths import exists
 from kafka_drain.windows.reprocess.state import (
     ReprocessPlan,
     forget_reprocess,
@@ -88,7 +89,7 @@ def abandon_reprocess(plan: AbandonPlan, *, run: str) -> None:
     ):
         for key in plan.reprocess.waiting:
             folder = Window(archive.root, key).folder
-            if folder.exists():
+            if exists(folder):
                 if (locked := locked_in(folder)).files:
                     say(
                         f"abandon {archive.root}: keeping window {key}, which was never sealed: "

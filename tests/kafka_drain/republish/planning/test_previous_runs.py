@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -11,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from upath import UPath
 
-from kafka_drain.errors import ArchiveError, ConfigError
+from kafka_drain.errors import ArchiveError, ConfigError, StoreUnavailableError
 from kafka_drain.offsets import OffsetRange, TopicPartition, merge
 from kafka_drain.republish.planning.plan import RepublishPlan, Target
 from kafka_drain.republish.planning.previous_runs import (
@@ -25,6 +26,7 @@ from kafka_drain.republish.planning.selection import Rows
 from kafka_drain.republish.planning.shards import ProgressSlot, Shard, ShardFile
 from tests.kafka_drain.republish.planning.test_plan import PLAN
 from tests.kafka_drain.republish.receipts import receipt_of
+from tests.kafka_drain.unsure_store import unsure_store
 
 A0, A1, B0 = TopicPartition("a", 0), TopicPartition("a", 1), TopicPartition("b", 0)
 
@@ -355,3 +357,12 @@ def test_refuse_repeated_after_others(tmp_path: Path) -> None:
 
     with pytest.raises(ConfigError, match="run c has sent"):
         refuse_repeated(root, plan)
+
+
+def test_refuse_repeated_store_unsure(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A store that doesn't say whether a run has begun isn't taken for one that hasn't."""
+    root = unsure_store(monkeypatch, "/opened.json", OSError(errno.EBUSY, "SlowDown"))
+    note(root, plan_of("before", 10, 20), is_done=False)
+
+    with pytest.raises(StoreUnavailableError, match=r"opened\.json can't be read"):
+        refuse_repeated(root, plan_of("now", 10, 20))
