@@ -12,7 +12,7 @@ import os
 import re
 import uuid
 from collections.abc import Mapping
-from typing import Any, Literal
+from typing import Any, TextIO
 
 from upath import UPath
 
@@ -216,17 +216,31 @@ def _create_local(path: UPath, text: str) -> None:
         if error.errno not in NO_LINKS:
             raise
         # Without hard links: equally exclusive, but a crash may leave half a file.
-        _write_synced(path, text, "x")
+        _write_whole(path, text)
     finally:
         beside.unlink(missing_ok=True)
     sync_folder(path.parent)
 
 
-def _write_synced(path: UPath, text: str, mode: Literal["w", "x"] = "w") -> None:
-    with open(str(path), mode, encoding="utf-8") as file:
-        file.write(text)
-        file.flush()
-        os.fsync(file.fileno())
+def _write_synced(path: UPath, text: str) -> None:
+    with open(str(path), "w", encoding="utf-8") as file:
+        _sync(file, text)
+
+
+def _write_whole(path: UPath, text: str) -> None:
+    """Write a file that must not exist; a full disk, or a signal, leaves no half of it."""
+    with open(str(path), "x", encoding="utf-8") as file:
+        try:
+            _sync(file, text)
+        except BaseException:
+            path.unlink(missing_ok=True)
+            raise
+
+
+def _sync(file: TextIO, text: str) -> None:
+    file.write(text)
+    file.flush()
+    os.fsync(file.fileno())
 
 
 def _text(document: Mapping[str, Any]) -> str:

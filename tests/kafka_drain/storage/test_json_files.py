@@ -174,3 +174,26 @@ def test_write_text_not_written(
         write(UPath(tmp_path / "a.json"), "text")
 
     assert os.listdir(tmp_path) == []
+
+
+def test_create_text_without_links_disk_full(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Without hard links, as on SMB or exFAT, a full disk leaves no half of a sealed document."""
+
+    def no_link(source: str, target: str) -> None:
+        raise OSError(errno.EPERM, os.strerror(errno.EPERM))
+
+    def fsync(opened: int) -> None:
+        if os.readlink(f"/proc/self/fd/{opened}").endswith("/a.json"):
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    path = UPath(tmp_path / "a.json")
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "link", no_link)
+        patched.setattr(os, "fsync", fsync)
+        with pytest.raises(ArchiveError, match="free disk space"):
+            create_text(path, "sealed")
+
+    assert os.listdir(tmp_path) == []
+    assert create_text(path, "sealed")
