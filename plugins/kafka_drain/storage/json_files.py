@@ -19,6 +19,7 @@ from upath import UPath
 from kafka_drain.errors import ArchiveError, NotWritableError, StoreUnavailableError
 from kafka_drain.storage.conditional_writes import create_object, is_refused, replace_object
 from kafka_drain.storage.immutability import Retention
+from kafka_drain.storage.outages import is_momentary, lies_in_store
 from kafka_drain.storage.paths import (
     has_folders,
     is_file,
@@ -28,6 +29,7 @@ from kafka_drain.storage.paths import (
     read_bytes,
     sync_folder,
 )
+from kafka_drain.storage.schemes import HDFS
 from kafka_drain.storage.typed_json import DocumentError, parse_object
 
 #: Errors of file systems that are full.
@@ -108,11 +110,12 @@ def write_text(path: UPath, text: str) -> None:
 
     Raises:
         ArchiveError: When the folder can't be written; NotWritableError if this user may not.
+        StoreUnavailableError: When its store doesn't answer, or is busy.
     """
     try:
         make_folder(path.parent, durable=True)
         if not is_local(path):
-            path.write_text(text)
+            _put(path, text)
             return
         beside = _beside(path)
         try:
@@ -123,6 +126,16 @@ def write_text(path: UPath, text: str) -> None:
             beside.unlink(missing_ok=True)
             raise
     except OSError as error:
+        raise _not_written(path, error) from error
+
+
+def _put(path: UPath, text: str) -> None:
+    try:
+        path.write_text(text)
+    except (OSError, StoreUnavailableError):
+        raise
+    except Exception as error:
+        # Each store has its own exceptions.
         raise _not_written(path, error) from error
 
 
@@ -148,7 +161,7 @@ def create_text(path: UPath, text: str, retention: Retention | None = None) -> b
 
     Raises:
         ArchiveError: When the folder can't be written.
-        StoreUnavailableError: When an HDFS doesn't answer, or takes no writes now.
+        StoreUnavailableError: When its store doesn't answer, is busy, or takes no writes now.
     """
     try:
         make_folder(path.parent, durable=True)
@@ -251,8 +264,13 @@ def _beside(path: UPath) -> UPath:
     return path.with_name(f".{path.name}.{uuid.uuid4().hex}.tmp")
 
 
-def _not_written(path: UPath, error: Exception) -> ArchiveError:
+def _not_written(path: UPath, error: Exception) -> ArchiveError | StoreUnavailableError:
     why = getattr(error, "strerror", None) or error
+    # WebHDFS tells an outage from a refusal itself.
+    if lies_in_store(path) and path.protocol != HDFS and is_momentary(error):
+        return StoreUnavailableError(
+            f"{path} can't be written: {why}; check that its store is running, and try again"
+        )
     is_refused = isinstance(error, PermissionError) or getattr(error, "errno", 0) == errno.EROFS
     kind = NotWritableError if is_refused else ArchiveError
     return kind(f"{path} can't be written: {why}; {_remedy(error)}")

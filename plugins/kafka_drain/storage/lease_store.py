@@ -30,6 +30,7 @@ from upath import UPath
 from kafka_drain.errors import ArchiveError
 from kafka_drain.storage.conditional_writes import version_of
 from kafka_drain.storage.json_files import create_document, replace_document
+from kafka_drain.storage.outages import naming_silence
 from kafka_drain.storage.paths import is_local, list_folder, read_bytes
 from kafka_drain.storage.schemes import HDFS
 from kafka_drain.storage.typed_json import DocumentError, Row, parse
@@ -140,9 +141,10 @@ class OneFile:
     def read(self) -> Stored | None:
         """Read the lease; see `LeaseStore`."""
         try:
-            # First, so that a later write is detected, at the latest by the store.
-            version = version_of(self.path)
-            return Stored(read_bytes(self.path), _written_at(self.path), version)
+            with naming_silence(self.path):
+                # First, so that a later write is detected, at the latest by the store.
+                version = version_of(self.path)
+                return Stored(read_bytes(self.path), _written_at(self.path), version)
         except FileNotFoundError:
             return None
 

@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 from upath import UPath
 
 from kafka_drain.clock import Clock, utc_now
-from kafka_drain.errors import ArchiveError
+from kafka_drain.errors import ArchiveError, StoreUnavailableError
 from kafka_drain.intervals import from_iso
 from kafka_drain.progress import Progress, Ticker
 from kafka_drain.storage.immutability import (
@@ -28,6 +28,7 @@ from kafka_drain.storage.immutability import (
     Retention,
     to_set,
 )
+from kafka_drain.storage.outages import is_momentary
 from kafka_drain.storage.paths import is_local
 from kafka_drain.storage.s3 import S3_SCHEMES
 
@@ -291,6 +292,7 @@ def retain(
 
     Raises:
         ArchiveError: When a file is missing, or the store refuses to lock it.
+        StoreUnavailableError: When it doesn't answer, or is busy.
     """
     if asked_for is None:
         return None
@@ -311,7 +313,8 @@ def retain(
                 store.set(root.fs, where, asked, before)
         except Exception as error:
             # Each store has its own exceptions.
-            raise ArchiveError(
+            kind = StoreUnavailableError if is_momentary(error) else ArchiveError
+            raise kind(
                 f"{root / path} can't be locked until {wanted.until.isoformat()}: "
                 f"{type(error).__name__}: {error}; nothing was sealed. Check that the login may "
                 "lock files (docs/immutable.md says what it needs), then run this again"

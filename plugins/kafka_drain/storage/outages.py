@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -12,6 +13,16 @@ _CLIENTS = {
     *("aiobotocore", "aiohttp", "asyncio", "azure", "botocore"),
     *("fsspec", "gcsfs", "google", "requests", "s3fs"),
 }
+
+#: What s3fs makes of a server's error (500), and of one that is busy (503) or saw a conflict.
+_MOMENTARY = {errno.EREMOTEIO, errno.EBUSY, errno.ETIMEDOUT}
+#: botocore's exceptions for an answer, and for what is wrong before anything is asked.
+_NOT_SILENT = {
+    *("ClientError", "ParamValidationError"),
+    *("NoCredentialsError", "PartialCredentialsError", "ProfileNotFound"),
+}
+#: HTTP's statuses below 500 with which a server asks for a later attempt.
+_LATER = (408, 429)
 
 
 def lies_in_store(path: object) -> bool:
@@ -41,6 +52,41 @@ def naming_outages(path: object) -> Iterator[None]:
             f"{path} can't be read from its store: {type(error).__name__}: {error}; check that "
             "the store is running, and that the credentials allow reading"
         ) from error
+
+
+@contextmanager
+def naming_silence(path: object) -> Iterator[None]:
+    """Report what a store's package raises when nothing answers; an answer's error passes.
+
+    Args:
+        path: The path being asked for; errors of local paths pass unchanged.
+
+    Raises:
+        StoreUnavailableError: Replaces the exception, which isn't an OSError.
+    """
+    try:
+        yield
+    except OSError:
+        raise
+    except Exception as error:
+        if not lies_in_store(path) or not is_momentary(error):
+            raise
+        raise StoreUnavailableError(
+            f"{path}: its store doesn't answer: {type(error).__name__}: {error}; check that it is "
+            "running, and try again"
+        ) from error
+
+
+def is_momentary(error: Exception) -> bool:
+    """Return whether an object store didn't answer, or said that it may do so later."""
+    if isinstance(error, OSError):
+        is_silent = isinstance(error, (ConnectionError, TimeoutError))
+        return is_silent or error.errno in _MOMENTARY
+    kind = type(error)
+    if kind.__module__.partition(".")[0] not in _CLIENTS or kind.__name__ in _NOT_SILENT:
+        return False
+    status = getattr(error, "status_code", None) or getattr(error, "code", None)
+    return not isinstance(status, int) or status >= 500 or status in _LATER
 
 
 def _is_outage(error: Exception) -> bool:

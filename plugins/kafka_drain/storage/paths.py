@@ -18,7 +18,7 @@ from upath import UPath
 
 from kafka_drain.errors import ArchiveError, MachineError, StoreUnavailableError
 from kafka_drain.storage.gcs import EMULATOR, GCS_SCHEMES
-from kafka_drain.storage.outages import naming_outages
+from kafka_drain.storage.outages import naming_outages, naming_silence
 from kafka_drain.storage.s3 import S3_SCHEMES
 from kafka_drain.storage.schemes import ALIASES, HDFS, PACKAGES, normalised
 
@@ -194,8 +194,12 @@ def read_bytes(path: UPath) -> bytes:
 
     Raises:
         FileNotFoundError: When the file doesn't exist.
+        StoreUnavailableError: When its store doesn't answer.
     """
-    return bytes(path.read_bytes() if is_local(path) else path.fs.cat_file(path.path))
+    if is_local(path):
+        return path.read_bytes()
+    with naming_silence(path):
+        return bytes(path.fs.cat_file(path.path))
 
 
 def is_file(path: UPath) -> bool:
@@ -241,7 +245,8 @@ def list_folder(folder: UPath) -> dict[str, bool]:
         if is_local(folder):
             with os.scandir(str(folder)) as entries:
                 return {e.name: e.is_dir() for e in entries if not is_of_volume(e.name)}
-        listed = folder.fs.ls(folder.path, detail=True)
+        with naming_silence(folder):
+            listed = folder.fs.ls(folder.path, detail=True)
     except (FileNotFoundError, NotADirectoryError):
         return {}
     prefix = folder.path.strip("/") + "/"
@@ -261,7 +266,8 @@ def size_of(root: UPath, where: str) -> int | None:
             # Several times as fast as a path's own method, which matters with 100,000 files.
             return os.stat(f"{root}/{where}").st_size
         path = root / where
-        return int(path.fs.info(path.path)["size"])
+        with naming_silence(path):
+            return int(path.fs.info(path.path)["size"])
     except (FileNotFoundError, NotADirectoryError):
         return None
 

@@ -6,11 +6,13 @@ import errno
 import os
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
+from fsspec.implementations.memory import MemoryFileSystem
 from upath import UPath
 
-from kafka_drain.errors import ArchiveError
+from kafka_drain.errors import ArchiveError, StoreUnavailableError
 from kafka_drain.storage.json_files import create_text, read_document, write_document, write_text
 
 
@@ -197,3 +199,47 @@ def test_create_text_without_links_disk_full(
 
     assert os.listdir(tmp_path) == []
     assert create_text(path, "sealed")
+
+
+#: What s3fs raises when nobody answers, and for 503 and 403; what gcsfs raises for 503 and 403.
+SILENT = type("EndpointConnectionError", (Exception,), {"__module__": "botocore.exceptions"})
+GOOGLE = type("HttpError", (Exception,), {"__module__": "gcsfs.retry"})
+
+
+def google(code: int) -> Exception:
+    """Return an error of Google's store."""
+    error: Any = GOOGLE(f"answered {code}")
+    error.code = code
+    return error  # type: ignore[no-any-return]
+
+
+@pytest.mark.parametrize(
+    ("error", "kind"),
+    [
+        (SILENT("no endpoint"), StoreUnavailableError),
+        (TimeoutError("timed out"), StoreUnavailableError),
+        (OSError(errno.EBUSY, "SlowDown"), StoreUnavailableError),
+        (google(503), StoreUnavailableError),
+        (google(403), ArchiveError),
+        (PermissionError(errno.EACCES, "Forbidden"), ArchiveError),
+        (OSError(errno.EINVAL, "InvalidRequest"), ArchiveError),
+    ],
+    ids=str,
+)
+@pytest.mark.parametrize("write", [write_text, create_text])
+def test_write_store_busy(
+    monkeypatch: pytest.MonkeyPatch,
+    write: Callable[[UPath, str], object],
+    error: Exception,
+    kind: type[Exception],
+) -> None:
+    """A store that doesn't answer, or is busy, may take it later: a task is repeated."""
+
+    def refuse(*_: object, **options: object) -> None:
+        raise error
+
+    monkeypatch.setattr(MemoryFileSystem, "_open", refuse)
+    monkeypatch.setattr(MemoryFileSystem, "pipe_file", refuse)
+
+    with pytest.raises(kind, match=r"a\.json can't be written"):
+        write(UPath("memory://busy/a.json"), "{}")

@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from fsspec.implementations.memory import MemoryFileSystem
 from upath import UPath
 
 from kafka_drain.archive.window import Window
@@ -21,6 +22,8 @@ from kafka_drain.storage.paths import (
     list_folder,
     locate,
     make_folder,
+    read_bytes,
+    size_of,
     sync_files,
 )
 from tests.kafka_drain.unsure_store import unsure_store
@@ -216,3 +219,22 @@ def test_window_has_receipt_store_unsure(monkeypatch: pytest.MonkeyPatch) -> Non
 
     with pytest.raises(StoreUnavailableError):
         window.has_receipt()
+
+
+def test_read_store_silent(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What a store's package raises when nobody answers is named, and isn't shown as a trace."""
+    silent = type("EndpointConnectionError", (Exception,), {"__module__": "botocore.exceptions"})
+
+    def fail(*_: object, **options: object) -> None:
+        raise silent("no endpoint")
+
+    for name in ("cat_file", "ls", "info"):
+        monkeypatch.setattr(MemoryFileSystem, name, fail)
+    root = locate("memory://silent/archive")
+
+    with pytest.raises(StoreUnavailableError, match="doesn't answer"):
+        read_bytes(root / "archive.json")
+    with pytest.raises(StoreUnavailableError, match="doesn't answer"):
+        list_folder(root)
+    with pytest.raises(StoreUnavailableError, match="doesn't answer"):
+        size_of(root, "a")
