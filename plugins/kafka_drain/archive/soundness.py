@@ -14,6 +14,8 @@ from upath import UPath
 
 from kafka_drain.archive import erasures
 from kafka_drain.archive.archive import Archive
+from kafka_drain.archive.copies import read_copy
+from kafka_drain.archive.documents import ArchiveDocument
 from kafka_drain.archive.fold import Partition, held_by
 from kafka_drain.archive.format import ERASED_VERSION
 from kafka_drain.archive.generation import Generation
@@ -63,7 +65,9 @@ from kafka_drain.errors import ArchiveError, ManifestInvalidError
 from kafka_drain.findings import Finding, Reason
 from kafka_drain.offsets import OffsetRange, merge
 from kafka_drain.output import say
+from kafka_drain.storage.object_retention import can_lock
 from kafka_drain.storage.paths import list_folder, read_bytes
+from kafka_drain.storage.typed_json import DocumentError, parse
 
 # Concurrent runs may seal something, or remove a receipt deliberately, during the check.
 ATTEMPTS = 5
@@ -563,11 +567,8 @@ class _Look:
             )
             self._find(Reason.DOCUMENT_CHANGED, "archive.json", detail)
             return
-        differs = identity_differs(
-            document.settings,
-            document.topics,
-            self._journal.noted.documents,
-            self._state.topic_ids,
+        differs = settings_differ(
+            self._snapshot.root, document, self._journal.noted.documents, self._state.topic_ids
         )
         if differs:
             self._find(Reason.DOCUMENT_CHANGED, "archive.json", differs)
@@ -635,6 +636,32 @@ class _Look:
 
     def _find(self, reason: Reason, where: str, detail: str) -> None:
         self._state.findings.append(Finding(reason, where, detail))
+
+
+def settings_differ(
+    root: UPath,
+    document: ArchiveDocument,
+    noted: Collection[str],
+    ids: Mapping[str, Collection[str]],
+) -> str:
+    """Return the contradiction between archive.json and the sealed segments; empty for none.
+
+    In a copy on a disk, where nothing can be locked, it may say so, as `retain` asks for; the
+    archive's own copy has the locks of the original.
+
+    Args:
+        document: The content of archive.json.
+        noted: Documents noted in the journal.
+        ids: The result of `ids_by_topic`.
+    """
+    level, retention, locks = document.settings
+    differs = identity_differs((level, retention, locks), document.topics, noted, ids)
+    if differs and locks is None and not can_lock(root):
+        content = read_copy(root, "archive.json")
+        with suppress(DocumentError):
+            before = parse(ArchiveDocument, content or b"").settings[2]
+            return identity_differs((level, retention, before), document.topics, noted, ids)
+    return differs
 
 
 def note_of_segment(snapshot: Snapshot, generation: SnapshotGeneration, receipt: Receipt) -> Noted:

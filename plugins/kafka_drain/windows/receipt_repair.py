@@ -25,7 +25,7 @@ from kafka_drain.archive.generation import Generation, number_of
 from kafka_drain.archive.journal.digests import digest_of
 from kafka_drain.archive.journal.entries import REMOVED, Tip, lags, parse_entry
 from kafka_drain.archive.journal.files import read_journal
-from kafka_drain.archive.journal.identity import generation_differs, identity_differs, ids_by_topic
+from kafka_drain.archive.journal.identity import generation_differs, ids_by_topic
 from kafka_drain.archive.receipts import (
     MisplacedError,
     Receipt,
@@ -35,6 +35,7 @@ from kafka_drain.archive.receipts import (
     receipt_name,
 )
 from kafka_drain.archive.snapshot import Snapshot
+from kafka_drain.archive.soundness import settings_differ
 from kafka_drain.clock import utc_now
 from kafka_drain.errors import ArchiveError
 from kafka_drain.output import Level, Line, say
@@ -396,7 +397,7 @@ class _Look:
     def _look_at_beginning(self, folder: UPath, name: str, document: str) -> None:
         """Check the document that a folder starts with."""
         where = f"{name}/{document}"
-        others = [entry.name for entry in folder.iterdir()] if folder.is_dir() else []
+        others = list_folder(folder)
         is_in_use = any(not other.startswith(".") and other != document for other in others)
         is_sealed = bool({"receipt.json", "receipts"}.intersection(others))
         way_out = ""
@@ -545,12 +546,8 @@ class _Look:
         """
         if where == "archive.json":
             document = ArchiveDocument.parse(self._root / where, content)
-            return identity_differs(
-                document.settings,
-                document.topics,
-                self._noted.documents,
-                ids_by_topic(self._topic_ids()),
-            )
+            ids = ids_by_topic(self._topic_ids())
+            return settings_differ(self._root, document, self._noted.documents, ids)
         folder, _, name = where.rpartition("/")
         number = number_of(folder.rpartition("/")[2])
         if name != "generation.json" or number is None:
@@ -602,7 +599,6 @@ def _read(path: UPath) -> bytes | None:
 
 def _generations(root: UPath) -> list[int]:
     """Return the numbers of the generations that have a folder, oldest first."""
-    folder = root / "generations"
-    entries = folder.iterdir() if folder.is_dir() else ()
-    found = (number_of(entry.name) for entry in entries if entry.is_dir())
+    entries = list_folder(root / "generations")
+    found = (number_of(name) for name, is_folder in entries.items() if is_folder)
     return sorted(number for number in found if number is not None)
