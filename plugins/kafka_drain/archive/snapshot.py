@@ -27,7 +27,7 @@ from kafka_drain.archive.receipts import Receipt, ReceiptError
 from kafka_drain.archive.window import Window, is_key
 from kafka_drain.errors import ArchiveError
 from kafka_drain.offsets import TopicPartition
-from kafka_drain.storage.paths import list_folder, quoted, read_bytes, require_reachable
+from kafka_drain.storage.paths import exists, list_folder, quoted, read_bytes, require_reachable
 from kafka_drain.storage.typed_json import VersionError
 
 #: Number of a generation's newest receipts that are kept in memory: what a validation charts.
@@ -35,6 +35,15 @@ KEPT_RECEIPTS = 50
 
 #: File name of the index.
 INDEX = "index.json"
+
+#: Names in an archive's folder that only an archive has.
+SEALED_PARTS = frozenset({"generations", "windows", "journal", "journal.json"})
+#: Advice if archive.json is lost, and the archive's own copy of it.
+RESTORE_DOCUMENT = (
+    "restore archive.json from a backup or from a copy of the archive, or write it as "
+    "docs/format.md shows: each receipt has its pipeline, cluster_id and topics, and a validation "
+    "compares it with them"
+)
 
 #: Names of the windows that supersede intact files, sealed or not.
 _NUMBERED = re.compile(
@@ -360,9 +369,12 @@ class Snapshot:
         except FileNotFoundError as error:
             if copy_path(self.root, "archive.json").is_file():
                 raise ArchiveError(f"{self.root} is missing its archive.json") from error
-            seen = "is a folder without archive.json" if self.root.is_dir() else "doesn't exist"
+            there = list_folder(self.root)
+            is_there = bool(there) or exists(self.root)
+            seen = "is a folder without archive.json" if is_there else "doesn't exist"
+            todo = RESTORE_DOCUMENT if SEALED_PARTS & there.keys() else "check the path"
             raise ArchiveError(
-                f"{self.root} {seen}, expected an archive created by a drain; check the path"
+                f"{self.root} {seen}, expected an archive created by a drain; {todo}"
             ) from error
         except NotADirectoryError as error:
             raise ArchiveError(f"{self.root} isn't a folder; check the archive's path") from error

@@ -19,7 +19,12 @@ from kafka_drain.archive.incarnations import log_ends
 from kafka_drain.archive.index import Query
 from kafka_drain.archive.moved import moved_from
 from kafka_drain.archive.receipts import SealedTail
-from kafka_drain.archive.snapshot import Snapshot, SnapshotGeneration
+from kafka_drain.archive.snapshot import (
+    RESTORE_DOCUMENT,
+    SEALED_PARTS,
+    Snapshot,
+    SnapshotGeneration,
+)
 from kafka_drain.archive.soundness import check_sealed_state, restricted
 from kafka_drain.archive.watermarks import Observations, expiry_warnings, read_observations
 from kafka_drain.clock import Clock, utc_now
@@ -61,7 +66,13 @@ from kafka_drain.storage.immutability import weakened
 from kafka_drain.storage.json_files import is_unfinished
 from kafka_drain.storage.lease_store import NAME as LEASE
 from kafka_drain.storage.object_retention import require_lockable
-from kafka_drain.storage.paths import is_local, is_of_volume, quoted, require_reachable
+from kafka_drain.storage.paths import (
+    is_local,
+    is_of_volume,
+    list_folder,
+    quoted,
+    require_reachable,
+)
 
 
 @dataclass(frozen=True)
@@ -216,6 +227,8 @@ def preflight(
         sealed = check_sealed_state(snapshot, windows=False, query=Query())
         refuse_damage(findings_before_drain(sealed, cluster), archive.root)
         snapshot = sealed.snapshot
+    else:
+        _refuse_without_document(archive.root)
     generation = snapshot.open_generation if snapshot else None
     first = cluster.earliest(partitions)
     end, hidden = readable_offsets(pipeline, cluster, partitions)
@@ -325,6 +338,7 @@ def _check_folder(root: UPath) -> None:
     archive = Archive(root)
     if not root.exists() or archive.exists or archive.has_lost_document:
         return
+    _refuse_without_document(root)
     # A first drain that was killed early leaves its lease, or a partial document.
     names = (entry.name for entry in root.iterdir() if not is_of_volume(entry.name))
     if any(name != LEASE and not is_unfinished(name) for name in names):
@@ -514,6 +528,18 @@ def _check_drained_topics(
             "would read them from their beginning; run "
             f"`kafka-drain roll {quoted(snapshot.root)}`: the next generation resumes where they "
             "ended"
+        )
+
+
+def _refuse_without_document(root: UPath) -> None:
+    """Refuse an archive whose archive.json is lost, and its copy too.
+
+    A first drain would go on with the checkpoint of its first generation.
+    """
+    if parts := SEALED_PARTS & list_folder(root).keys():
+        raise ArchiveError(
+            f"{root} has {', '.join(sorted(parts))} of an archive, but its archive.json is lost, "
+            f"and so is the archive's own copy; {RESTORE_DOCUMENT}. Nothing was changed"
         )
 
 

@@ -811,3 +811,25 @@ def test_preflight_acknowledged(folder: Path) -> None:
 
     assert plan.skips_expired
     assert "acknowledged" in plan.warnings[0]
+
+
+@pytest.mark.parametrize("is_in_store", [False, True])
+def test_preflight_archive_document_lost(tmp_path: Path, is_in_store: bool) -> None:
+    """Without archive.json and its copy, no archive is begun among the files of the old one.
+
+    Its first drain would go on with the old checkpoint, and store again what later generations and
+    windows have.
+    """
+    archive = sealed_copy(tmp_path / "archive")
+    pipeline = golden_pipeline(archive)
+    root = Path(str(archive.root))
+    for name in ("archive.json", "copies/archive.json"):
+        (root / name).unlink()
+    if is_in_store:
+        store = UPath(f"memory://{tmp_path.name}/lost")
+        for path in filter(Path.is_file, root.rglob("*")):
+            (store / str(path.relative_to(root))).write_bytes(path.read_bytes())
+        object.__setattr__(pipeline, "archive", str(store))
+
+    with pytest.raises(ArchiveError, match=r"generations, .*archive.json is lost.* restore arch"):
+        preflight(pipeline, golden_cluster())  # type: ignore[arg-type]
