@@ -20,7 +20,7 @@ from kafka_drain.errors import ArchiveError, MachineError, StoreUnavailableError
 from kafka_drain.storage.gcs import EMULATOR, GCS_SCHEMES
 from kafka_drain.storage.outages import naming_outages, naming_silence
 from kafka_drain.storage.s3 import S3_SCHEMES
-from kafka_drain.storage.schemes import ALIASES, HDFS, PACKAGES, normalised
+from kafka_drain.storage.schemes import ALIASES, HDFS, PACKAGES, normalised, refuse_login
 
 _READ_AHEAD = 8 << 20
 
@@ -54,12 +54,13 @@ def locate(path: str | os.PathLike[str] | UPath, access: Mapping[str, Any] | Non
         access: fsspec's options for the URL's store; None for those of the environment.
 
     Raises:
-        ConfigError: When the URL's store isn't supported.
+        ConfigError: When the URL's store isn't supported, or the URL has a login in it.
         MachineError: When the package for the URL's store isn't installed.
     """
     if not isinstance(path, UPath) and (not str(path) or str(path).startswith(("file:", "//"))):
         path = normalised(str(path))
     scheme = "" if str(path).startswith("/") else str(path).partition("://")[0]
+    refuse_login(str(path))
     if scheme in (HDFS, *ALIASES):
         path = normalised(str(path))
     try:

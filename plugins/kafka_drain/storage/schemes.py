@@ -19,6 +19,13 @@ PACKAGES = {
 
 HDFS = "hdfs"
 
+_OF_AWS = (
+    "in AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, in a profile, or in the Airflow connection "
+    "that archive_conn_id names"
+)
+#: Stores whose URLs begin with a bucket, and where their login is given.
+_BUCKETS = {"s3": _OF_AWS, "s3a": _OF_AWS, "gs": "in GOOGLE_APPLICATION_CREDENTIALS"}
+
 #: The beginning of a file's URL, before the path.
 _FILE = re.compile(r"file:(//(localhost)?)?(?=/(?!/))")
 
@@ -99,6 +106,8 @@ def normalised(location: str) -> str:
     elif location.startswith("file:") and not location.startswith("file://"):
         raise ConfigError(f"{location} isn't absolute; accepted: an absolute path, file:///…")
     scheme, found, rest = location.partition("://")
+    if found:
+        refuse_login(location)
     if scheme == HDFS and found:
         _check_authority(location, rest.partition("/")[0])
     if not found or scheme in PACKAGES or location.startswith("/"):
@@ -111,6 +120,23 @@ def normalised(location: str) -> str:
         f"{location} is in no store that is supported{hint}; accepted: an absolute path, "
         f"file:///…, {', '.join(f'{name}://…' for name in PACKAGES)}"
     )
+
+
+def refuse_login(location: str) -> None:
+    """Refuse the URL of a bucket with a login in it, as older clients of Hadoop took it.
+
+    Raises:
+        ConfigError: Doesn't repeat the URL.
+    """
+    scheme, found, rest = location.partition("://")
+    bucket = rest.partition("/")[0]
+    # A secret may have a slash. Only an ARN, of an access point, has a colon.
+    is_login = "@" in bucket or (":" in bucket and not bucket.startswith("arn:"))
+    if found and scheme in _BUCKETS and is_login:
+        raise ConfigError(
+            f"an archive's {scheme}:// URL has a login in it, which logs would show; write "
+            f"{scheme}://bucket/folder, and give the login {_BUCKETS[scheme]}"
+        )
 
 
 def _check_authority(location: str, authority: str) -> None:

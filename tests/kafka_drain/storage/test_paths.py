@@ -26,6 +26,7 @@ from kafka_drain.storage.paths import (
     size_of,
     sync_files,
 )
+from kafka_drain.storage.schemes import normalised
 from tests.kafka_drain.unsure_store import unsure_store
 
 
@@ -238,3 +239,15 @@ def test_read_store_silent(monkeypatch: pytest.MonkeyPatch) -> None:
         list_folder(root)
     with pytest.raises(StoreUnavailableError, match="doesn't answer"):
         size_of(root, "a")
+
+
+@pytest.mark.parametrize(
+    "url", ["s3://AKIA:topsecret@bucket/a", "s3a://AKIA:to/psecret@b/a", "gs://me:topsecret@b/a"]
+)
+def test_login_in_url(url: str) -> None:
+    """A login isn't kept in a pipeline's archive, nor repeated by messages about it."""
+    for refused in (locate, normalised):
+        with pytest.raises(ConfigError, match="has a login in it") as error:
+            refused(url)
+        assert "secret" not in str(error.value)
+        assert "AKIA" not in str(error.value)
