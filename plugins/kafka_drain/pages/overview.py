@@ -29,6 +29,8 @@ from kafka_drain.progress import duration_text
 REFRESH = 30
 #: Addresses that the list may link to.
 NO_LINKS = MappingProxyType({"home": "", "restores": "", "json": ""})
+#: Maximum number of runs shown of an archive.
+SHOWN_RUNS = 8
 #: If undrained records expire in less than this, in seconds, show a warning.
 _SOON = 24 * 3600
 
@@ -111,7 +113,7 @@ class ArchiveRow:
         report: Address of the newest report; empty without one.
         overview: Results of its last validation; None without one.
         problem: Why it can't be read; empty if it can.
-        runs: The last runs; the one that finished last comes last.
+        runs: The last runs in each state; the one that finished last comes last.
         is_damaged: Whether it can't be read because a document in it is damaged.
         reached: Addresses for commands; None if only its place is known.
     """
@@ -146,8 +148,8 @@ class ArchiveRow:
 
     @property
     def shown_runs(self) -> list[Run]:
-        """The runs that the user may see; the others tell only how the archive stands."""
-        return [run for run in self.runs if run.link]
+        """The newest runs that the user may see; others tell only how the archive stands."""
+        return [run for run in self.runs if run.link][-SHOWN_RUNS:]
 
     @property
     def verdict(self) -> str:

@@ -23,7 +23,7 @@ from sqlalchemy.orm import aliased
 from kafka_drain.pages.archive import DrainResult
 from kafka_drain.pages.archive_status import ACTIVE
 from kafka_drain.pages.commands import Reach
-from kafka_drain.pages.overview import Doing, Run, shown_task
+from kafka_drain.pages.overview import SHOWN_RUNS, Doing, Run, shown_task
 from kafka_drain_airflow.addresses import run_url
 from kafka_drain_airflow.command_reach import reach_of
 from kafka_drain_airflow.connections import PROBLEM_KEY, PROBLEM_LENGTH, WAITING_KEY, waiting_said
@@ -72,7 +72,9 @@ DRAIN = "drain"
 #: When a run's state last changed. The run's logical date can't tell: a run with an old date may
 #: belong to a backfill, or may have been cleared.
 CHANGED_AT = func.coalesce(DagRun.end_date, DagRun.start_date, DagRun.queued_at, RUN_TIME)
-RUNS = 8
+#: Number of newest runs in each state that are looked at: those that wait, and there may be many,
+#: mustn't hide how the runs before them ended.
+RUNS = SHOWN_RUNS
 #: Number of newest XComs among which drains are looked up.
 NEWEST = 40
 
@@ -168,7 +170,7 @@ def dags_of(session: Any, names: Collection[str], kind: str = "") -> dict[str, s
 def last_runs(
     session: Any, dags: Mapping[str, Collection[str]], shown: Collection[str]
 ) -> dict[str, list[Run]]:
-    """Return the last runs for each archive; the one that changed most recently is last.
+    """Return the last runs in each state for each archive; the one that changed last is last.
 
     Args:
         session: Session of Airflow's database.
@@ -189,6 +191,7 @@ def last_runs(
     }
     newest = (
         select(
+            DagRun.id,
             DagRun.dag_id,
             DagRun.run_id,
             DagRun.state,
@@ -196,7 +199,10 @@ def last_runs(
             DagRun.end_date,
             CHANGED_AT.label("changed_at"),
             func.row_number()
-            .over(partition_by=DagRun.dag_id, order_by=(CHANGED_AT.desc(), DagRun.id.desc()))
+            .over(
+                partition_by=(DagRun.dag_id, DagRun.state),
+                order_by=(CHANGED_AT.desc(), DagRun.id.desc()),
+            )
             .label("age"),
         )
         .where(DagRun.dag_id.in_(names))
@@ -217,7 +223,7 @@ def last_runs(
     failed = _failures(session, newest)
     query = select(newest).where(newest.c.age <= RUNS)
     found: dict[str, list[Run]] = {}
-    for row in session.execute(query.order_by(newest.c.changed_at, newest.c.age.desc())):
+    for row in session.execute(query.order_by(newest.c.changed_at, newest.c.id)):
         words = f"{row.state}: {row.run_id}"
         link = run_url(row.dag_id, row.run_id) if row.dag_id in shown else ""
         began, ended = (at.isoformat() if at else "" for at in (row.start_date, row.end_date))
@@ -240,7 +246,7 @@ def last_runs(
                 problem,
             )
             found.setdefault(name, []).append(run)
-    return {name: runs[-RUNS:] for name, runs in found.items()}
+    return found
 
 
 def _failures(session: Any, runs: Any) -> dict[tuple[str, str], tuple[str, str]]:
