@@ -90,6 +90,7 @@ def archive_status(
     is_older: bool,
     expires_soon: bool,
     has_unknown: bool,
+    is_ahead: bool = False,
 ) -> ArchiveStatus:
     """Return the status of an archive.
 
@@ -101,6 +102,8 @@ def archive_status(
         is_older: Whether the last validation is too old to cover everything that this run drained.
         expires_soon: Whether Kafka may soon delete records that aren't drained.
         has_unknown: Whether of some records only the offsets are proven.
+        is_ahead: Whether the last validation is dated ahead of now, so that it can't be said which
+            runs it covers.
     """
     if not is_readable:
         return ArchiveStatus("damaged" if is_damaged else "unreadable", "bad", 1)
@@ -112,8 +115,10 @@ def archive_status(
         return ArchiveStatus("not validated", "quiet", _WAITS)
     if verdict != "complete":
         return ArchiveStatus(verdict, "bad", 0)
-    if is_older and last is LastRun.FAILED:
+    if (is_older or is_ahead) and last is LastRun.FAILED:
         return ArchiveStatus("was complete, last run failed", "warning", 2)
+    if is_ahead:
+        return ArchiveStatus("complete, by a clock ahead", "warning", 2)
     if is_older and last is LastRun.SUCCESS:
         return ArchiveStatus("was complete, not validated since", "warning", 2)
     if has_unknown:

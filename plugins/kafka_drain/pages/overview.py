@@ -8,6 +8,7 @@ from datetime import datetime
 from types import MappingProxyType
 from typing import Any
 
+from kafka_drain.archive.readiness import SKEW
 from kafka_drain.findings import Reason
 from kafka_drain.gaps import NOT_ARCHIVED, gaps_text, is_harmless
 from kafka_drain.pages.archive_status import (
@@ -33,6 +34,8 @@ NO_LINKS = MappingProxyType({"home": "", "restores": "", "json": ""})
 SHOWN_RUNS = 8
 #: If undrained records expire in less than this, in seconds, show a warning.
 _SOON = 24 * 3600
+#: A clock may be ahead of another's by so much, in seconds.
+_SKEW = SKEW.total_seconds()
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,6 +173,7 @@ class ArchiveRow:
             is_older=since is not None,
             expires_soon=bool(expires_at) and _left(str(expires_at), now) < _SOON,
             has_unknown=str(Reason.CONTENT_UNKNOWN) in overview.get("findings", {}),
+            is_ahead=bool(overview) and _left(str(overview["validated_at"]), now) > _SKEW,
         )
 
     @property

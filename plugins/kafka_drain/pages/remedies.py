@@ -161,6 +161,11 @@ def _standing(words: str, last: EndedRun, failure: str) -> str:
             "No validation has ended yet. If no run is under way, trigger one; `kafka-drain "
             "validate` proves what is drained already"
         )
+    if words == "complete, by a clock ahead":
+        return (
+            "The last validation is dated ahead of now: what was drained since can't be told. Set "
+            "the clocks of the workers and of this server, and run `kafka-drain validate`"
+        )
     if words in ("was complete, not validated since", "not validated"):
         return f"{_unvalidated(last)}, or run `kafka-drain validate`"
     return ""

@@ -87,6 +87,26 @@ def test_status(changes: dict[str, Any], words: str, kind: str) -> None:
 
 
 @each_of(
+    ("runs", "words"),
+    [
+        ((), "complete, by a clock ahead"),
+        ((run("running", BEFORE, ""),), "complete, by a clock ahead"),
+        ((run("success", BEFORE, SINCE, was_validated=True),), "complete, by a clock ahead"),
+        ((run("failed", SINCE, LATER),), "was complete, last run failed"),
+    ],
+)
+def test_status_of_a_clock_ahead(runs: tuple[Run, ...], words: str) -> None:
+    """A validation that is dated ahead of now covers no run, as it can't be said which it does."""
+    ahead = COMPLETE | {"validated_at": "2027-11-22T11:55:00+00:00"}
+
+    status = replace(ROW, overview=ahead, runs=runs).status(NOW)
+
+    assert (status.words, status.kind) == (words, "warning")
+    near = replace(ROW, overview=COMPLETE | {"validated_at": "2026-11-22T12:04:00+00:00"})
+    assert near.status(NOW).kind == "good"
+
+
+@each_of(
     ("expires_at", "is_urgent"),
     [
         (None, False),
