@@ -13,6 +13,9 @@ from kafka_drain.progress import duration_text
 if TYPE_CHECKING:
     from kafka_drain.archive.documents import DrillDocument
 
+#: A clock may be ahead of another's by so much.
+SKEW = timedelta(minutes=5)
+
 
 class DrillState(str, Enum):
     """The state of an archive's drills."""
@@ -62,9 +65,16 @@ class DrillStatus:
     def of(
         cls, drills: Sequence[DrillDocument], max_age: timedelta | None, now: datetime
     ) -> DrillStatus:
-        """Return the status of drills, given oldest first."""
-        newest = drills[-1] if drills else None
-        passed = next((one for one in reversed(drills) if one.verdict == "passed"), None)
+        """Return the status of drills, given oldest first.
+
+        One that is dated ahead of now may have been before the others: it hides no failure of
+        theirs, nor their age.
+        """
+        known = [one for one in drills if datetime.fromisoformat(one.started_at) - now <= SKEW]
+        is_failed = bool(drills) and drills[-1].verdict == "failed"
+        newest = next(reversed(drills if is_failed or not known else known), None)
+        by_age = (*(one for one in drills if one not in known), *known)
+        passed = next((one for one in reversed(by_age) if one.verdict == "passed"), None)
         age = now - datetime.fromisoformat(passed.started_at) if passed else None
         state = judge_drills(newest.verdict if newest else None, age, max_age)
         return cls(state, newest, passed, max_age, now)

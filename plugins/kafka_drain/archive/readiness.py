@@ -11,12 +11,10 @@ from datetime import datetime, timedelta
 from enum import Enum
 from typing import Any
 
-from kafka_drain.archive.drill_status import DrillState, DrillStatus
+from kafka_drain.archive.drill_status import SKEW, DrillState, DrillStatus
 from kafka_drain.findings import Reason
 from kafka_drain.progress import duration_text
 
-#: A clock may be ahead of another's by so much.
-SKEW = timedelta(minutes=5)
 #: Number of reasons that the sentence gives.
 NAMED = 3
 

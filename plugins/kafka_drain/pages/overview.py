@@ -8,7 +8,7 @@ from datetime import datetime
 from types import MappingProxyType
 from typing import Any
 
-from kafka_drain.archive.readiness import SKEW
+from kafka_drain.archive.drill_status import SKEW
 from kafka_drain.findings import Reason
 from kafka_drain.gaps import NOT_ARCHIVED, gaps_text, is_harmless
 from kafka_drain.pages.archive_status import (

@@ -79,6 +79,12 @@ def drill(days_ago: float, verdict: str = "passed", **changes: Any) -> DrillDocu
         ([drill(2, "failed")], "failed", "drill 2 failed: it broke; no drill has passed yet"),
         ([drill(2, "failed", problems=[])], "failed", "see its result; no drill has passed yet"),
         ([drill(2, "failed"), drill(1)], "ok", "the last drill that passed was 24 h"),
+        # By a clock that was ahead: what came after it sorts before it.
+        ([drill(9), drill(-99)], "too_old", "the last drill that passed was 9 d"),
+        ([drill(1), drill(-99, "failed")], "failed", "drill -99 failed: it broke"),
+        ([drill(1, "failed"), drill(-99)], "failed", "drill 1 failed: it broke; the last"),
+        ([drill(-99)], "ok", "the last drill that passed was"),
+        ([drill(-100, "failed")], "failed", "drill -100 failed"),
     ],
 )
 def test_drill_status(drills: list[DrillDocument], state: str, words: str) -> None:
