@@ -127,7 +127,7 @@ class ValidateManifestOperator(SparkJobOperator):
     ) -> dict[str, Any]:
         from kafka_drain.archive.archive import Archive
         from kafka_drain.clock import utc_now
-        from kafka_drain.errors import KafkaUnavailableError
+        from kafka_drain.errors import KafkaDrainError, KafkaUnavailableError
         from kafka_drain.events import begin_publication, sealed_summary, segment_events
         from kafka_drain.proof.alerts import alerts_of
         from kafka_drain.proof.cluster_capture import describe_with
@@ -170,9 +170,19 @@ class ValidateManifestOperator(SparkJobOperator):
         self.log.info("report: %s", path)
         overview = note_overview(archive, report, path)
         tell_overview(self.pipeline.name, overview, report.seconds)
-        drills = self._drills()
-        self._alert(context, alerts_of(report.all_findings, overview, utc_now(), drills))
+        drills, unread = None, None
+        try:
+            drills = self._drills()
+        except (KafkaDrainError, OSError) as error:
+            # What is wrong with the archive comes first.
+            unread = error
+        alerts = alerts_of(report.all_findings, overview, utc_now(), drills)
+        if unread is not None:
+            alerts.append({"kind": "DRILL", "message": f"its drills can't be read: {unread}"})
+        self._alert(context, alerts)
         self._sign(archive, report, path, signer)
+        if unread is not None:
+            raise unread
         summary = report.summary() | {"report": path}
         # Includes segments sealed by an attempt that failed afterwards, or by the command line.
         sealed = list(publication.receipts(report.sealed))

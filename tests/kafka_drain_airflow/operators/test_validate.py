@@ -128,6 +128,32 @@ def test_validate_operator_failed_alerts(failed: Any) -> None:
     assert "file_missing" in alert["message"]
 
 
+def test_validate_operator_alerts_beside_unreadable_drills(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What is lost is told of, and is why the task fails, even if no drill can be read."""
+    archive = tmp_path / "archive"
+    Archive.at(str(archive)).create(pipeline="p", cluster_id="c", topic_ids={}, source={})
+    (archive / "drills").symlink_to(archive / "drills")
+    report = Report(str(archive), "p", findings=[Finding(Reason.OFFSET_MISSING, "t-0", "5 lost")])
+    monkeypatch.setattr(validation, "validate_archive", lambda *_, **__: report)
+    connection = {"conn_type": "kafka", "extra": {"bootstrap.servers": "127.0.0.1:1"}}
+    monkeypatch.setenv("AIRFLOW_CONN_KAFKA_DEFAULT", json.dumps(connection))
+    told: list[Any] = []
+    operator = ValidateManifestOperator(
+        task_id="validate",
+        pipeline=Pipeline(name="p", topics=["t"], archive=str(archive), drill={}),
+        on_alert_callback=told.append,
+    )
+
+    with pytest.raises(Exception, match="offset_missing"):
+        operator.execute({"run_id": "run"})  # type: ignore[arg-type]
+
+    [context] = told
+    kinds = [alert["kind"] for alert in context["alerts"]]
+    assert kinds == ["LOST", "DRILL"]
+
+
 def test_validate_operator_scope_refused(tmp_path: Path) -> None:
     """A scope that doesn't exist isn't taken for another one."""
     pipeline = Pipeline(name="p", topics=["t"], archive=str(tmp_path))
