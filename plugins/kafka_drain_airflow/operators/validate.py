@@ -109,7 +109,8 @@ class ValidateManifestOperator(SparkJobOperator):
 
         Raises:
             AirflowFailException: If the archive isn't complete; names the reasons and the report.
-            KafkaUnavailableError: If Kafka doesn't answer; what the files alone prove is logged.
+            KafkaUnavailableError: If Kafka doesn't answer; what the files alone prove is logged, as
+                it is if Kafka refuses the login.
         """
         from kafka_drain.config.checks import one_of
 
@@ -127,7 +128,11 @@ class ValidateManifestOperator(SparkJobOperator):
     ) -> dict[str, Any]:
         from kafka_drain.archive.archive import Archive
         from kafka_drain.clock import utc_now
-        from kafka_drain.errors import KafkaDrainError, KafkaUnavailableError
+        from kafka_drain.errors import (
+            AuthenticationError,
+            KafkaDrainError,
+            KafkaUnavailableError,
+        )
         from kafka_drain.events import begin_publication, sealed_summary, segment_events
         from kafka_drain.proof.alerts import alerts_of
         from kafka_drain.proof.cluster_capture import describe_with
@@ -155,7 +160,7 @@ class ValidateManifestOperator(SparkJobOperator):
                 keep_schemas=partial(self._keep_schemas, archive),
                 **how,
             )
-        except KafkaUnavailableError as error:
+        except (AuthenticationError, KafkaUnavailableError) as error:
             alone = validate_files_alone(archive, error, **how)
             for line in report_lines(alone):
                 self.log.info("%s", line)

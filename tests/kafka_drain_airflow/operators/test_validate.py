@@ -10,7 +10,12 @@ from typing import Any
 import pytest
 
 from kafka_drain.archive.archive import Archive
-from kafka_drain.errors import ManifestInvalidError
+from kafka_drain.errors import (
+    AuthenticationError,
+    KafkaDrainError,
+    KafkaUnavailableError,
+    ManifestInvalidError,
+)
 from kafka_drain.findings import Finding, Reason
 from kafka_drain.offsets import OffsetRange, TopicPartition
 from kafka_drain.proof import validation
@@ -21,7 +26,7 @@ from kafka_drain_airflow.observability.archive_events import archive_asset
 from tests.core_calls import MANUAL, CoreCalls, Planned
 from tests.fake_registry import fake_registry
 from tests.kafka_drain.fake_cluster import FakeCluster
-from tests.kafka_drain.golden import golden_copy, seal
+from tests.kafka_drain.golden import golden_copy, golden_pipeline, seal, sealed_copy
 from tests.kafka_drain.made_archive import MadeArchive, dense
 
 
@@ -152,6 +157,39 @@ def test_validate_operator_alerts_beside_unreadable_drills(
     [context] = told
     kinds = [alert["kind"] for alert in context["alerts"]]
     assert kinds == ["LOST", "DRILL"]
+
+
+@pytest.mark.parametrize("error", [KafkaUnavailableError, AuthenticationError])
+def test_validate_operator_alerts_without_kafka(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: type[KafkaDrainError]
+) -> None:
+    """Whether Kafka doesn't answer or refuses the login: what the files alone prove is told of."""
+    archive = sealed_copy(tmp_path / "archive")
+    lost = next(iter(list(archive.generation(1).receipts())[-1].files))
+    (tmp_path / "archive" / lost.path).unlink()
+    whole = validation.validate_archive
+
+    def validate(archive: Archive, cluster: Any, **how: Any) -> Report:
+        if cluster is not None:
+            raise error("the cluster's own words")
+        return whole(archive, None, **how)
+
+    monkeypatch.setattr(validation, "validate_archive", validate)
+    connection = {"conn_type": "kafka", "extra": {"bootstrap.servers": "127.0.0.1:1"}}
+    monkeypatch.setenv("AIRFLOW_CONN_KAFKA_DEFAULT", json.dumps(connection))
+    told: list[Any] = []
+    operator = ValidateManifestOperator(
+        task_id="validate",
+        pipeline=golden_pipeline(archive),
+        on_alert_callback=told.append,
+    )
+
+    with pytest.raises(Exception, match="the cluster's own words"):
+        operator.execute({"run_id": "run"})  # type: ignore[arg-type]
+
+    [context] = told
+    [damaged] = [each["message"] for each in context["alerts"] if each["kind"] == "DAMAGED"]
+    assert lost.path in damaged
 
 
 def test_validate_operator_scope_refused(tmp_path: Path) -> None:
