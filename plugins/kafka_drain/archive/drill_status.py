@@ -79,6 +79,16 @@ class DrillStatus:
         state = judge_drills(newest.verdict if newest else None, age, max_age)
         return cls(state, newest, passed, max_age, now)
 
+    @classmethod
+    def of_their_own(cls, drills: Sequence[DrillDocument], now: datetime) -> DrillStatus:
+        """Return the status of drills by the age that they say themselves, given oldest first.
+
+        One at a terminal may say none, which is no word on that of the pipeline's drills.
+        """
+        ages = (one.max_age_days for one in reversed(drills) if one.max_age_days is not None)
+        days = next(ages, None)
+        return cls.of(drills, None if days is None else timedelta(days=days), now)
+
     @property
     def age(self) -> timedelta | None:
         """Time since the start of the last drill that passed."""

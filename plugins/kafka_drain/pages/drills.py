@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import datetime
 from typing import TYPE_CHECKING
 
 from kafka_drain.archive.drill_status import DrillState, DrillStatus
@@ -55,8 +55,7 @@ def show_drills(drills: Sequence[DrillDocument], now: datetime) -> DrillsShown |
     """
     if not drills:
         return None
-    days = drills[-1].max_age_days
-    status = DrillStatus.of(drills, None if days is None else timedelta(days=days), now)
+    status = DrillStatus.of_their_own(drills, now)
     passed = status.passed
     return DrillsShown(
         kind=_KINDS[status.state],

@@ -51,6 +51,15 @@ def test_show_drills_too_old(max_age_days: int | None, kind: str) -> None:
     assert shown.kind == kind
 
 
+def test_show_drills_too_old_beside_one_at_a_terminal() -> None:
+    """A drill at a terminal, which says no age, doesn't let the pipeline's own age be forgotten."""
+    shown = show_drills([drill(30, max_age_days=14), drill(20, max_age_days=None)], NOW)
+    assert shown is not None
+
+    assert shown.kind == "bad"
+    assert shown.words.endswith("20 days 0 h ago, more than 14 days 0 h")
+
+
 def page(*drills: object, now: datetime = NOW) -> str:
     """The archive's page."""
     return archive_page(ROW, History(), now, "receipts", drills=drills)  # type: ignore[arg-type]

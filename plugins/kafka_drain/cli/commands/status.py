@@ -88,8 +88,7 @@ def look(place: str, max_age: timedelta, now: datetime) -> dict[str, Any]:
         files = archive_files(snapshot)
     except KafkaDrainError as error:
         refused = str(error)
-    days = drills[-1].max_age_days if drills else None
-    drilled = DrillStatus.of(drills, None if days is None else timedelta(days=days), now)
+    drilled = DrillStatus.of_their_own(drills, now)
     evidence = Evidence(
         pipeline=pipeline,
         refused=refused,
