@@ -52,6 +52,20 @@ def _columns(names: list[str]) -> list[str]:
 FolderColumns = Annotated[list[str], AfterValidator(_columns)]
 
 
+def _time(text: str) -> str:
+    try:
+        has_zone = datetime.fromisoformat(text).tzinfo is not None
+    except ValueError:
+        has_zone = False
+    if not has_zone:
+        raise ValueError("expected a time in ISO 8601, with its offset from UTC")
+    return text
+
+
+#: A time in ISO 8601 that pages and commands compute with.
+Time = Annotated[str, AfterValidator(_time)]
+
+
 class Document(Row):
     """A JSON document of an archive."""
 
@@ -689,7 +703,7 @@ class OverviewDocument(Document):
 
     pipeline: str
     verdict: str
-    validated_at: str
+    validated_at: Time
     files: int
     bytes: int
     records: int
@@ -701,10 +715,10 @@ class OverviewDocument(Document):
     unsealed_segments: int
     findings: dict[str, int]
     gaps: dict[str, int]
-    sealed_at: str | None
-    newest_record: str | None
+    sealed_at: Time | None
+    newest_record: Time | None
     lag: int | None
-    expires_at: str | None
+    expires_at: Time | None
     missing: dict[str, int] | None = None
     standing: list[StandingRow] | None = None
 
@@ -928,7 +942,7 @@ class DrillDocument(VersionedDocument):
     drill: str
     pipeline: str
     verdict: Literal["passed", "failed"]
-    started_at: str
+    started_at: Time
     finished_at: str
     sample: SampleRow | None
     cluster_id: str

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 from pathlib import Path
 
@@ -47,6 +48,16 @@ def test_read_drills(tmp_path: Path) -> None:
     assert drill_names(root) == [*NAMES, torn.name]
     assert read_drills(root) == results
     assert read_drills(root, 2) == results[-1:]
+
+
+def test_read_drills_of_no_time(tmp_path: Path) -> None:
+    """A result that doesn't say when it was proves nothing."""
+    write_result(UPath(tmp_path), drill(2, drill=NAMES[0]))
+    path = tmp_path / "drills" / NAMES[0] / "result.json"
+    document = json.loads(path.read_text())
+    for time in ("yesterday", "2026-11-29T10:00:00"):
+        path.write_text(json.dumps(document | {"started_at": time}))
+        assert read_drills(UPath(tmp_path)) == []
 
 
 def test_read_drills_of_one_second(tmp_path: Path) -> None:

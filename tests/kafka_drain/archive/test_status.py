@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from datetime import datetime, timedelta, timezone
 from html.parser import HTMLParser
 from pathlib import Path
@@ -21,6 +22,7 @@ from kafka_drain.pages.overview import ArchiveRow, Run, overview_page
 from kafka_drain.proof.report import note_overview
 from kafka_drain.proof.validation import validate_archive
 from tests.kafka_drain.fake_cluster import FakeCluster, Log
+from tests.tables import each_of
 
 NOW = datetime(2026, 11, 22, 12, tzinfo=timezone.utc)
 HOUR = 3_600_000
@@ -198,6 +200,20 @@ def test_read_overview(tmp_path: Path) -> None:
 
     (tmp_path / "overview.json").write_text("{}")
     with pytest.raises(ArchiveError, match="has no pipeline, verdict, validated_at"):
+        read_overview(root)
+
+
+@each_of("name", ["validated_at", "sealed_at", "newest_record", "expires_at"])
+@each_of("time", ["yesterday", "2026-11-29T10:00:00", "9" * 40, ""])
+def test_read_overview_time_damaged(
+    tmp_path_factory: pytest.TempPathFactory, name: str, time: str
+) -> None:
+    """A text that is no time, or says no zone, is damage that is named: nothing computes with it."""
+    root = UPath(tmp_path_factory.mktemp("archive"))
+    overview = make_overview(REPORT, None, {}, {}, "r.json")
+    (root / "overview.json").write_text(json.dumps(overview | {name: time}))
+
+    with pytest.raises(ArchiveError, match=name):
         read_overview(root)
 
 
