@@ -208,7 +208,7 @@ def test_read_overview(tmp_path: Path) -> None:
 def test_read_overview_time_damaged(
     tmp_path_factory: pytest.TempPathFactory, name: str, time: str
 ) -> None:
-    """A text that is no time, or says no zone, is damage that is named: nothing computes with it."""
+    """A text that is no time, or says no zone, is damage that is named."""
     root = UPath(tmp_path_factory.mktemp("archive"))
     overview = make_overview(REPORT, None, {}, {}, "r.json")
     (root / "overview.json").write_text(json.dumps(overview | {name: time}))
