@@ -84,7 +84,10 @@ def test_restore_schemas_dag(tmp_path_factory: pytest.TempPathFactory) -> None:
 
 
 def test_drill_dag(tmp_path_factory: pytest.TempPathFactory) -> None:
-    """A pipeline that declares drills has a DAG for them, with a check that always runs."""
+    """A pipeline that declares drills has a DAG for them, with a check that always runs.
+
+    A drill that was killed has no result that the check could see; the run fails nevertheless.
+    """
     folder = tmp_path_factory.mktemp("drills")
     (folder / "drills.py").write_text(
         "from kafka_drain_airflow import Pipeline, create_dags\n"
@@ -95,8 +98,13 @@ def test_drill_dag(tmp_path_factory: pytest.TempPathFactory) -> None:
     dag = bag["dags"]["drill_p"]
 
     assert dag["schedule"][1] == "0 0 * * 0"
-    assert dag["tasks"]["drill"]["downstream"] == ["check"]
+    assert dag["tasks"]["drill"]["downstream"] == ["check", "done"]
     assert dag["tasks"]["check"]["trigger_rule"] == "all_done"
+    assert dag["tasks"]["check"]["downstream"] == ["done"]
+    assert (dag["tasks"]["done"]["downstream"], dag["tasks"]["done"]["trigger_rule"]) == (
+        [],
+        "all_success",
+    )
     assert dag["params"]["sample"]["default"] == "random_day"
     assert "none passed for 9 days" in dag["doc_md"]
     for name in ("sample", "seed"):
