@@ -446,6 +446,7 @@ class TopicRow(Row):
         topic_id: Its id; None in notes of older releases.
         compacted_from: By partition, where a drain went on when it first saw that Kafka compacts
             the topic, after one that saw that it doesn't; None: nothing was read before.
+        retention_ms: Age at which Kafka deletes its records; None in notes of older releases.
     """
 
     partitions: int
@@ -453,6 +454,7 @@ class TopicRow(Row):
     max_message_bytes: int = MAX_MESSAGE_BYTES
     config: dict[str, str] = {}
     compacted: bool | None = None
+    retention_ms: int | None = None
     topic_id: str | None = None
     compacted_from: dict[str, int] | None = None
 

@@ -115,11 +115,19 @@ def _expiry(
     """
     found = []
     for tp, waiting in lag.items():
-        config = settings[tp.topic].config if tp.topic in settings else {}
-        retention = int(config.get("retention.ms", -1))
+        retention = _retention(settings[tp.topic]) if tp.topic in settings else -1
         if waiting > 0 and retention >= 0 and tp in newest:
             found.append(newest[tp] + retention)
     return min(found, default=None)
+
+
+def _retention(settings: TopicSettings) -> int:
+    """Return the age in milliseconds at which Kafka deletes a topic's records; -1 for none."""
+    if settings.retention_ms is not None:
+        return settings.retention_ms
+    # A note of an older release has only what is set on the topic itself.
+    is_by_age = "delete" in settings.config.get("cleanup.policy", "delete")
+    return int(settings.config.get("retention.ms", -1)) if is_by_age else -1
 
 
 def _iso(milliseconds: int | None) -> str | None:

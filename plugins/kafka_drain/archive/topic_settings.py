@@ -46,6 +46,7 @@ def _settings(document: TopicsDocument) -> dict[str, TopicSettings]:
             row.max_message_bytes,
             row.config,
             compacted=row.compacted,
+            retention_ms=row.retention_ms,
         )
         for name, row in document.topics.items()
     }
@@ -141,8 +142,8 @@ def write_topic_settings(
     }
     is_new = any(
         name not in known
-        or (known[name], known[name].compacted, ids[name])
-        != (each, each.compacted, topic_ids.get(name))
+        or (known[name], known[name].compacted, known[name].retention_ms, ids[name])
+        != (each, each.compacted, each.retention_ms, topic_ids.get(name))
         for name, each in seen.items()
     )
     if is_new:

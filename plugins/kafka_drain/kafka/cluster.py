@@ -242,13 +242,15 @@ class KafkaCluster:
         described = self.admin.ask(ask)
         entries = self._topic_config(name)
         own = ConfigSource.DYNAMIC_TOPIC_CONFIG.value
-        policy = entries.get("cleanup.policy")
+        policy, kept = entries.get("cleanup.policy"), entries.get("retention.ms")
+        by_age = int(kept.value) if kept and (not policy or "delete" in str(policy.value)) else -1
         return TopicSettings(
             partitions=len(described.partitions),
             replication_factor=max(len(p.replicas) for p in described.partitions),
             max_message_bytes=int(entries["max.message.bytes"].value),
             config={e.name: str(e.value) for e in entries.values() if e.source == own},
             compacted="compact" in str(policy.value) if policy else None,
+            retention_ms=by_age if by_age >= 0 else None,
         )
 
     def create_topic(self, name: str, settings: TopicSettings) -> bool:

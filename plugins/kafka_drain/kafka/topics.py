@@ -36,6 +36,8 @@ class TopicSettings:
         config: Configuration set on the topic itself, by Kafka's names.
         compacted: Whether Kafka compacts it, whether set by topic or broker; None if unknown. It
             says what the topic has lost, not how another is created.
+        retention_ms: Age in milliseconds at which Kafka deletes its records, whether set by topic
+            or broker; None if it doesn't by age, or that is unknown.
     """
 
     partitions: int
@@ -43,6 +45,7 @@ class TopicSettings:
     max_message_bytes: int = MAX_MESSAGE_BYTES
     config: Mapping[str, str] = field(default_factory=dict)
     compacted: bool | None = field(default=None, compare=False)
+    retention_ms: int | None = field(default=None, compare=False)
 
     def __str__(self) -> str:
         config = "".join(f", {name}={value}" for name, value in sorted(self.config.items()))
