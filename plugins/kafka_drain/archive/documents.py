@@ -695,7 +695,7 @@ class StandingRow(Row):
     reason: str
     where: str
     detail: str
-    found_at: str
+    found_at: Time
     generation: int | None
     more: int
 
