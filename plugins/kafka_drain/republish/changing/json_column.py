@@ -209,9 +209,16 @@ def _is_text(column: pa.LargeBinaryArray) -> bool:
 
 
 def _is_plain(path: Sequence[Any]) -> bool:
-    """Return whether a path has names that are in JSON as they are, unless needlessly escaped."""
+    """Return whether a path has names that are in JSON as they are, unless needlessly escaped.
+
+    Nor may a name in quotes be what lies between two texts, from the end of one to the start of the
+    other, such as `","`.
+    """
     return bool(path) and all(
-        isinstance(step, str) and step.isprintable() and not {'"', "\\"} & set(step)
+        isinstance(step, str)
+        and step.isprintable()
+        and not {'"', "\\"} & set(step)
+        and step.lstrip(" ")[:1] not in {",", ":", "]", "}"}
         for step in path
     )
 

@@ -123,6 +123,11 @@ def test_keeps_schema_in_header() -> None:
     assert check(["$.a=x"], rows) == [False] * 5 + [True]
 
 
+def test_keeps_name_between_texts() -> None:
+    """A name that in quotes is also what lies between two texts is looked for by decoding."""
+    assert check(["$[',']=x"], [(b"k", b'{"a":"b",",":"x"}', None, 1, 0)]) == [True]
+
+
 def test_keeps_not_utf8() -> None:
     """A column with surrogates that are encoded as they are is decoded."""
     values = [b'{"a":"\xed\xa0\x80"}', b'{"a":"x"}']

@@ -82,6 +82,10 @@ LEFT: list[tuple[str, str]] = [
     ('{"a":"x"}', "$"),
     ('["a"]', "$.a"),
     ('{"b":"\\"a","a":"x"}', "$.a"),
+    # Between two texts is the name in quotes, too.
+    ('{"a":"b",",":"x"}', "$[',']"),
+    ('{"a": "b", ", ":"x"}', "$[', ']"),
+    ('{"a":{"b":"c"},"b":[],"},":"x"}', "$['},']"),
 ]
 #: What is done at once by a mask, and left if it is to get a pseudonym.
 MASKED: list[tuple[str, str]] = [
