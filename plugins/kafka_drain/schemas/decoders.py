@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from functools import cache, partial
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from kafka_drain.errors import ConfigError
+from kafka_drain.errors import ConfigError, MachineError
 from kafka_drain.schemas import exact_json
 from kafka_drain.schemas.avro import AVRO, parse_schema, self_contained
 from kafka_drain.schemas.protobuf import protobuf_reader
@@ -127,6 +127,7 @@ def reader_of(schema: SchemaText) -> Reader:
 
     Raises:
         ConfigError: When the schema can't be read.
+        MachineError: When a library is missing.
     """
     if schema.kind == AVRO:
         return _avro_reader(schema)
@@ -138,7 +139,11 @@ def reader_of(schema: SchemaText) -> Reader:
 
 
 def _avro_reader(schema: SchemaText) -> Reader:
-    import fastavro
+    try:
+        import fastavro
+    except ImportError as error:
+        # Spark's executors may lack it.
+        raise MachineError("decoding Avro needs fastavro: install it where this runs") from error
 
     references = {name: parse_schema(text, name) for name, text in schema.references.items()}
     whole = self_contained(parse_schema(schema.text, "a schema"), references)

@@ -51,9 +51,14 @@ class Payloads:
 
     Args:
         find: Returns a schema by its id or GUID; None if it is unknown.
+        needs_libraries: Whether a missing library ends the decoding, because something is decided
+            by the content; if not, what it would decode is shown as bytes.
     """
 
-    def __init__(self, find: Callable[[SchemaId], SchemaText | None]) -> None:
+    def __init__(
+        self, find: Callable[[SchemaId], SchemaText | None], *, needs_libraries: bool = False
+    ) -> None:
+        self._needs_libraries = needs_libraries
         self._kinds: dict[SchemaId, str] = {}
         self._said: set[str] = set()
 
@@ -71,13 +76,18 @@ class Payloads:
         Args:
             part: `key` or `value`.
             headers: The record's headers.
+
+        Raises:
+            MachineError: When a library is missing that is needed.
         """
         if payload is None:
             return Payload(None)
         try:
             decoded = self._decoders.decode(part, payload, headers)
         except KafkaDrainError as error:
-            # The library for Protobuf is missing.
+            # The library for Protobuf or Avro is missing.
+            if self._needs_libraries:
+                raise
             if str(error) not in self._said:
                 self._said.add(str(error))
                 say(f"WARNING {part}s are shown as bytes: {error}")

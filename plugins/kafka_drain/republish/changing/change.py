@@ -171,7 +171,8 @@ class Changer:
         self._dropped_names = frozenset(spec.wanted.drop_headers)
         self._function = function
         self._find = find
-        self._payloads = Payloads(self.schema)
+        # What can't be read would pass a condition with `not`.
+        self._payloads = Payloads(self.schema, needs_libraries=True)
         self.hits: Counter[str] = Counter()
         self.left_out: Counter[str] = Counter()
         named = self._filter.fields if self._filter is not None else ()
@@ -241,14 +242,19 @@ class Changer:
         """Return a decoded key or value.
 
         Raises:
-            _RowError: When its schema is unknown.
+            _RowError: When its schema is unknown, or it isn't a value of it.
+            MachineError: When the library that decodes it is missing.
         """
         if payload is None:
             return None
         id_, _ = body_of(part, payload, headers)
         if id_ is not None and self.schema(id_) is None:
             raise _RowError(row, f"schema id {id_} is unknown, which the {part} has")
-        return self._payloads.of(part, payload, headers).content
+        found = self._payloads.of(part, payload, headers)
+        if id_ is not None and found.schema is None:
+            # Without its content, a condition with `not` would let it pass.
+            raise _RowError(row, f"the {part} isn't a value of its schema, id {id_}")
+        return found.content
 
     def _replaced(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         columns = {name: batch[name] for name in batch.schema.names}

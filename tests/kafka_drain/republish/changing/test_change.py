@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import pickle
+import sys
 from dataclasses import replace
 from itertools import pairwise
 from typing import Any
@@ -17,7 +18,7 @@ from hypothesis import strategies as st
 
 from kafka_drain.data_files.content_hash import digest_of, digest_text
 from kafka_drain.data_files.rows import Row, columns_of, rows_of
-from kafka_drain.errors import ConfigError, SourceRecordError
+from kafka_drain.errors import ConfigError, MachineError, SourceRecordError
 from kafka_drain.offsets import TopicPartition
 from kafka_drain.republish.changing import json_column
 from kafka_drain.republish.changing.change import MARK, Change, Changed, header_column
@@ -152,6 +153,8 @@ def test_apply(case: str) -> None:
         ({"mask": ("$.home",)}, AVRO, "is a record"),
         ({"hashed": ("$.a",)}, b'{"a":{"b":"secret"}}', "is an object or an array"),
         ({"filters": ("$.a=1",)}, b"\0\0\0\0\x09secret", "schema id 9 is unknown, which the value"),
+        ({"filters": ("not $.a",)}, b"\0\0\0\0\1secret", "isn't a value of its schema, id 1"),
+        ({"filters": ("not $.a=1",)}, b"\0\0\0\0\2secret", "isn't a value of its schema, id 2"),
     ],
 )
 def test_apply_refused(wanted: dict[str, Any], value: bytes, said: str) -> None:
@@ -160,6 +163,35 @@ def test_apply_refused(wanted: dict[str, Any], value: bytes, said: str) -> None:
     with pytest.raises(SourceRecordError, match=f"{said}.* at offset 9 of t-0") as refused:
         changed([rows[0], rows[2]], change_of(**wanted))
     assert "secret" not in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("library", "value", "said"),
+    [
+        ("grpc_tools", b"\0\0\0\0\3\0", "needs the extra protobuf"),
+        ("fastavro", AVRO, "needs fastavro"),
+    ],
+)
+def test_apply_filter_without_library(
+    library: str, value: bytes, said: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where a filter can't read values, none is sent: all would pass a condition with `not`."""
+    monkeypatch.setitem(sys.modules, library, None)
+    with pytest.raises(MachineError, match=said):
+        changed([row(value)], change_of(filters=("not $.home.city=X",)))
+
+
+def test_apply_filter_text_not_utf8() -> None:
+    """A record of Avro whose other field isn't UTF-8 doesn't pass a filter that excludes it."""
+    flat = {
+        "type": "record", "name": "R",
+        "fields": [{"name": "country", "type": "string"}, {"name": "note", "type": "string"}],
+    }  # fmt: skip
+    change = replace(
+        change_of(filters=("not $.country=DE",)), schemas={1: SchemaText("AVRO", json.dumps(flat))}
+    )
+    with pytest.raises(SourceRecordError, match="at offset 7 of t-0"):
+        changed([row(b"\0\0\0\0\1\4DE\2\xff")], change)
 
 
 def test_apply_refused_after_filter() -> None:
