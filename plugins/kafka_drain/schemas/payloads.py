@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from dataclasses import dataclass
+from decimal import Decimal
 from typing import Any
 
 from kafka_drain.errors import KafkaDrainError
@@ -138,5 +139,8 @@ def _json_types(value: Any) -> Any:
         return exact_json.named_float(value)
     if value is None or isinstance(value, (bool, int, str)):
         return value
-    # Times and decimals of Avro's logical types, UUIDs.
+    if isinstance(value, Decimal):
+        # Not as 0E-8: with all its digits.
+        return format(value, "f")
+    # Times of Avro's logical types, UUIDs.
     return value.isoformat() if hasattr(value, "isoformat") else str(value)

@@ -15,6 +15,7 @@ from kafka_drain.errors import MachineError
 from kafka_drain.schemas import decoders
 from kafka_drain.schemas.decoders import SchemaText
 from kafka_drain.schemas.payloads import Payload, Payloads, plain
+from kafka_drain.schemas.value_path import ValuePath
 from tests.kafka_drain.schemas.records import prefix
 
 AVRO = {
@@ -90,6 +91,20 @@ def test_payloads_avro() -> None:
         "rate": "NaN",
     }
     json.dumps(found.content, allow_nan=False)
+
+
+@pytest.mark.parametrize("digits", ["0.00000000", "0.00000012", "-0.00000001", "12.50000000"])
+def test_payloads_avro_decimal(digits: str) -> None:
+    """A decimal is a text with all its digits, however small: a condition names it like that."""
+    schema = {"type": "bytes", "logicalType": "decimal", "precision": 18, "scale": 8}
+    buffer = io.BytesIO(prefix(1))
+    buffer.seek(5)
+    fastavro.schemaless_writer(buffer, fastavro.parse_schema(schema), Decimal(digits))
+    payloads = Payloads(lambda _: SchemaText("AVRO", json.dumps(schema)))
+    found = payloads.of("value", buffer.getvalue(), None)
+
+    assert found.content == digits
+    assert ValuePath.of(f"$={digits}").matches(found.content)
 
 
 @pytest.mark.parametrize(
