@@ -52,7 +52,10 @@ def protobuf_reader(
             found = classes[indexes].FromString(payload[after:] if in_header is None else payload)
         except DecodeError as error:
             raise ValueError(str(error)) from error
-        decoded: dict[str, Any] = MessageToDict(found, preserving_proto_field_name=True)
+        # A producer doesn't write 0, false, "" and an enum's first name, though they are there.
+        decoded: dict[str, Any] = MessageToDict(
+            found, preserving_proto_field_name=True, always_print_fields_with_no_presence=True
+        )
         return {found.DESCRIPTOR.full_name: decoded}
 
     return read

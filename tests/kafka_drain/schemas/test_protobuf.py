@@ -26,7 +26,7 @@ READ = {"money.proto": MONEY}
         (b"\4\2\0\x0a\x02\x08\x07", {"acme.Event.Paid": {"money": {"cents": "7"}}}),
         (b"\6\2\0\0\x0a\x01x", {"acme.Event.Paid.Note": {"text": "x"}}),
         (b"\2\4\x0a\x02\x08\x01", {"acme.Last": {"at": "1970-01-01T00:00:01Z"}}),
-        (b"\0", {"acme.First": {}}),
+        (b"\0", {"acme.First": {"n": 0}}),
     ],
 )
 def test_protobuf_reader(payload: bytes, expected: object) -> None:

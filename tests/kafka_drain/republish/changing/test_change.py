@@ -43,7 +43,10 @@ FOR_EVER = b"\0\0\0\0\4\x54\xfe" + b"\xff" * 8 + b"\1"
 SCHEMAS: Any = {
     1: SchemaText("AVRO", json.dumps(SCHEMA)),
     2: SchemaText("JSON", "{}"),
-    3: SchemaText("PROTOBUF", "message M {}"),
+    3: SchemaText(
+        "PROTOBUF",
+        'syntax = "proto3"; enum Kind { TEST = 0; REAL = 1; } message M { Kind kind = 1; }',
+    ),
     4: SchemaText("AVRO", json.dumps(UNTIL)),
 }
 
@@ -118,6 +121,16 @@ CASES: dict[str, tuple[dict[str, Any], Row, Row | None]] = {
     "kept of Avro with an odd time": ({"filters": ("$.id=42",)}, row(FOR_EVER), row(FOR_EVER)),
     "filtered before the change": (
         {"filters": ("$.a=1",), "mask": ("$.a",)}, row(b'{"a":1}'), row(b'{"a":0}'),
+    ),
+    "left out of Protobuf": (
+        {"filters": ("not $.kind=REAL",)}, row(b"\0\0\0\0\3\0\x08\1"), None,
+    ),
+    # A producer leaves out 0, false and an enum's first name.
+    "left out of Protobuf by a default": (
+        {"filters": ("not $.kind=TEST",)}, row(b"\0\0\0\0\3\0"), None,
+    ),
+    "kept of Protobuf by a default": (
+        {"filters": ("$.kind=TEST",)}, row(b"\0\0\0\0\3\0"), row(b"\0\0\0\0\3\0"),
     ),
     "bytes without a path": ({"filters": ("not $.a",)}, row(b"\xff"), row(b"\xff")),
 }  # fmt: skip
