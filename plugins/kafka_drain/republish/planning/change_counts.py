@@ -9,7 +9,7 @@ import pyarrow.compute as pc
 from upath import UPath
 
 from kafka_drain.data_files.content_hash import digest_of
-from kafka_drain.data_files.reader import read_records, topic_of
+from kafka_drain.data_files.reader import offset_of_nul, read_records, topic_of
 from kafka_drain.data_files.records import path_of
 from kafka_drain.data_files.rows import columns_of
 from kafka_drain.data_files.scalars import number
@@ -18,6 +18,7 @@ from kafka_drain.offsets import TopicPartition
 from kafka_drain.progress import Progress, Ticker
 from kafka_drain.republish.changing.change import Changer
 from kafka_drain.republish.planning.documents import ChangeSpecJson
+from kafka_drain.republish.planning.header_names import nul_error
 from kafka_drain.republish.planning.row_filter import wanted_rows
 from kafka_drain.republish.planning.selection import Rows
 from kafka_drain.republish.planning.shards import ShardFile
@@ -61,7 +62,8 @@ def count_outcomes(
         changer: The change.
 
     Raises:
-        SourceRecordError: When a record can't be changed as asked; names it.
+        SourceRecordError: When a record can't be changed as asked, or Kafka's client can't send a
+            header name that it has then; names it.
         ConfigError: When the user's function isn't a function of each record alone, or breaks its
             contract.
         DataFileError: When a file can't be read; names its path.
@@ -79,6 +81,9 @@ def count_outcomes(
                     if not wanted.num_rows:
                         continue
                     result = changer.apply(wanted, tp, twice=True)
+                    refused = offset_of_nul(result.batch)
+                    if refused is not None:
+                        raise nul_error(tp, refused, "nothing was sent")
                     zeros = pc.equal(result.batch["timestamp"].cast("int64"), number(0))
                     outcome = Outcome(
                         result.batch.num_rows,

@@ -218,7 +218,8 @@ def make_plan(
         said_of_keys = partitioner_notes(
             snapshot.root, {tp: part.files for (tp, _), part in parts.items()}, request.placement
         )
-    if apply and request.delivery == EXACTLY_ONCE:
+    # What is left out or changed needs no name; the change's own look has found the others.
+    if apply and request.delivery == EXACTLY_ONCE and changer is None:
         _refuse_nul(snapshot, parts, {f.path for f, s in sealed if s.nul_header_names is False})
     schema_ids = _schema_ids(snapshot, parts, request, changer)
     cluster_id = cluster.cluster_id()

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from kafka_drain.errors import ConfigError
+from kafka_drain.errors import ConfigError, SourceRecordError
 from kafka_drain.offsets import TopicPartition
 from kafka_drain.republish.changing.change import Change
 from kafka_drain.republish.changing.spec import ChangeSpec
@@ -86,6 +86,39 @@ def test_plan_other_content_other_digest(tmp_path: Path) -> None:
     plans = [plan_of(tmp_path / text, mask=[f"$.s={text}"]) for text in ("a", "b")]
     digests = [[s["digest"] for s in plan.change["shards"]] for plan in plans if plan.change]
     assert len({*digests[0], *digests[1]}) == 4
+
+
+@pytest.mark.parametrize(
+    ("asked", "is_refused"),
+    [
+        ({"filters": ["not $.n=3"]}, False),
+        ({"drop_headers": ["a\0b"]}, False),
+        ({"mask": ["$.s"]}, True),
+    ],
+)
+def test_plan_header_name_with_nul(asked: dict[str, Any], is_refused: bool, tmp_path: Path) -> None:
+    """A header that Kafka's client can't send refuses a plan only if it would be sent."""
+    made = MadeArchive(tmp_path / "archive", {"orders": "id"})
+
+    def headers(tp: TopicPartition, offset: int) -> Any:
+        return [{"key": "a\0b", "value": b"1"}] if offset == 3 else None
+
+    made.seal({P0: dense(0, 10)}, value=value_of, headers=headers)
+    made.open_generation()
+    request = RepublishRequest(target_topic="copy", **asked)
+    change = Change(ChangeSpec(request.wanted))
+    cluster: Any = cluster_with(copy=2)
+
+    def plan() -> RepublishPlan:
+        return make_plan(
+            made.archive.snapshot(), cluster, request, run="r", now=NOW, change=change, apply=True
+        )
+
+    if is_refused:
+        with pytest.raises(SourceRecordError, match=r"offset 3 of orders-0 has .*nothing was sent"):
+            plan()
+    else:
+        assert plan().records >= 9
 
 
 def test_refuse_no_hits() -> None:
