@@ -143,7 +143,9 @@ def plan_republish(
         asked = previous_request(archive, follower_key(name))
         bound = previous_binding(archive, follower_key(name), since)
     made: dict[str, str] = {}
+    listed: list[ArchiveFile] = []
     plan, receipt = folder.plan(), folder.receipt()
+    was_planned = plan is not None
     if folder.is_abandoned and receipt is None:
         raise ConfigError(
             f"run {folder.key} was abandoned and what it sent is unknown. Nothing was sent; name "
@@ -179,7 +181,7 @@ def plan_republish(
             # A segment skipped now would never be sent.
             snapshot = refuse_unsound(snapshot).snapshot
             through = through_now(snapshot, since)
-            files = partial(new_files, snapshot, since, through)
+            files = partial(_noted, partial(new_files, snapshot, since, through), listed)
         if approved is not None:
             files = partial(_these_files, snapshot, approved.files, request)
         try:
@@ -215,7 +217,15 @@ def plan_republish(
         change=change,
         made=made,
         windows=snapshot.window_names,
+        leaves_out=plan.through is not None and not plan.shards and (was_planned or bool(listed)),
     )
+
+
+def _noted(find: Callable[[], list[ArchiveFile]], listed: list[ArchiveFile]) -> list[ArchiveFile]:
+    """Return the files that are found, and note them."""
+    found = find()
+    listed += found
+    return found
 
 
 def _asked_change(request: RepublishRequest, hash_key: bytes) -> Change | None:
@@ -350,6 +360,8 @@ class Republish:
         change: The drops and changes, with the function and the key; None for none.
         made: The ids of the topics that were created for this run.
         windows: Names of the archive's windows when the run was planned.
+        leaves_out: Whether it is a follower's, and none of the new records is to be sent: it is
+            done with them.
     """
 
     archive: Archive
@@ -362,6 +374,7 @@ class Republish:
     change: Change | None = None
     made: Mapping[str, str] = field(default_factory=dict)
     windows: frozenset[str] = frozenset()
+    leaves_out: bool = False
 
     @property
     def settings(self) -> dict[str, Any]:
@@ -443,13 +456,21 @@ class Republish:
             self._tell(f"already sent and verified at {receipt['finished_at']}; nothing was sent")
             return {**receipt, "records_sent": 0}
         if not self.plan.shards:
-            # No receipt: records that are drained and sealed later can still be sent.
             self._tell("no records are selected, nothing was sent")
-            return self.plan.summary() | {"records_sent": 0}
+            if not self.leaves_out:
+                # No receipt: records that are drained and sealed later can still be sent.
+                return self.plan.summary() | {"records_sent": 0}
         plan = self.run.write_plan(self.plan, replacing=self.replaced)
         # Another process may have planned the same run at the same moment.
         _refuse_other_request(self.run.key, plan.request, self.request)
         _refuse_other_change(self.run.key, plan.change, self.change)
+        if not plan.shards:
+            # A follower would come to these records again and again, and not get past a window
+            # that has them beside others which it has sent.
+            verification, offset_map = summarize(plan, {})
+            self.run.mark_opened(plan)
+            self.run.write_offset_map(offset_map.to_bytes())
+            return {**self._seal(plan, clock, 0, 0.0, verification.to_dict()), "records_sent": 0}
         self._check_targets(plan)
         self._check_files(plan)
         claim = None if self.run.is_opened else self._claim(plan)

@@ -32,7 +32,7 @@ from kafka_drain.republish import run as module
 from kafka_drain.republish.planning.openings import Claim
 from kafka_drain.republish.planning.plan import RepublishPlan
 from kafka_drain.republish.planning.request import RepublishRequest
-from kafka_drain.republish.planning.runs import RepublishRun
+from kafka_drain.republish.planning.runs import RepublishRun, list_runs
 from kafka_drain.republish.run import Republish, plan_republish
 from tests.kafka_drain.cut_over.mirrored import EXACT
 from tests.kafka_drain.fake_cluster import FakeCluster, Log
@@ -301,6 +301,28 @@ def test_execute_nothing_selected(made: MadeArchive, target: Target) -> None:
 
     assert (target.done, receipt["records_sent"]) == ([], 0)
     assert planned(made, target, asked).run.receipt() is None
+
+
+@pytest.mark.parametrize("how", [{"filters": ("$.a=1",)}, {"partitions": (0,)}])
+def test_execute_follow_left_out(how: dict[str, Any], made: MadeArchive, target: Target) -> None:
+    """A mirror is done with what it was to leave out, and goes on after that was reprocessed."""
+    mirror = request(follow=True, **how)
+    [first, second] = [file.path for file in made.files()]
+    execute(made, target, mirror)
+    [third] = made.seal({TopicPartition("t", 1): dense(20, 25)}, value=b'{"a": 2}')
+    made.open_generation()
+
+    assert execute(made, target, mirror)["records_sent"] == 0
+    made.seal_window(
+        "w",
+        {TopicPartition("t", 0): dense(0, 10), TopicPartition("t", 1): dense(0, 25)},
+        replaces=[first, second, third.path],
+        kind="reprocess",
+    )
+    assert execute(made, target, mirror)["records_sent"] == 0
+    assert target.done.count("send") == 1
+    # Nor does a run without anything new leave something behind.
+    assert len([*list_runs(made.root)]) == 2
 
 
 def test_plan_other_request(made: MadeArchive, target: Target) -> None:
