@@ -413,7 +413,7 @@ def with_schemas(folder: Path) -> Archive:
             {"key": "trace", "value": b"t"},
         ]
         tp = TopicPartition("flights", 0)
-        made.seal({tp: dense(0, 5)}, value=b"\0\0\0\0\5x", key=b"k", headers=header)
+        made.seal({tp: dense(0, 5)}, value=b"\0\0\0\0\5\2x", key=b"k", headers=header)
         capture_schemas(made.archive, SchemaRegistry({"url": source.url}), now=NOW)
         # A capture that failed notes why.
         path = made.root / "registry.json"
