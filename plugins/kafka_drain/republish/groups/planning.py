@@ -272,6 +272,7 @@ def _other_maps(
     chosen = run.require_plan()
     _refuse_left_out(chosen)
     targets = {(target.topic, target.id) for target in into.values()}
+    mirror = run.key.rpartition(".")[0]
     placements = {chosen.placement}
     begun: list[tuple[str, OffsetMap]] = []
     found: list[tuple[str, OffsetMap]] = []
@@ -281,6 +282,9 @@ def _other_maps(
         plan = other.require_plan()
         if is_other_cluster(plan.cluster_id, offset_map.cluster_id):
             continue
+        if chosen.through is not None and other.key.rpartition(".")[0] == mirror:
+            # One that left out everything has no target.
+            _refuse_left_out(plan)
         same = {t.topic for t in plan.targets if (t.topic, t.id) in targets}
         if not same:
             continue

@@ -312,6 +312,28 @@ def test_plan_group_mirror_of_another_topic(mirrored: Mirrored) -> None:
     assert mirrored.translate().after == {COPY_B: 3}
 
 
+@pytest.mark.parametrize("dropped", [0, 3])
+@pytest.mark.parametrize("number", [2, 3])
+def test_plan_group_mirror_sent_nothing(mirrored: Mirrored, number: int, dropped: int) -> None:
+    """A run of a mirror that had nothing to send is in nobody's way, unless it left records out."""
+    through: Any = {"generations": {}, "windows": []}
+    change = {**OTHERS["change"], "dropped": dropped, "shards": []}
+    key = f"{FOLLOWER}.000003"
+    plan = plan_of(key, 0, 10, cluster_id="away", through=through, change=change)
+    plan = replace(plan, shards=(), targets=())
+    note(mirrored.made.root, plan, is_done=True)
+    empty = RepublishRun(mirrored.made.root, key)
+    empty.write_offset_map(OffsetMap(key, "made", "away", ()).to_bytes())
+    mirrored.run = RepublishRun(mirrored.made.root, f"{FOLLOWER}.00000{number}")
+    mirrored.offset_map = read_map(mirrored.run)
+
+    if dropped:
+        with pytest.raises(ConfigError, match=r"000003 left out 3 records"):
+            mirrored.translate()
+    else:
+        assert mirrored.translate().after[COPY] == 14
+
+
 @pytest.mark.parametrize("change", ["deleted", "recreated"])
 def test_plan_group_mirror_topic_gone(mirrored: Mirrored, change: str) -> None:
     """A topic of a mirror that was deleted on purpose keeps no group from the others."""
